@@ -23,6 +23,7 @@ from minitf import functions as F
 from minitf.check import claim, same, show
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import attention as checks
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.plot import join_pieces
 from minitf.transformer import causal_mask, padding_mask
@@ -131,14 +132,14 @@ draw(figure_1, "01_here.png", here=attentions)
 #
 # 1. **Score.** Take the dot product of "bank" with each word: multiply number by
 #    number, and add. It is large if both are large in the same places.
-# 2. **Scale.** Divide each score by 1.414, the square root of 2, as our vectors have
-#    two numbers. (A section below says why.)
-# 3. **Weigh.** Raise e to the power of each score. That makes it positive, and 2.718
-#    (e) times as large for each point by which a score leads another. Then divide by
-#    the sum, so that the weights sum to 1. This step is called the *softmax*.
+# 2. **Scale.** Divide each score by $\sqrt{2} = 1.414$, as our vectors have two
+#    numbers. (A section below says why.)
+# 3. **Weigh.** Raise $e$ to the power of each score. That makes it positive, and
+#    $e = 2.718$ times as large for each point by which a score leads another. Then
+#    divide by the sum, so that the weights sum to 1. This step is called the *softmax*.
 # 4. **Average.** Add up the vectors, each times its weight (a *weighted average*).
 #
-# | word | vector | score | score / 1.414 | e to that | weight |
+# | word | vector | score | score / $\sqrt{2}$ | $e$ to that | weight |
 # |---|---|---|---|---|---|
 # | bank | (1, 1) | 1 · 1 + 1 · 1 = 2 | 1.414 | 4.11 | 4.11 / 13.45 = 0.31 |
 # | by | (0, 0) | 1 · 0 + 1 · 0 = 0 | 0.000 | 1.00 | 1.00 / 13.45 = 0.07 |
@@ -210,9 +211,9 @@ draw(
 #
 # In this example a vector played three roles, and they have names:
 #
-# - the **query** q: the question of the word that looks around ("bank", above),
-# - the **key** k: the label by which a word is found (each row, in the dot products),
-# - the **value** v: the answer that a word gives (each row, in the average).
+# - the **query** $q$: the question of the word that looks around ("bank", above),
+# - the **key** $k$: the label by which a word is found (each row, in the dot products),
+# - the **value** $v$: the answer that a word gives (each row, in the average).
 #
 # In a model these are three different vectors, made from the word's one vector by three
 # learned matrices (lesson 03). So a word may look for one thing, be found by another,
@@ -228,9 +229,9 @@ draw(
 # - **Equate**: the library's program gives the same numbers; the difference is printed.
 # - **Use**: what the library adds, by a small experiment that fails without it.
 #
-# **State.** Let the queries be the rows of a matrix Q, the keys and values the rows of
-# K and V, and let d_k be the length of a key. Equation 1 of the paper is the four steps
-# above for all queries at once:
+# **State.** Let the queries be the rows of a matrix $Q$, the keys and values the rows
+# of $K$ and $V$, and let $d_k$ be the length of a key. Equation 1 of the paper is the
+# four steps above for all queries at once:
 #
 # $$\text{Attention}(Q, K, V) = \text{softmax}(Q K^T / \sqrt{d_k}) V$$
 #
@@ -272,14 +273,14 @@ print(f"for 'river' itself leads by {lead:.2f}, and e to that is {math.exp(lead)
 # %% [markdown]
 # The loops answered for all three words, each as the query once. "By", the vector of
 # zeros, has the score 0 with everything. It asks for nothing, so it gets the plain
-# average of all three. "River" looks almost only at itself: its score with itself is
-# 9, and the next is 3. Divided by 1.414, it leads by 4.24, and e^4.24 is about 70: it
-# weighs 70 times as much as the next.
+# average of all three. "River" looks almost only at itself: its score with itself is 9,
+# and the next is 3. Divided by $\sqrt{2}$, it leads by 4.24, and $e^{4.24}$ is about
+# 70: it weighs 70 times as much as the next.
 #
 # Matrices make the loops disappear. All dot products at once are one matrix product,
-# Q K^T: its row t has the scores of query t. All averages are another one. So attention
-# is three lines. (Q, K and V are random from here on. Their sizes all differ, so that
-# a mix-up of rows and columns would be an error.)
+# $Q K^T$: its row $t$ has the scores of query $t$. All averages are another one. So
+# attention is three lines. ($Q$, $K$ and $V$ are random from here on. Their sizes all
+# differ, so that a mix-up of rows and columns would be an error.)
 
 # %%
 Q = rng.standard_normal((3, 4))  # three queries of length 4
@@ -294,10 +295,11 @@ same("three lines of arrays = loops", by_arrays, attention_by_loops(Q, K, V))
 
 # %% [markdown]
 # ## Why is the difference not exactly zero?
-# The largest error above is about 1e-16, which means 10^-16. Nothing is wrong. A
+# The largest error above is about `1e-16`, which means $10^{-16}$. Nothing is wrong. A
 # computer keeps about 16 digits of a number (in 64 bits; 7 digits in 32 bits), and
-# rounds after each addition. So on a computer (a + b) + c is not always a + (b + c).
-# The loops and the matrix product add the same numbers in different orders.
+# rounds after each addition. So on a computer $(a + b) + c$ is not always
+# $a + (b + c)$. The loops and the matrix product add the same numbers in different
+# orders.
 
 # %%
 left_first = (0.1 + 0.2) + 0.3
@@ -310,9 +312,9 @@ claim(
 )
 
 # %% [markdown]
-# Some lines of `same` end in 0.0e+00. That may be luck: the same roundings happened in
-# both programs, on this computer. A line with 1e-16 and a line with 0.0 are equally
-# good (and after long sums, or in 32 bits, the errors are larger).
+# Some lines of `same` end in `0.0e+00`. That may be luck: the same roundings happened
+# in both programs, on this computer. A line with `1e-16` and a line with `0.0` are
+# equally good (and after long sums, or in 32 bits, the errors are larger).
 #
 # An exact 0 has a meaning only where a lesson *changes* something and then claims that
 # the result moved by exactly 0. Then the change cannot matter. We will use this below.
@@ -320,11 +322,11 @@ claim(
 # %% [markdown]
 # ## What does the library compute?
 # **Equate.** Here is the library's softmax; `show` prints the code that runs. Read `xp`
-# as `np`. The lines with d, gx and gy, and `backward` and `record`, are for lesson 02.
-# Two lines are left, `e` and `y`, and they are ours. (`as_array` takes the array out of
-# x, and `_shifted` guards against large scores, as **Use** below explains. A function
-# of the library returns a *Tensor*, an array that remembers how it was computed;
-# `.numpy()` is the array.)
+# as `np`. The lines with `d`, `gx` and `gy`, and `backward` and `record`, are for
+# lesson 02. Two lines are left, `e` and `y`, and they are ours. (`as_array` takes the
+# array out of `x`, and `_shifted` guards against large scores, as **Use** below
+# explains. A function of the library returns a *Tensor*, an array that remembers how it
+# was computed; `.numpy()` is the array.)
 
 # %%
 show(F.softmax)
@@ -350,10 +352,10 @@ with forms.on():
 
 # %% [markdown]
 # **Use.** The library adds two things to our three lines. The first is a guard against
-# large scores. e to the power of 1000 is too large for a computer: it *overflows* to
-# infinity, and infinity divided by infinity is no longer a number, "NaN". The cure is
-# to subtract the largest score from all scores first. That divides numerator and
-# denominator by the same number, so no weight changes; and the largest power is 1.
+# large scores. $e^{1000}$ is too large for a computer: it *overflows* to infinity, and
+# infinity divided by infinity is no longer a number, "NaN". The cure is to subtract the
+# largest score from all scores first. That divides numerator and denominator by the
+# same number, so no weight changes; and the largest power is 1.
 
 # %%
 large = np.array([1000.0, 999.0])
@@ -379,21 +381,21 @@ one_by_one = [attention_by_loops(many_Q[b], many_K[b], many_V[b]) for b in range
 same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_one)
 
 # %% [markdown]
-# ## Why divide by the square root of d_k?
-# **State.** The paper: "We suspect that for large values of d_k, the dot products grow
-# large in magnitude, pushing the softmax function into regions where it has extremely
-# small gradients." And: if the numbers in q and k are independent, with mean 0 and
-# variance 1, then q · k has mean 0 and variance d_k.
+# ## Why divide by a square root?
+# **State.** The paper: "We suspect that for large values of $d_k$, the dot products
+# grow large in magnitude, pushing the softmax function into regions where it has
+# extremely small gradients." And: if the numbers in $q$ and $k$ are independent, with
+# mean 0 and variance 1, then $q · k$ has mean 0 and variance $d_k$.
 #
-# **Derive.** The *variance* is the average squared distance from the mean. Now q · k is
-# a sum of d_k products. Each product q_i k_i has mean 0, and its mean square is
-# that of q_i times that of k_i, 1 · 1 = 1; so its variance is 1. Variances of
+# **Derive.** The *variance* is the average squared distance from the mean. Now $q · k$
+# is a sum of $d_k$ products. Each product $q_i k_i$ has mean 0, and its mean square is
+# that of $q_i$ times that of $k_i$, $1 · 1 = 1$; so its variance is 1. Variances of
 # independent numbers add:
 #
 # $$\text{var}(q \cdot k) = 1 + 1 + ... + 1 = d_k$$
 #
 # The root of the variance is the usual distance from the mean, the *spread*. So scores
-# have the spread $\sqrt{d_k}$: 8 for the paper's d_k of 64. Dividing by $\sqrt{d_k}$
+# have the spread $\sqrt{d_k}$: 8 for the paper's $d_k$ of 64. Dividing by $\sqrt{d_k}$
 # brings every spread back to 1.
 #
 # What is bad about a spread of 8? Take two keys. The score of the first leads by 0, by
@@ -421,19 +423,20 @@ print(f"e^8 = {math.exp(8):,.0f}; sqrt(64) = {math.sqrt(64):.0f}")
 
 # %% [markdown]
 # Without a lead, the weight is 0.5, and it follows its score with a slope of 0.25. With
-# a lead of 8, the first weight is e^8 = 2,981 times the second. The first key takes
+# a lead of 8, the first weight is $e^8 = 2981$ times the second. The first key takes
 # everything, and its slope is nearly 0: the score can move, and the weight does not
 # notice. That is bad because a model learns by following slopes (lesson 02). Where
 # there is none, it cannot learn.
 #
-# A weight near 0 has no slope either. One formula says both: the slope of a weight w is
-# w (1 - w). Lesson 02 derives it; here the measured slopes agree. (Not to 1e-16: a
-# nudge of a millionth measures a slope to about 7 digits. So `rtol=1e-5` tells `same`
-# to accept a difference of up to 1e-5 times the second number.)
+# A weight near 0 has no slope either. One formula says both: the slope of a weight $w$
+# is $w (1 - w)$. Lesson 02 derives it; here the measured slopes agree. (Not to
+# $10^{-16}$: a nudge of a millionth measures a slope to about 7 digits. So `rtol=1e-5`
+# tells `same` to accept a difference of up to $10^{-5}$ times the second number.)
 #
-# Now with many keys: 2000 random queries look at 16 keys each, for four sizes d_k. How
-# large is the largest of the 16 weights, and what is the mean slope? Sixteen equal
-# weights of 1/16 would have the slope 1/16 · 15/16 = 0.059, the most one can hope for.
+# Now with many keys: 2000 random queries look at 16 keys each, for four sizes $d_k$.
+# How large is the largest of the 16 weights, and what is the mean slope? Sixteen equal
+# weights of 1/16 would have the slope $1/16 · 15/16 = 0.059$, the most one can hope
+# for.
 
 
 # %%
@@ -505,11 +508,11 @@ draw(
 # %% [markdown]
 # ![Two panels over d_k from 8 to 2048. Left: without the division the largest of 16 weights climbs from 0.55 to 0.97; with it, it stays near 0.25. Right: without the division the slope falls from 0.036 to 0.003; with it, it stays at 0.054.](figures/01_sqrt.png)
 #
-# *What to see: divided scores make flat lines, so the softmax stays soft, whatever d_k
-# is. Undivided, it points at a single key, and its slope goes to nothing.*
+# *What to see: divided scores make flat lines, so the softmax stays soft, whatever
+# $d_k$ is. Undivided, it points at a single key, and its slope goes to nothing.*
 #
 # For random vectors, and a model begins with random ones, the paper's suspicion is
-# right. At its own d_k of 64, undivided scores leave a quarter of the slope, at 512
+# right. At its own $d_k$ of 64, undivided scores leave a quarter of the slope, at 512
 # less than a tenth, at 2048 less than a twentieth. Could the model not learn smaller
 # numbers by itself? It could, if it learned; but it would start where slopes are nearly
 # 0. The division is a good start for free.
@@ -522,9 +525,9 @@ draw(
 # - **Padding.** The sentences of a batch share one array, so short ones are filled up
 #   at the end with a word that means nothing. Nobody may look at it.
 # - **The future.** A model that writes word after word learns from finished texts.
-#   Position t must predict the next word, t + 1. If it could see that word, it would
-#   copy it and learn nothing. So it may look at positions up to t, itself included, and
-#   no further (section 3.2.3).
+#   Position $t$ must predict the next word, $t + 1$. If it could see that word, it
+#   would copy it and learn nothing. So it may look at positions up to $t$, itself
+#   included, and no further (section 3.2.3).
 #
 # **State.** A *mask* has True where a query may attend to a key, False where not.
 #
@@ -557,8 +560,8 @@ words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 
 # %% [markdown]
 # Rows with different numbers of keys do not fit into one matrix product. The library's
-# way gives the same: **give a forbidden key the score minus infinity**. Then e to that
-# power is exactly 0, and the other keys share the weight of 1 among them.
+# way gives the same: **give a forbidden key the score minus infinity**. Then $e$ to
+# that power is exactly 0, and the other keys share the weight of 1 among them.
 #
 # **Equate.** A word reaches the program as a number, its *id*; the id of padding is 0.
 # `padding_mask` makes the mask from the ids, `causal_mask` from the length. (Causal:
@@ -604,17 +607,17 @@ draw(
 
 # %% [markdown]
 # ## Which shape does a mask have?
-# In the model, the scores have four axes: (B, H, T, S), for B sentences in the batch, H
-# heads (attentions side by side), T queries and S keys. A mask need not repeat what is
-# the same along an axis: it has size 1 there, and NumPy stretches it, which is called
-# *broadcasting*.
+# In the model, the scores have four axes: $(B, H, T, S)$, for $B$ sentences in the
+# batch, $H$ heads (attentions side by side), $T$ queries and $S$ keys. A mask need not
+# repeat what is the same along an axis: it has size 1 there, and NumPy stretches it,
+# which is called *broadcasting*.
 #
-# - `padding_mask(ids)` is (B, 1, 1, S): each sentence has its own padding, and a key
+# - `padding_mask(ids)` is $(B, 1, 1, S)$: each sentence has its own padding, and a key
 #   is padding for all heads and for all queries.
-# - `causal_mask(T)` is (1, 1, T, T): each query has its own past, and that is the same
-#   in all sentences and heads.
+# - `causal_mask(T)` is $(1, 1, T, T)$: each query has its own past, and that is the
+#   same in all sentences and heads.
 #
-# Where both apply, `padding_mask(ids) & causal_mask(T)` is (B, 1, T, T).
+# Where both apply, `padding_mask(ids) & causal_mask(T)` is $(B, 1, T, T)$.
 #
 # **Use.** Short and long sentences share a batch. Does the short one notice its
 # padding? It must not: its answers are those that it would get alone.
@@ -674,8 +677,8 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # went to words of the future. (Can one more line mend it? Exercise 3 asks.)
 #
 # One case is left: a query that may look at nothing, in a sentence of padding only. All
-# its powers are 0, and 0 / 0 would be NaN. The library answers with zeros: whoever may
-# ask nobody learns nothing.
+# its powers are 0, and $0 / 0$ would be NaN. The library answers with zeros: whoever
+# may ask nobody learns nothing.
 
 # %%
 nobody = np.zeros((6, 6), bool)
@@ -685,32 +688,33 @@ same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
 
 # %% [markdown]
 # ## What does attention cost, and what does it buy?
-# A *layer* is one step of a model: n vectors in, n new vectors out. Before the
+# A *layer* is one step of a model: $n$ vectors in, $n$ new vectors out. Before the
 # Transformer, two other kinds of layers read sentences.
 #
 # - A *recurrent* layer has one vector, its *hidden state*, and reads word after word:
 #   the new state is made of the old state and the word.
-# - A *convolution* of width k makes each new vector from k neighbouring words.
+# - A *convolution* of width $k$ makes each new vector from $k$ neighbouring words.
 #
-# **State.** Table 1 of the paper compares them for n words of d numbers each:
+# **State.** Table 1 of the paper compares them for $n$ words of $d$ numbers each:
 #
 # | layer | multiplications | steps that wait for each other | longest path |
 # |---|---|---|---|
-# | attention | n^2 · d | 1 | 1 |
-# | recurrent | n · d^2 | n | n |
-# | convolution | k · n · d^2 | 1 | n/k, or log_k(n) |
-# | attention to r neighbours | r · n · d | 1 | n/r |
+# | attention | $n^2 · d$ | 1 | 1 |
+# | recurrent | $n · d^2$ | $n$ | $n$ |
+# | convolution | $k · n · d^2$ | 1 | $n/k$, or $\log_k(n)$ |
+# | attention to $r$ neighbours | $r · n · d$ | 1 | $n/r$ |
 #
 # A step *waits* if it needs the result of the step before: no machine can do the two at
 # the same time. The *path* is the number of steps that a signal takes from the first
 # word to the last. The shorter it is, the easier it is to learn that one of them
 # depends on the other. All entries leave constant factors out. (The last row is a
-# compromise for long texts, in which a word looks at r neighbours only. The n/k is from
-# the paper's text; its table has only the log_k(n) of convolutions that skip words.)
+# compromise for long texts, in which a word looks at $r$ neighbours only. The $n/k$ is
+# from the paper's text; its table has only the $\log_k(n)$ of convolutions that skip
+# words.)
 #
 # **Derive.** The first three layers in a few lines each. `product` counts its
-# multiplications: each element of a product of (a, b) with (b, c) takes b of them. The
-# matrices would be learned; random ones cost the same.
+# multiplications: each element of a product of $(a, b)$ with $(b, c)$ takes $b$ of
+# them. The matrices would be learned; random ones cost the same.
 
 # %%
 d = 64
@@ -752,7 +756,7 @@ def convolution_layer(x):
 
 
 # %% [markdown]
-# Only `recurrent_layer` has a loop, and each of its n rounds needs the state of the
+# Only `recurrent_layer` has a loop, and each of its $n$ rounds needs the state of the
 # round before: these are the steps that wait. Now count the multiplications.
 
 # %%
@@ -799,14 +803,14 @@ draw(
 # %% [markdown]
 # ![Multiplications over the number of words, both on logarithmic axes. Attention is the steepest line: it begins below the recurrent layer at 16 words, meets it at 64 words, which is d, and is far above it at 1024. The convolution runs above the recurrent layer.](figures/01_multiplications.png)
 #
-# *What to see: attention and the recurrent layer cross where n = d. The paper's d is
-# 512, and most sentences have fewer than 100 words: there attention's scores and
-# averages, which grow with n^2, take fewer multiplications than the recurrent layer.
-# For long texts it is the other way round: at n = 1024 and d = 64, they take 16 times
-# as many.*
+# *What to see: attention and the recurrent layer cross where $n = d$. The paper's $d$
+# is 512, and most sentences have fewer than 100 words: there attention's scores and
+# averages, which grow with $n^2$, take fewer multiplications than the recurrent layer.
+# For long texts it is the other way round: at $n = 1024$ and $d = 64$, they take 16
+# times as many.*
 #
 # Of attention, Table 1 counts the scores and averages only. In a model, attention also
-# has learned matrices, and each of them costs n d^2, like a matrix of the recurrent
+# has learned matrices, and each of them costs $n d^2$, like a matrix of the recurrent
 # layer. Lesson 03 adds them to the bill.
 #
 # Last, the paths. How many layers must be stacked until the last of 17 words notices a
@@ -838,35 +842,36 @@ finish(
 # %% [markdown]
 # - **Attention** needs one layer. Every word looks at every other directly.
 # - **The recurrent layer** needs one, too. But inside it the signal is handed from
-#   state to state, one word at a time. Those n steps are its path.
+#   state to state, one word at a time. Those $n$ steps are its path.
 # - **The convolution** of width 3 reaches one word to each side. The first and the last
 #   of 17 words are 16 apart, so it needs 16 layers.
-# - **Attention to r = 4 neighbours** would reach two words to each side. It would need
-#   half as many layers, 8.
+# - **Attention to $r = 4$ neighbours** would reach two words to each side. It would
+#   need half as many layers, 8.
 #
-# (The n/3 and n/4 of the table would be about 6 and 4. It leaves such factors out: the
-# point is that these paths grow with n. Its log_k(n) is for convolutions whose gaps
-# widen from layer to layer.)
+# (The $n/3$ and $n/4$ of the table would be about 6 and 4. It leaves such factors out:
+# the point is that these paths grow with $n$. Its $\log_k(n)$ is for convolutions whose
+# gaps widen from layer to layer.)
 #
-# So attention buys the shortest path and no waiting, and pays with n^2.
+# So attention buys the shortest path and no waiting, and pays with $n^2$.
 
 # %% [markdown]
 # ## What did we learn?
 # - Attention is an average of values; the weights come from dot products of a query
 #   with keys.
 # - The softmax makes weights of scores: positive, and with the sum 1.
-# - Equal computations may differ by 1e-16, because they add in different orders.
-# - q · k has the variance d_k; divided by the root of d_k, it lets the softmax keep its
-#   slope.
+# - Equal computations may differ by $10^{-16}$, because they add in different orders.
+# - $q · k$ has the variance $d_k$; divided by $\sqrt{d_k}$, it lets the softmax keep
+#   its slope.
 # - A mask gives forbidden keys the score minus infinity; zero afterwards would leak.
-# - Masks are (B, 1, 1, S) for padding and (1, 1, T, T) for the past.
-# - Scores and averages take n^2 d multiplications, no position waits for another, and
+# - Masks are $(B, 1, 1, S)$ for padding and $(1, 1, T, T)$ for the past.
+# - Scores and averages take $n^2 d$ multiplications, no position waits for another, and
 #   every word is one step away from every other.
 
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 01` writes this part to `my_01_attention.py`: fill in the
-# bodies, and run that file. It says what is right, and where an answer goes wrong.
+# bodies, and run that file. It says what is right, and where an answer goes wrong. It
+# imports `np`, `math`, `F` and `causal_mask`.
 
 
 # %%
@@ -883,20 +888,15 @@ def predicted_weights():
 
 
 def check_predicted_weights():
-    answer = np.array(predicted_weights())
-    four = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])
-    expected = F.attention_weights(four[:1], four).numpy()[0]
-    assert answer.shape == (4,), "give four numbers, one for each word"
-    for i, word in enumerate(["bank", "by", "by", "river"]):
-        near = abs(answer[i] - expected[i]) < 0.0051
-        assert near, f"the weight of {word!r}, number {i + 1}, is not {answer[i]}"
+    checks.check_predicted_weights(predicted_weights)
 
 
 # %%
 def additive_mask(mask):
     """Turn a mask (True: may attend) into numbers to add to the scores.
 
-    softmax(scores + additive_mask(mask)) are then the weights.
+    mask: (n, m), with at least one True in each row. softmax(scores +
+    additive_mask(mask)) are then the weights, however large the scores are.
 
     Hint: "How is a position kept from looking?" has the score of a forbidden key.
     Choose between two numbers instead of multiplying: 0 times infinity is NaN.
@@ -905,19 +905,14 @@ def additive_mask(mask):
 
 
 def check_additive_mask():
-    scores = np.random.default_rng(5).standard_normal((4, 4))
-    mask = causal_mask(4)[0, 0]
-    # d_k is 4, and its root 2.
-    expected = F.attention_weights(2 * scores, np.eye(4), mask)
-    found = F.softmax(scores + additive_mask(mask))
-    same("softmax(scores + additive_mask)", found, expected)
+    checks.check_additive_mask(additive_mask)
 
 
 # %%
 def mended_weights(scores, mask):
     """Find the mistake in F.softmax(scores).numpy() * mask, and return right weights.
 
-    One more line mends it, without minus infinity.
+    scores, mask: arrays (n, m). One more line mends it, without minus infinity.
 
     Hint: "Why minus infinity, and not zero afterwards?" says which property of weights
     is lost. Restore it.
@@ -926,22 +921,15 @@ def mended_weights(scores, mask):
 
 
 def check_mended_weights():
-    scores = np.random.default_rng(6).standard_normal((5, 5))
-    mask = causal_mask(5)[0, 0]
-    found = np.asarray(mended_weights(scores, mask))
-    same("the weights of each row sum to 1", found.sum(axis=-1), np.ones(5))
-    later = scores + 3 * ~mask  # other scores for the future
-    same("the future does not matter", mended_weights(later, mask), found)
-    expected = F.attention_weights(scores * math.sqrt(5), np.eye(5), mask)
-    same("mended_weights = attention's weights", found, expected)
+    checks.check_mended_weights(mended_weights)
 
 
 # %%
 def softmax_average(scores, values):
     """Return softmax(scores) @ values in one loop, without storing the weights.
 
-    Keep the largest score so far, the sum of powers of e, and the weighted
-    sum of values.
+    scores: an array (n,), of numbers from -1000 to 1000; values: (n, d). Keep the
+    largest score so far, the sum of powers of e, and the weighted sum of values.
 
     Hint: "What does the library compute?" subtracts the largest score of all. Here
     a larger one may still come: then both sums so far were made with the smaller one,
@@ -951,12 +939,17 @@ def softmax_average(scores, values):
 
 
 def check_softmax_average():
-    values = np.random.default_rng(7).standard_normal((50, 3))
-    rising = np.linspace(-999, 999, 50)
-    for name, scores in (("rising", rising), ("falling", rising[::-1])):
-        expected = F.softmax(scores).numpy() @ values
-        same(f"softmax_average, {name}", softmax_average(scores, values), expected)
+    checks.check_softmax_average(softmax_average)
 
+
+# %% [markdown]
+# **Now yours: pieces 1 to 4** of `my_transformer.py`. This course ends with a
+# Transformer that you have written yourself. `python lessons/build.py` writes the file
+# for it, `my_transformer.py`, once for all lessons: it has 34 pieces without bodies,
+# and says which of them are right. Of this lesson they are `softmax`,
+# `attention_weights`, `padding_mask` and `causal_mask`. A piece may wait: the course
+# lends what you have not written. (softmax is meant for arrays here; its gradient comes
+# with attention, in lesson 02.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

@@ -17,6 +17,7 @@ from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import multi_head as checks
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.errors import UserError
 from minitf.nn import Linear, Module, Parameter
@@ -82,7 +83,7 @@ draw(
 #
 # *What to see: all three attentions are multi-head attentions, and the diagram on the
 # right shows the inside of one. Read it from below: three linear maps for each head,
-# the attention of lesson 01 in each of h heads, the answers side by side ("Concat"),
+# the attention of lesson 01 in each of $h$ heads, the answers side by side ("Concat"),
 # and a last linear map that mixes them ("Linear" is the next section). The thick line
 # brings the encoder's output to the attention in the middle (lesson 06).*
 
@@ -90,20 +91,20 @@ draw(
 # ## How does a layer make its queries, keys and values?
 # In lesson 01 the queries, keys and values were given. A *layer* makes them itself, out
 # of the vector of each position, with numbers that it learns. It uses a *linear map*
-# from D numbers to F numbers: a matrix W of shape (D, F), called the *weight*, and a
-# vector b of F numbers, the *bias*. (With a bias, mathematicians say *affine*. And this
-# `weight` is not an attention weight: where this lesson says "weights", it means those
-# of lesson 01, which the softmax makes.)
+# from $D$ numbers to $F$ numbers: a matrix $W$ of shape $(D, F)$, called the *weight*,
+# and a vector $b$ of $F$ numbers, the *bias*. (With a bias, mathematicians say
+# *affine*. And this `weight` is not an attention weight: where this lesson says
+# "weights", it means those of lesson 01, which the softmax makes.)
 #
-# **State.** For the vector x of one position, $y = x W + b$. In numbers:
+# **State.** For the vector $x$ of one position, $y = x W + b$. In numbers:
 #
 # $$y_j = \sum_i x_i W_{ij} + b_j$$
 #
 # **Derive.** The gradients follow from lesson 02, where we had the gradient of a matrix
-# product: gx = gy W^T and gW = x^T gy; b is added as it is, so its gradient is gy. The
-# same W and b serve all positions of all sentences, so their gradients are *sums* over
-# the positions. Here it is number by number, for 2 sentences of 5 positions, D = 6 and
-# F = 3.
+# product: $gx = gy \, W^T$ and $gW = x^T \, gy$; $b$ is added as it is, so its gradient
+# is $gy$. The same $W$ and $b$ serve all positions of all sentences, so their gradients
+# are *sums* over the positions. Here it is number by number, for 2 sentences of 5
+# positions, $D = 6$ and $F = 3$.
 
 # %%
 x = rng.standard_normal((2, 5, 6))
@@ -144,14 +145,14 @@ same("F.linear: the gradient of b, a sum over positions", b_tensor.grad, gb_by_l
 
 # %% [markdown]
 # ## Where are the learned numbers kept?
-# Training moves every learned number p a small step against its gradient, so that the
-# loss L, the error, becomes smaller:
+# Training moves every learned number $p$ a small step against its gradient, so that the
+# loss $L$, the error, becomes smaller:
 #
 # $$p \leftarrow p - \text{rate} \cdot \partial L / \partial p$$
 #
-# which is called *gradient descent*. (∂L/∂p is the dL/dp of lesson 02, while all other
-# numbers stay as they are.) So a program must find all learned numbers. The
-# library has three classes for that:
+# which is called *gradient descent*. ($\partial L / \partial p$ is the $dL/dp$ of
+# lesson 02, while all other numbers stay as they are.) So a program must find all
+# learned numbers. The library has three classes for that:
 #
 # - A `Parameter` is a Tensor that training changes.
 # - A `Module` is an object whose attributes are Parameters, other Modules, or lists of
@@ -199,21 +200,23 @@ same("a shared Parameter: two gradients added", model.first.weight.grad, both_us
 # not say. If they are too large, the vectors grow from layer to layer, and if they are
 # too small, they fade. There is a size at which the vectors do neither.
 #
-# **Derive.** Let a map have n_in numbers in and n_out numbers out. A number y_j is a
-# sum of n_in products x_i W_ij. If all are independent with mean 0, the variance of a
-# product is Var(x) · Var(W), and the variances of the terms add up:
-# Var(y) = n_in · Var(W) · Var(x). It stays that of x if Var(W) = 1 / n_in. On the way
-# back, a number of gx is a sum of n_out products, and by the same argument it stays if
-# Var(W) = 1 / n_out.
+# **Derive.** Let a map have $n_{in}$ numbers in and $n_{out}$ numbers out. A number
+# $y_j$ is a sum of $n_{in}$ products $x_i W_{ij}$. If all are independent with mean 0,
+# the variance of a product is $\text{Var}(x) · \text{Var}(W)$, and the variances of the
+# terms add up: $\text{Var}(y) = n_{in} · \text{Var}(W) · \text{Var}(x)$. It stays that
+# of $x$ if $\text{Var}(W) = 1 / n_{in}$. On the way back, a number of $gx$ is a sum of
+# $n_{out}$ products, and by the same argument it stays if
+# $\text{Var}(W) = 1 / n_{out}$.
 #
-# Both cannot hold unless n_in = n_out. Glorot and Bengio (2010) take the middle, one
-# over the mean of both, Var(W) = 2 / (n_in + n_out). Numbers drawn evenly between -a
-# and a have the variance a^2 / 3. (It is the mean of w^2: the integral of w^2 from 0 to
-# a, a^3 / 3, divided by a.) So a^2 = 6 / (n_in + n_out).
+# Both cannot hold unless $n_{in} = n_{out}$. Glorot and Bengio (2010) take the middle,
+# one over the mean of both, $\text{Var}(W) = 2 / (n_{in} + n_{out})$. Numbers drawn
+# evenly between $-a$ and $a$ have the variance $a^2 / 3$. (It is the mean of $w^2$: the
+# integral of $w^2$ from 0 to $a$, $a^3 / 3$, divided by $a$.) So
+# $a^2 = 6 / (n_{in} + n_{out})$.
 #
 # **Use.** Send random vectors of 256 numbers through ten such maps, and random
-# gradients back; then do it with a / 2 and with 2 a. Each map should then multiply the
-# variance by 1/4 or by 4, and ten maps by 4 ten times over, about a million.
+# gradients back; then do it with $a / 2$ and with $2 a$. Each map should then multiply
+# the variance by 1/4 or by 4, and ten maps by 4 ten times over, about a million.
 
 # %%
 a = (6 / (256 + 256)) ** 0.5
@@ -267,12 +270,12 @@ draw(
 
 # %% [markdown]
 # ## What is multi-head attention, exactly?
-# **State.** Let h heads look at the same time, each through linear maps of its own, and
-# let one more linear map put together what they found. Its matrix is called W^O. (The O
-# is part of the name, for "output", and no power; so are the Q, K and V below.) The
-# positions of x ask; the positions of the *memory* answer. (If x is its own memory,
-# that is *self-attention*; on the thick line of figure 1, the memory is the encoder's
-# output.)
+# **State.** Let $h$ heads look at the same time, each through linear maps of its own,
+# and let one more linear map put together what they found. Its matrix is called $W^O$.
+# (The $O$ is part of the name, for "output", and no power; so are the $Q$, $K$ and $V$
+# below.) The positions of $x$ ask; the positions of the *memory* answer. (If $x$ is its
+# own memory, that is *self-attention*; on the thick line of figure 1, the memory is the
+# encoder's output.)
 #
 # $$\text{head}_i = \text{Attention}(x W_i^Q, \; \text{memory} \, W_i^K, \;
 # \text{memory} \, W_i^V)$$
@@ -280,19 +283,21 @@ draw(
 # $$\text{MultiHead}(x, \text{memory}) =
 # \text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$$
 #
-# *Concat* writes the answers of the heads side by side. (Cut W^O into h blocks of rows.
-# Then the last product is head_1 times the first block plus head_2 times the second,
-# and so on: each head writes what it found into the vector in its own way.)
+# *Concat* writes the answers of the heads side by side. (Cut $W^O$ into $h$ blocks of
+# rows. Then the last product is $\text{head}_1$ times the first block plus
+# $\text{head}_2$ times the second, and so on: each head writes what it found into the
+# vector in its own way.)
 #
-# The shapes: W^Q and W^K of one head are (d_model, d_k), W^V is (d_model, d_v), and W^O
-# is (h d_v, d_model), so that what comes out has d_model numbers again. (d_model is the
-# length of the vector of a position, D above. The maps of attention have no bias in the
-# paper.) The paper takes d_k = d_v = d_model / h: in its *base model*, the smaller of
-# the two that it trains, 512 / 8 = 64. More heads are smaller heads.
+# The shapes: $W^Q$ and $W^K$ of one head are $(d_{model}, d_k)$, $W^V$ is
+# $(d_{model}, d_v)$, and $W^O$ is $(h d_v, d_{model})$, so that what comes out has
+# $d_{model}$ numbers again. ($d_{model}$ is the length of the vector of a position, $D$
+# above. The maps of attention have no bias in the paper.) The paper takes
+# $d_k = d_v = d_{model} / h$: in its *base model*, the smaller of the two that it
+# trains, $512 / 8 = 64$. More heads are smaller heads.
 #
 # **Derive.** One head after another, for one sentence. The library keeps the matrices
-# of all heads side by side in one matrix, so the matrices of head i are a *slice of its
-# columns*.
+# of all heads side by side in one matrix, so the matrices of head $i$ are a *slice of
+# its columns*.
 
 
 # %%
@@ -313,10 +318,10 @@ def heads_one_by_one(x, memory, layer, mask=None):
 
 # %% [markdown]
 # **Equate.** Two sentences of 5 positions ask memories of 7 positions. One memory has
-# padding, and as a further test of the mask, position t is forbidden to see beyond
-# t + 2. All sizes are different, because then a mix-up cannot pass. `Config` holds all
-# sizes of a model: it always asks for the size of the vocabulary, which does not matter
-# here, and an attention needs d_model, n_heads, d_k and d_v.
+# padding, and as a further test of the mask, position $t$ is forbidden to see beyond
+# $t + 2$. All sizes are different, because then a mix-up cannot pass. `Config` holds
+# all sizes of a model: it always asks for the size of the vocabulary, which does not
+# matter here, and an attention needs $d_{model}$, $n_{heads}$, $d_k$ and $d_v$.
 
 # %%
 sizes = Config(vocabulary_size=11, d_model=12, n_heads=3, d_v=6)
@@ -363,17 +368,17 @@ grad_check(joined, asking, memory[:, :5], name="F.concatenate")
 
 # %% [markdown]
 # ## How are the heads cut apart?
-# The library has no loop over the heads. One product x W^Q makes the queries of all
-# heads, (T, H·K), with H = h heads and K = d_k numbers in each; they are cut into
-# heads, (H, T, K), and one call of `attention` serves all of them, since it takes any
+# The library has no loop over the heads. One product $x W^Q$ makes the queries of all
+# heads, $(T, H·K)$, with $H = h$ heads and $K = d_k$ numbers in each; they are cut into
+# heads, $(H, T, K)$, and one call of `attention` serves all of them, since it takes any
 # axes in front (lesson 01).
 #
 # The cut is a famous trap. The numbers of a position are its heads side by side: for
-# H = 3 and K = 4, the 12 numbers aaaa bbbb cccc, where each letter is a head. First
-# *reshape* (T, 12) to (T, 3, 4): that splits the last axis, position by position. Then
-# exchange the axes T and H. A reshape straight to (3, T, 4) has the same shape and
-# looks right, but it deals the numbers out in the order in which the computer stores
-# them, row after row:
+# $H = 3$ and $K = 4$, the 12 numbers aaaa bbbb cccc, where each letter is a head. First
+# *reshape* $(T, 12)$ to $(T, 3, 4)$: that splits the last axis, position by position.
+# Then exchange the axes $T$ and $H$. A reshape straight to $(3, T, 4)$ has the same
+# shape and looks right, but it deals the numbers out in the order in which the computer
+# stores them, row after row:
 #
 #     position 0    aaaa bbbb cccc      right: head 1 is the column of a's
 #     position 1    aaaa bbbb cccc      wrong: head 1 is the first 20 letters,
@@ -438,20 +443,20 @@ claim("a Config cannot be changed:", "n_heads" in change, change)
 # ## What do several heads cost?
 # Hardly more than one: exactly as many parameters, and as many multiplications in the
 # matrix products. Only what is done once for each score (the scale, the exponential,
-# the division) is done h times as often, and that is a small part. Section 3.2.2 says
-# that the total cost is similar to that of a single head with all d_model numbers. Here
-# is the bill of the matrix products, for T positions:
+# the division) is done $h$ times as often, and that is a small part. Section 3.2.2 says
+# that the total cost is similar to that of a single head with all $d_{model}$ numbers.
+# Here is the bill of the matrix products, for $T$ positions:
 #
 # | part | parameters | multiplications |
 # |---|---|---|
-# | queries, keys, values | 3 d_model^2 | 3 T d_model^2 |
-# | scores: h times T^2 d_k | none | T^2 d_model |
-# | averages: h times T^2 d_v | none | T^2 d_model |
-# | W^O | d_model^2 | T d_model^2 |
+# | queries, keys, values | $3 d_{model}^2$ | $3 T d_{model}^2$ |
+# | scores: $h$ times $T^2 d_k$ | none | $T^2 d_{model}$ |
+# | averages: $h$ times $T^2 d_v$ | none | $T^2 d_{model}$ |
+# | $W^O$ | $d_{model}^2$ | $T d_{model}^2$ |
 #
-# The h cancels everywhere, because h d_k = h d_v = d_model. Only the number of scores
-# grows, h T^2. Let us count what the loops above do. A product of (a, b) with (b, c)
-# takes a·b·c multiplications.
+# The $h$ cancels everywhere, because $h d_k = h d_v = d_{model}$. Only the number of
+# scores grows, $h T^2$. Let us count what the loops above do. A product of $(a, b)$
+# with $(b, c)$ takes $a · b · c$ multiplications.
 
 
 # %%
@@ -484,17 +489,17 @@ right = same_parameters == {4 * 24**2} and same_products == {expected_products}
 claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} parameters")
 
 # %% [markdown]
-# Lesson 01 compared attention with a recurrent layer, which takes 2 T d_model^2
+# Lesson 01 compared attention with a recurrent layer, which takes $2 T d_{model}^2$
 # multiplications. Like Table 1 of the paper, it counted only the scores and averages of
-# attention, 2 T^2 d_model: these are fewer while T < d_model. The four matrices add
-# 4 T d_model^2, twice the recurrent layer. So with its matrices attention multiplies
-# 2 + T / d_model times as often as this recurrent layer, at any T. What it gains is the
-# rest of Table 1: no position waits, and the path is short.
+# attention, $2 T^2 d_{model}$: these are fewer while $T < d_{model}$. The four matrices
+# add $4 T d_{model}^2$, twice the recurrent layer. So with its matrices attention
+# multiplies $2 + T / d_{model}$ times as often as this recurrent layer, at any $T$.
+# What it gains is the rest of Table 1: no position waits, and the path is short.
 #
 # (Ours is the plainest recurrent layer. GNMT, the recurrent translator in the paper's
 # Table 2, uses the *LSTM*, which has four matrices for each of ours, and so takes 4
 # times as many multiplications. Attention with its matrices takes fewer than an LSTM
-# while T < 2 d_model.)
+# while $T < 2 d_{model}$.)
 
 # %%
 lengths = np.array([1, 12, 24, 48])
@@ -511,21 +516,21 @@ claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
 #
 # Take the task "give me the number before me, the number after me, and the first number
 # of the row", where all numbers are random, with mean 0 and variance 1. Call the three
-# c_1, c_2, c_3. A head gives its position one weighted sum of them (weight on
-# any other number is wasted, so let it be 0):
+# $c_1$, $c_2$, $c_3$. A head gives its position one weighted sum of them (weight on any
+# other number is wasted, so let it be 0):
 #
 # $$s = a_1 c_1 + a_2 c_2 + a_3 c_3$$
 #
-# **Derive.** How well can all three be guessed from the one number s? What follows a
-# head is a linear map, W^O, so let the guess be linear, too: guess c_1 by k · s. The
-# mean of the squared error is
+# **Derive.** How well can all three be guessed from the one number $s$? What follows a
+# head is a linear map, $W^O$, so let the guess be linear, too: guess $c_1$ by $k · s$.
+# The mean of the squared error is
 #
 # $$\text{mean of } (c_1 - k s)^2 = 1 - 2 k a_1 + k^2 (a_1^2 + a_2^2 + a_3^2)$$
 #
-# because the mean of c_1^2 is 1, that of c_1 s is a_1, and that of s^2 is the sum of
-# the squares, which we call q. Its slope in k, -2 a_1 + 2 k q, is 0 at the best k, a_1
-# / q, and it leaves the error
-# 1 - a_1^2 / q. For c_2 and c_3 it is the same, so
+# because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is the
+# sum of the squares, which we call $q$. Its slope in $k$, $-2 a_1 + 2 k q$, is 0 at the
+# best $k$, $a_1 / q$, and it leaves the error $1 - a_1^2 / q$. For $c_2$ and $c_3$ it
+# is the same, so
 #
 # $$\text{sum of the three errors} = 3 - (a_1^2 + a_2^2 + a_3^2) / q = 3 - 1 = 2$$
 #
@@ -537,21 +542,23 @@ claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
 # them with the *same* weights: each is a mixture of the three places. What is missing
 # is not room but a second set of weights, and that is a second head.
 #
-# With h heads there are h such sums. Mix them, as W^O may, until their vectors of
-# weights (a_1, a_2, a_3) are perpendicular to each other. Then the mean of s s' is 0
-# for any two of them, so in the error of the guess k s + k' s' no term has both k and
-# k'. Each factor is chosen as if it were alone, and each sum takes 1 from the three
-# errors. (Vectors that are copies of each other leave fewer than h.) So the mean of the
-# three errors is 1 - h/3 or more: 2/3 with one head, 1/3 with two, 0 with three.
+# With $h$ heads there are $h$ such sums. Mix them, as $W^O$ may, until their vectors of
+# weights $(a_1, a_2, a_3)$ are perpendicular to each other. Then the mean of $s s'$ is
+# 0 for any two of them, so in the error of the guess $k s + k' s'$ no term has both $k$
+# and $k'$. Each factor is chosen as if it were alone, and each sum takes 1 from the
+# three errors. (Vectors that are copies of each other leave fewer than $h$.) So the
+# mean of the three errors is $1 - h/3$ or more: 2/3 with one head, 1/3 with two, 0 with
+# three.
 #
-# (A guess that is not linear may know more of some special numbers. If each c is 1 or
-# -1, the one sum c_1 + 2 c_2 + 4 c_3 tells all three.)
+# (A guess that is not linear may know more of some special numbers. If each $c$ is 1 or
+# -1, the one sum $c_1 + 2 c_2 + 4 c_3$ tells all three.)
 #
-# **Equate.** Choose the weights of h heads at random, over a row of 12 numbers. Compute
-# the sums of 20,000 random rows, and guess the three wanted numbers of each row from
-# its sums as well as possible (`lstsq` finds the guess with the least squared error).
-# Do so 40 times. Is an error ever below the bound? (By a thousandth or two it can be:
-# the guess is judged on the rows to which it was fitted. So the claim allows 0.01.)
+# **Equate.** Choose the weights of $h$ heads at random, over a row of 12 numbers.
+# Compute the sums of 20,000 random rows, and guess the three wanted numbers of each row
+# from its sums as well as possible (`lstsq` finds the guess with the least squared
+# error). Do so 40 times. Is an error ever below the bound? (By a thousandth or two it
+# can be: the guess is judged on the rows to which it was fitted. So the claim allows
+# 0.01.)
 
 
 # %%
@@ -576,9 +583,9 @@ for h in (1, 2, 3):
 # blocks of 4 random numbers, and 12 that say which position it is. It is to give out
 # the first block of the position before it, the second block of the position after it,
 # and the third block of the very first position. So 12 numbers are wanted, and even one
-# head alone has room for 24. Now c_1, c_2 and c_3 are in three different sums, one for
-# each block, but all three are made with the same weights. So the errors are still
-# 1 - a_i^2 / q, and the bounds stay the same.
+# head alone has room for 24. Now $c_1$, $c_2$ and $c_3$ are in three different sums,
+# one for each block, but all three are made with the same weights. So the errors are
+# still $1 - a_i^2 / q$, and the bounds stay the same.
 
 
 # %%
@@ -651,7 +658,7 @@ print("BLEU:   24.9  25.5  25.8  25.8  25.4")
 
 # %% [markdown]
 # One head is worst, 0.9 below the best. With 32 heads the score falls again: each has
-# only 512 / 32 = 16 numbers to compare with. From 8 to 16 it is best.
+# only $512 / 32 = 16$ numbers to compare with. From 8 to 16 it is best.
 
 # %% [markdown]
 # ## What do heads look at in a sentence?
@@ -726,20 +733,20 @@ finish("h small heads cost what one large head costs, and look at h places at on
 # %% [markdown]
 # ## What did we learn?
 # - One attention gives an average; two heads give two averages, side by side.
-# - A linear map y = x W + b makes queries, keys and values; W gets the sum of the
+# - A linear map $y = x W + b$ makes queries, keys and values; $W$ gets the sum of the
 #   gradients of all positions.
 # - Parameters are found by their names; a shared one adds up its gradients.
 # - Random numbers of Glorot's size keep the variance, forward and backward.
-# - MultiHead = Concat(head_1 ... head_h) W^O, with d_k = d_v = d_model / h. Heads are
-#   cut by reshape, then transpose.
-# - h heads cost as much as one: 4 d_model^2 parameters.
+# - MultiHead is $\text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$, with
+#   $d_k = d_v = d_{model} / h$. Heads are cut by reshape, then transpose.
+# - $h$ heads cost as much as one: $4 d_{model}^2$ parameters.
 # - If its weights do not depend on the numbers, one head can know one thing of three,
-#   an error of 2/3; h heads 1 - h/3.
+#   an error of 2/3; $h$ heads $1 - h/3$.
 
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 03` writes this part to `my_03_multi_head.py`. Fill in the
-# bodies, and run that file.
+# bodies, and run that file. It imports `np`, `F`, `Tensor` and `grad_check`.
 
 
 # %%
@@ -756,19 +763,7 @@ def predicted_sizes():
 
 
 def check_predicted_sizes():
-    answer = list(predicted_sizes())
-    layer = MultiHeadAttention(Config(20, d_model=512, n_heads=16), None)  # no numbers
-    layer.keep_weights = True
-    for parameter in layer.parameters():
-        parameter.data[:] = 0
-    ten_words = np.zeros((1, 10, 512), np.float32)
-    layer(ten_words, ten_words)
-    d_k = layer.query.weight.shape[1] // 16
-    expected = [d_k, layer.query.weight.size, layer.output.weight.size]
-    expected.append(layer.weights.size)
-    assert len(answer) == 4, "give four numbers"
-    for i, number in enumerate(expected):
-        assert answer[i] == number, f"number {i + 1} is not {answer[i]}"
+    checks.check_predicted_sizes(predicted_sizes)
 
 
 # %%
@@ -784,12 +779,7 @@ def mended_merge(heads):
 
 
 def check_mended_merge():
-    heads = np.random.default_rng(2).standard_normal((3, 5, 4))
-    layer = MultiHeadAttention(Config(11, d_model=12, n_heads=3), None)
-    expected = layer.merge_heads(Tensor(heads[None])).numpy()[0]
-    found = np.asarray(mended_merge(heads))
-    assert found.shape == (5, 12), f"the shape is {found.shape}, not (5, 12)"
-    same("mended_merge", found, expected)
+    checks.check_mended_merge(mended_merge)
 
 
 # %%
@@ -807,21 +797,7 @@ def prune(W_q, W_k, W_v, W_o, n_heads, kept):
 
 
 def check_prune():
-    draws = np.random.default_rng(3)
-    three = Config(11, d_model=12, n_heads=3, d_k=4, d_v=5)
-    large = MultiHeadAttention(three, draws).astype(np.float64)
-    two = Config(11, d_model=12, n_heads=2, d_k=4, d_v=5)
-    small = MultiHeadAttention(two, draws).astype(np.float64)
-    matrices = prune(*large.state().values(), 3, [0, 2])
-    assert len(matrices) == 4, "return four matrices"
-    expected = [parameter.shape for parameter in small.parameters()]
-    for i, name in enumerate(["W_q", "W_k", "W_v", "W_o"]):
-        shape = np.shape(matrices[i])
-        assert shape == expected[i], f"{name} has shape {shape}, expected {expected[i]}"
-    small.load_state(dict(zip(small.state(), matrices, strict=True)))
-    large.output.weight.data[5:10] = 0  # nothing of the middle head is used
-    x = draws.standard_normal((2, 5, 12))
-    same("prune", small(x, x), large(x, x))
+    checks.check_prune(prune)
 
 
 # %%
@@ -839,23 +815,13 @@ def multi_query(x, W_q, W_k, W_v, W_o, n_heads):
 
 
 def check_multi_query():
-    layer = MultiHeadAttention(
-        Config(vocabulary_size=11, d_model=12, n_heads=3), np.random.default_rng(4)
-    ).astype(np.float64)
-    for weight in (layer.key.weight.data, layer.value.weight.data):
-        weight[:, 4:8] = weight[:, :4]
-        weight[:, 8:] = weight[:, :4]
-    W_q = layer.query.weight.numpy()
-    W_k = layer.key.weight.numpy()[:, :4]
-    W_v = layer.value.weight.numpy()[:, :4]
-    W_o = layer.output.weight.numpy()
-    x = np.random.default_rng(5).standard_normal((5, 12))
-    found = multi_query(
-        Tensor(x), Tensor(W_q), Tensor(W_k), Tensor(W_v), Tensor(W_o), 3
-    )
-    same("multi_query", found, layer(x[None], x[None]).numpy()[0])
-    grad_check(multi_query, x, W_q, W_k, W_v, W_o, 3)
+    checks.check_multi_query(multi_query)
 
+
+# %% [markdown]
+# **Now yours: pieces 11 to 13** of `my_transformer.py`. Cut, join, and let the heads
+# look: `split_heads`, `merge_heads` and `MultiHeadAttention`. (`python
+# lessons/build.py` writes the file, if you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

@@ -19,6 +19,7 @@ from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import layers as checks
 from minitf.course.lesson import begin, draw, finish
 from minitf.nn import Dropout, LayerNorm
 from minitf.tensor import Tensor, no_grad, record
@@ -44,13 +45,13 @@ rng = np.random.default_rng(1)
 # 1. *Dropout* sets a few of the new numbers to 0, but only while the model learns.
 #    (Our model does not learn now, so (1, 2, 1, 0) stays as it is.)
 # 2. The *residual connection* adds the new vector to the old one, number by number:
-#    (0, 1, 2, 9) + (1, 2, 1, 0) = (1, 3, 3, 9).
+#    $(0, 1, 2, 9) + (1, 2, 1, 0) = (1, 3, 3, 9)$.
 # 3. *Layer norm* brings the sum to a standard size, so that the numbers neither grow
 #    nor shrink from layer to layer.
 #
-# Compute the third step on paper. The mean of (1, 3, 3, 9) is 16 / 4 = 4. Subtract it:
-# (-3, -1, -1, 5). The mean of the squares is (9 + 1 + 1 + 25) / 4 = 9, and its root,
-# the *standard deviation* (the spread of lesson 01), is 3. Divide by it:
+# Compute the third step on paper. The mean of (1, 3, 3, 9) is $16 / 4 = 4$. Subtract
+# it: (-3, -1, -1, 5). The mean of the squares is $(9 + 1 + 1 + 25) / 4 = 9$, and its
+# root, the *standard deviation* (the spread of lesson 01), is 3. Divide by it:
 #
 # $$(-3, -1, -1, 5) / 3 = (-1, -0.33, -0.33, 1.67)$$
 #
@@ -80,11 +81,12 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 
 # %% [markdown]
 # ## What does layer norm look at?
-# The D = d_model numbers in the vector of a position are its *features*. Without a norm
-# their size would drift from layer to layer (the section on x + f(x) measures it).
+# The $D = d_{model}$ numbers in the vector of a position are its *features*. Without a
+# norm their size would drift from layer to layer (the section on $x + f(x)$ measures
+# it).
 #
-# **State.** Layer norm (section 3.1, after Ba et al., 2016) takes the mean m and the
-# standard deviation s of the features of ONE position:
+# **State.** Layer norm (section 3.1, after Ba et al., 2016) takes the mean $m$ and the
+# standard deviation $s$ of the features of ONE position:
 #
 # $$m = \frac{1}{D} \sum_j x_j \qquad
 # s = \sqrt{\frac{1}{D} \sum_j (x_j - m)^2 + \epsilon}$$
@@ -93,7 +95,7 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 #
 # *Gain* and *bias* are learned, one number of each for every feature, so the model can
 # choose another size where it wants one. The number epsilon (`eps` in the code) is
-# 1e-6, one millionth; without it, equal features would give 0 / 0. (That the mean is
+# 1e-6, one millionth; without it, equal features would give $0 / 0$. (That the mean is
 # subtracted as well is a habit: many models of today only divide. The last exercise
 # builds that norm.)
 #
@@ -135,10 +137,10 @@ same("also where eps outweighs the variance", norm(tiny), of_tiny)
 # **Use.** "Of one position" is the important word. A norm over several positions would
 # let the first word see the words after it, which the causal mask of lesson 01 forbids.
 # So change all positions of each sentence except the first: the first must not move,
-# not even in its last digit. And equal features give the bias, not a division by 0.
-# (A warning for your own code: some programs add eps to the deviation, outside the
-# root, which prevents the division by 0 as well; but they often divide the squares by
-# D - 1 in place of D. With 8 features that makes a difference of 7%, so do not mix the
+# not even in its last digit. And equal features give the bias, not a division by 0. (A
+# warning for your own code: some programs add eps to the deviation, outside the root,
+# which prevents the division by 0 as well; but they often divide the squares by $D - 1$
+# in place of $D$. With 8 features that makes a difference of 7%, so do not mix the
 # two.)
 
 # %%
@@ -156,8 +158,8 @@ same("eight equal features become the bias", F.layer_norm(5 * ones, gain, bias),
 # ## What is the gradient of layer norm?
 # First, numbers. Take (1, 3, 3, 9) again, and raise the 9 by 0.12. The mean rises by
 # 0.12 / 4, to 4.03, and the deviation from 3 to 3.05. So *all four* results change,
-# though only one feature did: the last because it moved itself, and all of them
-# because m and s moved.
+# though only one feature did: the last because it moved itself, and all of them because
+# $m$ and $s$ moved.
 
 # %%
 raised = np.array([1.0, 3.0, 3.0, 9.0 + 0.12])
@@ -168,44 +170,46 @@ by_formula = 0.12 / 3 * (1 - 1 / 4 - 1.67**2 / 4)
 print(f"by the formula below, the last one moves by {by_formula:.3f}")
 
 # %% [markdown]
-# **Derive.** Let gy be the gradient that arrives at y. As y = gain n + bias, the
-# gradient that arrives at n is u, with u_i = gy_i gain_i. Now move one feature x_j a
-# little. It reaches each n_i = (x_i - m) / s in these three ways. Count each effect per
-# unit that x_j moves:
+# **Derive.** Let $gy$ be the gradient that arrives at $y$. As
+# $y = \text{gain} \, n + \text{bias}$, the gradient that arrives at $n$ is $u$, with
+# $u_i = gy_i \, \text{gain}_i$. Now move one feature $x_j$ a little. It reaches each
+# $n_i = (x_i - m) / s$ in these three ways. Count each effect per unit that $x_j$
+# moves:
 #
-# 1. As itself, if i = j: n_j changes by 1/s.
-# 2. Through the mean. m changes by 1/D, so *every* n_i changes by -(1/D) / s.
-# 3. Through the deviation. By the chain rule, s changes by n_j / D:
+# 1. As itself, if $i = j$: $n_j$ changes by $1/s$.
+# 2. Through the mean. $m$ changes by $1/D$, so *every* $n_i$ changes by $-(1/D) / s$.
+# 3. Through the deviation. By the chain rule, $s$ changes by $n_j / D$:
 #
 # $$\frac{\partial s}{\partial x_j} = \frac{1}{2s} \cdot \frac{2}{D} (x_j - m)
 # = \frac{x_j - m}{D s} = \frac{n_j}{D}$$
 #
-# (That m moves, too, changes nothing here: the x_i - m sum to 0.) The slope of
-# n_i = (x_i - m) / s for s is -(x_i - m) / s^2, which is -n_i / s. And s changes by
-# n_j / D, so *every* n_i changes by -(n_i / s)(n_j / D).
+# (That $m$ moves, too, changes nothing here: the $x_i - m$ sum to 0.) The slope of
+# $n_i = (x_i - m) / s$ for $s$ is $-(x_i - m) / s^2$, which is $-n_i / s$. And $s$
+# changes by $n_j / D$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
 #
-# Together, with the $\delta_{ij}$ of lesson 02, which is 1 if i = j, and else 0:
+# Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
 #
 # $$\frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( \delta_{ij} - \frac{1}{D}
 # - \frac{n_i n_j}{D} \Big)$$
 #
-# The gradient of x_j adds up what its change does to all n_i, each times u_i:
+# The gradient of $x_j$ adds up what its change does to all $n_i$, each times $u_i$:
 #
 # $$gx_j = \sum_i u_i \frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( u_j
 # - \frac{1}{D} \sum_i u_i - \frac{n_j}{D} \sum_i u_i n_i \Big)$$
 #
-# In words: **gx = (u - mean(u) - n mean(u n)) / s**. The two means take out of the
-# gradient what cannot matter: adding a number to all features of x, or stretching them,
-# leaves n as it was (but for eps). So no step in the direction (1, 1, ..., 1), or in
-# that of n, can change the loss.
+# In words: **$gx = (u - \text{mean}(u) - n \, \text{mean}(u \, n)) / s$**. The two
+# means take out of the gradient what cannot matter: adding a number to all features of
+# $x$, or stretching them, leaves $n$ as it was (but for eps). So no step in the
+# direction (1, 1, ..., 1), or in that of $n$, can change the loss.
 #
-# And the numbers from above? D = 4, s = 3, and the last n is 1.67. The 9 moves by 0.12,
-# so the last n moves by 0.12 / 3 · (1 - 1/4 - 1.67² / 4), which is 0.002: from 1.667 to
-# 1.669, as printed.
+# And the numbers from above? $D = 4$, $s = 3$, and the last $n$ is 1.67. The 9 moves by
+# 0.12, so the last $n$ moves by $0.12 / 3 · (1 - 1/4 - 1.67^2 / 4)$, which is 0.002:
+# from 1.667 to 1.669, as printed.
 #
-# Gain and bias are shared by all positions. So the gradient of gain is the sum of gy n
-# over all positions, and that of bias the sum of gy (lesson 02). Below, the walk back
-# of lesson 02 finds all three gradients without any formula, for a random gy.
+# Gain and bias are shared by all positions. So the gradient of gain is the sum of
+# $gy \, n$ over all positions, and that of bias the sum of $gy$ (lesson 02). Below, the
+# walk back of lesson 02 finds all three gradients without any formula, for a random
+# $gy$.
 
 
 # %%
@@ -299,31 +303,31 @@ claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
 # features of a head.) And some questions about a pair have no such answer.
 #
 # Here is the smallest. Attention has put the number of one word, 0 or 1, into one
-# feature, and the number of another word into a second feature: (a, b). The answer is
-# to be +1 if they differ and -1 if they are equal. A linear answer is a sum f(a) +
-# g(b), and whatever f and g are, it would need
+# feature, and the number of another word into a second feature: $(a, b)$. The answer is
+# to be +1 if they differ and -1 if they are equal. A linear answer is a sum
+# $f(a) + g(b)$, and whatever $f$ and $g$ are, it would need
 #
 # $$f(0) + g(0) = -1 \qquad f(1) + g(1) = -1$$
 #
 # $$f(0) + g(1) = 1 \qquad f(1) + g(0) = 1$$
 #
-# The first two equations say that f(0) + f(1) + g(0) + g(1) is -2, the other two say
-# that it is 2. So no f and g exist. The linear answer with the least mean square error
-# is 0 for every pair, as both values of each word meet one +1 and one -1.
+# The first two equations say that $f(0) + f(1) + g(0) + g(1)$ is -2, the other two say
+# that it is 2. So no $f$ and $g$ exist. The linear answer with the least mean square
+# error is 0 for every pair, as both values of each word meet one +1 and one -1.
 #
 # **State.** The *feed-forward network* (section 3.3, equation 2) puts one step that is
 # not linear between two matrices:
 #
 # $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
 #
-# max(0, x) is called *ReLU*, rectified linear unit. The network has d_ff inner
-# features, or *units*: 2,048 in the paper, for a d_model of 512. Read each unit as a
-# detector. Its column of W_1 says what it looks for, -b_1 how much of it is needed, and
-# its row of W_2 what it writes when it finds it. Below 0, it is silent.
+# $\max(0, x)$ is called *ReLU*, rectified linear unit. The network has $d_{ff}$ inner
+# features, or *units*: 2,048 in the paper, for a $d_{model}$ of 512. Read each unit as
+# a detector. Its column of $W_1$ says what it looks for, $-b_1$ how much of it is
+# needed, and its row of $W_2$ what it writes when it finds it. Below 0, it is silent.
 #
-# Two units are enough for "different?": one detects "a without b", max(0, a - b), the
-# other "b without a", max(0, b - a). Each writes 2, and b_2 = -1 is the answer if both
-# are silent.
+# Two units are enough for "different?": one detects "a without b", $\max(0, a - b)$,
+# the other "b without a", $\max(0, b - a)$. Each writes 2, and $b_2 = -1$ is the answer
+# if both are silent.
 
 # %%
 pairs = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
@@ -345,10 +349,11 @@ same(
 # likes what is random, so it can only be known by heart: 64 facts, +1 or -1. A network
 # that answers them must remember.
 #
-# How well can a linear answer do, likes(person) + liked(dish)? Write the facts as a
-# table with a row for each person and a column for each dish. Statistics knows the best
-# sum: the mean of the row, plus the mean of the column, minus the mean of the table.
-# What it leaves is its error, and no training can do better.
+# How well can a linear answer do,
+# $\text{likes}(\text{person}) + \text{liked}(\text{dish})$? Write the facts as a table
+# with a row for each person and a column for each dish. Statistics knows the best sum:
+# the mean of the row, plus the mean of the column, minus the mean of the table. What it
+# leaves is its error, and no training can do better.
 
 # %%
 person = rng.standard_normal((8, 16))  # a vector of 16 features for each
@@ -413,11 +418,11 @@ draw(
 #
 # *What to see: no training can bring a linear answer below the dashed line. From 4
 # units on, the network is far below it, and with 16 all facts fit. (One unit could be
-# on the line, with a b_1 so large that it is never silent; this training does not find
-# that.)*
+# on the line, with a $b_1$ so large that it is never silent; this training does not
+# find that.)*
 #
 # How does it remember? Take the network of 8 units. Here is what two of them add to the
-# answer for each pair, and the sum of all eight and b_2.
+# answer for each pair, and the sum of all eight and $b_2$.
 
 # %%
 W_1_of_8 = learned[8][1].numpy()
@@ -456,9 +461,9 @@ draw(
 # ![Four tables of 8 people and 8 dishes. The first holds the facts, plus or minus 1 in a random pattern. The next two show what two units add for each pair: nothing for many of the pairs, which are hatched; for the others one unit only adds and the other only subtracts. The last table, the sum of all eight units and b_2, is nearly the table of facts.](figures/04_units.png)
 #
 # *What to see: a unit is silent (hatched) for many pairs. One only adds, the other only
-# subtracts (a dash marks a negative number): the sign is that of the unit's row of W_2.
-# Eight such tables add up to the last one, nearly the facts. (The arrows of the colour
-# bar: some numbers are beyond 2 or -2, and have the colour of its end.)*
+# subtracts (a dash marks a negative number): the sign is that of the unit's row of
+# $W_2$. Eight such tables add up to the last one, nearly the facts. (The arrows of the
+# colour bar: some numbers are beyond 2 or -2, and have the colour of its end.)*
 #
 # So attention *fetches*, and the network *computes and remembers*. It also holds two
 # thirds of the *parameters*, the learned numbers, of an encoder layer: two matrices of
@@ -474,7 +479,7 @@ print(f"the network's share of the matrices: {share:.0%}")
 # **Equate.** Here is the library's layer beside equation 2, computed for one position
 # after another with the layer's matrices. They are filled with random numbers: a bias
 # of 0 or a gain of 1, as when training begins, would hide mistakes. The slope of ReLU
-# is 1 where x > 0, and 0 elsewhere: the gradient passes where the value did.
+# is 1 where $x > 0$, and 0 elsewhere: the gradient passes where the value did.
 
 
 # %%
@@ -512,7 +517,8 @@ grad_check(F.relu, X - 3)
 # %% [markdown]
 # ## Do positions mix in the network?
 # No. The paper calls the network *position-wise*: the same network runs at each
-# position, alone. To prove it, change *one* position s, and see which outputs t move.
+# position, alone. To prove it, change *one* position $s$, and see which outputs $t$
+# move.
 
 # %%
 attention = randomised(MultiHeadAttention(config, rng))
@@ -561,24 +567,24 @@ draw(
 # ## What does dropout do?
 # A network that can remember 64 facts can also remember its training sentences, and
 # that is not what it is for. *Dropout* (section 5.4): while the model learns, each
-# feature is set to 0 with the probability `rate` (the paper's P_drop, 0.1 in the base
-# model), as if a coin were tossed for each. A sentence learned by heart hangs on a few
-# features. When any of them may be missing at any time, learning by heart does not pay.
-# What many features agree on still works.
+# feature is set to 0 with the probability `rate` (the paper's $P_{drop}$, 0.1 in the
+# base model), as if a coin were tossed for each. A sentence learned by heart hangs on a
+# few features. When any of them may be missing at any time, learning by heart does not
+# pay. What many features agree on still works.
 #
-# **State.** The features that stay are divided by 1 - rate:
+# **State.** The features that stay are divided by $1 - \text{rate}$:
 #
 # $$y = \text{mask} \cdot x / (1 - \text{rate})$$
 #
 # Here mask is a *dropout mask*: 1 where a feature stays, 0 where it is dropped. (It has
 # nothing to do with the masks of attention.)
 #
-# **Derive.** Why divide? Take x = 6 and the rate 0.25. With probability 0.75, y is
-# 6 / 0.75 = 8, and else it is 0. So the mean of y is 0.75 · 8 = 6: the next layer gets,
-# on average, what it will get without dropout. The gradient is gy through the same
-# mask, divided alike.
+# **Derive.** Why divide? Take $x = 6$ and the rate 0.25. With probability 0.75, $y$ is
+# $6 / 0.75 = 8$, and else it is 0. So the mean of $y$ is $0.75 · 8 = 6$: the next layer
+# gets, on average, what it will get without dropout. The gradient is $gy$ through the
+# same mask, divided alike.
 #
-# Two calls differ with probability 2 · 0.75 · 0.25 = 0.375 in a feature: it stays in
+# Two calls differ with probability $2 · 0.75 · 0.25 = 0.375$ in a feature: it stays in
 # one of them only.
 
 # %%
@@ -626,9 +632,9 @@ claim("the mean of 20,000 outputs is x, but for", off < 0.02, f"{off:.1%}")
 #
 # $$\text{LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
 #
-# **Derive.** The usual reason is the gradient. Suppose that the slope of f is 0.5.
-# Through 16 layers of f(x) alone the gradient is halved 16 times, and almost nothing is
-# left. The slope of x + f(x) is 1 + 0.5: the 1 is a road on which nothing is lost.
+# **Derive.** The usual reason is the gradient. Suppose that the slope of $f$ is 0.5.
+# Through 16 layers of $f(x)$ alone the gradient is halved 16 times, and almost nothing
+# is left. The slope of $x + f(x)$ is 1 + 0.5: the 1 is a road on which nothing is lost.
 #
 # But 1.5 to the power 16 is 657: now the gradient may explode instead. The vectors
 # grow, too, as each layer adds something. A score of attention is a product of two
@@ -711,8 +717,8 @@ draw(
 # %% [markdown]
 # ![The gradient at the input, relative to the output, over 1 to 16 layers, on logarithmic axes. For f(x) alone it falls below a thousandth, for x + f(x) without a norm it rises above a thousand. The two curves with a norm, of f(x) and of x + f(x), stay near 1.](figures/04_residual.png)
 #
-# *What to see: f(x) alone loses the gradient, x + f(x) alone explodes with its growing
-# vectors, and with a norm the size of the gradient stays near 1.*
+# *What to see: $f(x)$ alone loses the gradient, $x + f(x)$ alone explodes with its
+# growing vectors, and with a norm the size of the gradient stays near 1.*
 
 # %%
 lost = arriving["f(x)"][1][-1]
@@ -743,12 +749,12 @@ claim(
 )
 
 # %% [markdown]
-# **The norm keeps the size of the gradient**, even without x: see norm(f(x)). What is x
-# for, then? For the words. Attention averages, and averages of averages become all
-# alike. After a few layers of norm(f(x)) every position has the same vector, and the
-# model no longer knows which word is where. Here is how far the positions of a sentence
-# are apart after the paper's 6 layers: 1 would be as far as at the beginning, 0 all
-# alike.
+# **The norm keeps the size of the gradient**, even without $x$: see
+# $\text{norm}(f(x))$. What is $x$ for, then? For the words. Attention averages, and
+# averages of averages become all alike. After a few layers of $\text{norm}(f(x))$ every
+# position has the same vector, and the model no longer knows which word is where. Here
+# is how far the positions of a sentence are apart after the paper's 6 layers: 1 would
+# be as far as at the beginning, 0 all alike.
 
 
 # %%
@@ -791,9 +797,9 @@ claim(
 )
 
 # %% [markdown]
-# So without x, nothing could teach the first layers which word is where. **The residual
-# connection keeps each position's own vector on the way up, and its own gradient on the
-# way back.**
+# So without $x$, nothing could teach the first layers which word is where. **The
+# residual connection keeps each position's own vector on the way up, and its own
+# gradient on the way back.**
 
 # %% [markdown]
 # **Equate.** This is the code of the library: the connection, which is part of every
@@ -837,9 +843,10 @@ grad_check(encoder_layer, X, name="EncoderLayer")
 #
 # $$\text{pre: } x + \text{Dropout}(\text{Sublayer}(\text{LayerNorm}(x)))$$
 #
-# In pre-norm the x that is passed on is never rescaled, only added to. A sub-layer that
-# gives 0 leaves no trace. The vectors grow from layer to layer, so one more norm at the
-# end of the stack brings them back to size. `Config(norm="pre")` chooses this order.
+# In pre-norm the $x$ that is passed on is never rescaled, only added to. A sub-layer
+# that gives 0 leaves no trace. The vectors grow from layer to layer, so one more norm
+# at the end of the stack brings them back to size. `Config(norm="pre")` chooses this
+# order.
 
 # %%
 pre = randomised(Residual(config.replace(norm="pre")))
@@ -860,26 +867,29 @@ claim("pre-norm: a sub-layer that gives 0 returns x exactly", unchanged, 0.0)
 # %% [markdown]
 # Which order is easier to train? Post-norm is hard to start. Two things are different
 # in it, and we can compute both on paper before we measure them. Suppose that the first
-# x and every f(x) have the size 1 and nothing in common, so that the *squares* of their
-# sizes add.
+# $x$ and every $f(x)$ have the size 1 and nothing in common, so that the *squares* of
+# their sizes add.
 #
-# **In post-norm changes pile up.** Let one update of the matrices change every f a
-# little. At each sub-layer two changes meet: its own f has changed, which moves f(x) by
-# a *fresh change* of size d; and x has moved already, because of the sub-layers before,
-# by an *older change* of size c. By how much does the output of the stack change?
+# **In post-norm changes pile up.** Let one update of the matrices change every $f$ a
+# little. At each sub-layer two changes meet: its own $f$ has changed, which moves
+# $f(x)$ by a *fresh change* of size $d$; and $x$ has moved already, because of the
+# sub-layers before, by an *older change* of size $c$. By how much does the output of
+# the stack change?
 #
-# - *Post-norm.* x + f(x) has the square 1 + 1 = 2. The norm divides this square by 2,
-#   and the squares of the changes, too. So the fresh change adds d²/2. The older change
-#   reaches the sum twice: in x itself, and in f(x), because f sees the changed x. If f
-#   passes on as much as it gets, that is c² + c² = 2c², and the norm makes it c² again.
-#   Nothing is forgotten, and *every* sub-layer adds the same d²/2.
+# - *Post-norm.* $x + f(x)$ has the square $1 + 1 = 2$. The norm divides this square by
+#   2, and the squares of the changes, too. So the fresh change adds $d^2/2$. The older
+#   change reaches the sum twice: in $x$ itself, and in $f(x)$, because $f$ sees the
+#   changed $x$. If $f$ passes on as much as it gets, that is $c^2 + c^2 = 2 c^2$, and
+#   the norm makes it $c^2$ again. Nothing is forgotten, and *every* sub-layer adds the
+#   same $d^2/2$.
 # - *Pre-norm.* The sum is not divided until the end, so it grows: its square is 2 after
-#   the first sub-layer, 3 after the second, 4 after the third. A fresh change d² is one
-#   half of that, then a third, then a quarter. *Late sub-layers add less and less.*
-#   An older change keeps its share. Let the sum have the square k, and the change in it
-#   the square c², a share of c²/k. f sees the sum divided to the size 1, so the change
-#   that f passes on has the square c²/k. Then the sum has the square k + 1, and the
-#   change in it c² + c²/k = (k + 1) c²/k: the share is c²/k again.
+#   the first sub-layer, 3 after the second, 4 after the third. A fresh change $d^2$ is
+#   one half of that, then a third, then a quarter. *Late sub-layers add less and less.*
+#   An older change keeps its share. Let the sum have the square $k$, and the change in
+#   it the square $c^2$, a share of $c^2/k$. $f$ sees the sum divided to the size 1, so
+#   the change that $f$ passes on has the square $c^2/k$. Then the sum has the square
+#   $k + 1$, and the change in it $c^2 + c^2/k = (k + 1) c^2/k$: the share is $c^2/k$
+#   again.
 #
 # Add up the shares of the 48 sub-layers of 24 layers.
 
@@ -950,8 +960,8 @@ draw(
 # *What to see: the same small change of all matrices moves the output of a deep stack
 # further in post-norm than in pre-norm, with 24 layers about twice as far.*
 #
-# Our estimate said 2.6 times. It assumed that x and every f(x) are of one size and have
-# nothing in common, and a real stack keeps to that only roughly.
+# Our estimate said 2.6 times. It assumed that $x$ and every $f(x)$ are of one size and
+# have nothing in common, and a real stack keeps to that only roughly.
 
 # %%
 post_moves = movement["post-norm"][1]
@@ -965,15 +975,15 @@ claim(
 
 # %% [markdown]
 # **Near the output, post-norm's gradients do not shrink with depth.** Follow the road
-# of x back from the output, with the same sizes as above, in 12 layers or 24
+# of $x$ back from the output, with the same sizes as above, in 12 layers or 24
 # sub-layers:
 #
-# - *Pre-norm.* The sum of x and 24 results has the size √25 = 5. The last norm divides
-#   by it, and so divides the gradient by 5. From there the road leads to *every* layer
-#   without another norm. The deeper the stack, the smaller the gradient.
+# - *Pre-norm.* The sum of $x$ and 24 results has the size $\sqrt{25} = 5$. The last
+#   norm divides by it, and so divides the gradient by 5. From there the road leads to
+#   *every* layer without another norm. The deeper the stack, the smaller the gradient.
 # - *Post-norm.* There is a norm on the road after each sub-layer. The last one divides
-#   by √2 = 1.4, however deep the stack is. So the last layer gets a gradient 5 / 1.4 =
-#   3.5 times as large as in pre-norm.
+#   by $\sqrt{2} = 1.4$, however deep the stack is. So the last layer gets a gradient
+#   $5 / 1.4 = 3.5$ times as large as in pre-norm.
 #
 # We measure the gradient of the last feed-forward network's two matrices.
 
@@ -1015,26 +1025,27 @@ claim(
 # ## What did we learn?
 # - Layer norm gives the features of one position the mean 0 and the deviation 1, then
 #   a gain and a bias that are learned; eps is inside the root.
-# - Its gradient is (u - mean(u) - n mean(u n)) / s: what cannot matter is taken out.
+# - Its gradient is $(u - \text{mean}(u) - n \, \text{mean}(u n)) / s$: what cannot
+#   matter is taken out.
 # - The feed-forward network computes what sums cannot, with units that detect and
 #   write; it holds two thirds of an encoder layer's parameters. Positions meet in
 #   attention only.
-# - Dropout sets features to 0 while the model learns, and divides the others by 1 -
-#   rate, which keeps the mean; after training it is off.
-# - The norm keeps the size of vectors and gradients; x + ... keeps each position's own
-#   vector and own gradient. Together they allow many layers.
+# - Dropout sets features to 0 while the model learns, and divides the others by
+#   $1 - \text{rate}$, which keeps the mean; after training it is off.
+# - The norm keeps the size of vectors and gradients; the $x$ in $x + f(x)$ keeps each
+#   position's own vector and own gradient. Together they allow many layers.
 # - Post-norm is the paper's order. Changes pile up in it, and its last layers get large
-#   gradients: its last norm divides them by √2 only, however deep the stack is, while
-#   that of pre-norm divides them by the size of the whole sum. So post-norm needs small
-#   steps at the beginning, the warm-up.
+#   gradients: its last norm divides them by $\sqrt{2}$ only, however deep the stack is,
+#   while that of pre-norm divides them by the size of the whole sum. So post-norm needs
+#   small steps at the beginning, the warm-up.
 
 # %% [markdown]
 # ## For the curious: what else can these layers do?
 # You can skip this section. No later lesson needs it.
 #
-# **Swish.** Many models since 2017 replace ReLU with *swish*: x times 1 / (1 + e^-x), a
-# soft switch from 0 to 1. It has a soft bend in place of the kink.
-# `Config(activation="swish")` chooses it.
+# **Swish.** Many models since 2017 replace ReLU with *swish*: $x$ times
+# $1 / (1 + e^{-x})$, a soft switch from 0 to 1. It has a soft bend in place of the
+# kink. `Config(activation="swish")` chooses it.
 
 # %%
 same("swish = x / (1 + e^-x)", F.swish(X - 3), (X - 3) / (1 + np.exp(3 - X)))
@@ -1108,7 +1119,7 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 04` writes this part to `my_04_layers.py`. Fill in the
-# bodies, and run that file.
+# bodies, and run that file. It imports `np` and `F`.
 
 
 # %%
@@ -1123,11 +1134,7 @@ def normalised_on_paper():
 
 
 def check_normalised_on_paper():
-    answer = np.array(normalised_on_paper(), dtype=float)
-    expected = F.layer_norm(np.array([2.0, 2.0, 2.0, 10.0]), np.ones(4), np.zeros(4))
-    assert answer.shape == (4,), "give four numbers"
-    for i, wanted in enumerate(expected.numpy(), 1):
-        assert abs(answer[i - 1] - wanted) < 0.006, f"number {i} is not {answer[i - 1]}"
+    checks.check_normalised_on_paper(normalised_on_paper)
 
 
 # %%
@@ -1142,11 +1149,7 @@ def mended_dropout(x, mask, rate, training):
 
 
 def check_mended_dropout():
-    x = np.random.default_rng(3).standard_normal((4, 5))
-    mask = np.arange(20).reshape(4, 5) % 4 > 0
-    learning = mended_dropout(x, mask, 0.25, True)
-    same("while the model learns", learning, np.where(mask, x / 0.75, 0))
-    same("while it translates", mended_dropout(x, mask, 0.25, False), x)
+    checks.check_mended_dropout(mended_dropout)
 
 
 # %%
@@ -1163,13 +1166,7 @@ def tent():
 
 
 def check_tent():
-    parts = [np.array(part, dtype=float) for part in tent()]
-    units = parts[0].shape[-1]
-    assert units <= 4, f"it has {units} units, and 4 are enough"
-    for x in (-3.0, -1.0, -0.75, -0.5, 0.0, 0.25, 0.5, 1.0, 2.0):
-        found = float(F.feed_forward(np.array([[x]]), *parts).numpy()[0, 0])
-        wanted = max(0.0, 1 - abs(x))
-        assert abs(found - wanted) < 1e-9, f"at x = {x} it is {found:.3g}, not {wanted}"
+    checks.check_tent(tent)
 
 
 # %%
@@ -1185,21 +1182,13 @@ def sees_one_position(norm):
 
 
 def check_sees_one_position():
-    over = {"features": 2, "positions": 1, "sentences": 0, "both": (1, 2)}
-    for name, axes in over.items():
-
-        def norm(x, axes=axes):  # axes=axes keeps the axes of this round
-            return (x - x.mean(axes, keepdims=True)) / x.std(axes, keepdims=True)
-
-        answer = sees_one_position(norm)
-        right = name == "features"
-        assert answer == right, f"for a norm over {name} it gives {answer}, not {right}"
+    checks.check_sees_one_position(sees_one_position)
 
 
 # %%
 def rms_norm(x, gain):
     """Return (y, backward) for arrays: y = gain x / sqrt(mean(x^2, last axis) + 1e-6),
-    backward(gy) = (gx, g_gain).
+    backward(gy) = (gx, g_gain). x, gy: (B, T, D); gain: (D,).
 
     Most language models of today use this norm.
 
@@ -1210,19 +1199,13 @@ def rms_norm(x, gain):
 
 
 def check_rms_norm():
-    x = np.random.default_rng(4).standard_normal((2, 3, 8))
-    gain = np.arange(1.0, 9.0)
-    # Its mean is 0, so its deviation is the root of the mean square.
-    mirrored = np.concatenate([x, -x], axis=-1)
-    normal = F.layer_norm(mirrored, np.ones(16), np.zeros(16)).numpy()[..., :8]
-    same("rms_norm", rms_norm(x, gain)[0], gain * normal)
+    checks.check_rms_norm(rms_norm)
 
-    def recorded(x, gain):
-        y, backward = rms_norm(x.data, gain.data)
-        return record(y, (x, gain), backward)
 
-    grad_check(recorded, x, gain, name="rms_norm")
-
+# %% [markdown]
+# **Now yours: pieces 14 to 18** of `my_transformer.py`. Everything inside a layer:
+# `layer_norm`, `relu`, `dropout`, `FeedForward` and `Residual`. (`python
+# lessons/build.py` writes the file, if you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

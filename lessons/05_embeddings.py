@@ -18,6 +18,7 @@ from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import embeddings as checks
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.errors import UserError
 from minitf.nn import Embedding, Parameter
@@ -38,14 +39,14 @@ rng = np.random.default_rng(1)  # random numbers, the same in each run
 # - with bites: 1 · 1 + 1 · 1 = 2,
 # - with man: 1 · 0 + 1 · 2 = 2.
 #
-# Equal scores make equal weights, a third each. (Dividing by the root of d_k would
-# leave them equal.) The average of the three vectors is (1, 1). Now turn the sentence
-# round. The same three scores, the same three weights, the same sum in another order:
-# (1, 1) again. Attention has read the news and missed it.
+# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ would leave
+# them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
+# The same three scores, the same three weights, the same sum in another order: (1, 1)
+# again. Attention has read the news and missed it.
 #
 # The cure of the paper is one line: add to each word a vector that says where it is.
-# For two numbers that is (sin pos, cos pos), where pos is the position, counted from 0
-# and read as an angle in radians:
+# For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
+# from 0 and read as an angle in radians:
 #
 # | position | 0 | 1 | 2 |
 # |---|---|---|---|
@@ -99,7 +100,7 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 # ## How does a word become a vector?
 # A text is first cut into *subwords*: a frequent word remains in one piece, a rare one
 # is cut into several (in lesson 09 we learn from a text where to cut). The list of all
-# V subwords is the *vocabulary*, and the number of a subword in it is its *id*. Each
+# $V$ subwords is the *vocabulary*, and the number of a subword in it is its *id*. Each
 # occurrence of a subword in a text is called a *token*. Below, "bites" never occurred
 # in the model's texts. It can be written all the same, in three pieces.
 
@@ -112,17 +113,17 @@ for piece, i in zip(pieces, ids, strict=True):
     print(f"    {piece:8s} has the id {i}")
 
 # %% [markdown]
-# **State.** Section 3.4: a learned matrix E, the *embedding table*, has a row of
-# d_model numbers for each id. This row is the *embedding* of the subword.
+# **State.** Section 3.4: a learned matrix $E$, the *embedding table*, has a row of
+# $d_{model}$ numbers for each id. This row is the *embedding* of the subword.
 #
 # **Derive.** Write an id as a *one-hot* row: zeros, and a 1 at the place of the id. Its
-# product with E picks one row of E. So looking up is a matrix product, and lesson 03
-# has its gradient:
+# product with $E$ picks one row of $E$. So looking up is a matrix product, and lesson
+# 03 has its gradient:
 #
 # $$y = \text{onehot} \cdot E, \qquad gE = \text{onehot}^T \cdot gy$$
 #
-# with a row of onehot for each token. In words: row v of gE is the sum of the gy of all
-# tokens whose id is v. It is 0 if no token has the id v.
+# with a row of onehot for each token. In words: row $v$ of $gE$ is the sum of the $gy$
+# of all tokens whose id is $v$. It is 0 if no token has the id $v$.
 
 # %%
 few = np.array([4, 2, 4, 4, 1])  # five tokens; the id 4 comes three times
@@ -246,21 +247,21 @@ claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 # ## Why is one table used three times?
 # **State.** Section 3.4: the table is used in three places. It embeds the source, it
 # embeds the target (the translation), and at the top of the model it turns the last
-# vector x of each position into a score for each subword, its *logit*:
+# vector $x$ of each position into a score for each subword, its *logit*:
 #
 # $$\text{logits} = x E^T$$
 #
-# The logit of a subword is the dot product of x with its row, as a score of attention
+# The logit of a subword is the dot product of $x$ with its row, as a score of attention
 # is that of a query with a key. The softmax makes probabilities of logits. All three
 # uses are *tied*: they share one matrix. (So both languages share one vocabulary.)
 #
 # Why should the row that reads a word also write it? The row of "dog" says what the
-# word means. A vector x that is to become "dog" should be like the row of "dog", and
+# word means. A vector $x$ that is to become "dog" should be like the row of "dog", and
 # its dot product with that row measures how like it is.
 #
 # **Derive.** What is the gradient of a matrix that is used three times? Call its uses
-# E_1, E_2 and E_3. The loss L, the number that training makes small, depends on each.
-# If E moves, all three move, and by the chain rule the effects add:
+# $E_1$, $E_2$ and $E_3$. The loss $L$, the number that training makes small, depends on
+# each. If $E$ moves, all three move, and by the chain rule the effects add:
 #
 # $$\frac{dL}{dE} = \frac{dL}{dE_1} + \frac{dL}{dE_2} + \frac{dL}{dE_3}$$
 #
@@ -318,8 +319,8 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 # the output it learns in every update, if only that it was not the right word.
 #
 # **Use.** Tying also saves two of the three tables. For the paper's vocabulary and
-# d_model 512 these are millions of numbers. (All of the paper's base model has about 65
-# million.)
+# $d_{model}$ 512 these are millions of numbers. (All of the paper's base model has
+# about 65 million.)
 
 # %%
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
@@ -330,21 +331,21 @@ print(f"tying saves {2 * one_table:,}")
 # %% [markdown]
 # ## Does a layer know the order of the words?
 # **State.** Exchange "dog" and "man" in "The dog bites the man.": the same rows enter,
-# in another order. Let R be the matrix that reorders the rows of x; then its transposed
-# matrix R^T puts them back.
+# in another order. Let $R$ be the matrix that reorders the rows of $x$; then its
+# transposed matrix $R^T$ puts them back.
 #
-# **Derive.** The rows of Q, K and V move with those of x. (The root of d_k is left out;
-# it changes nothing here.) So the scores S = Q K^T become R Q (R K)^T = R S R^T: rows
-# and columns are exchanged alike. Each row keeps the same numbers, so it keeps the same
-# sum, and its softmax the same weights:
+# **Derive.** The rows of $Q$, $K$ and $V$ move with those of $x$. ($\sqrt{d_k}$ is left
+# out; it changes nothing here.) So the scores $S = Q K^T$ become
+# $R Q (R K)^T = R S R^T$: rows and columns are exchanged alike. Each row keeps the same
+# numbers, so it keeps the same sum, and its softmax the same weights:
 #
 # $$\text{softmax}(R \, S \, R^T) \, R V = R \, \text{softmax}(S) \, R^T R V$$
 #
-# and R^T R changes nothing, because R^T undoes R. What remains is R softmax(S) V:
-# attention gives the same answers, in the new order. The rest of a layer looks at one
-# position at a time (lesson 04). So no stack of such layers, however deep, can tell who
-# bites. (A causal mask tells a little: the first position sees one word, the last one
-# all of them.)
+# and $R^T R$ changes nothing, because $R^T$ undoes $R$. What remains is
+# $R \, \text{softmax}(S) \, V$: attention gives the same answers, in the new order. The
+# rest of a layer looks at one position at a time (lesson 04). So no stack of such
+# layers, however deep, can tell who bites. (A causal mask tells a little: the first
+# position sees one word, the last one all of them.)
 
 # %%
 config = Config(len(subwords), d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -373,27 +374,27 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 # Why not add the number of the position itself? It grows without end: at position 50 it
 # would drown every embedding.
 #
-# Why not a single wave, (sin pos, cos pos), as at the beginning? It stays small. But it
-# is a clock with one hand. The hand goes round once in 2 pi = 6.28 positions, and after
-# 44 positions, almost exactly 7 rounds, it shows the same as at 0.
+# Why not a single wave, $(\sin pos, \cos pos)$, as at the beginning? It stays small.
+# But it is a clock with one hand. The hand goes round once in $2 \pi = 6.28$ positions,
+# and after 44 positions, almost exactly 7 rounds, it shows the same as at 0.
 #
 # A clock on the wall solves this with several hands. The seconds hand tells apart
 # moments that are close, but soon comes round again; the hour hand hardly moves between
 # such moments, but it tells morning from noon.
 #
-# **State.** Section 3.5: a position has d_model/2 hands, each a pair of columns, a sine
-# and a cosine. These are the *sinusoids*:
+# **State.** Section 3.5: a position has $d_{model}/2$ hands, each a pair of columns, a
+# sine and a cosine. These are the *sinusoids*:
 #
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 #
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
 # Hand 0 goes round once in 2 pi positions. Each following hand is slower than the one
-# before by the same factor, 10000^(2/d_model), which is 1.33 for d_model 64. The last
-# one takes 7,499 · 2 pi positions here: the exponent never quite reaches 1. The length
-# of a round is the *wavelength* of the pair.
+# before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$ 64.
+# The last one takes $7499 · 2 \pi$ positions here: the exponent never quite reaches 1.
+# The length of a round is the *wavelength* of the pair.
 #
-# **Derive.** One number at a time. (Hand i has the columns 2i and 2i + 1.)
+# **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
 
 # %%
@@ -468,15 +469,15 @@ draw(
 # positions have nearly the same vector. The curve of 32 hands never does.*
 #
 # And why is the position *added* to the word, and not written beside it? Beside it, a
-# matrix would have two parts, A for the word and B for the position, and make
-# word · A + position · B. Added, both go through one matrix W, and
-# (word + position) · W is word · W + position · W. That is the same sum, with shorter
-# vectors and half the matrix. What is lost is that A and B could be chosen freely. Is
-# that much? Suppose that a head needs only the word. Then W must drop the position, and
-# with it everything that lies in the same directions. But the positions fill few
-# directions. Of the 512 that the paper's vectors have, a hundred positions need hardly
-# more than 30, and the others are left to the words. (`svd` finds the directions, with
-# the length in each.)
+# matrix would have two parts, $A$ for the word and $B$ for the position, and make
+# $\text{word} · A + \text{position} · B$. Added, both go through one matrix $W$, and
+# $(\text{word} + \text{position}) · W$ is $\text{word} · W + \text{position} · W$. That
+# is the same sum, with shorter vectors and half the matrix. What is lost is that $A$
+# and $B$ could be chosen freely. Is that much? Suppose that a head needs only the word.
+# Then $W$ must drop the position, and with it everything that lies in the same
+# directions. But the positions fill few directions. Of the 512 that the paper's vectors
+# have, a hundred positions need hardly more than 30, and the others are left to the
+# words. (`svd` finds the directions, with the length in each.)
 
 # %%
 lengths = np.linalg.svd(sinusoid(100, 512, dtype=np.float64), compute_uv=False)
@@ -486,30 +487,30 @@ claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}
 
 # %% [markdown]
 # ## What can a model read from the waves?
-# **State.** Section 3.5: for any offset k, PE(pos+k) is a linear function of PE(pos),
-# the same at every pos. So a head can learn to look k words back: the matrix that makes
-# its queries turns PE(pos) into PE(pos - k), and then the largest dot product is that
-# with the key k words back. (With d_k = d_model, if there is one head. A smaller head
-# can do so with d_k/2 of the hands.)
+# **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
+# $PE(pos)$, the same at every $pos$. So a head can learn to look $k$ words back: the
+# matrix that makes its queries turns $PE(pos)$ into $PE(pos - k)$, and then the largest
+# dot product is that with the key $k$ words back. (With $d_k = d_{model}$, if there is
+# one head. A smaller head can do so with $d_k/2$ of the hands.)
 #
-# **Derive.** A hand turns by some angle w per position. By the rules for the sine and
-# the cosine of a sum, it shows at pos + k
+# **Derive.** A hand turns by some angle $w$ per position. By the rules for the sine and
+# the cosine of a sum, it shows at $pos + k$
 #
 # $$\sin(w \, pos + w k) = \cos(w k) \sin(w \, pos) + \sin(w k) \cos(w \, pos)$$
 #
 # $$\cos(w \, pos + w k) = -\sin(w k) \sin(w \, pos) + \cos(w k) \cos(w \, pos)$$
 #
-# That is a rotation: to move k positions ahead, turn each hand by the angle w k.
+# That is a rotation: to move $k$ positions ahead, turn each hand by the angle $w k$.
 #
-# And the dot product of two positions a and b is, hand by hand,
+# And the dot product of two positions $a$ and $b$ is, hand by hand,
 #
 # $$\sin(w a) \sin(w b) + \cos(w a) \cos(w b) = \cos(w (a - b))$$
 #
-# It depends on their distance a - b only, not on where they are. So does the length of
-# PE(a) - PE(b), because its square is the square of both, d_model/2 each, minus twice
-# their dot product: what the last figure shows for position 0 holds for every position.
-# (In the model, word + PE meets word + PE, which makes four products; this is the one
-# of position with position.)
+# It depends on their distance $a - b$ only, not on where they are. So does the length
+# of $PE(a) - PE(b)$, because its square is the square of both, $d_{model}/2$ each,
+# minus twice their dot product: what the last figure shows for position 0 holds for
+# every position. (In the model, $\text{word} + PE$ meets $\text{word} + PE$, which
+# makes four products; this is the one of position with position.)
 
 # %%
 angles = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # w of each hand
@@ -571,27 +572,27 @@ claim(
 # The paper gives no reason. Here is one. Call that number the *base*. (The option base
 # of `sinusoid` is not this number; it chooses an exponent.)
 #
-# At the distance k, a hand's share of the dot product, cos(w k), falls for half a
+# At the distance $k$, a hand's share of the dot product, $\cos(w k)$, falls for half a
 # round, until the hand points the other way; then it rises again. So other hands tell
 # other distances: the fast ones what is near, the slow ones what is far. Beyond the
 # reach of the slowest hand, nothing falls any more.
 #
-# How far is that? The slope of cos(w k) is -w sin(w k), and the slope of the dot
-# product is the sum over all hands. With d_model 512 there are 256 of them, evenly
-# spread on the axis of ln w, from -ln(base) to 0: on each unit of it are 256 / ln(base)
-# hands. So the sum is nearly this number times an integral along the axis. A step on it
-# is dw / w, so the factor w cancels:
+# How far is that? The slope of $\cos(w k)$ is $-w \sin(w k)$, and the slope of the dot
+# product is the sum over all hands. With $d_{model}$ 512 there are 256 of them, evenly
+# spread on the axis of $\ln w$, from $-\ln base$ to 0: on each unit of it are
+# $256 / \ln base$ hands. So the sum is nearly this number times an integral along the
+# axis. A step on it is $dw / w$, so the factor $w$ cancels:
 #
 # $$\sum_i -w_i \sin(w_i k) \approx
 # -\frac{256}{\ln base} \int_{1/base}^1 \sin(w k) \, dw
 # = -\frac{256}{\ln base} \cdot \frac{\cos(k / base) - \cos(k)}{k}$$
 #
-# Here cos(k) is a short wave: it repeats after six positions, so in a mean over many
-# positions it vanishes. What remains is negative, so the dot product falls, until cos(k
-# / base) is 0: **up to a distance of pi/2 = 1.57 times the base.**
+# Here $\cos(k)$ is a short wave: it repeats after six positions, so in a mean over many
+# positions it vanishes. What remains is negative, so the dot product falls, until
+# $\cos(k / base)$ is 0: **up to a distance of $\pi/2 = 1.57$ times the base.**
 #
-# The experiment: the dot product at larger and larger distances k, each a mean over the
-# distances from k to 1.5 k, so that the waves vanish. Where is it lowest?
+# The experiment: the dot product at larger and larger distances $k$, each a mean over
+# the distances from $k$ to $1.5 k$, so that the waves vanish. Where is it lowest?
 
 
 # %%
@@ -630,7 +631,7 @@ draw(
 #
 # *What to see: each curve falls, and turns at one and a half times its base. (The
 # distances that we tried are up to 20% apart: it cannot be told more exactly. The bend
-# near 6 is the wave cos(k): there the mean is over few distances.)*
+# near 6 is the wave $\cos(k)$: there the mean is over few distances.)*
 #
 # With 10000, near and far can be told in any sentence. With 1000 they can, too: the
 # number is not critical. If it is too small, far positions look near. If it is too
@@ -643,25 +644,27 @@ draw(
 # $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
 #
 # followed by dropout (section 5.4), which is off here. Where does the root come from?
-# The paper does not say. Tying gives a good reason: the same row of E has to be right
+# The paper does not say. Tying gives a good reason: the same row of $E$ has to be right
 # in two places. At the top its numbers must be small, or the logits are too large. At
 # the bottom they must be large, or the position drowns the word. The factor serves
 # both.
 #
-# **Derive, at the top.** There, a row of E meets a vector x to which layer norm gave
-# variance 1. Their dot product, a logit, is a sum of d_model products. By lesson 01 its
-# variance is d_model times the variance of the numbers in E. The logits should begin
-# small, with variance 1. So `Embedding` draws the numbers of E with variance 1/d_model.
+# **Derive, at the top.** There, a row of $E$ meets a vector $x$ to which layer norm
+# gave variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By
+# lesson 01 its variance is $d_{model}$ times the variance of the numbers in $E$. The
+# logits should begin small, with variance 1. So `Embedding` draws the numbers of $E$
+# with variance $1/d_{model}$.
 #
-# Is variance 1 a good beginning? With the logit z_v of each word v, the loss of the
+# Is variance 1 a good beginning? With the logit $z_v$ of each word $v$, the loss of the
 # right word is
 #
 # $$-\ln \frac{e^{z_{right}}}{\sum_v e^{z_v}} = \ln(\sum_v e^{z_v}) - z_{right}$$
 #
-# and z_right is 0 on average. With all V logits at 0, the sum would be V, and the loss
-# ln V: that of a fair guess among V words. Logits of variance 1 make the sum larger:
-# the mean of e^x over normally distributed numbers of variance 1 is e^(1/2) = 1.65. So
-# the sum is about 1.65 V, and the loss ln V + 1/2: hardly worse than a guess.
+# and $z_{right}$ is 0 on average. With all $V$ logits at 0, the sum would be $V$, and
+# the loss $\ln V$: that of a fair guess among $V$ words. Logits of variance 1 make the
+# sum larger: the mean of $e^x$ over normally distributed numbers of variance 1 is
+# $e^{1/2} = 1.65$. So the sum is about $1.65 V$, and the loss $\ln V + 1/2$: hardly
+# worse than a guess.
 
 # %%
 # Equate: each step with numbers, for d_model 512 and a vocabulary of 8,000.
@@ -685,11 +688,12 @@ print(f"a fair guess among 8,000 words: ln 8000 = {guess:.2f}")
 claim("the first loss of the model", guess < measured < guess + 0.7, measured)
 
 # %% [markdown]
-# **Derive, at the bottom.** There, the same row meets PE. The row has d_model numbers
-# of variance 1/d_model, so its squares sum to about 1: its length is 1. PE has
-# d_model/2 pairs with sin^2 + cos^2 = 1, so its length is sqrt(d_model/2), which is 16
-# for d_model 512. If they were added as they are, the word would drown in its position.
-# Times sqrt(d_model), the row has length 22.6, and neither drowns the other.
+# **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
+# numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
+# $PE$ has $d_{model}/2$ pairs with $\sin^2 + \cos^2 = 1$, so its length is
+# $\sqrt{d_{model}/2}$, which is 16 for $d_{model}$ 512. If they were added as they are,
+# the word would drown in its position. Times $\sqrt{d_{model}}$, the row has length
+# 22.6, and neither drowns the other.
 
 # %%
 print(f"e^(1/2) = {exp(0.5):.2f}")
@@ -725,8 +729,8 @@ loud = first_loss(hidden @ (rows * sqrt(512)).T)
 claim("rows of variance 1: the first loss is", loud > 5 * guess, loud)
 
 # %% [markdown]
-# `Positions` is the library's layer that adds PE. When a decoder writes a translation,
-# the positions come one at a time, and `start` says how many came before.
+# `Positions` is the library's layer that adds $PE$. When a decoder writes a
+# translation, the positions come one at a time, and `start` says how many came before.
 
 # %%
 add_positions = Positions(config, rng)
@@ -786,8 +790,8 @@ same("with a start, too", learned(X[:, 5:6], start=5), learned_X[:, 5:6])
 # ## What do other programs do differently?
 # For the curious. Some programs have all sines first and then all cosines
 # (`layout="halves"`), and tensor2tensor, the authors' own program, divides by
-# d_model/2 - 1 in the exponent (`base="t2t"`). Nothing is gained or lost; but a model
-# only works with the sinusoids with which it was trained.
+# $d_{model}/2 - 1$ in the exponent (`base="t2t"`). Nothing is gained or lost; but a
+# model only works with the sinusoids with which it was trained.
 
 # %%
 halves = sinusoid(100, 64, layout="halves", dtype=np.float64)
@@ -809,16 +813,17 @@ finish(
 # - Words that are used alike come to have similar rows.
 # - Without positions, attention and all layers give a word the same answer in any order
 #   of the words.
-# - Sinusoids are a clock with d_model/2 hands; many, so that no two positions are
+# - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
 #   alike, and slow ones, so that near and far can be told.
-# - k positions on is one rotation, the same everywhere.
-# - The factor sqrt(d_model) is the price of tying: small rows for the logits, large
-#   ones beside PE.
+# - $k$ positions on is one rotation, the same everywhere.
+# - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
+#   large ones beside $PE$.
 
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 05` writes this part to `my_05_embeddings.py`; fill in
-# the bodies and run it. `record` is from lesson 02.
+# the bodies and run it. It imports `np`, `sqrt`, `sin`, `cos`, `record`, `Tensor` and
+# `sinusoid`; `record` is from lesson 02.
 
 
 # %%
@@ -836,12 +841,7 @@ def predicted_position():
 
 
 def check_predicted_position():
-    answer = np.array(predicted_position())
-    expected = sinusoid(3, 4, dtype=np.float64)[2]
-    assert answer.shape == (4,), "give four numbers"
-    for i in range(4):
-        near = abs(answer[i] - expected[i]) < 0.0051
-        assert near, f"number {i} is not {answer[i]}"
+    checks.check_predicted_position(predicted_position)
 
 
 # %%
@@ -857,10 +857,7 @@ def look_up(table, ids):
 
 
 def check_look_up():
-    table = np.random.default_rng(5).standard_normal((5, 3))
-    ids = np.array([3, 1, 3, 0, 3])
-    same("the rows", look_up(Tensor(table), ids), np.eye(5)[ids] @ table)
-    grad_check(look_up, table, ids)
+    checks.check_look_up(look_up)
 
 
 # %%
@@ -878,12 +875,7 @@ def right_input(embedding, length):
 
 
 def check_right_input():
-    for length, d_model in ((5, 16), (9, 64)):
-        embedding = np.random.default_rng(length).standard_normal((length, d_model))
-        vectors = sinusoid(length, d_model, dtype=np.float64)
-        expected = embedding * sqrt(d_model) + vectors
-        same(f"the input, d_model {d_model}", right_input(embedding, length), expected,
-             rtol=1e-5, atol=1e-6)  # fmt: skip
+    checks.check_right_input(right_input)
 
 
 # %%
@@ -900,13 +892,13 @@ def look_back(k, d_model):
 
 
 def check_look_back():
-    PE = sinusoid(60, 32, dtype=np.float64)
-    k = 3
-    scores = PE @ look_back(k, 32) @ PE.T
-    at = scores[10].argmax()
-    claim("the largest score of position 10 is at 7", at == 7, f"it is at {at}")
-    same("scores of pos = products of pos - k", scores[k:], PE[: 60 - k] @ PE.T)
+    checks.check_look_back(look_back)
 
+
+# %% [markdown]
+# **Now yours: pieces 19 to 21** of `my_transformer.py`. What enters the model:
+# `embedding`, `sinusoids` and `enter`. (`python lessons/build.py` writes the file, if
+# you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

@@ -19,6 +19,7 @@ from minitf.check import claim, same, show
 from minitf.config import PRESETS, Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import transformer as checks
 from minitf.course.experiments import leaks as experiment
 from minitf.course.lesson import begin, draw, finish, kept, toy_model
 from minitf.tensor import Tensor
@@ -148,13 +149,13 @@ draw(figure_1, "06_here.png", walk=walk)
 #
 # | name | size | meaning |
 # |---|---|---|
-# | N | 6 | layers of the encoder, and layers of the decoder |
-# | d_model | 512 | numbers in the vector of a position |
-# | d_ff | 2048 | numbers inside the feed-forward network |
-# | h | 8 | heads of each attention |
-# | d_k, d_v | 64 | numbers of a query and key, and of a value, in one head |
-# | P_drop | 0.1 | rate of dropout, in training only |
-# | V | about 37,000 | tokens of the vocabulary (section 5.1) |
+# | $N$ | 6 | layers of the encoder, and layers of the decoder |
+# | $d_{model}$ | 512 | numbers in the vector of a position |
+# | $d_{ff}$ | 2048 | numbers inside the feed-forward network |
+# | $h$ | 8 | heads of each attention |
+# | $d_k$, $d_v$ | 64 | numbers of a query and key, and of a value, in one head |
+# | $P_{drop}$ | 0.1 | rate of dropout, in training only |
+# | $V$ | about 37,000 | tokens of the vocabulary (section 5.1) |
 # | an encoder layer | 3,150,336 | its parameters, counted at the end of this lesson |
 # | a decoder layer | 4,199,936 | its parameters |
 # | the model | 63.0 million | its parameters; the paper says 65 |
@@ -226,8 +227,8 @@ claim("the sizes of the table", in_table, sizes + [c.dropout])
 # Now build it. First by hand, in NumPy, for one sentence. Then compare it with the
 # library.
 #
-# **State.** E is the embedding table, PE the sinusoids. Around every *sub-layer* (an
-# attention or a feed-forward network) there is an add & norm,
+# **State.** $E$ is the embedding table, $PE$ the sinusoids. Around every *sub-layer*
+# (an attention or a feed-forward network) there is an add & norm,
 # $x \leftarrow \text{LayerNorm}(x + \text{Sublayer}(x))$:
 #
 #     encoder:  x = E[source] sqrt(d_model) + PE
@@ -263,8 +264,8 @@ def enter(ids, model):
 
 
 # %% [markdown]
-# Then the sub-layers. In `attend` position t of x asks the rows `readable[t]`, head by
-# head. A head owns d_k neighbouring columns of each matrix (lesson 03).
+# Then the sub-layers. In `attend` position $t$ of $x$ asks the rows `readable[t]`, head
+# by head. A head owns $d_k$ neighbouring columns of each matrix (lesson 03).
 
 
 # %%
@@ -300,9 +301,9 @@ def add_and_norm(x, answer, residual):
 
 
 # %% [markdown]
-# Now the two towers. The encoder's positions may read all of x. In the decoder,
-# position t reads the rows up to t of its own tower, `y[: t + 1]`, and, in the source
-# attention, all of the memory. The same memory goes into every decoder layer.
+# Now the two towers. The encoder's positions may read all of $x$. In the decoder,
+# position $t$ reads the rows up to $t$ of its own tower, `y[: t + 1]`, and, in the
+# source attention, all of the memory. The same memory goes into every decoder layer.
 
 
 # %%
@@ -362,8 +363,8 @@ same("with the probabilities of the library", chances_by_hand, chances_written)
 # Everything between the English and the German sentence is on this page.
 #
 # The library's version has the same structure. Here is its decoder layer.
-# `self_residual(x, f)` is the add & norm, LayerNorm(x + f(x)), and f is the attention
-# with its mask. (`caches` is for lesson 08.)
+# `self_residual(x, f)` is the add & norm, $\text{LayerNorm}(x + f(x))$, and $f$ is the
+# attention with its mask. (`caches` is for lesson 08.)
 
 # %%
 show(DecoderLayer)
@@ -432,9 +433,9 @@ same(
 # that is written.
 #
 # **Which decoder layer reads it?** All of them. The arrow in the figure is drawn once,
-# because the box is drawn once; N x means that there are N arrows. Each layer reads the
-# same memory through its own $W^K$ and $W^V$. To see that, cut the source attention of
-# one layer of the trained model by setting its last matrix to zero. Then ask for the
+# because the box is drawn once; "N x" means that there are $N$ arrows. Each layer reads
+# the same memory through its own $W^K$ and $W^V$. To see that, cut the source attention
+# of one layer of the trained model by setting its last matrix to zero. Then ask for the
 # probability of the German sentence, the product of the probabilities of its tokens:
 
 
@@ -509,7 +510,7 @@ claim(
 # that speed. The paper's decoder learns all positions of a sentence in one run, and
 # this section says why that is not cheating.
 #
-# **State.** A translation $y_1 \ldots y_T$ of the source x has the probability
+# **State.** A translation $y_1 \ldots y_T$ of the source $x$ has the probability
 #
 # $$p(y_1 | x) \cdot p(y_2 | x, y_1) \cdots p(y_T | x, y_1 \ldots y_{T-1})$$
 #
@@ -524,16 +525,17 @@ claim(
 # *teacher forcing*: after a mistake, the teacher sets the pupil right, and the lesson
 # goes on.
 #
-# **Derive.** T predictions are T runs: first the decoder reads one token, then two, and
-# so on, and of each run the last position counts. Can one long run replace them all?
+# **Derive.** $T$ predictions are $T$ runs: first the decoder reads one token, then two,
+# and so on, and of each run the last position counts. Can one long run replace them
+# all?
 #
-# In layer 1, position t reads the positions up to t. In layer 2 it again reads the
-# positions up to t, and each of those has read only what is up to itself. So it goes
+# In layer 1, position $t$ reads the positions up to $t$. In layer 2 it again reads the
+# positions up to $t$, and each of those has read only what is up to itself. So it goes
 # through all layers. And the rest of a layer opens no other way: feed-forward, add &
 # norm and the logits treat each position alone, and the source attention reads the
-# memory, which was made from the source only. So **nothing from after t ever reaches
-# t.** The later tokens of a
-# longer run change nothing, and the longest run holds all the shorter ones.
+# memory, which was made from the source only. So **nothing from after $t$ ever reaches
+# $t$.** The later tokens of a longer run change nothing, and the longest run holds all
+# the shorter ones.
 
 # %%
 shorter_runs = []
@@ -639,13 +641,13 @@ up_to_now = causal_mask(batch.target_in.shape[1])
 print("    padding mask", source_padding.shape, "  causal mask", up_to_now.shape)
 
 # %% [markdown]
-# Why do the masks have axes of size 1? The scores have four axes: (B, H, T, S), that is
-# sentence, head, position that asks, position that answers. A mask has to fit.
+# Why do the masks have axes of size 1? The scores have four axes: $(B, H, T, S)$, that
+# is sentence, head, position that asks, position that answers. A mask has to fit.
 #
 # - Which tokens of the source are padding depends on the sentence and on who answers.
-#   It does not depend on the head, nor on who asks: (B, 1, 1, S), here (2, 1, 1, 13).
+#   It does not depend on the head, nor on who asks: $(B, 1, 1, S)$, here (2, 1, 1, 13).
 # - Who is later than whom depends on who asks and who answers. It is the same in all
-#   sentences and all heads: (1, 1, T, T), here (1, 1, 11, 11).
+#   sentences and all heads: $(1, 1, T, T)$, here (1, 1, 11, 11).
 #
 # NumPy repeats an axis of size 1 as often as needed (*broadcasting*), so neither mask
 # is ever stored in full.
@@ -750,9 +752,9 @@ claim("without the padding mask the memory changes by", moved > 0.1, moved)
 # long as the batch is right, the two are the same check. **If the mistake is in the
 # batch, only B can see it.**
 #
-# **State.** Position t of the line *reads* holds token t - 1 of the target, and its
-# output, output t, must predict token t. So output t must not depend on token t nor on
-# a later one, that is, on what stands at position t + 1 or later.
+# **State.** Position $t$ of the line *reads* holds token $t - 1$ of the target, and its
+# output, output $t$, must predict token $t$. So output $t$ must not depend on token $t$
+# nor on a later one, that is, on what stands at position $t + 1$ or later.
 #
 # "Not move" means 0.0, to the last digit. Lesson 01 showed that a computer rounds, and
 # that another order of additions changes the last digit. But a masked weight is an
@@ -764,13 +766,13 @@ claim("without the padding mask the memory changes by", moved > 0.1, moved)
 # | mistake | what the program does | how the future gets in |
 # |---|---|---|
 # | no causal mask | it passes no mask on | every position sees all |
-# | mask shifted by one | `np.tri(T, k=1)`, a diagonal more | position t sees t + 1 |
-# | mask transposed | `mask.transpose(0, 1, 3, 2)` | position t sees all later ones |
+# | mask shifted by one | `np.tri(T, k=1)`, a diagonal more | $t$ sees $t + 1$ |
+# | mask transposed | `mask.transpose(0, 1, 3, 2)` | position $t$ sees all later ones |
 # | mask in layer 1 only | the other layers get none | layer 2 looks ahead |
 # | mask after the softmax | `softmax(scores) * mask` | its sum is over all keys |
 # | softmax over the queries | `softmax(scores, axis=2)` | its sum has later queries |
-# | norm over time | mean and variance along T | the mean is over all positions |
-# | target not shifted | it reads token t to predict token t | directly |
+# | norm over time | mean and variance along $T$ | the mean is over all positions |
+# | target not shifted | it reads token $t$ to predict token $t$ | directly |
 # | target in the source | a source line holds the translation | through the memory |
 #
 # The first mistakes are those of the self-attention. Here they are as code. ("Mask in
@@ -855,7 +857,7 @@ for mistake in experiment.MISTAKES:
 #
 # - **Check B finds all nine, check A seven.** Check A changes the line that the decoder
 #   *reads* and cannot know that it is the wrong line. The unshifted target obeys the
-#   causal mask perfectly: position t reads token t, and must predict token t.
+#   causal mask perfectly: position $t$ reads token $t$, and must predict token $t$.
 # - **Every leak makes the loss look better than a guess,** and every one ruins the
 #   translation: there its loss is above the 2.77, by 0.8 at least. That is the look of
 #   "good loss, nonsense text".
@@ -866,9 +868,9 @@ for mistake in experiment.MISTAKES:
 # - **A loss that is too good is the third check.** On text that it has not seen before,
 #   no honest model gets there. A model that copies its input does.
 #
-# How does a model without a causal mask copy the next word? One head is enough. PE(t +
-# 1) is a linear map of PE(t) (lesson 05), so a query can ask for "the position after
-# mine".
+# How does a model without a causal mask copy the next word? One head is enough.
+# $PE(t + 1)$ is a linear map of $PE(t)$ (lesson 05), so a query can ask for "the
+# position after mine".
 
 # %%
 leaking = experiment.MISTAKES[1:]
@@ -999,9 +1001,9 @@ draw(figures.bars, "06_parameters.png", millions, y="millions of parameters", di
 # 8$ is more than $18 \cdot 4$.*
 #
 # So we count 63.0 million, and the paper says 65. The formulas are hardly to blame:
-# below, one V fits ten models of the paper. The only number in them that the paper does
-# not give exactly is V, and with about 41,000 rows the table adds the missing two
-# million.
+# below, one $V$ fits ten models of the paper. The only number in them that the paper
+# does not give exactly is $V$, and with about 41,000 rows the table adds the missing
+# two million.
 
 # %%
 print(f"    with 37,000 tokens: {on_paper / 1e6:.1f} million")
@@ -1016,10 +1018,10 @@ claim("with 41,000 tokens there are 65 million", round(larger) == 65, f"{larger:
 # - The model returns logits for all positions at once; the softmax is applied outside.
 # - The base model has 63.0 million parameters with 37,000 tokens, and the paper's 65
 #   million with about 41,000.
-# - In training the decoder reads the target shifted right; one run gives what T runs
+# - In training the decoder reads the target shifted right; one run gives what $T$ runs
 #   would give, because no output depends on what comes after it.
-# - Three masks: source padding twice, (B, 1, 1, S), and the future once, (1, 1, T, T).
-#   Padding on the right of the target needs none.
+# - Three masks: source padding twice, $(B, 1, 1, S)$, and the future once,
+#   $(1, 1, T, T)$. Padding on the right of the target needs none.
 # - A leak shows as a loss that is too good. Change a word of the text: the output that
 #   must predict it must not move, to the last digit.
 
@@ -1077,7 +1079,7 @@ finish("Two towers, one memory, and no output that depends on a later word.")
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 06` writes this part to `my_06_transformer.py`; fill in
-# the bodies and run it. The last one is the hardest.
+# the bodies and run it. It imports `np` and `Tensor`. The last one is the hardest.
 
 
 # %%
@@ -1093,28 +1095,14 @@ def predict_what_moves():
 
 
 def check_predict_what_moves():
-    model = Transformer(
-        Config(20, n_layers=2, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
-    ).astype(np.float64)
-    source = np.array([[5, 6, 7, 8]])
-    target = np.array([[2, 9, 10, 11, 12]])
-    before = model(source, target).numpy()
-    predicted = predict_what_moves()
-    assert isinstance(predicted, dict), "return a dict, such as {'source 2': [0, 1]}"
-    for side, position in (("source", 2), ("target", 0), ("target", 3)):
-        changed = {"source": source.copy(), "target": target.copy()}
-        changed[side][0, position] = 15
-        after = model(changed["source"], changed["target"]).numpy()
-        moved = np.flatnonzero((after != before).any(axis=(0, 2))).tolist()
-        change = f"{side} {position}"
-        answer = sorted(predicted.get(change, []))
-        assert answer == moved, f"{change}: the positions that move are not {answer}"
+    checks.check_predict_what_moves(predict_what_moves)
 
 
 # %%
 def shift_right(target):
     """Find the mistake. This should make what the decoder reads and what it must
-    predict, both (B, T + 1), from target ids (B, T) padded with 0 on the right:
+    predict, both (B, T + 1), from target ids (B, T) padded with 0 on the right (2 is
+    the start mark, 3 the end mark):
 
         start = np.full((len(target), 1), 2)
         end = np.full((len(target), 1), 3)
@@ -1131,13 +1119,7 @@ def shift_right(target):
 
 
 def check_shift_right():
-    target = np.array([[6, 9, 7, 5], [8, 4, 0, 0]])
-    arrays = shift_right(target.copy())
-    for array in arrays:
-        assert isinstance(array, np.ndarray), "return two arrays"
-    reads, predicts = arrays
-    same("the decoder reads", reads, np.array([[2, 6, 9, 7, 5], [2, 8, 4, 0, 0]]))
-    same("it must predict", predicts, np.array([[6, 9, 7, 5, 3], [8, 4, 3, 0, 0]]))
+    checks.check_shift_right(shift_right)
 
 
 # %%
@@ -1153,18 +1135,7 @@ def packed_mask(lengths):
 
 
 def check_packed_mask():
-    expected = {
-        (4,): "1000 1100 1110 1111",
-        (2, 3): "10000 11000 00100 00110 00111",
-        (1, 2, 2): "10000 01000 01100 00010 00011",
-    }
-    for lengths, text in expected.items():
-        rows = []
-        for row in text.split():
-            rows.append([digit == "1" for digit in row])
-        mask = np.asarray(packed_mask(list(lengths)))
-        same(f"sentences of {lengths}", mask, np.array([[rows]]))
-        assert mask.dtype == bool, "a mask is of True and False (dtype bool)"
+    checks.check_packed_mask(packed_mask)
 
 
 # %%
@@ -1181,14 +1152,13 @@ def find_leaks(run, x):
 
 
 def check_find_leaks():
-    x = Tensor(np.random.default_rng(5).standard_normal((6, 4)))
-    causal = causal_mask(6)[0, 0]
-    leaking = causal.copy()
-    leaking[1, 4] = True
-    for name, mask in (("causal", causal), ("with one leak", leaking)):
-        found = find_leaks(lambda x, mask=mask: F.attention(x, x, x, mask), x)
-        same(f"attention, {name}", found, mask)
+    checks.check_find_leaks(find_leaks)
 
+
+# %% [markdown]
+# **Now yours: pieces 22 to 25** of `my_transformer.py`. Now the pieces become a model:
+# `DecoderLayer`, `Transformer.encode`, `Transformer.decode` and `make_batch`. (`python
+# lessons/build.py` writes the file, if you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

@@ -21,6 +21,7 @@ from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import training as checks
 from minitf.course.experiments import smoothing, warmup
 from minitf.course.lesson import begin, draw, finish, kept
 from minitf.course.trained_rows import ReversedRows, parameters_of_the_trainer
@@ -50,14 +51,14 @@ draw(figure_1, "07_here.png", here=["loss", "backward"])
 # %% [markdown]
 # ## What does training do to one number?
 # Take a model with a single parameter, $x = 1$. On the first batch of sentences the
-# gradient of its loss is 2: if x grows by a little, the loss grows twice as much. So x
-# should shrink. But how far?
+# gradient of its loss is 2: if $x$ grows by a little, the loss grows twice as much. So
+# $x$ should shrink. But how far?
 #
-# The simplest rule is *gradient descent*, x - rate * gradient, where the *learning
-# rate* is a small number that we choose. It has a flaw. The gradients of one model
-# differ widely in size, and a rate that suits the large ones would hardly move the
-# numbers whose gradients are small. And a small gradient does not mean that a number is
-# nearly right: the row of a rare word has one because the word is rare.
+# The simplest rule is *gradient descent*, $x - \text{rate} · \text{gradient}$, where
+# the *learning rate* is a small number that we choose. It has a flaw. The gradients of
+# one model differ widely in size, and a rate that suits the large ones would hardly
+# move the numbers whose gradients are small. And a small gradient does not mean that a
+# number is nearly right: the row of a rare word has one because the word is rare.
 #
 # *Adam* (section 5.3) measures each gradient against its usual size. After one
 # gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first step is
@@ -77,22 +78,22 @@ print(f"x after one step of Adam: {1 - 0.1 * first_gradient / usual_size:.1f}")
 # ## How wrong is a prediction?
 # A gradient needs one number that says how wrong the model is, the *loss*. A tiny
 # example: the vocabulary is *the, cat, sleeps, dog*, and the model has read "the". Its
-# *logits* (lesson 05: one number for each word, large for a likely one) are z = 0, 2,
-# 1, 1. The softmax p makes probabilities of them:
+# *logits* (lesson 05: one number for each word, large for a likely one) are
+# $z = (0, 2, 1, 1)$. The softmax $p$ makes probabilities of them:
 #
 # | | the | cat | sleeps | dog | sum |
 # |---|---|---|---|---|---|
-# | z | 0 | 2 | 1 | 1 | |
-# | exp(z) | 1.00 | 7.39 | 2.72 | 2.72 | 13.83 |
-# | p | 0.072 | 0.534 | 0.197 | 0.197 | 1 |
+# | $z$ | 0 | 2 | 1 | 1 | |
+# | $\exp(z)$ | 1.00 | 7.39 | 2.72 | 2.72 | 13.83 |
+# | $p$ | 0.072 | 0.534 | 0.197 | 0.197 | 1 |
 #
-# **State.** If the true word is y, the loss of this position is the *cross-entropy*
+# **State.** If the true word is $y$, the loss of this position is the *cross-entropy*
 #
 # $$\text{loss} = -\ln p_y$$
 #
 # It is 0 if the model was sure of the true word, and grows without bound as $p_y$ goes
-# to 0. If the next word is "cat", the loss is -ln 0.534 = 0.63. If it is "dog", it
-# is -ln 0.197 = 1.63.
+# to 0. If the next word is "cat", the loss is $-\ln 0.534 = 0.63$. If it is "dog", it
+# is $-\ln 0.197 = 1.63$.
 #
 # Why the logarithm? The probability of a sentence is the product of the probabilities
 # of its words; -ln makes a sum of it, so each word has a loss of its own. And -ln does
@@ -113,14 +114,15 @@ print(f"loss if the true word has 0.001: {-np.log(0.001):.1f}")
 # **Derive.** How does the loss change with a logit $z_j$? Two small steps.
 #
 # 1. Write the softmax out: $-\ln p_y = \ln \sum_w \exp(z_w) - z_y$.
-# 2. The slope of ln u is 1 / u times the slope of u. So the slope of the first term is
-#    $\exp(z_j) / \sum_w \exp(z_w)$, which is $p_j$. The slope of $z_y$ is 1 for the
-#    true word and 0 for the others. Call that row q: $q_j = 1$ for j = y, else 0.
+# 2. The slope of $\ln u$ is $1 / u$ times the slope of $u$. So the slope of the first
+#    term is $\exp(z_j) / \sum_w \exp(z_w)$, which is $p_j$. The slope of $z_y$ is 1 for
+#    the true word and 0 for the others. Call that row $q$: $q_j = 1$ for $j = y$, else
+#    0.
 #
 # $$\frac{d\,\text{loss}}{d z} = p - q$$
 #
 # Read it: **each logit is pushed by the amount by which its probability is wrong**. For
-# "dog", p - q = 0.07, 0.53, 0.20, -0.80, and the four add up to 0. The step goes
+# "dog", $p - q = (0.07, 0.53, 0.20, -0.80)$, and the four add up to 0. The step goes
 # against the gradient, so the logit of "dog" rises, and "cat", which took most of the
 # probability, falls most.
 
@@ -136,7 +138,7 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 
 # %% [markdown]
 # **Use.** Why `log_softmax`, and not the logarithm of `softmax`? A word with a very low
-# logit has a softmax of exactly 0 in floating point, and ln 0 is minus infinity.
+# logit has a softmax of exactly 0 in floating point, and $\ln 0$ is minus infinity.
 # `log_softmax` computes step 1 and never makes the softmax. (As in lesson 01, the
 # largest logit is first subtracted from all, so that no exp overflows.)
 
@@ -155,40 +157,40 @@ claim(
 
 # %% [markdown]
 # ## Why should a model not be too sure?
-# The loss -ln p_y has no goal. However sure the model is of the true word,
-# raising its logit lowers the loss a bit more, without end. So a model that knows a
-# sentence by heart goes on growing surer of it. (Whether that costs translations is
-# measured in the last experiment.) *Label smoothing* (section
-# 5.4) gives it a goal that can be reached.
+# The loss $-\ln p_y$ has no goal. However sure the model is of the true word, raising
+# its logit lowers the loss a bit more, without end. So a model that knows a sentence by
+# heart goes on growing surer of it. (Whether that costs translations is measured in the
+# last experiment.) *Label smoothing* (section 5.4) gives it a goal that can be reached.
 #
-# **State.** q is no longer 1 and 0. The true word gets $1 - \epsilon$, and the others
-# share $\epsilon$, the paper's $\epsilon_{ls} = 0.1$. With V words in the vocabulary:
+# **State.** $q$ is no longer 1 and 0. The true word gets $1 - \epsilon$, and the others
+# share $\epsilon$, the paper's $\epsilon_{ls} = 0.1$. With $V$ words in the vocabulary:
 #
 # $$q_j = 1 - \epsilon \;\text{ for } j = y, \qquad
 # q_j = \frac{\epsilon}{V - 1} \;\text{ else}, \qquad
 # \text{loss} = -\sum_j q_j \ln p_j$$
 #
 # (The paper gives no formula; this one is from its program, tensor2tensor.) In the tiny
-# example, with "dog" as the true word, q = 0.033, 0.033, 0.033, 0.9. The loss of a
-# batch is the mean over its n target tokens. Padding is no target: it adds nothing to
-# the sum and is not counted in n.
+# example, with "dog" as the true word, $q = (0.033, 0.033, 0.033, 0.9)$. The loss of a
+# batch is the mean over its $n$ target tokens. Padding is no target: it adds nothing to
+# the sum and is not counted in $n$.
 #
 # **Derive.** The gradient, again in two steps.
 #
-# 1. The loss is a sum of terms $-q_w \ln p_w$. The term of the word w is $q_w$
-#    times a cross-entropy whose true word is w. So its gradient is $q_w$ times
-#    (p - the one-hot row of w).
-# 2. Add up over w. The $q_w$ sum to 1, so the p's give p, and the one-hot rows with
-#    their weights give q. Once more the gradient is $p - q$.
+# 1. The loss is a sum of terms $-q_w \ln p_w$. The term of the word $w$ is $q_w$ times
+#    a cross-entropy whose true word is $w$. So its gradient is $q_w$ times the
+#    difference of $p$ and the one-hot row of $w$.
+# 2. Add up over $w$. The $q_w$ sum to 1, so the copies of $p$ give $p$, and the one-hot
+#    rows with their weights give $q$. Once more the gradient is $p - q$.
 #
-# It is 0 where p = q: **that is the goal**. There the loss is $-\sum_j q_j \ln q_j$,
-# which is called the *entropy* of q. No logits give a smaller one: the loss is *convex*
-# in the logits (its curve bends upwards everywhere, as in the figure below), so a place
-# without slope is its lowest. Why convex? Move the logits along any direction a. The
-# slope is the sum of $a_j (p_j - q_j)$. By the Jacobian of lesson 02, $p_j$ changes by
-# $p_j (a_j - \sum_k p_k a_k)$ for each unit of the way. So the slope changes by
-# $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the numbers $a_j$
-# with the probabilities p. It is never negative, so the slope never falls.
+# It is 0 where $p = q$: **that is the goal**. There the loss is $-\sum_j q_j \ln q_j$,
+# which is called the *entropy* of $q$. No logits give a smaller one: the loss is
+# *convex* in the logits (its curve bends upwards everywhere, as in the figure below),
+# so a place without slope is its lowest. Why convex? Move the logits along any
+# direction $a$. The slope is the sum of $a_j (p_j - q_j)$. By the Jacobian of lesson
+# 02, $p_j$ changes by $p_j (a_j - \sum_k p_k a_k)$ for each unit of the way. So the
+# slope changes by $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the
+# numbers $a_j$ with the probabilities $p$. It is never negative, so the slope never
+# falls.
 
 
 # %%
@@ -223,8 +225,8 @@ same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_grad
 # %% [markdown]
 # **Use.** The goal as a picture. Take 14 tokens, the vocabulary of the task below: ten
 # digits, and marks for padding, unknown, start and end. Let the logit of the true word
-# lead the 13 others by more and more. At p = q it is 0.9 / (0.1 / 13) = 117 times as
-# probable as any other, so its logit leads by ln 117 = 4.76.
+# lead the 13 others by more and more. At $p = q$ it is $0.9 / (0.1 / 13) = 117$ times
+# as probable as any other, so its logit leads by $\ln 117 = 4.76$.
 
 # %%
 leads = np.linspace(0, 12, 121)
@@ -281,13 +283,13 @@ draw(
 # batch of sentences and predicts every target token. One backward pass gives the
 # gradient of the mean loss over all of them. Then all parameters change, once.
 #
-# **State.** loss = $\frac{1}{n} \sum_t \text{loss}_t$ over the n target tokens of
-# the update.
+# **State.** The loss is $\frac{1}{n} \sum_t \text{loss}_t$ over the $n$ target tokens
+# of the update.
 #
 # **Derive.** The gradient of a sum is the sum of the gradients. So an update that is
 # too large for the memory can be cut into parts: walk back from each part, let the
 # gradients add up (lesson 02), then take one step. This is called gradient
-# *accumulation*. Each part must be divided by the n of the *complete* update. If each
+# *accumulation*. Each part must be divided by the $n$ of the *complete* update. If each
 # is divided by its own count, a word counts more in a short part than in a long one.
 #
 # A batch of two sentences, with 5 and 3 target tokens (each with its end mark). Padding
@@ -358,9 +360,9 @@ print(
 
 # %% [markdown]
 # ## What is the usual size of a gradient?
-# Back to the parameter x = 1 and the rate 0.1. After the first gradient, 2, two more
+# Back to the parameter $x = 1$ and the rate 0.1. After the first gradient, 2, two more
 # batches follow. Their gradients are 1, and then -1: the third batch would rather have
-# a larger x.
+# a larger $x$.
 #
 # **State.** Adam keeps two running means, and divides one by the root of the other:
 #
@@ -368,24 +370,24 @@ print(
 # $$v = \beta_2 v + (1 - \beta_2) g^2$$
 # $$x = x - \text{rate} \cdot \frac{\hat{m}}{\sqrt{\hat{v}} + \epsilon}$$
 #
-# - m is a running mean of the gradients g. With $\beta_1 = 0.9$ it keeps nine tenths of
-#   the old mean and takes one tenth of the new gradient.
-# - v is a running mean of their squares, and $\beta_2 = 0.98$. So $\sqrt{v}$ is
-#   the usual size of a gradient, whatever its sign.
+# - $m$ is a running mean of the gradients $g$. With $\beta_1 = 0.9$ it keeps nine
+#   tenths of the old mean and takes one tenth of the new gradient.
+# - $v$ is a running mean of their squares, and $\beta_2 = 0.98$. So $\sqrt{v}$ is the
+#   usual size of a gradient, whatever its sign.
 # - $\epsilon = 10^{-9}$ prevents 0 / 0 for a parameter whose gradients were all 0. (It
 #   has nothing to do with the epsilon of label smoothing.)
 # - The hats are a correction.
 #
-# **Derive.** Both m and v begin at 0, so both are too small at first. Of the starting
-# 0, each update keeps nine tenths: after t updates it still has the weight $0.9^t$ in
-# m. The real gradients together have the rest, $1 - 0.9^t$. Divided by it, m is a true
-# mean of them; likewise v:
+# **Derive.** Both $m$ and $v$ begin at 0, so both are too small at first. Of the
+# starting 0, each update keeps nine tenths: after $t$ updates it still has the weight
+# $0.9^t$ in $m$. The real gradients together have the rest, $1 - 0.9^t$. Divided by it,
+# $m$ is a true mean of them; likewise $v$:
 #
 # $$\hat{m} = \frac{m}{1 - \beta_1^t} \qquad \hat{v} = \frac{v}{1 - \beta_2^t}$$
 #
 # On paper:
 #
-# | update | g | m | v | m corrected | v corrected | x moves by | x |
+# | update | $g$ | $m$ | $v$ | $m$ corrected | $v$ corrected | $x$ moves by | $x$ |
 # |---|---|---|---|---|---|---|---|
 # | 1 | 2 | 0.20 | 0.08 | 2.00 | 4.00 | -0.1 * 2.00 / 2.00 = -0.10 | 0.90 |
 # | 2 | 1 | 0.28 | 0.10 | 1.47 | 2.48 | -0.1 * 1.47 / 1.58 = -0.09 | 0.81 |
@@ -430,11 +432,11 @@ same(
 # Look at the moves. The first one is -0.10, the rate itself: after one gradient,
 # $\hat{m} = g$ and $\sqrt{\hat{v}} = |g|$, so the quotient is +1 or -1 *whatever the
 # gradient*. The third is small, because the gradients disagree: +2, +1 and -1 partly
-# cancel in m, but their squares cannot cancel in v. So a move of Adam is
-# **the rate times a measure of how much the gradients agree**. That is mostly between
-# -1 and 1. A size that all gradients of a number share drops out. (Several gradients in
-# a row that are much larger than those before them make the measure larger than 1, up
-# to 1.7: the Cauchy-Schwarz inequality tells that bound.)
+# cancel in $m$, but their squares cannot cancel in $v$. So a move of Adam is **the rate
+# times a measure of how much the gradients agree**. That is mostly between -1 and 1. A
+# size that all gradients of a number share drops out. (Several gradients in a row that
+# are much larger than those before them make the measure larger than 1, up to 1.7: the
+# Cauchy-Schwarz inequality tells that bound.)
 #
 # Nine numbers, whose gradients differ in size by a factor of a hundred million, show
 # it: all move alike.
@@ -455,9 +457,9 @@ same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
 
 # %% [markdown]
 # **Equate.** The library's update has the same lines: read only the last three. It
-# changes its arrays in place (`m[...] =` writes into the array m), because a model's m
-# and v are as large as the model. (`xp` is NumPy or its counterpart on a GPU, where
-# `@accelerated` allows a faster form and `finite` skips a broken gradient.)
+# changes its arrays in place (`m[...] =` writes into the array `m`), because a model's
+# $m$ and $v$ are as large as the model. (`xp` is NumPy or its counterpart on a GPU,
+# where `@accelerated` allows a faster form and `finite` skips a broken gradient.)
 
 # %%
 show(adam_update)
@@ -479,8 +481,8 @@ same("adam_update = by hand, three updates", library_path(), by_hand)
 
 # %% [markdown]
 # The class `Adam` does this for all parameters of a model at once: it lays them one
-# after the other in one long array, its `data`, and counts t. Here its model is a 2 x 3
-# matrix and a row of 3: the nine numbers from above.
+# after the other in one long array, its `data`, and counts $t$. Here its model is a 2 x
+# 3 matrix and a row of 3: the nine numbers from above.
 
 
 # %%
@@ -505,17 +507,17 @@ def steps_of_adam():
 same("Adam = by hand, three steps", steps_of_adam(), by_hand)
 # %% [markdown]
 # ## How large is the learning rate?
-# **State.** Equation 3. The rate of update t (the paper says *step*) is
+# **State.** Equation 3. The rate of update $t$ (the paper says *step*) is
 #
 # $$\text{rate} = d_{model}^{-0.5} \cdot \min(t^{-0.5},\;
 # t \cdot \text{warmup\_steps}^{-1.5})$$
 #
 # with warmup_steps = 4000.
 #
-# **Derive.** The two terms are equal at t = 4000: $t^{-0.5} = t \cdot 4000^{-1.5}$
+# **Derive.** The two terms are equal at $t = 4000$: $t^{-0.5} = t \cdot 4000^{-1.5}$
 # gives $t^{1.5} = 4000^{1.5}$. Before that, the second is smaller: the rate grows in
-# proportion to t, the *warm-up*. After it, the first is smaller: the rate falls as $1 /
-# \sqrt{t}$. For d_model = 512:
+# proportion to $t$, the *warm-up*. After it, the first is smaller: the rate falls as
+# $1 / \sqrt{t}$. For $d_{model} = 512$:
 #
 # | step | rate |
 # |---|---|
@@ -527,14 +529,14 @@ same("Adam = by hand, three steps", steps_of_adam(), by_hand)
 #
 # - Why does it fall? Each batch's gradient is a noisy guess of the true one. A constant
 #   rate keeps the model shaking with that noise; a smaller one lets it settle.
-# - Why as $1 / \sqrt{t}$? Add up the rates from 4,000 to 100,000. If they fell as 1 /
-#   t, the sum would be that of 3.2 times 4,000 updates at the peak rate; with
+# - Why as $1 / \sqrt{t}$? Add up the rates from 4,000 to 100,000. If they fell as
+#   $1 / t$, the sum would be that of 3.2 times 4,000 updates at the peak rate; with
 #   $1 / \sqrt{t}$ it is that of 8 times 4,000. So late updates still count.
 # - Why $1 / \sqrt{d_{model}}$? Adam moves every number by about the rate. An output
-#   sums d_model products of a weight and an input, which has a size of about 1 after a
-#   layer norm. If the moves have independent signs, the sum changes by the rate times
-#   $\sqrt{d_{model}}$; the factor keeps that the same in every width. (In the first
-#   updates they are not independent: see the warm-up.)
+#   sums $d_{model}$ products of a weight and an input, which has a size of about 1
+#   after a layer norm. If the moves have independent signs, the sum changes by the rate
+#   times $\sqrt{d_{model}}$; the factor keeps that the same in every width. (In the
+#   first updates they are not independent: see the warm-up.)
 # - Why the warm-up? That takes an experiment: see below.
 
 # %%
@@ -665,10 +667,10 @@ _, unsmoothed_losses, _ = watched(0.0)
 # so that is the most frequent token, and frequencies are all it knows. After 50 it
 # repeats a digit of this row, and stops at the right place. After 100 it knows two
 # digits of the row, but neither the 1, the 7 nor the order, and stops one digit too
-# early. After 200 all is right. Nobody told it the rule: it came out of p - q alone.
+# early. After 200 all is right. Nobody told it the rule: it came out of $p - q$ alone.
 #
 # **Use.** How far can the loss fall? The model learns with smoothing 0.1 and the 14
-# words of the smoothing figure. So its goal is the entropy of q, 0.582.
+# words of the smoothing figure. So its goal is the entropy of $q$, 0.582.
 
 # %%
 every_ten = np.arange(10, 401, 10)
@@ -705,10 +707,10 @@ draw(
 # the model off, and the next ones repair it.)
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
-# entropy of q, not with 0**. What counts is whether new rows
-# come out right. We give the model the right digits so far and ask for the next one. A
-# row counts only if every token is right; then the model would also have written it
-# alone, since each right token is its next input.
+# entropy of $q$, not with 0**. What counts is whether new rows come out right. We give
+# the model the right digits so far and ask for the next one. A row counts only if every
+# token is right; then the model would also have written it alone, since each right
+# token is its next input.
 
 # %%
 new_rows = warmup.reversal(np.random.default_rng(2), 1000)
@@ -736,14 +738,14 @@ claim(
 # the gradients. At the first update each number has seen one gradient, which agrees
 # with itself, so *every* number of the model moves by the full rate. Later the batches
 # disagree. If the gradients were pure noise, with random signs, they would cancel in
-# the mean $\hat{m}$. In it, the gradient of k updates ago has the weight
+# the mean $\hat{m}$. In it, the gradient of $k$ updates ago has the weight
 # $(1 - \beta_1) \beta_1^k$. With random signs, the *squares* of such terms add up:
 #
 # $$(1 - \beta_1)^2 (1 + \beta_1^2 + \beta_1^4 + \ldots)
 # = \frac{(1 - \beta_1)^2}{1 - \beta_1^2} = \frac{1 - \beta_1}{1 + \beta_1}
 # = \frac{0.1}{1.9} = \frac{1}{19}$$
 #
-# In a plain mean of n signs it would be 1/n, so this mean is worth 19 of them. The
+# In a plain mean of $n$ signs it would be $1/n$, so this mean is worth 19 of them. The
 # moves would have the size $1 / \sqrt{19} = 0.23$, and a typical (median) one two
 # thirds of that, 0.15, as for all normally distributed numbers. Compare the training
 # above:
@@ -801,9 +803,9 @@ print(f"32 products shift by up to {32 * 0.008:.2f}")
 print(f"with random signs by about {np.sqrt(32):.1f} rates, not 32")
 
 # %% [markdown]
-# Does a real model do this? Take the paper's 6 + 6 layers, but d_model 32, on the task
-# of the digits, and make **one update** with the rate 0.008. Before and after it we
-# measure how far apart the encoder's output vectors are (its *memory*), over all
+# Does a real model do this? Take the paper's 6 + 6 layers, but $d_{model}$ 32, on the
+# task of the digits, and make **one update** with the rate 0.008. Before and after it
+# we measure how far apart the encoder's output vectors are (its *memory*), over all
 # positions of 64 rows: their distance from their mean, as a share of their length. 1
 # means that they have nothing in common, 0 that they are all the same.
 #
@@ -942,10 +944,10 @@ draw(
 # full one, and the next updates push it together again.)
 #
 # **4. Why only in post-norm?** Here we have a measurement, the green curve, and only a
-# guess at its reason. Post-norm divides the sum x + Sublayer(x) by its size, twelve
-# times in the encoder. If a large common part has been added, each division shrinks the
-# differences between positions. In pre-norm the road of x has one division only, at its
-# end.
+# guess at its reason. Post-norm divides the sum $x + \text{Sublayer}(x)$ by its size,
+# twelve times in the encoder. If a large common part has been added, each division
+# shrinks the differences between positions. In pre-norm the road of $x$ has one
+# division only, at its end.
 #
 # Two papers explain it in other ways. Xiong et al. 2020 prove that a new post-norm
 # model has large gradients near its output, and train pre-norm without a warm-up. Liu
@@ -992,9 +994,9 @@ for schedule in warmup.SCHEDULES:
 # %% [markdown]
 # At the highest rates, the models get stuck at one loss. It has a meaning. A model that
 # gives the same answer at each position of every row can do no better than the average
-# of all q: the frequencies of the tokens. Its loss is the entropy of that average. (A
-# token with the share s of all has q = 0.9 in s of the cases, where it is the true one,
-# and q = 0.1 / 13 in all others.)
+# of all $q$: the frequencies of the tokens. Its loss is the entropy of that average. (A
+# token with the share $s$ of all has $q = 0.9$ in $s$ of the cases, where it is the
+# true one, and $q = 0.1 / 13$ in all others.)
 
 # %%
 many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
@@ -1072,7 +1074,7 @@ draw(
 #   probabilities of several translations (Müller et al. 2019; lesson 08).
 #
 # What does our own experiment say? It translates English to German, from the built-in
-# toy corpus. A model of 2 + 2 layers, with d_model 64 and no dropout, sees 2,000 or
+# toy corpus. A model of 2 + 2 layers, with $d_{model}$ 64 and no dropout, sees 2,000 or
 # 8,000 pairs for 600 updates, with four seeds. It is judged on 500 new sentences (the
 # command: `python -m minitf.course.experiments.smoothing`). Its translations are
 # *greedy*: at each position the most probable word is taken, without a beam. So **the
@@ -1224,9 +1226,9 @@ same(
 # *Memory.* The paper's updates have about 25,000 target tokens (section 5.1), and its
 # vocabulary 37,000. All logits of one update, four bytes each, would fill 3.7 GB, and
 # their gradients as much again. So the trainer calls `projected_cross_entropy`. It
-# takes the decoder's last vectors and the table E, and computes the logits itself, in
+# takes the decoder's last vectors and the table $E$, and computes the logits itself, in
 # the faster form a few positions at a time. Beside the loss it returns the plain
-# -ln p_y, for the perplexity.
+# $-\ln p_y$, for the perplexity.
 
 # %%
 print(f"{25_000:,} tokens x {37_000:,} logits: {25_000 * 37_000 * 4 / 1e9:.1f} GB")
@@ -1302,9 +1304,10 @@ finish(
 
 # %% [markdown]
 # ## What did we learn?
-# - How wrong is a prediction? -ln of the true word's probability; its gradient
-#   with respect to the logits is p - q.
-# - Why label smoothing? It gives the loss a goal, p = q, where it is the entropy of q.
+# - How wrong is a prediction? $-\ln$ of the true word's probability; its gradient with
+#   respect to the logits is $p - q$.
+# - Why label smoothing? It gives the loss a goal, $p = q$, where it is the entropy of
+#   $q$.
 # - How far does Adam move a number? The rate times the agreement of its gradients;
 #   on the first update always the full rate, later mostly the little that noise leaves.
 # - When do parameters change? Once per update, by the mean over all its target
@@ -1320,15 +1323,15 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 07` writes this part to `my_07_training.py`; fill in the
-# bodies and run it.
+# bodies and run it. It imports `np`.
 
 
 # %%
 def first_move(gradient, rate):
     """Predict, then run: how far, and which way, does Adam's first step move a number?
 
-    gradient: an array of gradients of the first update; some of them may be 0. Return
-    an array: what the step with this rate adds to each number.
+    gradient: an array of gradients of the first update, of any shape; some of them may
+    be 0. Return an array: what the step with this rate adds to each number.
 
     Hint: "What is the usual size of a gradient?" computes the first row of a table.
     What is the corrected m, and what the root of the corrected v?
@@ -1337,13 +1340,7 @@ def first_move(gradient, rate):
 
 
 def check_first_move():
-    gradient = np.array([2.0, -3.0, 1e-4, 0.0, -500.0])
-    number = Parameter(np.zeros(5))
-    optimizer = Adam([("number", number)])
-    number.backward(gradient)
-    optimizer.step(0.01)
-    answer = first_move(gradient, 0.01)
-    same("the moves of five numbers", answer, number.numpy(), rtol=1e-4)
+    checks.check_first_move(first_move)
 
 
 # %%
@@ -1356,7 +1353,8 @@ def update_in_parts(model, optimizer, batches, rate) -> None:
             loss.backward()
         optimizer.step(rate)
 
-    An earlier batch may have left its gradient in the model.
+    batches: a list, of two or more. An earlier batch may have left its gradient in the
+    model.
 
     Hint: "How many words does one update use?" says by what each part
     is divided. And what does zero_grad erase, each time it is called? A batch counts
@@ -1366,51 +1364,7 @@ def update_in_parts(model, optimizer, batches, rate) -> None:
 
 
 def check_update_in_parts():
-    config = Config(14, n_layers=1, d_model=8, d_ff=16, n_heads=2, dropout=0.0)
-    complete = make_batch([[4, 9, 5, 7], [8, 6]], [[7, 5, 9, 4], [6]], 14)
-    first = complete.rows(0, 1)
-    last = complete.rows(1, 2)
-
-    def new():
-        model = Transformer(config, seed=1).astype(np.float64)
-        return model, Adam(model.named_parameters())
-
-    def backward(model, batch, n_tokens):
-        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)
-        loss.backward()
-
-    def gradient_of(batches, n_tokens):
-        model, optimizer = new()
-        for batch in batches:
-            backward(model, batch, n_tokens)
-        optimizer.step(0.01)
-        # after one update m is 0.1 times the gradient
-        return Tensor(optimizer.m).numpy() / 0.1
-
-    model, optimizer = new()
-    backward(model, first, complete.n_tokens)  # the gradient of an earlier batch
-    start = Tensor(optimizer.data).numpy().copy()
-    update_in_parts(model, optimizer, [first, last], 0.01)
-    longest = abs(Tensor(optimizer.data).numpy() - start).max()
-    assert longest > 0, "the parameters have not changed"
-    assert optimizer.step_count == 1, f"{optimizer.step_count} updates, not one"
-    assert longest < 0.0101, "the step is longer than the rate"
-    assert longest > 0.0099, "the step is shorter than the rate"
-    found = Tensor(optimizer.m).numpy() / 0.1
-    n_tokens = complete.n_tokens
-    mistakes = {
-        "each part was divided by its own number of tokens": gradient_of(
-            [first, last], None
-        ),
-        "the gradient of the first part is lost": gradient_of([last], n_tokens),
-        "the gradient of an earlier batch was added": gradient_of(
-            [first, first, last], n_tokens
-        ),
-    }
-    for mistake, wrong in mistakes.items():
-        assert not np.allclose(found, wrong), mistake
-    expected = gradient_of([complete], n_tokens)
-    same("the gradient of two parts = of the complete batch", found, expected)
+    checks.check_update_in_parts(update_in_parts)
 
 
 # %%
@@ -1425,15 +1379,13 @@ def pytorch_eps(eps, V):
 
 
 def check_pytorch_eps():
-    for eps, V in ((0.3, 5), (0.1, 3)):
-        logits = np.random.default_rng(V).standard_normal((3, V))
-        target = np.array([V - 1, 1, 2])
-        unsmoothed = label_smoothed_cross_entropy(logits, target, 0.0).numpy()
-        by_all = -F.log_softmax(logits).numpy().mean()
-        expected = (1 - eps) * unsmoothed + eps * by_all
-        loss = label_smoothed_cross_entropy(logits, target, pytorch_eps(eps, V))
-        same(f"the loss, eps = {eps}, V = {V}", loss, expected)
+    checks.check_pytorch_eps(pytorch_eps)
 
+
+# %% [markdown]
+# **Now yours: pieces 26 to 28** of `my_transformer.py`. With these three it can learn:
+# `cross_entropy`, `learning_rate` and `Adam.update`. (`python lessons/build.py` writes
+# the file, if you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

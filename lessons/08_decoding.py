@@ -24,6 +24,7 @@ from minitf import functions as F
 from minitf.check import claim, same, show
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import decoding as checks
 from minitf.course.lesson import begin, draw, draw_page, finish, kept, toy_model
 from minitf.data import toy
 from minitf.decode import Hypothesis, beam_search, greedy, length_penalty
@@ -139,14 +140,14 @@ german = parts["test"][1]
 source = sources_of(english)
 
 # %% [markdown]
-# **State.** A model reads a source X and the beginning of a translation, and gives P of
-# each token that may come next. A translation Y with the tokens y_1 ... y_n, the last
-# of which is the *end mark* `</s>`, has the probability
+# **State.** A model reads a source $X$ and the beginning of a translation, and gives
+# $P$ of each token that may come next. A translation $Y$ with the tokens
+# $y_1 \ldots y_n$, the last of which is the *end mark* `</s>`, has the probability
 #
 # $$P(Y|X) = \prod_{t=1}^{n} P(y_t \,|\, y_1 \ldots y_{t-1}, X)$$
 #
 # Products of many small numbers become too small for a float, so programs add up
-# logarithms: ln P is a sum, negative, and nearer to 0 for a more probable text.
+# logarithms: $\ln P$ is a sum, negative, and nearer to 0 for a more probable text.
 #
 # *Greedy decoding* takes the most probable token at each step. It ends with the end
 # mark, or when the text has as many tokens as the source and 50 more (section 6.1):
@@ -200,13 +201,13 @@ for word in first.ids + [END]:
 
 # %% [markdown]
 # One line for each token, the last of them the end mark, and beside it the second best.
-# The model is most in doubt at "zeichnen": it has P 0.399, and the rest is spread over
-# many tokens, the best of which has 0.049. Here the "old dogs" of the source got lost:
-# no token says "alte Hunde".
+# The model is most in doubt at "zeichnen": it has $P = 0.399$, and the rest is spread
+# over many tokens, the best of which has 0.049. Here the "old dogs" of the source got
+# lost: no token says "alte Hunde".
 #
 # **Equate.** The library's `greedy` writes many sentences side by side and returns a
-# `Hypothesis` for each: its ids without the end mark, ln P, and a score, which is ln P
-# until the length penalty comes in.
+# `Hypothesis` for each: its ids without the end mark, $\ln P$, and a score, which is
+# $\ln P$ until the length penalty comes in.
 
 
 # %%
@@ -248,9 +249,9 @@ same("but they keep their share of P", numbers(misled), numbers(by_hand))
 # ## What if the best first word leads nowhere?
 # Trying all texts is out of the question: with a vocabulary of 1,600 there are more
 # than a trillion texts of four tokens. *Beam search* (section 6.1) is a compromise: at
-# each step it keeps not one beginning but the best k of them, the *beam*. The paper has
-# k = 4. We go through its rules one at a time, each on a model so small that you can do
-# the search on paper. To run them in the library too, we put our tables into a
+# each step it keeps not one beginning but the best $k$ of them, the *beam*. The paper
+# has $k = 4$. We go through its rules one at a time, each on a model so small that you
+# can do the search on paper. To run them in the library too, we put our tables into a
 # Transformer, in place of its decoder: the next word depends on the last one only. A
 # word without a row ends the text.
 
@@ -299,13 +300,13 @@ def finds(name, expected, found):
 
 
 # %% [markdown]
-# **Rule 1: keep the best k beginnings, by ln P.** For "Sleep well!" and k = 2:
+# **Rule 1: keep the best $k$ beginnings, by $\ln P$.** For "Sleep well!" and $k = 2$:
 #
 #     step 1:  Gute 0.5   Schlaf 0.4   Träum 0.1            keep Gute and Schlaf
 #     step 2:  Schlaf gut 0.24   Gute Nacht 0.20   ...      keep these two
 #
 # The candidates of a step are all next words of all beginnings, in one list. So both
-# places may go to children of the same beginning. With k = 1 and no penalty (rule 4),
+# places may go to children of the same beginning. With $k = 1$ and no penalty (rule 4),
 # beam search is greedy.
 
 # %%
@@ -320,27 +321,28 @@ finds(
 )
 
 # %% [markdown]
-# **Rule 2: look at 2k candidates.** Somebody asks "Coffee?". With k = 2, step 2 has
+# **Rule 2: look at $2 k$ candidates.** Somebody asks "Coffee?". With $k = 2$, step 2
+# has
 #
 #     Ja (end) 0.312   Nein (end) 0.3   Ja gern 0.288   Nein danke 0.1
 #
 # The best two both end. Had we looked at two candidates only, no beginning would be
-# left. But each beginning can end in one way only, with the end mark. So of the best 2k
-# candidates at most k end, and at least k can go on.
+# left. But each beginning can end in one way only, with the end mark. So of the best
+# $2 k$ candidates at most $k$ end, and at least $k$ can go on.
 #
-# **Rule 3: an end mark counts only among the best k.** A candidate that ends is
-# *finished*, and leaves the beam, if its rank is at most k. Further down it is dropped,
-# as any other word would be. Take k = 1 and a model that says "Gute" with 0.6 and
-# nothing at all with 0.4:
+# **Rule 3: an end mark counts only among the best $k$.** A candidate that ends is
+# *finished*, and leaves the beam, if its rank is at most $k$. Further down it is
+# dropped, as any other word would be. Take $k = 1$ and a model that says "Gute" with
+# 0.6 and nothing at all with 0.4:
 #
 #     step 1:  Gute 0.6   (end) 0.4                         keep Gute, drop the end
 #     step 2:  Gute Nacht 0.3   Gute Reise 0.3              keep Gute Nacht
 #
 # The empty text is dropped at rank 2, although its 0.4 is more than the 0.3 of the text
 # that is found. Why, then, the rule? An end mark must earn its place like any other
-# word. With k = 1 and no penalty the rule makes this search exactly greedy; without it,
-# the empty text would win. By P it is even the better text: a first sign that P alone
-# is a bad judge.
+# word. With $k = 1$ and no penalty the rule makes this search exactly greedy; without
+# it, the empty text would win. By $P$ it is even the better text: a first sign that $P$
+# alone is a bad judge.
 
 # %%
 COFFEE = {
@@ -362,19 +364,20 @@ finds(
 finds("an end mark of rank 2 counts in a beam of 2", {"": 0.4}, search(SILENCE, 2))
 
 # %% [markdown]
-# **Rule 4: finished texts are compared by a score**, not by ln P. Each further token
-# multiplies P by a number below 1, so by ln P alone short texts win. Google's
-# translator (Wu et al. 2016, eq. 14) divided ln P by a *length penalty*, and the paper
-# took it over:
+# **Rule 4: finished texts are compared by a score**, not by $\ln P$. Each further token
+# multiplies $P$ by a number below 1, so by $\ln P$ alone short texts win. Google's
+# translator (Wu et al. 2016, eq. 14) divided $\ln P$ by a *length penalty*, and the
+# paper took it over:
 #
-# $$\text{score}(Y) = \ln P(Y|X) / lp(Y), \quad lp(Y) = (\frac{5 + |Y|}{6})^\alpha$$
+# $$\text{score}(Y) = \ln P(Y|X) / lp(Y), \quad
+# lp(Y) = \left(\frac{5 + |Y|}{6}\right)^\alpha$$
 #
-# |Y| counts the tokens, *and the end mark*. ln P is negative, so a larger divisor
+# $|Y|$ counts the tokens, *and the end mark*. $\ln P$ is negative, so a larger divisor
 # brings a score nearer to 0: better. (The name is unlucky: the penalty takes away the
-# disadvantage of long texts.) A text of one token has lp 1; with alpha = 0 every text
-# has lp 1. With alpha = 1 long texts are ranked nearly by the mean ln P of a token; the
-# 5 softens that for short ones. The paper has alpha = 0.6. For the coffee and alpha =
-# 1:
+# disadvantage of long texts.) A text of one token has $lp = 1$; with $\alpha = 0$ every
+# text has $lp = 1$. With $\alpha = 1$ long texts are ranked nearly by the mean $\ln P$
+# of a token; the 5 softens that for short ones. The paper has $\alpha = 0.6$. For the
+# coffee and $\alpha = 1$:
 #
 #     Ja        ln 0.312 = -1.1648     |Y| = 2     lp = 7/6     score -0.9984
 #     Ja gern   ln 0.288 = -1.2448     |Y| = 3     lp = 8/6     score -0.9336
@@ -393,22 +396,22 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 finds("by score the longer text wins", {"Ja gern": 0.288}, search(COFFEE, 2, alpha=1.0))
 
 # %% [markdown]
-# **Rule 5: stop when k texts are finished and none of the others can win.** After step
-# 2 of the coffee, two texts are finished, the better one is "Ja" with the score
-# -0.9984. "Ja gern" may still go on for long. Its ln P can only fall, but its divisor
-# grows, at most to that of the longest text allowed. Here that has 51 tokens, because
-# the source has 1 and 50 more are allowed: lp = 56/6. So no continuation can get more
-# than
+# **Rule 5: stop when $k$ texts are finished and none of the others can win.** After
+# step 2 of the coffee, two texts are finished, the better one is "Ja" with the score
+# -0.9984. "Ja gern" may still go on for long. Its $\ln P$ can only fall, but its
+# divisor grows, at most to that of the longest text allowed. Here that has 51 tokens,
+# because the source has 1 and 50 more are allowed: $lp = 56/6$. So no continuation can
+# get more than
 #
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
-# and the next step finds "Ja gern". With alpha = 0 the *bound* is -1.2448 itself, below
-# the -1.1648 of "Ja": stop. (That k texts must be finished changes no best text. It is
-# for those who ask for more than one, by the next rule.)
+# and the next step finds "Ja gern". With $\alpha = 0$ the *bound* is -1.2448 itself,
+# below the -1.1648 of "Ja": stop. (That $k$ texts must be finished changes no best
+# text. It is for those who ask for more than one, by the next rule.)
 #
-# **Rule 6: the n best.** Whoever asks for the best n texts must go on until no other
-# can come among these n: the bound is compared with the n-th best score. Another model,
-# with alpha = 0 and k = n = 2:
+# **Rule 6: the $n$ best.** Whoever asks for the best $n$ texts must go on until no
+# other can come among these $n$: the bound is compared with the $n$-th best score.
+# Another model, with $\alpha = 0$ and $k = n = 2$:
 #
 #     step 1:  Ja 0.7   (end) 0.25   Nein 0.05             finish the empty text
 #     step 2:  Ja (end) 0.385   Ja gern 0.315   ...         finish Ja; two are finished
@@ -440,8 +443,8 @@ finds(
 # %% [markdown]
 # **Derive.** Rules 1 to 5 and the limit in one program, for the one best text of a
 # sentence; some text has to end before the limit. A text is a row of ids and its
-# ln P. The program also remembers all candidates that it looked at, and what became of
-# them, for a picture.
+# $\ln P$. The program also remembers all candidates that it looked at, and what became
+# of them, for a picture.
 
 
 # %%
@@ -491,7 +494,7 @@ def beam_by_lists(model, ids, beam=4, alpha=0.6):
 
 # %% [markdown]
 # **Equate.** The library searches for all sentences of a batch side by side. The same
-# sentences come out, with the same ln P and scores.
+# sentences come out, with the same $\ln P$ and scores.
 
 
 # %%
@@ -592,16 +595,16 @@ draw(figures.tree, "08_tree.png", tree_of(call_tree), title=f"{call} A beam of 2
 # ![A tree of candidates from left to right. The thick path, Er ruft uns an, ends with the score -2.37. The path of greedy, Er ruft uns uns, ends with -2.50. Dotted boxes are candidates that were dropped.](figures/08_tree.png)
 #
 # *What to see: the thick path wins, and it was not always ahead. After "Er ruft uns"
-# the second "uns" (ln P -3.04) is more probable than "an" (-3.28): greedy goes wrong
+# the second "uns" ($\ln P$ -3.04) is more probable than "an" (-3.28): greedy goes wrong
 # here. The beam keeps both. One step later the full stop has turned them round: it
 # leaves "Er ruft uns an." at -3.32, and "Er ruft uns uns." falls to -3.53.*
 #
 # How to read the boxes: "ln P" belongs to the text up to that box, so it falls along
-# every path. The dark boxes end a text; they carry its score, which is ln P (-3.41)
+# every path. The dark boxes end a text; they carry its score, which is $\ln P$ (-3.41)
 # divided by the penalty, so do not compare it with the light ones. Dotted boxes are the
-# candidates that were dropped at once. The light boxes off the thick path are the
-# other place of the beam: "Hat" (a question) for a step, then "räumt" (another verb)
-# for two, then the text of greedy.
+# candidates that were dropped at once. The light boxes off the thick path are the other
+# place of the beam: "Hat" (a question) for a step, then "räumt" (another verb) for two,
+# then the text of greedy.
 #
 # And why are there words after the full stop? After step 6 two texts are finished, but
 # the best that is left, the nonsense "Er ruft uns an. sie", has the bound -2.31, above
@@ -612,7 +615,7 @@ draw(figures.tree, "08_tree.png", tree_of(call_tree), title=f"{call} A beam of 2
 # ## How is a translation judged?
 # The beam finds other texts than greedy. Are they better? We need a way to judge them.
 # *BLEU* (Papineni et al. 2002) compares a translation with one written by a person, the
-# *reference*, by counting common *n-grams*: n neighbouring tokens, where a token is
+# *reference*, by counting common *n-grams*: $n$ neighbouring tokens, where a token is
 # here a word or a punctuation mark. Let the reference be "die alte Frau liest die
 # Zeitung" (the old woman reads the newspaper), six words, and the translation "die alte
 # Frau liest die die":
@@ -624,7 +627,7 @@ draw(figures.tree, "08_tree.png", tree_of(call_tree), title=f"{call} A beam of 2
 #     4   die-alte-Frau-liest alte-Frau-liest-die ...        2 of 3               2/3
 #
 # "die" occurs three times in the translation, and twice in the reference. So it counts
-# only twice: the count is *clipped*. Otherwise "die die die die" would have p_1 = 1:
+# only twice: the count is *clipped*. Otherwise "die die die die" would have $p_1 = 1$:
 # each of its words is in the reference. Single words ask whether the right words are
 # there; pairs, threes and fours ask whether they are in the right order. The product of
 # the four shares is 2/6, its fourth root 0.7598: the translation gets a BLEU of 75.98,
@@ -632,20 +635,21 @@ draw(figures.tree, "08_tree.png", tree_of(call_tree), title=f"{call} A beam of 2
 #
 # A second translation is "die alte Frau liest die". All its n-grams are in the
 # reference, each share is 1, yet a word is missing. Therefore BLEU has a *brevity
-# penalty*: with h = 5 tokens in the translation and r = 6 in the reference it is e^(1 -
-# 6/5) = e^-0.2. That is 0.8187: BLEU 81.87. So to leave a word out costs less here than
-# to write a wrong one, which also spoils the n-grams around it.
+# penalty*: with $h = 5$ tokens in the translation and $r = 6$ in the reference it is
+# $e^{1 - 6/5} = e^{-0.2}$. That is 0.8187: BLEU 81.87. So to leave a word out costs
+# less here than to write a wrong one, which also spoils the n-grams around it.
 #
 # **State.** One sentence may share no four words in a row with its reference. Then
-# p_4 = 0, and BLEU is 0, however good the rest. Therefore BLEU is computed over a test
-# set: the counts of all sentences are added up first.
+# $p_4 = 0$, and BLEU is 0, however good the rest. Therefore BLEU is computed over a
+# test set: the counts of all sentences are added up first.
 #
 # $$\text{BLEU} = 100 \cdot \min(1, e^{1 - r/h}) \cdot (p_1 p_2 p_3 p_4)^{1/4}$$
 #
-# p_n is the share of the translations' n-grams that their references have too, clipped
-# sentence by sentence; h and r are the tokens of all translations and of all
-# references. A text longer than its reference needs no penalty of its own: its surplus
-# n-grams lower the shares. (But it can hide a short one: only the sums h and r count.)
+# $p_n$ is the share of the translations' n-grams that their references have too,
+# clipped sentence by sentence; $h$ and $r$ are the tokens of all translations and of
+# all references. A text longer than its reference needs no penalty of its own: its
+# surplus n-grams lower the shares. (But it can hide a short one: only the sums $h$ and
+# $r$ count.)
 #
 # **Derive.** Count as you would by hand: look for each n-gram in the reference, and
 # cross out the one you found. Crossing out is the clipping.
@@ -774,7 +778,7 @@ for i in (4, 9, 11):
 
 # %% [markdown]
 # ## Does a beam give better translations?
-# Let us judge the test sentences: greedy, and beams of 4 with different alpha. Which
+# Let us judge the test sentences: greedy, and beams of 4 with different $\alpha$. Which
 # differences can we trust? The 1,000 sentences are a sample of all that the model might
 # meet, and another 1,000 would give other numbers. To see how different, we draw 1,000
 # sentences from ours at random, so that some occur several times and some not at all,
@@ -826,19 +830,20 @@ of_penalty = np.percentile(drawn_bleus[1.0] - drawn_bleus[0.0], [2.5, 97.5])
 
 # %% [markdown]
 # The beam helps less than one hopes. Without the penalty it gains nothing: it finds
-# more probable texts, and they are too short. With alpha = 0.6 the gain is positive,
-# but its range includes 0; with alpha = 1 even its lower end is above 0, by a little.
-# The clearest result is that the penalty helps the beam (alpha = 1 against 0: the range
-# begins at +0.44). What alpha does to the lengths can be derived. A longer text Y beats
-# a shorter Z if
+# more probable texts, and they are too short. With $\alpha = 0.6$ the gain is positive,
+# but its range includes 0; with $\alpha = 1$ even its lower end is above 0, by a
+# little. The clearest result is that the penalty helps the beam ($\alpha = 1$ against
+# 0: the range begins at +0.44). What $\alpha$ does to the lengths can be derived. A
+# longer text $Y$ beats a shorter $Z$ if
 #
 # $$\frac{\ln P(Y)}{\ln P(Z)} < \frac{lp(Y)}{lp(Z)}$$
 #
-# (both ln P are negative). The right side is a number above 1 to the power of alpha, so
-# it grows with alpha. Where the longer one wins, it also wins for every larger alpha.
-# So the lengths can only grow with alpha, as long as the search looks at the same
-# texts. That longer is better here is not derived but measured: at alpha = 0 the texts
-# have only 96.6% of the references' length, and BLEU punishes that.
+# (both $\ln P$ are negative). The right side is a number above 1 to the power of
+# $\alpha$, so it grows with $\alpha$. Where the longer one wins, it also wins for every
+# larger $\alpha$. So the lengths can only grow with $\alpha$, as long as the search
+# looks at the same texts. That longer is better here is not derived but measured: at
+# $\alpha = 0$ the texts have only 96.6% of the references' length, and BLEU punishes
+# that.
 
 # %%
 claim(
@@ -871,7 +876,7 @@ draw(
 # %% [markdown]
 # ![Three dots with intervals, the gain in BLEU of a beam of 4 over greedy: alpha 0 gains -0.04, its interval reaches from -0.82 to 0.91; alpha 0.6 gains 0.60, from -0.18 to 1.55; alpha 1 gains 0.80, from 0.04 to 1.71.](figures/08_alpha.png)
 #
-# *What to see: the dots move to the right with alpha, but all of the picture is less
+# *What to see: the dots move to the right with $\alpha$, but all of the picture is less
 # than three BLEU wide, and only the last interval is clear of greedy's line.*
 #
 # One checkpoint is one throw of the dice. The kept run has 30, each with the gain of
@@ -933,8 +938,8 @@ draw(
 # %% [markdown]
 # ![The gain of a beam of 4 over greedy at 17 checkpoints. With alpha 1 it is above 0 at all of them, with alpha 0 it falls to -3.39 at 300 updates; the largest gain is near 6, at 450 updates.](figures/08_checkpoints.png)
 #
-# *What to see: the line of alpha 0, without the penalty, goes below greedy four times.
-# With the penalty the beam is hardly ever worse.*
+# *What to see: the line of $\alpha$ 0, without the penalty, goes below greedy four
+# times. With the penalty the beam is hardly ever worse.*
 #
 # Why the peak and the pit? A beam without a penalty shortens. At 450 updates greedy
 # writes too much (106.3% of the references' length), and the beam helps: 100.9%. At 300
@@ -955,7 +960,7 @@ draw(
 # have many right translations.)
 #
 # To tell the two apart, we need the score of the reference. The model reads it as in
-# training, all tokens at once, and we add up ln P of its tokens.
+# training, all tokens at once, and we add up $\ln P$ of its tokens.
 
 
 # %%
@@ -1064,11 +1069,11 @@ claim(
 # %% [markdown]
 # ## Must every token be read again at each step?
 # Our loops call the model with the text so far: 1 token, then 2, then 3. (They even run
-# the encoder each time; from here on its output is given.) At step t the
-# decoder reads t positions and uses only the last. But no position sees what comes
-# later (the causal mask of lesson 01). So whatever the decoder computed at the earlier
-# positions would come out the same. The newest position needs from them only their
-# *keys and values*, in each layer. A *cache* keeps these:
+# the encoder each time; from here on its output is given.) At step $t$ the decoder
+# reads $t$ positions and uses only the last. But no position sees what comes later (the
+# causal mask of lesson 01). So whatever the decoder computed at the earlier positions
+# would come out the same. The newest position needs from them only their *keys and
+# values*, in each layer. A *cache* keeps these:
 #
 # - of self-attention: keys and values of the text so far, one more at each step;
 # - of the attention to the source: keys and values of the source, computed once.
@@ -1135,12 +1140,13 @@ same(
 
 # %% [markdown]
 # **Use.** What does the cache save? We count multiplications in one decoder layer of
-# the paper's base model (d = d_model = 512, d_ff = 4d), for a source of S = 37 tokens.
-# Its parts are the *linear maps* and attention itself. Of linear maps, each target
-# position needs 4 d^2 for self-attention (query, key, value, output), 2 d^2 for the
-# attention to the source (query, output) and 8 d^2 for the feed-forward network (d
-# times 4d, and back); each source position needs 2 d^2 (key, value). Attention itself
-# needs 2 d for each pair of positions (q . k, and the share of the value). At step t:
+# the paper's base model ($d = d_{model} = 512$, $d_{ff} = 4 d$), for a source of
+# $S = 37$ tokens. Its parts are the *linear maps* and attention itself. Of linear maps,
+# each target position needs $4 d^2$ for self-attention (query, key, value, output),
+# $2 d^2$ for the attention to the source (query, output) and $8 d^2$ for the
+# feed-forward network ($d$ times $4 d$, and back); each source position needs $2 d^2$
+# (key, value). Attention itself needs $2 d$ for each pair of positions ($q · k$, and
+# the share of the value). At step $t$:
 #
 #     part                     without a cache           with the cache
 #     linear maps, target      t (4 + 2 + 8) d^2         (4 + 2 + 8) d^2
@@ -1148,9 +1154,9 @@ same(
 #     self-attention           2 d t^2                   2 d t
 #     attention to the source  2 d t S                   2 d S
 #
-# So the linear maps fall from t positions to one. The cost of self-attention grew with
-# the square of t without a cache. With it, it still grows with t, because the newest
-# position looks at all the others.
+# So the linear maps fall from $t$ positions to one. The cost of self-attention grew
+# with the square of $t$ without a cache. With it, it still grows with $t$, because the
+# newest position looks at all the others.
 
 # %%
 d = 512
@@ -1192,9 +1198,9 @@ draw(
 # *What to see: without a cache each token costs more than the one before. With it, each
 # costs nearly the same.*
 #
-# What does the cache cost? Memory: a key and a value of d_model numbers for each
-# position in each of the N layers: 2 N d_model numbers per position, of the text and of
-# the source.
+# What does the cache cost? Memory: a key and a value of $d_{model}$ numbers for each
+# position in each of the $N$ layers: $2 N d_{model}$ numbers per position, of the text
+# and of the source.
 
 # %%
 width = config.d_model  # of the early model
@@ -1218,11 +1224,11 @@ print(f"    logits of a token: {d} times {37_000:,}, {d * 37_000 / 1e6:.1f} mill
 print(f"    all linear maps of one token: {6 * 14 * d**2 / 1e6:.1f} million")
 
 # %% [markdown]
-# For the base model (N = 6) a position costs 6,144 numbers, or 24,576 bytes as float32.
-# A source of 37 tokens and a translation as long need 1.8 MB, and a beam of 4 has four
-# such caches, 7.3 MB (the source's half is the same in all four, and could be shared).
-# And 2 d t reaches the 14 d^2 of the linear maps only at t = 7 d, at token 3,584. In
-# long texts, the part that the cache cannot save is the larger one.
+# For the base model ($N = 6$) a position costs 6,144 numbers, or 24,576 bytes as
+# float32. A source of 37 tokens and a translation as long need 1.8 MB, and a beam of 4
+# has four such caches, 7.3 MB (the source's half is the same in all four, and could be
+# shared). And $2 d t$ reaches the $14 d^2$ of the linear maps only at $t = 7 d$, at
+# token 3,584. In long texts, the part that the cache cannot save is the larger one.
 # (Nor can it save the logits: each token needs 512 times 37,000 products, 18.9 million,
 # nearly as many as all its linear maps, 22.0 million.)
 
@@ -1234,11 +1240,11 @@ print(f"    all linear maps of one token: {6 * 14 * d**2 / 1e6:.1f} million")
 # er das Buch gelesen hat" the verb "gelesen" comes near the end, and in English before
 # the book: "that he read the book". To write "gelesen", the model has to find "read".
 #
-# **Derive.** Which row of the weights should show it? Row t of the decoder reads token
-# t - 1 (row 1 reads the start mark) and *writes* token t: that is the shift of the
-# decoder's input in lesson 06. So the row to look at is the one that writes "gelesen".
-# The next row reads "gelesen", and is busy with the word after it. A common mistake is
-# to draw the map off by one row.
+# **Derive.** Which row of the weights should show it? Row $t$ of the decoder reads
+# token $t - 1$ (row 1 reads the start mark) and *writes* token $t$: that is the shift
+# of the decoder's input in lesson 06. So the row to look at is the one that writes
+# "gelesen". The next row reads "gelesen", and is busy with the word after it. A common
+# mistake is to draw the map off by one row.
 #
 # We take the fully trained model, 18 sentences, and the mean over the heads of the last
 # layer.
@@ -1284,8 +1290,8 @@ claim(
 )
 
 # %% [markdown]
-# And a check that row t writes token t: the largest logit of each row of the trained
-# model is the next token of the sentence (`line`, the last one of the loop).
+# And a check that row $t$ writes token $t$: the largest logit of each row of the
+# trained model is the next token of the sentence (`line`, the last one of the loop).
 
 # %%
 last_german = "Meine Mutter sagt, dass der alte Mann gestern das Buch gelesen hat."
@@ -1331,22 +1337,22 @@ finish(
 #
 # ## What did we learn?
 # - The most probable next token need not begin the most probable text.
-# - A beam keeps the k best beginnings, looks at 2k candidates, and lets an end mark
-#   count only among the best k.
-# - ln P prefers short texts. The length penalty, which counts the end mark, brings
+# - A beam keeps the $k$ best beginnings, looks at $2 k$ candidates, and lets an end
+#   mark count only among the best $k$.
+# - $\ln P$ prefers short texts. The length penalty, which counts the end mark, brings
 #   longer ones back.
 # - BLEU multiplies four clipped shares and punishes short texts. It belongs to a test
 #   set, and its uncertainty is often as large as the gain.
 # - A wide beam removes search errors. The rest are model errors: wrong texts that the
 #   model prefers.
 # - The cache keeps keys and values of the text and of the source. Then the linear maps
-#   cost one position a step; self-attention still costs t.
+#   cost one position a step; self-attention still costs $t$.
 # - The row that writes a word looks at its source, not the row that reads it.
 
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 08` writes this part to `my_08_decoding.py`; fill in the
-# bodies and run it.
+# bodies and run it. It imports `np` and `Hypothesis`.
 
 
 # %%
@@ -1424,81 +1430,29 @@ def consensus(texts):
 
 
 def check_predictions():
-    right = ["Tee bitte", "Kaffee bitte", "Wasser bitte"]
-    answer = predictions()
-    assert len(answer) == 3, "give three texts"
-    for width, text in enumerate(answer, start=1):
-        if text != right[width - 1]:
-            raise AssertionError(f"a beam of {width} does not find {text!r}")
+    checks.check_predictions(predictions)
 
 
 def check_fools_the_count():
-    tokens, reference = fools_the_count()
-    if isinstance(tokens, str) or isinstance(reference, str):
-        raise AssertionError('give two lists of words: "die Frau".split() makes one')
-    if min(len(tokens), len(reference)) < 4:
-        raise AssertionError("both texts need at least four words")
-    if not all(token in reference for token in tokens):
-        raise AssertionError(
-            "the wrong share is below 1: a word is not in the reference"
-        )
-    left = list(reference)
-    for token in tokens:
-        if token in left:
-            left.remove(token)
-    clipped = (len(reference) - len(left)) / len(tokens)
-    if clipped > 1 / 4:
-        raise AssertionError(f"p_1 of BLEU is {clipped:.2f}, more than 1/4")
+    checks.check_fools_the_count(fools_the_count)
 
 
 def check_rank():
-    texts = []
-    for n, ln_p in ((1, -1.0), (3, -3.0), (2, -1.6), (7, -4.4)):
-        texts.append(Hypothesis([5] * n, ln_p, ln_p))
-    best_first = {
-        0.0: ([-1, -1.6, -3, -4.4], [1, 2, 3, 7]),
-        1.0: ([-1 / 2, -1.6 / 3, -4.4 / 8, -3 / 4], [1, 2, 7, 3]),
-    }
-    for alpha, expected in best_first.items():
-        scores, lengths = expected
-        ranked = rank(list(texts), alpha)
-        same(f"scores, best first, alpha = {alpha}", [h.score for h in ranked], scores)
-        for found, n in zip(ranked, lengths, strict=True):
-            (ln_p,) = [h.log_probability for h in texts if len(h.ids) == n]
-            if (list(found.ids), found.log_probability) != ([5] * n, ln_p):
-                raise AssertionError(
-                    f"alpha = {alpha}: the score {found.score:.3g} does not belong to "
-                    f"{len(found.ids)} ids with ln P {found.log_probability}"
-                )
+    checks.check_rank(rank)
 
 
 def check_step():
-    totals = np.array([-1, -1.2, -9])
-    scores = np.random.default_rng(8).normal(-3, 1, (3, 7))
-    every = []
-    for beginning, word in product(range(3), range(7)):
-        every.append((-totals[beginning] - scores[beginning, word], beginning, word))
-    every.sort()
-    expected = np.array(every)[:4, 1:].T
-    same("beginnings and words", np.array(step(totals, scores, 4)), expected)
+    checks.check_step(step)
 
 
 def check_consensus():
-    table = {
-        "er ruft uns an|er ruft uns uns|er ruft an": 0,
-        "ja gern danke sehr gute Nacht Tom|ja gern danke|ja gern sehr|danke": 1,
-        "der Hund|die die die die Katze|die Katze schläft|eine Katze schläft": 2,
-        "die und|und die die|die die": 1,
-    }
-    for line, best in table.items():
-        texts = [text.split() for text in line.split("|")]
-        found = consensus(texts)
-        if found != best:
-            raise AssertionError(
-                f"of the texts {line} the most similar is number {best} (from 0), "
-                f"not {found}"
-            )
+    checks.check_consensus(consensus)
 
+
+# %% [markdown]
+# **Now yours: pieces 29 to 32** of `my_transformer.py`. With these four it can write:
+# `next_ln_p`, `greedy`, `length_penalty` and `beam_search`. (`python lessons/build.py`
+# writes the file, if you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

@@ -24,6 +24,7 @@ from minitf.check import claim, same
 from minitf.config import Config
 from minitf.course import figures
 from minitf.course.architecture import figure_1
+from minitf.course.checks import train_wmt as checks
 from minitf.course.lesson import begin, draw, finish, kept, toy_model, train
 from minitf.course.ranks import gradients_of_ranks
 from minitf.cpu.replicas import Replicas
@@ -425,9 +426,9 @@ claim("their average is wrong:", mean_of_means == 1.5, mean_of_means)
 claim("both divided by all 8 tokens, added:", sum_of_parts == 1, sum_of_parts)
 
 # %% [markdown]
-# **State.** In *data-parallel* training each GPU computes the gradient of its
-# share, divided by n_tok, the number of target tokens of all shares together. The sum
-# over the GPUs is the gradient of the batch:
+# **State.** In *data-parallel* training each GPU computes the gradient of its share,
+# divided by $n_{tok}$, the number of target tokens of all shares together. The sum over
+# the GPUs is the gradient of the batch:
 #
 # $$g = \sum_{\text{GPU}} \frac{1}{n_{tok}} \sum_{\text{its tokens}} g_{\text{token}}$$
 #
@@ -523,14 +524,14 @@ same("Ranks: three, added = the two batches", sum(of_ranks), from_long + from_sh
 
 # %% [markdown]
 # ## How do the GPUs add their gradients?
-# A gradient has as many numbers as the model has parameters: P = 63 million for the
+# A gradient has as many numbers as the model has parameters: $P = 63$ million for the
 # base model. With 4 bytes each that is 252 MB, on each of 8 GPUs. If all sent it to the
 # first, its link would have to take in 7 times 252 MB, and send as much back.
 #
-# **State.** The *ring* spreads this work evenly. The n GPUs sit in a circle, and each
-# cuts its gradient into n slices. In turn 1, GPU
-# k sends its slice k to the next GPU. After that, each GPU always sends the slice that
-# it received last. Follow slice 0 through a ring of four:
+# **State.** The *ring* spreads this work evenly. The $n$ GPUs sit in a circle, and each
+# cuts its gradient into $n$ slices. In turn 1, GPU $k$ sends its slice $k$ to the next
+# GPU. After that, each GPU always sends the slice that it received last. Follow slice 0
+# through a ring of four:
 #
 #     turn 1: GPU 0 sends it to GPU 1, which adds its own:  a sum of 2
 #     turn 2: GPU 1 sends the sum to GPU 2, which adds:     a sum of 3
@@ -538,13 +539,13 @@ same("Ranks: three, added = the two batches", sum(of_ranks), from_long + from_sh
 #     turns 4, 5, 6: the sum goes on to GPU 0, 1 and 2, and replaces what they had
 #
 # Slice 1 starts at GPU 1 and makes the same journey at the same time. So do slices 2
-# and 3. So all links are busy in all turns. With n GPUs, the first n - 1 turns *add*,
-# and n - 1 more *replace*.
+# and 3. So all links are busy in all turns. With $n$ GPUs, the first $n - 1$ turns
+# *add*, and $n - 1$ more *replace*.
 #
-# **Derive.** The code counts turns from 0. The slice with number k starts at GPU k, so
-# in turn t it is sent by GPU k + t. (`% n` goes round: after the last GPU comes GPU 0.)
-# The loop over k does one after the other what happens at the same time. That is safe,
-# because each k touches a column of its own.
+# **Derive.** The code counts turns from 0. The slice with number $k$ starts at GPU $k$,
+# so in turn $t$ it is sent by GPU $k + t$. (`% n` goes round: after the last GPU comes
+# GPU 0.) The loop over $k$ does one after the other what happens at the same time. That
+# is safe, because each $k$ touches a column of its own.
 
 
 # %%
@@ -668,29 +669,29 @@ claim("by work, 100,000 updates", by_work < by_time / 3, f"{by_work:.2e}")
 # %% [markdown]
 # ## How much do more GPUs help?
 # Twice as many GPUs compute an update in half the time. Do they also *send* in half the
-# time? In the 2 (n - 1) turns of the ring, each GPU sends a slice of 4 P / n bytes:
+# time? In the $2 (n - 1)$ turns of the ring, each GPU sends a slice of $4 P / n$ bytes:
 #
 # $$2 (n - 1) \cdot \frac{4 P}{n}$$
 #
-# For n = 2 that is 4 P bytes, or 252 MB. For n = 8 it is 7 P bytes, or 441 MB. For any
-# n it is less than 8 P bytes, or 504 MB. So the time of sending does not shrink. It
-# even grows, from 4 P bytes for two GPUs towards 8 P for many.
+# For $n = 2$ that is $4 P$ bytes, or 252 MB. For $n = 8$ it is $7 P$ bytes, or 441 MB.
+# For any $n$ it is less than $8 P$ bytes, or 504 MB. So the time of sending does not
+# shrink. It even grows, from $4 P$ bytes for two GPUs towards $8 P$ for many.
 #
-# **Where is the limit?** Let a GPU do F operations a second, send B bytes a second, and
-# have t tokens of the update. It computes for 6 P t / F seconds, and with many GPUs it
-# sends for about 8 P / B seconds. These are equal for
+# **Where is the limit?** Let a GPU do $F$ operations a second, send $B$ bytes a second,
+# and have $t$ tokens of the update. It computes for $6 P t / F$ seconds, and with many
+# GPUs it sends for about $8 P / B$ seconds. These are equal for
 #
 # $$t = \frac{8 P / B}{6 P / F} = \frac{4}{3} \cdot \frac{F}{B}$$
 #
-# P is gone! A larger model has more to compute and more to send, in equal measure. What
-# counts is how many tokens each GPU has. **Below t tokens a GPU, it sends for longer
-# than it computes.**
+# $P$ is gone! A larger model has more to compute and more to send, in equal measure.
+# What counts is how many tokens each GPU has. **Below $t$ tokens a GPU, it sends for
+# longer than it computes.**
 #
-# The paper does not name its links. For F we take the 3.0e12 from above. (It is a
+# The paper does not name its links. For $F$ we take the 3.0e12 from above. (It is a
 # little too small, because the paper's 0.4 s contain the sending.) And we take three
 # links that one can buy: 12 GB/s between the GPUs of one machine, and for each GPU a
-# network of 10 or of 1 gigabit a second (1.25 and 0.125 GB/s). For each we compute t,
-# and how many GPUs have t tokens if they share 25,000. (Less than one GPU means:
+# network of 10 or of 1 gigabit a second (1.25 and 0.125 GB/s). For each we compute $t$,
+# and how many GPUs have $t$ tokens if they share 25,000. (Less than one GPU means:
 # already two are too many.)
 
 # %%
@@ -738,7 +739,7 @@ draw(
 # *What to see: each curve bends away from the ideal, and crosses "half of ideal" where
 # its GPUs send for as long as they compute: the 1.25 GB/s network near 9 GPUs, the link
 # in one machine near 77, the slow network before there is a second GPU. (With few GPUs
-# a little later than t says, as they send a little less than 8 P bytes.)*
+# a little later than $t$ says, as they send a little less than $8 P$ bytes.)*
 #
 # The paper's 8 GPUs had 3,125 tokens each. By the first link that is ten times the
 # limit. By the second it is close to the limit: an update would take 0.75 seconds, 0.40
@@ -762,19 +763,19 @@ draw(
 # in one bowl. Models of two trainings lie in different bowls: their heads and units
 # came in another order, and their mean is a good model of neither.)
 #
-# **State.** The mean of n checkpoints, each parameter by itself:
+# **State.** The mean of $n$ checkpoints, each parameter by itself:
 #
 # $$w = \frac{w_1 + \dots + w_n}{n}$$
 #
-# **Derive.** Near its lowest point a loss is a parabola, say x^2 / 2, with the gradient
-# x. The shaking is the noise of a batch, which is not the whole text:
+# **Derive.** Near its lowest point a loss is a parabola, say $x^2 / 2$, with the
+# gradient $x$. The shaking is the noise of a batch, which is not the whole text:
 #
 # $$x \leftarrow x - 0.05 (x + \text{noise})$$
 #
 # with the learning rate 0.05. If 5 x's were independent, their mean would have a fifth
-# of their variance, and so a fifth of their loss. But after one small step, x is almost
-# where it was: neighbours are nearly the same photograph. In 20 steps (1 / 0.05) an old
-# x is mostly forgotten, and in 100 it is gone.
+# of their variance, and so a fifth of their loss. But after one small step, $x$ is
+# almost where it was: neighbours are nearly the same photograph. In 20 steps (1 / 0.05)
+# an old $x$ is mostly forgotten, and in 100 it is gone.
 
 
 # %%
@@ -1138,11 +1139,11 @@ finish(
 #   by the same merges.
 # - A batch is counted as a rectangle, padding included. Sorting makes padding rare.
 # - Gradients are divided once, by the tokens of all GPUs and batches, and then added.
-# - In a ring, each GPU sends on what it received last. It sends less than 8 P
-#   bytes, however many GPUs there are.
-# - Of n GPUs, each has its share of the update's tokens. While that is more than
-#   (4/3)(F/B), they are at least half of n times as fast as one (F: a GPU's operations,
-#   B: the bytes that it sends, both in a second).
+# - In a ring, each GPU sends on what it received last. It sends less than $8 P$ bytes,
+#   however many GPUs there are.
+# - Of $n$ GPUs, each has its share of the update's tokens. While that is more than
+#   $\frac{4}{3} · \frac{F}{B}$, they are at least half of $n$ times as fast as one
+#   ($F$: a GPU's operations, $B$: the bytes that it sends, both in a second).
 # - The mean of checkpoints has less of the noise of the last batches, if they are far
 #   enough apart to differ.
 # - 27.3 BLEU is probably about 26.7 in sacreBLEU. Publish the signature.
@@ -1151,15 +1152,16 @@ finish(
 # %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 09` writes this part to `my_09_train_wmt.py`; fill in the
-# bodies and run it.
+# bodies and run it. It imports `np`.
 
 
 # %%
 def predicted_cut():
     """Predict how the three merges on paper cut the word "slowly".
 
-    The merges are "ow", "▁s" and "now". Begin with the letters of "▁slowly", apply
-    each merge in turn on paper, write down the list of pieces, and run.
+    The merges are "ow", "_s" and "now", where _ is the mark before a word, which the
+    lesson prints as ▁. Begin with the letters of "_slowly", apply each merge in turn on
+    paper, write down the list of pieces with _, and run.
 
     Hint: "How can a model spell a word that it never saw?" cuts "slow".
     """
@@ -1167,14 +1169,7 @@ def predicted_cut():
 
 
 def check_predicted_cut():
-    answer = list(predicted_cut())
-    assert "".join(answer) == "▁slowly", f"the pieces make {''.join(answer)!r}"
-    for left, right in [("o", "w"), ("▁", "s"), ("n", "ow")]:
-        for pair in pairwise(answer):
-            assert pair != (left, right), f"{left!r} and {right!r} should be merged"
-    for piece in answer:
-        known = len(piece) == 1 or piece in ("ow", "▁s", "now")
-        assert known, f"no merge makes {piece!r}"
+    checks.check_predicted_cut(predicted_cut)
 
 
 # %%
@@ -1193,16 +1188,7 @@ def mended_rows(lengths, budget):
 
 
 def check_mended_rows():
-    def check(lengths, budget, right):
-        found = mended_rows(np.array(lengths), budget)
-        assert found == right, f"of {lengths}, budget {budget}: not {found} rows"
-
-    check([3, 4, 9], 16, 2)
-    check([3, 4, 9], 27, 3)
-    check([9, 3], 16, 1)
-    check([3, 9, 4], 16, 1)
-    check([5, 5, 5, 5], 15, 3)
-    check([30, 2], 16, 1)
+    checks.check_mended_rows(mended_rows)
 
 
 # %%
@@ -1219,11 +1205,7 @@ def combine(gradients, counts):
 
 
 def check_combine():
-    # The gradient of each token's loss.
-    of_tokens = np.random.default_rng(5).standard_normal((10, 3))
-    slices = np.split(of_tokens, [1, 4])
-    means = [part.mean(axis=0) for part in slices]
-    same("1, 3 and 6 tokens", combine(means, [1, 3, 6]), of_tokens.mean(axis=0))
+    checks.check_combine(combine)
 
 
 # %%
@@ -1240,17 +1222,13 @@ def slowest_link(n, tokens, operations_a_second):
 
 
 def check_slowest_link():
-    def check(n, tokens, speed_of_one):
-        link = slowest_link(n, tokens, speed_of_one)
-        # Of a million parameters; but how many they are should not matter.
-        computing = 6 * 1e6 * tokens / n / speed_of_one
-        sending = 2 * (n - 1) / n * 4 * 1e6 / link
-        same(f"{n} GPUs, seconds sending / computing", sending / computing, 1)
+    checks.check_slowest_link(slowest_link)
 
-    check(2, 25_000, 3e12)
-    check(8, 25_000, 3e12)
-    check(8, 1_000, 1e14)
 
+# %% [markdown]
+# **Now yours: pieces 33 to 34** of `my_transformer.py`. The last two: `make_batches`
+# and `average`. When all 34 are right, `python my_transformer.py` trains your
+# Transformer for a minute, and translates a sentence of yours with trained weights.
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

@@ -22,7 +22,14 @@ _BLOCKS = (
 _MONTHS = (
     "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
 )
-_BULLETS = "-*+•‣◦▪▫■□●○·–—\uf0a7\uf0b7"
+_BULLETS = "-*+·–—"  # before a space; the symbols below are bullets everywhere
+# Boxes, check marks, arrows, notes of music, emoji, and what joins them.
+_SYMBOLS = (
+    "[•‣⁃∙\uf0a7\uf0b7\u2190-\u21ff\u2500-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff][\u200d\ufe0f]*"
+)
+_LOG = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?(?: (?:DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL))?"
+# The name of a setting, in JSON or before an equals sign.
+_SETTING = r"\"[\w .-]+\"\s*:\s*(?=\"[^\"\\]+\",?$)|[\w.-]+\s*=\s*(?=[\w\"])"
 # Tried at the left edge of a line until none fits.
 _LEFT = re.compile(
     r"\s+"
@@ -30,37 +37,76 @@ _LEFT = re.compile(
     r"|#{1,6}(?=\s)"  # headings
     rf"|[{re.escape(_BULLETS)}](?=\s)|[-–—](?=[^\W\d_])"  # items, and what a second person says
     r"|\[[ xX]\](?=\s)"
-    rf"|(?:\d{{1,3}}\.)+(?=\s)(?!\s+(?:{_MONTHS})\b)|\(?(?:\d{{1,3}}|[A-Za-z]|[ivx]+)\)(?=\s)"
-    r"|\{\\[^{}]*\}"  # the place of a subtitle
+    rf"|{_SYMBOLS}"
+    rf"|(?:\d{{1,3}}\.)+\)?(?=\s)(?!\s+(?:{_MONTHS})\b)|[a-h]\.(?=\s+[A-Z]\w)"
+    r"|\(?(?:\d{1,3}|[A-Za-z]|[ivx]+)\)(?=\s)"
+    r"|\{\\[^{}]*\}|<v(?:\.\w+)*\s[^<>]*>"  # the place of a subtitle, and its speaker
+    r"|\[[\d.,:/ -]*\d:\d\d(?:[:.]\d+)*(?: ?[AP]M)?\]"  # when something was sung or written
+    r"|\d+:\d\d(?::\d\d)? [-–](?=\s)"
+    r"|\[\^\w+\]:(?=\s)|\\item(?=\s)"  # footnotes of Markdown, items of LaTeX
+    r"|//+(?=\s)|/\*+(?=\s)|--(?=\s)|\"\"\"|'''"  # comments of code
+    rf"|{_LOG}(?=\s)|{_SETTING}"
+    r"|\d+/(?=\s)|[-=]+>(?=\s)|[QAF]:(?=\s)|\[[A-Z]{3,}\](?=\s)"
+    r"|(?:Subject|Betreff):\s(?:\s*(?:Re|AW|Aw|RE|Fwd|FW|WG):)*"  # the head of a mail
 )
-_RIGHT = re.compile(r"(?<!\s)\s+$")
+_RIGHT = re.compile(rf"(?<!\s)\s+$|\s+\*/$|\"\"\"$|'''$|(?<=[.!?])(?:\[\^?\d+\])+$|{_SYMBOLS}$")
+_STRING = re.compile(r"\",?$")
 _AFTER_HEADING = re.compile(r"\s#+$")
 # What is around all of a text: its beginning and its end, with nothing of the kind between.
 _AROUND = re.compile(
     r"(?P<mark>\*{1,3}|_{1,3}|~~)(?=[^\s*_~])(?:[^*_~]|(?<=\w)_(?=\w))*(?<=[^\s*_~])(?P=mark)$"
+    r"|\[(?=\S\S)[^\[\]]*\]\([^()]*\)$"  # a link
+    r"|\\\w+\*?\{(?=\S)[^{}]*\}$"  # a command of LaTeX
     r"|\((?=\S\S)[^()]*\)$|\[(?=\S\S)[^\[\]]*\]$"
     r"|<(?P<tag>[A-Za-z]\w*)(?:\s[^<>]*)?>(?:(?!</?(?P=tag)\b).)*</(?P=tag)\s*>$"
 )
-_OPEN = re.compile(r"\*{1,3}|_{1,3}|~~|\(|\[|<[^<>]*>")
-_CLOSE = re.compile(r"(?:\*{1,3}|_{1,3}|~~|\)|\]|</[^<>]*>)$")
+_OPEN = re.compile(r"\\\w+\*?\{|\*{1,3}|_{1,3}|~~|\(|\[|<[^<>]*>")
+_CLOSE = re.compile(r"(?:\}|\]\([^()]*\)|\*{1,3}|_{1,3}|~~|\)|\]|</[^<>]*>)$")
 # A line that has no sentence although it has letters.
 _WHOLE = re.compile(
     r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s+-->\s.*"  # a time code, and the place of its subtitle
-    r"|\s{0,3}\[[^\]]+\]:\s+\S+(?:\s+[\"'(].*)?"  # the address of a link
+    r"|\s{0,3}\[(?!\^)[^\]]+\]:\s+\S+(?:\s+[\"'(].*)?"  # the address of a link
+    r"|\s*(?:>\s?)+\[!\w+\][-+]?\s*|:::.*"  # the kind of a note in Markdown
+    r"|(?:From|To|Cc|Bcc|Reply-To|Von|An):\s.*@.*|(?:Date|Sent|Datum|Gesendet):\s.*\d.*"
+    r"|\s*\"[\w .-]+\"\s*:\s*(?:[\[{].*|\".*\\.*|[^\"]*)|#[:.,|~]\s.*|msg(?:id|str|ctxt)\b.*\".*"
+    r"|\s*File \"[^\"]*\", line \d+.*|Traceback \(most recent call last\):"
+    r"|\s*\\(?:begin|end)\{.*\}.*"  # LaTeX
+    # Code, where it can be nothing else.
+    r"|.*[\s)]\{\s*|[^(]*\w\(.*\);\s*|\s*(?:\w+ )?[\w.]+ = .*;\s*"
+    r"|\s*(?:(?:async )?def|class) \w+(?:\(.*\))?(?: ->.*)?:"
+    r"|(?:import [\w.]+(?: as \w+)?|from [\w.]+ import .*|#!/.*|#include\b.*|\$ [a-z].*)"
 )
-_FENCE = re.compile(r"\s*(?:>\s?)*(?:[-*+]\s+)?(?P<fence>```+(?=[^`]*$)|~~~+)")
-_TAG = re.compile(rf"<![A-Za-z][^<>]*>|</?(?:{_BLOCKS})(?:\s[^<>]*)?/?>", re.I)
+_FENCE = re.compile(r"\s*(?:>\s?)*(?:[-*+]\s+)?(?P<fence>```+(?=[^`]*$)|~~~+|\$\$(?=\s*$))")
+# What a tag has behind its name; an angle bracket in quotes ends no tag.
+_ATTRIBUTES = r"(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*|\s[^<>]*)?"
+_TAG = re.compile(rf"<![A-Za-z][^<>]*>|</?(?:{_BLOCKS}){_ATTRIBUTES}/?>", re.I)
 # What has no text, and may end in another line.
 _NO_TEXT = re.compile(
     rf"<!--|<(?P<name>script|style|pre|svg|math)\b|^\s*<(?:{_BLOCKS})\s[^<>]*$", re.I
 )
+_BREAK = re.compile(r"\S<br\s*/?>|<br\s*/?>\S", re.I)
 _BAR = re.compile(r"(?<!\\)\|")
-_BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|\t+")
+_BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|(?<=[^\W\d_]{2} )/(?= [^\W\d_]{2})")
+_TABS = re.compile(r"\t+")
+_ONE_TAB = re.compile(r"[^\t]*[^\t.!?]\t[^\t]*[.!?][\"')]*")  # a space, typed wrongly
+_STEP = re.compile(r"(?<=\w )[»›→](?= \w)")  # "Home » News"
+# A row of a table: with a bar at its left, or with two bars or more and no end of a sentence.
+_ROW = re.compile(r"\s*(?:>\s?)*\|.*\|.*|[^|]+\|(?!\|)[^|]+(?:\|[^|]+)+(?<![.!?:])")
+# A row of values: with no space behind its commas or semicolons, but in quotes.
+_VALUES = [
+    (
+        re.compile(rf"{value}(?:{sign}{value}){{2,}}(?<![.!?])"),
+        re.compile(rf'"(?:[^"]|"")*"|[^{sign}"]+'),
+    )
+    for sign in ",;"
+    for value in [rf'(?:"(?:[^"]|"")*"|(?!\s)[^{sign}"]*)']
+]
 # An indented line is code in Markdown; but people indent sentences as well.
 _CODE = re.compile(
     r"(?:.*[;{}]$|[\w.]+\(.*\)\s*$|[\w.\[\]]+\s*[-+*/]?=\s*\S"
     r"|(?:\$|>>>|#!|import|from|def|class|pip|npm|git|cd|sudo)\s.*)"
 )
+_EMPTY = re.compile(r"^\s*$")
 _INDENTED = re.compile(r" {4}|\t")
 
 
@@ -116,27 +162,32 @@ class Framer:
         if self.number == 0:
             self.is_vtt = bool(re.match("\ufeff?WEBVTT", line))
             self.may_be_head = line.rstrip() == "---"
+            if self.is_vtt:
+                self.until = _EMPTY
             return self.is_vtt or self.may_be_head or self._is_special(line)
         if self.may_be_head and self.number == 1 and re.match(r"[\w-]+:(?:\s|$)", line):
             self.until = re.compile(r"^(?:---|\.\.\.)\s*$")
             return True
-        if self.is_vtt and self.after_space and re.match(r"(?:NOTE|STYLE|REGION)\b", line):
-            self.until = re.compile(r"^\s*$")
-            return True
+        if self.is_vtt and self.after_space and "-->" not in line:
+            if re.match(r"(?:NOTE|STYLE|REGION)\b", line):
+                self.until = _EMPTY
+            return True  # else the name of what follows
         return self._is_special(line)
 
     def _is_special(self, line):
         if fence := _FENCE.match(line):
-            mark = re.escape(fence["fence"])
-            self.until = re.compile(rf"^\s*(?:>\s?)*{mark}{mark[-1]}*\s*$")
+            mark = fence["fence"]
+            more = re.escape(mark[-1])
+            self.until = re.compile(rf"^\s*(?:>\s?)*{re.escape(mark)}{more}*\s*$")
             return True
         if _INDENTED.match(line) and (
             self.in_code or (self.after_space and _CODE.match(line.strip()))
         ):
             self.in_code = True
             return True
-        self.in_code = False
-        return bool(_WHOLE.fullmatch(line))
+        is_whole = bool(_WHOLE.fullmatch(line))
+        self.in_code = is_whole and line.rstrip().endswith((":", "{"))
+        return is_whole
 
     def _split(self, line):
         """Return the pieces of a line that may have scripts and comments."""
@@ -162,9 +213,16 @@ class Framer:
 def _cells(line):
     """Return the pieces of a text that may have tags or table bars."""
     core = line.strip()
-    if core.startswith("<") or core.endswith(">") or "</" in core:
+    if core.startswith("<") or core.endswith(">") or "</" in core or _BREAK.search(core):
         return _between(line, _TAG.finditer(line), _edges)
-    bar = _BAR if re.match(r"\s*(?:>\s?)*\|.*\|", line) else _BAR_BETWEEN
+    for row, value in _VALUES:
+        if row.fullmatch(core):
+            return _values(line, value)
+    if _STEP.search(line) and "«" not in line:
+        return _between(line, _STEP.finditer(line), _edges)
+    if "\t" in core and not _ONE_TAB.fullmatch(core):
+        return _between(line, _TABS.finditer(line), _edges)
+    bar = _BAR if _ROW.fullmatch(core) else _BAR_BETWEEN
     return _between(line, bar.finditer(line), _edges)
 
 
@@ -175,6 +233,19 @@ def _between(text, separators, pieces_of):
         pieces += [*pieces_of(text[start : found.start()]), (found[0], True)]
         start = found.end()
     return [*pieces, *pieces_of(text[start:])]
+
+
+def _values(line, value):
+    """Return the pieces of a row of values; one that has a quote in quotes is kept."""
+    pieces, start = [], 0
+    for found in value.finditer(line):
+        quote = '"' if found[0].startswith('"') else ""
+        text = found[0].removeprefix(quote).removesuffix(quote)
+        pieces += [(line[start : found.start()] + quote, True)]
+        pieces += [(text, True)] if '"' in text else _edges(text)
+        pieces += [(quote, True)]
+        start = found.end()
+    return [*pieces, (line[start:], True)]
 
 
 def _edges(text):
@@ -188,6 +259,12 @@ def _edges(text):
             and (found := _AFTER_HEADING.search(text, start, stop))
         ):
             stop = found.start()
+        elif (
+            text[:start].rstrip().endswith((":", "="))
+            and text.startswith('"', start)
+            and (found := _STRING.search(text, start + 1, stop))
+        ):
+            start, stop = start + 1, found.start()
         elif _AROUND.match(text, start, stop):
             start = _OPEN.match(text, start, stop).end()
             stop = _CLOSE.search(text, start, stop).start()

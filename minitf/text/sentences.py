@@ -1,45 +1,108 @@
 """Where a sentence ends: the patterns for English and German, and what ends none."""
 
 import re
-import unicodedata
 from itertools import pairwise
 
-__all__ = ["sentences"]
+__all__ = ["is_abbreviated", "sentences"]
 
-# The patterns and `_goes_on` are also in minitf/page/engine.js.
-_CLOSING = "[\"'”’“‘»«)\\]]*"
-_SENTENCE = re.compile(rf"[.!?…]{_CLOSING}\s+(?!\s)|[。！？]+[」』”’]*\s*")
-# A full stop after one of these ends a sentence only if the next word is one that begins many.
-_ABBREVIATIONS = (
-    "Mr|Mrs|Ms|Messrs|Dr|Prof|St|Mt|Ft|Gov|Sen|Rep|Gen|Lt|Sgt|Capt|Col|Maj|Rev|Hon|Pres|Jr|Sr|Co|"
-    "Inc|Ltd|Corp|Bros|Dept|Fig|Sec|Ch|approx|vs|etc|oz|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|"
-    "Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Mo|Di|Mi|Nr|Abb|Tab|Kap|Bd|Fa|Hr|Fr|Dipl|Ing|med|jur|phil|"
-    "jun|sen|ca|bzw|vgl|Vgl|usw|usf|ff|inkl|exkl|zzgl|evtl|ggf|bes|sog|geb|Geb|ehem|allg|Mio|Mrd|"
-    "Tsd|Std|Min|Sek|Abs|Anm|Anl|gem|Ca|Bzw|Inkl|Exkl|Zzgl|Evtl|Ggf|Cf|cf|Approx|Rt|Ave|Blvd|"
-    r"Rd|\w*[Ss]tr|[IVXL]{2,}"
-)
-_SHORT = re.compile(rf"\b(?:{_ABBREVIATIONS})$")
+# All of this is also in minitf/page/engine.js.
+# Quotes, brackets, the number of a footnote, and the mark for one.
+_CLOSING = r"(?:[\"'”’“‘»«)\]①-⑧]|\[\d+\])*"
+# Words that begin many sentences, and are no names.
 _STARTERS = (
-    "I|He|She|It|We|You|They|The|This|That|These|Those|There|Then|But|And|So|My|His|Her|Our|Their|"
-    "What|When|Where|Why|How|In|At|If|Ich|Er|Sie|Es|Wir|Ihr|Der|Die|Das|Dann|Aber|Und|Da|Dort|"
-    "Dies|Diese|Dieser|Mein|Sein|Was|Wann|Wo|Warum|Wie|Im|Am|Wenn"
+    "A|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|By|Can|Could|"
+    "Did|Do|Does|Don|Each|Even|Every|Everybody|Everyone|Everything|Few|For|From|Had|Has|Have|He|"
+    r"Her|Here|His|How|However|I|If|In|Is|It|Its|Just|Let|Many|Maybe|Most|My|Never|No(?!\.)|"
+    "Nobody|Not|Nothing|Now|On|Once|One|Only|Or|Our|Perhaps|Please|She|Should|Since|So|Some|"
+    "Somebody|Someone|Something|Thank|Thanks|That|The|Their|Then|There|These|They|This|Those|To|"
+    "Today|Tomorrow|Under|Until|Was|We|Were|What|When|Where|Which|While|Who|Why|With|Without|"
+    "Would|Yes|Yesterday|You|Your|Aber|Alle|Alles|Als|Am|Auch|Auf|Aus|Bei|Beide|Bis|Bist|Bitte|"
+    "Da|Dabei|Dafür|Daher|Damit|Danach|Danke|Dann|Das|Dass|Davon|Dazu|Dein|Dem|Den|Denn|Der|"
+    "Deshalb|Die|Dies|Diese|Dieser|Dieses|Doch|Dort|Du|Ein|Eine|Einem|Einen|Einer|Einige|Er|Es|"
+    "Euer|Für|Gestern|Hast|Hat|Heute|Hier|Ich|Ihm|Ihn|Ihr|Ihre|Im|Ist|Ja|Jede|Jeder|Jedes|Jemand|"
+    "Jetzt|Kein|Keine|Keiner|Kommen|Können|Leider|Man|Manche|Mein|Meine|Mit|Muss|Nach|Nachdem|"
+    "Nein|Nicht|Nichts|Niemand|Noch|Nun|Nur|Ob|Obwohl|Oder|Ohne|Schon|Sein|Seine|Seit|Sie|Sind|"
+    "Soll|Sonst|Später|Trotzdem|Um|Und|Uns|Unser|Unsere|Viele|Vielen|Vielleicht|Von|Vor|Wann|War|"
+    "Waren|Warum|Weil|Welche|Wem|Wen|Wenn|Wer|Wie|Wieso|Wir|Wird|Wo|Zu|Zuerst|Zum|Zur"
 )
-_STARTER = re.compile(rf"\.{_CLOSING}\s+(?:{_STARTERS})\b")
-_NO_START = re.compile(r"\bz\.\s?B$|\bd\.\s?h$|\bu\.\s?a$")  # what follows is in their sentence
-# Nor in "No. 5", nor after the day of a German date: "3. Oktober".
-_BEFORE_NUMBER = re.compile(r"\b(?:[Nn]o|[Vv]ol|fig|pp?|ch|sec|[Tt]el|mind|max)$")
-_NUMBER = re.compile(r"\.\s+\d")
+# A full stop after one of these ends no sentence.
+_TITLES = (
+    "Mr|Mrs|Ms|Messrs|Dr|Prof|Mt|Gov|Sen|Rep|Gen|Lt|Sgt|Cpl|Pvt|Capt|Cmdr|Adm|Col|Maj|Rev|Hon|"
+    "Pres|Supt|Dipl|Ing|Hr|Hrn|Fr|Frl|Fa|Nr|Abb|Kap|Anm|approx|Approx|vs|bzw|Bzw|ca|Ca|Cf|cf|vgl|"
+    "Vgl|inkl|Inkl|exkl|Exkl|zzgl|Zzgl|evtl|Evtl|ggf|Ggf|bes|sog|ehem|allg|lt|geb|Geb|einschl|"
+    "incl|kath|evang|dt|engl|frz|ital|span|lat|griech|staatl|städt|wiss|techn|stellv|Fig|Sec|Ch|"
+    r"z\.\s?B|d\.\s?h|u\.\s?a"
+)
+# After one of these only if the next word is one of the starters.
+_ABBREVIATIONS = (
+    "St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|Jan|Feb|Mar|Apr|Jun|"
+    "Jul|Aug|Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|Do|Sa|So|med|jur|phil|ff|"
+    r"Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|Jän|Febr|al|gem|Gem|Tab|Bd|Anl|\w*[Ss]tr|[IVXL]{2,}"
+)
+# Nor after one of these before a number.
+_NUMBERED = "[Nn]o|N°|[Vv]ol|fig|pp?|ch|sec|apt|est|Art|[Tt]el|mind|max"
+# What is often numbered, beside months.
+_RANKED = (
+    "Jahrhunderts?|Geburtstags?|Weltkriegs?|Stelle|Platz|Rang|Klasse|Liga|Runde|Stock|Etage|Auflage"
+)
 _MONTHS = (
     "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
 )
-_MONTH = re.compile(rf"\.\s+(?:{_MONTHS})\b")
-# Nor after a German ordinal, a number of at most three digits after an article or a possessive: "im
-# 19. Jahrhundert", "ihren 30. Geburtstag". But "I am 5. He is 6." is English.
-_ORDINAL = re.compile(
-    r"\b(?:[Dd](?:er|ie|as|em|en|es)|[Ii]m|(?<!\bI )[Aa]m|[Zz]u[mr]|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?"
-    r"|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?)\s\d{1,3}$"
+# A single letter, as in "А. С." or "a.m.": not the end of a word after an apostrophe or in an
+# address, and not a character of East Asia, which is a syllable.
+_INITIAL = "(?<!\\w)(?<!['’=/&#@\u0300-\u036f])[^\\W\\d_\u0900-\U0010ffff]"
+_NO_SMALL = rf"{_CLOSING}\s+(?![a-zäöü])"
+_HALF = r"[AaPp]\.\s?[Mm]\."  # of a day
+_SPEECH = "said|says|asked|cried|shouted|answered|replied|whispered|yelled|exclaimed|added"
+_START = rf"{_CLOSING}\s+(?:{_STARTERS})(?!\w|-)"
+# A German ordinal: a number after an article or a possessive, as in "im 19. Jahrhundert" and "ihren
+# 30. Geburtstag", or after another one. But "I am 5. He is 6." is English.
+_ORDINAL = (
+    r"\b(?:[Dd](?:er|ie|as|em|en|es)|[Ii](?:m|ns)|(?<!\bI )[Aa](?:m|ns)|[Aa]ufs|[Ff]ürs|[Zz]u[mr]"
+    r"|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?"
+    r"|\d{1,3}\. (?:und|oder|bis))\s\d{1,3}"
 )
-_LONGEST = 20  # characters that the patterns look at before a full stop
+# The first of these that fits, (what is before the end of a full stop, what is after it), says
+# whether the sentence goes on.
+_RULES = [
+    (re.compile(rf"(?:{before})$"), re.compile(after), goes_on)
+    for before, after, goes_on in (
+        (r"", rf"\W+$|{_CLOSING}\s+[.!?…,;:)]", True),  # no sentence follows
+        # "... I", and after a question in quotes: Tom asked.
+        (r"\.\.\.|…|\. \. \.", r"\s+I\b", True),
+        (r"[\[(](?:\.\.\.|…)", r"[\])]", True),
+        (r"[!?]", rf"[\"'”’“»«]\s+[A-Z]\w+ (?:{_SPEECH})\b", True),
+        (r"[!?…]|\.\.", "", False),
+        (rf"\b(?:{_TITLES})\.", "", True),
+        (r"\b(?:etc|usw|usf|Ph\.D|LL\.[BM]|\d+ ?(?:B\.C|A\.D|C\.E))\.", _NO_SMALL, False),
+        # "At 5 p.m. Tom left", and no sentence before the time.
+        (rf"\b(?:At|By|From|Until|After|Before|Around)(?: \w+)? [\d:.]+ ?{_HALF}", "", True),
+        (rf"\b{_HALF}", r"\s+(?:Eastern|Pacific|\w+day|[A-Z]{3,4})\b", True),
+        (rf"\b{_HALF}", _NO_SMALL, False),
+        # "It is I", "Give me an A": no initial.
+        (r"\b(?:is|was|than|as|or|and|did|do|said) I\.", "", False),
+        (r"\b(?:[Aa]n?|[Gg]rade|[Pp]lan|[Tt]eam|[Tt]ype|[Tt]yp|[Vv]itamin) [A-Z]\.", "", False),
+        (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", _START, False),
+        (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", "", True),
+        (r"\d (?:ft|in|lbs?|oz|yd|hrs?|min)\.", r"\s+\d", True),
+        (rf"\b(?:{_NUMBERED})\.", r"\s+(?:\d|§)", True),
+        # Dates: "3. Oktober", "24. 12. 2010".
+        (r"\d\.", rf"\s+(?:{_MONTHS}|{_RANKED})\b", True),
+        (r"\b\d\d?\.", r"\s+\d\d?\.\s", True),
+        (r"\b\d\d?\.\s\d\d?\.", r"\s+(?:\d\d|\d{4})\b", True),
+        (rf"{_ORDINAL}\.", _START, False),
+        (rf"{_ORDINAL}\.", "", True),
+    )
+]
+_SENTENCE = re.compile(
+    rf"[.!?…]{_CLOSING}\s+(?!\s)|[。！？]+[」』”’]*\s*"
+    rf"|(?<=[^\W\d_A-Z]{{2}})[.!?](?=(?:{_STARTERS})(?:\s|[,']))"  # a space was forgotten
+)
+_SHORT = re.compile(rf"(?:\b(?:{_TITLES}|{_ABBREVIATIONS}|etc|usw|usf)|{_INITIAL})\.$")
+_ITEM = re.compile(r"\W*(?:\d{1,3}|[A-Za-z])\.\)?\s+")  # "1. Wash the car. 2. Clean the kitchen."
+_BRAND = re.compile("[a-z]{1,3}[A-Z]")  # iPhone, macOS
+_ANY_STARTER = re.compile(rf"(?:{_STARTERS})\b", re.IGNORECASE)
+_LONGEST = 30  # characters that the patterns look at before a full stop
 
 
 def sentences(text: str) -> list[str]:
@@ -48,35 +111,36 @@ def sentences(text: str) -> list[str]:
     >>> sentences("Mr. Hill left at 5 p.m. He met Gov. Brown.")
     ['Mr. Hill left at 5 p.m. ', 'He met Gov. Brown.']
     """
-    ends = [match.end() for match in _SENTENCE.finditer(text) if not _goes_on(text, match)]
-    return [text[start:stop] for start, stop in pairwise([0, *ends, len(text)])]
+    ends, is_small = [0], text.islower()
+    for match in _SENTENCE.finditer(text):
+        is_number = _ITEM.fullmatch(text, ends[-1], match.end())
+        if not is_number and not _goes_on(text, match, is_small):
+            ends.append(match.end())
+    return [text[start:stop] for start, stop in pairwise([*ends, len(text)])]
 
 
-def _goes_on(text, match):
+def is_abbreviated(text: str) -> bool:
+    """Return whether the full stop at the end of a text belongs to its last word.
+
+    >>> is_abbreviated("at 5 p.m."), is_abbreviated("He left.")
+    (True, False)
+    """
+    return bool(_SHORT.search(text))
+
+
+def _goes_on(text, match, is_small):
     """Return whether the sentence goes on: before a small letter, or after no end of a sentence.
 
-    An initial is a single letter before a full stop, as in "А. С." or "a.m.": not the end of a
-    word after a vowel sign or an apostrophe, and not a character of East Asia, which is a syllable.
+    is_small: whether no letter of the text is a capital: then many small letters begin sentences.
     """
-    stop = match.start()
-    if text[stop] in "。！？":
+    stop = match.start() + 1
+    if text[match.start()] in "。！？":
         return False
     if text[match.end() : match.end() + 1].islower():
-        return True
-    if text[stop] != ".":
-        return False
-    before = text[max(0, stop - _LONGEST) : stop]
-    if _is_initial(before) or _SHORT.search(before):
-        return not _STARTER.match(text, stop) or bool(_NO_START.search(before))
-    if _BEFORE_NUMBER.search(before) and _NUMBER.match(text, stop):
-        return True
-    is_day = before[-1:].isdecimal() and _MONTH.match(text, stop)
-    return bool(is_day or (_ORDINAL.search(before) and not _STARTER.match(text, stop)))
-
-
-def _is_initial(before):
-    letter, second = before[-1:], before[-2:-1]
-    in_word = second and (
-        second.isalnum() or second in "_'’" or unicodedata.category(second)[0] == "M"
-    )
-    return letter.isalpha() and letter < "\u2e80" and not in_word
+        begins = is_small and stop + 1 == match.end() and _ANY_STARTER.match(text, match.end())
+        if not (begins or _BRAND.match(text, match.end())):
+            return True
+    for before, after, goes_on in _RULES:
+        if after.match(text, stop) and before.search(text, max(0, stop - _LONGEST), stop):
+            return goes_on
+    return False

@@ -163,7 +163,7 @@ def _tell_if_empty(translator, lines, translations, model):
 
 
 class _Forecast:
-    """Says once, soon after the beginning, how long a text will take, if it is a minute or more."""
+    """Says once, soon after the beginning, how long a text takes, if it is two minutes or more."""
 
     def __init__(self, size, bar):
         self.size, self.bar, self.began = size, bar, time.monotonic()
@@ -175,7 +175,7 @@ class _Forecast:
             return
         minutes = seconds * self.size / done / 60
         self.size = None  # said once
-        if minutes >= 1:
+        if minutes > 1.5:
             said = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
             self.bar.wipe()
             say(f"{PROGRAM}: the whole text will take about {said}")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
 from minitf.text.kept import MARKS, marked
+from minitf.translation.rejoin import without_added_stop
 from minitf.translation.sentences import join
 
 __all__ = ["Part", "Translation", "joined", "parts_of", "restored"]
@@ -86,7 +87,7 @@ def restored(
 ) -> list[Translation]:
     """Return the translations that have each mark of the part once, with its values in their place.
 
-    Those that are the same then are returned once.
+    A full stop that the source has not is left out. Those that are the same then are returned once.
     """
     if part.is_copied():
         return [Translation(part.read(part.values), 0.0, 0.0)]
@@ -94,14 +95,20 @@ def restored(
     if len(given) < len(part.values):
         return []
     pattern = re.compile("|".join(rf"(?<!\w){re.escape(mark)}(?!\w)" for mark in marks) or "(?!)")
-    distinct = {}
+    source, distinct = part.read(part.values).rstrip(), {}
     for each in translations:
         found = pattern.findall(each.text) if marks else []
-        if part.values and Counter(found) != Counter(list(given)):
+        if part.values and (
+            Counter(found) != Counter(list(given))
+            or sum(map(each.text.count, marks)) != len(given)  # one in a word
+        ):
             continue
         text = each.text.upper() if part.loud else each.text
         if part.values:
             text = pattern.sub(lambda mark: given[mark[0]], text)
+        elif marks:
+            text = _A_MARK.sub("", text)  # the source has none
+        text = without_added_stop(text, source)
         distinct.setdefault(text, dataclasses.replace(each, text=text))
     return list(distinct.values())
 

@@ -4,15 +4,19 @@ import dataclasses
 import re
 
 from minitf.text import Vocabulary
+from minitf.text.sentences import is_abbreviated
 
-__all__ = ["AROUND", "CUT", "alike_quotes", "as_one_sentence", "goes_on"]
+__all__ = ["AROUND", "CUT", "alike_quotes", "as_one_sentence", "goes_on", "without_added_stop"]
 
 CUT = "a sentence is too long for the model, and was translated in parts"
 
 AROUND = "a value was lost, so its sentence was translated in parts around it"
 
-_END = re.compile(r"[.!?…。！？][\"'”’»)\]」』]*\s*$")
+_END = re.compile(r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$")  # a footnote may follow
 _STOP = re.compile(r"(?<!\.)[.。]$")  # a full stop, and no ellipsis
+_ADDED = re.compile(r"(?<![.!?])[.!。！]$")
+_FRAGMENT = 8  # words at most
+_WORDS_END = re.compile(r"\w[\"'”’»)\]]*$")
 _MARK = re.compile(r"[,;:–—，；：、]$")  # after which sentences.py cuts
 _WORD = re.compile(r"[^\W\d_]+")
 _KINDS = re.compile('["„“”«»]')
@@ -21,10 +25,26 @@ _KINDS = re.compile('["„“”«»]')
 def goes_on(source: str) -> bool:
     """Return whether a sentence goes on after this part of its source.
 
-    >>> goes_on("I went out,"), goes_on('He said: "No!"')
-    (True, False)
+    >>> goes_on("I went out,"), goes_on('He said: "No!"'), goes_on("It is so.[1]")
+    (True, False, False)
     """
     return not _END.search(source)
+
+
+def without_added_stop(text: str, source: str) -> str:
+    """Return a translation without the full stop that its source has not.
+
+    A model that learned from sentences ends a heading, an item or a cell of a table as one. A
+    question mark stays: many people who ask leave it out. So does what ends a longer text, which is
+    a sentence whose full stop somebody forgot.
+
+    >>> without_added_stop("Sparen.", "Save"), without_added_stop("Er kam.", "He came.")
+    ('Sparen', 'Er kam.')
+    """
+    is_fragment = _WORDS_END.search(source) and len(source.split()) <= _FRAGMENT
+    if not is_fragment or is_abbreviated(text):
+        return text
+    return _ADDED.sub("", text)
 
 
 def as_one_sentence(

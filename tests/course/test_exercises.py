@@ -22,7 +22,7 @@ from minitf.course.grading import POINTS
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
-FURTHER = re.compile(r"wrong_(\w+)_\d")  # further wrong answers to an exercise: 2, 3 and so on
+FURTHER = re.compile(r"\w+_\d+")  # further answers to an exercise: 2, 3 and so on
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_a_sheet_imports_what_its_right_answers_use(lesson):
     sheet = ast.parse(load(SCRIPT).sheet(lesson))
     there = {name for node in sheet.body for name in names_imported(node)}
     for function in (node for node in answers.body if isinstance(node, ast.FunctionDef)):
-        if not function.name.startswith("wrong_"):
+        if not function.name.startswith(("wrong_", "right_")):
             used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
             assert used & imported.keys() <= there, function.name
 
@@ -136,20 +136,6 @@ def test_wrong_answers_do_not(lesson, tmp_path):
     ), lines
     # An answer that calls itself is wrong for another reason than the one it is there for.
     assert not [line for line in said if "RecursionError" in line]
-
-
-@each_lesson
-def test_further_wrong_answers_do_not_pass_either(lesson, tmp_path):
-    source = ROOT / "tests" / "support" / "answers" / lesson.name
-    for wrong, thing in functions_of(lesson).items():
-        if further := FURTHER.fullmatch(wrong):
-            name = further[1]
-            sheet = answered(load(SCRIPT).sheet(lesson), {name: thing}, source)
-            code, lines, err = run(tmp_path / "sheet.py", sheet)
-            assert (code, err) == (1, "")
-            said = [line for line in lines if line.startswith("wrong")]
-            assert len(said) == 1 and re.match(rf"wrong  \d\. {name}\b", said[0]), (wrong, lines)
-            assert "RecursionError" not in said[0]
 
 
 @pytest.mark.parametrize(
@@ -258,64 +244,22 @@ def test_an_answer_without_return_that_fails_before_its_end_is_told_the_error(tm
     assert re.fullmatch(r"wrong  1\. one \(line \d\): ZeroDivisionError: .*", lines[0]), lines
 
 
-UPDATE = """def update_in_parts(model, optimizer, batches, rate) -> None:
-    {before}
-    for batch in batches:
-        {inside}
-        model.loss(batch.source, batch.target_in, batch.target_out{counted})[0].backward()
-    optimizer.step(rate)"""
-LIKELY = {  # a likely mistake: what its line must say
-    ("02", "def log_sum_exp(x):\n    return np.log(np.exp(x).sum(axis=-1))"): (
-        r"2\. log_sum_exp \(line \d+\): TypeError: np\.exp takes no Tensor, because its result "
-        r"would have no history: use minitf\.functions.*"
-    ),
-    ("02", "def fools_the_sum(x):\n    return x * x"): (
-        r"4\. fools_the_sum: grad_check accepts it too: the backward is right, and it should be "
-        "wrong"
-    ),
-    (
-        "03",
-        "def prune(W_q, W_k, W_v, W_o, n_heads, kept):\n"
-        "    return W_q[:, :8], W_k[:, :8], W_v[:, :8], W_o[:8]",
-    ): r"3\. prune: W_v has shape \(12, 8\), expected \(12, 10\)",
-    (
-        "05",
-        "def look_up(table, ids):\n"
-        "    def backward(gy):\n        np.add.at(np.zeros((5, 3)), ids, gy)\n"
-        "    return record(table.data[ids], (table,), backward)",
-    ): r"2\. look_up: .* it is zero everywhere, .*does backward return zeros or nothing\?\)",
-    ("06", "def predict_what_moves():\n    return {'source 2': [2]}"): (
-        r"1\. predict_what_moves: source 2: the positions that move are not \[2\]"
-    ),
-    ("06", "def shift_right(target):\n    return [[2, 6], [2]], [[6, 3], [3]]"): (
-        r"2\. shift_right: return two arrays"
-    ),
-    ("07", UPDATE.format(before="optimizer.zero_grad()", inside="pass", counted="")): (
-        r"2\. update_in_parts: each part was divided by its own number of tokens"
-    ),
-    ("07", UPDATE.format(before="pass", inside="optimizer.zero_grad()", counted=", 7")): (
-        r"2\. update_in_parts: the gradient of the first part is lost"
-    ),
-    ("07", UPDATE.format(before="pass", inside="pass", counted=", 7")): (
-        r"2\. update_in_parts: the gradient of an earlier batch was added"
-    ),
-    ("01", "def additive_mask(mask):\n    return 0 * mask"): (
-        r"2\. additive_mask: softmax\(scores \+ additive_mask\): found 0\.\d+, expected 1 at "
-        r"\(0, 0\) \(12 of 16 differ\)"
-    ),
-}
-
-
 BY_ANOTHER_METHOD = {
     "mended_weights": (1, "return F.softmax(np.where(mask, scores, -np.inf)).numpy()"),
     "softmax_average": (1, "return F.softmax(scores).numpy() @ values"),
-    "log_sum_exp": (2, "return F.log(F.exp(x - x.data.max()).sum(axis=-1)) + x.data.max()"),
+    "log_sum_exp": (
+        2,
+        "m = x.data.max(axis=-1, keepdims=True)\n"
+        "    return F.log(F.exp(x - m).sum(axis=-1)) + m[..., 0]",
+    ),
     "look_up": (5, "return table[ids]"),
     "find_leaks": (
         6,
-        "rows = x.numpy()\n"
-        "    moved = [run(Tensor(rows + row[:, None])).numpy() for row in np.eye(6)]\n"
-        "    return (moved != run(x).numpy()).any(axis=2).T",
+        "rows, moved = x.numpy(), []\n"
+        "    for row in np.eye(len(rows)):\n"
+        "        changed = rows + row[:, None] * np.arange(1.0, 1 + rows.shape[1])\n"
+        "        moved.append(run(Tensor(changed)).numpy() != run(x).numpy())\n"
+        "    return np.any(moved, axis=2).T",
     ),
 }
 
@@ -330,17 +274,6 @@ def test_the_guide_names_an_exercise_whose_method_no_check_sees(name, tmp_path):
     assert [line for line in lines if re.fullmatch(rf"right  \d\. {name}", line)], lines
     guide = (ROOT / "lessons" / "README.md").read_text(encoding="utf-8")
     assert f"`{name}`" in guide.partition("**The checks compare results, not methods.**")[2]
-
-
-@pytest.mark.parametrize(("number", "answer"), LIKELY, ids=lambda text: text.partition("(")[0])
-def test_a_likely_mistake_is_named(number, answer, tmp_path):
-    lesson = LESSONS[int(number) - 1]
-    text = load(SCRIPT).sheet(lesson).replace("\n\nif __name__", f"\n\n{answer}\n\nif __name__")
-    _, lines, _ = run(tmp_path / "sheet.py", text)
-    (said,) = [line for line in lines if line.startswith("wrong")]
-    assert re.fullmatch(f"wrong  {LIKELY[number, answer]}", said)
-    name = re.search(r"def (\w+)", answer)[1]
-    assert not [line for line in lines if line.startswith(f"ok  {name}")]
 
 
 def test_an_exercise_that_was_deleted_or_fails_is_told_in_its_line(tmp_path):

@@ -199,6 +199,14 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         "Sie lebt in der Lindenstr. 5 in Ulm. Gut so.",
         "Das ist z. B. Die Katze. Ludwig XIV. Tudor etc. Then",
         "Im 5. Er kam. It is no. 12. See fig. 3 and pp. 4. Ok.",
+        "Am 24. 12. 2010 kam er. Im 18. und 19. Jahrhundert. Gut.",
+        "So. 1. Wash the car. 2. Rest.",
+        "At 6 p.m. Tom left. It ended at 8 P.M. Eastern time. So?",
+        "I... I do not know. So? . . . Yes.",
+        '"Is it so?" Tom asked. iPhone is its name. So.',
+        "He came.Then he left.[1] So it was.",
+        "i am here. you are not, i.e. late.",
+        "It is I. Good. Give me an A. Fine. Albert I. Jones came. Yes.",
     ]
     found = run_engine(tmp_path, translator, lines, parts_of=translator.usual)
     for line, part in zip(lines, found, strict=True):
@@ -209,7 +217,7 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)
 
 
-@pytest.mark.parametrize("name", ["ABBREVIATIONS", "STARTERS", "MONTHS"])
+@pytest.mark.parametrize("name", ["ABBREVIATIONS", "TITLES", "STARTERS", "RANKED", "MONTHS"])
 def test_the_lists_of_the_page_are_those_of_python(name):
     """The sentences above try only some of the words."""
     script = (PACKAGE / "page" / "engine.js").read_text(encoding="utf-8")

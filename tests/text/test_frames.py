@@ -36,6 +36,52 @@ FRAMES = {
     "**The car**": ["The car"],
     "_The snake_case car_": ["The snake_case car"],
     "***The car***": ["The car"],
+    "1.) Add the eggs": ["Add the eggs"],
+    "b. Add the eggs": ["Add the eggs"],
+    "☐ Wash the car": ["Wash the car"],
+    "☑ ✅\ufe0f Wash the car": ["Wash the car"],
+    "•Wash the car": ["Wash the car"],
+    "♪ I love you ♪": ["I love you"],
+    "Go on! \N{PARTY POPPER}": ["Go on!"],
+    "→ Go on": ["Go on"],
+    "> [!NOTE]": [],
+    "[^1]: The car": ["The car"],
+    "[00:12] The car": ["The car"],
+    "[24.12.10, 10:15:01] Tom: Hello": ["Tom: Hello"],
+    "12:01 - Tom: Hello": ["Tom: Hello"],
+    "// Wash the car": ["Wash the car"],
+    "/* Wash the car */": ["Wash the car"],
+    "def wash(car):": [],
+    '"""Wash the car."""': ["Wash the car."],
+    "From: Tom <tom@x.org>": [],
+    "Date: Tue, 3 Mar 2026": [],
+    "Subject: Re: The car": ["The car"],
+    "It is red.[1][2]": ["It is red."],
+    "\\section{The car}": ["The car"],
+    "=> Go on": ["Go on"],
+    "Q: Is it red?": ["Is it red?"],
+    "1/ The car": ["The car"],
+    "[INFO] The car": ["The car"],
+    "2026-03-03 10:15:00,123 ERROR The car": ["The car"],
+    '  "car": "It is red",': ["It is red"],
+    '  "car": ["red"],': [],
+    '  "car": "It is \\"red\\"."': [],
+    "car = It is red": ["It is red"],
+    'car="It is red"': ["It is red"],
+    'msgid "The car"': [],
+    "The car\tIt is red\tnow.": ["The car", "It is red", "now."],
+    "The car\tis red.": ["The car\tis red."],
+    "[The car](https://x.org)": ["The car"],
+    "Home » The car": ["Home", "The car"],
+    "I wash / You wash": ["I wash", "You wash"],
+    '1,"He is ""red"".",car': ["car"],
+    "wash(car);": [],
+    "car|is red|12": ["car", "is red"],
+    "car,is red,12": ["car", "is red"],
+    '12;"The car; red";Tom': ["The car; red", "Tom"],
+    "The car<br>is red<br/>now": ["The car", "is red", "now"],
+    "<v Tom>The <c.red>car</c>": ["The <c.red>car</c>"],
+    "\\item The car": ["The car"],
     "(which is black)": ["which is black"],
     "[door closes]": ["door closes"],
     "{\\an8}<i>Come in.</i>": ["Come in."],
@@ -43,6 +89,7 @@ FRAMES = {
     '<li><a href="x">Wash</a></li>': ["Wash"],
     "<td>One</td><td>and two</td>": ["One", "and two"],
     '<p class="x">A <b>red</b> car.<br>': ["A <b>red</b> car."],
+    "<button onclick='a > b' x>The car</button>": ["The car"],
     "<!-- old --><h1>The car</h1>": ["The car"],
     "<script>let car;</script><p>The car</p>": ["The car"],
 }
@@ -67,6 +114,18 @@ He said (no).
 „Nein“, sagte er.
 »Nein«, sagte er.
 1. Mai 2010
+a. M. is a letter.
+yes,no
+He came,saw,won.
+use a|b|c here.
+If it is so:
+from Berlin
+From: here to there
+90 km / h
+« Bonjour », said he » so
+Hello, {name}
+$ 5 for you
+class of ten
 3. Oktober ist ein Feiertag.
 24 Stunden sind ein Tag.
 12:30 is late.
@@ -77,9 +136,6 @@ $5 is too much.
 #1 is Tom.
 & so on
 +1 from me
--> so it is
---> so it is
-=> so it is
 >>deu<< Hello there.
 <3 you all
 <b>One</b> and <b>two</b>
@@ -141,12 +197,18 @@ DOCUMENTS = {
         "See:\n\n    x = car\n    more car\n\n    Hello there",
         "See: Hello there",
     ),
+    "a function": ("def wash(car):\n    # car\n    return car\nHello", "Hello"),
     "a script": ("<script>\nlet car;\n</script> Hello\nyou", "Hello you"),
     "a comment": ("Hello <!-- a\ncar --> you", "Hello you"),
     "a tag": ('<img src="x"\n alt="car"> Hello', "Hello"),
     "the head of a file": ("---\ntitle: car\n---\nHello", "Hello"),
     "no head": ("---\nHello there: you", "Hello there: you"),
-    "notes of WebVTT": ("WEBVTT car\n\nNOTE car\nred\n\n00:01.000 --> 00:02.000\nHello", "Hello"),
+    "notes of WebVTT": (
+        "WEBVTT car\nKind: car\n\nNOTE car\nred\n\ncar\n00:01.000 --> 00:02.000 line:0\nHello\n\n"
+        "car\n00:03.000 --> 00:04.000\nyou",
+        "Hello you",
+    ),
+    "a formula": ("Hello\n$$\ncar = red\n$$\nyou", "Hello you"),
 }
 
 

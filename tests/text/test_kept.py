@@ -9,7 +9,8 @@ PATTERN = kept_pattern()
 FOUND = """
 Call |030 1234567| or |+49 (30) 1234567|.
 The card |4111 1111 1111 1111|, the number |12345|, the number |15.441.912|, and |1'000|.
-It costs |$815.88|, |12,50 €|, |€100| or |$ 5|; |5%| less, |3.5 %| more, |-3 %|, |20 °C|, |45°|.
+It costs |$5|-|$6|, |$815.88|, |12,50 €|, |€100| or |$ 5|.
+It is |5%| less, |3.5 %| more, |-3 %|, |20 °C|, |45°|.
 On |2010-09-25|, |25.09.2010| or |9/25/2010|, at |17:45|, from |8:30-9:45|, |00:00:01,600|.
 The server is |192.168.0.1|, |10.0.0.1:8080|, |fe80::1| or |2001:db8::8a2e:370:7334|.
 Write to |anna.berg+x@mail.example.org|.
@@ -23,6 +24,13 @@ Hello |{name}|, |%s|, |%(n)d|, |${price}|, |{{ user }}|, |%USER%|, |__NAME__|.
 Call |foo()|, |np.zeros()|, |snake_case| or |`a + b`| with |--level=5|.
 A hat |\U0001f600| and |\U0001f468\u200d\U0001f469\u200d\U0001f467|!
 The mark |①| itself.
+See |[the page](a/b.md)| and |![a dog](dog.png)| or |[![Build](x.svg)](https://x.org)| there.
+It is so|[1][2]| or so|[^3]|.
+It is |**|not|**| so, and |*|never|*| was.
+Am |24. 12. 2010| kam er, nach |§ 3 Abs. 2 S. 1| und |§ 5|.
+Press |<a x="a > b" y>|here|</a>|, or see |main.py:45|.
+The |\\emph{dog}| of |\\cite[5]{tom}|, |$x^2 + y$| and |$x$| is his.
+I know |:-)| it |;)| all |:D|.
 """.strip().split("\n")
 NOT_FOUND = """
 I have 365 books, 3 cats and 1 dog.
@@ -32,6 +40,7 @@ etc. e.g. i.e. U.S.A. Ph.D. Dr. Mr. No. 5 St. John
 and/or he/she yes/no
 We are here;they are there,too.
 Der 3. Oktober, im 19. Jahrhundert, um 8 Uhr, Nr. 7
+2 * 3 is 6. (a; b): c
 Is it 5? It is 5! 5, 6 and 7.
 What?! Well... so - no – yes.
 I love rock'n'roll & jazz.

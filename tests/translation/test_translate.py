@@ -161,7 +161,7 @@ def test_a_steady_pipe_is_answered():
 
 
 def test_ten_thousand_words_in_a_line(run):
-    line = b"the dog saw a bird, and we sing. " * 1250
+    line = b"the dog saw a bird, and we sing; " * 1250
     code, out, err = run("--beam", "1", "--max-extra", "0", stdin=line + b"\nthe dog\n")
     assert (code, err) == (0, f"translate.py: check line 1: {CUT}\n")
     long, short = lines_of(out)

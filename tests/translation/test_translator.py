@@ -15,10 +15,21 @@ from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
 from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
+from minitf.translation.parts import Part, restored
 from minitf.translation.parts import joined as joined_translations
 from minitf.translation.rejoin import as_one_sentence
 from minitf.translation.sentences import in_small_letters
 
+ADDED = [
+    ("Save", "Sparen.", "Sparen"),
+    ('The "house"', 'Das "Haus"!', 'Das "Haus"'),
+    ("do you sing", "Singst du?", "Singst du?"),
+    ("and so on", "usw.", "usw."),
+    ("wait", "Moment ...", "Moment ..."),
+    ("Dear Tom,", "Lieber Tom.", "Lieber Tom."),
+    ("He sings.", "Er singt.", "Er singt."),
+    ("he sings and we sing " * 2, "Er singt.", "Er singt."),
+]
 EMPTY = [Translation("", 0.0, 0.0)]
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 LINES = [
@@ -155,10 +166,11 @@ def test_the_options_reach_the_search(translator, beam):
         )
 
 
-def test_the_figures_of_a_line_are_the_sums_over_its_parts(translator):
+def test_the_figures_of_a_line_are_the_sums_over_its_parts(translator, monkeypatch):
     line = " ".join(TEXT)
     parts = translator.subwords.decode(translator.parts(line))
     (found,) = translator.translate([line], beam=2, max_extra=3)[0]
+    monkeypatch.setattr(translator, "usual", translator.longest)  # each part is read at once
     alone = [translator.translate([part], beam=2, max_extra=3)[0][0] for part in parts]
     expected = " ".join(each.text for each in alone if each.text)
     assert len(parts) > 1 and found.text.replace(",", "") == expected.replace(",", "")
@@ -341,6 +353,13 @@ def test_no_sentence_ends_at_an_initial_or_before_a_small_letter(subwords, line,
     assert len(cut(1000, subwords, line, usual=1)) == n
 
 
+@pytest.mark.parametrize(("source", "written", "expected"), ADDED)
+def test_a_fragment_gains_no_full_stop(source, written, expected):
+    part = Part((0, 0), [], [source], [], loud=False)
+    (found,) = restored(part, [Translation(written, -1.0, -1.0)], [])
+    assert found.text == expected
+
+
 def test_parts_are_joined_as_their_script_does():
     def joined(*texts):
         parts = [[Translation(text, -1.0, -1.0)] for text in texts]
@@ -362,7 +381,7 @@ def test_no_word_of_a_long_line_is_lost(subwords, longest, rng):
 
 
 def test_endless_word_is_cut_between_characters(subwords):
-    word = "\N{CAT FACE}é" * 80
+    word = "é" + "\N{CAT FACE}é" * 80
     parts = cut(9, subwords, word)
     assert "".join(parts) == word and len(parts) > 40
 

@@ -1,9 +1,14 @@
-"""Answers to the exercises of lesson 02, and typical wrong ones."""
+"""Answers to the exercises of lesson 02: right ones, and wrong ones that must not pass.
+
+The docstring of a wrong answer is a piece of the message that refuses it.
+"""
 
 import numpy as np
 
 from minitf import functions as F
 from minitf.tensor import record
+
+# predicted ----------------------------------------------------------------------------------------
 
 
 def predicted():
@@ -11,9 +16,51 @@ def predicted():
     return [48, 28]
 
 
+def right_predicted_2():
+    return 48.0, 28.0
+
+
+def right_predicted_3():
+    a, b = 2, 3
+    return np.array([(2 * a * b + a) * b + a * b, (2 * a * b + a) * a])
+
+
 def wrong_predicted():
-    """It forgets that v is also made from a: one path of three."""
+    """dL/da, at 0, is not 42: that looks like two paths of three: v is made from a, too"""
     return [42, 28]
+
+
+def wrong_predicted_2():
+    """the two the wrong way round"""
+    return [28, 48]
+
+
+def wrong_predicted_3():
+    """L is made from u, too"""
+    return [24, 12]
+
+
+def wrong_predicted_4():
+    """v is made from u, too"""
+    return [48, 16]
+
+
+def wrong_predicted_5():
+    """found '48', expected a list of 2 numbers"""
+    return "48"
+
+
+def wrong_predicted_6():
+    """found 1 numbers, expected 2, one for each of: dL/da, dL/db"""
+    return [48]
+
+
+def wrong_predicted_7():
+    """the slopes of u alone"""
+    return [3, 2]
+
+
+# log_sum_exp --------------------------------------------------------------------------------------
 
 
 def log_sum_exp(x):
@@ -22,11 +69,109 @@ def log_sum_exp(x):
     return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
 
 
+def right_log_sum_exp_2(x):
+    largest = x.data.max(axis=-1, keepdims=True)
+    powers = np.exp(x.data - largest)
+    s = powers.sum(axis=-1, keepdims=True)
+
+    def backward(gy):
+        return (np.expand_dims(gy, -1) * powers / s,)
+
+    return record((np.log(s) + largest).squeeze(-1), [x], backward)
+
+
+def right_log_sum_exp_3(t):
+    largest = t.data.max(axis=t.data.ndim - 1)
+    return F.log(F.exp(t - largest[..., None]).sum(axis=-1)) + largest
+
+
+def right_log_sum_exp_4(x):
+    y = np.logaddexp.reduce(x.data, axis=-1)
+
+    def backward(gy):
+        gradient = np.exp(x.data - y[..., np.newaxis])
+        gradient *= gy.reshape(*gy.shape, 1)
+        return gradient
+
+    return record(y, (x,), backward)
+
+
 def wrong_log_sum_exp(x):
-    """It forgets gy, as if the result were the loss itself."""
+    """a backward without gy"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
     return record(y, (x,), lambda gy: F.softmax(x).data)
+
+
+def wrong_log_sum_exp_2(x):
+    """one maximum for all rows"""
+    largest = x.data.max()
+    y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest
+    return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
+
+
+def wrong_log_sum_exp_3(x):
+    """an overflow"""
+    y = np.log(np.exp(x.data).sum(axis=-1))
+    return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
+
+
+def wrong_log_sum_exp_4(x):
+    """not divided by their sum"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    powers = np.exp(x.data - largest)
+    y = np.log(powers.sum(axis=-1)) + largest[..., 0]
+    return record(y, (x,), lambda gy: gy[..., None] * powers)
+
+
+def wrong_log_sum_exp_5(x):
+    """an axis more than x has without its last (keepdims)"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    y = np.log(np.exp(x.data - largest).sum(axis=-1, keepdims=True)) + largest
+    return record(y, (x,), lambda gy: gy * F.softmax(x).data)
+
+
+def wrong_log_sum_exp_6(x):
+    """the largest number subtracted, and not added again"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    y = np.log(np.exp(x.data - largest).sum(axis=-1))
+    return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
+
+
+def wrong_log_sum_exp_7(x):
+    """expected a Tensor: use record"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    return np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
+
+
+def wrong_log_sum_exp_8(x):
+    """is x among the inputs of record?"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
+    return record(y, (x.data,), lambda gy: gy[..., None] * F.softmax(x).data)
+
+
+def wrong_log_sum_exp_9(x):
+    """the slope of the powers is missing"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    s = np.exp(x.data - largest).sum(axis=-1, keepdims=True)
+    y = (np.log(s) + largest)[..., 0]
+    return record(y, (x,), lambda gy: gy[..., None] / s + 0 * x.data)
+
+
+def wrong_log_sum_exp_10(x):
+    """TypeError: np.exp takes no Tensor, because its result would have no history"""
+    return np.log(np.exp(x).sum(axis=-1))
+
+
+def wrong_log_sum_exp_11(x):
+    """2000 apart in a row, ln sum exp: found inf"""
+    middle = x.data.min(axis=-1, keepdims=True)
+    y = np.log(np.exp(x.data - middle).sum(axis=-1)) + middle[..., 0]
+    return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
+
+
+# centred ------------------------------------------------------------------------------------------
 
 
 def centred(x):
@@ -36,15 +181,130 @@ def centred(x):
     return record(x.data - x.data.mean(axis=-1, keepdims=True), (x,), backward)
 
 
+def right_centred_2(x):
+    n = x.data.shape[-1]
+    matrix = np.eye(n) - np.full((n, n), 1 / n)
+    return record(x.data @ matrix, (x,), lambda gy: np.einsum("...i,ij->...j", gy, matrix))
+
+
+def right_centred_3(x):
+    return x - x.mean(axis=-1, keepdims=True)
+
+
+def right_centred_4(x):
+    y = x.data.copy()
+    y -= (y.sum(axis=y.ndim - 1) / y.shape[-1])[..., None]
+
+    def backward(g):
+        moved = g.copy()
+        moved -= np.average(g, axis=-1)[..., None]
+        return (moved,)
+
+    return record(y, (x,), backward)
+
+
 def wrong_centred(x):
-    """The mean of all numbers, not of each row."""
-    return record(x.data - x.data.mean(axis=-1, keepdims=True), (x,), lambda gy: gy - gy.mean())
+    """the mean of all of gy, not of each row"""
+    y = x.data - x.data.mean(axis=-1, keepdims=True)
+    return record(y, (x,), lambda gy: gy - gy.mean())
+
+
+def wrong_centred_2(x):
+    """the path through the mean is missing"""
+    return record(x.data - x.data.mean(axis=-1, keepdims=True), (x,), lambda gy: gy)
+
+
+def wrong_centred_3(x):
+    """the sum of each row of gy in place of its mean"""
+    y = x.data - x.data.mean(axis=-1, keepdims=True)
+    return record(y, (x,), lambda gy: gy - gy.sum(axis=-1, keepdims=True))
+
+
+def wrong_centred_4(x):
+    """the mean is in every number"""
+    y = x.data - x.data.mean(axis=-1, keepdims=True)
+    return record(y, (x,), lambda gy: gy * (1 - 1 / x.shape[-1]))
+
+
+def wrong_centred_5(x):
+    """the mean of x in place of that of gy"""
+    mean = x.data.mean(axis=-1, keepdims=True)
+    return record(x.data - mean, (x,), lambda gy: gy - mean)
+
+
+def wrong_centred_6(x):
+    """the mean of all numbers, not of each row"""
+    return record(x.data - x.data.mean(), (x,), lambda gy: gy - gy.mean())
+
+
+def wrong_centred_7(x):
+    """the path through the mean added"""
+    y = x.data - x.data.mean(axis=-1, keepdims=True)
+    return record(y, (x,), lambda gy: gy + gy.mean(axis=-1, keepdims=True))
+
+
+def wrong_centred_8(x):
+    """the mean handed back in place of gy"""
+    y = x.data - x.data.mean(axis=-1, keepdims=True)
+    return record(y, (x,), lambda gy: gy.mean(axis=-1, keepdims=True) + 0 * gy)
+
+
+# fools_the_sum ------------------------------------------------------------------------------------
 
 
 def fools_the_sum(x):
     return record(x.data**2, (x,), lambda gy: gy**2 * 2 * x.data)
 
 
+def right_fools_the_sum_2(x):
+    return record(x.data * x.data, [x], lambda gy: (2 * x.data,))
+
+
+def right_fools_the_sum_3(x):
+    return record(np.square(x.data), (x,), lambda gy: np.ones_like(gy) * x.data * 2)
+
+
+def right_fools_the_sum_4(x):
+    return record(x.data**2, (x,), lambda gy: 2 * x.data * abs(gy))
+
+
+def right_fools_the_sum_5(x):
+    def backward(gy):
+        return 2 * x.data * gy.max()
+
+    return record(x.data**2, (x,), backward)
+
+
 def wrong_fools_the_sum(x):
-    """Zeros fool the sum of a softmax, whose gradient is 0; that of x**2 is not."""
+    """zeros, which fool only sums that never change"""
     return record(x.data**2, (x,), lambda gy: gy * 0)
+
+
+def wrong_fools_the_sum_2(x):
+    """grad_check accepts it too: found the backward 2 x gy, which is right"""
+    return record(x.data**2, (x,), lambda gy: 2 * x.data * gy)
+
+
+def wrong_fools_the_sum_3(x):
+    """the factor 2 is missing"""
+    return record(x.data**2, (x,), lambda gy: gy**2 * x.data)
+
+
+def wrong_fools_the_sum_4(x):
+    """expected a Tensor: use record"""
+    return x.data**2
+
+
+def wrong_fools_the_sum_5(x):
+    """grad_check accepts it too"""
+    return x * x
+
+
+def wrong_fools_the_sum_6(x):
+    """gy handed on unchanged"""
+    return record(x.data**2, (x,), lambda gy: gy)
+
+
+def wrong_fools_the_sum_7(x):
+    """the result x**2: found"""
+    return record(2 * x.data, (x,), lambda gy: gy**2 * 2 * x.data)

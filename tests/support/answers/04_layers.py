@@ -1,6 +1,13 @@
-"""Model answers to the exercises of lesson 04, and wrong ones that must not pass."""
+"""Answers to the exercises of lesson 04: right ones, and wrong ones that must not pass.
+
+The docstring of a wrong answer is a piece of the message that refuses it.
+"""
 
 import numpy as np
+
+from minitf import functions as F
+
+# normalised_on_paper ------------------------------------------------------------------------------
 
 
 def normalised_on_paper():
@@ -8,17 +15,130 @@ def normalised_on_paper():
     return [-0.58, -0.58, -0.58, 1.73]
 
 
+def right_normalised_on_paper_2():
+    return -0.577, -0.577, -0.577, 1.732
+
+
+def right_normalised_on_paper_3():
+    x = np.array([2, 2, 2, 10], dtype=np.float32)
+    return (x - x.mean()) / x.std()
+
+
 def wrong_normalised_on_paper():
-    return [-0.5, -0.5, -0.5, 1.5]  # divided by D - 1 = 3 before the root
+    """a division by D - 1 = 3 before the root"""
+    return [-0.5, -0.5, -0.5, 1.5]
+
+
+def wrong_normalised_on_paper_2():
+    """a division by the variance in place of its root"""
+    return [-0.17, -0.17, -0.17, 0.5]
+
+
+def wrong_normalised_on_paper_3():
+    """not divided by the deviation"""
+    return [-2, -2, -2, 6]
+
+
+def wrong_normalised_on_paper_4():
+    """the mean is not subtracted"""
+    return [0.58, 0.58, 0.58, 2.89]
+
+
+def wrong_normalised_on_paper_5():
+    """the mean distance in place of the deviation"""
+    return [-0.67, -0.67, -0.67, 2]
+
+
+def wrong_normalised_on_paper_6():
+    """all are near: round to two digits"""
+    return [-0.6, -0.6, -0.6, 1.7]
+
+
+def wrong_normalised_on_paper_7():
+    """the opposite sign"""
+    return [0.58, 0.58, 0.58, -1.73]
+
+
+def wrong_normalised_on_paper_8():
+    """found 2 numbers, expected 4"""
+    return [-0.58, 1.73]
+
+
+# mended_dropout -----------------------------------------------------------------------------------
 
 
 def mended_dropout(x, mask, rate, training):
     return x * mask / (1 - rate) if training else x
 
 
+def right_mended_dropout_2(x, mask, rate, training):
+    if not training:
+        return x
+    x *= mask
+    x /= 1 - rate
+    return x
+
+
+def right_mended_dropout_3(values, kept, p, learns):
+    scale = np.float32(1 / (1 - p)) if learns else 1
+    return np.where(kept | (not learns), values * scale, 0)
+
+
+def right_mended_dropout_4(x, mask, rate, training):
+    if training:
+        return [
+            [a / (1 - rate) if m else 0 for a, m in zip(row, allowed, strict=True)]
+            for row, allowed in zip(x, mask, strict=True)
+        ]
+    return x.tolist()
+
+
 def wrong_mended_dropout(x, mask, rate, training):
-    # Scaled in the trained model, as in the first paper on dropout, and not in training.
+    """the mean of what is left is too small"""
     return x * mask if training else x * (1 - rate)
+
+
+def wrong_mended_dropout_2(x, mask, rate, training):
+    """a division by the kept share of this mask"""
+    return x * mask / mask.mean() if training else x
+
+
+def wrong_mended_dropout_3(x, mask, rate, training):
+    """a division by 0.75, which belongs to another rate"""
+    return x * mask / 0.75 if training else x
+
+
+def wrong_mended_dropout_4(x, mask, rate, training):
+    """a division by the rate"""
+    return x * mask / rate if training else x
+
+
+def wrong_mended_dropout_5(x, mask, rate, training):
+    """dropout that is never off"""
+    return x * mask / (1 - rate)
+
+
+def wrong_mended_dropout_6(x, mask, rate, training):
+    """a multiplication by 1 - rate"""
+    return x * mask * (1 - rate) if training else x
+
+
+def wrong_mended_dropout_7(x, mask, rate, training):
+    """`training` that turns dropout on"""
+    return x if training else x * mask / (1 - rate)
+
+
+def wrong_mended_dropout_8(x, mask, rate, training):
+    """the mask the wrong way round"""
+    return x * ~mask / (1 - rate) if training else x
+
+
+def wrong_mended_dropout_9(x, mask, rate, training):
+    """x divided by 1 - rate"""
+    return np.where(mask | (not training), x, 0) / (1 - rate)
+
+
+# tent ---------------------------------------------------------------------------------------------
 
 
 def tent():
@@ -26,8 +146,64 @@ def tent():
     return [[1.0, 1.0, 1.0]], [1.0, 0.0, -1.0], [[1.0], [-2.0], [1.0]], [0.0]
 
 
+def right_tent_2():
+    return np.array([[2, 1, 0.5]]), np.array([2, 0, -0.5]), np.array([[0.5], [-2], [2]]), 0
+
+
+def right_tent_3():
+    return [np.ones((1, 3)), np.arange(1, -2, -1), np.array([[1], [-2], [1]]), np.zeros(1)]
+
+
+def right_tent_4():  # from the right, and with a unit that is never used
+    W_1 = np.array([[-1, -1, -1, 0]], dtype=np.float32)
+    return W_1, (1, 0, -1, 0), ((1,), (-2,), (1,), (5,)), (0,)
+
+
+def right_tent_5():  # 1 minus two slopes, and the slopes taken back
+    return [[1, -1, 1, -1]], [0, 0, -1, -1], [[-1], [-1], [1], [1]], [1]
+
+
 def wrong_tent():
-    return [[1.0, -1.0]], [0.0, 0.0], [[-1.0], [-1.0]], [1.0]  # falls below 0
+    """at x = 2: found -1, expected 0: the slope of the last side goes on below 0"""
+    return [[1.0, -1.0]], [0.0, 0.0], [[-1.0], [-1.0]], [1.0]
+
+
+def wrong_tent_2():
+    """at x = 0: found 0, expected 1"""
+    return [[1.0, -1.0]], [0.0, 0.0], [[1.0], [1.0]], [0.0]
+
+
+def wrong_tent_3():
+    """W_1: found the shape (3, 1), expected (1, 3)"""
+    return [[1.0], [1.0], [1.0]], [1.0, 0.0, -1.0], [[1.0], [-2.0], [1.0]], [0.0]
+
+
+def wrong_tent_4():
+    """found 5 units, expected at most 4"""
+    return [[1.0] * 5], [1, 0.5, 0, -0.5, -1], [[1.0], [0], [-2.0], [0], [1.0]], [0.0]
+
+
+def wrong_tent_5():
+    """at x = -1: found 0.5, expected 0: its sides reach 0 too late"""
+    return [[0.5, 0.5, 0.5]], [1.0, 0.0, -1.0], [[1.0], [-2.0], [1.0]], [0.0]
+
+
+def wrong_tent_6():
+    """W_2: found the shape (3,), expected (3, 1)"""
+    return [[1.0, 1.0, 1.0]], [1.0, 0.0, -1.0], [1.0, -2.0, 1.0], [0.0]
+
+
+def wrong_tent_7():
+    """the slope of the last side goes on below 0"""
+    return [[1.0, 1.0]], [1.0, 0.0], [[1.0], [-2.0]], [0.0]
+
+
+def wrong_tent_8():
+    """at x = 0.25: found 1.25, expected 0.75"""
+    return [[1.0, 1.0]], [1.0, -1.0], [[1.0], [-1.0]], [0.0]
+
+
+# sees_one_position --------------------------------------------------------------------------------
 
 
 def sees_one_position(norm):
@@ -37,11 +213,84 @@ def sees_one_position(norm):
     return np.array_equal(norm(x)[0, 0], norm(changed)[0, 0])
 
 
+def right_sees_one_position_2(norm):
+    x = np.random.rand(2, 3, 4)
+    y = norm(x)
+    for b in range(2):
+        for t in range(3):
+            other = np.random.rand(2, 3, 4)
+            other[b, t] = x[b, t]
+            if not np.allclose(norm(other)[b, t], y[b, t]):
+                return False
+    return True
+
+
+def right_sees_one_position_3(norm):
+    x = np.random.default_rng(3).standard_normal((4, 6, 8))
+    before = norm(x)[2, 3].copy()
+    x[2, 4] *= 3
+    x[1] -= 1 + x[0]
+    return int((norm(x)[2, 3] == before).all())
+
+
+def right_sees_one_position_4(norm):
+    x = np.random.default_rng(3).standard_normal((2, 2, 3))
+    return bool(np.abs(norm(x)[1, 1] - norm(x[1:, 1:])[0, 0]).max() < 1e-9)
+
+
 def wrong_sees_one_position(norm):
+    """a test of one sentence"""
     x = np.random.default_rng(0).standard_normal((3, 4, 5))
     changed = x.copy()
     changed[0, 1] += np.arange(5.0)  # another position, but never another sentence
     return np.array_equal(norm(x)[0, 0], norm(changed)[0, 0])
+
+
+def wrong_sees_one_position_2(norm):
+    """for a norm over the sentences: found True, expected False: that looks like a test of one"""
+    x = np.random.default_rng(0).standard_normal((1, 4, 5))
+    changed = x.copy()
+    changed[0, 1:] = 2 * x[0, :-1]
+    return np.array_equal(norm(x)[0, 0], norm(changed)[0, 0])
+
+
+def wrong_sees_one_position_3(norm):
+    """a test of one position"""
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    changed = x.copy()
+    changed[1:] += np.random.default_rng(1).standard_normal((2, 4, 5))
+    return np.allclose(norm(x)[0, 0], norm(changed)[0, 0])
+
+
+def wrong_sees_one_position_4(norm):
+    """does x[b, t] itself stay as it was?"""
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    changed = x + np.random.default_rng(1).standard_normal(x.shape)
+    return np.array_equal(norm(x)[0, 0], norm(changed)[0, 0])
+
+
+def wrong_sees_one_position_5(norm):
+    """True for every norm"""
+    return True
+
+
+def wrong_sees_one_position_6(norm):
+    """True and False exchanged"""
+    return not sees_one_position(norm)
+
+
+def wrong_sees_one_position_7(norm):
+    """that looks like a test of"""
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    return bool(np.allclose(norm(x).mean(axis=-1), 0))  # a property of the features' norm
+
+
+def wrong_sees_one_position_8(norm):
+    """found array([[[0., 0., 0.], [0., 0., 0.]]]), expected True or False"""
+    return np.zeros((1, 2, 3))
+
+
+# rms_norm -----------------------------------------------------------------------------------------
 
 
 def rms_norm(x, gain):
@@ -55,7 +304,115 @@ def rms_norm(x, gain):
     return gain * n, backward
 
 
-def wrong_rms_norm(x, gain):
+def right_rms_norm_2(x, g):
+    D = x.shape[-1]
+    inverse = ((x**2).sum(-1)[..., None] / D + 1e-6) ** -0.5
+
+    def backward(gy):
+        inner = np.einsum("btd,btd,d->bt", gy, x, g)[..., None]
+        gx = gy * g * inverse - x * inner * inverse**3 / D
+        return [gx, np.einsum("btd,btd->d", gy, x * inverse)]
+
+    return [x * inverse * g, backward]
+
+
+def right_rms_norm_3(x, gain):
+    x32, gain32 = x.astype(np.float32), gain.astype(np.float32)
+    r = np.sqrt(np.mean(np.square(x32), axis=2, keepdims=True) + np.float32(1e-6))
+
+    def backward(gy):
+        gy = gy.astype(np.float32)
+        gn = gy * gain32
+        gr = (-gn * x32 / r**2).sum(axis=2, keepdims=True)
+        return gn / r + gr * x32 / (r * x.shape[-1]), np.sum(gy * x32 / r, axis=0).sum(axis=0)
+
+    return x32 / r * gain32, backward
+
+
+def right_rms_norm_4(x, gain):
+    y, backs = np.empty_like(x), []
+    for place in np.ndindex(x.shape[:-1]):
+        row, d = x[place], x.shape[-1]
+        r = np.sqrt(row @ row / d + 1e-6)
+        y[place] = gain * row / r
+        backs.append((place, np.eye(d) / r - np.outer(row, row) / (d * r**3), row / r))
+
+    def backward(gy):
+        gx, g_gain = np.zeros_like(x), np.zeros_like(gain)
+        for place, jacobian, n in backs:
+            gx[place] = jacobian @ (gain * gy[place])
+            g_gain += gy[place] * n
+        return gx, g_gain
+
+    return y, backward
+
+
+def _rms(x, gain, of_x, of_gain=None):
     r = np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6)
-    # As if r did not depend on x.
-    return gain * x / r, lambda gy: (gy * gain / r, (gy * x / r).sum(axis=(0, 1)))
+    n = x / r
+    of_gain = of_gain or (lambda gy, n: (gy * n).sum(axis=(0, 1)))
+    return gain * n, lambda gy: (of_x(gy, gy * gain, n, r), of_gain(gy, n))
+
+
+def _right(gy, u, n, r):
+    return (u - n * (u * n).mean(axis=-1, keepdims=True)) / r
+
+
+def wrong_rms_norm(x, gain):
+    """r kept constant"""
+    return _rms(x, gain, lambda gy, u, n, r: u / r)
+
+
+def wrong_rms_norm_2(x, gain):
+    """a gradient that is not summed"""
+    return _rms(x, gain, _right, lambda gy, n: gy * n)
+
+
+def wrong_rms_norm_3(x, gain):
+    """1e-6 outside the root"""
+    y = gain * x / (np.sqrt((x * x).mean(axis=-1, keepdims=True)) + 1e-6)
+    return y, _rms(x, gain, _right)[1]
+
+
+def wrong_rms_norm_4(x, gain):
+    """a gy that was not multiplied by the gain"""
+    return _rms(x, gain, lambda gy, u, n, r: _right(u, gy, n, r))
+
+
+def wrong_rms_norm_5(x, gain):
+    """a layer norm: the mean is not subtracted here"""
+    y = F.layer_norm(x, gain, np.zeros_like(gain)).numpy()
+    return y, _rms(x, gain, _right)[1]
+
+
+def wrong_rms_norm_6(x, gain):
+    """the gradient of layer norm"""
+    return _rms(
+        x, gain, lambda gy, u, n, r: _right(gy, u, n, r) - u.mean(axis=-1, keepdims=True) / r
+    )
+
+
+def wrong_rms_norm_7(x, gain):
+    """a mean in place of the sum"""
+    return _rms(x, gain, _right, lambda gy, n: (gy * n).mean(axis=(0, 1)))
+
+
+def wrong_rms_norm_8(x, gain):
+    """a sum in place of the mean"""
+    return _rms(x, gain, lambda gy, u, n, r: (u - n * (u * n).sum(axis=-1, keepdims=True)) / r)
+
+
+def wrong_rms_norm_9(x, gain):
+    """expected (gx, g_gain)"""
+    return rms_norm(x, gain)[0], lambda gy: None
+
+
+def wrong_rms_norm_10(x, gain):
+    """gx and g_gain exchanged"""
+    y, backward = rms_norm(x, gain)
+    return y, lambda gy: backward(gy)[::-1]
+
+
+def wrong_rms_norm_11(x, gain):
+    """found 1 parts"""
+    return (rms_norm(x, gain)[0],)

@@ -1,17 +1,70 @@
-"""Answers to the exercises of lesson 06, and wrong ones that its checks must reject."""
+"""Answers to the exercises of lesson 06: right ones, and wrong ones that must not pass.
+
+The docstring of a wrong answer is a piece of the message that refuses it.
+"""
 
 import numpy as np
 
 from minitf.tensor import Tensor
+
+# predict_what_moves -------------------------------------------------------------------------------
 
 
 def predict_what_moves():
     return {"source 2": [0, 1, 2, 3, 4], "target 0": [0, 1, 2, 3, 4], "target 3": [3, 4]}
 
 
+def right_predict_what_moves_2():
+    return {"target 3": (4, 3), "source 2": range(5), "target 0 ": np.arange(5)}
+
+
+def right_predict_what_moves_3():
+    every = {0, 1, 2, 3, 4}
+    return {"source 2": every, "target 0": every, "target 3": every - {0, 1, 2}}
+
+
 def wrong_predict_what_moves():
-    # Position 3 reads its own token, too.
+    """later positions only: a position reads its own token, too"""
     return {"source 2": [0, 1, 2, 3, 4], "target 0": [0, 1, 2, 3, 4], "target 3": [4]}
+
+
+def wrong_predict_what_moves_2():
+    """source 2: the positions that move are not [2]: that looks like the position of the change"""
+    return {"source 2": [2], "target 0": [0], "target 3": [3]}
+
+
+def wrong_predict_what_moves_3():
+    """a causal source"""
+    return {"source 2": [2, 3, 4], "target 0": [0, 1, 2, 3, 4], "target 3": [3, 4]}
+
+
+def wrong_predict_what_moves_4():
+    """positions counted from 1"""
+    return {"source 2": [1, 2, 3, 4, 5], "target 0": [1, 2, 3, 4, 5], "target 3": [4, 5]}
+
+
+def wrong_predict_what_moves_5():
+    """found no answer to 'target 3'"""
+    return {"source 2": [0, 1, 2, 3, 4], "target 0": [0, 1, 2, 3, 4]}
+
+
+def wrong_predict_what_moves_6():
+    """expected a dict"""
+    return [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [3, 4]]
+
+
+def wrong_predict_what_moves_7():
+    """the decoder must not see the future"""
+    every = [0, 1, 2, 3, 4]
+    return {"source 2": every, "target 0": every, "target 3": every}
+
+
+def wrong_predict_what_moves_8():
+    """the positions of the source"""
+    return {"source 2": [0, 1, 2, 3], "target 0": [0, 1, 2, 3, 4], "target 3": [3, 4]}
+
+
+# shift_right --------------------------------------------------------------------------------------
 
 
 def shift_right(target):
@@ -22,11 +75,95 @@ def shift_right(target):
     return reads, predicts
 
 
-def wrong_shift_right(target):
-    # The end mark comes after the padding: the mistake of the exercise.
-    start = np.full((len(target), 1), 2)
-    end = np.full((len(target), 1), 3)
+def right_shift_right_2(target):
+    reads, predicts = [], []
+    for row in target:
+        words = [int(word) for word in row if word]
+        padding = [0] * (len(row) - len(words))
+        reads.append([2, *words, *padding])
+        predicts.append([*words, 3, *padding])
+    return reads, predicts
+
+
+def right_shift_right_3(ids):
+    B, T = ids.shape
+    reads, predicts = np.zeros((B, T + 1)), np.zeros((B, T + 1))
+    reads[:, 0] = 2
+    reads[:, 1:] = predicts[:, :-1] = ids
+    first_zero = (predicts == 0).argmax(axis=-1)
+    predicts[range(B), first_zero] = 3
+    return [reads, predicts]
+
+
+def right_shift_right_4(target):
+    padded = np.pad(target, ((0, 0), (0, 1)))
+    before = np.pad(target, ((0, 0), (1, 0)), constant_values=1)
+    predicts = np.where((padded == 0) & (before != 0), 3, padded)
+    return np.pad(target, ((0, 0), (1, 0)), constant_values=2), predicts
+
+
+def _shifted(target):
+    start, end = np.full((len(target), 1), 2), np.full((len(target), 1), 3)
     return np.concatenate([start, target], axis=1), np.concatenate([target, end], axis=1)
+
+
+def wrong_shift_right(target):
+    """the end mark behind the padding"""
+    return _shifted(target)
+
+
+def wrong_shift_right_2(target):
+    """the end mark in place of the last word"""
+    reads, predicts = shift_right(target)
+    ends = (predicts == 3).argmax(axis=1)
+    predicts[predicts == 3] = 0
+    predicts[np.arange(len(target)), ends - 1] = 3
+    return reads, predicts
+
+
+def wrong_shift_right_3(target):
+    """end marks in place of all padding"""
+    reads, predicts = _shifted(target)
+    return reads, np.where(predicts == 0, 3, predicts)
+
+
+def wrong_shift_right_4(target):
+    """no end mark"""
+    reads, _ = _shifted(target)
+    return reads, np.concatenate([target, np.zeros((len(target), 1), int)], axis=1)
+
+
+def wrong_shift_right_5(target):
+    """reads and predicts exchanged"""
+    return shift_right(target)[::-1]
+
+
+def wrong_shift_right_6(target):
+    """one token less"""
+    reads, predicts = shift_right(target)
+    return reads[:, :-1], predicts[:, :-1]
+
+
+def wrong_shift_right_7(target):
+    """found the shape (2, 4), expected (2, 5): that looks like the target alone"""
+    return target, shift_right(target)[1]
+
+
+def wrong_shift_right_8(target):
+    """expected numbers of one shape"""
+    return [[2, 6], [2]], [[6, 3], [3]]
+
+
+def wrong_shift_right_9(target):
+    """it must predict: found"""  # right if each row but the first has padding
+    reads, predicts = _shifted(target)
+    predicts[1:, -1] = 0
+    for row in range(1, len(target)):
+        predicts[row, 2] = 3
+    return reads, predicts
+
+
+# packed_mask --------------------------------------------------------------------------------------
 
 
 def packed_mask(lengths):
@@ -35,14 +172,75 @@ def packed_mask(lengths):
     return (same_sentence & np.tri(len(own), dtype=bool))[None, None]
 
 
+def right_packed_mask_2(lengths):
+    T = sum(lengths)
+    mask, start = np.zeros((1, 1, T, T), dtype=bool), 0
+    for n in lengths:
+        mask[0, 0, start : start + n, start : start + n] = np.tril(np.ones((n, n)))
+        start += n
+    return mask
+
+
+def right_packed_mask_3(lengths):
+    starts = [sum(lengths[:i]) for i, n in enumerate(lengths) for _ in range(n)]
+    rows = [[starts[t] <= s <= t for s in range(len(starts))] for t in range(len(starts))]
+    return [[rows]]
+
+
+def right_packed_mask_4(lengths):
+    number = []
+    for i, n in enumerate(lengths):
+        number += [i] * n
+    position = np.arange(len(number))
+    asks, read = np.array(number).reshape(1, 1, -1, 1), np.array(number).reshape(1, 1, 1, -1)
+    return np.logical_and(asks == read, position[:, None] >= position)
+
+
 def wrong_packed_mask(lengths):
+    """each sentence sees all of itself"""
     own = np.repeat(np.arange(len(lengths)), lengths)
-    return (own[:, None] == own)[None, None]  # the sentences are apart, but each sees ahead
+    return (own[:, None] == own)[None, None]
 
 
 def wrong_packed_mask_2(lengths):
+    """a mask is of True and False: found dtype float64, expected bool"""
     own = np.repeat(np.arange(len(lengths)), lengths)
-    return np.tril(own[:, None] == own).astype(float)[None, None]  # ones and zeros
+    return np.tril(own[:, None] == own).astype(float)[None, None]
+
+
+def wrong_packed_mask_3(lengths):
+    """the sentences see one another"""
+    return np.tri(sum(lengths), dtype=bool)[None, None]
+
+
+def wrong_packed_mask_4(lengths):
+    """rows ask, columns are looked at"""
+    return packed_mask(lengths).swapaxes(-1, -2)
+
+
+def wrong_packed_mask_5(lengths):
+    """lacks its two axes of length 1"""
+    return packed_mask(lengths)[0, 0]
+
+
+def wrong_packed_mask_6(lengths):
+    """a position that does not see itself"""
+    return packed_mask(lengths) & ~np.eye(sum(lengths), dtype=bool)
+
+
+def wrong_packed_mask_7(lengths):
+    """found numbers to add"""
+    return np.where(packed_mask(lengths), 0.0, -np.inf)
+
+
+def wrong_packed_mask_8(lengths):
+    """found the shape (2, 1, 3, 3), expected (1, 1, 5, 5)"""
+    longest = max(lengths)
+    real = np.arange(longest) < np.array(lengths)[:, None]
+    return (real[:, None, None, :] & np.tri(longest, dtype=bool))[: len(lengths)]
+
+
+# find_leaks ---------------------------------------------------------------------------------------
 
 
 def find_leaks(run, x):
@@ -54,10 +252,105 @@ def find_leaks(run, x):
     return np.array(reads)
 
 
-def wrong_find_leaks(run, x):
+def right_find_leaks_2(run, x):
+    T = x.shape[0]
+    found = np.zeros((T, T), dtype=bool)
+    for t in range(T):
+        copy = Tensor(x.numpy().copy())
+        gradient = np.zeros(x.shape)
+        gradient[t] = 1
+        run(copy).backward(gradient)
+        found[t] = np.abs(copy.grad).sum(axis=1) > 0
+    return found
+
+
+def right_find_leaks_3(run, x):
+    rows = []
+    for t in range(len(x)):
+        x.grad = None
+        run(x)[t].sum().backward()
+        rows.append([bool(np.any(row)) for row in x.grad])
+    return rows
+
+
+def right_find_leaks_4(run, x):  # by changes: a check compares results
+    rows, before = x.numpy(), run(x).numpy()
+    found = np.zeros((len(rows), len(rows)), dtype=int)
+    for s in range(len(rows)):
+        changed = rows.copy()
+        changed[s] += np.random.default_rng(s).standard_normal(rows.shape[1])
+        found[:, s] = (run(Tensor(changed)).numpy() != before).any(axis=1)
+    return found
+
+
+def _leaks(run, x, seen):
     reads = []
     for t in range(len(x)):
-        # x.grad adds up: row t holds what rows 0 to t have read.
+        x.grad = None
+        run(x)[t].backward(np.ones(x.shape[1]))
+        reads.append(seen(Tensor(x.grad).numpy()))
+    return np.array(reads)
+
+
+def wrong_find_leaks(run, x):
+    """gradients that add up"""
+    reads = []
+    for t in range(len(x)):
         run(x)[t].backward(np.ones(x.shape[1]))
         reads.append((Tensor(x.grad).numpy() != 0).any(axis=-1))
     return np.array(reads)
+
+
+def wrong_find_leaks_2(run, x):
+    """a sum, a sign or all numbers"""
+    return _leaks(run, x, lambda gradient: gradient.sum(axis=1) > 0)
+
+
+def wrong_find_leaks_3(run, x):
+    """may be negative, or 0, and cancel"""
+    return _leaks(run, x, lambda gradient: gradient.sum(axis=1) != 0)
+
+
+def wrong_find_leaks_4(run, x):
+    """rows and columns exchanged"""
+    return find_leaks(run, x).T
+
+
+def wrong_find_leaks_5(run, x):
+    """True where nothing is read"""
+    return ~find_leaks(run, x)
+
+
+def wrong_find_leaks_6(run, x):
+    """a leak is found by its gradient, however small"""
+    return _leaks(run, x, lambda gradient: abs(gradient).max(axis=1) > 1e-5)
+
+
+def wrong_find_leaks_7(run, x):
+    """found the shape (6,), expected (6, 6)"""
+    return find_leaks(run, x).any(axis=1)
+
+
+def wrong_find_leaks_8(run, x):
+    """a leak is found by its gradient"""
+    return np.tri(len(x), dtype=bool)
+
+
+def wrong_find_leaks_9(run, x):
+    """found numbers such as"""
+    return _leaks(run, x, lambda gradient: abs(gradient).sum(axis=1))
+
+
+def wrong_find_leaks_10(run, x):
+    """False everywhere"""
+    return find_leaks(run, x) & ~np.tri(len(x), dtype=bool)
+
+
+def wrong_find_leaks_11(run, x):
+    """expected True"""
+    return _leaks(run, x, lambda gradient: (gradient > 0).all(axis=1))
+
+
+def wrong_find_leaks_12(run, x):
+    """a sum, a sign or all numbers: some of a gradient may be negative, or 0"""
+    return _leaks(run, x, lambda gradient: (gradient != 0).all(axis=1))

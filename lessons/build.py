@@ -1,0 +1,61 @@
+"""Write my_transformer.py: the whole Transformer, without the bodies of its pieces.
+
+    python lessons/build.py                           writes my_transformer.py
+    python lessons/build.py --notebook                writes my_transformer.ipynb
+    python lessons/build.py --json my_transformer.py  or a notebook: checks it
+
+The file lists its pieces in the order of the lessons, each with its equation, its
+shapes and the section that derives it. Run it: it says of each piece whether it is
+right, wrong or to do. A file that exists is never overwritten.
+
+--json prints one object, and nothing else, for a program that grades; its form is that
+of exercise.py. The exit code is 0 if all pieces are right, 1 if not, and 2, without
+JSON, if the file cannot be read. The pieces run with your rights: check unknown files
+in a container.
+"""
+
+import sys
+from pathlib import Path
+
+from minitf.course import building
+
+
+def main(arguments):
+    """Run the command line; return the exit code."""
+    if {"-h", "--help"} & set(arguments):
+        print(__doc__)
+        return 0
+    if arguments[:1] == ["--json"]:
+        if len(arguments) != 2:
+            return refuse("give one file, such as  --json my_transformer.py")
+        return building.grade_file(Path(arguments[1]))
+    if arguments not in ([], ["--notebook"]):
+        return refuse(f"unknown argument {arguments[-1]}: --help lists all")
+    as_notebook = arguments == ["--notebook"]
+    path = Path("my_transformer.ipynb" if as_notebook else "my_transformer.py")
+    if path.exists():
+        return refuse(f"{path} already exists: rename it if you want a new one")
+    try:
+        text = building.notebook() if as_notebook else building.skeleton(path.name)
+        path.write_text(text, encoding="utf-8")
+    except ImportError as error:
+        return refuse(f'{error.name} is missing: pip install -e ".[classroom]"')
+    except OSError as error:
+        return refuse(f"{path}: {error.strerror}: run this in a folder of yours")
+    use = (
+        "open it in Jupyter"
+        if as_notebook
+        else f"fill in pieces, then run  python {path}"
+    )
+    print(f"wrote {path}: {use}")
+    return 0
+
+
+def refuse(message):
+    """Print a line on a mistake of the user; return the exit code."""
+    print(f"build.py: {message}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,499 @@
+"""`my_transformer.py`: examples/whole.py without the bodies of its pieces, written and checked.
+
+The file is made of the page itself: of each piece the docstring and the comments are kept, and the
+code is three dots. A check runs the student's file with one piece of the student's at a time; all
+other pieces are the page's. So every piece can be right, whatever the others are, and one can begin
+anywhere. Only what comes out is compared, never the text.
+"""
+
+import ast
+import contextlib
+import functools
+import io
+import itertools
+import json
+import signal
+import sys
+import textwrap
+import time
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from minitf.course.pieces import PIECES, Piece, Refused
+from minitf.terminal import piped
+
+__all__ = [
+    "PAGE",
+    "answer",
+    "checked",
+    "grade_file",
+    "notebook",
+    "page",
+    "run",
+    "run_notebook",
+    "section_of",
+    "skeleton",
+]
+
+PAGE = Path(__file__).parents[2] / "examples" / "whole.py"
+QUICK_STEPS = 500  # updates, at the end: they take about a minute
+SECONDS = 20  # for one piece: then it is taken to have no end
+LAST = "learn_toy_corpus"  # the page from here on is its command line, which the student's has not
+OPENING = '''"""My Transformer.
+
+    python {name}
+
+says of each piece below whether it is right, wrong, or to do. Write the pieces in any order: those
+that you have not written are lent by the course. When all of them are right, your Transformer
+learns the toy corpus for a minute, and translates SENTENCE with trained weights.
+
+In place of the three dots of a piece write its code; the comments above them say what it computes,
+and the docstring which lesson derives it. Everything else is complete; `Tensor.__mul__` shows how
+an operation is written. Letters of the shapes: B sentences, T tokens that ask (of the target), S
+tokens that answer (of the source), D d_model, H heads, K d_k = d_v = D / H, F d_ff, V vocabulary.
+gy is dL/dy, the gradient of y. From `attention` on, what has a gradient is a Tensor, whose array is
+x.data; ids, masks and positions are arrays.
+"""
+
+SENTENCE = "The children are playing in the garden."
+'''
+CLOSING = """
+if __name__ == "__main__":
+    from minitf.course.building import run
+
+    run(__file__)
+"""
+RUNS = "The last cell says"
+LAST_CELL = """\
+# Run the cells above, then this one.
+from minitf.course.building import run_notebook
+
+run_notebook()"""
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+class Verdict(NamedTuple):
+    """What the check of a piece says: its state is "right", "wrong" or "to do"."""
+
+    state: str
+    message: str = ""
+
+
+# The student's file -------------------------------------------------------------------------------
+
+
+@functools.cache
+def page() -> str:
+    """Return the text of the page."""
+    return PAGE.read_text(encoding="utf-8")
+
+
+def definitions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    """Return the functions of a module by name, and its methods as Class.method."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = node
+        if isinstance(node, ast.ClassDef):
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef):
+                    found[f"{node.name}.{method.name}"] = method
+    return found
+
+
+@functools.cache
+def lent_pieces() -> dict[str, ast.FunctionDef]:
+    """Return the functions and methods of the page."""
+    return definitions(ast.parse(page()))
+
+
+def section_of(piece: Piece) -> str:
+    """Return where a piece is derived, as the student reads it."""
+    return f'lesson {piece.lesson}, "{piece.section}"'
+
+
+def skeleton(name: str = "my_transformer.py") -> str:
+    """Return the text of my_transformer.py: the page without the bodies of the pieces."""
+    lines, tree = page().splitlines(), ast.parse(page())
+    found = definitions(tree)
+    # From the last piece to the first, because each changes the numbers of the lines below it.
+    end = next(node for node in tree.body if getattr(node, "name", "") == LAST).lineno - 1
+    del lines[end:]
+    for number, piece in reversed(list(enumerate(PIECES, 1))):
+        node = found[piece.name]
+        text, first = docstring_of(node, number, piece), node.body[1].lineno - 1
+        comments_begin = node.body[0].end_lineno
+        kept = [line for line in lines[comments_begin : node.end_lineno] if is_comment(line)]
+        indent = " " * node.body[0].col_offset
+        kept = [indent + line.strip() for line in kept]
+        assert first >= comments_begin
+        lines[node.body[0].lineno - 1 : node.end_lineno] = [*text, *kept, f"{indent}..."]
+    text = "\n".join(lines[tree.body[0].end_lineno :]).strip("\n")
+    text = text.replace("HERE = Path(__file__).parent\n", "").replace("import sys\n", "")
+    return f"{OPENING.format(name=name)}\n{text}\n{CLOSING}"
+
+
+def docstring_of(node, number, piece):
+    """Return the lines of a piece's docstring, with its number and the lesson that derives it."""
+    indent = " " * node.body[0].col_offset
+    text = textwrap.indent(ast.get_docstring(node), indent).strip()
+    where = section_of(piece)
+    return [f'{indent}"""{text}', "", f"{indent}Piece {number}: {where}.", f'{indent}"""']
+
+
+def is_comment(line):
+    """Return whether a line has nothing but a comment."""
+    return line.strip().startswith("#")
+
+
+def is_empty(node: ast.FunctionDef) -> bool:
+    """Return whether a body still ends in three dots, or has only a docstring."""
+    last = node.body[-1]
+    return isinstance(last, ast.Pass) or (
+        isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
+    )
+
+
+def notebook() -> str:
+    """Return the text of my_transformer.ipynb: a cell for each part of my_transformer.py."""
+    import nbformat
+
+    text = skeleton("my_transformer.ipynb")
+    tree = ast.parse(text)
+    lines = text.splitlines()
+    introduction = ast.get_docstring(tree).replace("    python my_transformer.ipynb\n\nsays", RUNS)
+    cells = [nbformat.v4.new_markdown_cell(f"# {introduction}")]
+    starts = [1 + tree.body[0].end_lineno]
+    for node in tree.body[1:-1]:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            start = node.lineno
+            while not lines[start - 2] or is_comment(lines[start - 2]):
+                start -= 1  # a comment above a function, such as the title of a lesson's part
+            starts.append(start)
+    starts.append(tree.body[-1].lineno)
+    for start, end in itertools.pairwise(starts):
+        code = "\n".join(lines[start - 1 : end - 1]).strip("\n")
+        cells.append(nbformat.v4.new_code_cell(code))
+    cells.append(nbformat.v4.new_code_cell(LAST_CELL))
+    return nbformat.writes(nbformat.v4.new_notebook(cells=cells, metadata=METADATA)) + "\n"
+
+
+# A check ------------------------------------------------------------------------------------------
+
+
+def module_with(tree: ast.Module, own: str | None, file: str) -> ModuleType:
+    """Run a file in which all pieces but `own` are the page's; return it as a module."""
+    lent = lent_pieces()
+    names = {piece.name for piece in PIECES} - {own}
+    missing = names - definitions(tree).keys()
+    body = [lent[name] for name in missing if "." not in name]
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            prefix = f"{node.name}."
+            methods = [swapped(method, prefix, names, lent) for method in node.body]
+            methods += [lent[name] for name in missing if name.startswith(prefix)]
+            node = ast.ClassDef(**{**vars(node), "body": methods})
+        else:
+            node = swapped(node, "", names, lent)
+        body.append(node)
+    module = ModuleType("my_transformer")
+    module.__file__, module.own_piece = file, definitions(tree).get(own)
+    code = compile(ast.Module(body, []), file, "exec")
+    exec(code, module.__dict__)
+    return module
+
+
+def swapped(node, prefix, names, lent):
+    """Return the page's definition in place of a piece, anything else as it is."""
+    name = prefix + getattr(node, "name", "")
+    return lent[name] if isinstance(node, ast.FunctionDef) and name in names else node
+
+
+def outcome_of(piece: Piece, module: ModuleType) -> dict:
+    """Try a piece; return what came out: named arrays, or one entry for an error."""
+    try:
+        with at_most(SECONDS), np.errstate(all="ignore"):
+            found = piece.try_it(module)
+            return {name: as_array(name, value) for name, value in found.items()}
+    except Refused as error:
+        return {"error": str(error)}
+    except (Exception, SystemExit) as error:
+        kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+        return {"error": kind + " ".join(str(error).split()), "line": line_of(error, module)}
+
+
+def as_array(name, value):
+    """Return a result as an array. Raises Refused for what is none."""
+    if value is None:
+        raise Refused("it returns nothing: is `return` missing?")
+    if isinstance(value, str):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise Refused(f"{name}: this is no array, its rows differ in length") from None
+    if array.dtype.kind not in "biuf":
+        raise Refused(f"{name} is a {type(value).__name__}, not an array of numbers")
+    return array
+
+
+def line_of(error, module):
+    """Return the line of the student's piece in which an error arose, or None."""
+    if module.own_piece is None:
+        return None
+    inside = [node.name for node in ast.walk(module.own_piece) if isinstance(node, ast.FunctionDef)]
+    own = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == module.__file__
+        and (frame.name in inside or frame.name.startswith("<"))
+        and module.own_piece.lineno <= frame.lineno <= module.own_piece.end_lineno
+    ]
+    return own[-1] if own else None
+
+
+@contextlib.contextmanager
+def at_most(seconds):
+    """Raise TimeoutError in a block that takes longer, where the system can."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(*_):
+        raise TimeoutError(f"no end after {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def agree(found: dict, expected: dict) -> bool:
+    """Return whether two outcomes are the same up to rounding."""
+    if "error" in found or "error" in expected:
+        return found.get("error") == expected.get("error")
+    return found.keys() == expected.keys() and not any(
+        difference(found[name], expected[name]) for name in expected
+    )
+
+
+def difference(found, expected):
+    """Return what differs between two results, in words; "" if nothing does."""
+    if isinstance(expected, str):
+        return "" if found == expected else f"found {found}, expected {expected}"
+    if found.shape != expected.shape:
+        return f"found the shape {found.shape}, expected {expected.shape}"
+    if (found.dtype.kind == "b") != (expected.dtype.kind == "b"):
+        kinds = {True: "True and False", False: "numbers"}
+        found_kind, expected_kind = (
+            kinds[found.dtype.kind == "b"],
+            kinds[expected.dtype.kind == "b"],
+        )
+        return f"found {found_kind}, expected {expected_kind}"
+    right = np.isclose(found, expected, rtol=1e-6, atol=1e-9, equal_nan=True)
+    if right.all():
+        return ""
+    if not expected.shape:
+        return f"found {short(found)}, expected {short(expected)}"
+    with np.errstate(all="ignore"):
+        distance = np.nan_to_num(abs(np.where(right, 0.0, found - 1.0 * expected)), nan=1e300)
+    distance[~right & (distance == 0)] = 1e300
+    place = np.unravel_index(distance.argmax(), distance.shape)
+    index = tuple(int(i) for i in place)
+    return f"found {short(found[place])}, expected {short(expected[place])} at {index}"
+
+
+def short(number):
+    """Return a number in a few digits."""
+    number = number.item()
+    return f"{number:.4g}" if isinstance(number, float) else str(number)
+
+
+@functools.cache
+def expected_of(piece_name: str) -> dict:
+    """Return what the page's own piece computes."""
+    piece = next(piece for piece in PIECES if piece.name == piece_name)
+    return outcome_of(piece, module_with(ast.parse(page()), None, str(PAGE)))
+
+
+def answer(piece: Piece, old: str, new: str) -> str:
+    """Return the page with a text of this piece replaced, for a typical mistake."""
+    node = lent_pieces()[piece.name]
+    lines = page().splitlines(keepends=True)
+    body = [line for line in lines[node.lineno - 1 : node.end_lineno] if not is_comment(line)]
+    body = "".join(body)
+    if old not in body:
+        raise ValueError(f"{piece.name} has no text {old!r}")
+    changed = body.replace(old, new, 1)
+    return "".join([*lines[: node.lineno - 1], changed, *lines[node.end_lineno :]])
+
+
+def mistake(piece: Piece, found: dict) -> str:
+    """Return the typical mistake that computes what was found, in words; "" for none."""
+    for said, outcome in outcomes_of_mistakes(piece.name):
+        if agree(found, outcome):
+            return said
+    return ""
+
+
+@functools.cache
+def outcomes_of_mistakes(piece_name):
+    """Return what each typical mistake of a piece computes, and what a student is told of it."""
+    piece = next(piece for piece in PIECES if piece.name == piece_name)
+    outcomes = []
+    for old, new, said in piece.wrong:
+        tree = ast.parse(answer(piece, old, new))
+        outcomes.append((said, outcome_of(piece, module_with(tree, piece.name, str(PAGE)))))
+    return outcomes
+
+
+def checked(text: str, piece: Piece, file: str) -> Verdict:
+    """Return whether the piece in the student's text is right, and if not, what is wrong."""
+    tree = ast.parse(text, file)
+    node = definitions(tree).get(piece.name)
+    if node is None:
+        return Verdict("wrong", "the function is missing")
+    if is_empty(node):
+        return Verdict("to do")
+    try:
+        module = module_with(tree, piece.name, file)
+    except (Exception, SystemExit) as error:
+        reason = " ".join(str(error).split())
+        return Verdict("wrong", f"the file cannot be run: {type(error).__name__}: {reason}")
+    found, expected = outcome_of(piece, module), expected_of(piece.name)
+    if agree(found, expected):
+        return Verdict("right")
+    said = mistake(piece, found)
+    if "error" in found:
+        line = f" (line {found['line']})" if found.get("line") else ""
+        return Verdict("wrong", f"{found['error']}{line}{f': {said}' if said else ''}")
+    for name, array in expected.items():
+        words = difference(found[name], array) if name in found else "is missing"
+        if words:
+            return Verdict("wrong", f"{name}: {words}{f': {said}' if said else ''}")
+    return Verdict("wrong", said)
+
+
+# The command --------------------------------------------------------------------------------------
+
+
+def run(file: str) -> None:
+    """Check the student's file, say what is right, and use the model when everything is.
+
+    Exits with code 0 if all pieces are right, 1 if not, 2 if the file cannot be read.
+    """
+    text = readable(Path(file))
+    if text is None:
+        sys.exit(2)
+    if "--json" in sys.argv[1:]:
+        sys.exit(report(text, file))
+    with piped():
+        done = tell(text, file)
+        if done:
+            speak(text, file, " ".join(sys.argv[1:]))
+    sys.exit(0 if done else 1)
+
+
+def run_notebook() -> None:
+    """Check the cells that were run in this notebook, and use the model when all is right."""
+    from IPython import get_ipython
+
+    cells = get_ipython().user_ns["In"]
+    text = "\n\n".join(cell for cell in cells if is_python(cell) and "run_notebook" not in cell)
+    if tell(text, "my_transformer.ipynb"):
+        speak(text, "my_transformer.ipynb", "")
+
+
+def grade_file(path: Path) -> int:
+    """Print what is right in a file or a notebook, as JSON; return the exit code."""
+    text = readable(path)
+    return 2 if text is None else report(text, str(path))
+
+
+def readable(path):
+    """Return the code of a file or a notebook; if there is none, print why and return None."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+            text = "\n\n".join("".join(cell["source"]) for cell in cells)
+        ast.parse(text)
+    except OSError as error:
+        print(f"{path}: {error.strerror}", file=sys.stderr)
+    except SyntaxError as error:
+        print(f"{path.name}, line {error.lineno}: {error.msg}", file=sys.stderr)
+    except (ValueError, LookupError, TypeError):
+        print(f"{path}: this is no file of build.py: write a new one with it", file=sys.stderr)
+    else:
+        return text
+    return None
+
+
+def is_python(cell):
+    """Return whether a cell is Python alone, without a magic or a mistake of syntax."""
+    try:
+        ast.parse(cell)
+    except SyntaxError:
+        return False
+    return True
+
+
+def report(text, file):
+    """Print the verdicts as JSON; return the exit code."""
+    exercises = []
+    for number, piece in enumerate(PIECES, 1):
+        begun = time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()):  # of what the answers print, nothing
+            verdict = checked(text, piece, file)
+        seconds = round(time.perf_counter() - begun, 2)
+        row = {"number": number, "name": piece.name} | verdict._asdict() | {"seconds": seconds}
+        exercises.append(row)
+    right = sum(row["state"] == "right" for row in exercises)
+    result = {"lesson": "my_transformer", "exercises": exercises, "right": right}
+    with piped():
+        print(json.dumps(result | {"total": len(PIECES)}, indent=2))
+    return 0 if right == len(PIECES) else 1
+
+
+def tell(text, file):
+    """Print a line for each piece, and for a wrong one what helps; return whether all are right."""
+    states = []
+    lesson = ""
+    for number, piece in enumerate(PIECES, 1):
+        verdict = checked(text, piece, file)
+        states.append(verdict.state)
+        if piece.lesson != lesson:
+            lesson = piece.lesson
+            print(f"lesson {lesson}")
+        separator = ": " if verdict.message else ""
+        print(f"  {verdict.state:6s} {number:2}. {piece.name}{separator}{verdict.message}")
+        if verdict.state == "wrong":
+            print(f"             hint: {piece.hint}\n             see {section_of(piece)}")
+    right = states.count("right")
+    print(f"{right} of {len(PIECES)} pieces are yours.")
+    return right == len(PIECES)
+
+
+def speak(text, file, sentence):
+    """Train the student's own Transformer for a minute, then translate with trained weights."""
+    module = ModuleType("my_transformer")
+    module.__dict__.update(__file__=file, HERE=PAGE.parent)
+    exec(compile(text, file, "exec"), module.__dict__)
+    learn = lent_pieces()[LAST]
+    exec(compile(ast.Module([learn], []), str(PAGE), "exec"), module.__dict__)
+    print("\nAll of it is yours. It learns the toy corpus, for about a minute:")
+    module.learn_toy_corpus(steps=QUICK_STEPS, n_test=5)
+    print("\nYour Transformer, with the weights of examples/models/en-de:")
+    sentence = sentence or getattr(module, "SENTENCE", "Where is the station?")
+    model, subwords = module.load(PAGE.parent / "models" / "en-de")
+    print(f"{sentence}   ->   {module.translate(model, subwords, sentence)}")

@@ -1,0 +1,386 @@
+"""my_transformer.py: made of the page, its pieces checked one by one."""
+
+import ast
+import json
+import sys
+import textwrap
+from copy import deepcopy
+
+import pytest
+from lesson_files import LESSONS
+
+from minitf.course import building
+from minitf.course.building import PAGE, answer, checked, page, skeleton
+from minitf.course.pieces import PIECES
+
+each_piece = pytest.mark.parametrize("piece", PIECES, ids=lambda piece: piece.name)
+
+
+@each_piece
+def test_what_is_said_of_a_mistake_is_said_of_no_other(piece):
+    said = [words for _, _, words in piece.wrong]
+    assert len(said) >= 5 and len(set(said)) == len(said)
+
+
+def test_a_mistake_is_named_beside_what_was_found_and_expected():
+    (piece,) = [piece for piece in PIECES if piece.name == "causal_mask"]
+    (wrong,) = [new for _, new, words in piece.wrong if "next one" in words]
+    text = page().replace("np.tri(length, dtype=bool)", wrong)
+    verdict = checked(text, piece, "answer.py")
+    assert verdict == (
+        "wrong",
+        "the mask of 4 positions: found True, expected False at (0, 0, 0, 1): a position sees the "
+        "next one, which it must predict",
+    )
+
+
+@pytest.mark.slow
+@each_piece
+def test_the_page_is_right_and_each_typical_mistake_is_named(piece):
+    assert checked(page(), piece, "page.py").state == "right"
+    for old, new, words in piece.wrong:
+        verdict = checked(answer(piece, old, new), piece, "answer.py")
+        assert verdict.state == "wrong", f"accepted: {words}"
+        assert verdict.message.endswith(words), f"{words}: {verdict.message}"
+
+
+SWAPS = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.MatMult: ast.Mult,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
+# Changes that change no result, or only for inputs that no model has: x exactly 0 in relu, a third
+# continuation of a beam, an exact fit of a batch, an axis counted from the other end.
+HARMLESS = {
+    ("relu", "x.data > 0"),
+    ("dropout", "rng.random(x.data.shape) >= c.P_drop"),
+    ("make_batches", "(len(batches[-1]) + 1) * lengths[i] > n_tokens"),
+    ("beam_search", "len(finished) >= beam"),
+    ("beam_search", "best_possible <= max(finished)[0]"),
+    ("beam_search", "if len(finished) >= beam and best_possible <= max(finished)[0]:"),
+}
+
+
+def small_changes(function):
+    """Yield copies of a function with one operator or one statement changed, and what it was."""
+    for i, node in enumerate(ast.walk(function)):
+
+        def copied(i=i):
+            copy = deepcopy(function)
+            return copy, list(ast.walk(copy))[i]
+
+        if isinstance(node, ast.BinOp):
+            changed, same_node = copied()
+            same_node.op = SWAPS[type(node.op)]()
+            yield changed, ast.unparse(node)
+        if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
+            changed, same_node = copied()
+            same_node.ops = [SWAPS[type(node.ops[0])]()]
+            yield changed, ast.unparse(node)
+        statements = getattr(node, "body", None)
+        for k in range(len(statements) if isinstance(statements, list) else 0):
+            if len(statements) > 1 and not isinstance(
+                getattr(statements[k], "value", 0), ast.Constant
+            ):
+                changed, same_node = copied()
+                del same_node.body[k]
+                yield changed, ast.unparse(statements[k]).splitlines()[0]
+
+
+@pytest.mark.slow
+@each_piece
+def test_every_small_change_of_a_piece_is_refused(piece, monkeypatch):
+    monkeypatch.setattr(building, "SECONDS", 2)
+    monkeypatch.setattr(building, "mistake", lambda *_: "")
+    function = building.definitions(ast.parse(page()))[piece.name]
+    lines = page().splitlines()
+    indent = " " * function.col_offset
+    for changed, was in small_changes(function):
+        body = textwrap.indent(ast.unparse(changed), indent).splitlines()
+        text = [*lines[: function.lineno - 1], *body, *lines[function.end_lineno :]]
+        verdict = checked("\n".join(text), piece, "answer.py")
+        assert verdict.state != "right" or (piece.name, was) in HARMLESS, f"accepted without: {was}"
+
+
+def test_the_empty_file_has_everything_to_do_and_runs():
+    text = skeleton()
+    for piece in PIECES:
+        assert checked(text, piece, "my_transformer.py").state == "to do", piece.name
+    names = building.module_with(ast.parse(text), None, "my_transformer.py")
+    assert names.load and names.train and not hasattr(names, "learn_toy_corpus")
+
+
+def test_the_pieces_are_in_the_order_of_the_page_and_of_the_lessons():
+    names = list(building.definitions(ast.parse(page())))
+    places = [names.index(piece.name) for piece in PIECES]
+    assert places == sorted(places)
+    lessons = [piece.lesson for piece in PIECES]
+    assert lessons == sorted(lessons) and set(lessons) == {f"0{n}" for n in range(1, 10)}
+
+
+@each_piece
+def test_the_lesson_has_the_section_that_derives_a_piece(piece):
+    lesson = next(path for path in LESSONS if path.stem.startswith(piece.lesson))
+    assert f"# ## {piece.section}\n" in lesson.read_text(encoding="utf-8")
+
+
+def filled_in():
+    """Return the file of a student who has written every piece as the page has it."""
+    lines = page().splitlines()
+    tree = ast.parse(page())
+    end = next(node for node in tree.body if getattr(node, "name", "") == building.LAST).lineno - 1
+    own = "\n".join(lines[:end]).replace("HERE = Path(__file__).parent\n", "")
+    return own + building.CLOSING
+
+
+@pytest.mark.slow
+def test_when_all_is_right_the_students_own_code_learns_and_translates(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(building, "QUICK_STEPS", 20)
+    monkeypatch.setattr(sys, "argv", ["my_transformer.py"])
+    file = tmp_path / "my_transformer.py"
+    text = 'SENTENCE = "Where is the station?"\n' + filled_in()
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        building.run(str(file))
+    lines = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 0 and f"{len(PIECES)} of {len(PIECES)} pieces are yours." in lines
+    assert lines[-1] == "Where is the station?   ->   Wo ist der Bahnhof?"
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_pieces_that_fail_in_any_way_are_wrong_and_the_others_are_judged(tmp_path, capsys):
+    """An answer that raises, ends Python, returns nothing, is deleted, or prints."""
+    text = filled_in()
+    for old, new in {
+        "    return PE\n": "    PE\n",
+        "    e = np.exp(x - x.max(axis=-1, keepdims=True))\n": "    sys.exit(0)\n",
+        "    return (ids != PAD)[:, None, None, :]\n": "    print('hello')\n    return ids[9, 9]\n",
+        "def causal_mask(": "def another_mask(",
+    }.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    file = tmp_path / "my_transformer.py"
+    file.write_text(text, encoding="utf-8")
+    assert building.grade_file(file) == 1
+    result = json.loads(capsys.readouterr().out)
+    found = {row["name"]: row for row in result["exercises"]}
+    wrong = {name for name, row in found.items() if row["state"] == "wrong"}
+    assert wrong == {"softmax", "padding_mask", "causal_mask", "sinusoids"}
+    assert "return" in found["sinusoids"]["message"] and "line" in found["padding_mask"]["message"]
+    assert result["right"] == result["total"] - 4
+
+
+def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path, capsys):
+    broken = tmp_path / "my_transformer.py"
+    broken.write_text("def softmax(x:\n", encoding="utf-8")
+    for path in (broken, tmp_path / "none.py"):
+        assert building.grade_file(path) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_the_notebook_has_the_pieces_too(tmp_path, capsys):
+    path = tmp_path / "my_transformer.ipynb"
+    path.write_text(building.notebook(), encoding="utf-8")
+    assert building.grade_file(path) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert {row["state"] for row in result["exercises"]} == {"to do"}
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_each_lesson_ends_with_its_pieces(path):
+    numbers = [n for n, piece in enumerate(PIECES, 1) if piece.lesson == path.stem[:2]]
+    text = path.read_text(encoding="utf-8")
+    assert f"**Now yours: pieces {numbers[0]} to {numbers[-1]}**" in text
+    paragraph = text.partition("**Now yours")[2].partition("# %%")[0]
+    for piece in PIECES:
+        if piece.lesson == path.stem[:2]:
+            assert piece.name.removesuffix(".__call__") in paragraph, piece.name
+
+
+OTHER_RIGHT_ANSWERS = {
+    "Tensor.backward": """
+    def backward(self):
+        order = inputs_first(self, [], set())
+        self.grad = np.array(1.0) if self.data.shape == () else np.ones(self.data.shape)
+        while order:
+            node = order.pop()
+            if node._backward is not None:
+                for i, gx in enumerate(node._backward(node.grad)):
+                    node.inputs[i].grad += gx
+""",
+    "Tensor.__add__": """
+    def __add__(self, other):
+        def backward(gy):
+            g_other = gy
+            while g_other.ndim > other.data.ndim:
+                g_other = g_other.sum(axis=0)
+            return [gy, g_other]
+
+        return Tensor(np.add(self.data, other.data), [self, other], backward)
+""",
+    "Tensor.__matmul__": """
+    def __matmul__(self, other):
+        def backward(gy):
+            gW = np.swapaxes(self.data, -1, -2) @ gy
+            return gy @ other.data.T, gW.reshape(-1, *other.data.shape).sum(axis=0)
+
+        return Tensor(self.data @ other.data, (self, other), backward)
+""",
+    "Adam.update": """
+    def update(self, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
+        self.t = self.t + 1
+        for i, x in enumerate(self.parameters):
+            self.m[i] = beta_1 * self.m[i] + (1 - beta_1) * x.grad
+            self.v[i] = beta_2 * self.v[i] + (1 - beta_2) * x.grad * x.grad
+            fair_m = self.m[i] / (1 - beta_1**self.t)
+            fair_v = self.v[i] / (1 - beta_2**self.t)
+            x.data -= rate * fair_m / (fair_v**0.5 + epsilon)
+            x.grad = 0
+""",
+    "Residual.__call__": """
+    def __call__(self, x, sublayer):
+        first = self.norm(x) if self.c.pre_norm else x
+        total = x + dropout(sublayer(first), self.c)
+        return total if self.c.pre_norm else self.norm(total)
+""",
+    "softmax": """
+def softmax(x):
+    shifted = np.exp(x - np.max(x, -1)[..., None])
+    return np.einsum("...s,...->...s", shifted, 1 / shifted.sum(-1))
+""",
+    "attention_weights": """
+def attention_weights(Q, K, mask):
+    scores = np.einsum("bhtk,bhsk->bhts", Q, K) * Q.shape[-1] ** -0.5
+    scores = scores + np.where(mask, 0, -1e9)
+    return softmax(scores)
+""",
+    "inputs_first": """
+def inputs_first(node, order, seen):
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        waiting = [x for x in top.inputs if x not in seen]
+        if waiting:
+            stack.append(waiting[0])
+        else:
+            stack.pop()
+            if top not in seen:
+                seen.add(top)
+                order.append(top)
+    return order
+""",
+    "embedding": """
+def embedding(E, ids):
+    def backward(gy):
+        one_hot = np.eye(len(E.data))[ids.ravel()]
+        return (one_hot.T @ gy.reshape(-1, E.data.shape[1]),)
+
+    return Tensor(E.data[ids], [E], backward)
+""",
+    "sinusoids": """
+def sinusoids(length, d_model):
+    rows = []
+    for pos in range(length):
+        row = []
+        for i in range(d_model // 2):
+            angle = pos / 10000 ** (2 * i / d_model)
+            row += [math.sin(angle), math.cos(angle)]
+        rows.append(row)
+    return np.array(rows)
+""",
+    "cross_entropy": """
+def cross_entropy(logits, target, epsilon_ls):
+    z = logits.data
+    gz = np.zeros_like(z)
+    total = 0.0
+    n = np.sum(target != PAD)
+    for b, t in np.ndindex(target.shape):
+        if target[b, t] == PAD:
+            continue
+        ln_p = z[b, t] - z[b, t].max()
+        ln_p = ln_p - np.log(np.sum(np.exp(ln_p)))
+        q = np.full(len(ln_p), epsilon_ls / (len(ln_p) - 1))
+        q[target[b, t]] = 1 - epsilon_ls
+        total -= np.sum(q * ln_p) / n
+        gz[b, t] = (np.exp(ln_p) - q) / n
+    return Tensor(total, (logits,), lambda gy: (gz * gy,))
+""",
+    "greedy": """
+def greedy(model, ids):
+    source = pad([ids + [EOS]])
+    memory = model.encode(source)
+    written = []
+    for _ in range(len(ids) + 50):
+        best = np.argmax(next_ln_p(model, [[BOS] + written], memory, source)[0])
+        written.append(best)
+        if best == EOS:
+            break
+    return [BOS] + written
+""",
+    "beam_search": """
+def beam_search(model, ids, beam=4, alpha=0.6):
+    source = pad([ids + [EOS]])
+    memory = model.encode(source)
+    living, finished = [([BOS], 0.0)], []
+    for length in range(1, len(ids) + 51):
+        candidates = continuations(model, living, memory, source, 2 * beam)
+        living = []
+        for rank, (text, total) in enumerate(candidates, 1):
+            if text[-1] == EOS and rank <= beam:
+                finished.append((text, total / length_penalty(length, alpha)))
+            if text[-1] != EOS and len(living) < beam:
+                living.append((text, total))
+        finished.sort(key=lambda found: -found[1])
+        if len(finished) >= beam:
+            if living[0][1] / length_penalty(len(ids) + 50, alpha) <= finished[0][1]:
+                break
+    return finished[0][0] if finished else living[0][0]
+""",
+    "make_batches": """
+def make_batches(pairs, n_tokens):
+    order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))
+    batches, rows, longest = [], [], 0
+    for i in order:
+        longer = max(len(pairs[i][0]), len(pairs[i][1])) + 1
+        if rows and (len(rows) + 1) * max(longest, longer) > n_tokens:
+            batches.append(rows)
+            rows, longest = [], 0
+        rows.append(pairs[i])
+        longest = max(longest, longer)
+    batches.append(rows)
+    return [batches[i] for i in rng.permutation(len(batches))]
+""",
+    "average": """
+def average(checkpoints):
+    return [np.mean([row[i] for row in checkpoints], axis=0) for i in range(len(checkpoints[0]))]
+""",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_RIGHT_ANSWERS)
+def test_another_right_answer_is_right(name):
+    piece = next(piece for piece in PIECES if piece.name == name)
+    text, body = skeleton(), OTHER_RIGHT_ANSWERS[name]
+    if "." in name:
+        node = building.definitions(ast.parse(text))[name]
+        lines = text.splitlines()
+        text = "\n".join([*lines[: node.lineno - 1], body, *lines[node.end_lineno :]])
+    else:
+        text += body  # a later definition is the one that counts
+    assert checked(text, piece, "answer.py") == ("right", "")
+
+
+def test_the_page_is_where_the_course_looks_for_it():
+    assert PAGE.exists()

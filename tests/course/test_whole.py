@@ -1,0 +1,223 @@
+"""The whole Transformer on one page computes what minitf computes."""
+
+import ast
+import importlib.util
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from paths import EXAMPLES, ROOT
+
+from minitf.config import Config
+from minitf.data import toy
+from minitf.decode import beam_search, greedy
+from minitf.optim import Adam, warmup_rate
+from minitf.transformer import Transformer
+from minitf.translation import Translator
+
+PAGE = EXAMPLES / "whole.py"
+BUNDLED = EXAMPLES / "models" / "en-de"
+
+
+@pytest.fixture(scope="module")
+def whole():
+    spec = importlib.util.spec_from_file_location("whole", PAGE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def bundled(whole):
+    return *whole.load(BUNDLED), Translator.load(BUNDLED)
+
+
+def small(whole, **changes):
+    c = SimpleNamespace(V=11, N=2, N_decoder=1, d_model=12, d_ff=16, h=3, pre_norm=False)
+    c.P_drop, c.epsilon_ls, c.training = 0.1, 0.1, False
+    vars(c).update(changes)
+    return whole.Transformer(c)
+
+
+def in_double_precision(whole, model, seed=2):
+    """Move every parameter off its first value, so that no bias is 0, and make it float64."""
+    rng = np.random.default_rng(seed)
+    for x in model.parameters().values():
+        x.data = x.data.astype(np.float64) + 0.1 * rng.standard_normal(x.data.shape)
+    return model
+
+
+def of_minitf(whole, model):
+    """Return minitf's model with the same numbers."""
+    c = model.c
+    config = Config(
+        c.V,
+        n_layers=c.N,
+        n_decoder_layers=c.N_decoder,
+        d_model=c.d_model,
+        d_ff=c.d_ff,
+        n_heads=c.h,
+        dropout=0.0,
+        norm="pre" if c.pre_norm else "post",
+    )
+    theirs = Transformer(config).astype(np.float64)
+    numbers = {name: x.data for name, x in model.parameters().items()}
+    theirs.load_state({name: numbers[renamed(whole, name)] for name in theirs.state()})
+    return theirs
+
+
+def renamed(whole, name):
+    for old, new in whole.NAMES.items():
+        name = name.replace(old, new)
+    return name
+
+
+PAIRS = [([4, 5, 6], [7, 8]), ([9], [10, 5, 4, 6, 7]), ([5, 5, 10, 4], [9, 8, 4])]
+
+
+def test_the_logits_of_the_bundled_model(whole, bundled):
+    model, _, translator = bundled
+    source, target_in, _ = whole.make_batch([([i, 17, 5], [80, i]) for i in range(9, 40)] + PAIRS)
+    logits = model.decode(target_in, model.encode(source), source).data
+    np.testing.assert_allclose(
+        logits, translator.model.eval()(source, target_in).numpy(), rtol=1e-5, atol=1e-5
+    )
+
+
+def loss_of(whole, model, pairs=PAIRS):
+    source, target_in, target_out = whole.make_batch(pairs)
+    logits = model.decode(target_in, model.encode(source), source)
+    return whole.cross_entropy(logits, target_out, model.c.epsilon_ls)
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_gradients(whole, pre_norm, training):
+    """Of every parameter, along a random direction; with dropout, through the same masks."""
+    model = in_double_precision(whole, small(whole, pre_norm=pre_norm, training=training))
+
+    def loss():
+        whole.rng = np.random.default_rng(3)
+        return loss_of(whole, model)
+
+    loss().backward()
+    rng = np.random.default_rng(4)
+    for name, x in model.parameters().items():
+        start, direction = x.data, rng.standard_normal(x.data.shape)
+        x.data = start + 1e-5 * direction
+        above = loss().data
+        x.data = start - 1e-5 * direction
+        below = loss().data
+        x.data = start
+        measured = (above - below) / 2e-5
+        np.testing.assert_allclose((x.grad * direction).sum(), measured, 1e-6, 1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_ten_training_steps(whole, pre_norm):
+    model = in_double_precision(whole, small(whole, pre_norm=pre_norm))
+    theirs = of_minitf(whole, model)
+    adam = whole.Adam(list(model.parameters().values()))
+    their_adam = Adam(theirs.named_parameters())
+    for step in range(1, 11):
+        pairs = PAIRS[step % 2 :]
+        loss_of(whole, model, pairs).backward()
+        adam.update(whole.learning_rate(step, 12, 4))
+        their_adam.zero_grad()
+        theirs.loss(*whole.make_batch(pairs))[0].backward()
+        their_adam.step(warmup_rate(step, 12, 4))
+    numbers = model.parameters()
+    for name, array in theirs.state().items():
+        found = numbers[renamed(whole, name)].data
+        np.testing.assert_allclose(found, array, rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+def test_an_untrained_model_writes_what_minitf_writes(whole):
+    """Its texts have no end: the greedy one and the beam end at the same limit."""
+    model = in_double_precision(whole, small(whole))
+    theirs = of_minitf(whole, model)
+    for ids in ([4, 5, 6], [9]):
+        source = np.array([[*ids, whole.EOS]])
+        for alpha in (0.0, 0.6, 2.0):
+            found = whole.beam_search(model, ids, alpha=alpha)
+            expected = beam_search(theirs, source, alpha=alpha)[0][0].ids
+            assert text_of(whole, found) == expected
+        assert text_of(whole, whole.greedy(model, ids)) == greedy(theirs, source)[0].ids
+
+
+def text_of(whole, ids):
+    return [i for i in ids if i not in (whole.BOS, whole.EOS)]
+
+
+@pytest.mark.slow
+def test_two_hundred_translations(whole, bundled):
+    model, subwords, translator = bundled
+    lines = toy.splits(n_train=0)["test"][0][:200]
+    for line in lines:
+        ids = subwords.encode(line)
+        source = np.array([[*ids, whole.EOS]])
+        found = text_of(whole, whole.greedy(model, ids))
+        assert found == greedy(translator.model, source)[0].ids, line
+        found = text_of(whole, whole.beam_search(model, ids))
+        assert found == beam_search(translator.model, source)[0][0].ids, line
+
+
+def test_a_sentence_by_the_command(whole, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["whole.py", "The children are playing in the garden."])
+    whole.main()
+    assert capsys.readouterr().out == "Die Kinder spielen im Garten.\n"
+
+
+def test_the_batches_hold_every_pair_once_and_no_more_than_their_tokens(whole):
+    pairs = [
+        ([7] * int(n), [i]) for i, n in enumerate(np.random.default_rng(1).integers(1, 30, 99))
+    ]
+    batches = whole.make_batches(pairs, 100)
+    assert sorted(target for batch in batches for _, target in batch) == [[i] for i in range(99)]
+    for batch in batches:
+        source, _, target_out = whole.make_batch(batch)
+        assert source.size <= 100 and target_out.size <= 100
+
+
+def test_the_checkpoints_are_averaged(whole):
+    first, second = [np.zeros(2), np.ones(1)], [np.ones(2), np.array([3.0])]
+    assert [array.tolist() for array in whole.average([first, second])] == [[0.5, 0.5], [2.0]]
+
+
+def test_the_toy_corpus_is_that_of_the_grammar():
+    lines = (EXAMPLES / "toy.tsv").read_text(encoding="utf-8").splitlines()
+    texts = toy.splits(n_train=len(lines) - 200, n_test=200)
+    expected = [list(zip(*texts[name], strict=True)) for name in ("train", "test")]
+    assert [tuple(line.split("\t")) for line in lines] == expected[0] + expected[1]
+
+
+def test_the_page_can_be_read():
+    """One screen a function, one statement a line, no comprehension in another, no minitf."""
+    tree = ast.parse(PAGE.read_text(encoding="utf-8"))
+    comprehensions = ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    assert len({node.lineno for node in statements}) == len(statements)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < 40, node.name
+        if isinstance(node, comprehensions):
+            inner = [one for one in ast.walk(node) if isinstance(one, comprehensions)]
+            assert inner == [node], ast.unparse(node)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            assert "minitf" not in ast.unparse(node)
+    code = sum(1 for node in statements if not is_text(node))
+    assert code < 360, code
+
+
+def is_text(node):
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+@pytest.mark.slow
+def test_it_learns_the_toy_corpus(whole, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["whole.py"])
+    monkeypatch.chdir(ROOT)
+    whole.main()
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert int(last.split()[0]) > 160
