@@ -27,6 +27,11 @@ from minitf.unchanged import is_all_unchanged
 __all__ = ["page", "write_page"]
 
 HERE = Path(__file__).parent
+# The program of the page, in this order; before it comes engine.js, if the page has a model.
+PROGRAM = (
+    "translation.js", "tools.js", "stage.js", "words.js", "attention.js", "heads.js", "hand.js",
+    "masks.js", "steps.js", "beam.js", "try.js", "page.js",
+)  # fmt: skip
 LONGEST = 50  # tokens; the pictures of longer texts show their beginning
 FEWEST = 10  # tokens that are always shown
 HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 150 kB
@@ -84,7 +89,7 @@ def page(
     """
     n_shown, weights = _weights(explained)
     limits = {"longest": longest, "usual": usual, "reads_capitals": reads_capitals}
-    names = ("page.js",) if model is None else ("engine.js", "page.js")
+    names = PROGRAM if model is None else ("engine.js", *PROGRAM)
     script = "".join(_source(name) for name in names)
     style = _source("page.css")
     more = {"hint": hint, "examples": list(examples)}
