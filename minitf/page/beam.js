@@ -88,7 +88,7 @@ function listOfFinished(columns) {
     + "the greatest length: the most probable one is taken.")];
   const rows = finished.map(({ node, penalty, score }) => element("tr", {},
     element("th", { scope: "row", dir: "auto", lang: data.languages[1] || null }, textOf(node)),
-    ...[node.total.toFixed(3), lengthOf(node), penalty.toFixed(3), score.toFixed(3)].map(
+    ...[node.total.toFixed(2), lengthOf(node), penalty.toFixed(2), score.toFixed(2)].map(
       (number) => element("td", {}, String(number)))));
   const head = ["translation", "ln P", "length", "penalty", "score"].map((name) =>
     element("th", { scope: "col" }, name));
@@ -144,7 +144,7 @@ function lineTo(node, isWon) {
 function boxOf(node, isWon) {
   const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
   const { x, y } = node, { width, height } = BOX, middle = x + width / 2, text = word(node.token);
-  const told = `${isolated(textOf(node) || text)}: ln P ${node.total.toFixed(3)}, ${state}`;
+  const told = `${isolated(textOf(node) || text)}: ln P ${node.total.toFixed(2)}, ${state}`;
   const tell = () => {
     document.getElementById("text-of-node").textContent = `${told}.`;
     for (const picked of document.querySelectorAll(".picked")) picked.classList.remove("picked");

@@ -84,7 +84,7 @@ function handTable({ query, keys, values, products, hidden, weights }, few) {
     ...columns.map((name, s) => element("tr", { class: hidden[s] ? "off" : null },
       element("th", { scope: "row", dir: "auto" }, word(name)),
       ...[products[s].toFixed(2), (products[s] / Math.sqrt(K)).toFixed(2),
-        hidden[s] ? "\u2212\u221e" : "may look", weights[s].toFixed(3), few(keys[s]),
+        hidden[s] ? "\u2212\u221e" : "may look", weights[s].toFixed(2), few(keys[s]),
         few(values[s])].map(
         (text) => element("td", {}, text)))));
 }

@@ -72,8 +72,9 @@ function captionOf({ name, layer, t }) {
         const [other] = greatest(row, 1);
         return other > s + 1 && other < row.length - 2 && row[other] >= 0.5;
       });
-      return looks + (behind ? " It goes back for this word, whose place comes late in the "
-        + "translation." : "");
+      const isLate = t > 0.6 * shown.target.length;
+      return looks + (behind ? ` It goes back to this ${ordinal(s + 1)} word of the input, as the `
+        + `translation puts it ${isLate ? "near its end" : "here"}.` : "");
     }
     case "next": {
       const [[token, p]] = shown.steps[t];
@@ -122,7 +123,7 @@ function geometryOf(width, height) {
   const [left, right] = [room(shown.source), room(["<s>", ...shown.target])];
   const strip = isNarrow ? 10 : width < 900 ? 24 : 40, gap = isNarrow ? 3 : width < 900 ? 7 : 10;
   const network = isNarrow ? 14 : width < 900 ? 34 : 60, top = isNarrow ? 62 : 54;
-  const bottom = isNarrow ? 260 : 150;
+  const bottom = isNarrow ? 262 : 164;
   const pitch = clamp((height - top - bottom - 18) / rows, 15, isNarrow ? 22 : 40);
   const free = width - left - right - 4 * strip - 9 * gap - network;
   const x = { words: left };
@@ -347,7 +348,7 @@ function buildStage() {
     stackOf(g, "Encoder", shown.weights.encoder.length, x.encoder - g.gap / 2 - 1,
       x.memory - g.gap / 2),
     stackOf(g, "Decoder", shown.weights.decoder.length, x.source - g.gap / 2 - 1, x.read - g.gap / 2),
-    partOfModel(g, "words", "words", g.isNarrow ? "input" : "input tokens", 0, x.words),
+    partOfModel(g, "words", "words", "input", 0, x.words),
     inputs,
     partOfModel(g, "vectors", "vectors", "vectors", x.embedding - 2, g.strip + 4),
     partOfModel(g, "encoder", "attention", "self-attention", x.encoder, zone.encoder),

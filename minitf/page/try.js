@@ -155,7 +155,7 @@ function showTry(section) {
       + "views follow."),
     result,
     element("h3", {}, "Hide a word"), wordsToHide(),
-    element("h3", {}, "Switch heads off"), headsToSwitch(),
+    element("h3", {}, "Switch heads off (layer.head)"), headsToSwitch(),
     element("h3", {}, "Change a weight"), weightToChange(),
     element("h3", {}, "Positions"), positionsToTake(),
     element("h3", {}, "Search"), searchToChange(),
@@ -224,21 +224,28 @@ function headsToSwitch() {
 
 function weightToChange() {
   const ofToken = (tokens) => Object.fromEntries(tokens.map((token, i) => [` ${i}`, word(token)]));
+  const asItIs = () => lookingOf("source")[state.row]?.[state.column] ?? 0;
   const state = { kind: "source", row: Math.min(chosen.row, shown.target.length - 1), column: 0,
-    value: 1, ...tried.weight };
-  const value = element("output", {}, tried.weight ? state.value.toFixed(2) : "as it is");
+    ...tried.weight };
+  state.value ??= asItIs();
+  const value = element("output", {}, state.value.toFixed(2));
   const slider = element("input", { type: "range", id: "weight", min: 0, max: 1, step: 0.05,
     value: state.value, "aria-label": "Weight", oninput: () => {
       state.value = Number(slider.value);
       value.textContent = state.value.toFixed(2);
       tried.weight = { ...state };
+      isWeightChanged = true;
       tryAgain();
     } });
+  let isWeightChanged = Boolean(tried.weight);
   const set = (name) => (text) => {
     state[name] = Number(text);
-    if (!tried.weight) return;
-    tried.weight = { ...state };
-    tryAgain();
+    tried.weight = null; // what was changed is as it was; the slider shows the weight of this pair
+    state.value = asItIs();
+    slider.value = state.value;
+    value.textContent = state.value.toFixed(2);
+    if (isWeightChanged) tryAgain();
+    isWeightChanged = false;
   };
   return element("div", { class: "controls" },
     select("When writing word", "weight-row",
