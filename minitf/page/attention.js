@@ -19,6 +19,9 @@ function showAttention(section) {
     element("p", { class: "said" },
       element("span", { id: "said" }, `${saidOf(rows, columns)}.`), whoLooks()),
     element("p", { class: "note" }, `${titleOf(kind, layer, head)}.`),
+    element("div", { class: "controls" }, button("All its heads", () => openView("heads")),
+      ...(hasModel ? [button("By hand", () => openView("hand"))] : []),
+      button("Its mask", () => openView("masks"))),
     more(
       "Attention makes a new vector for a word: a sum of vectors that are made from the words it "
         + `looks at, each times its weight. The weights of one that looks sum to 1${incomplete} `

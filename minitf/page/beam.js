@@ -62,7 +62,9 @@ function showBeam(section) {
     tree,
     element("div", { class: "controls" }, element("label", {}, label, slider)),
     list,
-    more(element("p", {}, `Each column shows the ${2 * width} most probable `
+    more(`The search ran with alpha ${data.search.alpha}. Another alpha ranks what it finished anew; `
+      + "a search with it could find others.",
+    element("p", {}, `Each column shows the ${2 * width} most probable `
       + "continuations of the texts that were kept in the column before: twice as many as the beam "
       + `is wide, so that ${width} can go on where some end. The number is ln P, the logarithm `
       + "of the probability of the text so far."),
@@ -93,10 +95,8 @@ function listOfFinished(columns) {
   const head = ["translation", "ln P", "length", "penalty", "score"].map((name) =>
     element("th", { scope: "col" }, name));
   return [
-    element("p", { class: "note" }, "The finished translations, best first. "
-      + `The search ran with alpha ${data.search.alpha}. Another alpha ranks what it finished `
-      + "anew; a search with it could find others." + (lengths.size === 1
-      ? " Here all have the same length, so alpha cannot change their order." : "")),
+    element("p", { class: "note" }, "The finished translations, best first."
+      + (lengths.size === 1 ? " All have the same length, so alpha cannot change their order." : "")),
     scrollBox("Finished translations", element("table", { class: "ranked" },
       element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)))];
 }
@@ -143,7 +143,8 @@ function lineTo(node, isWon) {
 // Return the box of a node: its token and ln P.
 function boxOf(node, isWon) {
   const state = node.finished ? "finished" : node.kept ? "kept" : "dropped";
-  const { x, y } = node, { width, height } = BOX, middle = x + width / 2, text = word(node.token);
+  const { x, y } = node, { width, height } = BOX, middle = x + width / 2;
+  const text = fitted(word(node.token), width - 8, "12px system-ui, sans-serif");
   const told = `${isolated(textOf(node) || text)}: ln P ${node.total.toFixed(2)}, ${state}`;
   const tell = () => {
     document.getElementById("text-of-node").textContent = `${told}.`;
@@ -151,14 +152,13 @@ function boxOf(node, isWon) {
     for (let at = node; at; at = at.parent) at.box.classList.add("picked");
   };
   const box = svg("g", { class: `node ${state}${isWon ? " won" : ""}`, role: "button",
-    "aria-label": told, onclick: tell, onfocus: tell }, svg("title", {}, told),
+    "aria-label": `${text} ${node.total.toFixed(2)}: ${told}`, onclick: tell, onfocus: tell }, svg("title", {}, told),
   svg("rect", { x, y, width, height, rx: 4 }));
   if (node.finished)
     box.append(svg("rect", { x: x + 3, y: y + 3, width: width - 6, height: height - 6, rx: 2 }));
   box.append(
-    svg("text", { x: middle, y: y + 15, "text-anchor": "middle" },
-      fitted(text, width - 8, "12px system-ui, sans-serif")),
-    svg("text", { x: middle, y: y + 27, "text-anchor": "middle", class: "small" },
+    svg("text", { x: middle, y: y + 15, "text-anchor": "middle" }, text),
+    " ", svg("text", { x: middle, y: y + 27, "text-anchor": "middle", class: "small" },
       node.total.toFixed(2)));
   node.box = box;
   return box;

@@ -48,6 +48,8 @@ function openView(id) {
   buildStage();
   if (id) {
     panel.scrollTop = 0;
+    // On a telephone the view covers the lower part of the window: the stage goes to the upper one.
+    if (getComputedStyle(panel).position === "fixed") document.getElementById("scene").scrollIntoView();
     document.getElementById(`${id}-title`).focus({ preventScroll: true });
   } else (document.getElementById(opener) ?? document.querySelector(`[data-part="${opener}"]`)
     ?? document.getElementById("play")).focus();
@@ -106,6 +108,7 @@ async function build() {
     ...VIEWS.map(([id]) => element("section", { id, "aria-labelledby": `${id}-title`,
       hidden: true })));
   const theatre = element("section", { id: "stage", "aria-label": "The stage" });
+  document.body.classList.toggle("translates", hasModel);
   document.getElementById("main").append(...(hasModel ? [sentenceForm()] : []),
     element("nav", { "aria-label": "Views" }, ...VIEWS.map(([id, title]) => element("button",
       { type: "button", id: `open-${id}`, "aria-pressed": "false",
@@ -127,10 +130,14 @@ async function build() {
   if (hasModel) setTimeout(refine);
 }
 
-// A link to the page may name a view: page.html#beam.
+// A link to the page may name a moment, a view, or both: page.html#source-9, #beam, #next-9&beam.
 function openLinked() {
-  const id = location.hash.slice(1);
-  if (VIEWS.some((view) => view[0] === id)) openView(id);
+  for (const part of location.hash.slice(1).split("&")) {
+    const [name, number] = part.split("-");
+    const place = placeOf(name, number === undefined ? undefined : Number(number));
+    if (VIEWS.some((view) => view[0] === part)) openView(part);
+    else if (place >= 0) goTo(place + 1);
+  }
 }
 
 // Paper cannot be pressed: it has all views but the one to try something, below the stage.

@@ -117,7 +117,7 @@ function lookingOf(kind, layer = null) {
 // Return where everything is in a picture of this size.
 function geometryOf(width, height) {
   const S = shown.source.length, rows = Math.max(S, shown.target.length + 1);
-  const isNarrow = width < 600, font = isNarrow ? 11 : width < 900 ? 13.5 : 16;
+  const isNarrow = width < 480, font = isNarrow ? 11 : width < 640 ? 12.5 : width < 900 ? 13.5 : 16;
   const room = (names) => 6 + Math.min(width * (isNarrow ? 0.19 : 0.17),
     Math.max(...names.map((name) => widthOf(word(name), `600 ${font}px system-ui, sans-serif`))));
   const [left, right] = [room(shown.source), room(["<s>", ...shown.target])];
@@ -159,17 +159,18 @@ function broken(text, room, font) {
     if (lines.length && widthOf(whole.trim(), font) <= room) lines[lines.length - 1] = whole;
     else lines.push(part);
   }
-  return lines.map((line) => line.trim());
+  return lines; // with their spaces, as a screen reader puts them together
 }
 
-// Return a part of the model: a box that opens a view.
-function partOfModel(g, name, view, label, x, width, y = g.top - 2, height = g.end - g.top + 4) {
+// Return a part of the model: a box that opens a view. label: what is written above it; title: what
+// it is called.
+function partOfModel(g, name, view, label, title, x, width, y = g.top - 2, height = g.end - g.top + 4) {
   const size = g.isNarrow ? 9.5 : g.width < 900 ? 11.5 : 13;
   const lines = broken(label, width + (g.isNarrow ? 8 : 2 * g.gap), `${size}px system-ui, sans-serif`);
   const isOpen = chosen.view === view && (!KINDS[name] || chosen.kind === name);
   return pressable({ class: `part ${name}${isOpen ? " open" : ""}`, "data-part": name,
-    "aria-label": `${label}: open its view` }, () => openPart(name, view),
-  svg("title", {}, `${label}: open its view`),
+    "aria-label": `${title}: open the view` }, () => openPart(name, view),
+  svg("title", {}, title),
   svg("rect", { x, y, width, height, rx: 5 }),
   ...lines.map((line, i) => svg("text", { x: x + width / 2, "font-size": size,
     "text-anchor": "middle", y: y - 5 - (lines.length - 1 - i) * (size + 1) }, line)));
@@ -273,17 +274,13 @@ function nextWordsOf(g) {
       number: svg("text", { x: to - 8, y: at + 12, "text-anchor": "end", "font-size": 12 }) };
   });
   const group = svg("g", {},
-    partOfModel(g, "feed", "network", "", from, to - from, y, 20),
+    partOfModel(g, "feed", "network", "", "Feed-forward network of the decoder", from, to - from, y, 20),
     svg("text", { x: (from + to) / 2, y: y + 14, "font-size": 12, "text-anchor": "middle",
       class: "quiet" }, "feed-forward"),
-    partOfModel(g, "next", "steps", "", from, to - from, y + 28, 118),
+    partOfModel(g, "next", "steps", "", "Softmax: the next word", from, to - from, y + 28, 118),
     svg("text", { x: from + 10, y: y + 44, "font-size": 13, class: "quiet" },
       "softmax: how likely is each next word?"),
     ...rows.flatMap((row) => [row.name, row.bar, row.number]));
-  group.querySelector("[data-part=feed]").setAttribute("aria-label",
-    "Feed-forward network: open its view");
-  group.querySelector("[data-part=next]").setAttribute("aria-label",
-    "Softmax, the likely next words: open their view");
   return { group, rows, from, name, room };
 }
 
@@ -300,11 +297,10 @@ function beamOf(g) {
   const title = shown.beam.length ? `beam: the ${shown.width} best beginnings so far`
     : shown.temperature ? "no beam: each word is drawn by lot" : "no beam: the likeliest word is taken";
   const group = svg("g", {},
-    partOfModel(g, "beam", "beam", "", from, to - from, y, g.isNarrow ? 98 : 146),
+    partOfModel(g, "beam", "beam", "", "Beam search", from, to - from, y, g.isNarrow ? 98 : 146),
     svg("text", { x: from + 10, y: y + 17, "font-size": 13, class: "quiet" },
       fitted(title, to - from - 16, "13px system-ui, sans-serif")),
     ...rows.flatMap(({ bar, text }) => [bar, text]));
-  group.querySelector("[data-part=beam]").setAttribute("aria-label", "Beam search: open its view");
   return { group, rows, room: to - from - 20, columns: beamNodes(shown.beam) };
 }
 
@@ -348,13 +344,16 @@ function buildStage() {
     stackOf(g, "Encoder", shown.weights.encoder.length, x.encoder - g.gap / 2 - 1,
       x.memory - g.gap / 2),
     stackOf(g, "Decoder", shown.weights.decoder.length, x.source - g.gap / 2 - 1, x.read - g.gap / 2),
-    partOfModel(g, "words", "words", "input", 0, x.words),
+    partOfModel(g, "words", "words", "input", "Input", 0, x.words),
     inputs,
-    partOfModel(g, "vectors", "vectors", "vectors", x.embedding - 2, g.strip + 4),
-    partOfModel(g, "encoder", "attention", "self-attention", x.encoder, zone.encoder),
-    partOfModel(g, "network", "network", g.isNarrow ? "" : "feed-forward", x.network, g.network),
-    partOfModel(g, "source", "attention", "attention to the input", x.source, zone.source),
-    partOfModel(g, "decoder", "attention", "masked self-attention", x.decoder, zone.decoder),
+    partOfModel(g, "vectors", "vectors", g.isNarrow ? "" : "vectors", "Vectors", x.embedding - 2, g.strip + 4),
+    partOfModel(g, "encoder", "attention", "self-attention", "Self-attention of the encoder", x.encoder, zone.encoder),
+    partOfModel(g, "network", "network", g.isNarrow ? "" : "feed-forward",
+      "Feed-forward network of the encoder", x.network, g.network),
+    partOfModel(g, "source", "attention", "attention to the input",
+      "Attention to the input, of the decoder", x.source, zone.source),
+    partOfModel(g, "decoder", "attention", "masked self-attention",
+      "Masked self-attention of the decoder", x.decoder, zone.decoder),
     svg("text", { x: x.output, y: g.top - 8, "font-size": g.isNarrow ? 9.5 : 13, class: "quiet" },
       "output"),
     outputs,
@@ -497,13 +496,13 @@ function paintBeam({ beam }, now, t, isEnd) {
   });
 }
 
-// Return the end of a text that fits into `room`.
+// Return a text, or its last words that fit into `room`.
 function fromEnd(text, room) {
-  const characters = [...text], whole = () => characters.join("");
-  if (widthOf(text, "600 13px system-ui, sans-serif") <= room) return text;
-  while (characters.length > 1
-    && widthOf(`\u2026${whole()}`, "600 13px system-ui, sans-serif") > room) characters.shift();
-  return `\u2026${whole()}`;
+  const font = "700 13px system-ui, sans-serif", words = text.split(" ");
+  const cut = () => `\u2026 ${words.join(" ")}`;
+  if (widthOf(text, font) <= room) return text;
+  while (words.length > 1 && widthOf(cut(), font) > room) words.shift();
+  return cut();
 }
 
 // Controls ----------------------------------------------------------------------------------------
@@ -524,8 +523,8 @@ function showStage(section) {
       element("button", { type: "button", id: "play", onclick: () => (stage.isPlaying ? pause() : play()) },
         "\u25b6 Play"),
       button("\u25c0 Back", () => stepBy(-1)), button("Step \u25b6", () => stepBy(1)), timeline,
-      select("Speed", "speed", { " 0.5": "\u00bd\u00d7", " 1": "1\u00d7", " 2": "2\u00d7", " 4": "4\u00d7" },
-        " 1", (value) => { stage.speed = Number(value); })),
+      select("", "speed", { " 0.5": "\u00bd\u00d7", " 1": "1\u00d7", " 2": "2\u00d7", " 4": "4\u00d7" },
+        " 1", (value) => { stage.speed = Number(value); }, "Speed")),
     element("p", { id: "caption" }),
     element("div", { id: "scene" }));
   new ResizeObserver(() => buildStage()).observe(section.lastChild);

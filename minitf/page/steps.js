@@ -37,7 +37,7 @@ function stepOf(t, weights, layer) {
     + "greatest length, and the end mark was added."
     : tokens[0] === shown.target[t] ? "The first of them is taken."
     : "Another is taken: beam search compares several unfinished translations, not single steps.";
-  const smoothed = isSmoothed && likely[0] > 0.9 ? " Even where the model is sure, something is "
+  const smoothed = isSmoothed && likely[0] > 0.9 ? "Even where the model is sure, something is "
     + "left for all others: it was trained with label smoothing, to give the right token a "
     + "little less than 100 %." : "";
   return [
@@ -47,9 +47,9 @@ function stepOf(t, weights, layer) {
     element("div", { class: "columns" },
       element("div", {}, element("h3", {}, "The most likely next tokens"),
         bars([...tokens.map(word), "all others"], [...likely, others], percent),
-        element("p", { class: "note" }, taken, smoothed)),
+        element("p", { class: "note" }, taken),
+        ...(smoothed ? [more(smoothed)] : [])),
       element("div", {}, element("h3", {}, "Where the decoder looks in the input"),
         bars(shown.source.map(word), weights, undefined, (i) => `s${i}`),
-        element("p", { class: "note" },
-          `Always layer ${layer + 1}, the last, and the mean of its heads.`)))];
+        element("p", { class: "note" }, `Layer ${layer + 1}, the mean of its heads.`)))];
 }

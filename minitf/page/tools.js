@@ -148,8 +148,10 @@ function bars(names, numbers, format = (p) => p.toFixed(2), keyOf = () => null) 
   }));
 }
 
-function select(label, id, options, value, change) {
-  const list = element("select", { id, onchange: (event) => change(event.target.value) },
+// Return a list to choose from, with its label; name: of the list where no label is to be seen.
+function select(label, id, options, value, change, name = null) {
+  const list = element("select", { id, "aria-label": name,
+    onchange: (event) => change(event.target.value) },
     ...Object.entries(options).map(([key, text]) =>
       element("option", { value: key, selected: String(value) === key }, text)));
   return element("label", {}, `${label} `, list);

@@ -71,7 +71,9 @@ async function translateAndShow(text, width = tried.width) {
     updateAll();
     if (isNew) update(showTry);
     tellResult();
-    note.textContent = noteOn(seconds);
+    note.textContent = noteOn();
+    document.getElementById("about").textContent =
+      `${shown.target.length} output tokens with the end mark, in ${seconds.toFixed(2)} s.`;
     announce(shown.translation, data.languages[1]);
   } catch (error) {
     output.textContent = shown.translation;
@@ -94,13 +96,12 @@ async function tryAgain() {
 }
 
 // Return what is said about a translation that the page made.
-function noteOn(seconds) {
+function noteOn() {
   const pieces = inPieces();
-  return `${shown.target.length} output tokens with the end mark, ${seconds.toFixed(2)} s.`
-    + (shown.isPart ? " Of several sentences, the page translates the first." : "")
-    + (pieces.length ? " Read in pieces, as words are that the model has seen rarely or never: "
-      + `${pieces.map(isolated).join(", ")}. So the translation may well be wrong.` : "")
-    + (shown.source.some((token) => BYTE.test(token)) ? " Characters that it does not know are "
+  return (shown.isPart ? "Of several sentences, the page translates the first. " : "")
+    + (pieces.length ? "Read in pieces, as words are that the model has seen rarely or never: "
+      + `${pieces.map(isolated).join(", ")}. So the translation may well be wrong. ` : "")
+    + (shown.source.some((token) => BYTE.test(token)) ? "Characters that it does not know are "
       + "read as bytes, such as <0xE6>; \u2423 is a blank before one." : "");
 }
 
@@ -172,14 +173,14 @@ function showTry(section) {
 function tellResult() {
   const result = document.getElementById("result");
   if (!result) return;
-  const before = tried.before ?? shown.translation, known = new Set(before.split(" "));
+  const before = tried.before ?? shown.translation;
   const language = data.languages[1] || null, isSame = before === shown.translation;
   result.replaceChildren(
     element("p", { lang: language, dir: "auto" }, before),
     element("p", { class: "said", lang: language, dir: "auto" }, ...(isSame
       ? [element("span", { lang: "en" }, isChanged() ? "The same, in spite of the change." : "No change yet.")]
-      : shown.translation.split(" ").flatMap((each) =>
-        [known.has(each) ? each : element("mark", {}, each), " "]))));
+      : compared(before.split(" "), shown.translation.split(" ")).flatMap(([text, isNew]) =>
+        [isNew ? element("mark", {}, text) : text, " "]))));
   const restore = button("Restore", async () => {
     tried = { ...untouched(), before: tried.before };
     await tryAgain();
@@ -189,6 +190,23 @@ function tellResult() {
   restore.id = "restore";
   restore.disabled = !isChanged() && !tried.temperature && tried.width === data.search.width;
   result.append(restore);
+}
+
+// Return each word of a text and whether it is new: not in the longest list of words that both texts
+// have in the same order.
+function compared(before, after) {
+  const length = Array.from({ length: before.length + 1 }, () => new Array(after.length + 1).fill(0));
+  for (let i = before.length - 1; i >= 0; i--)
+    for (let j = after.length - 1; j >= 0; j--)
+      length[i][j] = before[i] === after[j] ? length[i + 1][j + 1] + 1
+        : Math.max(length[i + 1][j], length[i][j + 1]);
+  let i = 0;
+  return after.map((text, j) => {
+    while (i < before.length && before[i] !== text && length[i + 1][j] >= length[i][j + 1]) i++;
+    const isKept = i < before.length && before[i] === text;
+    if (isKept) i++;
+    return [text, !isKept];
+  });
 }
 
 // Return a button that is pressed or not.
@@ -218,7 +236,7 @@ function headsToSwitch() {
       element("span", {}, title), ...shown.weights[kind].flatMap((heads, l) => heads.map((_, h) => {
         const name = `${kind}-${l}-${h}`;
         return toggle(`${l + 1}.${h + 1}`, tried.off.has(name), (isOff) => put(tried.off, name, isOff),
-          { "aria-label": `layer ${l + 1}, head ${h + 1} off` });
+          { "aria-label": `${l + 1}.${h + 1}: layer ${l + 1}, head ${h + 1} off` });
       })))));
 }
 

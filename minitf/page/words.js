@@ -34,12 +34,12 @@ function showVectors(section) {
 
 function vectorTable() {
   const { embeddings, source } = shown.vectors, D = embeddings[0].length;
-  const few = (vector) => Array.from(vector.slice(0, 4), (x) =>
+  const few = (vector) => Array.from(vector.slice(0, 3), (x) =>
     x.toFixed(2).replace("-", "\u2212")).join("  ");
   const minus = (a, b) => a.map((x, i) => x - b[i]);
   const headings = ["token", "embedding", "+ place", "after the encoder"];
   return scrollBox("Vectors", element("table", { class: "numbers" },
-    element("caption", {}, `The first 4 of ${D} numbers`),
+    element("caption", {}, `The first 3 of ${D} numbers`),
     element("thead", {}, element("tr", {}, ...headings.map((name) =>
       element("th", { scope: "col" }, name)))),
     element("tbody", {}, ...shown.source.map((token, s) => element("tr", { "data-token": `s${s}` },
