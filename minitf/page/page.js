@@ -10,7 +10,7 @@ const VIEWS = [
   ["steps", "Next word", showSteps], ["beam", "Beam", showBeam],
   ...(hasModel ? [["try", "Try something", showTry]] : []),
 ];
-let opener = null; // what had the focus when a view was opened
+let opener = "#play"; // a selector of what had the focus when a view was opened
 
 // Fill a view again, and give the focus back to the element that had it. A view that is closed is
 // filled when it is opened.
@@ -35,7 +35,7 @@ function update(show, focus) {
 // Open a view beside the stage, or with null, none.
 function openView(id) {
   const focused = document.activeElement, panel = document.getElementById("panel");
-  if (!focused?.closest("#panel")) opener = focused?.id || focused?.dataset?.part || null;
+  if (!focused?.closest("#panel")) opener = selectorOf(focused);
   chosen.view = id;
   panel.hidden = !id;
   for (const [each, , show] of VIEWS) {
@@ -51,8 +51,13 @@ function openView(id) {
     // On a telephone the view covers the lower part of the window: the stage goes to the upper one.
     if (getComputedStyle(panel).position === "fixed") document.getElementById("scene").scrollIntoView();
     document.getElementById(`${id}-title`).focus({ preventScroll: true });
-  } else (document.getElementById(opener) ?? document.querySelector(`[data-part="${opener}"]`)
-    ?? document.getElementById("play")).focus();
+  } else (document.querySelector(opener) ?? document.getElementById("play")).focus();
+}
+
+// Return what finds an element again when the stage has been built anew.
+function selectorOf({ id, dataset: { part, token } }) {
+  if (id) return `#${id}`;
+  return part ? `[data-part="${part}"]` : token ? `.token[data-token="${token}"]` : "#play";
 }
 
 // Choose an attention; its layer and token are kept where it has them.

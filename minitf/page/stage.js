@@ -178,8 +178,10 @@ function partOfModel(g, name, view, label, title, x, width, y = g.top - 2, heigh
 
 // Open the view of a part, and if it is an attention, choose that.
 function openPart(name, view) {
+  const from = selectorOf(document.activeElement); // the box itself, which is built anew
   if (KINDS[name]) chooseKind(name);
   openView(view);
+  opener = from;
 }
 
 // Return a frame around the layers of encoder or decoder.
@@ -527,7 +529,6 @@ function showStage(section) {
         " 1", (value) => { stage.speed = Number(value); }, "Speed")),
     element("p", { id: "caption" }),
     element("div", { id: "scene" }));
-  new ResizeObserver(() => buildStage()).observe(section.lastChild);
 }
 
 function paintControls(now, t) {

@@ -246,7 +246,7 @@ function weightToChange() {
   const state = { kind: "source", row: Math.min(chosen.row, shown.target.length - 1), column: 0,
     ...tried.weight };
   state.value ??= asItIs();
-  const value = element("output", {}, state.value.toFixed(2));
+  const value = element("span", {}, state.value.toFixed(2));
   const slider = element("input", { type: "range", id: "weight", min: 0, max: 1, step: 0.05,
     value: state.value, "aria-label": "Weight", oninput: () => {
       state.value = Number(slider.value);
@@ -281,7 +281,7 @@ function positionsToTake() {
 
 function searchToChange() {
   const slider = (name, label, min, max, step, format) => {
-    const told = element("output", {}, format(tried[name]));
+    const told = element("span", {}, format(tried[name]));
     return element("label", {}, `${label} `, told, element("input", { type: "range", id: `try-${name}`,
       min, max, step, value: tried[name], oninput: (event) => {
         tried[name] = Number(event.target.value);

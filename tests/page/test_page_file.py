@@ -86,11 +86,11 @@ def test_the_page_refers_to_nothing_outside(explained, toy):
     assert set(re.findall(r"https?://[\w./]*", text)) == {"http://www.w3.org/2000/svg"}
     found = parsed(text)
     assert not re.findall(r"@import|url\(", found["style"])
-    # What could make a request; the links are to views of the page, and to files that it saves.
+    # What could make a request; the one link is to a file that the page saves.
     asking = "fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|Worker"
     asking += r"|import\(|\.open\(|location\.\w+"
     assert set(re.findall(asking, found["script"])) == {"location.hash"}
-    assert re.findall(r"\bhref: (\S+)", found["script"]) == ["url,", "`#${id}`"]
+    assert re.findall(r"\bhref: (\S+)", found["script"]) == ["url,"]
     assert re.findall(r"\.src = (\S{22})", found["script"]) == ["`data:image/svg+xml,${"]
 
 
