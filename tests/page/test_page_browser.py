@@ -3,7 +3,6 @@
 import base64
 import csv
 import io
-import json
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -136,7 +135,7 @@ def test_markup_in_a_sentence_is_not_run(translator, tmp_path):
 
 
 def test_the_model_in_the_page_attends_as_python_does(translator, tmp_path):
-    """Also by the queries and keys that it shows, for the last row, from which nothing is hidden."""
+    """Also by the queries and keys that it shows, for the last row: nothing is hidden from it."""
     path = tmp_path / "page.html"
     explained = translator.explain("The old woman gave the child a red book.")
     write_page(path, explained, model=translator.model, subwords=translator.subwords)
