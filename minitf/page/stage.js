@@ -19,7 +19,9 @@ function momentsOf({ weights, target }) {
   weights.encoder.forEach((_, layer) => moments.push(
     { name: "encoder", layer, seconds: layer ? 3 : 5 }, { name: "network", layer, seconds: 1.6 }));
   target.forEach((_, t) => {
-    const [own, source, next, drop] = t ? [1.1, 1.6, 1.3, 0.7] : [3, 4, 3, 1.5];
+    // The first word is explained; so is one for which the decoder goes back.
+    const [own, source, next, drop] = !t ? [3, 4, 3, 1.5] : goesBack(t) ? [1.5, 5, 2, 1]
+      : [1.1, 1.6, 1.3, 0.7];
     moments.push({ name: "decoder", t, seconds: own }, { name: "source", t, seconds: source },
       { name: "next", t, seconds: next }, { name: "drop", t, seconds: drop });
   });
@@ -45,8 +47,8 @@ function captionOf({ name, layer, t }) {
     case "tokens":
       return "The sentence is cut into tokens: words, or pieces of rarer words. </s> marks its end.";
     case "vectors":
-      return "Each token becomes a vector: a list of numbers, learned in training. Colours stand for "
-        + "some of them.";
+      return "Each token becomes a vector: a list of numbers, learned in training."
+        + (shown.vectors ? " Colours stand for some of them." : "");
     case "positions":
       return "Waves that tell the place are added to the vector. Without them, the model would not "
         + "know the order of the words.";
@@ -68,13 +70,9 @@ function captionOf({ name, layer, t }) {
       const [s] = greatest(ofSource[t], 1), weight = ofSource[t][s];
       const looks = `For its next word it looks at the input: most at ${quoted(shown.source[s])} `
         + `(${weight.toFixed(2)}).`;
-      const behind = weight >= 0.5 && ofSource.slice(0, t).some((row) => {
-        const [other] = greatest(row, 1);
-        return other > s + 1 && other < row.length - 2 && row[other] >= 0.5;
-      });
       const isLate = t > 0.6 * shown.target.length;
-      return looks + (behind ? ` It goes back to this ${ordinal(s + 1)} word of the input, as the `
-        + `translation puts it ${isLate ? "near its end" : "here"}.` : "");
+      return looks + (goesBack(t) ? ` It returns to this ${ordinal(s + 1)} word only now: in the `
+        + `translation, its place is ${isLate ? "near the end" : "here"}.` : "");
     }
     case "next": {
       const [[token, p]] = shown.steps[t];
@@ -93,6 +91,17 @@ function captionOf({ name, layer, t }) {
         + "beginnings, so that a word that seems best at first cannot spoil the sentence."
         : "Done: the end mark </s> is written.";
   }
+}
+
+// Return whether the decoder looks back, at step t, at a word of the input before one that it has
+// looked at already.
+function goesBack(t) {
+  const last = shown.weights.source.length - 1, weights = matrixOf("source", last, -1);
+  const [s] = greatest(weights[t], 1);
+  return weights[t][s] >= 0.5 && weights.slice(0, t).some((row) => {
+    const [other] = greatest(row, 1);
+    return other > s + 1 && other < row.length - 2 && row[other] >= 0.5;
+  });
 }
 
 // Return the row, the column and the weight of a token that looks most at another word.
@@ -117,14 +126,16 @@ function lookingOf(kind, layer = null) {
 // Return where everything is in a picture of this size.
 function geometryOf(width, height) {
   const S = shown.source.length, rows = Math.max(S, shown.target.length + 1);
-  const isNarrow = width < 480, font = isNarrow ? 11 : width < 640 ? 12.5 : width < 900 ? 13.5 : 16;
+  const isNarrow = width < 480;
+  const top = isNarrow ? 62 : 54, bottom = isNarrow ? 262 : 164;
+  const pitch = clamp((height - top - bottom - 18) / rows, isNarrow ? 14 : 11, isNarrow ? 22 : 40);
+  const largest = isNarrow ? 11 : width < 640 ? 12.5 : width < 900 ? 13.5 : 16;
+  const font = Math.min(largest, Math.max(10, pitch * 0.85));
   const room = (names) => 6 + Math.min(width * (isNarrow ? 0.19 : 0.17),
     Math.max(...names.map((name) => widthOf(word(name), `600 ${font}px system-ui, sans-serif`))));
   const [left, right] = [room(shown.source), room(["<s>", ...shown.target])];
   const strip = isNarrow ? 10 : width < 900 ? 24 : 40, gap = isNarrow ? 3 : width < 900 ? 7 : 10;
-  const network = isNarrow ? 14 : width < 900 ? 34 : 60, top = isNarrow ? 62 : 54;
-  const bottom = isNarrow ? 262 : 164;
-  const pitch = clamp((height - top - bottom - 18) / rows, 15, isNarrow ? 22 : 40);
+  const network = isNarrow ? 14 : width < 900 ? 34 : 60;
   const free = width - left - right - 4 * strip - 9 * gap - network;
   const x = { words: left };
   x.embedding = left + gap;
