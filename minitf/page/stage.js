@@ -337,6 +337,7 @@ function buildStage() {
       stripOf(g, key, x.read, t)),
   };
   const words = shown.source.map((token, s) => tokenOf(g, `s${s}`, token, x.words - 4, s, "end"));
+  words.forEach((node, s) => node.classList.toggle("gone", hasModel && tried.hidden.has(s)));
   const written = shown.target.map((token, t) => tokenOf(g, `t${t}`, token, x.output, t + 1, "start"));
   const start = svg("g", { class: "token", "data-token": "start" }, svg("text", { x: x.output,
     y: g.y(0) + g.font * 0.35, "font-size": g.font }, "<s>"));

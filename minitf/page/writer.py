@@ -34,7 +34,7 @@ PROGRAM = (
 )  # fmt: skip
 LONGEST = 50  # tokens; the pictures of longer texts show their beginning
 FEWEST = 10  # tokens that are always shown
-HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 150 kB
+HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 200 kB
 LARGEST = 32_000_000  # characters; a browser opens a larger page too slowly
 # The settings that minitf/page/engine.js computes; the sizes are free.
 FITTING = {

@@ -41,7 +41,7 @@ def report_of(
         start.write_text(
             f'<iframe src="page.html" style="width:{frame}px; border:0"></iframe>'
             if frame
-            else f'<meta http-equiv="refresh" content="1;url=page.html">'
+            else '<meta http-equiv="refresh" content="1;url=page.html">'
         )
         address = start.as_uri() if running or frame else copy.as_uri()
         command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", *QUIETLY]
