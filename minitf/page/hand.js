@@ -81,7 +81,8 @@ function handTable({ query, keys, values, products, hidden, weights }, few) {
   const headings = ["token", "q \u00b7 k", score, "mask", "softmax", "k", "v"];
   return element("table", { class: "numbers" },
     element("tr", {}, ...headings.map((name) => element("th", { scope: "col" }, name))),
-    ...columns.map((name, s) => element("tr", { class: hidden[s] ? "off" : null },
+    ...columns.map((name, s) => element("tr", { class: hidden[s] ? "off" : null,
+      "data-token": keyOf(chosen.kind, true, s) },
       element("th", { scope: "row", dir: "auto" }, word(name)),
       ...[products[s].toFixed(2), (products[s] / Math.sqrt(K)).toFixed(2),
         hidden[s] ? "\u2212\u221e" : "may look", weights[s].toFixed(2), few(keys[s]),

@@ -170,11 +170,11 @@ function mapOf(kind, matrix, title) {
     "aria-label": `${title}; its numbers are in the table below`,
     "font-family": "sans-serif", "font-size": 13, "data-map": true });
   picture.append(svg("rect", { width: size[0], height: size[1], fill: "#fff" }));
-  columns.forEach((name, s) => picture.append(svg("text", { fill: "#111",
+  columns.forEach((name, s) => picture.append(svg("text", { fill: "#111", "data-token": keyOf(kind, true, s),
     transform: `translate(${left + cell * (s + 0.6)} ${top - 6}) rotate(-50)` }, word(name))));
   rows.forEach((name, t) => {
     picture.append(svg("text", { x: left - 6, y: top + cell * (t + 0.65), "text-anchor": "end",
-      fill: "#111" }, word(name)));
+      fill: "#111", "data-token": keyOf(kind, false, t) }, word(name)));
     const pair = (s) => [name, columns[s]].map((each) => isolated(word(each))).join(" \u2192 ");
     matrix[t].forEach((weight, s) => picture.append(...cellOf(weight, isHidden(kind, t, s),
       left + cell * s, top + cell * t, cell, pair(s))));

@@ -48,7 +48,7 @@ function captionOf({ name, layer, t }) {
       return "The sentence is cut into tokens: words, or pieces of rarer words. </s> marks its end.";
     case "vectors":
       return "Each token becomes a vector: a list of numbers, learned in training."
-        + (shown.vectors ? " Colours stand for some of them." : "");
+        + " Colours stand for some of them.";
     case "positions":
       return "Waves that tell the place are added to the vector. Without them, the model would not "
         + "know the order of the words.";
@@ -235,14 +235,14 @@ function signedColour(number) {
     Math.round(c + (SIGNED[from + 1][i] - c) * (place - from)))})`;
 }
 
-// Show a vector in a strip; without its numbers, which a page without a model has not, squares.
+// Show a vector, or some numbers of it, in a strip.
 function fillStrip(strip, vector, opacity) {
   setStyle(strip, "opacity", opacity);
   if (strip.vector === vector) return;
   strip.vector = vector;
   const cells = strip.childNodes;
-  cells.forEach((cell, i) => setStyle(cell, "fill", vector
-    ? signedColour(vector[Math.floor((i * vector.length) / cells.length)]) : ""));
+  cells.forEach((cell, i) => setStyle(cell, "fill",
+    signedColour(vector[Math.floor((i * vector.length) / cells.length)])));
 }
 
 function setStyle(node, name, value) {
@@ -413,16 +413,16 @@ function paintStrips({ strips }, begun, t, isEnd) {
   while (layer + 1 < L && stage.time > placeOf("encoder", layer + 1)) layer++;
   const isPlain = progress(2) < 0.5;
   strips.embedding.forEach((strip, s) => {
-    const from = isPlain ? vectors?.embeddings[s] : vectors?.source[layer][s];
+    const from = isPlain ? vectors.embeddings[s] : vectors.source[layer][s];
     fillStrip(strip, from, clamp(progress(1) * 1.4 * strips.embedding.length - s * 1.1));
   });
   const made = progress(placeOf("network", layer));
   const isLast = layer === L - 1;
-  strips.memory.forEach((strip, s) => fillStrip(strip, vectors?.source[layer + 1][s],
+  strips.memory.forEach((strip, s) => fillStrip(strip, vectors.source[layer + 1][s],
     isLast || stage.time < begun ? made : 1));
-  strips.made.forEach((strip, each) => fillStrip(strip, vectors?.target.at(-1)[each],
+  strips.made.forEach((strip, each) => fillStrip(strip, vectors.target.at(-1)[each],
     isEnd || each < t ? 1 : each === t ? progress(placeOf("source", each)) : 0));
-  strips.read.forEach((strip, each) => fillStrip(strip, vectors?.target[0][each],
+  strips.read.forEach((strip, each) => fillStrip(strip, vectors.target[0][each],
     isEnd || each < t ? 1 : each === t ? clamp(3 * progress(placeOf("decoder", each))) : 0));
 }
 

@@ -42,8 +42,10 @@ function stepOf(t, weights, layer) {
     + "little less than 100 %." : "";
   return [
     element("p", { class: "sofar", dir: directionOf(false), lang: data.languages[1] || null },
-      ...alreadyRead().slice(0, t + 1).flatMap((token) => [element("bdi", {}, word(token)), " "]),
-      element("b", {}, "[ ", element("bdi", {}, word(shown.target[t])), " ]")),
+      ...alreadyRead().slice(0, t + 1).flatMap((token, i) =>
+        [element("bdi", { "data-token": i ? `t${i - 1}` : "start" }, word(token)), " "]),
+      element("b", {}, "[ ", element("bdi", { "data-token": `t${t}` }, word(shown.target[t])),
+        " ]")),
     element("div", { class: "columns" },
       element("div", {}, element("h3", {}, "The most likely next tokens"),
         bars([...tokens.map(word), "all others"], [...likely, others], percent),

@@ -30,7 +30,8 @@ async function unpack(text) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// Return the translation that Python stored: its weights are bytes, 255 for 1.
+// Return the translation that Python stored: its weights are bytes, 255 for 1; of its vectors, it has
+// some numbers, as bytes, 32 for 1.
 async function storedTranslation() {
   const weights = {};
   for (const [kind, { shape: [L, H, T, S], packed }] of Object.entries(data.weights)) {
@@ -39,9 +40,17 @@ async function storedTranslation() {
     weights[kind] = Array.from({ length: L }, (_, l) => Array.from({ length: H }, (_, h) =>
       Array.from({ length: T }, (_, t) => row(((l * H + h) * T + t) * S))));
   }
+  const vectors = {};
+  for (const [name, { shape, packed }] of Object.entries(data.vectors)) {
+    const bytes = await unpack(packed), N = shape.at(-1), rows = [];
+    const numbers = Array.from(new Int8Array(bytes.buffer), (byte) => byte / 32);
+    for (let start = 0; start < numbers.length; start += N) rows.push(numbers.slice(start, start + N));
+    vectors[name] = shape.length < 3 ? rows
+      : Array.from({ length: shape[0] }, (_, l) => rows.slice(l * shape[1], (l + 1) * shape[1]));
+  }
   const beam = JSON.parse(new TextDecoder().decode(await unpack(data.beam)));
   return { line: data.line, translation: data.translation, source: data.source, target: data.target,
-    weights, steps: data.steps, beam, width: data.search.width, limit: data.search.limit,
+    weights, vectors, steps: data.steps, beam, width: data.search.width, limit: data.search.limit,
     isCut: data.is_cut };
 }
 

@@ -25,7 +25,7 @@ function showVectors(section) {
   section.append(
     paragraph("For the model, a word is a list of numbers. Training has found them, so that words that "
       + "are used alike have similar ones."),
-    ...(shown.vectors ? [vectorTable()] : [paragraph("The numbers are in pages that contain the model.")]),
+    vectorTable(),
     more("The embedding of a token is the same wherever it stands. Attention does not see the order of "
       + "the words: so a wave of sines and cosines, different for each place, is added.",
     "On the stage, a strip is a vector: blue numbers are positive, brown ones negative, white is 0. "
@@ -39,7 +39,7 @@ function vectorTable() {
   const minus = (a, b) => a.map((x, i) => x - b[i]);
   const headings = ["token", "embedding", "+ place", "after the encoder"];
   return scrollBox("Vectors", element("table", { class: "numbers" },
-    element("caption", {}, `The first 3 of ${D} numbers`),
+    element("caption", {}, shown.inner ? `The first 3 of ${D} numbers` : "Some of their numbers"),
     element("thead", {}, element("tr", {}, ...headings.map((name) =>
       element("th", { scope: "col" }, name)))),
     element("tbody", {}, ...shown.source.map((token, s) => element("tr", { "data-token": `s${s}` },

@@ -153,6 +153,16 @@ def _weights(explained):
         n_shown -= 2
 
 
+def _vectors(explained, n_shown):
+    """Return some numbers of each vector, in 1/32 and from -4 to 4, deflated, in base64."""
+    found = {}
+    for name, array in explained.vectors.items():
+        shown = array[..., :n_shown, :]
+        rounded = np.rint(shown.clip(-3.9, 3.9) * 32).astype(np.int8)
+        found[name] = {"shape": shown.shape, "packed": _packed(rounded)}
+    return found
+
+
 def _is_cut(explained, n_shown):
     return max(len(explained.source), len(explained.target)) > n_shown
 
@@ -232,6 +242,7 @@ def _data(explained, n_shown, weights, limits, languages):
         "target": explained.target[:n_shown],
         "is_cut": _is_cut(explained, n_shown),
         "weights": weights,
+        "vectors": _vectors(explained, n_shown),
         "steps": [
             [[token, round(p, 5)] for token, p in step] for step in explained.steps[:n_shown]
         ],

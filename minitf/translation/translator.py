@@ -20,7 +20,7 @@ from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greatest_lengths, greedy
 from minitf.errors import UserError
-from minitf.page.explained import Explained, attention_and_logits, likely_next
+from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Piece, framed
@@ -384,6 +384,7 @@ class Translator:
             source=[*self.subwords.pieces(parts[0]), "</s>"],
             target=[*self.subwords.pieces(best.ids), "</s>"][: len(ids)],
             weights=weights,
+            vectors=vectors_of(self.model, source, beginning),
             steps=likely_next(logits, self.model.config, self.subwords),
             beam=beam_steps,
             names=dict(zip(seen, self.subwords.pieces(seen), strict=True)),

@@ -24,7 +24,7 @@ from minitf.page import writer
 from minitf.page.explained import attention_and_logits
 from minitf.page.writer import page, write_page
 from minitf.text import BOS, PairedSubwords, Subwords, Words
-from minitf.transformer import MultiHeadAttention, Transformer
+from minitf.transformer import MultiHeadAttention, Transformer, sinusoid
 from minitf.translation import picture
 from minitf.translation.commandline import main
 from minitf.translation.translator import Translator
@@ -61,6 +61,24 @@ def test_the_weights_in_the_page_are_the_models(explained):
         numbers = np.frombuffer(unpacked(stored["packed"]), np.uint8).reshape(stored["shape"])
         assert stored["shape"] == list(weights.shape)
         assert np.abs(numbers / 255 - weights).max() < 0.51 / 255
+
+
+def test_the_vectors_in_the_page_are_the_models(explained, toy):
+    """What enters the encoder is an embedding and a sinusoid; each layer makes new vectors."""
+    data = json.loads(parsed(page(explained))["data"])
+    vectors = explained.vectors
+    for kind, expected in vectors.items():
+        stored = data["vectors"][kind]
+        numbers = np.frombuffer(unpacked(stored["packed"]), np.int8).reshape(stored["shape"])
+        assert np.abs(numbers / 32 - expected.clip(-3.9, 3.9)).max() < 0.51 / 32
+    some = np.arange(8) * 8  # of 64
+    table = toy.model.embedding.weight.numpy()[explained.source_ids] * 8
+    assert np.allclose(vectors["embeddings"], table[:, some])
+    waves = sinusoid(len(explained.source_ids), 64)
+    assert np.allclose(vectors["source"][0], (table + waves)[:, some], atol=1e-5)
+    memory, _ = toy.model.encode(np.array([explained.source_ids]))
+    assert np.allclose(vectors["source"][-1], memory.numpy()[0][:, some], atol=1e-5)
+    assert vectors["target"].shape == (3, len(explained.target_ids), 8)
 
 
 def test_the_policy_allows_the_script_and_the_style_of_the_page_alone(explained, toy):
