@@ -6,7 +6,8 @@
 // playing, stepping and dragging are the same, and a whole number is a still.
 "use strict";
 
-const stage = { time: 0, moments: [], lit: null, scene: null, frame: 0, isPlaying: false, speed: 1 };
+const stage = { time: 0, moments: [], lit: null, scene: null, frame: 0, isPlaying: false,
+  hasMoved: false, speed: 1 };
 const isStill = matchMedia("(prefers-reduced-motion: reduce)");
 const clamp = (x, low = 0, high = 1) => Math.min(high, Math.max(low, x));
 
@@ -20,7 +21,7 @@ function momentsOf({ weights, target }) {
     { name: "encoder", layer, seconds: layer ? 3 : 5 }, { name: "network", layer, seconds: 1.6 }));
   target.forEach((_, t) => {
     // The first word is explained; so is one for which the decoder goes back.
-    const [own, source, next, drop] = !t ? [3, 4, 3, 1.5] : goesBack(t) ? [1.5, 5, 2, 1]
+    const [own, source, next, drop] = !t ? [3, 4, 3, 4] : goesBack(t) ? [1.5, 5, 2, 1]
       : [1.1, 1.6, 1.3, 0.7];
     moments.push({ name: "decoder", t, seconds: own }, { name: "source", t, seconds: source },
       { name: "next", t, seconds: next }, { name: "drop", t, seconds: drop });
@@ -81,12 +82,17 @@ function captionOf({ name, layer, t }) {
     }
     case "drop": {
       const [[token]] = shown.steps[t];
+      const others = t === 0 && shown.width > 1 ? ` The beam keeps ${shown.width - 1} other `
+        + "beginnings as well, in case this one turns out worse." : "";
       return token === shown.target[t] || !shown.beam.length
-        ? `${quoted(shown.target[t])} is written, and read at the next step.`
+        ? `${quoted(shown.target[t])} is written, and read at the next step.${others}`
         : `${quoted(shown.target[t])} is written although another was more likely: the beam found `
           + "that its sentence is better as a whole.";
     }
     default:
+      if (!stage.hasMoved)
+        return "Press Play to watch this sentence being translated. Point at a word to see what looks "
+          + "at it, or open a box.";
       return shown.beam.length ? `Done. At every step the beam kept the ${shown.width} best `
         + "beginnings, so that a word that seems best at first cannot spoil the sentence."
         : "Done: the end mark </s> is written.";
@@ -553,6 +559,7 @@ function paintControls(now, t) {
 }
 
 function goTo(time) {
+  stage.hasMoved = true;
   stage.time = clamp(time, 0, stage.moments.length);
   paint();
 }
@@ -567,7 +574,7 @@ function pause() {
 function play(until = stage.moments.length) {
   if (stage.time >= stage.moments.length) stage.time = 0;
   cancelAnimationFrame(stage.frame);
-  stage.isPlaying = true;
+  stage.isPlaying = stage.hasMoved = true;
   document.getElementById("play").textContent = "\u275a\u275a Pause";
   if (isStill.matches) stage.time = Math.floor(stage.time) + 1;
   let before = null, waited = 0;

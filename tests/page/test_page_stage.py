@@ -53,7 +53,8 @@ def asked(path, script, value=None, *options):
 def test_each_moment_in_its_order(explained, path):
     """At every still, the words that are written by then, the bars and the beam of the step."""
     script = """
-    return stage.moments.map(({ name, t, layer }, i) => {
+    const welcome = at("caption").textContent;
+    const stills = stage.moments.map(({ name, t, layer }, i) => {
       goTo(i + 1);
       const { written, next, beam } = stage.scene;
       return { name, number: t ?? layer ?? null, caption: at("caption").textContent,
@@ -62,8 +63,10 @@ def test_each_moment_in_its_order(explained, path):
         next: next.rows.map((row) => row.name.textContent),
         beam: beam.rows.map(({ text }) => text.textContent) };
     });
+    return [welcome, stills];
     """
-    stills = asked(path, script)
+    welcome, stills = asked(path, script)
+    assert "Press Play" in welcome and "Done" in stills[-1]["caption"]
     steps = range(len(explained.target))
     order = [("tokens", None), ("vectors", None), ("positions", None)]
     order += [(name, layer) for layer in range(2) for name in ("encoder", "network")]
