@@ -11,8 +11,8 @@ function showAttention(section) {
     decoder: ["Output: already written, looked at", "Output: about to be written, looking"] }[kind];
   const incomplete = shown.isCut ? ", with those of the tokens that are not shown" : "";
   section.append(
-    paragraph("Choose a word: the bars of the other line show where it looks, or which words look at "
-      + "it. The weights of a word that looks sum to 1."),
+    paragraph("Choose a word: the bars of the other line show where it looks, or which words look "
+      + "at it. The weights of a word that looks sum to 1."),
     controls(),
     element("h3", {}, above), tokenLine(above, columns, true),
     element("h3", {}, below), tokenLine(below, rows, false),
@@ -33,11 +33,12 @@ function showAttention(section) {
         + "writes it, but its weights are computed at the token before."
         + (kind === "decoder" ? " The last one that it may see is therefore the token at which it "
           + "is computed, which looks at itself." : "")]),
-      "In each layer of the encoder, the tokens of the input look at each other and at themselves. A "
-        + "layer of the decoder does the same with the tokens that are already written, and then "
-        + "looks at the vectors that the last layer of the encoder has made of the input. Left out "
-        + "of the picture: residual connections and normalisation, which follow each step, and the "
-        + "matrix before the softmax, which makes a number for each token of the vocabulary."));
+      "In each layer of the encoder, the tokens of the input look at each other and at "
+        + "themselves. A layer of the decoder does the same with the tokens that are already "
+        + "written, and then looks at the vectors that the last layer of the encoder has made of "
+        + "the input. Left out of the picture: residual connections and normalisation, which "
+        + "follow each step, and the matrix before the softmax, which makes a number for each "
+        + "token of the vocabulary."));
 }
 
 // Return a sentence about a chosen token of the output, which looks before it is written.
@@ -126,10 +127,12 @@ function languageOf(kind, isColumns) {
 
 // Return a list to choose the attention from.
 function kindOnly(id) {
-  return element("div", { class: "controls" }, select("Attention:", id, KINDS, chosen.kind, (value) => {
+  const choose = (value) => {
     chooseKind(value);
     document.getElementById(id).focus();
-  }));
+  };
+  return element("div", { class: "controls" },
+    select("Attention:", id, KINDS, chosen.kind, choose));
 }
 
 function controls() {

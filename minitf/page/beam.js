@@ -62,8 +62,8 @@ function showBeam(section) {
     tree,
     element("div", { class: "controls" }, element("label", {}, label, slider)),
     list,
-    more(`The search ran with alpha ${data.search.alpha}. Another alpha ranks what it finished anew; `
-      + "a search with it could find others.",
+    more(`The search ran with alpha ${data.search.alpha}. Another alpha ranks what it finished `
+      + "anew; a search with it could find others.",
     element("p", {}, `Each column shows the ${2 * width} most probable `
       + "continuations of the texts that were kept in the column before: twice as many as the beam "
       + `is wide, so that ${width} can go on where some end. The number is ln P, the logarithm `
@@ -79,7 +79,8 @@ function showBeam(section) {
       + `with the greatest length that is allowed, ${shown.limit} tokens.`),
     element("p", {}, "score = ln P / penalty, penalty = ((5 + length) / 6)",
       element("sup", {}, "alpha"), "; the length counts </s>. Each further token makes ln P "
-        + "less, so without a penalty short texts would win. A greater alpha favours longer ones.")));
+        + "less, so without a penalty short texts would win. A greater alpha favours longer "
+        + "ones.")));
   rank();
 }
 
@@ -96,7 +97,8 @@ function listOfFinished(columns) {
     element("th", { scope: "col" }, name));
   return [
     element("p", { class: "note" }, "The finished translations, best first."
-      + (lengths.size === 1 ? " All have the same length, so alpha cannot change their order." : "")),
+      + (lengths.size === 1 ? " All have the same length, so alpha cannot change their order."
+        : "")),
     scrollBox("Finished translations", element("table", { class: "ranked" },
       element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)))];
 }
@@ -152,7 +154,8 @@ function boxOf(node, isWon) {
     for (let at = node; at; at = at.parent) at.box.classList.add("picked");
   };
   const box = svg("g", { class: `node ${state}${isWon ? " won" : ""}`, role: "button",
-    "aria-label": `${text} ${node.total.toFixed(2)}: ${told}`, onclick: tell, onfocus: tell }, svg("title", {}, told),
+    "aria-label": `${text} ${node.total.toFixed(2)}: ${told}`, onclick: tell, onfocus: tell },
+  svg("title", {}, told),
   svg("rect", { x, y, width, height, rx: 4 }));
   if (node.finished)
     box.append(svg("rect", { x: x + 3, y: y + 3, width: width - 6, height: height - 6, rx: 2 }));

@@ -74,8 +74,8 @@ function showHeads(section) {
       + "one that is looked at, darker is more. Choose one to see it large, and on the stage."),
     kindOnly("kind-of-heads"),
     moveWithArrows(grid), largeMap(),
-    more(element("p", {}, "The shade grows with the square root of a weight, so that small ones can "
-      + "be seen. Beside a square:"),
+    more(element("p", {}, "The shade grows with the square root of a weight, so that small ones "
+      + "can be seen. Beside a square:"),
     element("ul", {},
       element("li", {}, "what the head does, roughly and in this sentence only: where its rows "
         + `look (${PLACES[kind]}), with the part of their weight that goes there, `
@@ -154,7 +154,8 @@ function largeMap() {
       button("Save PNG", async () => save("attention.png", "image/png", await pngOf(picture))),
       button("Copy numbers (TSV)", (event) => copy(tsv, event.target)),
       button("Save numbers (TSV)", () => save("attention.tsv", "text/tab-separated-values", tsv))),
-    element("details", { class: "numbers-of-map" }, element("summary", {}, "The numbers as a table"),
+    element("details", { class: "numbers-of-map" }, element("summary", {}, "The numbers as a "
+      + "table"),
       ...tablesOf(rows, columns, matrix, title)));
 }
 
@@ -170,7 +171,8 @@ function mapOf(kind, matrix, title) {
     "aria-label": `${title}; its numbers are in the table below`,
     "font-family": "sans-serif", "font-size": 13, "data-map": true });
   picture.append(svg("rect", { width: size[0], height: size[1], fill: "#fff" }));
-  columns.forEach((name, s) => picture.append(svg("text", { fill: "#111", "data-token": keyOf(kind, true, s),
+  columns.forEach((name, s) => picture.append(svg("text", { fill: "#111",
+    "data-token": keyOf(kind, true, s),
     transform: `translate(${left + cell * (s + 0.6)} ${top - 6}) rotate(-50)` }, word(name))));
   rows.forEach((name, t) => {
     picture.append(svg("text", { x: left - 6, y: top + cell * (t + 0.65), "text-anchor": "end",

@@ -9,8 +9,8 @@ function showMasks(section) {
   const cut = (tokens) => (tokens.length > 14 ? [...tokens.slice(0, 13), "</s>"] : tokens);
   const source = cut(shown.source), target = cut(shown.target);
   const batch = [source, target].map((tokens) => [tokens, pad(shorten(tokens), tokens.length)]);
-  section.append(paragraph("A row may look at its solid cells only. Hatched cells are hidden by a mask: "
-    + "a word that is still to be written, or padding."));
+  section.append(paragraph("A row may look at its solid cells only. Hatched cells are hidden by a "
+    + "mask: a word that is still to be written, or padding."));
   const isWhole = !shown.isCut && source === shown.source && target === shown.target;
   const headings = [isWhole ? "This sentence" : "This sentence (its first tokens)",
     "A shorter sentence of the same batch (as an example, the beginning of this one)"];

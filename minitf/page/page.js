@@ -49,7 +49,8 @@ function openView(id) {
   if (id) {
     panel.scrollTop = 0;
     // On a telephone the view covers the lower part of the window: the stage goes to the upper one.
-    if (getComputedStyle(panel).position === "fixed") document.getElementById("scene").scrollIntoView();
+    if (getComputedStyle(panel).position === "fixed")
+      document.getElementById("scene").scrollIntoView();
     document.getElementById(`${id}-title`).focus({ preventScroll: true });
   } else (document.querySelector(opener) ?? document.getElementById("play")).focus();
 }

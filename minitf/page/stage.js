@@ -36,17 +36,21 @@ const placeOf = (name, number) => stage.moments.findIndex((moment) =>
 const progress = (place) => clamp(stage.time - place);
 
 // Return the moment of the time that is shown; a whole number is the end of the one before it.
-const momentNow = () => stage.moments[clamp(Math.ceil(stage.time) - 1, 0, stage.moments.length - 1)];
+const momentNow = () =>
+  stage.moments[clamp(Math.ceil(stage.time) - 1, 0, stage.moments.length - 1)];
 
 const quoted = (token) => `\u201c${isolated(word(token))}\u201d`;
-const ordinal = (n) => `${n}${{ 1: "st", 2: "nd", 3: "rd" }[n % 100 > 10 && n % 100 < 14 ? 0 : n % 10] ?? "th"}`;
+const isTeen = (n) => n % 100 > 10 && n % 100 < 14;
+const ordinal = (n) =>
+  `${n}${(!isTeen(n) && { 1: "st", 2: "nd", 3: "rd" }[n % 10]) || "th"}`;
 
 // Return at most two short sentences about a moment.
 function captionOf({ name, layer, t }) {
   const ofSource = lookingOf("source"), last = shown.weights.encoder.length;
   switch (name) {
     case "tokens":
-      return "The sentence is cut into tokens: words, or pieces of rarer words. </s> marks its end.";
+      return "The sentence is cut into tokens: words, or pieces of rarer words. </s> marks its "
+        + "end.";
     case "vectors":
       return "Each token becomes a vector: a list of numbers, learned in training."
         + " Colours stand for some of them.";
@@ -57,14 +61,16 @@ function captionOf({ name, layer, t }) {
       const [i, j, weight] = strongest(matrixOf("encoder", layer, -1));
       return layer ? `Layer ${layer + 1} does it again with what layer ${layer} made.`
         : "Self-attention: each word looks at all words and takes in some of each, more along a "
-          + `heavier line. Here ${quoted(shown.source[i])} looks most at ${quoted(shown.source[j])} `
+          + `heavier line. Here ${quoted(shown.source[i])} looks most at `
+          + `${quoted(shown.source[j])} `
           + `(${weight.toFixed(2)}).`;
     }
     case "network":
       return layer + 1 < last ? "A small network then changes each vector by itself."
         : "The encoder is done: each vector now means its word in this sentence.";
     case "decoder":
-      return t ? `To write the ${ordinal(t + 1)} token, the decoder looks back at what it has written.`
+      return t ? `To write the ${ordinal(t + 1)} token, the decoder looks back at what it has `
+        + `written.`
         : "The decoder writes one token after the other. At first it has only the mark of the "
           + "start, <s>.";
     case "source": {
@@ -91,8 +97,8 @@ function captionOf({ name, layer, t }) {
     }
     default:
       if (!stage.hasMoved)
-        return "Press Play to watch this sentence being translated. Point at a word to see what looks "
-          + "at it, or open a box.";
+        return "Press Play to watch this sentence being translated. Point at a word to see what "
+          + "looks at it, or open a box.";
       return shown.beam.length ? `Done. At every step the beam kept the ${shown.width} best `
         + "beginnings, so that a word that seems best at first cannot spoil the sentence."
         : "Done: the end mark </s> is written.";
@@ -181,9 +187,11 @@ function broken(text, room, font) {
 
 // Return a part of the model: a box that opens a view. label: what is written above it; title: what
 // it is called.
-function partOfModel(g, name, view, label, title, x, width, y = g.top - 2, height = g.end - g.top + 4) {
+function partOfModel(g, name, view, label, title, x, width, y = g.top - 2,
+  height = g.end - g.top + 4) {
   const size = g.isNarrow ? 9.5 : g.width < 900 ? 11.5 : 13;
-  const lines = broken(label, width + (g.isNarrow ? 8 : 2 * g.gap), `${size}px system-ui, sans-serif`);
+  const room = width + (g.isNarrow ? 8 : 2 * g.gap);
+  const lines = broken(label, room, `${size}px system-ui, sans-serif`);
   const isOpen = chosen.view === view && (!KINDS[name] || chosen.kind === name);
   return pressable({ class: `part ${name}${isOpen ? " open" : ""}`, "data-part": name,
     "aria-label": `${title}: open the view` }, () => openPart(name, view),
@@ -215,12 +223,12 @@ function tokenOf(g, key, token, x, row, anchor) {
   const room = anchor === "end" ? g.x.words : g.width - g.x.output;
   const name = fitted(word(token), room - 2, `600 ${g.font}px system-ui, sans-serif`);
   const height = Math.min(g.pitch - 2, g.font * 1.7);
-  const group = pressable({ class: "token", "data-token": key, "aria-label": word(token) },
+  return pressable({ class: "token", "data-token": key, "aria-label": word(token) },
     () => chooseToken(key), svg("title", {}, word(token)),
-    svg("rect", { x: anchor === "end" ? 0 : x - 2, y: g.y(row) - height / 2, width: room - 1, height,
-      rx: 4 }),
-    svg("text", { x, y: g.y(row) + g.font * 0.35, "font-size": g.font, "text-anchor": anchor }, name));
-  return group;
+    svg("rect", { x: anchor === "end" ? 0 : x - 2, y: g.y(row) - height / 2, width: room - 1,
+      height, rx: 4 }),
+    svg("text", { x, y: g.y(row) + g.font * 0.35, "font-size": g.font, "text-anchor": anchor },
+      name));
 }
 
 // Return the strip of a vector: a square for each of some numbers, filled by `fillStrip`.
@@ -293,7 +301,8 @@ function nextWordsOf(g) {
       number: svg("text", { x: to - 8, y: at + 12, "text-anchor": "end", "font-size": 12 }) };
   });
   const group = svg("g", {},
-    partOfModel(g, "feed", "network", "", "Feed-forward network of the decoder", from, to - from, y, 20),
+    partOfModel(g, "feed", "network", "", "Feed-forward network of the decoder", from, to - from,
+      y, 20),
     svg("text", { x: (from + to) / 2, y: y + 14, "font-size": 12, "text-anchor": "middle",
       class: "quiet" }, "feed-forward"),
     partOfModel(g, "next", "steps", "", "Softmax: the next word", from, to - from, y + 28, 118),
@@ -314,7 +323,8 @@ function beamOf(g) {
     text: svg("text", { x: from + 12, y: at + 12.5, "font-size": g.isNarrow ? 12 : 13 }) };
   });
   const title = shown.beam.length ? `beam: the ${shown.width} best beginnings so far`
-    : shown.temperature ? "no beam: each word is drawn by lot" : "no beam: the likeliest word is taken";
+    : shown.temperature ? "no beam: each word is drawn by lot"
+      : "no beam: the likeliest word is taken";
   const group = svg("g", {},
     partOfModel(g, "beam", "beam", "", "Beam search", from, to - from, y, g.isNarrow ? 98 : 146),
     svg("text", { x: from + 10, y: y + 17, "font-size": 13, class: "quiet" },
@@ -344,7 +354,8 @@ function buildStage() {
   };
   const words = shown.source.map((token, s) => tokenOf(g, `s${s}`, token, x.words - 4, s, "end"));
   words.forEach((node, s) => node.classList.toggle("gone", hasModel && tried.hidden.has(s)));
-  const written = shown.target.map((token, t) => tokenOf(g, `t${t}`, token, x.output, t + 1, "start"));
+  const written = shown.target.map((token, t) =>
+    tokenOf(g, `t${t}`, token, x.output, t + 1, "start"));
   const start = svg("g", { class: "token", "data-token": "start" }, svg("text", { x: x.output,
     y: g.y(0) + g.font * 0.35, "font-size": g.font }, "<s>"));
   const slot = svg("rect", { class: "slot", x: x.output - 2, width: g.width - x.output,
@@ -363,11 +374,14 @@ function buildStage() {
   picture.append(
     stackOf(g, "Encoder", shown.weights.encoder.length, x.encoder - g.gap / 2 - 1,
       x.memory - g.gap / 2),
-    stackOf(g, "Decoder", shown.weights.decoder.length, x.source - g.gap / 2 - 1, x.read - g.gap / 2),
+    stackOf(g, "Decoder", shown.weights.decoder.length, x.source - g.gap / 2 - 1,
+      x.read - g.gap / 2),
     partOfModel(g, "words", "words", "input", "Input", 0, x.words),
     inputs,
-    partOfModel(g, "vectors", "vectors", g.isNarrow ? "" : "vectors", "Vectors", x.embedding - 2, g.strip + 4),
-    partOfModel(g, "encoder", "attention", "self-attention", "Self-attention of the encoder", x.encoder, zone.encoder),
+    partOfModel(g, "vectors", "vectors", g.isNarrow ? "" : "vectors", "Vectors",
+      x.embedding - 2, g.strip + 4),
+    partOfModel(g, "encoder", "attention", "self-attention", "Self-attention of the encoder",
+      x.encoder, zone.encoder),
     partOfModel(g, "network", "network", g.isNarrow ? "" : "feed-forward",
       "Feed-forward network of the encoder", x.network, g.network),
     partOfModel(g, "source", "attention", "attention to the input",
@@ -381,7 +395,8 @@ function buildStage() {
     ...Object.values(strips).flat(), slot, next.group, beam.group, flying);
   room.replaceChildren(picture);
   for (const group of [inputs, outputs]) moveWithArrows(group);
-  stage.scene = { g, picture, lines, strips, words, written, start, slot, flying, down, next, beam };
+  stage.scene = { g, picture, lines, strips, words, written, start, slot, flying, down, next,
+    beam };
   paint();
 }
 
@@ -472,7 +487,8 @@ function paintNext({ g, next, slot, flying, down }, now, t, isEnd) {
     token === shown.target[t]);
   next.rows.forEach(({ name, bar, number }, i) => {
     const [token, p] = list[i] ?? ["", 0], isShown = grown > 0.02 && i < list.length;
-    name.textContent = isShown ? fitted(word(token), next.name - 8, "13px system-ui, sans-serif") : "";
+    name.textContent = isShown
+      ? fitted(word(token), next.name - 8, "13px system-ui, sans-serif") : "";
     number.textContent = isShown && grown > 0.6 ? percent(p) : "";
     bar.setAttribute("width", isShown ? Math.max(1, next.room * p * clamp(grown * 1.5)) : 0);
     const isTaken = i === taken && grown >= 1;
@@ -508,11 +524,13 @@ function paintBeam({ beam }, now, t, isEnd) {
   const best = Math.max(...nodes.map((node) => node.total));
   beam.rows.forEach(({ bar, text }, i) => {
     const node = nodes[i], isShown = node && step >= 0;
-    text.textContent = isShown ? fromEnd(`${textOf(node) || "\u2026"}${node.finished ? " \u25a0" : ""}`,
-      beam.room - 8) : !shown.beam.length && i === 0 && t >= 0
-      ? fromEnd(shown.target.slice(0, step + 1).map(word).join(" "), beam.room) : "";
+    const whole = isShown && `${textOf(node) || "\u2026"}${node.finished ? " \u25a0" : ""}`;
+    text.textContent = isShown ? fromEnd(whole, beam.room - 8)
+      : !shown.beam.length && i === 0 && t >= 0
+        ? fromEnd(shown.target.slice(0, step + 1).map(word).join(" "), beam.room) : "";
     bar.setAttribute("width", isShown ? Math.max(4, beam.room * Math.exp(node.total - best)) : 0);
-    for (const each of [bar, text]) each.classList.toggle("taken", Boolean(isShown && path.has(node)));
+    const isTaken = Boolean(isShown && path.has(node));
+    for (const each of [bar, text]) each.classList.toggle("taken", isTaken);
   });
 }
 
@@ -540,11 +558,12 @@ function showStage(section) {
     } });
   section.append(
     element("div", { class: "player" },
-      element("button", { type: "button", id: "play", onclick: () => (stage.isPlaying ? pause() : play()) },
-        "\u25b6 Play"),
+      element("button", { type: "button", id: "play",
+        onclick: () => (stage.isPlaying ? pause() : play()) }, "\u25b6 Play"),
       button("\u25c0 Back", () => stepBy(-1)), button("Step \u25b6", () => stepBy(1)), timeline,
-      select("", "speed", { " 0.5": "\u00bd\u00d7", " 1": "1\u00d7", " 2": "2\u00d7", " 4": "4\u00d7" },
-        " 1", (value) => { stage.speed = Number(value); }, "Speed")),
+      select("", "speed",
+        { " 0.5": "\u00bd\u00d7", " 1": "1\u00d7", " 2": "2\u00d7", " 4": "4\u00d7" }, " 1",
+        (value) => { stage.speed = Number(value); }, "Speed")),
     element("p", { id: "caption" }),
     element("div", { id: "scene" }));
 }
@@ -584,7 +603,8 @@ function play(until = stage.moments.length) {
     const { seconds } = momentNow();
     if (isStill.matches) {
       waited += passed;
-      if (waited > Math.max(1.2, seconds)) [stage.time, waited] = [Math.min(until, stage.time + 1), 0];
+      if (waited > Math.max(1.2, seconds))
+        [stage.time, waited] = [Math.min(until, stage.time + 1), 0];
     } else {
       // A moment ends with a rest, in which its caption can be read.
       stage.time = Math.min(until, stage.time + passed / seconds);

@@ -22,8 +22,8 @@ function showSteps(section) {
     announce(slider.getAttribute("aria-valuetext"));
   };
   section.append(
-    paragraph("From the decoder\u2019s last vector, the softmax makes a probability for each token of "
-      + "the vocabulary. One is written, and the next step begins."),
+    paragraph("From the decoder\u2019s last vector, the softmax makes a probability for each "
+      + "token of the vocabulary. One is written, and the next step begins."),
     element("div", { class: "controls" }, element("label", {}, place, slider),
       button("Back", by(-1)), button("Forward", by(1))), body);
   go(chosen.step, false);

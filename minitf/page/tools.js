@@ -114,8 +114,6 @@ function moveWithArrows(group, chooses = false) {
   return group;
 }
 
-// Return the bytes of a text: it is base64 of deflated bytes.
-
 const TABLE = 20; // columns of one table, as many as a sheet of paper has room for
 
 // Return tables of the numbers, with a heading for each row and column: what the pictures show.

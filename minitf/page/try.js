@@ -3,8 +3,8 @@
 "use strict";
 
 // What the reader has changed. hidden: numbers of source tokens; off: names of heads, such as
-// "source-0-3"; weight: { kind, row, column, value }, in all heads of all layers; seed: of the words
-// that are drawn. before: the translation without changes.
+// "source-0-3"; weight: { kind, row, column, value }, in all heads of all layers; seed: of the
+// words that are drawn. before: the translation without changes.
 const untouched = () => ({ hidden: new Set(), off: new Set(), weight: null, withoutPositions: false,
   width: data.search.width, temperature: 0, seed: 1, before: null });
 let tried = untouched();
@@ -152,20 +152,22 @@ function sentenceForm() {
 function showTry(section) {
   const result = element("div", { id: "result", role: "status" });
   section.append(
-    paragraph("Change what the model does, and see what becomes of the translation. The stage and all "
-      + "views follow."),
+    paragraph("Change what the model does, and see what becomes of the translation. The stage and "
+      + "all views follow."),
     result,
     element("h3", {}, "Hide a word"), wordsToHide(),
     element("h3", {}, "Switch heads off (layer.head)"), headsToSwitch(),
     element("h3", {}, "Change a weight"), weightToChange(),
     element("h3", {}, "Positions"), positionsToTake(),
     element("h3", {}, "Search"), searchToChange(),
-    more("A hidden word is masked: no word looks at it. A head that is off adds nothing to the sum of "
-      + "the heads. A changed weight holds in all heads of all layers; the others share the rest.",
-    "At each step, a temperature above 0 draws the word by lot from softmax(ln P / temperature): the "
-      + "higher it is, the more unlikely words are drawn.",
+    more("A hidden word is masked: no word looks at it. A head that is off adds nothing to the "
+      + "sum of the heads. A changed weight holds in all heads of all layers; the others share "
+      + "the rest.",
+    "At each step, a temperature above 0 draws the word by lot from softmax(ln P / temperature): "
+      + "the higher it is, the more unlikely words are drawn.",
     ...(data.hint ? [data.hint] : []),
-    "In the course: heads are lesson 03, positions lesson 05, masks lesson 06, beam search lesson 08."));
+    "In the course: heads are lesson 03, positions lesson 05, masks lesson 06, beam search lesson "
+      + "08."));
   tellResult();
 }
 
@@ -178,7 +180,8 @@ function tellResult() {
   result.replaceChildren(
     element("p", { lang: language, dir: "auto" }, before),
     element("p", { class: "said", lang: language, dir: "auto" }, ...(isSame
-      ? [element("span", { lang: "en" }, isChanged() ? "The same, in spite of the change." : "No change yet.")]
+      ? [element("span", { lang: "en" },
+        isChanged() ? "The same, in spite of the change." : "No change yet.")]
       : compared(before.split(" "), shown.translation.split(" ")).flatMap(([text, isNew]) =>
         [isNew ? element("mark", {}, text) : text, " "]))));
   const restore = button("Restore", async () => {
@@ -192,10 +195,11 @@ function tellResult() {
   result.append(restore);
 }
 
-// Return each word of a text and whether it is new: not in the longest list of words that both texts
-// have in the same order.
+// Return each word of a text and whether it is new: not in the longest list of words that both
+// texts have in the same order.
 function compared(before, after) {
-  const length = Array.from({ length: before.length + 1 }, () => new Array(after.length + 1).fill(0));
+  const length = Array.from({ length: before.length + 1 }, () =>
+    new Array(after.length + 1).fill(0));
   for (let i = before.length - 1; i >= 0; i--)
     for (let j = after.length - 1; j >= 0; j--)
       length[i][j] = before[i] === after[j] ? length[i + 1][j + 1] + 1
@@ -235,7 +239,8 @@ function headsToSwitch() {
     element("div", { class: "switches", role: "group", "aria-label": `Heads: ${title}` },
       element("span", {}, title), ...shown.weights[kind].flatMap((heads, l) => heads.map((_, h) => {
         const name = `${kind}-${l}-${h}`;
-        return toggle(`${l + 1}.${h + 1}`, tried.off.has(name), (isOff) => put(tried.off, name, isOff),
+        return toggle(`${l + 1}.${h + 1}`, tried.off.has(name),
+          (isOff) => put(tried.off, name, isOff),
           { "aria-label": `${l + 1}.${h + 1}: layer ${l + 1}, head ${h + 1} off` });
       })))));
 }
@@ -282,8 +287,8 @@ function positionsToTake() {
 function searchToChange() {
   const slider = (name, label, min, max, step, format) => {
     const told = element("span", {}, format(tried[name]));
-    return element("label", {}, `${label} `, told, element("input", { type: "range", id: `try-${name}`,
-      min, max, step, value: tried[name], oninput: (event) => {
+    return element("label", {}, `${label} `, told, element("input", { type: "range",
+      id: `try-${name}`, min, max, step, value: tried[name], oninput: (event) => {
         tried[name] = Number(event.target.value);
         told.textContent = format(tried[name]);
         tryAgain();
