@@ -70,6 +70,7 @@ async function translateAndShow(text, width = tried.width) {
     updateHeader();
     updateAll();
     if (isNew) update(showTry);
+    else renameRows();
     tellResult();
     note.textContent = noteOn();
     document.getElementById("about").textContent =
@@ -245,6 +246,17 @@ function headsToSwitch() {
       })))));
 }
 
+const nameOfRow = (t) => `${t + 1} ${word(shown.target[t])}`;
+
+// Name the words of the translation that is shown now in the list of those that can be chosen.
+function renameRows() {
+  const list = document.getElementById("weight-row");
+  if (!list) return;
+  const at = Math.min(list.selectedIndex, shown.target.length - 1);
+  list.replaceChildren(...shown.target.map((_, t) =>
+    element("option", { value: ` ${t}`, selected: t === at }, nameOfRow(t))));
+}
+
 function weightToChange() {
   const ofToken = (tokens) => Object.fromEntries(tokens.map((token, i) => [` ${i}`, word(token)]));
   const asItIs = () => lookingOf("source")[state.row]?.[state.column] ?? 0;
@@ -272,7 +284,7 @@ function weightToChange() {
   };
   return element("div", { class: "controls" },
     select("When writing word", "weight-row",
-      Object.fromEntries(shown.target.map((token, i) => [` ${i}`, `${i + 1} ${word(token)}`])),
+      Object.fromEntries(shown.target.map((_, i) => [` ${i}`, nameOfRow(i)])),
       ` ${state.row}`, set("row")),
     select("look at", "weight-column", ofToken(shown.source), ` ${state.column}`, set("column")),
     element("label", {}, "weight ", value, slider));

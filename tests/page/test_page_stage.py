@@ -206,11 +206,14 @@ def test_a_change_is_the_same_change_in_python(toy, explained, path, change):
     const {{ translation, weights, steps }} = shown;
     const target = shown.target.map((token) => (await_model.pieces.indexOf(token)));
     const told = at("result").textContent;
+    const rows = [...at("weight-row").options].map((option) => option.textContent);
+    const areNamed = rows.length === shown.target.length
+      && rows.every((row, t) => row === nameOfRow(t));
     at("restore").click();
     await done();
     const isSame = JSON.stringify([before.weights, before.steps, before.translation])
       === JSON.stringify([shown.weights, shown.steps, shown.translation]);
-    return {{ translation, weights, steps, target, told, isSame }};
+    return {{ translation, weights, steps, target, told, isSame, areNamed }};
     """
     found = asked(path, "const await_model = await unpackModel();" + script)
     model, hidden = copy.deepcopy(toy.model), ()
@@ -231,7 +234,7 @@ def test_a_change_is_the_same_change_in_python(toy, explained, path, change):
     for kind in weights:
         assert np.abs(np.array(found["weights"][kind]) - weights[kind]).max() < 2e-3, kind
     assert found["translation"] in found["told"] or "The same" in found["told"]
-    assert found["isSame"]
+    assert found["isSame"] and found["areNamed"]
 
 
 def test_a_changed_weight_and_a_temperature(path):
