@@ -15,9 +15,10 @@ from minitf.tensor import Ids, no_grad
 from minitf.text import Subwords, Words
 from minitf.transformer import Transformer
 
-__all__ = ["Explained", "attention_and_logits", "likely_next"]
+__all__ = ["Explained", "attention_and_logits", "likely_next", "vectors_of"]
 
 _LIKELY = 5  # next tokens that are listed at each step
+_SHOWN = 8  # numbers of a vector that are kept for its picture
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Explained:
     source, target: the tokens of these ids, for pictures.
     weights: for "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "source" (L, H, T, S), who
     attends to whom. The decoder's row t decides on target token t and has read those before it.
+    vectors: some numbers of each token's vectors: see vectors_of.
     steps: for each target token the five most probable tokens and their P, most probable first.
     beam: the steps of beam search; none for greedy decoding. names: of the ids in them.
     parts: into how many parts the line was cut; only the first is explained.
@@ -46,6 +48,7 @@ class Explained:
     source: list[str]
     target: list[str]
     weights: dict[str, np.ndarray]
+    vectors: dict[str, np.ndarray]
     steps: list[list[tuple[str, float]]]
     beam: list[BeamStep]
     names: dict[int, str]
@@ -96,6 +99,45 @@ def attention_and_logits(
             vars(attention).clear()
             vars(attention).update(attributes)
     return weights, logits
+
+
+class _Watched:
+    """A layer that remembers what it has read and made."""
+
+    def __init__(self, layer):
+        self.layer, self.read, self.made = layer, None, None
+
+    def __call__(self, x, *more):
+        self.read, self.made = x, self.layer(x, *more)
+        return self.made
+
+
+def vectors_of(model: Transformer, source: Ids, target: Ids) -> dict[str, np.ndarray]:
+    """Return N numbers of each vector, evenly spaced in it, for a picture.
+
+    "embeddings": (S, N), of the source tokens. "source": (1 + L, S, N), as they enter the first
+    layer of the encoder and as they leave each; "target": the same for the decoder, (1 + L, T, N).
+    source: ids (1, S). target: ids (1, T), which begin with the start mark.
+    """
+    stacks = model.encoder, model.decoder
+    before = [stack.layers for stack in stacks], model.source_positions
+    with model.evaluating(), no_grad():
+        try:
+            for stack in stacks:
+                stack.layers = [_Watched(layer) for layer in stack.layers]
+            model.source_positions = positions = _Watched(model.source_positions)
+            model(source, target)
+            seen = [
+                [stack.layers[0].read, *(layer.made for layer in stack.layers)] for stack in stacks
+            ]
+        finally:
+            for stack, layers in zip(stacks, before[0], strict=True):
+                stack.layers = layers
+            model.source_positions = before[1]
+    some = np.arange(_SHOWN) * model.config.d_model // _SHOWN
+    source_seen, target_seen = (np.stack([x.numpy()[0, :, some].T for x in each]) for each in seen)
+    embeddings = positions.read.numpy()[0][:, some]
+    return {"embeddings": embeddings, "source": source_seen, "target": target_seen}
 
 
 def likely_next(

@@ -28,9 +28,14 @@ from minitf.transformer import Transformer
 __all__ = ["page", "write_page"]
 
 HERE = Path(__file__).parent
+# The program of the page, in this order; before it comes engine.js, if the page has a model.
+PROGRAM = (
+    "translation.js", "tools.js", "stage.js", "words.js", "attention.js", "heads.js", "hand.js",
+    "masks.js", "steps.js", "beam.js", "try.js", "page.js",
+)  # fmt: skip
 LONGEST = 50  # tokens; the pictures of longer texts show their beginning
 FEWEST = 10  # tokens that are always shown
-HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 150 kB
+HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 200 kB
 LARGEST = 32_000_000  # characters; a browser opens a larger page too slowly
 # The settings that minitf/page/engine.js computes; the sizes are free.
 FITTING = {
@@ -85,7 +90,7 @@ def page(
     """
     n_shown, weights = _weights(explained)
     limits = {"longest": longest, "usual": usual, "reads_capitals": reads_capitals}
-    names = ("page.js",) if model is None else ("engine.js", "page.js")
+    names = PROGRAM if model is None else ("engine.js", *PROGRAM)
     script = "".join(_source(name) for name in names)
     style = _source("page.css")
     more = {"hint": hint, "examples": list(examples)}
@@ -147,6 +152,16 @@ def _weights(explained):
         if not heavy or n_shown <= FEWEST:
             return n_shown, weights
         n_shown -= 2
+
+
+def _vectors(explained, n_shown):
+    """Return some numbers of each vector, in 1/32 and from -4 to 4, deflated, in base64."""
+    found = {}
+    for name, array in explained.vectors.items():
+        shown = array[..., :n_shown, :]
+        rounded = np.rint(shown.clip(-3.9, 3.9) * 32).astype(np.int8)
+        found[name] = {"shape": shown.shape, "packed": _packed(rounded)}
+    return found
 
 
 def _is_cut(explained, n_shown):
@@ -228,6 +243,7 @@ def _data(explained, n_shown, weights, limits, languages):
         "target": explained.target[:n_shown],
         "is_cut": _is_cut(explained, n_shown),
         "weights": weights,
+        "vectors": _vectors(explained, n_shown),
         "steps": [
             [[token, round(p, 5)] for token, p in step] for step in explained.steps[:n_shown]
         ],

@@ -83,11 +83,15 @@ def parts_of(
 
 
 def restored(
-    part: Part, translations: Sequence[Translation], marks: Sequence[str]
+    part: Part,
+    translations: Sequence[Translation],
+    marks: Sequence[str],
+    wellformed: bool = True,
 ) -> list[Translation]:
     """Return the translations that have each mark of the part once, with its values in their place.
 
-    A full stop that the source has not is left out. Those that are the same then are returned once.
+    wellformed: leave out a full stop that the source has not.
+    Those that are the same then are returned once.
     """
     if part.is_copied():
         return [Translation(part.read(part.values), 0.0, 0.0)]
@@ -108,7 +112,8 @@ def restored(
             text = pattern.sub(lambda mark: given[mark[0]], text)
         elif marks:
             text = _A_MARK.sub("", text)  # the source has none
-        text = without_added_stop(text, source)
+        if wellformed:
+            text = without_added_stop(text, source)
         distinct.setdefault(text, dataclasses.replace(each, text=text))
     return list(distinct.values())
 

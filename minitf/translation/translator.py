@@ -20,7 +20,7 @@ from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greatest_lengths, greedy
 from minitf.errors import UserError
-from minitf.page.explained import Explained, attention_and_logits, likely_next
+from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Piece, framed
@@ -148,7 +148,7 @@ class Translator:
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
         found = self._over_lines(
-            self._read(lines, keep, frames), search, beam, batch_tokens, progress
+            self._read(lines, keep, frames), search, beam, batch_tokens, progress, wellformed
         )
         return [translations[:n_best] for translations in found]
 
@@ -188,7 +188,7 @@ class Translator:
             return [[best] for best in found]
 
         lines = self._read(_listed(lines), keep, frames)
-        return self._over_lines(lines, search, 1, batch_tokens, progress)
+        return self._over_lines(lines, search, 1, batch_tokens, progress, wellformed)
 
     def _read(self, lines, keep=(), frames=None):
         """Return each line as a list of Parts, which the model reads, and of texts between them."""
@@ -242,11 +242,12 @@ class Translator:
         ids = self.subwords.encode([part.read(self.marks) for part in parts])
         return [(part.head + found)[: self.longest] for part, found in zip(parts, ids, strict=True)]
 
-    def _over_lines(self, lines, search, beam, batch_tokens, progress, why=CUT):
+    def _over_lines(self, lines, search, beam, batch_tokens, progress, wellformed, why=CUT):
         """Translate the parts of all lines on all cores, then join those of each line.
 
         A part in whose translations a mark is missing is translated around its values.
-        search(source, parts): returns the hypotheses of each row of a batch. why: why a sentence
+        search(source, parts): returns the hypotheses of each row of a batch. wellformed: as for
+        `translate`. why: why a sentence
         has several parts; it goes on behind a value, and not behind a text that frames it.
         """
         parts = [item for items in lines for item in items if isinstance(item, Part)]
@@ -264,13 +265,19 @@ class Translator:
         with one_blas_thread():
             for rows, translations in zip(batches, over_cores(work, batches), strict=True):
                 for i, best in zip(rows, translations, strict=True):
-                    found[read[i].place] = restored(read[i], best, self.marks)
+                    found[read[i].place] = restored(read[i], best, self.marks, wellformed)
                 done += len(rows)
                 if progress:
                     progress(done, len(read))
         if lost := [part for part in parts if not found[part.place]]:
             around = self._over_lines(
-                [part.around() for part in lost], search, beam, batch_tokens, None, AROUND
+                [part.around() for part in lost],
+                search,
+                beam,
+                batch_tokens,
+                None,
+                wellformed,
+                AROUND,
             )
             found.update((part.place, best) for part, best in zip(lost, around, strict=True))
         return [joined(self._as_one(items, found, why), beam) for items in lines]
@@ -376,7 +383,7 @@ class Translator:
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
             line=items[0].read(items[0].values).strip(),
-            translation=(restored(items[0], written, self.marks) or written)[0].text,
+            translation=(restored(items[0], written, self.marks, False) or written)[0].text,
             log_probability=best.log_probability,
             score=best.score,
             source_ids=[*parts[0], EOS],
@@ -384,6 +391,7 @@ class Translator:
             source=[*self.subwords.pieces(parts[0]), "</s>"],
             target=[*self.subwords.pieces(best.ids), "</s>"][: len(ids)],
             weights=weights,
+            vectors=vectors_of(self.model, source, beginning),
             steps=likely_next(logits, self.model.config, self.subwords),
             beam=beam_steps,
             names=dict(zip(seen, self.subwords.pieces(seen), strict=True)),

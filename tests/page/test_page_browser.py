@@ -1,9 +1,8 @@
-"""The page in a browser: its own test, without console messages, wide and narrow; its files."""
+"""The page in a browser: a walk through it, wide and narrow, without a message; its files."""
 
 import base64
 import csv
 import io
-import json
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -11,7 +10,6 @@ import matplotlib.image
 import numpy as np
 import pytest
 from page_browser import CHROMIUM, report_of
-from page_file import parsed
 from paths import ROOT
 
 from minitf.page import writer
@@ -29,26 +27,95 @@ def translator():
     return Translator.load(ROOT / "lessons" / "toy-model")
 
 
-# The page after its own test, without the model and the program.
-TESTED = """
-const pause = () => new Promise((resolve) => setTimeout(resolve, 20));
-while (!document.getElementById("selftest")) await pause();
-const copy = document.documentElement.cloneNode(true);
-for (const script of copy.querySelectorAll("script")) script.remove();
-return copy.outerHTML;
+READY = """
+while (!shown || (hasModel && !data.is_cut && !shown.inner))
+  await new Promise((resolve) => setTimeout(resolve, 20));
+const at = (id) => document.getElementById(id);
 """
+# Returns what is wrong, or nothing.
+WALK = (
+    READY
+    + """
+const wrong = [], check = (holds, what) => { if (!holds) wrong.push(what); };
+const press = (key) => document.activeElement.dispatchEvent(
+  new KeyboardEvent("keydown", { key, bubbles: true }));
+const sumsTo1 = (row) => {
+  const more = row.reduce((a, b) => a + b) - 1;
+  return more < 0.003 * row.length && (shown.isCut || more > -0.003 * row.length);
+};
+check(Object.values(shown.weights).flat(3).every(sumsTo1), "a row of weights does not sum to 1");
+const wide = () => document.documentElement.scrollWidth <= innerWidth;
+for (const [id] of VIEWS) {
+  at(`open-${id}`).focus();
+  at(`open-${id}`).click();
+  check(at(id).children.length > 1, `view ${id} is empty`);
+  check(document.activeElement.id === `${id}-title`, `view ${id} has no focus`);
+  check(wide(), `view ${id} makes the page too wide`);
+  check(VIEWS.every(([each]) => at(each).hidden === (each !== id)), `${id} is not alone`);
+  const controls = [...document.querySelectorAll("button, select, input, svg[role=img]")];
+  check(controls.every((node) => node.getAttribute("aria-label") || (node.tagName === "BUTTON"
+    ? node.textContent.trim() : node.labels?.length)), `a control of ${id} has no name`);
+  press("Escape");
+  check(at("panel").hidden && document.activeElement.id === `open-${id}`, `${id} does not close`);
+}
+for (const part of [...document.querySelectorAll(".part")].map((node) => node.dataset.part)) {
+  document.querySelector(`[data-part=${part}]`).focus();
+  press("Enter");
+  check(chosen.view && (!KINDS[part] || chosen.kind === part), `the box ${part} opens nothing`);
+  press("Escape");
+  check(document.activeElement.dataset.part === part, `the box ${part} has lost the focus`);
+}
+chooseKind("source");
+openView("attention");
+at("row-0").focus();
+press("ArrowRight");
+check(document.activeElement.id === "row-1" && chosen.row === 1, "no arrow to the next token");
+check(/attends to/.test(at("live").textContent), "the live line is silent");
+at("column-0").click();
+check(document.activeElement.id === "column-0" && chosen.reverse, "no token of the input");
+check(/is looked at by/.test(at("live").textContent), "the live line does not say who looks");
+at("layer").focus();
+at("layer").value = 0;
+at("layer").dispatchEvent(new Event("change"));
+check(document.activeElement.id === "layer" && chosen.layer === 0, "the layer loses the focus");
+openView("heads");
+at("head-0-0").focus();
+press("End");
+check(document.activeElement.classList.contains("head"), "End does not move to the last head");
+document.activeElement.click();
+check(chosen.head === shown.weights.source[0].length - 1, "no head is chosen");
+for (const [id, view, value] of [["step", "steps", 1], ["alpha", "beam", 1.5]]) {
+  openView(view);
+  const slider = at(id);
+  if (!slider) continue; // greedy decoding has no alpha
+  slider.focus();
+  slider.value = value;
+  slider.dispatchEvent(new Event("input"));
+  check(chosen[id] === value && document.activeElement === slider, `${id} does not move`);
+}
+openView("beam");
+check(!shown.beam.length || document.querySelector(".node.won"), "the beam has no winner");
+if (hasModel) {
+  for (const odd of ["", " \\t ", "word ".repeat(300), "x".repeat(1e6)]) {
+    const before = shown;
+    await translateAndShow(odd, 1);
+    const said = at("took").textContent;
+    check(shown === before && /Type /.test(said), `no line tells what is wrong: ${said}`);
+  }
+  await translateAndShow(shown.line, data.search.width);
+  check(shown.translation === data.translation, "the page does not translate as Python does");
+}
+return wrong;
+"""
+)
 
 
-def opened(path, *options):
-    """Return the page after its own test, and the messages on its console."""
-    return report_of(path, TESTED, *options, fragment="#selftest")
-
-
-@pytest.mark.parametrize("width", [500, 1280])
-@pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("with_model", [False, True], ids=["without model", "with model"])
-def test_the_page_passes_its_own_test(translator, tmp_path, with_model, beam, width):
-    """Rows that sum to 1, a walk with the keyboard, and with the model, Python's numbers.
+@pytest.mark.parametrize(
+    ("with_model", "beam", "width"),
+    [(False, 4, 1280), (False, 1, 500), (True, 4, 500), (True, 1, 1280)],
+)
+def test_a_walk_through_the_page(translator, tmp_path, with_model, beam, width):
+    """With the keyboard and the mouse, through all views, boxes and odd sentences.
 
     The policy of the page forbids every request: one that it tried would be on the console.
     """
@@ -56,26 +123,37 @@ def test_the_page_passes_its_own_test(translator, tmp_path, with_model, beam, wi
     explained = translator.explain("The old woman gave the child a red book.", beam=beam)
     chosen = {"model": translator.model, "subwords": translator.subwords} if with_model else {}
     write_page(path, explained, **chosen)
-    page, messages = opened(path, f"--window-size={width},900")
-    assert re.search(r'<pre id="selftest">(.*?)</pre>', page)[1].startswith("ok ")
-    assert messages == []
+    assert report_of(path, WALK, f"--window-size={width},900") == ([], [])
 
 
 def test_markup_in_a_sentence_is_not_run(translator, tmp_path):
     line = "</script><img src=x onerror=alert(1)>"
     path = tmp_path / "page.html"
     write_page(path, translator.explain(line))
-    page, messages = opened(path)
-    assert '<pre id="selftest">ok ' in page and "<img" not in page and messages == []
+    script = WALK.replace("return wrong", "return [wrong, document.querySelectorAll('img').length]")
+    assert report_of(path, script) == ([[], 0], [])
 
 
-def test_a_wrong_weight_is_noticed(translator, tmp_path):
+def test_the_model_in_the_page_attends_as_python_does(translator, tmp_path):
+    """Also by the queries and keys that it shows, for the last row: nothing is hidden from it."""
     path = tmp_path / "page.html"
     explained = translator.explain("The old woman gave the child a red book.")
-    explained.weights["source"][0, 0, 0] = explained.weights["source"][0, 0, 0, ::-1].copy()
     write_page(path, explained, model=translator.model, subwords=translator.subwords)
-    page, _ = opened(path)
-    assert "failed: source attention is Python" in page
+    script = """
+    const byHand = {};
+    for (const kind of Object.keys(KINDS)) {
+      const { queries, keys } = shown.inner[kind][0], K = shown.inner.d_k;
+      const part = (vector) => vector.slice(0, K);
+      byHand[kind] = softmax(keys.map((key) =>
+        dot(part(queries.at(-1)), part(key)) / Math.sqrt(K)));
+    }
+    return [shown.weights, byHand];
+    """
+    (weights, by_hand), messages = report_of(path, READY + script)
+    assert messages == []
+    for kind, expected in explained.weights.items():
+        assert np.abs(np.array(weights[kind]) - expected).max() < 1e-3, kind
+        assert np.abs(np.array(by_hand[kind]) - expected[0, 0, -1]).max() < 1e-3, kind
 
 
 def named(token):
@@ -89,8 +167,16 @@ def test_what_the_page_saves(translator, tmp_path):
     explained = translator.explain(line)
     path = tmp_path / "page.html"
     write_page(path, explained)
-    page, _ = opened(path)
-    saved = json.loads(parsed(page)["exported"])
+    script = """
+    openView("heads");
+    const { kind, layer, head } = chosen, picture = document.querySelector("svg[data-map]");
+    const png = new Uint8Array(await (await pngOf(picture)).arrayBuffer());
+    const characters = Array.from(png, (byte) => String.fromCharCode(byte)).join("");
+    return { kind, layer, head, svg: svgText(picture), png: btoa(characters),
+      tsv: tsvOf(...namesOf(kind), matrixOf(kind, layer, head)) };
+    """
+    saved, messages = report_of(path, READY + script)
+    assert messages == []
     kind, layer = saved["kind"], saved["layer"]
     assert (kind, layer, saved["head"]) == ("source", 1, -1)
     weights = explained.weights[kind][layer].mean(axis=0)
@@ -119,17 +205,17 @@ def test_what_the_page_saves(translator, tmp_path):
     assert pixels.shape[:2] == tuple(2 * int(picture.get(side)) for side in ("height", "width"))
     corners = [(2 * int(cell.get("x")) + 8, 2 * int(cell.get("y")) + 8) for cell in cells]
     red = np.reshape([pixels[y, x, 0] for x, y in corners], weights.shape)
-    painted = ((1 - red) * 255 / (255 - 8)) ** 2  # the inverse of `shade` in page.js
+    painted = ((1 - red) * 255 / (255 - 8)) ** 2  # the inverse of `shade` in heads.js
     assert np.abs(painted - weights).max() < 0.02
 
 
-def requests_of(path, folder):
-    """Return the addresses that the page asked for while it tested itself, by the browser's log.
+def requests_of(path, folder, script):
+    """Return the addresses that the page asked for while a script ran, by the browser's log.
 
     The browser itself asks for updates; its own requests have no origin as their initiator.
     """
     log = folder / f"{path.stem}.json"
-    opened(path, f"--log-net-log={log}", "--host-resolver-rules=MAP * ~NOTFOUND")
+    report_of(path, script, f"--log-net-log={log}", "--host-resolver-rules=MAP * ~NOTFOUND")
     asked = re.findall(r'"initiator":"([^"]*)".*"url":"([^"]*)"', log.read_text(encoding="utf-8"))
     return {url for initiator, url in asked if initiator != "not an origin"}
 
@@ -140,10 +226,11 @@ def test_the_page_makes_no_request(translator, tmp_path):
     path = tmp_path / "page.html"
     explained = translator.explain(line)
     write_page(path, explained, model=translator.model, subwords=translator.subwords)
-    assert requests_of(path, tmp_path) == set()
+    assert requests_of(path, tmp_path, WALK) == set()
     asking = tmp_path / "asking.html"
-    asking.write_text("<img src=http://127.0.0.1:9/c.png><pre id=selftest>", encoding="utf-8")
-    assert "http://127.0.0.1:9/c.png" in requests_of(asking, tmp_path)
+    asking.write_text("<img src=http://127.0.0.1:9/c.png>", encoding="utf-8")
+    wait = "await new Promise((resolve) => setTimeout(resolve, 200)); return 0;"
+    assert "http://127.0.0.1:9/c.png" in requests_of(asking, tmp_path, wait)
 
 
 @pytest.mark.parametrize("with_model", [False, True], ids=["without model", "with model"])
@@ -155,12 +242,13 @@ def test_a_sentence_that_is_cut_off(translator, tmp_path, monkeypatch, with_mode
     chosen = {"model": translator.model, "subwords": translator.subwords} if with_model else {}
     write_page(path, explained, **chosen)
     script = """
-    while (!shown) await new Promise((resolve) => setTimeout(resolve, 20));
+    for (const id of ["heads", "attention", "masks"]) openView(id);
     const texts = (selector) => [...document.querySelectorAll(selector)].map((e) => e.textContent);
-    return [texts(".head"), texts("#attention p")[1], texts("#masks h3")[0], await selfTest()];
+    return [texts(".head"), texts("#attention .more p")[0], texts("#masks h3")[0]];
     """
-    (heads, told, masks, tested), messages = report_of(path, script)
-    assert tested.startswith("ok ") and messages == []
+    (heads, told, masks), messages = report_of(path, READY + script)
+    assert messages == []
+    assert report_of(path, WALK) == ([], [])
     assert len(heads) == 8
     assert all(re.fullmatch(r"layer \d, head \d only its first tokens are shown", h) for h in heads)
     assert "sum to 1, with those of the tokens that are not shown (" in told
@@ -173,15 +261,20 @@ def test_a_narrow_page_scrolls_in_its_boxes_alone(translator, tmp_path):
     explained = translator.explain("The old woman gave the child a red book.")
     write_page(path, explained, model=translator.model, subwords=translator.subwords)
     script = """
-    while (!shown?.inner) await new Promise((resolve) => setTimeout(resolve, 20));
-    document.querySelector("details").open = true;
-    const { clientWidth, scrollWidth } = document.documentElement; // without the scroll bar
-    const outside = [...document.querySelectorAll("body *")].filter((node) =>
-      !node.closest(".scroll > *") && node.getBoundingClientRect().right > clientWidth);
-    return [innerWidth, scrollWidth - clientWidth, outside.map((node) => node.outerHTML)];
+    const { clientWidth } = document.documentElement, found = []; // without the scroll bar
+    for (const [id] of [[null], ...VIEWS]) {
+      if (id) openView(id);
+      for (const more of document.querySelectorAll("details")) more.open = true;
+      found.push([id, document.documentElement.scrollWidth - clientWidth,
+        [...document.querySelectorAll("body *")].filter((node) =>
+          !node.closest(".scroll > *, nav, .live, h1")
+            && node.getBoundingClientRect().right > clientWidth + 1)
+          .map((node) => node.outerHTML)]);
+    }
+    return [innerWidth, found.filter(([, wider, outside]) => wider > 0 || outside.length)];
     """
-    found, messages = report_of(path, script, frame=320)
-    assert found == [320, 0, []] and messages == []
+    found, messages = report_of(path, READY + script, frame=320)
+    assert found == [320, []] and messages == []
 
 
 def test_a_translation_in_the_page(translator, tmp_path):
@@ -190,7 +283,7 @@ def test_a_translation_in_the_page(translator, tmp_path):
     explained = translator.explain("Tom saw a dog. Can this tall teacher help Tom?")
     write_page(path, explained, model=translator.model, subwords=translator.subwords)
     script = """
-    while (!shown?.inner) await new Promise((resolve) => setTimeout(resolve, 20));
+    openView("attention");
     const texts = () => ["about", "line", "translation", "took", "live"].map((id) =>
       document.getElementById(id).textContent);
     document.getElementById("row-1").click();
@@ -200,11 +293,12 @@ def test_a_translation_in_the_page(translator, tmp_path):
     await first;
     const after = texts(), focused = document.activeElement, title = document.title;
     const isChosen = focused.matches("#attention .words [aria-pressed=true]");
+    openView("beam");
     document.getElementById("alpha").focus();
     await translateAndShow("Tom saw a dog.", 1); // without a beam, and so without alpha
     return { before, busy, after, title, isChosen, then: document.activeElement.id };
     """
-    found, messages = report_of(path, script)
+    found, messages = report_of(path, READY + script)
     line, translation = "Can this tall teacher help Tom?", "Kann dieser große Lehrer Tom helfen?"
     assert found["before"][:2] == [
         "The line was translated in 2 parts; this is the first of them.",
@@ -212,7 +306,8 @@ def test_a_translation_in_the_page(translator, tmp_path):
     ]
     assert found["busy"][1] == "Tom saw a dog."
     assert found["busy"][3:] == ["The page is still translating: press again in a moment."] * 2
-    assert found["after"][:3] == ["", line, translation]
+    assert re.fullmatch(r"8 output tokens with the end mark, in \d\.\d\d s\.", found["after"][0])
+    assert found["after"][1:3] == [line, translation]
     assert found["title"] == f"{line} \u2192 {translation}"
     assert found["isChosen"] and found["then"] == "beam-title"
     assert messages == []

@@ -231,7 +231,7 @@ def test_the_lists_of_the_page_are_those_of_python(name):
 
 
 def test_no_name_of_a_saved_row_or_column_is_a_formula():
-    page = (PACKAGE / "page" / "page.js").read_text(encoding="utf-8")
+    page = (PACKAGE / "page" / "heads.js").read_text(encoding="utf-8")
     (function,) = re.findall(r"^function tsvOf\(.*?^}$", page, re.MULTILINE | re.DOTALL)
     names = ["=", "+", "@x", "-y", "a-b", '"']
     program = (

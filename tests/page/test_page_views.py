@@ -24,6 +24,7 @@ KINDS = ("encoder", "decoder", "source")
 READY = """
 while (!shown?.inner) await new Promise((resolve) => setTimeout(resolve, 20));
 const at = (id) => document.getElementById(id);
+const see = (id) => { if (chosen.view !== id) openView(id); return at(id); }; // a view, open
 """
 
 
@@ -128,6 +129,7 @@ def test_how_much_two_heads_are_alike(path):
 
 def test_what_the_buttons_of_the_heads_say(explained, path):
     script = """
+    see("heads");
     return [...document.querySelectorAll(".head small")].map((node) => node.textContent);
     """
     heads = explained.weights["source"].astype(float)  # (L, H, T, S)
@@ -150,6 +152,7 @@ def test_what_the_buttons_of_the_heads_say(explained, path):
 def test_the_bars_of_a_token_are_its_weights(explained, path, kind):
     script = """
     const numbers = [];
+    see("attention");
     for (const reverse of [false, true]) {
       Object.assign(chosen, { kind: GIVEN, layer: 0, head: 2, row: 1, reverse });
       updateAll();
@@ -169,6 +172,7 @@ def test_the_bars_of_a_token_are_its_weights(explained, path, kind):
 def test_the_likely_tokens_of_each_step(explained, path):
     script = """
     const steps = [];
+    see("steps");
     for (let t = 0; t < shown.target.length; t++) {
       chosen.step = t;
       update(showSteps);
@@ -202,6 +206,7 @@ def finished(explained, subwords):
 def test_what_the_beam_found_is_ranked_as_the_paper_says(toy, explained, path):
     script = """
     const rows = [];
+    see("beam");
     for (const alpha of GIVEN) {
       at("alpha").value = alpha;
       at("alpha").dispatchEvent(new Event("input"));
@@ -222,7 +227,7 @@ def test_what_the_beam_found_is_ranked_as_the_paper_says(toy, explained, path):
         table.sort(key=lambda row: -row[-1])
         assert [row[0] for row in rows] == [row[0] for row in table]
         numbers = [[float(cell) for cell in row[1:]] for row in rows]
-        assert np.abs(np.array(numbers) - [row[1:] for row in table]).max() < 2e-3
+        assert np.abs(np.array(numbers) - [row[1:] for row in table]).max() < 6e-3
 
 
 def test_the_text_of_a_box_is_that_of_its_subwords(toy, path):
@@ -244,7 +249,8 @@ def test_the_width_of_a_beam_that_the_page_searched(toy, tmp_path):
     write_page(path, toy.explain("We sing.", beam=1), model=toy.model, subwords=toy.subwords)
     script = """
     await translateAndShow("Tom saw a dog.", 4);
-    return [at("beam").querySelector("p").textContent, beamNodes(shown.beam)[2].length];
+    const told = see("beam").querySelector(".more p:nth-of-type(2)").textContent;
+    return [told, beamNodes(shown.beam)[2].length];
     """
     told, boxes = asked(path, script)
     assert "shows the 8 most probable" in told and boxes == 8
@@ -252,6 +258,7 @@ def test_the_width_of_a_beam_that_the_page_searched(toy, tmp_path):
 
 def test_each_mask_hides_what_it_should(explained, path):
     script = """
+    see("masks");
     return [...document.querySelectorAll(".mask")].map((picture) =>
       [picture.querySelectorAll(".hidden").length, picture.getAttribute("aria-label")]);
     """
@@ -268,6 +275,7 @@ def test_each_mask_hides_what_it_should(explained, path):
 
 def test_a_token_that_the_mask_hides_is_called_hidden(explained, path):
     script = """
+    see("attention");
     Object.assign(chosen, { kind: "decoder", row: 2, reverse: GIVEN });
     updateAll();
     return [...document.querySelectorAll(GIVEN ? "[id^=row-]" : "[id^=column-]")].map((node) =>
@@ -306,10 +314,11 @@ def heads_of(toy, explained):
 def test_the_sum_by_hand_is_softmax_times_v_of_the_model(toy, explained, path):
     script = """
     const lines = {};
+    see("hand");
     for (const kind of Object.keys(KINDS)) {
       Object.assign(chosen, { kind, layer: 1, head: 1, row: 2, reverse: false, every: true });
       update(showByHand);
-      lines[kind] = at("hand").lastChild.textContent;
+      lines[kind] = [...at("hand").querySelectorAll("p.numbers")].at(-1).textContent;
     }
     return lines;
     """
@@ -383,6 +392,7 @@ WITHIN = """
 @pytest.mark.parametrize("names", [[WIDE[0]] * 3, [WIDE[1]] * 3, WIDE[:3]])
 def test_the_names_of_a_map_have_room(path, names):
     script = """
+    see("heads");
     update(showHeads);
     const picture = document.querySelector("svg[data-map]");
     return [outside(picture), [...picture.querySelectorAll("text")].map((n) => n.textContent)];
@@ -393,6 +403,7 @@ def test_the_names_of_a_map_have_room(path, names):
 
 def test_the_names_of_masks_are_shortened_to_their_room(path):
     script = """
+    see("masks");
     update(showMasks);
     const pictures = [...document.querySelectorAll("#masks svg")];
     return [pictures.flatMap(outside), pictures[0].textContent];
@@ -408,7 +419,7 @@ def test_the_tokens_of_the_beam_are_shortened_to_their_boxes(path):
     const step = { parents: [0, 0, 0, 0, 0], tokens: GIVEN, kept: [0, 1, 2, 3], finished: [4],
       log_probabilities: [-1, -2, -3, -4, -5] };
     shown = { ...shown, beam: [step], width: 4 };
-    update(showBeam);
+    see("beam");
     return [...document.querySelectorAll(".node")].map((node) => {
       const text = node.querySelector("text"), room = node.querySelector("rect");
       return [text.getBBox().width < room.getBBox().width, text.textContent];
@@ -420,14 +431,6 @@ def test_the_tokens_of_the_beam_are_shortened_to_their_boxes(path):
     assert [text for _, text in found][4] == "</s>"
     assert all(text.endswith("\u2026") for _, text in found[1:4])
     assert found[3][1].startswith("aaaaaaa") and not re.search("[\ud800-\udfff\ufffd]", found[3][1])
-
-
-def test_the_picture_of_the_model_counts_the_layers_of_both_stacks(path):
-    script = """
-    shown.weights.encoder = Array(6).fill(shown.weights.encoder[0]);
-    return [...diagram("source").querySelectorAll(".start")].map((node) => node.textContent);
-    """
-    assert asked(path, script) == ["Encoder: 6 layers", "Decoder: 2 layers"]
 
 
 ARABIC = ["\u2581\u0631\u0623\u0649", "\u2581\u062a\u0648\u0645", "\u2581\u0643\u0644\u0628\u0627"]
@@ -445,13 +448,14 @@ def test_a_language_that_is_written_from_right_to_left(path, codes):
         rows.slice(0, 4).map((row) => row.slice(0, 4))));
     Object.assign(chosen, { kind: "source", row: 1, reverse: false, step: 2 });
     shown.source = shown.source.slice(0, 4);
-    update(showAttention);
-    update(showSteps);
+    see("attention");
     const left = (node) => node.getBoundingClientRect().left;
+    const above = [at("column-0"), at("column-1")].map(left);
+    const below = [at("row-0"), at("row-1")].map(left), said = at("said").textContent;
+    see("steps");
     const sofar = [...at("steps").querySelectorAll(".sofar bdi")];
-    const above = [at("column-0"), at("column-1")], below = [at("row-0"), at("row-1")];
-    return { above: above.map(left), below: below.map(left), sofar: sofar.map(left),
-      names: sofar.map((node) => node.textContent), said: at("said").textContent };
+    return { above, below, sofar: sofar.map(left), names: sofar.map((node) => node.textContent),
+      said };
     """
     found = asked(path, script, [codes, ARABIC])
     assert found["above"] == sorted(found["above"])
@@ -464,20 +468,21 @@ def test_a_language_that_is_written_from_right_to_left(path, codes):
 def test_a_language_that_is_written_from_left_to_right(path):
     script = """
     chosen.step = 2;
-    update(showSteps);
-    return [...document.querySelectorAll(".words, #steps .sofar")].map((node) => node.dir);
+    for (const id of ["attention", "steps"]) see(id);
+    const lines = [...document.querySelectorAll("#attention .words, #steps .sofar")];
+    return lines.map((node) => node.dir);
     """
     assert asked(path, script) == ["ltr"] * 3
 
 
 def test_a_typed_line_is_read_as_python_reads_it(toy, path):
-    """U+FEFF, which JavaScript takes for white space, is a character of the sentence."""
-    lines = ["\ufeffTom saw a dog.", "Tom saw a dog\ufeff", "\u3000\x1c Tom \x85saw\x00 a dog. "]
+    """Without what cannot be seen, such as U+FEFF, and with one space for any kind of space."""
+    lines = ["\ufeffTom saw a dog.", "Tom saw a dog.\ufeff", "\u3000\x1c Tom \x85saw\x00 a dog. "]
     script = """
     const sources = [];
-    for (const line of GIVEN) sources.push((await translate(line, 1)).source);
+    for (const line of GIVEN) sources.push((await translate(line, { width: 1 })).source);
     return sources;
     """
-    expected = [toy.explain(line, beam=1).source for line in lines]
-    assert asked(path, script, lines) == expected
-    assert expected[0] != expected[2] == toy.explain("Tom  saw a dog.", beam=1).source
+    expected = toy.explain("Tom saw a dog.", beam=1).source
+    assert asked(path, script, lines) == [expected] * 3
+    assert [toy.explain(line, beam=1).source for line in lines] == [expected] * 3

@@ -19,14 +19,13 @@ def report_of(
     page: Path,
     script: str,
     *options: str,
-    fragment: str = "",
     running: bool = False,
     frame: int = 0,
 ) -> tuple:
     """Open a page in a browser; return what the script returns, and the console's messages.
 
     script: the body of an async function. The page's policy allows it in addition to the page's own
-    program, and nothing else. fragment: what follows the page's name, such as "#selftest".
+    program, and nothing else.
     running: open the page when the browser has been running for a second.
     frame: show the page in a frame of so many pixels, which may be narrower than any window.
     """
@@ -40,11 +39,11 @@ def report_of(
         copy, start = Path(folder, "page.html"), Path(folder, "start.html")
         copy.write_text(f"{text}<script>{script}</script>", encoding="utf-8")
         start.write_text(
-            f'<iframe src="page.html{fragment}" style="width:{frame}px; border:0"></iframe>'
+            f'<iframe src="page.html" style="width:{frame}px; border:0"></iframe>'
             if frame
-            else f'<meta http-equiv="refresh" content="1;url=page.html{fragment}">'
+            else '<meta http-equiv="refresh" content="1;url=page.html">'
         )
-        address = start.as_uri() if running or frame else copy.as_uri() + fragment
+        address = start.as_uri() if running or frame else copy.as_uri()
         command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", *QUIETLY]
         command += ["--enable-logging=stderr", "--remote-debugging-port=0", *options]
         for profile in ("first", "second"):

@@ -1,0 +1,648 @@
+// The stage: a diagram of the model through which the sentence flows. Input on the left, encoder,
+// decoder, output on the right: information goes from the left and from the right to the word that
+// is being written, then down to the likely next words.
+//
+// Time runs in moments: from 0 to 1 the first, from 1 to 2 the second. `paint` draws any time, so
+// playing, stepping and dragging are the same, and a whole number is a still.
+"use strict";
+
+const stage = { time: 0, moments: [], lit: null, scene: null, frame: 0, isPlaying: false,
+  hasMoved: false, speed: 1 };
+const isStill = matchMedia("(prefers-reduced-motion: reduce)");
+const clamp = (x, low = 0, high = 1) => Math.min(high, Math.max(low, x));
+
+// Moments -----------------------------------------------------------------------------------------
+
+// Return what happens, in order, with its length in seconds.
+function momentsOf({ weights, target }) {
+  const moments = [{ name: "tokens", seconds: 2.5 }, { name: "vectors", seconds: 2.5 },
+    { name: "positions", seconds: 2.5 }];
+  weights.encoder.forEach((_, layer) => moments.push(
+    { name: "encoder", layer, seconds: layer ? 3 : 5 }, { name: "network", layer, seconds: 1.6 }));
+  target.forEach((_, t) => {
+    // The first word is explained; so is one for which the decoder goes back.
+    const [own, source, next, drop] = !t ? [3, 4, 3, 4] : goesBack(t) ? [1.5, 5, 2, 1]
+      : [1.1, 1.6, 1.3, 0.7];
+    moments.push({ name: "decoder", t, seconds: own }, { name: "source", t, seconds: source },
+      { name: "next", t, seconds: next }, { name: "drop", t, seconds: drop });
+  });
+  return [...moments, { name: "end", seconds: 3 }];
+}
+
+const placeOf = (name, number) => stage.moments.findIndex((moment) =>
+  moment.name === name && (number === undefined || (moment.layer ?? moment.t) === number));
+
+// Return how much of a moment has happened: 0 to 1.
+const progress = (place) => clamp(stage.time - place);
+
+// Return the moment of the time that is shown; a whole number is the end of the one before it.
+const momentNow = () =>
+  stage.moments[clamp(Math.ceil(stage.time) - 1, 0, stage.moments.length - 1)];
+
+const quoted = (token) => `\u201c${isolated(word(token))}\u201d`;
+const isTeen = (n) => n % 100 > 10 && n % 100 < 14;
+const ordinal = (n) =>
+  `${n}${(!isTeen(n) && { 1: "st", 2: "nd", 3: "rd" }[n % 10]) || "th"}`;
+
+// Return at most two short sentences about a moment.
+function captionOf({ name, layer, t }) {
+  const ofSource = lookingOf("source"), last = shown.weights.encoder.length;
+  switch (name) {
+    case "tokens":
+      return "The sentence is cut into tokens: words, or pieces of rarer words. </s> marks its "
+        + "end.";
+    case "vectors":
+      return "Each token becomes a vector: a list of numbers, learned in training."
+        + " Colours stand for some of them.";
+    case "positions":
+      return "Waves that tell the place are added to the vector. Without them, the model would not "
+        + "know the order of the words.";
+    case "encoder": {
+      const [i, j, weight] = strongest(matrixOf("encoder", layer, -1));
+      return layer ? `Layer ${layer + 1} does it again with what layer ${layer} made.`
+        : "Self-attention: each word looks at all words and takes in some of each, more along a "
+          + `heavier line. Here ${quoted(shown.source[i])} looks most at `
+          + `${quoted(shown.source[j])} `
+          + `(${weight.toFixed(2)}).`;
+    }
+    case "network":
+      return layer + 1 < last ? "A small network then changes each vector by itself."
+        : "The encoder is done: each vector now means its word in this sentence.";
+    case "decoder":
+      return t ? `To write the ${ordinal(t + 1)} token, the decoder looks back at what it has `
+        + `written.`
+        : "The decoder writes one token after the other. At first it has only the mark of the "
+          + "start, <s>.";
+    case "source": {
+      const [s] = greatest(ofSource[t], 1), weight = ofSource[t][s];
+      const looks = `For its next word it looks at the input: most at ${quoted(shown.source[s])} `
+        + `(${weight.toFixed(2)}).`;
+      const isLate = t > 0.6 * shown.target.length;
+      return looks + (goesBack(t) ? ` It returns to this ${ordinal(s + 1)} word only now: in the `
+        + `translation, its place is ${isLate ? "near the end" : "here"}.` : "");
+    }
+    case "next": {
+      const [[token, p]] = shown.steps[t];
+      return `Each word of the vocabulary gets a probability: ${quoted(token)} has the greatest, `
+        + `${percent(p)}.`;
+    }
+    case "drop": {
+      const [[token]] = shown.steps[t];
+      const others = t === 0 && shown.width > 1 ? ` The beam keeps ${shown.width - 1} other `
+        + "beginnings as well, in case this one turns out worse." : "";
+      return token === shown.target[t] || !shown.beam.length
+        ? `${quoted(shown.target[t])} is written, and read at the next step.${others}`
+        : `${quoted(shown.target[t])} is written although another was more likely: the beam found `
+          + "that its sentence is better as a whole.";
+    }
+    default:
+      if (!stage.hasMoved)
+        return "Press Play to watch this sentence being translated. Point at a word to see what "
+          + "looks at it, or open a box.";
+      return shown.beam.length ? `Done. At every step the beam kept the ${shown.width} best `
+        + "beginnings, so that a word that seems best at first cannot spoil the sentence."
+        : "Done: the end mark </s> is written.";
+  }
+}
+
+// Return whether the decoder looks back, at step t, at a word of the input before one that it has
+// looked at already.
+function goesBack(t) {
+  const last = shown.weights.source.length - 1, weights = matrixOf("source", last, -1);
+  const [s] = greatest(weights[t], 1);
+  return weights[t][s] >= 0.5 && weights.slice(0, t).some((row) => {
+    const [other] = greatest(row, 1);
+    return other > s + 1 && other < row.length - 2 && row[other] >= 0.5;
+  });
+}
+
+// Return the row, the column and the weight of a token that looks most at another word.
+function strongest(matrix) {
+  let best = [0, 0, -1];
+  matrix.slice(0, -1).forEach((row, i) => row.slice(0, -2).forEach((weight, j) => {
+    if (i !== j && i < matrix.length - 2 && weight > best[2]) best = [i, j, weight];
+  }));
+  return best;
+}
+
+// Return the attention that the stage shows of a kind: what the reader has chosen, or in the last
+// layer, the mean of all heads.
+function lookingOf(kind, layer = null) {
+  const isChosen = chosen.kind === kind;
+  const ofLayer = layer ?? (isChosen ? chosen.layer : shown.weights[kind].length - 1);
+  return matrixOf(kind, ofLayer, isChosen ? chosen.head : -1);
+}
+
+// The scene ---------------------------------------------------------------------------------------
+
+// Return where everything is in a picture of this size.
+function geometryOf(width, height) {
+  const S = shown.source.length, rows = Math.max(S, shown.target.length + 1);
+  const isNarrow = width < 480;
+  const top = isNarrow ? 62 : 54, bottom = isNarrow ? 262 : 164;
+  const pitch = clamp((height - top - bottom - 18) / rows, isNarrow ? 14 : 11, isNarrow ? 22 : 40);
+  const largest = isNarrow ? 11 : width < 640 ? 12.5 : width < 900 ? 13.5 : 16;
+  const font = Math.min(largest, Math.max(10, pitch * 0.85));
+  const room = (names) => 6 + Math.min(width * (isNarrow ? 0.19 : 0.17),
+    Math.max(...names.map((name) => widthOf(word(name), `600 ${font}px system-ui, sans-serif`))));
+  const [left, right] = [room(shown.source), room(["<s>", ...shown.target])];
+  const strip = isNarrow ? 10 : width < 900 ? 24 : 40, gap = isNarrow ? 3 : width < 900 ? 7 : 10;
+  const network = isNarrow ? 14 : width < 900 ? 34 : 60;
+  const free = width - left - right - 4 * strip - 9 * gap - network;
+  const x = { words: left };
+  x.embedding = left + gap;
+  x.encoder = x.embedding + strip + gap;
+  x.network = x.encoder + free * 0.34 + gap;
+  x.memory = x.network + network + gap;
+  x.source = x.memory + strip + gap;
+  x.made = x.source + free * 0.36 + gap;
+  x.decoder = x.made + strip + gap;
+  x.read = x.decoder + free * 0.3 + gap;
+  x.output = x.read + strip + gap;
+  const end = top + rows * pitch;
+  return { width, height: end + bottom + 6, isNarrow, font, strip, gap, network, top, pitch, end, x,
+    free, below: end + 14, y: (row) => top + pitch * (row + 0.5) };
+}
+
+// Return an element of SVG that can be pressed like a button.
+function pressable(attributes, action, ...children) {
+  return svg("g", { role: "button", tabindex: 0, ...attributes, onclick: action,
+    onkeydown: (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      action();
+    } }, ...children);
+}
+
+// Return the lines of a label that fit into `room`; it breaks at spaces and after hyphens.
+function broken(text, room, font) {
+  const lines = [];
+  for (const part of text.split(/(?<= )|(?<=-)/)) {
+    const whole = (lines.at(-1) ?? "") + part;
+    if (lines.length && widthOf(whole.trim(), font) <= room) lines[lines.length - 1] = whole;
+    else lines.push(part);
+  }
+  return lines; // with their spaces, as a screen reader puts them together
+}
+
+// Return a part of the model: a box that opens a view. label: what is written above it; title: what
+// it is called.
+function partOfModel(g, name, view, label, title, x, width, y = g.top - 2,
+  height = g.end - g.top + 4) {
+  const size = g.isNarrow ? 9.5 : g.width < 900 ? 11.5 : 13;
+  const room = width + (g.isNarrow ? 8 : 2 * g.gap);
+  const lines = broken(label, room, `${size}px system-ui, sans-serif`);
+  const isOpen = chosen.view === view && (!KINDS[name] || chosen.kind === name);
+  return pressable({ class: `part ${name}${isOpen ? " open" : ""}`, "data-part": name,
+    "aria-label": `${title}: open the view` }, () => openPart(name, view),
+  svg("title", {}, title),
+  svg("rect", { x, y, width, height, rx: 5 }),
+  ...lines.map((line, i) => svg("text", { x: x + width / 2, "font-size": size,
+    "text-anchor": "middle", y: y - 5 - (lines.length - 1 - i) * (size + 1) }, line)));
+}
+
+// Open the view of a part, and if it is an attention, choose that.
+function openPart(name, view) {
+  const from = selectorOf(document.activeElement); // the box itself, which is built anew
+  if (KINDS[name]) chooseKind(name);
+  openView(view);
+  opener = from;
+}
+
+// Return a frame around the layers of encoder or decoder.
+function stackOf(g, name, n, from, to) {
+  const size = g.isNarrow ? 11 : 14;
+  return svg("g", { class: "stack" },
+    svg("rect", { x: from, y: 2, width: to - from, height: g.end + 6, rx: 8 }),
+    svg("text", { x: (from + to) / 2, y: 6 + size, "font-size": size, "text-anchor": "middle" },
+      g.isNarrow ? `${name} \u00d7${n}` : `${name}: ${n} layer${n > 1 ? "s" : ""}`));
+}
+
+// Return a token of the input (key s0, s1 ...) or output (t0 ...), which can be chosen.
+function tokenOf(g, key, token, x, row, anchor) {
+  const room = anchor === "end" ? g.x.words : g.width - g.x.output;
+  const name = fitted(word(token), room - 2, `600 ${g.font}px system-ui, sans-serif`);
+  const height = Math.min(g.pitch - 2, g.font * 1.7);
+  return pressable({ class: "token", "data-token": key, "aria-label": word(token) },
+    () => chooseToken(key), svg("title", {}, word(token)),
+    svg("rect", { x: anchor === "end" ? 0 : x - 2, y: g.y(row) - height / 2, width: room - 1,
+      height, rx: 4 }),
+    svg("text", { x, y: g.y(row) + g.font * 0.35, "font-size": g.font, "text-anchor": anchor },
+      name));
+}
+
+// Return the strip of a vector: a square for each of some numbers, filled by `fillStrip`.
+function stripOf(g, key, x, row) {
+  const n = g.isNarrow ? 2 : g.width < 900 ? 5 : 8, side = g.strip / n;
+  const height = Math.min(g.pitch - 3, g.isNarrow ? 12 : 20);
+  return svg("g", { class: "strip", "data-token": key },
+    ...Array.from({ length: n }, (_, i) => svg("rect", { x: x + i * side, y: g.y(row) - height / 2,
+      width: side, height })));
+}
+
+const SIGNED = [[140, 67, 6], [224, 138, 60], [255, 255, 255], [95, 155, 209], [8, 64, 127]];
+
+// Return the colour of a number, from brown (-2) over white (0) to blue (2): as in the lessons.
+function signedColour(number) {
+  const place = clamp((number + 2) / 4) * 4, from = Math.min(3, Math.floor(place));
+  return `rgb(${SIGNED[from].map((c, i) =>
+    Math.round(c + (SIGNED[from + 1][i] - c) * (place - from)))})`;
+}
+
+// Show a vector, or some numbers of it, in a strip.
+function fillStrip(strip, vector, opacity) {
+  setStyle(strip, "opacity", opacity);
+  if (strip.vector === vector) return;
+  strip.vector = vector;
+  const cells = strip.childNodes;
+  cells.forEach((cell, i) => setStyle(cell, "fill",
+    signedColour(vector[Math.floor((i * vector.length) / cells.length)])));
+}
+
+function setStyle(node, name, value) {
+  const text = typeof value === "number" ? String(Math.round(value * 1000) / 1000) : value;
+  node.kept ??= {};
+  if (node.kept[name] === text) return;
+  node.kept[name] = node.style[name] = text;
+}
+
+// Return the lines of an attention, from what is looked at to what looks.
+function linesOf(g, kind, layer, matrix) {
+  const [from, to, rowOf, columnOf] = {
+    encoder: [g.x.embedding + g.strip, g.x.network, (t) => t, (s) => s],
+    source: [g.x.memory + g.strip, g.x.made, (t) => t + 1, (s) => s],
+    decoder: [g.x.read, g.x.made + g.strip, (t) => t + 1, (s) => s],
+  }[kind];
+  const [keyOfRow, keyOfColumn] = {
+    encoder: [(t) => `s${t}`, (s) => `s${s}`], source: [(t) => `t${t}`, (s) => `s${s}`],
+    decoder: [(t) => `t${t}`, (s) => (s ? `t${s - 1}` : "start")],
+  }[kind];
+  const middle = (from + to) / 2;
+  return matrix.flatMap((row, t) => row.flatMap((weight, s) => {
+    if (weight < 0.03 || isHidden(kind, t, s)) return [];
+    const [y0, y1] = [g.y(columnOf(s)), g.y(rowOf(t))];
+    const line = svg("path", { class: `flow ${kind}`, pathLength: 1,
+      d: `M${from} ${y0}C${middle} ${y0} ${middle} ${y1} ${to} ${y1}`,
+      "stroke-width": (g.isNarrow ? 0.6 : 1) + (g.isNarrow ? 2.4 : 4.5) * weight });
+    return [{ line, kind, layer, t, s, weight, rows: matrix.length,
+      keys: [keyOfRow(t), keyOfColumn(s)] }];
+  }));
+}
+
+// Return the bars of the next words, under the decoder.
+function nextWordsOf(g) {
+  const from = g.isNarrow ? 0 : g.x.source - 4, to = g.width, y = g.below;
+  const name = Math.min(130, (to - from) * 0.32), room = to - from - name - 74;
+  const rows = Array.from({ length: 5 }, (_, i) => {
+    const at = y + 52 + 18 * i;
+    return { at,
+      name: svg("text", { x: from + name, y: at + 12, "text-anchor": "end", "font-size": 13 }),
+      bar: svg("rect", { x: from + name + 8, y: at + 2, height: 12, class: "next-bar" }),
+      number: svg("text", { x: to - 8, y: at + 12, "text-anchor": "end", "font-size": 12 }) };
+  });
+  const group = svg("g", {},
+    partOfModel(g, "feed", "network", "", "Feed-forward network of the decoder", from, to - from,
+      y, 20),
+    svg("text", { x: (from + to) / 2, y: y + 14, "font-size": 12, "text-anchor": "middle",
+      class: "quiet" }, "feed-forward"),
+    partOfModel(g, "next", "steps", "", "Softmax: the next word", from, to - from, y + 28, 118),
+    svg("text", { x: from + 10, y: y + 44, "font-size": 13, class: "quiet" },
+      "softmax: how likely is each next word?"),
+    ...rows.flatMap((row) => [row.name, row.bar, row.number]));
+  return { group, rows, from, name, room };
+}
+
+// Return the list of the beginnings that the beam keeps, under the encoder.
+function beamOf(g) {
+  const from = 0, to = g.isNarrow ? g.width : g.x.source - 26;
+  const y = g.isNarrow ? g.below + 154 : g.below, n = clamp(shown.width, 1, g.isNarrow ? 4 : 6);
+  const rows = Array.from({ length: n }, (_, i) => {
+    const at = y + 26 + (g.isNarrow ? 17 : 20) * i;
+    return { bar: svg("rect", { x: from + 6, y: at, height: g.isNarrow ? 15 : 17, rx: 3,
+      class: "beam-bar" }),
+    text: svg("text", { x: from + 12, y: at + 12.5, "font-size": g.isNarrow ? 12 : 13 }) };
+  });
+  const title = shown.beam.length ? `beam: the ${shown.width} best beginnings so far`
+    : shown.temperature ? "no beam: each word is drawn by lot"
+      : "no beam: the likeliest word is taken";
+  const group = svg("g", {},
+    partOfModel(g, "beam", "beam", "", "Beam search", from, to - from, y, g.isNarrow ? 98 : 146),
+    svg("text", { x: from + 10, y: y + 17, "font-size": 13, class: "quiet" },
+      fitted(title, to - from - 16, "13px system-ui, sans-serif")),
+    ...rows.flatMap(({ bar, text }) => [bar, text]));
+  return { group, rows, room: to - from - 20, columns: beamNodes(shown.beam) };
+}
+
+// Build the picture for the translation that is shown, and paint it.
+function buildStage() {
+  const room = document.getElementById("scene");
+  if (!room || room.clientWidth < 50) return;
+  stage.moments = momentsOf(shown);
+  stage.time = clamp(stage.time, 0, stage.moments.length);
+  const available = innerHeight - room.getBoundingClientRect().top - scrollY - 8;
+  const g = geometryOf(room.clientWidth, Math.max(400, available)), { x } = g;
+  const encoderLines = shown.weights.encoder.flatMap((_, l) =>
+    linesOf(g, "encoder", l, lookingOf("encoder", l)));
+  const lines = [...encoderLines, ...linesOf(g, "source", 0, lookingOf("source")),
+    ...linesOf(g, "decoder", 0, lookingOf("decoder"))];
+  const strips = {
+    embedding: shown.source.map((_, s) => stripOf(g, `s${s}`, x.embedding, s)),
+    memory: shown.source.map((_, s) => stripOf(g, `s${s}`, x.memory, s)),
+    made: shown.target.map((_, t) => stripOf(g, `t${t}`, x.made, t + 1)),
+    read: ["start", ...shown.target.slice(0, -1).map((_, t) => `t${t}`)].map((key, t) =>
+      stripOf(g, key, x.read, t)),
+  };
+  const words = shown.source.map((token, s) => tokenOf(g, `s${s}`, token, x.words - 4, s, "end"));
+  words.forEach((node, s) => node.classList.toggle("gone", hasModel && tried.hidden.has(s)));
+  const written = shown.target.map((token, t) =>
+    tokenOf(g, `t${t}`, token, x.output, t + 1, "start"));
+  const start = svg("g", { class: "token", "data-token": "start" }, svg("text", { x: x.output,
+    y: g.y(0) + g.font * 0.35, "font-size": g.font }, "<s>"));
+  const slot = svg("rect", { class: "slot", x: x.output - 2, width: g.width - x.output,
+    height: Math.min(g.pitch - 2, g.font * 1.7), rx: 4 });
+  const flying = svg("text", { class: "flying", "font-size": g.font });
+  const down = svg("path", { class: "down", pathLength: 1 });
+  const next = nextWordsOf(g), beam = beamOf(g);
+  const zone = { encoder: x.network - g.gap - x.encoder, source: x.made - g.gap - x.source,
+    decoder: x.read - g.gap - x.decoder };
+  const inputs = svg("g", { role: "group", "aria-label": "Tokens of the input",
+    lang: data.languages[0] || null }, ...words);
+  const outputs = svg("g", { role: "group", "aria-label": "Tokens of the output",
+    lang: data.languages[1] || null }, start, ...written);
+  const picture = pictureOf(g.width, g.height, { class: "model", role: "group",
+    "aria-label": "The model: boxes open their views, tokens can be chosen" });
+  picture.append(
+    stackOf(g, "Encoder", shown.weights.encoder.length, x.encoder - g.gap / 2 - 1,
+      x.memory - g.gap / 2),
+    stackOf(g, "Decoder", shown.weights.decoder.length, x.source - g.gap / 2 - 1,
+      x.read - g.gap / 2),
+    partOfModel(g, "words", "words", "input", "Input", 0, x.words),
+    inputs,
+    partOfModel(g, "vectors", "vectors", g.isNarrow ? "" : "vectors", "Vectors",
+      x.embedding - 2, g.strip + 4),
+    partOfModel(g, "encoder", "attention", "self-attention", "Self-attention of the encoder",
+      x.encoder, zone.encoder),
+    partOfModel(g, "network", "network", g.isNarrow ? "" : "feed-forward",
+      "Feed-forward network of the encoder", x.network, g.network),
+    partOfModel(g, "source", "attention", "attention to the input",
+      "Attention to the input, of the decoder", x.source, zone.source),
+    partOfModel(g, "decoder", "attention", "masked self-attention",
+      "Masked self-attention of the decoder", x.decoder, zone.decoder),
+    svg("text", { x: x.output, y: g.top - 8, "font-size": g.isNarrow ? 9.5 : 13, class: "quiet" },
+      "output"),
+    outputs,
+    svg("g", { class: "flows", "aria-hidden": "true" }, ...lines.map(({ line }) => line), down),
+    ...Object.values(strips).flat(), slot, next.group, beam.group, flying);
+  room.replaceChildren(picture);
+  for (const group of [inputs, outputs]) moveWithArrows(group);
+  stage.scene = { g, picture, lines, strips, words, written, start, slot, flying, down, next,
+    beam };
+  paint();
+}
+
+// Painting ----------------------------------------------------------------------------------------
+
+// Draw the time that is shown.
+function paint() {
+  const { scene } = stage;
+  if (!scene) return;
+  const now = momentNow();
+  const begun = placeOf("decoder", 0), end = stage.moments.length - 1;
+  const isEnd = stage.time > end, t = isEnd ? shown.target.length - 1 : now.t ?? -1;
+  scene.words.forEach((node, s) => setStyle(node, "opacity",
+    clamp(progress(0) * 1.4 * scene.words.length - s * 1.1)));
+  paintStrips(scene, begun, t, isEnd);
+  paintLines(scene, now, t, isEnd);
+  scene.written.forEach((node, each) => setStyle(node, "visibility",
+    isEnd || progress(placeOf("drop", each)) >= 1 ? "visible" : "hidden"));
+  setStyle(scene.start, "opacity", stage.time > begun ? 1 : 0);
+  paintNext(scene, now, t, isEnd);
+  paintBeam(scene, now, t, isEnd);
+  const on = { encoder: ["encoder"], network: ["network"], decoder: ["decoder"], source: ["source"],
+    next: ["feed", "next"], drop: ["next", "beam"], tokens: ["words"], vectors: ["vectors"],
+    positions: ["vectors"], end: ["beam"] }[now.name];
+  for (const part of scene.picture.querySelectorAll(".part"))
+    part.classList.toggle("on", on.includes(part.dataset.part));
+  for (const node of scene.picture.querySelectorAll("[data-token]"))
+    node.classList.toggle("lit", node.dataset.token === stage.lit);
+  paintControls(now, t);
+}
+
+function paintStrips({ strips }, begun, t, isEnd) {
+  const { vectors } = shown, L = shown.weights.encoder.length;
+  let layer = 0; // that reads now
+  while (layer + 1 < L && stage.time > placeOf("encoder", layer + 1)) layer++;
+  const isPlain = progress(2) < 0.5;
+  strips.embedding.forEach((strip, s) => {
+    const from = isPlain ? vectors.embeddings[s] : vectors.source[layer][s];
+    fillStrip(strip, from, clamp(progress(1) * 1.4 * strips.embedding.length - s * 1.1));
+  });
+  const made = progress(placeOf("network", layer));
+  const isLast = layer === L - 1;
+  strips.memory.forEach((strip, s) => fillStrip(strip, vectors.source[layer + 1][s],
+    isLast || stage.time < begun ? made : 1));
+  strips.made.forEach((strip, each) => fillStrip(strip, vectors.target.at(-1)[each],
+    isEnd || each < t ? 1 : each === t ? progress(placeOf("source", each)) : 0));
+  strips.read.forEach((strip, each) => fillStrip(strip, vectors.target[0][each],
+    isEnd || each < t ? 1 : each === t ? clamp(3 * progress(placeOf("decoder", each))) : 0));
+}
+
+// Return how much of a line is drawn, and how strongly, by the play alone.
+function strengthOf({ kind, layer, t: row, rows }, now, t, isEnd) {
+  if (kind === "encoder") {
+    const drawn = clamp(progress(placeOf("encoder", layer)) * 1.6 - (0.9 * row) / rows, 0, 1);
+    const isLast = layer === shown.weights.encoder.length - 1;
+    if (isEnd) return [1, isLast ? 0.45 : 0];
+    if (now.name === "network" && now.layer === layer) return [1, 0.8];
+    if (now.name === "encoder" && now.layer === layer) return [drawn / 0.7, 0.9];
+    return [1, isLast && t >= 0 ? 0.1 : 0];
+  }
+  if (isEnd) return [1, kind === "source" ? 0.75 : 0.3];
+  if (row > t) return [0, 0];
+  if (row < t) return [1, kind === "source" ? 0.13 : 0.06];
+  return [progress(placeOf(kind, row)), 1];
+}
+
+// Lines that touch a token under the pointer are shown in any case, once they exist.
+function paintLines({ lines }, now, t, isEnd) {
+  for (const each of lines) {
+    let [drawn, strength] = strengthOf(each, now, t, isEnd);
+    if (stage.lit) {
+      const isTouched = each.keys.includes(stage.lit);
+      const isTop = each.kind !== "encoder" || each.layer === (now.name === "encoder" ? now.layer
+        : shown.weights.encoder.length - 1);
+      if (isTouched && drawn > 0 && isTop) strength = Math.max(strength, stage.time > 3 ? 1 : 0);
+      else strength *= 0.12;
+    }
+    setStyle(each.line, "strokeDashoffset", 1 - clamp(drawn));
+    setStyle(each.line, "opacity", drawn <= 0 ? 0 : strength * (0.25 + 0.75 * each.weight));
+  }
+}
+
+function paintNext({ g, next, slot, flying, down }, now, t, isEnd) {
+  const isWriting = t >= 0 && !isEnd;
+  setStyle(slot, "visibility", isWriting ? "visible" : "hidden");
+  const grown = isEnd ? 1 : isWriting ? progress(placeOf("next", t)) : 0;
+  const list = t >= 0 ? shown.steps[t] : [], taken = list.findIndex(([token]) =>
+    token === shown.target[t]);
+  next.rows.forEach(({ name, bar, number }, i) => {
+    const [token, p] = list[i] ?? ["", 0], isShown = grown > 0.02 && i < list.length;
+    name.textContent = isShown
+      ? fitted(word(token), next.name - 8, "13px system-ui, sans-serif") : "";
+    number.textContent = isShown && grown > 0.6 ? percent(p) : "";
+    bar.setAttribute("width", isShown ? Math.max(1, next.room * p * clamp(grown * 1.5)) : 0);
+    const isTaken = i === taken && grown >= 1;
+    for (const node of [name, bar, number]) node.classList.toggle("taken", isTaken);
+  });
+  const fall = isWriting ? progress(placeOf("drop", t)) : 0;
+  setStyle(flying, "visibility", fall > 0 && fall < 1 ? "visible" : "hidden");
+  setStyle(down, "opacity", isWriting && grown > 0 && fall === 0 ? 1 : 0);
+  if (!isWriting) return;
+  slot.setAttribute("y", g.y(t + 1) - slot.getAttribute("height") / 2);
+  const middle = g.x.made + g.strip / 2;
+  down.setAttribute("d", `M${middle} ${g.y(t + 1) + 8}V${g.below}`);
+  setStyle(down, "strokeDashoffset", 1 - clamp(grown * 4));
+  if (fall <= 0) return;
+  const [x0, y0] = [next.from + next.name - 40, next.rows[Math.max(0, taken)].at + 12];
+  const eased = fall * fall * (3 - 2 * fall), [x1, y1] = [g.x.output, g.y(t + 1) + g.font * 0.35];
+  flying.textContent = word(shown.target[t]);
+  flying.setAttribute("x", x0 + (x1 - x0) * eased);
+  flying.setAttribute("y", y0 + (y1 - y0) * eased - 40 * Math.sin(Math.PI * eased));
+}
+
+// Show the texts that the beam holds after step t.
+function paintBeam({ beam }, now, t, isEnd) {
+  const isDropped = t >= 0 && (isEnd || progress(placeOf("drop", t)) > 0.4);
+  const step = isDropped ? t : t - 1;
+  if (beam.step === step && beam.isEnd === isEnd) return;
+  Object.assign(beam, { step, isEnd });
+  const nodes = isEnd ? ranked(beam.columns).map(({ node }) => node)
+    : (beam.columns[Math.min(step, beam.columns.length - 1)] ?? [])
+      .filter((node) => node.kept || node.finished);
+  const winner = beam.columns.length ? winnerOf(beam.columns) : null, path = new Set();
+  for (let at = winner; at; at = at.parent) path.add(at);
+  const best = Math.max(...nodes.map((node) => node.total));
+  beam.rows.forEach(({ bar, text }, i) => {
+    const node = nodes[i], isShown = node && step >= 0;
+    const whole = isShown && `${textOf(node) || "\u2026"}${node.finished ? " \u25a0" : ""}`;
+    text.textContent = isShown ? fromEnd(whole, beam.room - 8)
+      : !shown.beam.length && i === 0 && t >= 0
+        ? fromEnd(shown.target.slice(0, step + 1).map(word).join(" "), beam.room) : "";
+    bar.setAttribute("width", isShown ? Math.max(4, beam.room * Math.exp(node.total - best)) : 0);
+    const isTaken = Boolean(isShown && path.has(node));
+    for (const each of [bar, text]) each.classList.toggle("taken", isTaken);
+  });
+}
+
+// Return a text, or its last words that fit into `room`.
+function fromEnd(text, room) {
+  const font = "700 13px system-ui, sans-serif", words = text.split(" ");
+  const cut = () => `\u2026 ${words.join(" ")}`;
+  if (widthOf(text, font) <= room) return text;
+  while (words.length > 1 && widthOf(cut(), font) > room) words.shift();
+  return cut();
+}
+
+// Controls ----------------------------------------------------------------------------------------
+
+// Put the controls of the stage, its caption and the room of its picture into a section.
+function showStage(section) {
+  const timeline = element("input", { type: "range", id: "timeline", min: 0, step: "any",
+    "aria-label": "Timeline", oninput: (event) => { pause(); goTo(Number(event.target.value)); },
+    onkeydown: (event) => {
+      const move = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 4,
+        PageDown: -4 }[event.key];
+      if (!move) return;
+      event.preventDefault();
+      stepBy(move);
+    } });
+  section.append(
+    element("div", { class: "player" },
+      element("button", { type: "button", id: "play",
+        onclick: () => (stage.isPlaying ? pause() : play()) }, "\u25b6 Play"),
+      button("\u25c0 Back", () => stepBy(-1)), button("Step \u25b6", () => stepBy(1)), timeline,
+      select("", "speed",
+        { " 0.5": "\u00bd\u00d7", " 1": "1\u00d7", " 2": "2\u00d7", " 4": "4\u00d7" }, " 1",
+        (value) => { stage.speed = Number(value); }, "Speed")),
+    element("p", { id: "caption" }),
+    element("div", { id: "scene" }));
+}
+
+function paintControls(now, t) {
+  const timeline = document.getElementById("timeline"), text = captionOf(now);
+  timeline.max = stage.moments.length;
+  timeline.value = stage.time;
+  timeline.setAttribute("aria-valuetext", text);
+  const caption = document.getElementById("caption");
+  if (caption.textContent !== text) caption.textContent = text;
+}
+
+function goTo(time) {
+  stage.hasMoved = true;
+  stage.time = clamp(time, 0, stage.moments.length);
+  paint();
+}
+
+function pause() {
+  stage.isPlaying = false;
+  cancelAnimationFrame(stage.frame);
+  document.getElementById("play").textContent = "\u25b6 Play";
+}
+
+// Run the time on, to the end or to `until`. With reduced motion, from still to still.
+function play(until = stage.moments.length) {
+  if (stage.time >= stage.moments.length) stage.time = 0;
+  cancelAnimationFrame(stage.frame);
+  stage.isPlaying = stage.hasMoved = true;
+  document.getElementById("play").textContent = "\u275a\u275a Pause";
+  if (isStill.matches) stage.time = Math.floor(stage.time) + 1;
+  let before = null, waited = 0;
+  const run = (instant) => {
+    const passed = ((instant - (before ?? instant)) / 1000) * stage.speed;
+    before = instant;
+    const { seconds } = momentNow();
+    if (isStill.matches) {
+      waited += passed;
+      if (waited > Math.max(1.2, seconds))
+        [stage.time, waited] = [Math.min(until, stage.time + 1), 0];
+    } else {
+      // A moment ends with a rest, in which its caption can be read.
+      stage.time = Math.min(until, stage.time + passed / seconds);
+    }
+    paint();
+    if (stage.time >= until) pause();
+    else stage.frame = requestAnimationFrame(run);
+  };
+  paint();
+  stage.frame = requestAnimationFrame(run);
+}
+
+// Go to the next or an earlier still; a step forward is played.
+function stepBy(count) {
+  pause();
+  const at = count > 0 ? Math.floor(stage.time + 1e-9) : Math.ceil(stage.time - 1e-9);
+  const to = clamp(at + count, 1, stage.moments.length);
+  if (count === 1 && !isStill.matches && to > stage.time) {
+    stage.time = Math.max(stage.time, to - 1);
+    play(to);
+  } else goTo(to);
+  stage.time = clamp(stage.time, 0, stage.moments.length);
+  announce(captionOf(stage.moments[Math.max(0, to - 1)]));
+}
+
+// Pointing ----------------------------------------------------------------------------------------
+
+// Light up a token wherever it is: in the stage and in the view beside it.
+function lightUp(key) {
+  if (stage.lit === key) return;
+  stage.lit = key;
+  for (const node of document.querySelectorAll("#panel [data-token]"))
+    node.classList.toggle("lit", node.dataset.token === key);
+  if (!stage.isPlaying) paint();
+}
+
+function followPointer() {
+  const keyOf = (event) => event.target.closest?.("[data-token]")?.dataset.token ?? null;
+  for (const name of ["pointerover", "focusin"])
+    document.addEventListener(name, (event) => lightUp(keyOf(event)));
+}

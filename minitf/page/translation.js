@@ -1,0 +1,144 @@
+// The translation that is shown: the one that Python stored in the page, or one that the model in
+// the page has made.
+//
+// All text enters the page as text, never as markup. Weights are
+// shown.weights[kind][layer][head][row][column].
+"use strict";
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const hasModel = document.getElementById("head") !== null;
+const KINDS = {
+  encoder: "self-attention of the input",
+  decoder: "self-attention of the output",
+  source: "from the output to the input",
+};
+const NAMES = { source: "decoder-to-source attention", encoder: "encoder self-attention",
+  decoder: "decoder self-attention" };
+let shown = null;
+// What the reader has chosen. view: the one that is open; head: -1 for the mean of all; row: the
+// number of a token in the line of those that look, or with `reverse`, of those that are looked at;
+// every: all numbers of a vector.
+const chosen = { view: null, kind: "source", layer: 0, head: -1, row: 0, reverse: false, step: 0,
+  alpha: data.search.alpha, every: false };
+
+// Stored ------------------------------------------------------------------------------------------
+
+// Return the bytes of base64; browsers of 2025 have a fast way.
+function bytesOfBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const characters = atob(text), bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = characters.charCodeAt(i);
+  return bytes;
+}
+
+// Return the bytes of a text: it is base64 of deflated bytes.
+async function unpack(text) {
+  const packed = new Blob([bytesOfBase64(text)]).stream();
+  const stream = packed.pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// Return the translation that Python stored: its weights are bytes, 255 for 1; of its vectors, it
+// has some numbers, as bytes, 32 for 1.
+async function storedTranslation() {
+  const weights = {};
+  for (const [kind, { shape: [L, H, T, S], packed }] of Object.entries(data.weights)) {
+    const numbers = await unpack(packed);
+    const row = (start) => Array.from(numbers.subarray(start, start + S), (byte) => byte / 255);
+    weights[kind] = Array.from({ length: L }, (_, l) => Array.from({ length: H }, (_, h) =>
+      Array.from({ length: T }, (_, t) => row(((l * H + h) * T + t) * S))));
+  }
+  const vectors = {};
+  for (const [name, { shape, packed }] of Object.entries(data.vectors)) {
+    const bytes = await unpack(packed), N = shape.at(-1), rows = [];
+    const numbers = Array.from(new Int8Array(bytes.buffer), (byte) => byte / 32);
+    for (let start = 0; start < numbers.length; start += N)
+      rows.push(numbers.slice(start, start + N));
+    vectors[name] = shape.length < 3 ? rows
+      : Array.from({ length: shape[0] }, (_, l) => rows.slice(l * shape[1], (l + 1) * shape[1]));
+  }
+  const beam = JSON.parse(new TextDecoder().decode(await unpack(data.beam)));
+  return { line: data.line, translation: data.translation, source: data.source, target: data.target,
+    weights, vectors, steps: data.steps, beam, width: data.search.width, limit: data.search.limit,
+    isCut: data.is_cut };
+}
+
+// Return the tokens of the rows and columns of a kind. The decoder's row t decides on target token
+// t, so it has that name, and has read the tokens before it.
+function namesOf(kind) {
+  return { source: [shown.target, shown.source], encoder: [shown.source, shown.source],
+    decoder: [shown.target, alreadyRead()] }[kind];
+}
+
+const alreadyRead = () => ["<s>", ...shown.target.slice(0, -1)];
+
+// Return whether the mask hides column s from row t: the decoder does not see the future.
+const isHidden = (kind, t, s) => kind === "decoder" && s > t;
+
+// Return the weights of a head as rows; head -1 is the mean of all heads of the layer.
+function matrixOf(kind, layer, head) {
+  const heads = shown.weights[kind][layer];
+  if (head >= 0) return heads[head];
+  return heads[0].map((row, t) => row.map((_, s) => average(heads.map((each) => each[t][s]))));
+}
+
+const headName = (head) => (head < 0 ? "mean of all heads" : `head ${head + 1}`);
+
+// Made in the page -------------------------------------------------------------------------------
+
+const WATCHED = 30; // ms; so often the text that is being written is shown
+let unpacking = null; // the promise of the model in this page
+let busy = false;
+let isSmoothed = false; // whether the model in this page was trained with label smoothing
+
+function unpackModel() {
+  unpacking ??= unpack(document.getElementById("weights").textContent).then((bytes) =>
+    loadModel(JSON.parse(document.getElementById("head").textContent), bytes));
+  return unpacking;
+}
+
+// Return the words that are read in pieces.
+function inPieces() {
+  const words = [], isUnspaced = new RegExp(`${UNSPACED}$`, "u");
+  for (const [i, token] of shown.source.entries())
+    if (i && continues(token) && !isUnspaced.test(shown.source[i - 1])) words.at(-1).push(token);
+    else words.push([token]);
+  return words.filter((pieces) => pieces.length > 1).map((pieces) => {
+    const [blank, ...others] = pieces; // which may be a piece by itself
+    const told = blank === "\u2581" ? [blank + others[0], ...others.slice(1)] : pieces;
+    return `${word(pieces.join(""))}${told.length > 1 ? ` (${told.map(word).join(" ")})` : ""}`;
+  });
+}
+
+// Translate a text in the page. onText: called with the text so far. search: width of the beam, or
+// with a temperature above 0, draw: what returns the numbers that choose each token.
+// Throws an Error with one line for the reader if there is nothing to translate, or too much.
+async function translate(text, { width, temperature = 0, draw }, onText = () => {}) {
+  const model = await unpackModel();
+  const { alpha, max_extra: maxExtra, longest, usual, reads_capitals: loud } = data.search;
+  const given = normalise(text), typed = loud ? given : inSmallLetters(model, given);
+  const line = partOf(model, typed, usual);
+  if (!line) throw new Error("Type a sentence first.");
+  if (hasMoreThan(model, line, longest))
+    throw new Error(`This is too long: the model reads up to ${longest} tokens at once, and a word `
+      + "that it does not know has several. Type less.");
+  const ids = encodeText(model, line);
+  let watched = performance.now();
+  const write = async (found) => {
+    onText(decodeIds(model, found));
+    await new Promise((resolve) => setTimeout(resolve)); // lets the browser draw
+    watched = performance.now();
+  };
+  const onToken = (found) => performance.now() - watched > WATCHED && write(found);
+  const choose = temperature > 0 ? (next) => sampled(next, temperature, draw) : mostProbable;
+  const best = width > 1 && !temperature
+    ? await beamSearch(model, ids, width, alpha, maxExtra, onToken)
+    : await greedy(model, ids, alpha, maxExtra, onToken, choose);
+  await write(best.ids); // the views follow
+  const eos = model.config.eos_id, source = [...ids, eos], target = [...best.ids, eos];
+  const names = (list) => list.map((id) => nameOf(model, id));
+  const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
+  return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
+    source: names(source), target: names(target), ...explainPass(model, source, target), beam,
+    width: temperature ? 1 : width, temperature, limit: Math.max(1, ids.length + maxExtra) };
+}

@@ -1,0 +1,268 @@
+"""The stage of the page: what it shows at each moment, and what a reader changes in the model."""
+
+import copy
+import json
+from unittest import mock
+
+import numpy as np
+import pytest
+from page_browser import CHROMIUM, report_of
+from paths import ROOT
+
+from minitf import transformer
+from minitf.page.explained import attention_and_logits
+from minitf.page.writer import write_page
+from minitf.text import BOS
+from minitf.translation.translator import Translator
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
+]
+READY = """
+while (!shown?.inner) await new Promise((resolve) => setTimeout(resolve, 20));
+const at = (id) => document.getElementById(id);
+const frame = () => new Promise(requestAnimationFrame);
+"""
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return Translator.load(ROOT / "lessons" / "toy-model")
+
+
+@pytest.fixture(scope="module")
+def explained(toy):
+    return toy.explain("The old woman gave the child a red book.")
+
+
+@pytest.fixture(scope="module")
+def path(toy, explained, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    write_page(path, explained, model=toy.model, subwords=toy.subwords)
+    return path
+
+
+def asked(path, script, value=None, *options):
+    """Return what a script reports about the page; in it, GIVEN is a value from Python."""
+    found, messages = report_of(path, READY + script.replace("GIVEN", json.dumps(value)), *options)
+    assert messages == []
+    return found
+
+
+def test_each_moment_in_its_order(explained, path):
+    """At every still, the words that are written by then, the bars and the beam of the step."""
+    script = """
+    const welcome = at("caption").textContent;
+    const stills = stage.moments.map(({ name, t, layer }, i) => {
+      goTo(i + 1);
+      const { written, next, beam } = stage.scene;
+      return { name, number: t ?? layer ?? null, caption: at("caption").textContent,
+        told: at("timeline").getAttribute("aria-valuetext"),
+        written: written.filter((node) => node.style.visibility === "visible").length,
+        next: next.rows.map((row) => row.name.textContent),
+        beam: beam.rows.map(({ text }) => text.textContent) };
+    });
+    return [welcome, stills];
+    """
+    welcome, stills = asked(path, script)
+    assert "Press Play" in welcome and "Done" in stills[-1]["caption"]
+    steps = range(len(explained.target))
+    order = [("tokens", None), ("vectors", None), ("positions", None)]
+    order += [(name, layer) for layer in range(2) for name in ("encoder", "network")]
+    order += [(name, t) for t in steps for name in ("decoder", "source", "next", "drop")]
+    assert [(still["name"], still["number"]) for still in stills] == [*order, ("end", None)]
+    for still in stills:
+        name, t = still["name"], still["number"]
+        assert still["told"] == still["caption"] and still["caption"].count(". ") <= 1
+        if name in ("decoder", "source", "next", "drop"):
+            assert still["written"] == t + (name == "drop")
+        if name == "next":
+            likely = [token.removeprefix("\u2581") for token, _ in explained.steps[t]]
+            assert still["next"] == likely
+        if name == "drop" and t < 6:
+            words = "".join(explained.target[: t + 1]).replace("\u2581", " ").strip()
+            assert words in still["beam"] and len(set(still["beam"])) == 4
+    assert stills[-1]["written"] == len(steps) and stills[6]["written"] == 0
+
+
+def test_the_lines_are_the_weights(explained, path):
+    """The mean of the last layer's heads, or the head that is chosen."""
+    script = """
+    const lines = () => stage.scene.lines.map(({ kind, layer, t, s, weight }) =>
+      [kind, layer, t, s, weight]);
+    const mean = lines();
+    Object.assign(chosen, { kind: "source", layer: 0, head: 2 });
+    updateChosen();
+    return [mean, lines()];
+    """
+    mean, of_head = asked(path, script)
+    expected = {kind: w[-1].mean(axis=0) for kind, w in explained.weights.items()}
+    one = {**expected, "source": explained.weights["source"][0, 2]}
+    for lines, weights in ((mean, expected), (of_head, one)):
+        for kind in weights:
+            drawn = np.zeros_like(weights[kind])
+            for name, layer, t, s, weight in lines:
+                if name == kind and (kind != "encoder" or layer == 1):
+                    drawn[t, s] = weight
+            assert np.abs(drawn - np.where(weights[kind] < 0.03, 0, weights[kind])).max() < 0.031
+            seen = weights[kind] > 0.04
+            assert np.abs(drawn - weights[kind])[seen].max() < 1e-3
+
+
+def test_the_strips_are_the_vectors(explained, path):
+    """Those that the page computes are those of Python."""
+    vectors = asked(path, "return shown.vectors;")
+    for kind in ("source", "target"):
+        numbers = np.array([[list(v.values()) for v in layer] for layer in vectors[kind]])
+        assert np.abs(numbers[..., ::8] - explained.vectors[kind]).max() < 5e-3, kind
+
+
+PLAYED = """
+    stage.speed = 300;
+    goTo(0);
+    const times = [], labels = [at("play").textContent];
+    at("play").click();
+    labels.push(at("play").textContent);
+    while (stage.isPlaying) { times.push(stage.time); await frame(); }
+    labels.push(at("play").textContent);
+    return [times, labels, stage.time, stage.moments.length];
+"""
+
+
+def test_it_plays_to_the_end(path):
+    times, labels, end, count = asked(path, PLAYED)
+    assert times == sorted(times) and any(time % 1 for time in times) and end == count
+    assert [label.split()[-1] for label in labels] == ["Play", "Pause", "Play"]
+
+
+def test_with_reduced_motion_it_plays_stills(path):
+    times, _, end, count = asked(path, PLAYED, None, "--force-prefers-reduced-motion")
+    assert set(times) >= {1, 2, 3} and all(time % 1 == 0 for time in times) and end == count
+
+
+def test_a_token_under_the_pointer_lights_up_everywhere(path):
+    script = """
+    openView("attention");
+    const point = (node) => node.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+    point(document.querySelector(".token[data-token=s3]"));
+    const lit = [...document.querySelectorAll(".lit")].map((node) => node.dataset.token);
+    const inside = (id) => document.querySelectorAll(`#${id} .lit`).length;
+    const places = [inside("scene"), inside("attention")];
+    const crossing = stage.scene.lines.filter(({ kind }) => kind === "source");
+    const shades = crossing.map(({ line, s, weight }) =>
+      [s, Number(line.style.opacity) / (0.25 + 0.75 * weight)]);
+    point(document.body);
+    return { lit, places, shades, after: document.querySelectorAll(".lit").length };
+    """
+    found = asked(path, script)
+    assert set(found["lit"]) == {"s3"} and found["places"] == [3, 1] and found["after"] == 0
+    assert min(shade for s, shade in found["shades"] if s == 3) > 0.9
+    assert max(shade for s, shade in found["shades"] if s != 3) < 0.2
+
+
+def test_a_link_names_a_moment_and_a_view(path):
+    script = """
+    location.hash = "source-9&beam";
+    while (chosen.view !== "beam") await frame();
+    return [stage.time, placeOf("source", 9) + 1];
+    """
+    now, expected = asked(path, script)
+    assert now == expected
+
+
+def probabilities(model, source, target, hidden=()):
+    """Return the P of each next token, and all attention weights, with source tokens hidden."""
+
+    def padding_mask(ids, pad_id=0):
+        return np.isin(np.arange(ids.shape[-1]), hidden, invert=True)[None, None, None]
+
+    with mock.patch.object(transformer, "padding_mask", padding_mask):
+        weights, logits = attention_and_logits(
+            model, np.array([source]), np.array([[BOS, *target[:-1]]])
+        )
+    p = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True), weights
+
+
+CHANGES = {
+    "hide a word": "document.querySelectorAll('#try .words button')[2].click();",
+    "switch a head off": "at('switches').children[2].querySelectorAll('button')[5].click();",
+    "take the positions away": "[...document.querySelectorAll('#try p button')]"
+    ".find((node) => node.textContent.startsWith('Take')).click();",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_the_same_change_in_python(toy, explained, path, change):
+    """And after Restore, the page computes what it computed before."""
+    script = f"""
+    const before = shown, done = async () => {{
+      while (busy || isWaiting) await frame();
+    }};
+    openView("try");
+    {CHANGES[change]}
+    await done();
+    const {{ translation, weights, steps }} = shown;
+    const target = shown.target.map((token) => (await_model.pieces.indexOf(token)));
+    const told = at("result").textContent;
+    const rows = [...at("weight-row").options].map((option) => option.textContent);
+    const areNamed = rows.length === shown.target.length
+      && rows.every((row, t) => row === nameOfRow(t));
+    at("restore").click();
+    await done();
+    const isSame = JSON.stringify([before.weights, before.steps, before.translation])
+      === JSON.stringify([shown.weights, shown.steps, shown.translation]);
+    return {{ translation, weights, steps, target, told, isSame, areNamed }};
+    """
+    found = asked(path, "const await_model = await unpackModel();" + script)
+    model, hidden = copy.deepcopy(toy.model), ()
+    if change == "hide a word":
+        hidden = [2]
+    elif change == "switch a head off":  # head 2 of layer 2: its rows of the output matrix
+        weight = model.decoder.layers[1].source_attention.output.weight
+        weight.data[16:32] = 0
+    else:
+        model.source_positions = model.target_positions = lambda x, start=0: x
+    p, weights = probabilities(model, explained.source_ids, found["target"], hidden)
+    best = np.sort(p, axis=-1)[:, ::-1]
+    for t, step in enumerate(found["steps"]):
+        assert [each for _, each in step] == pytest.approx(best[t, : len(step)], abs=2e-3)
+    if change == "switch a head off":
+        assert np.abs(np.array(found["weights"]["source"])[1, 1]).max() == 0
+        weights["source"][1, 1] = 0
+    for kind in weights:
+        assert np.abs(np.array(found["weights"][kind]) - weights[kind]).max() < 2e-3, kind
+    assert found["translation"] in found["told"] or "The same" in found["told"]
+    assert found["isSame"] and found["areNamed"]
+
+
+def test_a_changed_weight_and_a_temperature(path):
+    """The weight is as it was set, the others of its row share the rest; a seed draws the same."""
+    script = """
+    const done = async () => { while (busy || isWaiting) await frame(); };
+    const set = async (id, value) => {
+      at(id).value = value;
+      at(id).dispatchEvent(new Event(at(id).tagName === "SELECT" ? "change" : "input"));
+      await done();
+    };
+    openView("try");
+    await set("weight-row", " 3");
+    await set("weight-column", " 5");
+    await set("weight", 0.8);
+    const row = shown.weights.source.map((heads) => heads.map((head) => head[3]));
+    at("restore").click();
+    await done();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await set("try-temperature", 3);
+    const drawn = [shown.translation];
+    await translateAndShow(shown.line);
+    drawn.push(shown.translation);
+    tried.seed++;
+    await translateAndShow(shown.line);
+    return [row, [...drawn, shown.translation], shown.beam.length];
+    """
+    row, drawn, beam = asked(path, script)
+    row = np.array(row)
+    assert np.allclose(row[..., 5], 0.8) and np.allclose(row.sum(axis=-1), 1)
+    assert drawn[0] == drawn[1] != drawn[2] and beam == 0
