@@ -33,9 +33,11 @@ function bytesOfBase64(text) {
 
 // Return the bytes of a text: it is base64 of deflated bytes.
 async function unpack(text) {
-  const packed = new Blob([bytesOfBase64(text)]).stream();
-  const stream = packed.pipeThrough(new DecompressionStream("deflate-raw"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const { readable, writable } = new DecompressionStream("deflate-raw");
+  const writer = writable.getWriter(); // all bytes at once: from a Blob, they come in small pieces
+  writer.write(bytesOfBase64(text));
+  writer.close();
+  return new Uint8Array(await new Response(readable).arrayBuffer());
 }
 
 // Return the translation that Python stored: its weights are bytes, 255 for 1; of its vectors, it
