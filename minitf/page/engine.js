@@ -110,9 +110,9 @@ function encodeText(model, text) {
 const PYTHON = { b: "(?:(?<=[\\p{L}\\p{N}_])(?![\\p{L}\\p{N}_])|(?<![\\p{L}\\p{N}_])(?=[\\p{L}\\p{N}_]))",
   w: "[\\p{L}\\p{N}_]", W: "[^\\p{L}\\p{N}_]", d: "\\p{Nd}", s: SPACE };
 const CLOSING = `(?:["'\u201d\u2019\u201c\u2018\u00bb\u00ab)\\]\u2460-\u2467]|\\[\\d+\\])*`;
-const STARTERS = `A|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|`
+const STARTERS = `A(?!\\.)|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|`
   + `By|Can|Could|Did|Do|Does|Don|Each|Even|Every|Everybody|Everyone|Everything|Few|`
-  + `For|From|Had|Has|Have|He|Her|Here|His|How|However|I|If|In|Is|It|Its|Just|Let|`
+  + `For|From|Had|Has|Have|He|Her|Here|His|How|However|I(?!\\.)|If|In|Is|It|Its|Just|Let|`
   + `Many|Maybe|Most|My|Never|No(?!\\.)|Nobody|Not|Nothing|Now|On|Once|One|Only|Or|`
   + `Our|Perhaps|Please|She|Should|Since|So|Some|Somebody|Someone|Something|Thank|`
   + `Thanks|That|The|Their|Then|There|These|They|This|Those|To|Today|Tomorrow|Under|`
@@ -130,7 +130,9 @@ const TITLES = `Mr|Mrs|Ms|Messrs|Dr|Prof|Mt|Gov|Sen|Rep|Gen|Lt|Sgt|Cpl|Pvt|Capt|
   + `Maj|Rev|Hon|Pres|Supt|Dipl|Ing|Hr|Hrn|Fr|Frl|Fa|Nr|Abb|Kap|Anm|approx|Approx|vs|`
   + `bzw|Bzw|ca|Ca|Cf|cf|vgl|Vgl|inkl|Inkl|exkl|Exkl|zzgl|Zzgl|evtl|Evtl|ggf|Ggf|bes|`
   + `sog|ehem|allg|lt|geb|Geb|einschl|incl|kath|evang|dt|engl|frz|ital|span|lat|`
-  + `griech|staatl|st\u00e4dt|wiss|techn|stellv|Fig|Sec|Ch|z\\.\\s?B|d\\.\\s?h|u\\.\\s?a`;
+  + `griech|staatl|st\u00e4dt|wiss|techn|stellv|Fig|Sec|Ch|para|`
+  + `chap|[Ss]ect|Mfg|[Pp]kg|Pck|rd|Az|Urt|Beschl|Lkr|gegr|verh|gest|Aufl|Hrsg|hrsg|Bsp|`
+  + `tsp|tbsp|z\\.\\s?B|d\\.\\s?h|u\\.\\s?a`;
 const ABBREVIATIONS = `St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|Jan|Feb|Mar|Apr|Jun|Jul|Aug|`
   + `Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|Do|Sa|So|med|jur|phil|`
   + `ff|Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|J\u00e4n|Febr|al|gem|Gem|Tab|Bd|Anl|`
@@ -152,7 +154,7 @@ const RULES = [
   ["", `\\W+$|${CLOSING}\\s+[.!?\u2026,;:)]`, true],
   ["\\.\\.\\.|\u2026|\\. \\. \\.", "\\s+I\\b", true],
   ["[\\[(](?:\\.\\.\\.|\u2026)", "[\\])]", true],
-  ["[!?]", `["'\u201d\u2019\u201c\u00bb\u00ab]\\s+[A-Z]\\w+ (?:${SPEECH})\\b`, true],
+  ["[!?]", `["'\u201d\u2019\u201c\u00bb\u00ab]\\s+(?:I|[A-Z]\\w+) (?:${SPEECH})\\b`, true],
   ["[!?\u2026]|\\.\\.", "", false],
   [`\\b(?:${TITLES})\\.`, "", true],
   ["\\b(?:etc|usw|usf|Ph\\.D|LL\\.[BM]|\\d+ ?(?:B\\.C|A\\.D|C\\.E))\\.", NO_SMALL, false],
@@ -161,6 +163,7 @@ const RULES = [
   [`\\b${HALF}`, NO_SMALL, false],
   ["\\b(?:is|was|than|as|or|and|did|do|said) I\\.", "", false],
   ["\\b(?:[Aa]n?|[Gg]rade|[Pp]lan|[Tt]eam|[Tt]ype|[Tt]yp|[Vv]itamin) [A-Z]\\.", "", false],
+  ["(?:\\b[A-Z] (?:and|or|und|oder) |\u00b0\\s?)[A-Z]\\.", "", false],
   [`(?:\\b(?:${ABBREVIATIONS})|${INITIAL})\\.`, START, false],
   [`(?:\\b(?:${ABBREVIATIONS})|${INITIAL})\\.`, "", true],
   ["\\d (?:ft|in|lbs?|oz|yd|hrs?|min)\\.", "\\s+\\d", true],

@@ -10,9 +10,9 @@ __all__ = ["is_abbreviated", "sentences"]
 _CLOSING = r"(?:[\"'”’“‘»«)\]①-⑧]|\[\d+\])*"
 # Words that begin many sentences, and are no names.
 _STARTERS = (
-    "A|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|By|Can|Could|"
+    r"A(?!\.)|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|By|Can|Could|"
     "Did|Do|Does|Don|Each|Even|Every|Everybody|Everyone|Everything|Few|For|From|Had|Has|Have|He|"
-    r"Her|Here|His|How|However|I|If|In|Is|It|Its|Just|Let|Many|Maybe|Most|My|Never|No(?!\.)|"
+    r"Her|Here|His|How|However|I(?!\.)|If|In|Is|It|Its|Just|Let|Many|Maybe|Most|My|Never|No(?!\.)|"
     "Nobody|Not|Nothing|Now|On|Once|One|Only|Or|Our|Perhaps|Please|She|Should|Since|So|Some|"
     "Somebody|Someone|Something|Thank|Thanks|That|The|Their|Then|There|These|They|This|Those|To|"
     "Today|Tomorrow|Under|Until|Was|We|Were|What|When|Where|Which|While|Who|Why|With|Without|"
@@ -31,6 +31,7 @@ _TITLES = (
     "Pres|Supt|Dipl|Ing|Hr|Hrn|Fr|Frl|Fa|Nr|Abb|Kap|Anm|approx|Approx|vs|bzw|Bzw|ca|Ca|Cf|cf|vgl|"
     "Vgl|inkl|Inkl|exkl|Exkl|zzgl|Zzgl|evtl|Evtl|ggf|Ggf|bes|sog|ehem|allg|lt|geb|Geb|einschl|"
     "incl|kath|evang|dt|engl|frz|ital|span|lat|griech|staatl|städt|wiss|techn|stellv|Fig|Sec|Ch|"
+    "para|chap|[Ss]ect|Mfg|[Pp]kg|Pck|rd|Az|Urt|Beschl|Lkr|gegr|verh|gest|Aufl|Hrsg|hrsg|Bsp|tsp|tbsp|"
     r"z\.\s?B|d\.\s?h|u\.\s?a"
 )
 # After one of these only if the next word is one of the starters.
@@ -71,7 +72,7 @@ _RULES = [
         # "... I", and after a question in quotes: Tom asked.
         (r"\.\.\.|…|\. \. \.", r"\s+I\b", True),
         (r"[\[(](?:\.\.\.|…)", r"[\])]", True),
-        (r"[!?]", rf"[\"'”’“»«]\s+[A-Z]\w+ (?:{_SPEECH})\b", True),
+        (r"[!?]", rf"[\"'”’“»«]\s+(?:I|[A-Z]\w+) (?:{_SPEECH})\b", True),
         (r"[!?…]|\.\.", "", False),
         (rf"\b(?:{_TITLES})\.", "", True),
         (r"\b(?:etc|usw|usf|Ph\.D|LL\.[BM]|\d+ ?(?:B\.C|A\.D|C\.E))\.", _NO_SMALL, False),
@@ -79,9 +80,10 @@ _RULES = [
         (rf"\b(?:At|By|From|Until|After|Before|Around)(?: \w+)? [\d:.]+ ?{_HALF}", "", True),
         (rf"\b{_HALF}", r"\s+(?:Eastern|Pacific|\w+day|[A-Z]{3,4})\b", True),
         (rf"\b{_HALF}", _NO_SMALL, False),
-        # "It is I", "Give me an A": no initial.
+        # "It is I", "Give me an A", "A, B and C", "20 °C": no initial.
         (r"\b(?:is|was|than|as|or|and|did|do|said) I\.", "", False),
         (r"\b(?:[Aa]n?|[Gg]rade|[Pp]lan|[Tt]eam|[Tt]ype|[Tt]yp|[Vv]itamin) [A-Z]\.", "", False),
+        (r"(?:\b[A-Z] (?:and|or|und|oder) |°\s?)[A-Z]\.", "", False),
         (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", _START, False),
         (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", "", True),
         (r"\d (?:ft|in|lbs?|oz|yd|hrs?|min)\.", r"\s+\d", True),

@@ -3,6 +3,12 @@
 from minitf.text.sentences import sentences
 
 CASES = """
+B. A. Hill wrote two books. | R. T. I. Moss wrote none.
+Heat it to 200 °C. | Stir 1 tbsp. Butter into 2 cups of milk.
+There are plans A, B and C. | Plan C is the cheapest.
+"Where?" I asked. | "Here!" Anna answered.
+See para. 3 of the contract (Urt. v. 3.4.2012, Az. IV ZR 7/12). | It is short.
+Das Dorf liegt im Lkr. Rosenheim und hat rd. 300 Einwohner. | Der Verein (gegr. 1904) ist klein.
 Gov. Brown and Sen. Warren met.
 Gen. Lee met Rep. Smith in Ohio.
 She works at Smith Co. Ltd. in Leeds.
