@@ -89,6 +89,27 @@ def test_a_changed_model_is_decoded_by_its_modules(change, rng):
             assert type(scorer) is decode.TokenScorer
 
 
+@pytest.mark.parametrize("way", ["subclass", "attribute"])
+def test_a_module_that_only_watches_is_called(way, rng):
+    """Its numbers do not tell that it is another one."""
+    model, seen = small_model(), []
+
+    class Watched(MultiHeadAttention):
+        def attend(self, *arguments):
+            seen.append(self)
+            return super().attend(*arguments)
+
+    attention = model.decoder.layers[0].self_attention
+    if way == "subclass":
+        attention.__class__ = Watched
+    else:
+        own = attention.attend
+        attention.attend = lambda *arguments: seen.append(attention) or own(*arguments)
+    with forms_on():
+        decode.greedy(for_decoding(model), random_batch(rng).source, 3)
+    assert len(seen) > 3
+
+
 def test_kept_weights_are_those_of_the_modules(rng):
     model, source = small_model(), random_batch(rng).source
     attention = model.decoder.layers[1].source_attention

@@ -597,12 +597,6 @@ MUTANTS = {
         "[array[sentences] for array in arrays_of_layers]",
         "[array[: len(sentences)] for array in arrays_of_layers]",
     ),
-    "straight line: changed modules are skipped": (
-        decode.token_scorer,
-        "cpu/decoder",
-        "type(m) in _LAYERS and ",
-        "",
-    ),
     "continuations: equals in any order": (
         *(
             decode.continuations,
