@@ -896,7 +896,7 @@ def additive_mask(mask):
     """Turn a mask (True: may attend) into numbers to add to the scores.
 
     mask: (n, m), with at least one True in each row. softmax(scores +
-    additive_mask(mask)) are then the weights, however large the scores are.
+    additive_mask(mask)) are then the weights, for scores from -10^6 to 10^6.
 
     Hint: "How is a position kept from looking?" has the score of a forbidden key.
     Choose between two numbers instead of multiplying: 0 times infinity is NaN.

@@ -806,7 +806,8 @@ def multi_query(x, W_q, W_k, W_v, W_o, n_heads):
 
     Language models do that because they have to keep the keys and values of a long text
     (Shazeer 2019). W_q is (D, H*K), cut as usual; W_k
-    and W_v are (D, K), one for all heads; W_o is (H*K, D).
+    and W_v are (D, K), one for all heads; W_o is (H*K, D). All of them are Tensors, and
+    get their gradients.
 
     Hint: heads_one_by_one in "What is multi-head attention, exactly?" calls
     F.attention for each head. Do the same with W_k and W_v uncut.

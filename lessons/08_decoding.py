@@ -1392,8 +1392,8 @@ def fools_the_count():
 def rank(hypotheses, alpha):
     """Sort Hypotheses (ids, log_probability, score), best first, by ln P / |Y|^alpha.
 
-    Return new ones that hold this score. (It is the length penalty without the 5
-    and the 6.)
+    Return new ones that hold this score, whatever their old ones are. (It is the
+    length penalty without the 5 and the 6.)
 
     Hint: |Y| of "What if the best first word leads nowhere?" counts the end mark, which
     is not among the ids.
@@ -1421,7 +1421,8 @@ def consensus(texts):
 
     texts: lists of words. The similarity of two texts is the number of words that they
     have in common (clipped), times 2, divided by the sum of their lengths. Take the
-    text with the largest mean over all the others.
+    text with the largest mean over all the others, equal ones too (the first, if
+    several have it).
 
     Hint: "Is a better score a better translation?" shows why to distrust the score. The
     common words are counted as in "How is a translation judged?", with n = 1.

@@ -51,7 +51,7 @@ def check_additive_mask(additive_mask):
     # The larger scores of forbidden keys also tell a number that is not negative enough.
     for what, mask, larger in (
         ("a causal mask (4, 4)", causal_mask(4)[0, 0], 0.0),
-        ("a mask (3, 5), with scores of 1000 to hide", padding, 1000.0),
+        ("a mask (3, 5), with scores of 10^6 to hide", padding, 1e6),
     ):
         scores = rng.standard_normal(mask.shape) + np.where(mask, 0, larger)
         added = additive_mask(mask.copy())

@@ -84,6 +84,7 @@ def check_fools_the_count(fools_the_count):
 
 
 SCORES = {
+    "the old score in place of ln P": lambda ln_p, n, alpha: -n * ln_p / (n + 1) ** alpha,
     "a length without the end mark": lambda ln_p, n, alpha: ln_p / n**alpha,
     "the length penalty with the 5 and the 6": lambda ln_p, n, alpha: ln_p / ((6 + n) / 6) ** alpha,
     "alpha times the length: it is an exponent": lambda ln_p, n, alpha: (
@@ -110,7 +111,7 @@ def check_rank(rank):
     five = ((5, -2.5), (1, -0.9), (9, -3.1), (4, -2.6), (2, -2.9))
     for texts, alpha in ((four, 0.0), (four, 1.0), (five, 0.5), (five, 2.0)):
         name = f"alpha = {alpha:g}"
-        given = [Hypothesis(list(range(4, 4 + n)), ln_p, ln_p) for n, ln_p in texts]
+        given = [Hypothesis(list(range(4, 4 + n)), ln_p, -n * ln_p) for n, ln_p in texts]
         ranked = rank([Hypothesis(list(h.ids), h.log_probability, h.score) for h in given], alpha)
         ranked = parts_of(name, ranked, [f"{len(h.ids)} ids" for h in given])
         for h in ranked:
@@ -216,6 +217,9 @@ def _dice(text, other):
 
 
 SIMILARITIES = {
+    "equal texts are left out: each is another text": lambda text, other: (
+        0.0 if text == other else _dice(text, other)
+    ),
     "the number of common words, not divided by the lengths": _common,
     "a word that counts once, however often both texts have it": lambda text, other: (
         2 * len(set(text) & set(other)) / (len(text) + len(other))
@@ -263,6 +267,7 @@ def check_consensus(consensus):
         "die und|und die die|die die",
         "der schläft|Katze schläft|schläft der schläft schläft der schläft|schläft Katze schläft",
         "Katze|der Katze|der|Katze|der Hund",
+        "ja gern|der Hund|der Hund",
         "Katze die Tom Tom|die schläft|schläft|Tom|Tom|die",
         "Tom|Tom|Tom Tom sieht|die sieht Tom Tom|Hund die Tom Hund sieht sieht|Tom die Hund",
     ]

@@ -156,7 +156,7 @@ def check_packed_mask(packed_mask):
         mistakes = {
             "each sentence sees all of itself: the future is forbidden": blocks,
             "the sentences see one another: only the future is forbidden": causal,
-            "the mask of the other way round: rows ask, columns are looked at": right.T,
+            "the mask the wrong way round: rows ask, columns are looked at": right.T,
             "a position that does not see itself": right & ~np.eye(T, dtype=bool),
             "True where looking is forbidden": ~right,
             "positions that see the other sentences only": ~blocks,
@@ -217,9 +217,9 @@ def check_find_leaks(find_leaks):
             text = (
                 "a sum, a sign or all numbers: some of a gradient may be negative, or 0, and cancel"
             )
-            mistakes = (
-                {text: array} | mistakes if "differences" in name else mistakes | {text: array}
-            )
+            if "one feature" in name:
+                text = "a gradient that begins at one feature, and not at all of output t"
+            mistakes = {text: array} | mistakes if "feature" in name else mistakes | {text: array}
         equal(name, found, reads, mistakes)
 
 
@@ -255,6 +255,11 @@ def _leaking_runs(rng):
         "differences of features (5, 4)": (
             lambda x: Tensor(weights) @ (x @ Tensor(differences)),
             (5, 4),
+            tiny,
+        ),
+        "one feature of three (5, 3)": (
+            lambda x: Tensor(weights) @ (x * x) @ Tensor(np.diag([0.0, 1.0, 0.0])),
+            (5, 3),
             tiny,
         ),
     }

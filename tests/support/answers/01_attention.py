@@ -146,6 +146,11 @@ def wrong_additive_mask_9(mask):
     return np.where(causal_mask(4)[0, 0], 0.0, -np.inf)
 
 
+def wrong_additive_mask_10(mask):
+    """a forbidden key still gets a share"""
+    return np.where(mask, 0, -1e4)
+
+
 # mended_weights -----------------------------------------------------------------------------------
 
 

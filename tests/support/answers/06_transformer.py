@@ -354,3 +354,14 @@ def wrong_find_leaks_11(run, x):
 def wrong_find_leaks_12(run, x):
     """a sum, a sign or all numbers: some of a gradient may be negative, or 0"""
     return _leaks(run, x, lambda gradient: (gradient != 0).all(axis=1))
+
+
+def wrong_find_leaks_13(run, x):
+    """a gradient that begins at one feature"""
+    reads = []
+    for t in range(len(x.numpy())):
+        x.grad, gradient = None, np.zeros(x.shape)
+        gradient[t, 0] = 1
+        run(x).backward(gradient)
+        reads.append((Tensor(x.grad).numpy() != 0).any(axis=-1))
+    return np.array(reads)

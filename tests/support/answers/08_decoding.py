@@ -231,8 +231,13 @@ def wrong_rank_11(hypotheses, alpha):
 
 
 def wrong_rank_12(hypotheses, alpha):
-    """ln P itself"""
+    """the old score in place of ln P"""
     return sorted(hypotheses, key=lambda h: -_score(h, alpha))
+
+
+def wrong_rank_13(hypotheses, alpha):
+    """the old score in place of ln P"""
+    return _ranked(hypotheses, lambda h: h.score / (len(h.ids) + 1) ** alpha)
 
 
 # step ---------------------------------------------------------------------------------------------
@@ -427,3 +432,9 @@ def wrong_consensus_10(texts):
 def wrong_consensus_11(texts):
     """a division by the product of the lengths"""
     return _consensus(texts, lambda a, b: similarity(a, b) * (1 / len(a) + 1 / len(b)))
+
+
+def wrong_consensus_12(texts):
+    """equal texts are left out"""
+    sums = [sum(similarity(a, b) for b in texts if b != a) for a in texts]
+    return sums.index(max(sums))
