@@ -205,11 +205,13 @@ def grade_class(arguments):
     folder = Path(arguments[0])
     expected = expected_lesson(arguments[1:])
     files = submitted(folder)
-    results, refused = {}, []
+    results, refused, others = {}, [], 0
     for path in files:
         name = str(path.relative_to(folder))
         try:
             results[name] = graded(path, expected)
+        except OtherLesson:
+            others += 1
         except UserError as error:
             refused.append(f"not graded: {error}")
     try:
@@ -219,6 +221,8 @@ def grade_class(arguments):
     for lesson in sorted({each["lesson"] for each in results.values()}):
         own = {k: each for k, each in results.items() if each["lesson"] == lesson}
         print(gradebook.table(own), end="\n\n")
+    if others:
+        print(f"left out: {others} of other lessons")
     for line in refused:
         print("\n".join(textwrap.wrap(line, 80, subsequent_indent="  ")))
     print(f"- wrong, . to do; points, messages and hints: {folder / 'grades'}")
@@ -268,6 +272,10 @@ def submitted(folder):
     return found
 
 
+class OtherLesson(UserError):
+    """A sheet of another lesson than the one that is graded."""
+
+
 def graded(path, expected=None, only=(), beside=None):
     """Return the grading of a file; raise UserError if it belongs to no lesson."""
     from minitf.course.grading import SHEET, exercises, grade
@@ -279,7 +287,7 @@ def graded(path, expected=None, only=(), beside=None):
     cells = cells_of(path, text) if path.suffix == ".ipynb" else [("code", text)]
     lesson = lesson_in(path, cells)
     if expected and lesson != expected:
-        raise UserError(f"{path} is of lesson {lesson.stem}, not of {expected.stem}")
+        raise OtherLesson(f"{path} is of lesson {lesson.stem}, not of {expected.stem}")
     empty = sheet(lesson)
     names = exercises(empty)
     for name in only:
@@ -346,6 +354,8 @@ def lesson_in(path, cells):
         "its exercises are": by_answers[0] if by_answers else None,
     }
     found = {what: lesson for what, lesson in found.items() if lesson}
+    if not found and by_name:  # as of a sheet that is no Python
+        return by_name[0]
     if not found:
         raise UserError(f"{path}: neither its title nor an answer names a lesson")
     if by_name:

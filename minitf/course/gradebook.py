@@ -48,15 +48,20 @@ def table(graded: dict[str, dict]) -> str:
 
 
 def as_csv(graded: dict[str, dict]) -> str:
-    """Return the gradings of one lesson as CSV: a row a file, points and message by exercise."""
+    """Return the gradings of one lesson as CSV: a row a file, three columns an exercise.
+
+    student: the folder of the file, or its name if it is in none.
+    """
     first, text = next(iter(graded.values())), io.StringIO()
-    heads = [(one["name"], f"{one['name']}: message") for one in first["exercises"]]
+    kinds = "", ": state", ": message"
+    heads = [tuple(one["name"] + kind for kind in kinds) for one in first["exercises"]]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["file", "lesson", "points", "max_points", *sum(heads, ()), "notes"])
+    writer.writerow(["student", "file", "lesson", "points", "max_points", *sum(heads, ()), "notes"])
     for name, result in graded.items():
-        row = [name, result["lesson"], result["points"], result["max_points"]]
+        student = Path(name).parts[0] if len(Path(name).parts) > 1 else Path(name).stem
+        row = [student, name, result["lesson"], result["points"], result["max_points"]]
         for one in result["exercises"]:
-            row += [one["points"], one["message"]]
+            row += [one["points"], one["state"], one["message"] if one["state"] == "wrong" else ""]
         writer.writerow(_cell(value) for value in [*row, "; ".join(result["notes"])])
     return text.getvalue()
 

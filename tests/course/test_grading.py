@@ -504,16 +504,19 @@ def test_a_class_is_graded_into_a_table_csv_and_json(tmp_path):
     assert len(table) == 3 and table["anna.py"]["points"] == table["anna.py"]["max_points"] == "9"
     assert any(name.startswith("'=carla") for name in table)  # no formula
     bernd = table[f"bernd{os.sep}04_layers.ipynb"]
-    assert bernd["tent"] == "2" and bernd["rms_norm: message"].startswith("Return (y, backward)")
+    assert bernd["student"] == "bernd" and bernd["tent"] == "2"
+    assert (bernd["rms_norm: state"], bernd["rms_norm: message"]) == ("to do", "")
     assert "ZeroDivisionError" in bernd["notes"]
     one = json.loads((grades / "anna.py.json").read_text(encoding="utf-8"))
     assert list(one) == TOTALS and one["points"] == 9
     (folder / "anna.py").unlink()
+    (folder / "fritz_05_embeddings.py").write_text("def (:", encoding="utf-8")  # no Python
     again = command(folder, "--class", ".", "05")
     assert "anna" not in again.stdout and "  emil.py" not in again.stdout
-    assert "04_layers.ipynb is of lesson 04_layers, not of 05_embeddings" in " ".join(
-        again.stdout.split()
-    )
+    assert "left out: 2 of other lessons" in again.stdout and "bernd" not in again.stdout
+    with open(grades / "05_embeddings.csv", encoding="utf-8", newline="") as file:
+        fritz = {row["student"]: row for row in csv.DictReader(file)}["fritz_05_embeddings"]
+    assert fritz["points"] == "0" and "SyntaxError" in str(fritz)
 
 
 # The fields that Gradescope's autograder specifications name, and their types.
@@ -636,4 +639,4 @@ def test_a_cell_of_a_spreadsheet_is_no_formula():
     result = {"lesson": "04_layers", "exercises": [one], "points": 0, "max_points": 1,
               "notes": ["@x"]}  # fmt: skip
     text = gradebook.as_csv({"-a.py": result})
-    assert text.splitlines()[1] == "'-a.py,04_layers,0,1,0,'=cmd(),'@x"
+    assert text.splitlines()[1] == "'-a,'-a.py,04_layers,0,1,0,wrong,'=cmd(),'@x"
