@@ -136,8 +136,13 @@ class Book:
             else:
                 body.append(code_cell(cell.source, outputs_of(cell)))
         lesson = "".join(body)
-        asked = "\n\n\n".join(cell.source for cell in cells[turn + 1 :])
-        return lesson + exercises(asked, text, lambda hint: with_links(hint, lesson))
+        below = cells[turn + 1 :]
+        asked, after = (
+            "\n\n\n".join(cell.source for cell in below if cell.cell_type == kind)
+            for kind in ("code", "markdown")
+        )
+        asked = exercises(asked, text, lambda hint: with_links(hint, lesson))
+        return lesson + asked + text.html(after)
 
     def front(self):
         """Return the first page: what the course is, and how each lesson begins."""
