@@ -423,7 +423,7 @@ print(f"e^8 = {math.exp(8):,.0f}; sqrt(64) = {math.sqrt(64):.0f}")
 
 # %% [markdown]
 # Without a lead, the weight is 0.5, and it follows its score with a slope of 0.25. With
-# a lead of 8, the first weight is $e^8 = 2981$ times the second. The first key takes
+# a lead of 8, the first weight is $e^8 = 2{,}981$ times the second. The first key takes
 # everything, and its slope is nearly 0: the score can move, and the weight does not
 # notice. That is bad because a model learns by following slopes (lesson 02). Where
 # there is none, it cannot learn.

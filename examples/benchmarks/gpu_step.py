@@ -157,7 +157,8 @@ def _used(function):
     """Return the names of the forms that compute in a call."""
     from minitf import forms
 
-    used, table = [], forms._forms["gpu"]
+    forms.check()
+    used, table = [], {op: form for op, form in forms._proved["gpu"].items() if form}
 
     def noting(name, form):
         def noted(*arguments, **options):
@@ -168,7 +169,8 @@ def _used(function):
 
         return noted
 
-    with mock.patch.dict(table, {op: noting(forms.name_of(op), table[op]) for op in table}):
+    noted = {op: noting(op.__name__, form) for op, form in table.items()}
+    with mock.patch.dict(forms._proved["gpu"], noted):
         function()
     return used
 

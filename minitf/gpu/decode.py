@@ -19,12 +19,13 @@ def token_scorer(model, source, width, cached):
     """Return a StraightScorer for a model in float32 with d_k = d_v, if it is decoded as one."""
     if not cached or is_left_out("decoder"):
         return NotImplemented
-    if not decode.has_own_layers(model) or not _has_kernels_for(model):
-        return NotImplemented
-    # Products may be rounded to 11 bits.
-    if not is_straight(model, lambda source: StraightScorer(model, source, 1), tolerance=1e-2):
-        return NotImplemented
-    return StraightScorer(model, source, width)
+    is_used = (
+        decode.has_own_layers(model)
+        and _has_kernels_for(model)
+        # Products may be rounded to 11 bits.
+        and is_straight(model, lambda source: StraightScorer(model, source, 1), tolerance=1e-2)
+    )
+    return StraightScorer(model, source, width) if is_used else NotImplemented
 
 
 def _has_kernels_for(model):

@@ -49,6 +49,7 @@ def test_lesson_proves_itself(lesson, tmp_path):
     missing = [
         number
         for line in prose
+        if not line.startswith("**Now yours: pieces")
         for number in numbers(line)
         if number not in proof and number.replace(",", "") not in proof
     ]

@@ -793,11 +793,9 @@ def plant(monkeypatch, room, file, old, new):
     importlib.import_module(f"minitf.{room}")
     # Without proofs, which would leave all work of a mutant to the equations.
     monkeypatch.setitem(forms._proved, room, dict(forms._forms[room]))
-    monkeypatch.setattr(sys.modules["minitf.cpu.decoder"], "is_straight", lambda *arguments: True)
+    monkeypatch.setattr(sys.modules["minitf.cpu.decoder"], "is_straight", lambda *_, **__: True)
     if room == "gpu":
-        monkeypatch.setattr(
-            sys.modules["minitf.gpu.decode"], "is_straight", lambda *arguments: True
-        )
+        monkeypatch.setattr(sys.modules["minitf.gpu.decode"], "is_straight", lambda *_, **__: True)
 
 
 def hold_all(op, room):

@@ -9,7 +9,7 @@ from models import random_batch, small_model
 from runs import PACE, SMALL, prepare_folder, run
 from seam import forms_on
 
-from minitf import backend
+from minitf import backend, forms
 from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
@@ -231,6 +231,7 @@ def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch,
     with backend.using(library), forms_on():
         tiny = ("--batch-tokens", "10", "--set", "d_model=4")
         trainer = build("--accumulate", "2", "--clip", "0.5", "--replicas", "2", *tiny)
+        forms.check()  # each form is compared with its equation before its first use
         assert waiting(lambda: [trainer.update() for _ in range(3)]) == waits
         assert waiting(trainer.guard.read) == 1
         assert len(trainer.guard.unlogged) == 3 and all(
