@@ -391,8 +391,8 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 #
 # Hand 0 goes round once in 2 pi positions. Each following hand is slower than the one
 # before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$ 64.
-# The last one takes $7{,}499 · 2 \pi$ positions here: the exponent never quite reaches 1.
-# The length of a round is the *wavelength* of the pair.
+# The last one takes $7{,}499 · 2 \pi$ positions here: the exponent never quite reaches
+# 1. The length of a round is the *wavelength* of the pair.
 #
 # **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
