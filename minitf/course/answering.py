@@ -2,7 +2,7 @@
 
 `python -m minitf.course.answering` is started by `grading`, which has the checks. Its standard
 input and output are the line to that process, which the answers do not see as such: what they print
-is left out. Nothing here decides whether an answer is right, so nothing here can be forged.
+is left out. Nothing here decides whether an answer is right.
 """
 
 import ast

@@ -124,7 +124,7 @@ python3 -m venv /autograder/venv
 RUN = """\
 #!/usr/bin/env bash
 # Gradescope runs this for each submission. The answers are another user's processes, who can
-# neither write the results nor end the grading.
+# neither write the results nor reach the memory of the grader.
 export MINITF_GRADE_AS=nobody
 /autograder/venv/bin/python /autograder/source/lessons/exercise.py --results {number} \\
     /autograder/submission > /autograder/results/results.json
