@@ -31,14 +31,19 @@ The answers run with your rights: grade unknown sheets in a container.
 
 import ast
 import json
+import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
 from minitf.errors import UserError
 
 MARK = "# ## Your turn"
+MINUTES, MEMORY = 10, 12 * 2**30  # of the grading of one file in a class; bytes
 # The first line of a lesson's last cell, which is not for its reader.
 SCAFFOLDING = "# For the tests:"
 LAST = '\n\nif __name__ == "__main__":\n    check_exercises(globals())\n'
@@ -204,18 +209,21 @@ def grade_class(arguments):
         raise UserError("give one folder, such as  --class answers")
     folder = Path(arguments[0])
     expected = expected_lesson(arguments[1:])
-    files = submitted(folder)
+    files, grades = submitted(folder), folder / "grades"
+    if grades.exists() and not grades.is_dir():
+        raise UserError(f"{grades} is a file: rename it, the grades go there")
     results, refused, others = {}, [], 0
     for path in files:
-        name = str(path.relative_to(folder))
+        name = printable(path.relative_to(folder))
         try:
-            results[name] = graded(path, expected)
+            of_lesson(path, expected)
+            results[name] = graded_apart(path)
         except OtherLesson:
             others += 1
         except UserError as error:
-            refused.append(f"not graded: {error}")
+            refused.append(f"not graded: {printable(error)}")
     try:
-        gradebook.write_class(folder / "grades", results)
+        gradebook.write_class(grades, results)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from error
     for lesson in sorted({each["lesson"] for each in results.values()}):
@@ -225,8 +233,50 @@ def grade_class(arguments):
         print(f"left out: {others} of other lessons")
     for line in refused:
         print("\n".join(textwrap.wrap(line, 80, subsequent_indent="  ")))
-    print(f"- wrong, . to do; points, messages and hints: {folder / 'grades'}")
+    print(f"- wrong, . to do; points, messages and hints: {grades}")
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if is_root and "MINITF_GRADE_AS" not in os.environ:
+        print("You are root, whose memory answers can reach: set MINITF_GRADE_AS=nobody")
     return 2 if refused else 0
+
+
+def graded_apart(path):
+    """Return the grading of a file by a process of its own, with limits.
+
+    So a file that ends its grading, or takes all time or memory, spoils no other. It
+    gets a folder of its own: in a class, beside it would be another's answers.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copyfile(path, Path(folder, path.name))
+        command = [sys.executable, __file__, "--json", str(copy)]
+        limit = {} if os.name == "nt" else {"preexec_fn": limit_memory}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, timeout=60 * MINUTES, check=False, **limit
+            )
+        except subprocess.TimeoutExpired:
+            raise UserError(f"{path}: no end after {MINUTES} minutes") from None
+    if done.returncode == 2:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        said = said.removeprefix("exercise.py: ")
+        raise UserError(said.replace(str(copy), str(path)))
+    try:
+        return json.loads(done.stdout)
+    except ValueError as error:
+        code = done.returncode
+        raise UserError(f"{path}: its grading ended (exit code {code})") from error
+
+
+def limit_memory():
+    """Limit the memory of the checks, which compute with what an answer returns."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def printable(name):
+    """Return a name, or a message with names, that any terminal and file can show."""
+    return "".join(each if each.isprintable() else "?" for each in str(name))
 
 
 def grade_for_gradescope(arguments):
@@ -264,8 +314,11 @@ def submitted(folder):
     found = [
         path
         for path in sorted(folder.rglob("*"))
-        if path.suffix in (".py", ".ipynb")
-        and not re.search(r"(^|/)[._]", path.relative_to(folder).as_posix())
+        if path.suffix.lower() in (".py", ".ipynb")
+        # No link, which may lead to another's answers, and nothing of a tool's.
+        and path.is_file()
+        and not path.is_symlink()
+        and not re.search(r"(^|/)(\.|__)", path.relative_to(folder).as_posix())
     ]
     if not found:
         raise UserError(f"{folder}: there is no Python file and no notebook in it")
@@ -276,25 +329,35 @@ class OtherLesson(UserError):
     """A sheet of another lesson than the one that is graded."""
 
 
-def graded(path, expected=None, only=(), beside=None):
-    """Return the grading of a file; raise UserError if it belongs to no lesson."""
-    from minitf.course.grading import SHEET, exercises, grade
+def of_lesson(path, expected=None):
+    """Return the text of a file, its cells, and its lesson.
 
+    Raises OtherLesson if it is not of the lesson expected, UserError if it is of none.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
-    cells = cells_of(path, text) if path.suffix == ".ipynb" else [("code", text)]
+    is_notebook = path.suffix.lower() == ".ipynb"
+    cells = cells_of(path, text) if is_notebook else [("code", text)]
     lesson = lesson_in(path, cells)
     if expected and lesson != expected:
         raise OtherLesson(f"{path} is of lesson {lesson.stem}, not of {expected.stem}")
+    return text, cells, lesson
+
+
+def graded(path, expected=None, only=(), beside=None):
+    """Return the grading of a file; raise UserError if it belongs to no lesson."""
+    from minitf.course.grading import SHEET, exercises, grade
+
+    text, cells, lesson = of_lesson(path, expected)
     empty = sheet(lesson)
     names = exercises(empty)
     for name in only:
         if name not in names:
             raise UserError(f"lesson {lesson.stem} has no exercise {name}")
     given = [[SHEET, text, False]]
-    if path.suffix == ".ipynb":
+    if path.suffix.lower() == ".ipynb":
         given = run_of(cells, lesson, names)
     return grade(lesson.stem, empty, given, only=only, beside=beside)
 

@@ -5,8 +5,11 @@ input and output are the line to that process, which the answers do not see as s
 is left out. Nothing here decides whether an answer is right.
 """
 
+import __future__
+
 import ast
 import contextlib
+import ctypes
 import functools
 import inspect
 import linecache
@@ -42,8 +45,9 @@ def parsed(source):
     """
     start = source.lstrip()
     if start.startswith("%%") and not ABOUT_PYTHON.match(start):
-        return [], [(1, start.splitlines()[0], "a magic")]
-    lines, left_out = source.splitlines(), []
+        return [], [(1, start.partition("\n")[0], "a magic")]
+    # Lines as Python's: str.splitlines also ends one at a form feed, or at U+2028.
+    lines, left_out = re.split("\r\n|\r|\n", source), []
     while True:
         try:
             return _tree("\n".join(lines)), left_out
@@ -83,6 +87,7 @@ class Answers:
 
     def __init__(self, line):
         self.line, self.names, self.notes = line, [], []
+        self.flags = 0  # of the compiler: what the answers import from __future__
         module = types.ModuleType("answers")
         sys.modules["answers"] = module
         self.own = vars(module)
@@ -101,7 +106,7 @@ class Answers:
             linecache.cache[place] = len(source), None, source.splitlines(True), place
             try:
                 statements, left_out = parsed(source)
-            except (SyntaxError, ValueError, RecursionError) as error:
+            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 if place == SHEET:
                     raise
                 if not only_definitions:
@@ -115,7 +120,7 @@ class Answers:
         return [{name: self._state(name) for name in names}, self.notes]
 
     def _run(self, statement, place, source, quiet):
-        text = (ast.get_source_segment(source, statement) or "").partition("\n")[0]
+        text = re.split("\r\n|\r|\n", source)[statement.lineno - 1].strip()
         if text.startswith("check_exercises("):
             return
         if any(isinstance(node, AWAITS) for node in _at_top(statement)):
@@ -125,7 +130,10 @@ class Answers:
         before = self.own.get(named)
         try:
             tree = ast.Module([statement], [])
-            exec(compile(tree, place, "exec", dont_inherit=True), self.own)
+            exec(compile(tree, place, "exec", self.flags, dont_inherit=True), self.own)
+            if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+                for each in statement.names:
+                    self.flags |= getattr(__future__, each.name).compiler_flag
         except (Ended, KeyboardInterrupt):
             raise
         except BaseException as error:  # also SystemExit
@@ -172,6 +180,8 @@ def main():
     for standard in 0, 1, 2:
         os.dup2(nothing, standard)
     _limit_memory()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG: end with whoever started this
     sys.path += sys.argv[1:]  # the folder from which the answers may import
     sys.argv[:] = [SHEET]
 

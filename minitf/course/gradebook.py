@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import re
 import shutil
 import textwrap
@@ -227,13 +226,14 @@ def github_starter(folder: Path, lesson: Path, sheet: str) -> None:
 
 
 def write_class(folder: Path, graded: dict[str, dict]) -> None:
-    """Write the gradings of a class into a folder: CSV by lesson, two JSON files by file."""
+    """Write the gradings of a class: CSV by lesson, and by file two JSON files in its folder."""
     folder.mkdir(exist_ok=True)
     for lesson in sorted({result["lesson"] for result in graded.values()}):
         own = {name: each for name, each in graded.items() if each["lesson"] == lesson}
         (folder / f"{lesson}.csv").write_text(as_csv(own), encoding="utf-8")
     for name, result in graded.items():
-        path = folder / name.replace(os.sep, "_")
+        path = folder / Path(name).parent / Path(name).name[:200]
+        path.parent.mkdir(parents=True, exist_ok=True)
         for ending, thing in ((".json", result), (".results.json", for_gradescope(result))):
             text = json.dumps(thing, indent=2, ensure_ascii=False) + "\n"
             path.with_name(path.name + ending).write_text(text, encoding="utf-8")

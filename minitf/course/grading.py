@@ -13,6 +13,7 @@ user, by the environment variable MINITF_GRADE_AS.
 """
 
 import contextlib
+import ctypes
 import inspect
 import io
 import linecache
@@ -183,6 +184,8 @@ class _Process:
         try:
             states, notes = self.line.ask(READ, (self.cells, self.names))
             self.states = {name: states[name] for name in self.names}
+            if not all(type(state) is str for state in self.states.values()):
+                raise TypeError("a state is no word")
             self.notes = [str(note) for note in notes[:20]]
         except AnswerError as error:
             self.unread = AnswerError(f"the sheet cannot be read {error}")
@@ -220,11 +223,15 @@ class _Process:
         beside = [str(self.beside.resolve())] if self.beside else []
         if user := os.environ.get(AS_USER):
             own_group |= _of_user(user, self.folder.name)
-        self.running = subprocess.Popen(
-            [sys.executable, "-m", "minitf.course.answering", *beside],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            cwd=self.folder.name, env=environment, **own_group,
-        )  # fmt: skip
+        _hide_memory()
+        try:
+            self.running = subprocess.Popen(
+                [sys.executable, "-m", "minitf.course.answering", *beside],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                cwd=self.folder.name, env=environment, **own_group,
+            )  # fmt: skip
+        except PermissionError as error:
+            raise UserError(f"{sys.executable}: {user or 'you'} may not run this Python") from error
         # Threads, because a process that has stopped reading or writing must not stop this one.
         self.sent, self.received = queue.SimpleQueue(), queue.Queue(maxsize=4)
         for work in _write, _read:
@@ -268,8 +275,10 @@ class _Process:
             subprocess.run([sys.executable, "-c", ends], user=user, check=False)
         self.running.wait()
         self.sent.put(None)  # the last message: its thread ends
+        # A process that has left the group may hold the line, and go on writing.
+        deadline = time.monotonic() + 1
         with contextlib.suppress(queue.Empty):
-            while self.received.get(timeout=0.5):
+            while time.monotonic() < deadline and self.received.get(timeout=0.5):
                 pass
         self.folder.cleanup()
         self.running = None
@@ -278,10 +287,22 @@ class _Process:
 def _of_user(user, folder):
     """Return the options of a process that belongs to a user, to whom the folder is given."""
     try:
-        shutil.chown(folder, user)
-        return {"user": user, "extra_groups": []}
-    except (LookupError, OSError) as error:
+        import pwd  # not on Windows
+
+        group = pwd.getpwnam(user).pw_gid
+        shutil.chown(folder, user, group)
+        return {"user": user, "group": group, "extra_groups": []}
+    except (ImportError, LookupError, OSError) as error:
         raise UserError(f"{AS_USER}={user}: there is no such user, or you are not root") from error
+
+
+def _hide_memory():
+    """Keep processes of the same user out of this one's memory and files, on Linux.
+
+    Root can reach them all the same: see AS_USER.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: no
 
 
 def _write(process, sent, received):

@@ -120,6 +120,9 @@ def check_rank(rank):
             )
         of = {tuple(h.ids): h.log_probability for h in given}
         for h in ranked:
+            assert all(each == int(each) for each in h.ids), (
+                f"{name}: found the ids {short(h.ids)}, expected those of a hypothesis"
+            )
             ids = tuple(int(each) for each in h.ids)
             assert ids in of, f"{name}: found the ids {list(ids)}, expected those of a hypothesis"
             assert of[ids] == h.log_probability, (

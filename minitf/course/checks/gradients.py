@@ -176,6 +176,8 @@ def check_fools_the_sum(fools_the_sum):
         )
         gy = rng.standard_normal(shape)
         found = gradient("the gradient", fools_the_sum(x), x, gy)
+        again = gradient("the gradient of the sum", fools_the_sum(x), x, np.ones(shape))
+        equal(f"x {shape}, the gradient of the sum, a second time", again, 2 * values)
         if np.allclose(found, 2 * gy * values):
             raise AssertionError(
                 "grad_check accepts it too: found the backward 2 x gy, which is right, and it "

@@ -3,7 +3,6 @@
 import numpy as np
 
 from minitf import functions as F
-from minitf.check import grad_check
 from minitf.config import Config
 from minitf.course.checks.compare import equal, on_paper, parts_of
 from minitf.tensor import Tensor
@@ -202,17 +201,38 @@ def check_multi_query(multi_query):
         shapes = [(T, D), (D, n_heads * d_k), (D, d_k), (D, d_k), (n_heads * d_k, D)]
         arrays = [rng.standard_normal(shape) for shape in shapes]
         name = f"{n_heads} heads, K {d_k}, T {T}, D {D}"
-        found = multi_query(*[Tensor(array.copy()) for array in arrays], n_heads)
+        given = [Tensor(array.copy()) for array in arrays]
+        found = multi_query(*given, n_heads)
         assert isinstance(found, Tensor), f"{name}: found {type(found).__name__}, expected a Tensor"
         x, W_q, W_k, W_v, W_o = arrays
         queries = np.split(x @ W_q, n_heads, axis=1)
         heads = [F.attention(each, x @ W_k, x @ W_v).numpy() for each in queries]
         right = np.concatenate(heads, axis=1) @ W_o
         equal(name, found, right, _of_several_queries(arrays, queries, heads))
-    try:
-        grad_check(multi_query, *arrays, n_heads, name="multi_query", verbose=False)
-    except AssertionError as error:
-        raise AssertionError(f"{error}: is all computed with Tensors, without .data?") from error
+        gy = rng.standard_normal(right.shape)
+        inputs = [Tensor(array.copy()) for array in arrays]
+        _by_heads(*inputs, n_heads).backward(gy)
+        for x in given:
+            x.grad = None
+        found.backward(gy)
+        for which, x, own in zip(("x", "W_q", "W_k", "W_v", "W_o"), given, inputs, strict=True):
+            what = f"{name}, the gradient of {which}"
+            assert x.grad is not None, f"{what}: found none: is all computed with Tensors?"
+            try:
+                equal(what, x.grad, Tensor(own.grad).numpy())
+            except AssertionError as error:
+                why = "is all computed with Tensors, without .data?"
+                raise AssertionError(f"{error}: {why}") from error
+
+
+def _by_heads(x, W_q, W_k, W_v, W_o, n_heads):
+    """Return attention whose heads share keys and values, head by head."""
+    size = W_k.shape[1]
+    queries, keys, values = x @ W_q, x @ W_k, x @ W_v
+    heads = [
+        F.attention(queries[:, i * size : (i + 1) * size], keys, values) for i in range(n_heads)
+    ]
+    return F.concatenate(heads, axis=1) @ W_o
 
 
 def _of_several_queries(arrays, queries, heads):

@@ -109,6 +109,10 @@ def _check_update(update_in_parts, rows):
         gradient_of([complete], n_tokens),
         lambda: _updates(batches, complete, gradient_of),
     )
+    reference, own = new()
+    backward(reference, complete, n_tokens)
+    own.step(rate)
+    equal(f"{name}, the moves of all parameters", moves, Tensor(own.data).numpy() - start)
 
 
 def _updates(batches, complete, gradient_of):
