@@ -236,7 +236,7 @@ def grade_class(arguments):
     print(f"- wrong, . to do; points, messages and hints: {grades}")
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     if is_root and "MINITF_GRADE_AS" not in os.environ:
-        print("You are root, whose memory answers can reach: set MINITF_GRADE_AS=nobody")
+        print("You are root, whose memory answers reach: set MINITF_GRADE_AS=nobody")
     return 2 if refused else 0
 
 
