@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -517,6 +518,31 @@ def test_a_class_is_graded_into_a_table_csv_and_json(tmp_path):
     with open(grades / "05_embeddings.csv", encoding="utf-8", newline="") as file:
         fritz = {row["student"]: row for row in csv.DictReader(file)}["fritz_05_embeddings"]
     assert fritz["points"] == "0" and "SyntaxError" in str(fritz)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links, pipes and such names need POSIX")
+def test_a_file_of_a_class_spoils_no_other(tmp_path):
+    folder = tmp_path / "answers"
+    (folder / "zoe").mkdir(parents=True)
+    for name in "anna.py", "zoe/my.py", "zoe_my.py", "Bob.PY", "_dora.py", "eve\nanna.py":
+        (folder / name).write_text(answered(GRADED, ""), encoding="utf-8")
+    ends = sheet_with("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
+    (folder / "mallory.py").write_text(ends, encoding="utf-8")
+    (folder / "link.py").symlink_to(folder / "anna.py")
+    os.mkfifo(folder / "pipe.py")
+    done = command(tmp_path, "--class", "answers")
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 2 and "answers/mallory.py: its grading ended" in said, done
+    with open(folder / "grades" / "04_layers.csv", encoding="utf-8", newline="") as file:
+        points = {row["file"]: row["points"] for row in csv.DictReader(file)}
+    names = "anna.py", "zoe/my.py", "zoe_my.py", "Bob.PY", "_dora.py", "eve?anna.py"
+    assert points == dict.fromkeys(names, "9")
+    assert (folder / "grades" / "zoe" / "my.py.json").exists()
+    shutil.rmtree(folder / "grades")
+    (folder / "grades").write_text("of somebody", encoding="utf-8")
+    done = command(tmp_path, "--class", "answers")
+    assert done.returncode == 2 and "answers/grades is a file: rename it" in done.stderr
+    assert (folder / "grades").read_text(encoding="utf-8") == "of somebody"
 
 
 # The fields that Gradescope's autograder specifications name, and their types.

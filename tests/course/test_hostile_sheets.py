@@ -192,6 +192,16 @@ def double(x):
             def __str__(self): raise self
         def double(x): raise Silent""",
     "error of a check": "def double(x): raise AssertionError('right')",
+    "state that is no word": "sys.modules['__main__'].Answers._state = lambda *a: np.zeros(3)",
+    "child of no group that writes on": """
+        if not os.fork():
+            os.setsid()
+            end = time.time() + 10
+            while time.time() < end:
+                for fd in range(3, 50):
+                    try: os.write(fd, b"x\\n")
+                    except OSError: pass
+            os._exit(0)""",
     "stdout is replaced": "sys.stdout = sys.stderr = sys.__stdout__ = None",
 }  # fmt: skip
 QUICK = ("exit at import", "loop in an answer", "message of pickle", "equal object",
@@ -280,6 +290,32 @@ def test_answers_of_another_user_reach_no_process_and_no_file_and_leave_none(tmp
     monkeypatch.setenv(grading.AS_USER, "no such user")
     with pytest.raises(UserError, match="there is no such user, or you are not root"):
         graded(WRONG)
+
+
+MEMORY = """
+from minitf.course import grading
+import test_hostile_sheets as own
+sheet = own.WRONG + "open(f'/proc/{os.getppid()}/mem', 'r+b')\\n"
+print(grading.grade("00_two", own.LESSON, [[grading.SHEET, sheet, False]])["notes"])
+"""
+
+
+@pytest.mark.slow
+def test_no_answer_reaches_the_memory_of_its_grader(tmp_path):
+    """Of anybody but root, whom nothing keeps out."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("needs /proc")
+    user = {}
+    python = sys.executable
+    if os.geteuid() == 0:
+        python, user = python_of_nobody(), {"user": "nobody", "group": "nogroup"}
+    if python is None:
+        pytest.skip("needs a Python that the user nobody can run")
+    done = subprocess.run(
+        [python, "-c", MEMORY], **user, cwd="/", env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "PermissionError" in done.stdout and "/mem" in done.stdout, done
 
 
 def test_the_table_is_of_sixty_sheets_with_right_neighbours():
