@@ -1,19 +1,16 @@
 """Named arrays and a dictionary of plain values in one .safetensors file.
 
 A damaged or hostile file ends in one line: a sha256 covers its content, shapes are checked before
-memory is taken for an array, and nothing is unpickled. The .npz files of minitf 0.1 are read too.
+memory is taken for an array, and nothing is unpickled.
 """
 
 import contextlib
 import hashlib
 import json
-import math
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import ArrayLike
 
 from minitf.errors import UserError
@@ -22,9 +19,7 @@ from minitf.files.atomic import clean_leftovers, install, staged
 __all__ = ["average", "load_arrays", "save_arrays"]
 
 KEY = "minitf"  # the only key of the metadata: safetensors would write several in random order
-OLD_KEY = "meta.json"  # the array in a file of minitf 0.1 that contains the dictionary as JSON
 MAX_HEADER = 1 << 20  # bytes, enough for 8,000 arrays; parsing a header takes 20 times its size
-MAX_INFLATION = 1040  # deflate makes at most 1032 bytes of one
 DTYPES = {"F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"}
 
 
@@ -120,12 +115,10 @@ def load_arrays(
 
 
 def read_arrays(path, shapes=None):
-    """Return the arrays of a .safetensors or .npz file, and its dictionary, None if missing."""
+    """Return the arrays of a .safetensors file, and its dictionary, None if missing."""
     with user_errors(path):
         with open(path, "rb") as file:
             start = file.read(8)
-        if start.startswith(b"PK\3\4"):  # a zip file; read as a size, far above MAX_HEADER
-            return _read_npz(path, shapes)
         if int.from_bytes(start, "little") > MAX_HEADER:
             raise ValueError("its header is too long")
         return _read_safetensors(path, shapes)
@@ -153,54 +146,6 @@ def _read_safetensors(path, shapes):
     if stored["sha256"] != digest(arrays, stored["meta"]):
         raise ValueError("its sha256 differs")
     return arrays, stored["meta"]
-
-
-def _read_npz(path, shapes):
-    """Read a file of minitf 0.1."""
-    import zipfile  # lazily: it loads three compressors
-
-    arrays = {}
-    with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-        found = _shapes_in_npz(path, file.zip, (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
-        _check_shapes(path, {name: found[name] for name in found.keys() - {OLD_KEY}}, shapes)
-        for name in found:
-            with user_errors(f"{path}: array {name!r}"):
-                array = file[name]
-                arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if OLD_KEY not in arrays:
-        return arrays, None
-    with user_errors(f"{path}: array {OLD_KEY!r}"):
-        return arrays, json.loads(arrays.pop(OLD_KEY).tobytes())
-
-
-def _shapes_in_npz(path, archive, compressions):
-    """Return the shape of each array; raises ValueError if one claims more than its data.
-
-    numpy.load would take the memory that a header claims before it reads the data.
-    compressions: those that are read, numbers of zipfile.
-    """
-    shapes = {}
-    members = archive.infolist()
-    if sum(member.compress_size for member in members) > os.path.getsize(path):
-        raise ValueError("its arrays are larger than the file")
-    for member in members:
-        name = member.filename.removesuffix(".npy")
-        if name == member.filename or name in shapes:
-            raise ValueError(f"entry {member.filename!r} is not an array of minitf")
-        # Of other compressions the first few bytes can already unpack to gigabytes.
-        if member.compress_type not in compressions:
-            raise ValueError(f"unknown compression of {name!r}")
-        with user_errors(f"{path}: array {name!r}"), archive.open(member) as stream:
-            if member.file_size > MAX_INFLATION * member.compress_size:
-                raise ValueError("impossible size")
-            if npy.read_magic(stream) != (1, 0):
-                raise ValueError("unknown header")
-            shapes[name], _, dtype = npy.read_array_header_1_0(stream)
-            if not _is_supported(dtype):
-                raise ValueError(f"dtype {dtype} is not a plain number")
-            if stream.tell() + math.prod(shapes[name]) * dtype.itemsize != member.file_size:
-                raise ValueError(f"its size does not fit shape {shapes[name]} of {dtype}")
-    return shapes
 
 
 @contextlib.contextmanager

@@ -1,9 +1,13 @@
-"""A trained model in a folder: weights, subwords, and config.json with their hashes."""
+"""A trained model in a folder: weights, subwords, and config.json with their hashes.
 
-import contextlib
+The file of the weights has a part of its hash in its name, such as model-1fb2a501.safetensors, and
+config.json names it. So new weights lie beside the old ones, and renaming config.json decides.
+"""
+
 import functools
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +22,8 @@ from minitf.text import PairedSubwords, Subwords, Vocabulary, Words, load_subwor
 
 __all__ = ["SavedModel", "forget_other_vocabularies", "read_model", "read_notes", "save_model"]
 
-WEIGHTS = "model.safetensors"
-OLD_WEIGHTS = "model.npz"  # of minitf 0.1
+WEIGHTS = re.compile(r"model-[0-9a-f]{8}\.safetensors")
 CONFIG = "config.json"
-NEXT_CONFIG = "config.next.json"
 FORMAT = 1
 VOCABULARIES = (  # the files of all kinds
     Subwords.file_name,
@@ -69,33 +71,38 @@ def save_model(
         directory.mkdir(parents=True, exist_ok=True)
     clean_leftovers(directory)
     weights = {name: _shrink(name, array, np.dtype(dtype)) for name, array in arrays.items()}
-    writers = {directory / WEIGHTS: lambda aside: write_arrays(aside, weights)}
+    unnamed, config_path = directory / "model.safetensors", directory / CONFIG
+    writers = {unnamed: lambda aside: write_arrays(aside, weights)}
     contents = subwords.contents()
     for name, content in contents.items():
         writers[directory / name] = functools.partial(Path.write_bytes, data=content)
     with staged(writers) as files:
         hashes = {path.name: sha256(aside) for path, aside in files.items()}
+        named = f"model-{hashes[unnamed.name][:8]}.safetensors"
+        hashes[named] = hashes.pop(unnamed.name)
         head = {"format": FORMAT, "model": config, "sha256": hashes}
         if probe is not None:
             head["probe"] = probe(weights)
         text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
-        # Between any two of these steps, the hashes in one of the two configs fit the files.
-        save_text(directory / NEXT_CONFIG, text)
         for name in contents:
             install(files, directory / name)
-        install(files, directory / WEIGHTS)
-        install({directory / CONFIG: directory / NEXT_CONFIG}, directory / CONFIG)
+        install({directory / named: files[unnamed]}, directory / named)
+        save_text(config_path, text)
     with writing(directory):
-        (directory / OLD_WEIGHTS).unlink(missing_ok=True)
+        for path in directory.iterdir():
+            if path.name != named and (path == unnamed or WEIGHTS.fullmatch(path.name)):
+                path.unlink(missing_ok=True)
     forget_other_vocabularies(directory, subwords)
 
 
 def _check_free(directory, subwords):
     """Raise UserError if save_model would delete files that belong to no model."""
-    if any(_is_config(directory / name) for name in (CONFIG, NEXT_CONFIG)):
+    if _is_config(directory / CONFIG):
         return
-    for name in (CONFIG, WEIGHTS, OLD_WEIGHTS, *VOCABULARIES):
-        if name not in subwords.contents() and (directory / name).exists():
+    found = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+    of_a_model = {CONFIG, "model.safetensors", *VOCABULARIES, *filter(WEIGHTS.fullmatch, found)}
+    for name in sorted(of_a_model - subwords.contents().keys()):
+        if name in found:
             raise UserError(
                 f"{directory / name}: would be taken for a part of the model: move this file away, "
                 "or choose another folder"
@@ -142,77 +149,52 @@ def read_model(directory: str | Path) -> SavedModel:
         what = "is a file" if os.path.exists(directory) else "no such folder"
         raise UserError(f"{directory}: {what}: give the folder that holds the model's {CONFIG}")
     with user_errors(directory):  # a folder of another user, which may not be entered
-        if not any((directory / name).exists() for name in (CONFIG, NEXT_CONFIG)):
+        if not (directory / CONFIG).exists():
             raise UserError(
                 f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
                 "name the folder that has one"
             )
     while True:
-        before = _identities(directory)
-        saved = _read_parts(directory)
-        if _identities(directory) == before:
-            return saved
-        # A save_model at work in another process replaced the weights meanwhile: read them anew.
+        config = _read_config(directory / CONFIG)
+        try:
+            return _read_parts(directory, config)
+        except UserError:
+            # A save_model at work in another process may have deleted these weights meanwhile.
+            if _read_config(directory / CONFIG) == config:
+                raise
 
 
-def _identities(directory):
-    """Return what tells the files of weights from others that take their names."""
-    found = []
-    for name in (WEIGHTS, OLD_WEIGHTS):
-        with contextlib.suppress(OSError):
-            status = os.stat(directory / name)
-            found.append((name, status.st_ino, status.st_mtime_ns))
-    return found
-
-
-def _read_parts(directory):
-    found = _fitting_config(directory)
+def _read_parts(directory, config):
+    _check_hashes(directory, config["sha256"])
     subwords = load_subwords(directory)
     for name in subwords.contents():
-        if name not in found["sha256"]:
+        if name not in config["sha256"]:
             raise UserError(f"{directory / name}: belongs to another model: copy the model again")
-    path = directory / (WEIGHTS if WEIGHTS in found["sha256"] else OLD_WEIGHTS)
+    path = directory / _weights_of(config["sha256"])
     arrays, _ = read_arrays(path)
     for name, array in arrays.items():
         if array.dtype.kind == "f":
             arrays[name] = array.astype(np.float32, copy=False)
         if not np.isfinite(arrays[name]).all():
             raise UserError(f"{path}: array {name!r} contains NaN or infinity: use another model")
-    return SavedModel(arrays, found["model"], subwords, _notes(found))
+    return SavedModel(arrays, config["model"], subwords, _notes(config))
+
+
+def _weights_of(hashes):
+    """Return the name of the weights among those of a model's files, or None."""
+    return next((name for name in hashes if name.endswith(".safetensors")), None)
 
 
 def read_notes(directory: str | Path) -> dict:
-    """Return the notes that `save_model` was given, such as the step.
+    """Return the notes that `save_model` was given, such as the step; reads config.json alone.
 
-    Reads config.json alone, or the next one if a killed save_model left only that.
     Raises UserError if it is missing or damaged.
     """
-    path = Path(directory) / CONFIG
-    with user_errors(path):
-        if not path.exists() and (Path(directory) / NEXT_CONFIG).exists():
-            path = path.with_name(NEXT_CONFIG)
-    return _notes(_read_config(path))
+    return _notes(_read_config(Path(directory) / CONFIG))
 
 
 def _notes(config):
     return {key: value for key, value in config.items() if key not in ("format", "model", "sha256")}
-
-
-def _fitting_config(directory):
-    """Return config.json, or the next one that a killed save_model left: the one whose hashes
-    fit the files.
-    """
-    problems = []
-    # At the end config.json once more: a save_model at work in another process may have replaced
-    # it meanwhile.
-    for name in (CONFIG, NEXT_CONFIG, CONFIG):
-        try:
-            found = _read_config(directory / name)
-            _check_hashes(directory, found["sha256"])
-            return found
-        except UserError as error:
-            problems.append(error)
-    raise problems[0]
 
 
 def _read_config(path):
@@ -233,7 +215,7 @@ def _read_config(path):
     if (
         not isinstance(found.get("model"), dict)
         or not isinstance(hashes, dict)
-        or hashes.keys().isdisjoint({WEIGHTS, OLD_WEIGHTS})
+        or not _weights_of(hashes)
     ):
         raise UserError(f"{path}: incomplete (it needs model and sha256): copy the model again")
     return found

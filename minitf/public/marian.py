@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from minitf.errors import UserError, in_file
-from minitf.files.arrays import read_arrays, user_errors
+from minitf.files.arrays import user_errors
 from minitf.public.found import (
     PublicModel,
     check_list,
@@ -16,6 +16,7 @@ from minitf.public.found import (
     rows_of,
     take,
 )
+from minitf.public.npz import read_npz
 from minitf.text import PairedSubwords
 from minitf.text.sentencepiece_file import processor
 from minitf.text.vocabulary import SPECIALS, read
@@ -51,7 +52,7 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
     model of another architecture.
     """
     check_pulled(path, *path.parent.glob("*.spm"), *path.parent.glob("*vocab.yml"))
-    arrays, _ = read_arrays(path)
+    arrays = read_npz(path)
     with in_file(path):
         config = _config(arrays, like)
     pieces, subwords_of = _vocabulary(path.parent)

@@ -4,9 +4,6 @@ A run writes its first checkpoint before its first update. Whenever the process 
 that, the folder holds a complete checkpoint, the weights that the checkpoint names, and, once a
 model was saved, a complete model: new files are written first, then the checkpoint, and files that
 are no longer needed are deleted last.
-
-A run of minitf 0.1 has .npz files instead. It goes on with .safetensors files: as soon as there is
-checkpoint.safetensors, that is the checkpoint, and checkpoint.npz is deleted.
 """
 
 import contextlib
@@ -24,8 +21,6 @@ from minitf.files.arrays import average, load_arrays, save_arrays
 from minitf.files.atomic import writing
 from minitf.files.models import (
     CONFIG,
-    NEXT_CONFIG,
-    OLD_WEIGHTS,
     VOCABULARIES,
     WEIGHTS,
     forget_other_vocabularies,
@@ -43,13 +38,11 @@ except ImportError:  # on Windows
 __all__ = ["RunFolder", "kept_notes"]
 
 CHECKPOINT = "checkpoint.safetensors"
-OLD_CHECKPOINT = "checkpoint.npz"  # of minitf 0.1
-STEP_WEIGHTS = re.compile(r"weights-(\d{8,})\.(safetensors|npz)")
+STEP_WEIGHTS = re.compile(r"weights-(\d{8,})\.safetensors")
 RESULTS = "results.json"
 # Files that a run writes or deletes; those of another origin are not its to touch.
-_OF_A_RUN = (*VOCABULARIES, LINES, CURVES, RESULTS, WEIGHTS, OLD_WEIGHTS, NEXT_CONFIG)
-# The values in every checkpoint, and those that earlier versions did not write.
-META = {
+_OF_A_RUN = (*VOCABULARIES, LINES, CURVES, RESULTS)
+META = {  # the values in every checkpoint
     "settings": dict,
     "config": dict,
     "step": int,
@@ -58,8 +51,6 @@ META = {
     "weights": list,
     "best": (int, float),
     "bad_validations": int,
-}
-LATER_META = {
     "validated": int,
     "best_perplexity": (int, float),
     "seconds": (int, float),
@@ -68,7 +59,6 @@ LATER_META = {
     "valid_text": str,
     "subwords": str,
     "probe": (list, type(None)),
-    "reads_capitals": bool,  # in "notes" since there are other notes
     "notes": dict,
     "languages": list,
 }
@@ -109,8 +99,7 @@ class RunFolder:
     @property
     def checkpoint(self):
         """The path of the checkpoint, or of the one that will be written."""
-        only_old = self._has(OLD_CHECKPOINT) and not self._has(CHECKPOINT)
-        return self.path / (OLD_CHECKPOINT if only_old else CHECKPOINT)
+        return self.path / CHECKPOINT
 
     def has_checkpoint(self):
         """Return whether there is a checkpoint to resume from."""
@@ -157,7 +146,8 @@ class RunFolder:
             found = set(os.listdir(self.path)) if self._has() else set()
             log = self.path / LINES
             killed = log.exists() and not log.stat().st_size
-        names = {*_OF_A_RUN, *outputs, *filter(STEP_WEIGHTS.fullmatch, found)} & found
+        names = {*_OF_A_RUN, *outputs} & found
+        names |= {name for name in found if STEP_WEIGHTS.fullmatch(name) or WEIGHTS.fullmatch(name)}
         # A run that was killed before its first checkpoint left an empty log, and its vocabulary.
         if killed:
             names -= {LINES, *VOCABULARIES}
@@ -232,7 +222,7 @@ class RunFolder:
         """
         name = f"weights-{step:08d}.safetensors"
         save_arrays(self.path / name, arrays, {"step": step})
-        others = [old for old in names if Path(old).stem != Path(name).stem]
+        others = [old for old in names if old != name]
         return [*others, name][-count:]
 
     def average(self, names, step, arrays):
@@ -287,9 +277,7 @@ class RunFolder:
                 "it is kept: continue from it with --resume and a lower --learning-rate"
             )
         meta = meta | {"subwords": _sha256_of(subwords)}
-        save_arrays(self.path / CHECKPOINT, arrays, meta)
-        with writing(self.path):
-            (self.path / OLD_CHECKPOINT).unlink(missing_ok=True)
+        save_arrays(self.checkpoint, arrays, meta)
 
     def read_checkpoint(self):
         """Return the arrays of the model and of the optimizer, the values, and the subwords.
@@ -311,7 +299,7 @@ class RunFolder:
                 "folder with --out"
             )
         subwords = load_subwords(self.path)
-        if meta.get("subwords") not in (None, _sha256_of(subwords)):
+        if meta["subwords"] != _sha256_of(subwords):
             raise UserError(
                 f"{self.path / subwords.file_name}: changed since the checkpoint: copy the run "
                 "again"
@@ -372,8 +360,8 @@ def _check_meta(path, meta):
             f"{path}: not a checkpoint of a run (it lacks {missing[0]!r}): choose another "
             "folder with --out"
         )
-    for key, kind in (META | LATER_META).items():
-        if key in meta and not _is_valid(meta[key], kind):
+    for key, kind in META.items():
+        if not _is_valid(meta[key], kind):
             raise UserError(
                 f"{path}: damaged ({key!r} is {reprlib.repr(meta[key])}): use an older "
                 "copy of the run"

@@ -205,7 +205,7 @@ def _read_checkpoint(settings, given, model):
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # looks at the memory of the device
     corpus = _read_corpus(settings)
-    if settings.train and len(languages := meta.get("languages", [])) == 2:
+    if settings.train and len(languages := meta["languages"]) == 2:
         source, target = map(str, languages)
         corpus = dataclasses.replace(corpus, source_language=source, target_language=target)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])

@@ -566,12 +566,16 @@ def smaller_model(settings):
 
 def check_stored(stored):
     """Raise UserError for settings of a checkpoint that no run can have had."""
-    known = _known(stored)
-    if name := _wrong_type(known):
+    if other := stored.keys() ^ _FIELDS.keys():
         raise UserError(
-            f"the setting {name} cannot be {reprlib.repr(known[name])}: copy the file again"
+            f"of another version of minitf (its setting {min(other)}): continue the run with that "
+            "version, or begin a new one"
         )
-    check(Settings(**known))
+    if name := _wrong_type(stored):
+        raise UserError(
+            f"the setting {name} cannot be {reprlib.repr(stored[name])}: copy the file again"
+        )
+    check(Settings(**stored))
 
 
 def plain(settings):
@@ -610,11 +614,6 @@ def _is(value, kind):
     return type(value) in ((int, float) if kind is float else (kind,))
 
 
-def _known(stored):
-    """Return the settings that this version of minitf knows."""
-    return {name: value for name, value in stored.items() if name in _FIELDS}
-
-
 def _names(on_resume):
     return [name for name, field in _FIELDS.items() if field.metadata["on_resume"] == on_resume]
 
@@ -622,17 +621,10 @@ def _names(on_resume):
 def resumed(settings, given, stored):
     """Return the settings of a resumed run, and the changes that matter.
 
-    The settings are those of the checkpoint, replaced by those that were given. stored: the
-    dictionary in the checkpoint; settings that this version does not know are ignored. The changes,
-    {name: (before, now)}, are those after which the run is not bit for bit the uninterrupted one.
+    The settings are those of the checkpoint (`stored`, a dictionary), replaced by those that were
+    given. The changes, {name: (before, now)}, are those after which the run is not bit for bit the
+    uninterrupted one.
     """
-    if (stored.get("join") or stored.get("copy")) and "add" not in given:
-        raise UserError(
-            f"this run was started with --join {stored.get('join', 0)} --copy "
-            f"{stored.get('copy', 0)}, options of an earlier version: write the same pairs to two "
-            "files with examples/models/prepare.py, and give them with --add SOURCE TARGET"
-        )
-    stored = _PAPER | _known(stored)
     before = Settings(**stored)
     for name in _names(FIXED):
         if name in given and getattr(settings, name) != getattr(before, name):

@@ -410,34 +410,30 @@ class Trainer:
     def load(self, model, optimizer, meta):
         """Continue from a checkpoint. model, optimizer, meta: as `save` wrote them."""
         load_weights(self.model, model)
-        check_probe(self.model, meta.get("probe"))
+        check_probe(self.model, meta["probe"])
         self.optimizer.load_state(optimizer)
         self.cursor.move(meta["epoch"], meta["position"])
         self.weights = meta["weights"]
-        # Earlier versions kept one note only.
-        earlier = {"reads_capitals": meta.get("reads_capitals", False)}
-        self.notes = kept_notes(meta.get("notes", earlier))
-        # The first checkpoints of minitf stored fewer scores, and no time.
-        fields = [field.name for field in dataclasses.fields(Scores)]
-        scores = {"validated": self.step} | {name: meta[name] for name in fields if name in meta}
+        self.notes = kept_notes(meta["notes"])
         # Scores on another text can neither be improved on nor compared.
+        names = [field.name for field in dataclasses.fields(Scores)]
+        scores = {name: meta[name] for name in names}
         self.scores = Scores() if self.has_other_valid_text(meta) else Scores(**scores)
-        self.clock.earlier = meta.get("seconds", 0.0)
+        self.clock.earlier = meta["seconds"]
 
     def changes(self, meta):
         """Return the machine's facts that differ from a checkpoint's: {name: (before, now)}."""
-        before = {"ranks": 1, "forms": "on"} | meta.get("machine", {})
-        machine = self.team.machine
+        before, machine = meta["machine"], self.team.machine
         pairs = {name: (before.get(name, value), value) for name, value in machine.items()}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     def has_other_pairs(self, meta):
         """Return whether the training pairs are not those of a checkpoint."""
-        return meta.get("data", self.fingerprint) != self.fingerprint
+        return meta["data"] != self.fingerprint
 
     def has_other_valid_text(self, meta):
         """Return whether the pairs to validate on are not those of a checkpoint."""
-        return meta.get("valid_text", self.valid_text) != self.valid_text
+        return meta["valid_text"] != self.valid_text
 
 
 def _filled_in(settings, epoch, d_model, log):

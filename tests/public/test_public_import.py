@@ -11,6 +11,7 @@ import pytest
 import sentencepiece
 from public_files import PUBLIC, difference, hugging_face, marian, vocabulary
 from safetensors.numpy import load_file, save_file
+from saved_files import weights_in
 
 from minitf import Translator
 from minitf.errors import UserError
@@ -115,7 +116,7 @@ def test_float16_is_the_default_and_a_card_is_written(tmp_path):
     (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
     said = []
     import_model(folder, tmp_path / "out", say=said.append)
-    arrays = load_file(tmp_path / "out" / "model.safetensors")
+    arrays = load_file(weights_in(tmp_path / "out"))
     assert {str(array.dtype) for array in arrays.values()} == {"float16"}
     notes = read_notes(tmp_path / "out")
     assert (notes["source_language"], notes["target_language"]) == ("en", "de")
@@ -248,7 +249,7 @@ def test_a_model_with_other_subwords_leaves_no_file_of_the_pair(tmp_path, words)
     save_model(tmp_path, {}, {}, words)
     assert {path.name for path in tmp_path.iterdir()} == {
         "config.json",
-        "model.safetensors",
+        weights_in(tmp_path).name,
         "words.txt",
     }
 

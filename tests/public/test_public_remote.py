@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from public_files import PUBLIC
+from saved_files import weights_in
 from server import reply, serving
 
 from minitf.data import fetch as download
@@ -109,10 +110,10 @@ def test_a_conversion_that_was_killed_is_done_again(server, tmp_path):
 def test_a_folder_without_its_configuration_is_replaced(server, tmp_path):
     left = tmp_path / "data" / "models" / "Helsinki-NLP--opus-mt-en-de"
     left.mkdir(parents=True)
-    (left / "config.next.json").write_text("{}")
+    (left / "README.md").write_text("of a conversion that was ended")
     assert remote.imported("opus-mt-en-de", quiet) == left
     assert sorted(path.name for path in left.iterdir()) == [
-        *("README.md", "config.json", "model.safetensors"),
+        *("README.md", "config.json", weights_in(left).name),
         *("source.spm", "target.spm", "vocabulary.json"),
     ]
 

@@ -1,4 +1,4 @@
-"""Damaged models and runs, in the formats of both editions: each is refused or still readable."""
+"""Damaged models and runs: each is refused or still readable."""
 
 import contextlib
 import hashlib
@@ -11,14 +11,13 @@ import struct
 import sys
 import tracemalloc
 import warnings
-import zipfile
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import runs
 from safetensors.numpy import load, save
-from saved_files import to_first_edition
+from saved_files import weights_in
 from tiny_translator import LONGEST, make_subwords
 
 from minitf.config import Config
@@ -130,30 +129,6 @@ def mutated_safetensors(content, rng):
     return save(arrays, metadata)
 
 
-def mutated_npz(content, rng):
-    """Return an .npz file with one odd header, array or value; its checksums are correct."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w") as new:
-        members = old.infolist()
-        chosen = rng.choice([members[0], rng.choice(members)])
-        for member in members:
-            data = old.read(member)
-            if member is chosen:
-                array = np.load(io.BytesIO(data))
-                if member.filename.startswith("meta.json") and array.size > 2:
-                    data = npy(np.frombuffer(mutated_json(array.tobytes(), rng), np.uint8))
-                elif rng.random() < 0.5:
-                    data = mutated(data[:200], rng) + data[200:]
-                else:
-                    odd = rng.choice(
-                        [odd_array(array, rng), array.astype(object), np.array("text")]
-                    )
-                    data = npy(odd)
-            if not (member is chosen and rng.random() < 0.05):
-                new.writestr(member.filename, data, member.compress_type)
-    return out.getvalue()
-
-
 def odd_array(array, rng):
     """Return an array of another type or shape, or full of NaN."""
     kinds = [
@@ -166,17 +141,11 @@ def odd_array(array, rng):
         return rng.choice(kinds)()
 
 
-def npy(array):
-    stream = io.BytesIO()
-    np.save(stream, array)
-    return stream.getvalue()
-
-
-# A model with subwords, one with words, and a run: a folder each, and one as of 0.1 ---------------
+# A model with subwords, one with words, and a run: a folder each ----------------------------------
 
 
 def make(names):
-    """Make these folders in the current one, each also as minitf 0.1 would have written it."""
+    """Make these folders in the current one."""
     for name, vocabulary in (
         ("subwords", make_subwords()),
         ("words", Words.train(["the dog saw a bird ."])),
@@ -190,8 +159,6 @@ def make(names):
         runs.write_text("train", 60, seed=1)
         runs.write_text("valid", 5, seed=2)
         assert runs.run("run", "--steps", "1", "--set", "d_model=64", "--set", "d_ff=256") == 0
-    for name in names:
-        to_first_edition(Path(shutil.copytree(name, f"{name}-of-0.1")))
 
 
 def use(folder):
@@ -207,14 +174,12 @@ def use(folder):
 
 def damage(folder, rng):
     """Change one file of the folder; returns its name."""
-    suffix = ".npz" if list(folder.glob("*.npz")) else ".safetensors"
-    model = "model" + suffix
-    files = {"run": ["checkpoint" + suffix], "words": [model, "words.txt", "config.json"]}
+    model = weights_in(folder).name
+    files = {"run": ["checkpoint.safetensors"], "words": [model, "words.txt", "config.json"]}
     files["subwords"] = [model, "subwords.model", "subwords.model", "config.json"]
     name = rng.choice(files[folder.name.split("-")[0]])
     content = (folder / name).read_bytes()
     kinds = {
-        ".npz": [mutated, mutated_npz, mutated_npz],
         ".safetensors": [mutated, mutated_safetensors, mutated_safetensors],
         ".json": [mutated, mutated_json, mutated_json],
     }
@@ -291,8 +256,6 @@ def _measured(folder):
 def campaign(numbers, names=("subwords", "words", "run")):
     """Damage a copy of one of the folders for each number, which is its seed.
 
-    An even number damages files of this edition, an odd one files of the first.
-
     Returns how many files were "used" and "refused", the peak "memory" as a multiple of that for
     the intact folder, and a list of those that "failed": neither used nor refused, or with too
     much memory.
@@ -302,13 +265,13 @@ def campaign(numbers, names=("subwords", "words", "run")):
         warnings.simplefilter("ignore")  # a model with odd numbers overflows
         make(names)
         intact = {}
-        for name in (*names, *(f"{name}-of-0.1" for name in names)):
+        for name in names:
             use(Path(name))  # what is imported and kept once does not count
             result, intact[name] = measured(Path(name))
             assert result == "used", name
         for i in numbers:
             rng = random.Random(i)
-            name = rng.choice(names) + ("-of-0.1" if i % 2 else "")
+            name = rng.choice(names)
             copy = Path(shutil.copytree(name, f"{name}-copy"))
             file = damage(copy, rng)
             Path("current").write_text(f"{i}, {file} of {name}")

@@ -10,6 +10,8 @@ import json
 import shutil
 from pathlib import Path
 
+from saved_files import weights_in
+
 from minitf.files.arrays import load_arrays, save_arrays
 
 TEXTS = "--train train.en train.de --valid valid.en valid.de"
@@ -122,7 +124,7 @@ TRAINER = {
         "model: the weights were made with another configuration (d_ff is 24, not 8): do not "
         "change this with --set"
     ),
-    f"{TEXTS} --start-from model-cut": "model-cut/model.safetensors: changed since it was saved",
+    f"{TEXTS} --start-from model-cut": ".safetensors: changed since it was saved",
     f"{TEXTS} --start-from model-card": "model-card/config.json: damaged",
     "--train other other --valid other other --start-from model": (
         "100% of the tokens are not in the model's vocabulary"
@@ -207,7 +209,7 @@ TRANSLATE = {
     "--model '\n\x1b[31m' 'the dog'": "no such folder",
     "--model train.en 'the dog'": "is a file",
     "--model . 'the dog'": "config.json",
-    "--model model-cut 'the dog'": "model-cut/model.safetensors: changed since it was saved",
+    "--model model-cut 'the dog'": ".safetensors: changed since it was saved",
     "--model model-card 'the dog'": "model-card/config.json: damaged",
     "--model model-words 'the dog'": "model-words/words.txt: changed since it was saved",
     "--model model-edited 'the dog'": (
@@ -251,8 +253,9 @@ def prepare(folder, run):
 
 def _cut(name):
     def change(folder):
-        content = Path(folder, name).read_bytes()
-        Path(folder, name).write_bytes(content[: len(content) // 2])
+        (path,) = Path(folder).glob(name)
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
 
     return change
 
@@ -280,11 +283,11 @@ COPIES = {
     "run-cut": _cut("checkpoint.safetensors"),
     "run-flipped": _flip,
     "run-swapped": lambda folder: shutil.copy(
-        folder / "model.safetensors", folder / "checkpoint.safetensors"
+        weights_in(folder), folder / "checkpoint.safetensors"
     ),
     "run-edited": _edit_checkpoint,
     "run-words": lambda folder: Path(folder, "words.txt").write_text("other\n"),
-    "model-cut": _cut("model.safetensors"),
+    "model-cut": _cut("model-*.safetensors"),
     "model-card": _cut("config.json"),
     "model-words": lambda folder: Path(folder, "words.txt").write_text("other\n"),
     "model-edited": _edit_card,

@@ -1,34 +1,17 @@
-"""Shared by the tests of saved files: old files, equal arrays, and the one line of an error."""
+"""Shared by the tests of saved files: equal arrays, and the one line of an error."""
 
-import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from minitf.errors import UserError
-from minitf.files.arrays import read_arrays
-from minitf.files.atomic import sha256
 
 
-def save_npz(path, arrays, meta, compressed=False):
-    """Write arrays and plain values as minitf 0.1 did."""
-    text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    save = np.savez_compressed if compressed else np.savez
-    save(path, **{"meta.json": text}, **arrays)
-
-
-def to_first_edition(folder):
-    """Turn the files of a model or a run into those that minitf 0.1 would have written."""
-    for path in folder.glob("*.safetensors"):
-        arrays, meta = read_arrays(path)
-        if meta and "weights" in meta:
-            meta["weights"] = [name.replace(".safetensors", ".npz") for name in meta["weights"]]
-        save_npz(path.with_suffix(".npz"), arrays, meta or {}, compressed=path.stem == "model")
-        path.unlink()
-    config = json.loads((folder / "config.json").read_text())
-    del config["sha256"]["model.safetensors"]
-    config["sha256"]["model.npz"] = sha256(folder / "model.npz")
-    (folder / "config.json").write_text(json.dumps(config))
+def weights_in(folder):
+    """Return the only file of weights in a model's folder."""
+    (path,) = Path(folder).glob("model-*.safetensors")
+    return path
 
 
 def shapes_of(arrays):

@@ -1,16 +1,14 @@
 """The folder of a run: which checkpoint counts, which weights are averaged, which files remain."""
 
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import assert_same_run, copied_run, prepare_folder, run
-from saved_files import assert_same, message, to_first_edition
+from runs import copied_run, prepare_folder, run
+from saved_files import assert_same, message
 
 from minitf.files import atomic
-from minitf.files.arrays import load_arrays
 from minitf.training.checkpoints import RunFolder
 
 
@@ -19,19 +17,9 @@ def folder(tmp_path, monkeypatch):
     return prepare_folder(tmp_path, monkeypatch)
 
 
-def test_a_run_of_the_first_edition_goes_on_in_the_new_format(folder):
-    copied_run("whole", "--steps", "16")
-    copied_run("here", "--steps", "8")
-    to_first_edition(Path("here"))
-    assert "already contains a run" in message(RunFolder("here").must_be_free)
-    assert run("here", "--resume", "--steps", "16") == 0
-    assert not list(Path("here").glob("*.npz"))
-    assert_same_run("here", "whole")
-
-
 MINE = (
     "words.txt vocabulary.json source.spm subwords.model log.jsonl curves.png results.json "
-    "valid.out model.npz weights-00000001.npz"
+    "valid.out model-0123abcd.safetensors weights-00000001.safetensors"
 )
 
 
@@ -47,7 +35,7 @@ def test_files_of_the_user_are_not_overwritten_by_a_run(folder, capsys, name):
 
 def test_other_files_of_the_user_may_stay_in_the_folder_of_a_run(folder):
     Path("mine").mkdir()
-    for name in ("notes.txt", "nohup.out", "weights-best.npz"):
+    for name in ("notes.txt", "nohup.out", "weights-best.safetensors"):
         Path("mine", name).write_text("my own words\n")
     assert run("mine", "--steps", "2") == 0
     assert Path("mine/nohup.out").read_text() == "my own words\n"
@@ -62,31 +50,8 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(folder, 
     assert run("here", "--steps", "2") == 0
 
 
-def test_old_weights_remain_while_a_checkpoint_names_them(folder):
-    copied_run("here", "--steps", "8")
-    to_first_edition(Path("here"))
-    assert run("here", "--resume", "--steps", "9") == 0
-    meta = load_arrays("here/checkpoint.safetensors")[1]
-    assert "weights-00000008.npz" in meta["weights"]
-    weights = {path.name for path in Path("here").glob("weights-*")}
-    assert set(meta["weights"]) <= weights
-    assert RunFolder("here").read_checkpoint()[2]["weights"] == meta["weights"]
-
-
-def test_the_new_checkpoint_counts_when_a_kill_left_both(folder):
-    copied_run("here", "--steps", "8")
-    shutil.copytree("here", "old")
-    to_first_edition(Path("old"))
-    assert run("here", "--resume", "--steps", "9") == 0
-    shutil.copy("old/checkpoint.npz", "here")
-    assert RunFolder("here").read_checkpoint()[2]["step"] == 9
-    assert run("here", "--resume", "--steps", "10") == 0
-    assert not Path("here/checkpoint.npz").exists()
-
-
 def test_the_old_checkpoint_is_kept_until_the_new_one_is_on_the_disk(folder, monkeypatch, capsys):
     copied_run("here", "--steps", "8")
-    to_first_edition(Path("here"))
     replace = os.replace
 
     def refuse_checkpoints(source, target):
@@ -120,16 +85,9 @@ def test_the_newest_weights_are_averaged_without_their_file(tmp_path):
     assert_same(averaged, states[2])
 
 
-def test_a_step_counts_once_whatever_the_format_of_its_file(tmp_path):
-    """A run of minitf 0.1 that goes on after its last step saves the weights of that step again."""
-    names = ["weights-00000080.npz", "weights-00000100.npz"]
-    names = RunFolder(tmp_path).add_weights(names, 100, {"x": np.ones(2, np.float32)}, 2)
-    assert names == ["weights-00000080.npz", "weights-00000100.safetensors"]
-
-
 def test_only_weights_are_forgotten(tmp_path):
-    kept = {"weights-00000008.safetensors", "weights-best.npz", "weights-00000004.txt", "model.npz"}
-    gone = {"weights-00000004.safetensors", "weights-00000008.npz", "weights-123456789.npz"}
+    kept = {"weights-00000008.safetensors", "weights-best.safetensors", "weights-00000004.txt"}
+    gone = {"weights-00000004.safetensors", "weights-123456789.safetensors"}
     for name in kept | gone:
         (tmp_path / name).write_bytes(b"")
     RunFolder(tmp_path).forget_weights(["weights-00000008.safetensors"])

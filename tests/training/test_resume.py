@@ -25,7 +25,6 @@ from runs import (
     prepare_folder,
     run,
     terminate,
-    trained,
     write_text,
 )
 
@@ -580,31 +579,18 @@ def test_an_array_with_infinity_is_named(folder, capsys):
     )
 
 
-def test_an_old_checkpoint_is_read(folder):
-    """Its run began when machine, data and best perplexity were not stored yet."""
-    assert run("whole", "--replicas", "1") == 0
-    assert run("old", "--steps", "8", "--replicas", "1") == 0
-    arrays, meta = load_arrays("old/checkpoint.safetensors")
-    new = ("machine", "data", "subwords", "validated", "best_perplexity", "seconds", "probe")
-    for key in (*new, "notes", "languages", "valid_text"):
-        del meta[key]
-    meta["settings"] |= {"of_a_later_version": 1}
-    save_arrays("old/checkpoint.safetensors", arrays, meta)
-    assert run("old", "--resume") == 0
-    assert np.array_equal(
-        trained("old")[0]["model.embedding.weight"], trained("whole")[0]["model.embedding.weight"]
-    )
-
-
-def test_a_checkpoint_with_a_single_note_is_read(folder):
-    """Of a tuned public model, before the other notes were kept."""
+def test_a_checkpoint_of_another_version_is_refused_in_one_line(folder, capsys):
     assert run("here", "--steps", "1") == 0
     arrays, meta = load_arrays("here/checkpoint.safetensors")
+    later = meta | {"settings": meta["settings"] | {"of_a_later_version": 1}}
+    save_arrays("here/checkpoint.safetensors", arrays, later)
+    assert run("here", "--resume", "--steps", "2") == 2
+    said = "here/checkpoint.safetensors: of another version of minitf (its setting of_a_later_"
+    assert said in capsys.readouterr().err
     del meta["notes"]
-    save_arrays("here/checkpoint.safetensors", arrays, meta | {"reads_capitals": True})
-    assert run("here", "--resume", "--steps", "2") == 0
-    assert Translator.load("here").reads_capitals
-    assert load_arrays("here/checkpoint.safetensors")[1]["notes"] == {"reads_capitals": True}
+    save_arrays("here/checkpoint.safetensors", arrays, meta)
+    assert run("here", "--resume", "--steps", "2") == 2
+    assert "not a checkpoint of a run (it lacks 'notes')" in capsys.readouterr().err
 
 
 # Stopping -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import strict
 from runs import PACE, SMALL, at_step, prepare_folder, run, write_text
+from saved_files import weights_in
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import backend
@@ -41,7 +42,7 @@ def test_the_files_of_a_run(folder, monkeypatch, capsys):
     said = capsys.readouterr().out
     names = {path.name for path in Path("here").iterdir()}
     weights = {"weights-00000008.safetensors", "weights-00000012.safetensors"}
-    model = {"model.safetensors", "words.txt", "config.json"}
+    model = {weights_in("here").name, "words.txt", "config.json"}
     assert names == model | weights | {
         "checkpoint.safetensors",
         "log.jsonl",

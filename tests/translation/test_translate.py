@@ -17,6 +17,7 @@ import command
 import pytest
 from command import CONTROL, QUICK, SCRIPT, Command, is_refused, is_well, lines_of
 from odd_lines import ODD, random_line
+from saved_files import weights_in
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf.errors import UserError
@@ -402,7 +403,7 @@ def test_the_options_reach_the_translator(run, monkeypatch, method, more, expect
 
 
 def test_damaged_model_is_refused(run, model, tmp_path):
-    for name in ("model.safetensors", "subwords.model", "config.json"):
+    for name in (weights_in(model).name, "subwords.model", "config.json"):
         for change in ("missing", "cut", "empty"):
             broken = tmp_path / name / change
             broken.mkdir(parents=True)
