@@ -11,17 +11,16 @@ repeat sentences. So a pair that occurs several times is kept once, and a pair t
 with another part is left out, as are pairs with an empty side.
 """
 
-import argparse
 import os
 import random
 import sys
 from pathlib import Path
 
 try:
+    from minitf.cli import OptionParser, counted, exit_code
     from minitf.data.corpora import read_pairs, undecoded
     from minitf.errors import UserError
     from minitf.files.atomic import install, staged, writing
-    from minitf.terminal import counted, exit_code
 except ModuleNotFoundError as error:
     sys.exit(f"split.py: {error.name} is not installed: activate the environment (README.md)")
 
@@ -99,7 +98,11 @@ def _run(options):
 
 def main(arguments=None) -> int:
     """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    return exit_code("split.py", lambda: _run(_options(arguments)))
+
+
+def _options(arguments):
+    parser = OptionParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", help="the text, one sentence per line, such as all.en")
     parser.add_argument("target", help="its translation, line by line, such as all.de")
     parser.add_argument(
@@ -108,7 +111,7 @@ def main(arguments=None) -> int:
     parser.add_argument(
         "--seed", type=int, default=0, help="another seed shuffles differently (default 0)"
     )
-    return exit_code("split.py", lambda: _run(parser.parse_args(arguments)))
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

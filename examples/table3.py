@@ -14,7 +14,6 @@ trained again. At the end it writes table3.png and table3.md as well, which can 
     python examples/table3.py --show runs/table3/table3.json
 """
 
-import argparse
 import contextlib
 import json
 import math
@@ -29,13 +28,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from minitf.cli import OptionParser, exit_code, number
 from minitf.config import Config
 from minitf.cpu.machine import cores
 from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.plot import label_axes, new_figure, save_figure
-from minitf.terminal import number, settle_stdout
 from minitf.training import settings
 
 CORPUS = "multi30k"
@@ -574,11 +573,10 @@ def read_kept(path):
 
 def options_of(arguments):
     """Return the options of this program, and those for the trainer."""
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="table3.py",
         description="Train small versions of the rows of the paper's Table 3, and compare them. "
         f"These options of the trainer are taken, too, for all rows alike: {' '.join(OF_TRAINER)}.",
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--out", type=Path, help="a folder (default runs/table3; with --show, that of the file)")
@@ -619,6 +617,13 @@ def is_number(word):
 
 def main(arguments):
     """Train what is missing, and show the table."""
+    try:
+        _train_and_show(arguments)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; the same command goes on") from None
+
+
+def _train_and_show(arguments):
     options, of_trainer = options_of(arguments)
     out = options.out or (options.show.parent if options.show else Path("runs/table3"))
     shown = read_kept(options.show) if options.show else None
@@ -721,12 +726,4 @@ def stop_like_ctrl_c():
 
 if __name__ == "__main__":
     stop_like_ctrl_c()
-    try:
-        main(sys.argv[1:])
-        settle_stdout()
-    except UserError as error:
-        print(f"table3.py: {error}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on", file=sys.stderr)
-        sys.exit(130)
+    sys.exit(exit_code("table3.py", lambda: main(sys.argv[1:])))

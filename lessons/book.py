@@ -10,7 +10,6 @@ The lessons are run, and each page shows what its lesson printed, proved and dre
 lesson whose code has not changed since the last time is not run again.
 """
 
-import argparse
 import concurrent.futures
 import hashlib
 import json
@@ -23,6 +22,7 @@ from posixpath import normpath
 from exercise import SCAFFOLDING
 from notebooks import notebook
 
+from minitf.cli import OptionParser, exit_code
 from minitf.errors import UserError
 
 HERE = Path(__file__).resolve().parent
@@ -280,37 +280,37 @@ def save(path, text):
 
 def main(arguments):
     """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(usage=__doc__, add_help=False, allow_abbrev=False)
+    return exit_code("book.py", lambda: write_book(arguments))
+
+
+def write_book(arguments):
+    """Write the pages that the arguments name."""
+    parser = OptionParser(usage=__doc__, add_help=False)
     parser.add_argument("folder", nargs="?", default="book")
     parser.add_argument("--lesson")
     parser.add_argument("--slides", action="store_true")
     parser.add_argument("--repository", default="")
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
-        return 0
-    parser.error = lambda message: sys.exit(refuse(f"{message} (--help has more)"))
+        return
     options = parser.parse_args(arguments)
     chosen = [path for path in LESSONS if options.lesson in (None, path.stem[:2])]
     if not chosen:
-        return refuse(f"there is no lesson {options.lesson}: give a number such as 04")
+        raise UserError(
+            f"there is no lesson {options.lesson}: give a number such as 04"
+        )
     try:
         book = Book(Path(options.folder), chosen, options.repository)
         book.write(options.slides)
     except ImportError as error:
-        return refuse(f'{error.name} is missing: pip install -e ".[book]"')
-    except UserError as error:
-        return refuse(error)
+        missing = f'{error.name} is missing: pip install -e ".[book]"'
+        raise UserError(missing) from error
     except OSError as error:
-        return refuse(f"{error.filename}: {error.strerror}: choose another folder")
+        raise UserError(
+            f"{error.filename}: {error.strerror}: choose another folder"
+        ) from error
     page = f"{chosen[0].stem}.html" if options.lesson else "index.html"
     print(f"wrote {book.folder}: open {book.folder / page} in a browser")
-    return 0
-
-
-def refuse(message):
-    """Print a line on a mistake of the user; return the exit code."""
-    print(f"book.py: {message}", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

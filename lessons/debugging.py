@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from minitf import Config, Transformer
 from minitf import functions as F
 from minitf.check import grad_check
+from minitf.cli import piped
 from minitf.data import toy
 from minitf.decode import beam_search, greedy
 from minitf.errors import UserError
@@ -28,7 +29,6 @@ from minitf.loss import label_smoothed_cross_entropy
 from minitf.nn import LayerNorm
 from minitf.optim import Adam, gradient_norm, warmup_rate
 from minitf.tensor import no_grad, record
-from minitf.terminal import piped
 from minitf.text import BOS, EOS, PAD, make_batch
 from minitf.training.cursor import UpdateBatches
 from minitf.training.evaluation import bleu

@@ -67,8 +67,8 @@ def sheet(lesson):
 
 def with_points(source):
     """Return code with the points of each exercise in a comment above it."""
+    from minitf.cli import counted
     from minitf.course.grading import POINTS
-    from minitf.terminal import counted
 
     def marked(head):
         return f"# {counted(POINTS[head[1]], 'point')}\n{head[0]}"
@@ -95,6 +95,13 @@ def imports_of(source, words):
 
 def main(arguments):
     """Run the command line; return the exit code."""
+    from minitf.cli import exit_code
+
+    return exit_code("exercise.py", lambda: run(arguments))
+
+
+def run(arguments):
+    """Do what the arguments ask for; return the exit code."""
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0
@@ -104,19 +111,15 @@ def main(arguments):
         "--class": grade_class,
         "--results": grade_for_gradescope,
     }
-    try:
-        if option and option[0] in commands:
-            if sys.flags.optimize:
-                raise UserError(
-                    "-O and PYTHONOPTIMIZE take the checks away: grade without them"
-                )
-            return commands[option[0]](rest)
-        if option and option[0] in WRITERS:
-            return write(rest, option[0])
-        return write(arguments)
-    except UserError as error:
-        print(f"exercise.py: {error}", file=sys.stderr)
-        return 2
+    if option and option[0] in commands:
+        if sys.flags.optimize:
+            raise UserError(
+                "-O and PYTHONOPTIMIZE take the checks away: grade without them"
+            )
+        return commands[option[0]](rest)
+    if option and option[0] in WRITERS:
+        return write(rest, option[0])
+    return write(arguments)
 
 
 # Sheets and starters ----------------------------------------------------------------
@@ -431,10 +434,7 @@ def lesson_in(path, cells):
 
 def show(thing):
     """Print an object as JSON."""
-    from minitf.terminal import piped
-
-    with piped():
-        print(json.dumps(thing, indent=2, ensure_ascii=False))
+    print(json.dumps(thing, indent=2, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from exercise import SCAFFOLDING, with_points
 
+from minitf.cli import exit_code
 from minitf.errors import UserError
 
 CHECK = """\
@@ -80,24 +81,31 @@ def without_output(source):
 
 
 def main(arguments):
-    """Write the notebooks; return the exit code."""
-    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
+    """Run the command line; return the exit code."""
+    return exit_code("notebooks.py", lambda: run(arguments))
+
+
+def run(arguments):
+    """Write the notebooks."""
+    if {"-h", "--help"} & set(arguments):
         print(__doc__)
-        return 0 if {"-h", "--help"} & set(arguments) else 2
+        return
+    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
+        raise UserError("give one folder, or none (--help says more)")
     folder = Path(*arguments or ["notebooks"])
     try:
         write_notebooks(folder)
     except ImportError as error:
-        return refuse(f'{error.name} is missing: pip install -e ".[classroom]"')
-    except UserError as error:
-        return refuse(error)
+        missing = f'{error.name} is missing: pip install -e ".[classroom]"'
+        raise UserError(missing) from error
     except OSError as error:
-        return refuse(f"{error.filename}: {error.strerror}: choose another folder")
+        raise UserError(
+            f"{error.filename}: {error.strerror}: choose another folder"
+        ) from error
     print(
         f"to open them:  jupyter lab {folder}   (if jupyter is missing: "
         'pip install -e ".[classroom]")'
     )
-    return 0
 
 
 def write_notebooks(folder):
@@ -114,12 +122,6 @@ def write_notebooks(folder):
         else:
             save_text(path, nbformat.writes(notebook(lesson)))
             print(f"wrote {path}")
-
-
-def refuse(message):
-    """Print a line on a mistake of the user; return the exit code."""
-    print(f"notebooks.py: {message}", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import sys
 
-from minitf.terminal import piped
+from minitf.cli import piped
 
 OVERVIEW = """\
 minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.

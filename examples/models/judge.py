@@ -23,11 +23,11 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
+from minitf.cli import OptionParser, exit_code, say
 from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.files.models import read_model
-from minitf.terminal import settle_stdout
 from minitf.translation import Translator
 
 JUDGED = Path(__file__).resolve().parent / "judged"
@@ -106,7 +106,7 @@ def _parts(lines):
     A newer collection may lack a sentence of the test: then the numbers of these lines are wrong.
     """
     if len(lines) != TEST:
-        _say(f"no harder lines: this test has {len(lines)} lines, not {TEST}")
+        say(f"judge.py: no harder lines: this test has {len(lines)} lines, not {TEST}")
         return (("the whole test", range(len(lines))),)
     harder = [int(number) - 1 for number in (JUDGED / "harder.txt").read_text().split()]
     return ("the whole test", range(len(lines))), ("its harder lines", harder)
@@ -144,7 +144,7 @@ def hundred(folder, name="hundred"):
     for number, (row, (best, *_)) in enumerate(zip(rows, translations, strict=True), start=2):
         print(f"{row['kind']}\t{row['sentence']}\t{best.text}")
         if row["sentence"].startswith(FORMULA) or best.text.startswith(FORMULA):
-            _say(f"line {number} looks like a formula: import it into a spreadsheet as text")
+            say(f"judge.py: line {number} looks like a formula: import the output as text")
 
 
 def odd(folder):
@@ -234,9 +234,11 @@ def harder():
 
 def main():
     """Run the command line; return its exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    return exit_code("judge.py", _run)
+
+
+def _run():
+    parser = OptionParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = {
         "score": score,
         "compare": compare,
@@ -255,31 +257,8 @@ def main():
     wanted = {"compare": 2, "harder": 0}.get(options.command, 1)
     if options.command != "table" and len(options.paths) != wanted:
         parser.error(f"{options.command} needs {wanted or 'no'} folder{'s' * (wanted != 1)}")
-    return exit_code_of(commands[options.command], options.paths)
-
-
-def exit_code_of(command, paths):
-    """Run a command, whose output is UTF-8 on every system; return its exit code."""
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    try:
-        command(*paths)
-        sys.stdout.flush()
-        return 0
-    except UserError as error:
-        return _say(error)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader of the output has read enough
-        return 0
-    except OSError as error:
-        return _say(f"the output cannot be written ({error.strerror}): write it to another disk")
-    finally:
-        settle_stdout()
-
-
-def _say(message):
-    print(f"judge.py: {message}", file=sys.stderr)
-    return 2
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # on every system
+    commands[options.command](*options.paths)
 
 
 if __name__ == "__main__":

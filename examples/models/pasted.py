@@ -15,9 +15,10 @@ import string
 import sys
 import unicodedata
 
-from judge import _languages, _test, exit_code_of
+from judge import _languages, _test
 from sacrebleu.metrics import BLEU
 
+from minitf.cli import OptionParser, exit_code
 from minitf.translation import Translator
 
 _WORD = re.compile(r"\w{5,}")
@@ -240,14 +241,16 @@ def values(folder):
 
 def main():
     """Run the command line; return its exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    return exit_code("pasted.py", _run)
+
+
+def _run():
+    parser = OptionParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = {"changes": changes, "values": values}
     parser.add_argument("command", choices=commands)
     parser.add_argument("model", help="the folder of a model")
     options = parser.parse_args()
-    return exit_code_of(commands[options.command], [options.model])
+    commands[options.command](options.model)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ line (*back-translation*). The same input and the same seed give the same text, 
 Python and NumPy. In the functions below, `pairs` is a list of (English, German).
 """
 
-import argparse
 import itertools
 import re
 import sys
@@ -24,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
+from minitf.cli import OptionParser, exit_code
 from minitf.data import corpora
 from minitf.files.atomic import save_text
-from minitf.terminal import exit_code
 from minitf.text.kept import MARKS, kept_pattern, split_kept
 from minitf.text.normal import normalise
 
@@ -485,7 +484,11 @@ def _run(options):
 
 def main(arguments=None) -> int:
     """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    return exit_code("prepare.py", lambda: _run(_options(arguments)))
+
+
+def _options(arguments):
+    parser = OptionParser(description=__doc__.splitlines()[0])
     parser.add_argument("direction", choices=("en-de", "de-en"))
     parser.add_argument("--out", required=True, help="the folder to write to")
     parser.add_argument("--mono", help="sentences of the target language")
@@ -494,7 +497,7 @@ def main(arguments=None) -> int:
     options = parser.parse_args(arguments)
     if (options.mono is None) != (options.back is None):
         parser.error("--mono and --back belong together")
-    return exit_code("prepare.py", lambda: _run(options))
+    return options
 
 
 if __name__ == "__main__":

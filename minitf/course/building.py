@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minitf.cli import piped
 from minitf.course.pieces import PIECES, Piece, Refused
-from minitf.terminal import piped
 
 __all__ = [
     "PAGE",

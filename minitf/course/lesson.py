@@ -1,6 +1,5 @@
 """The frame of every lesson: options, figures, section headings, the last line, exercises."""
 
-import argparse
 import atexit
 import contextlib
 import functools
@@ -18,10 +17,10 @@ from threadpoolctl import threadpool_limits
 from minitf import forms
 from minitf.backend import use
 from minitf.check import proved
+from minitf.cli import OptionParser, piped, settle_stdout
 from minitf.course.answering import is_empty
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
-from minitf.terminal import piped, plainly, settle_stdout
 from minitf.translation import Translator, picture
 
 __all__ = [
@@ -65,11 +64,6 @@ class _UnderHeadings:
         return getattr(self.stream, name)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UserError(f"{plainly(self, message)} (--help lists all options)")
-
-
 def begin(name, trainer=None):
     """Start a lesson: read its options, and compute with equations from here on.
 
@@ -80,10 +74,9 @@ def begin(name, trainer=None):
     """
     arguments = [] if _notebook() else sys.argv[1:]
     _run.name, _run.trainer = name, trainer
-    parser = _Parser(
+    parser = OptionParser(
         description=f"Run lesson {name.replace('_', ', ', 1)}: print and check each claim, "
         "and draw the figures.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--figures",

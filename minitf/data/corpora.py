@@ -8,16 +8,15 @@ import functools
 import hashlib
 import os
 import re
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from minitf.cli import Progress, counted, exit_code, quoted
 from minitf.data import recipes, treebank
 from minitf.errors import UserError
-from minitf.terminal import Progress, counted, quoted
 from minitf.text.encoding import LOST, Damage, not_text, refusal
 from minitf.text.trees import WITH_WORDS
 
@@ -429,24 +428,23 @@ def clean_lengths(source_lengths, target_lengths, max_length: int, max_ratio=MAX
 
 def main(names) -> int:
     """Download the named corpora and print their sizes; return the exit code."""
-    try:
-        if {"-h", "--help"} & set(names):
-            print(HELP)
-            return 0
-        if not names:
-            raise UserError(f"name a corpus: {', '.join(NAMES)}")
-        for name in names:
+    return exit_code("minitf.data", lambda: _print_sizes(names))
+
+
+def _print_sizes(names):
+    if {"-h", "--help"} & set(names):
+        print(HELP)
+        return
+    if not names:
+        raise UserError(f"name a corpus: {', '.join(NAMES)}")
+    for name in names:
+        try:
             corpus = load(name)
-            texts = {"train": corpus.train, "valid": corpus.valid, **corpus.tests}
-            counts = ", ".join(
-                f"{text} {counted(len(pairs.source), 'pair')}" for text, pairs in texts.items()
-            )
-            folder = "built in" if name == "toy" else f"in {data_folder()}"
-            print(f"{name}: {counts}; {folder}")
-        return 0
-    except UserError as error:
-        print(f"minitf.data: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("minitf.data: stopped; the same command continues from here", file=sys.stderr)
-        return 130
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; the same command continues from here") from None
+        texts = {"train": corpus.train, "valid": corpus.valid, **corpus.tests}
+        counts = ", ".join(
+            f"{text} {counted(len(pairs.source), 'pair')}" for text, pairs in texts.items()
+        )
+        folder = "built in" if name == "toy" else f"in {data_folder()}"
+        print(f"{name}: {counts}; {folder}")

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from minitf.cli import counted
 from minitf.data import corpora
 from minitf.data.rows import Rows, encode_lines
 from minitf.data.sampling import Sampler
 from minitf.data.tokenized import Encoded, encode_pairs
 from minitf.errors import UserError
-from minitf.terminal import counted
 from minitf.text import UNK, Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
 from minitf.text.words import join_cuts

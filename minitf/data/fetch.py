@@ -14,8 +14,8 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
+from minitf.cli import Progress
 from minitf.errors import UserError
-from minitf.terminal import Progress
 
 __all__ = ["NoConnection", "NotAllowed", "NotFound", "Remote", "fetch"]
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
+from minitf.cli import counted
 from minitf.data.archives import members
 from minitf.data.aside import filling, install
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
-from minitf.terminal import counted
 
 __all__ = ["RECIPES", "make", "segments"]
 

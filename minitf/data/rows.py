@@ -4,7 +4,7 @@ from itertools import chain
 
 import numpy as np
 
-from minitf.terminal import Progress
+from minitf.cli import Progress
 from minitf.text.batches import id_type
 
 __all__ = ["Rows", "encode_lines"]

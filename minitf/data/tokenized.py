@@ -20,11 +20,11 @@ from itertools import chain, islice
 
 import numpy as np
 
+from minitf.cli import Progress
 from minitf.data import corpora
 from minitf.data.aside import filling, install
 from minitf.data.rows import encode_lines
 from minitf.errors import UserError
-from minitf.terminal import Progress
 from minitf.text import UNK
 from minitf.text.batches import id_type
 

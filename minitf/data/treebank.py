@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from minitf.cli import counted
 from minitf.errors import UserError
-from minitf.terminal import counted
 from minitf.text.trees import WORD, Tree, beside_brackets, cleaned, linear, read_trees, words
 
 __all__ = ["Article", "articles", "as_pairs", "held_out", "symbols"]

@@ -9,27 +9,28 @@ import sys
 from pathlib import Path
 
 from minitf.backend import use
+from minitf.cli import (
+    OptionParser,
+    Progress,
+    complain,
+    counted,
+    exit_code,
+    number,
+    say,
+    terminal_safe,
+)
 from minitf.cpu.machine import keep_memory
-from minitf.errors import in_file
+from minitf.errors import UserError, in_file
 from minitf.parsing.grammar import MOST_WORDS, Grammar, right_branching
 from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, interval, score
 from minitf.parsing.words import cut
-from minitf.terminal import Progress, counted, number
 from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
 from minitf.text.vocabulary import printable
-from minitf.translation.arguments import Once, OneLineParser, parse_text
-from minitf.translation.commandline import signals_as_exceptions, stream_exit_code
-from minitf.translation.console import (
-    PROGRAM,
-    USAGE,
-    GivenUp,
-    Mistake,
-    complain,
-    say,
-    terminal_safe,
-)
+from minitf.translation.arguments import Once, parse_text
+from minitf.translation.commandline import signals_as_exceptions
+from minitf.translation.console import PROGRAM, USAGE, GivenUp
 from minitf.translation.input import opened_input
 from minitf.translation.output import opened_output
 
@@ -55,13 +56,12 @@ _LENGTHS = 10, 20, 30, 40, 60  # words; where groups of sentences end
 
 def _options(arguments, model):
     """Return the options of a command line; model: the folder that is used without --model."""
-    parser = OneLineParser(
+    parser = OptionParser(
         prog=USAGE,
         usage=f"{USAGE} [OPTIONS] [TEXT ...]",
         description=DESCRIPTION,
         epilog=MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
         add_help=False,
     )
     add = parser.add_argument
@@ -173,7 +173,7 @@ def main(arguments=None, model=None, backend=""):
     MINITF_BACKEND, if the caller has hidden it from `import minitf`.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    return stream_exit_code(lambda: _run(_options(arguments, model), backend))
+    return exit_code(PROGRAM, lambda: _run(_options(arguments, model), backend))
 
 
 def _run(options, backend):
@@ -212,7 +212,7 @@ def _parse(options):
     if all_fallen:
         say(f"{PROGRAM}: {_right_branching(all_fallen)}")
     if to_draw:
-        raise Mistake("--draw: there is no text to draw a tree of: give a sentence")
+        raise UserError("--draw: there is no text to draw a tree of: give a sentence")
     return code
 
 
@@ -239,16 +239,16 @@ def _right_branching(number):
 def _trees(paths):
     missing = [path for path in paths if not os.path.exists(path)]
     if "*" in paths[0] and not os.path.exists(paths[0]):  # the shell left a pattern as it is
-        raise Mistake(
+        raise UserError(
             f"no file matches {paths[0]}: is the folder right? (python -m minitf.data craft "
             "downloads trees)"
         )
     if missing and missing != paths[:1]:
-        raise Mistake(f"no such file: {', '.join(missing)}; put sentences before all options")
+        raise UserError(f"no such file: {', '.join(missing)}; put sentences before all options")
     trees = [cleaned(tree) for path in paths for tree in read_trees(path)]
     trees = [tree for tree in trees if tree]
     if not trees:
-        raise Mistake(f"there are no trees with words in {', '.join(paths)}")
+        raise UserError(f"there are no trees with words in {', '.join(paths)}")
     return trees
 
 
@@ -266,7 +266,7 @@ def _draw(tree, path):
     try:
         boxes = draw(tree, path)
     except ValueError as error:
-        return complain(f"--draw: {error}")
+        return complain(PROGRAM, f"--draw: {error}")
     if boxes:
         say(terminal_safe(f"{PROGRAM}: {path} has boxes: no installed font has {boxes}"))
     return 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from minitf.terminal import counted as number_of
+from minitf.cli import counted as number_of
 from minitf.text.trees import ROOT, Leaf, Tree, penn, words
 
 __all__ = ["Scores", "interval", "score", "spans"]

@@ -1,10 +1,9 @@
 """The command `python -m minitf.public`: public models in, and our own out."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from minitf.errors import UserError
+from minitf.cli import OptionParser, exit_code
 from minitf.public.export import export_model
 from minitf.public.importing import import_model, must_be_free
 from minitf.public.remote import fetched, is_name, notes_of
@@ -27,18 +26,14 @@ With --export, MODEL is a folder of minitf.
 
 def main(arguments=None):
     """Run the command line; returns the exit code: 0, or 2 after a one-line message."""
-    options = _parser().parse_args(arguments)
-    try:
-        if options.export:
-            export_model(options.model, options.out)
-        else:
-            _import(options)
-    except UserError as error:
-        print(f"minitf.public: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code("minitf.public", lambda: _run(_parser().parse_args(arguments)))
+
+
+def _run(options):
+    if options.export:
+        export_model(options.model, options.out)
+    else:
+        _import(options)
 
 
 def _import(options):
@@ -53,12 +48,11 @@ def _import(options):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="python -m minitf.public",
         description="Convert a public translation model into minitf's format, or the other way.",
         epilog=_MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="the public model, or with --export a model of minitf")

@@ -2,9 +2,9 @@
 
 import functools
 
+from minitf.cli import say
 from minitf.public.named import folder_of
 from minitf.translation import commandline
-from minitf.translation.console import say
 
 __all__ = ["main"]
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable
 import numpy as np
 
 from minitf import backend
+from minitf.cli import counted, plain_streams, quoted, settle_stdout
 from minitf.config import Config
 from minitf.cpu.replicas import keep_to_cores
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
 from minitf.public.named import folder_of
-from minitf.terminal import counted, quoted
 from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
@@ -420,10 +420,7 @@ def main(
     with all options.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    # A name that the terminal cannot show must not end the program.
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # not in a notebook
-            stream.reconfigure(errors="backslashreplace")
+    plain_streams()
     ranks = Ranks(*launched())
     try:
         with ranks.quiet():
@@ -481,7 +478,7 @@ def _run(arguments, program, model, ranks):
             started = _started(program) if ranks.size == 1 else ""
             _, code = _train(trainer, command, started)
             if trainer.log.closed:  # else Python complains when it flushes the output at its end
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                settle_stdout()
             return ranks.tell(code)
 
 

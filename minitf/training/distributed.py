@@ -20,11 +20,11 @@ import time
 import numpy as np
 
 from minitf.backend import to_device, to_numpy, xp
+from minitf.cli import counted
 from minitf.cpu.machine import cpu_cores
 from minitf.cpu.sums import slice_bounds
 from minitf.errors import UserError
 from minitf.gpu import nccl
-from minitf.terminal import counted
 
 __all__ = ["Ranks", "launched"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from minitf.cli import counted
 from minitf.data.corpora import read_lines, undecoded
 from minitf.errors import UserError
 from minitf.tensor import no_grad
-from minitf.terminal import counted
 from minitf.text import make_batch, plan_batches
 
 __all__ = ["Bleu", "bleu", "paper_bleu", "perplexity", "score_files", "split_compounds"]

@@ -17,9 +17,9 @@ import time
 import numpy as np
 
 from minitf.backend import on_gpu
+from minitf.cli import Progress, counted
 from minitf.config import Config
 from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of, used_memory
-from minitf.terminal import Progress, counted
 from minitf.training.settings import Settings, smaller_model
 
 __all__ = ["Workload", "arithmetic", "report", "summary", "try_batches", "workload"]

@@ -4,10 +4,10 @@ import dataclasses
 import functools
 import json
 
+from minitf.cli import counted
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.files.models import read_notes
-from minitf.terminal import counted
 from minitf.training.checkpoints import RESULTS, translations
 from minitf.training.evaluation import paper_bleu
 from minitf.training.log import versions

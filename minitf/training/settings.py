@@ -13,12 +13,12 @@ import typing
 
 import numpy as np
 
+from minitf.cli import OptionParser, number
 from minitf.config import PRESETS, Config
 from minitf.cpu.machine import free_memory
 from minitf.data.corpora import NAMES
 from minitf.errors import UserError
 from minitf.gpu.matmul import PRECISIONS
-from minitf.terminal import number, plainly
 from minitf.translation.loading import check_subwords
 
 __all__ = [
@@ -325,12 +325,11 @@ _PLAIN = (
 )
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(OptionParser):
     def error(self, message):
-        message = plainly(self, message)
         for pattern, plainer in _PLAIN:
             message = re.sub(pattern, plainer, message)
-        raise UserError(f"{message} (--help lists all options)")
+        super().error(message)
 
 
 LESSON = "09_train_wmt.py"  # without options this program runs the lesson instead
@@ -358,7 +357,6 @@ def parse(arguments, program=LESSON):
         ),
         epilog=_EXIT_CODES,
         argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
     )
     for field in _FIELDS.values():
         _add_option(parser, field)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from minitf.cli import Pace, Progress, counted
 from minitf.config import Config
 from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
 from minitf.optim import Adam, clip_gradient, warmup_rate
-from minitf.terminal import Pace, Progress, counted
 from minitf.training import planning
 from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.clock import Clock

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 
-from minitf.terminal import Progress
+from minitf.cli import Progress
 from minitf.training.evaluation import bleu, perplexity
 from minitf.training.signals import Interrupted
 

@@ -4,11 +4,11 @@ import argparse
 import os
 import sys
 
-from minitf.terminal import misspelt, number
-from minitf.translation.console import USAGE, complain
+from minitf.cli import OptionParser, misspelt, number
+from minitf.translation.console import USAGE
 from minitf.translation.picture import CAPTIONS, PAGES
 
-__all__ = ["Once", "OneLineParser", "parse", "parse_text"]
+__all__ = ["Once", "parse", "parse_text"]
 
 DESCRIPTION = "Translate text: given in quotes, in a file, through a pipe or at a prompt."
 MORE = """\
@@ -58,13 +58,6 @@ does.
 LANGUAGE = {"src", "tgt", "trg", "source", "target", "from", "to", "lang", "src-lang", "tgt-lang"}
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """Tells a mistake in one line."""
-
-    def error(self, message):
-        raise SystemExit(complain(f"{message} (see --help)"))
-
-
 class Once(argparse.Action):
     """Keeps the value of an option that may be given once."""
 
@@ -75,7 +68,7 @@ class Once(argparse.Action):
 
 
 def parse(arguments=None, model=None):
-    """Return the options of a command line; a mistake ends in one line and exit code 2.
+    """Return the options of a command line. Raises UserError for a mistake.
 
     model: the folder of the model that is used without --model.
     """
@@ -162,13 +155,12 @@ def _check_picture_file(parser, options):
 
 
 def _parser(model):
-    parser = OneLineParser(
+    parser = OptionParser(
         prog=USAGE,
         usage=f"{USAGE} [OPTIONS] [TEXT ...]",
         description=DESCRIPTION,
         epilog=MORE.replace("translate.py", USAGE),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
         add_help=False,
     )
     _add_text(parser.add_argument_group("text").add_argument)

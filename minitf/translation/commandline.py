@@ -4,25 +4,24 @@ import collections
 import contextlib
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
 from minitf.backend import use
+from minitf.cli import Progress, exit_code, say
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError, in_file
 from minitf.files.models import read_notes
-from minitf.terminal import Progress, settle_stdout
 from minitf.text.frames import Framer
 from minitf.translation.arguments import parse
-from minitf.translation.console import PROGRAM, GivenUp, Mistake, complain, is_terminal, say
+from minitf.translation.console import PROGRAM, GivenUp
 from minitf.translation.input import joined_paragraphs, opened_input
 from minitf.translation.languages import TargetLanguages, languages_of
 from minitf.translation.output import opened_output, rendered
 from minitf.translation.picture import FirstLine
 from minitf.translation.translator import Translator
 
-__all__ = ["main", "signals_as_exceptions", "stream_exit_code"]
+__all__ = ["main", "signals_as_exceptions"]
 
 RECENT = 10_000  # translations that are remembered, at most
 SOON = 5  # seconds, after which the time of the whole text can be told
@@ -30,41 +29,21 @@ SHORT = 500  # characters; the translation of a longer line is not remembered
 
 
 def main(arguments=None, model=None, backend="", folder_of=None):
-    """Run the command line; returns the exit code, as `stream_exit_code`.
+    """Run the command line; returns the exit code, as `minitf.cli.exit_code`.
 
     model: the folder of the model that is used without --model. backend: the value of
     MINITF_BACKEND, if the caller has hidden it from `import minitf`, so that --backend can
     override a wrong name. folder_of: called with the value of --model if it is not None; returns
     the model's folder.
     """
-    return stream_exit_code(lambda: _run(parse(arguments, model), backend, folder_of, model))
-
-
-def stream_exit_code(run):
-    """Return the exit code of run(): 0, 2 after a one-line message, 130 after Ctrl-C."""
-    try:
-        return run() or 0
-    except (UserError, Mistake) as error:
-        return complain(error)
-    except KeyboardInterrupt as stop:
-        if is_terminal(sys.stderr):
-            say("")  # the terminal has written ^C
-        if stop.args:
-            complain(stop)
-        return 130
-    except BrokenPipeError:  # the reader of the output has read enough
-        return 0
-    except MemoryError:
-        return complain("out of memory: use a smaller --beam or a smaller model")
-    finally:
-        settle_stdout()
+    return exit_code(PROGRAM, lambda: _run(parse(arguments, model), backend, folder_of, model))
 
 
 def _run(options, backend, folder_of, bundled):
     if folder_of is not None:
         options.model = folder_of(options.model)
     if not os.path.exists(options.model):
-        raise Mistake(f"{options.model}: no such folder: choose {_models_beside(bundled)}")
+        raise UserError(f"{options.model}: no such folder: choose {_models_beside(bundled)}")
     keep_memory()
     if options.backend:
         use(options.backend)
@@ -142,12 +121,12 @@ def translate(options):
                 number += len(lines)
                 start += size
         if picture and not picture.is_drawn:
-            raise Mistake("--attention: there is no text to draw a picture of: give a sentence")
+            raise UserError("--attention: there is no text to draw a picture of: give a sentence")
 
 
 def _check_is_no_parser(model):
     if str(read_notes(model).get("target_language")).startswith("trees"):
-        raise Mistake(
+        raise UserError(
             f"{model}: a parser, which writes trees: use parse.py, or python -m minitf.parsing"
         )
 

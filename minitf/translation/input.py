@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from minitf.cli import is_terminal, quoted, say, terminal_safe
 from minitf.cpu.threads import without_signals
 from minitf.errors import UserError
-from minitf.terminal import quoted
 from minitf.text.encoding import Damage, as_utf8, refusal
 from minitf.text.vocabulary import valid
-from minitf.translation.console import Mistake, is_terminal, say, terminal_safe
 from minitf.translation.languages import languages_of
 from minitf.translation.sentences import join
 
@@ -59,13 +58,13 @@ def opened_input(options):
             hint = "name a text file"
             if isinstance(error, PermissionError):
                 hint = "give yourself permission to read it, or name another file"
-            raise Mistake(f"{options.input}: cannot be read ({error.strerror}): {hint}") from None
+            raise UserError(f"{options.input}: cannot be read ({error.strerror}): {hint}") from None
         with file:
             if _size_of(file) == 0:
                 say(terminal_safe(f"{options.input} is empty"))
             yield _source_of(file, options, options.input)
     elif sys.stdin is None:
-        raise Mistake("standard input is closed: give TEXT or --input FILE")
+        raise UserError("standard input is closed: give TEXT or --input FILE")
     else:
         file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
         yield _source_of(file, options)
@@ -175,7 +174,7 @@ def _chunks(file, name):
                 begun, has_feeds = [], True
             begun.append(rest)
     except OSError as error:
-        raise Mistake(f"{name} cannot be read ({error.strerror}): name a text file") from None
+        raise UserError(f"{name} cannot be read ({error.strerror}): name a text file") from None
     if last := b"".join(begun):
         yield [last] if has_feeds else last.removesuffix(b"\r").split(b"\r")
 

@@ -8,8 +8,8 @@ import re
 import shutil
 import sys
 
+from minitf.errors import UserError
 from minitf.files.atomic import HINTS
-from minitf.translation.console import Mistake
 
 
 @contextlib.contextmanager
@@ -20,10 +20,10 @@ def opened_output(path, input_file):
     which the output must not replace; None if there is none.
     """
     if path == "":
-        raise Mistake("--output needs the name of a file")
+        raise UserError("--output needs the name of a file")
     if path in (None, "-") or _is_same(sys.stdout, path):  # such as /dev/stdout
         if sys.stdout is None:
-            raise Mistake("standard output is closed: use --output FILE")
+            raise UserError("standard output is closed: use --output FILE")
         yield _standard_output(input_file)
         return
     # A device or a pipe, which no file must replace; realpath could not name a pipe. A descriptor,
@@ -32,7 +32,7 @@ def opened_output(path, input_file):
     is_device = is_descriptor or (os.path.exists(path) and not os.path.isfile(path))
     path = path if is_device else os.path.realpath(path)  # a link stays a link
     if input_file and os.path.isfile(path) and _is_same(input_file, path):
-        raise Mistake(
+        raise UserError(
             f"{path}: the text would be replaced by its translation: give --output another name"
         )
     # What a file has already, if it is reached by a descriptor, stays: "ab".
@@ -45,7 +45,7 @@ def _standard_output(input_file):
     with contextlib.suppress(OSError, ValueError):  # not a file of the operating system
         descriptor = sys.stdout.fileno()
         if input_file and os.path.isfile(descriptor) and _is_same(input_file, descriptor):
-            raise Mistake(
+            raise UserError(
                 "the translation would be added to the text that is read: write it to another file"
             )
         with contextlib.suppress(AttributeError):  # Windows has it since Python 3.12
@@ -107,7 +107,7 @@ def _write(file, name, text):
 
 @contextlib.contextmanager
 def _mistake_about(name):
-    """Turn an OSError into a Mistake that names the file, or BrokenPipeError if nobody reads it."""
+    """Turn an OSError into one line about the file, or BrokenPipeError if nobody reads it."""
     try:
         yield
     except OSError as error:
@@ -115,7 +115,7 @@ def _mistake_about(name):
         if error.errno == errno.EPIPE or (os.name == "nt" and error.errno == errno.EINVAL):
             raise BrokenPipeError from None
         hint = HINTS.get(error.errno, "choose another file")
-        raise Mistake(f"{name}: cannot be written ({error.strerror}): {hint}") from None
+        raise UserError(f"{name}: cannot be written ({error.strerror}): {hint}") from None
 
 
 def rendered(lines, number, translations, options):

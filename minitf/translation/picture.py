@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from minitf.cli import say
+from minitf.errors import UserError
 from minitf.files.models import read_notes
-from minitf.translation.console import PROGRAM, Mistake, say
+from minitf.translation.console import PROGRAM
 from minitf.translation.languages import languages_of
 
 PAGES = (".html", ".htm")
@@ -176,4 +178,4 @@ def _draw_maps(translator, sentence, options):
             weights, rows, columns, options.attention, title.strip(), caption, axes[kind], words
         )
     except ValueError as error:
-        raise Mistake(error) from None
+        raise UserError(error) from None

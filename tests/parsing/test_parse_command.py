@@ -370,7 +370,7 @@ def test_scores_that_cannot_be_printed(tmp_path, grammar):
     ("error", "code", "said"),
     [
         (KeyboardInterrupt, 130, "stopped: nothing was written to "),
-        (MemoryError, 2, "out of memory: use a smaller --beam"),
+        (MemoryError, 2, "out of memory: give less text"),
     ],
 )
 def test_what_ends_the_parsing_is_told(capsys, grammar, monkeypatch, error, code, said):

@@ -21,15 +21,15 @@ ALLOWED = {
     "beyond": CORE,
     "cpu": CORE,
     "gpu": {*CORE, "cpu"},  # beam search is one program on both; a GPU changes two lines of it
-    "terminal": {"errors"},
+    "cli": {"errors"},
     "plot": set(),
     "text": {"errors"},
-    "data": {"errors", "text", "terminal"},
+    "data": {"errors", "text", "cli"},
     "files": {"errors", "text"},
-    "translation": {*CORE, "beyond", "text", "files", "cpu", "page", "plot", "terminal"},
+    "translation": {*CORE, "beyond", "text", "files", "cpu", "page", "plot", "cli"},
     "page": {*CORE, "text", "files"},
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
-    "__main__": {"terminal"},
+    "__main__": {"cli"},
 }
 ALLOWED["parsing"] = {*ALLOWED["translation"], "translation", "data", "files"}
 ALLOWED["public"] = ALLOWED["translation"] | {"translation", "data"}

@@ -12,15 +12,15 @@ from unittest import mock
 
 from paths import ROOT
 
-from minitf import terminal
+from minitf import cli
 from minitf.translation import Translator, commandline
 
 SCRIPT = ROOT / "examples" / "translate.py"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # but the line feed and the tab
 SOONER = """import sys
-from minitf import terminal
+from minitf import cli
 from minitf.translation import commandline
-terminal.AFTER = {}
+cli.AFTER = {}
 sys.exit(commandline.main())"""
 QUICK = ("--beam", "1", "--max-extra", "3")
 
@@ -66,9 +66,9 @@ class Command:
                 code = end.code
         return code, out.text(), err.text()
 
-    def start(self, *arguments, environment=None, bar_after=terminal.AFTER, **streams):
+    def start(self, *arguments, environment=None, bar_after=cli.AFTER, **streams):
         """Start it as a process of its own, with every warning an error."""
-        script = [str(SCRIPT)] if bar_after == terminal.AFTER else ["-c", SOONER.format(bar_after)]
+        script = [str(SCRIPT)] if bar_after == cli.AFTER else ["-c", SOONER.format(bar_after)]
         command = [sys.executable, "-W", "error", *script, *self._with_model(arguments)]
         changes = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", **(environment or {})}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

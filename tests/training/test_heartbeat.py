@@ -91,8 +91,8 @@ def test_an_entry_of_the_log_is_the_mean_since_the_last_entry(folder, slow_updat
 def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr(Clock, "left", lambda *_: 75.0)
-    monkeypatch.setattr("minitf.terminal.AFTER", 0)
-    monkeypatch.setattr("minitf.terminal.EVERY", 0)
+    monkeypatch.setattr("minitf.cli.AFTER", 0)
+    monkeypatch.setattr("minitf.cli.EVERY", 0)
     assert run("here", *RARELY) == 0
     assert steps(capsys) == [16], "no lines between those of the log"
     bars = [text for text in sys.stderr.getvalue().split("\r") if "0:01:15 left" in text]
@@ -104,8 +104,8 @@ def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, ca
 def test_a_line_wipes_the_bar(folder, slow_updates, monkeypatch):
     """Both are on one terminal: the line would begin behind the bar."""
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr("minitf.terminal.AFTER", 0)
-    monkeypatch.setattr("minitf.terminal.EVERY", 0)
+    monkeypatch.setattr("minitf.cli.AFTER", 0)
+    monkeypatch.setattr("minitf.cli.EVERY", 0)
     before = []
     monkeypatch.setattr(
         "minitf.training.log._print", lambda text: before.append((text, sys.stderr.getvalue()))

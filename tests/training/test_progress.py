@@ -1,5 +1,6 @@
 """The progress bar: only on a terminal, only for long work, and wiped in the end. And commands."""
 
+import errno
 import io
 import os
 import select
@@ -9,9 +10,9 @@ import types
 
 import pytest
 
-from minitf import terminal
+from minitf import cli
+from minitf.cli import Pace, Progress, exit_code, quoted
 from minitf.errors import UserError
-from minitf.terminal import Pace, Progress, exit_code, quoted
 
 
 class Terminal(io.StringIO):
@@ -29,7 +30,7 @@ def clock(monkeypatch):
 def test_a_command_is_quoted_as_its_system_reads_it(monkeypatch):
     words = "--out", r"runs\my run", r"C:\x", ""
     assert quoted(*words) == r"--out 'runs\my run' 'C:\x' ''"
-    monkeypatch.setattr(terminal, "os", types.SimpleNamespace(name="nt"))
+    monkeypatch.setattr(cli, "os", types.SimpleNamespace(name="nt"))
     assert quoted(*words) == r'--out "runs\my run" C:\x ""'
     assert quoted("O'Brien", "a&b", "$x") == '"O\'Brien" "a&b" "$x"'
 
@@ -39,8 +40,15 @@ def test_a_command_is_quoted_as_its_system_reads_it(monkeypatch):
     [
         (None, 0, ""),
         (UserError("no such file"), 2, "name.py: no such file\n"),
-        (MemoryError(), 2, "name.py: the text does not fit the memory: give a part of it\n"),
+        (MemoryError(), 2, "name.py: out of memory: give less text, or use a smaller model or --beam\n"),
         (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt("nothing was written"), 130, "name.py: nothing was written\n"),
+        (BrokenPipeError(), 0, ""),
+        (
+            OSError(errno.ENOSPC, "full"),
+            2,
+            "name.py: the disk of the output is full: write it to another one\n",
+        ),
     ],
 )
 def test_how_a_program_ends(error, code, said, capsys):
@@ -54,8 +62,8 @@ def test_how_a_program_ends(error, code, said, capsys):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(terminal, "AFTER", 0)
-    monkeypatch.setattr(terminal, "EVERY", 0)
+    monkeypatch.setattr(cli, "AFTER", 0)
+    monkeypatch.setattr(cli, "EVERY", 0)
 
 
 def test_short_work_shows_no_bar(monkeypatch, clock):

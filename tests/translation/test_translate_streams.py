@@ -20,7 +20,7 @@ import pytest
 from command import QUICK, ROOT, SCRIPT, Command, Stream, is_refused, lines_of
 from tiny_translator import LONGEST, make_subwords, save
 
-from minitf import terminal
+from minitf import cli
 from minitf.translation import Translation, Translator, commandline
 from minitf.translation import input as reading
 from minitf.translation.languages import languages_of
@@ -553,7 +553,7 @@ def test_paste_of_several_lines_is_as_many_lines(run):
 
 
 @needs_terminal
-@pytest.mark.parametrize("after", [0, pytest.param(terminal.AFTER, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("after", [0, pytest.param(cli.AFTER, marks=pytest.mark.slow)])
 def test_ctrl_c_wipes_the_bar(run, tmp_path, after):
     (tmp_path / "in.txt").write_text("".join(f"the dog saw {i} birds\n" for i in range(20_000)))
     files = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt")
@@ -581,8 +581,8 @@ def test_ctrl_c_at_the_prompt_ends_its_line(run):
 
 
 def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(terminal, "AFTER", 0)
-    monkeypatch.setattr(terminal, "EVERY", 0)
+    monkeypatch.setattr(cli, "AFTER", 0)
+    monkeypatch.setattr(cli, "EVERY", 0)
     (tmp_path / "in.txt").write_text("".join(f"the dog saw {i}\n" for i in range(600)))
     arguments = ("--beam", "1", "--max-extra", "0", "--input", tmp_path / "in.txt")
     code, out, screen = run(*arguments, stderr=Stream(terminal=True))

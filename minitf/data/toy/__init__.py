@@ -9,6 +9,7 @@ from itertools import count, islice
 
 import numpy as np
 
+from minitf.cli import piped
 from minitf.data.toy import grammar
 from minitf.data.toy.grammar import (
     NOTHING,
@@ -21,7 +22,6 @@ from minitf.data.toy.grammar import (
     english_clause,
     german_clause,
 )
-from minitf.terminal import piped
 
 __all__ = ["pairs", "splits"]
 

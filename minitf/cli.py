@@ -1,7 +1,8 @@
-"""The command line: numbers and options as a user types them, and the progress of long work."""
+"""What all commands share: options and mistakes, how a program ends, and the progress of work."""
 
 import argparse
 import contextlib
+import errno
 import functools
 import os
 import re
@@ -13,16 +14,21 @@ import time
 from minitf.errors import UserError
 
 __all__ = [
+    "OptionParser",
     "Pace",
     "Progress",
+    "complain",
     "counted",
     "exit_code",
+    "is_terminal",
     "misspelt",
     "number",
     "piped",
-    "plainly",
+    "plain_streams",
     "quoted",
+    "say",
     "settle_stdout",
+    "terminal_safe",
 ]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
@@ -63,23 +69,84 @@ def _whole(text):
     return int(value)
 
 
+class OptionParser(argparse.ArgumentParser):
+    """Tells a mistake in one line, in plain words, as a UserError."""
+
+    def __init__(self, **options):
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message):
+        typed = message.removeprefix("unrecognized arguments: ")
+        if typed != message:
+            message = misspelt(self, typed.split()) or f"unknown option: {typed}"
+        raise UserError(f"{message} (--help lists all options)")
+
+
+def misspelt(parser, arguments):
+    """Return a message about the first unknown argument that resembles an option, or nothing."""
+    import difflib  # here, because few command lines have a mistake
+
+    for name in (argument.partition("=")[0] for argument in arguments):
+        for meant in difflib.get_close_matches(name, parser._option_string_actions, 1, ALIKE):
+            return f"unknown option {name}: did you mean {meant}?"
+    return ""
+
+
+# How a program ends -------------------------------------------------------------------------------
+
+
 def exit_code(program, run):
-    """Run a program; return 0, or 2 after a line on what the user can mend, or 130 after Ctrl-C."""
+    """Run a command; return its exit code, and say in one line why it could not do its work.
+
+    That is what run() returns, or 0; 2 after a UserError, which the user can mend; 130 after
+    Ctrl-C (what a KeyboardInterrupt says is printed).
+    """
+    plain_streams()
+    try:
+        with piped():
+            return run() or 0
+    except UserError as error:
+        return complain(program, error)
+    except MemoryError:
+        return complain(program, "out of memory: give less text, or use a smaller model or --beam")
+    except KeyboardInterrupt as stop:
+        if is_terminal(sys.stderr):
+            say("")  # the terminal has written ^C
+        if stop.args:
+            complain(program, stop)
+        return 130
+    finally:
+        settle_stdout()
+
+
+def complain(program, message):
+    """Write one line about a mistake; return the exit code."""
+    say(terminal_safe(f"{program}: {message}"))
+    return 2
+
+
+def say(message, end="\n"):
+    """Write to standard error, if it is open; a full disk or a lost terminal ends no work."""
+    if sys.stderr:
+        with contextlib.suppress(OSError):
+            print(message, end=end, file=sys.stderr, flush=True)
+
+
+def terminal_safe(text):
+    """Return the text with a space for each character that a terminal could misunderstand."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def is_terminal(stream):
+    """Return whether a standard stream is open and a terminal."""
+    return bool(stream) and stream.isatty()
+
+
+def plain_streams():
+    """Let no name that the terminal cannot show end the program."""
     for stream in sys.stdout, sys.stderr:
         if hasattr(stream, "reconfigure"):  # not in a notebook
             stream.reconfigure(errors="backslashreplace")
-    try:
-        with piped():
-            run()
-    except UserError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return 2
-    except MemoryError:
-        print(f"{program}: the text does not fit the memory: give a part of it", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
 
 
 @contextlib.contextmanager
@@ -91,6 +158,10 @@ def piped():
             sys.stdout.flush()
     except BrokenPipeError:
         settle_stdout()
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename:
+            raise
+        raise UserError("the disk of the output is full: write it to another one") from error
 
 
 def settle_stdout():
@@ -114,22 +185,7 @@ def quoted(*words):
     return shlex.join(words)
 
 
-def misspelt(parser, arguments):
-    """Return a message about the first unknown argument that resembles an option, or nothing."""
-    import difflib  # here, because few command lines have a mistake
-
-    for name in (argument.partition("=")[0] for argument in arguments):
-        for meant in difflib.get_close_matches(name, parser._option_string_actions, 1, ALIKE):
-            return f"unknown option {name}: did you mean {meant}?"
-    return ""
-
-
-def plainly(parser, message):
-    """Return a message of argparse, in plain words if it is about an unknown option."""
-    typed = message.removeprefix("unrecognized arguments: ")
-    if typed == message:
-        return message
-    return misspelt(parser, typed.split()) or f"unknown option: {typed}"
+# Progress -----------------------------------------------------------------------------------------
 
 
 class Pace:
