@@ -35,12 +35,15 @@ def test_a_command_is_quoted_as_its_system_reads_it(monkeypatch):
     assert quoted("O'Brien", "a&b", "$x") == '"O\'Brien" "a&b" "$x"'
 
 
+LESS = "give less text, or use a smaller model or --beam"
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
         (None, 0, ""),
         (UserError("no such file"), 2, "name.py: no such file\n"),
-        (MemoryError(), 2, "name.py: out of memory: give less text, or use a smaller model or --beam\n"),
+        (MemoryError(), 2, f"name.py: out of memory: {LESS}\n"),
         (KeyboardInterrupt(), 130, ""),
         (KeyboardInterrupt("nothing was written"), 130, "name.py: nothing was written\n"),
         (BrokenPipeError(), 0, ""),
