@@ -212,48 +212,65 @@ def test_each_lesson_ends_with_its_pieces(path):
 OTHER_RIGHT_ANSWERS = {
     "Tensor.backward": """
     def backward(self):
-        order = inputs_first(self, [], set())
-        self.grad = np.array(1.0) if self.data.shape == () else np.ones(self.data.shape)
+        order = topological_order(self, [], set())
+        self.grad = 1.0
         while order:
             node = order.pop()
-            if node._backward is not None:
-                for i, gx in enumerate(node._backward(node.grad)):
+            if node.inputs:
+                for i, gx in enumerate(node.input_gradients(node.grad)):
                     node.inputs[i].grad += gx
 """,
     "Tensor.__add__": """
     def __add__(self, other):
-        def backward(gy):
+        def input_gradients(gy):
             g_other = gy
             while g_other.ndim > other.data.ndim:
                 g_other = g_other.sum(axis=0)
             return [gy, g_other]
 
-        return Tensor(np.add(self.data, other.data), [self, other], backward)
+        return Tensor(np.add(self.data, other.data), [self, other], input_gradients)
 """,
     "Tensor.__matmul__": """
     def __matmul__(self, other):
-        def backward(gy):
+        def input_gradients(gy):
             gW = np.swapaxes(self.data, -1, -2) @ gy
             return gy @ other.data.T, gW.reshape(-1, *other.data.shape).sum(axis=0)
 
-        return Tensor(self.data @ other.data, (self, other), backward)
+        return Tensor(self.data @ other.data, (self, other), input_gradients)
 """,
     "Adam.update": """
-    def update(self, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
+    def update(self, rate):
+        beta_1, beta_2 = self.c.beta_1, self.c.beta_2
         self.t = self.t + 1
-        for i, x in enumerate(self.parameters):
-            self.m[i] = beta_1 * self.m[i] + (1 - beta_1) * x.grad
-            self.v[i] = beta_2 * self.v[i] + (1 - beta_2) * x.grad * x.grad
-            fair_m = self.m[i] / (1 - beta_1**self.t)
-            fair_v = self.v[i] / (1 - beta_2**self.t)
-            x.data -= rate * fair_m / (fair_v**0.5 + epsilon)
+        for x, m, v in zip(self.parameters, self.m, self.v):
+            m *= beta_1
+            m += (1 - beta_1) * x.grad
+            v[...] = beta_2 * v + (1 - beta_2) * x.grad * x.grad
+            x.data -= rate * m / (1 - beta_1**self.t) / ((v / (1 - beta_2**self.t)) ** 0.5 + 1e-9)
             x.grad = 0
 """,
-    "Residual.__call__": """
-    def __call__(self, x, sublayer):
-        first = self.norm(x) if self.c.pre_norm else x
-        total = x + dropout(sublayer(first), self.c)
-        return total if self.c.pre_norm else self.norm(total)
+    "EncoderLayer.__call__": """
+    def __call__(self, x, mask):
+        attended = self.self_attention(x, x, mask)
+        total = dropout(attended, self.c) + x
+        x = layer_norm(total, self.attention_norm.gain, self.attention_norm.bias)
+        return self.feed_forward_norm(dropout(self.feed_forward(x), self.c) + x)
+""",
+    "Transformer.decode": """
+    def decode(self, target, memory, source):
+        y = enter(target, self.E, self.c)
+        target_mask = causal_mask(target.shape[1]) & padding_mask(target)
+        for layer in self.decoder:
+            y = layer(y, memory, target_mask, padding_mask(source))
+        if self.c.pre_norm:
+            y = self.decoder_norm(y)
+        return y @ self.E.transpose(1, 0)
+""",
+    "make_batch": """
+def make_batch(pairs):
+    source = pad([list(source) + [EOS] for source, _ in pairs])
+    target = pad([[BOS] + target + [EOS] for _, target in pairs])
+    return [source, target[:, :-1], target[:, 1:]]
 """,
     "softmax": """
 def softmax(x):
@@ -266,8 +283,8 @@ def attention_weights(Q, K, mask):
     scores = scores + np.where(mask, 0, -1e9)
     return softmax(scores)
 """,
-    "inputs_first": """
-def inputs_first(node, order, seen):
+    "topological_order": """
+def topological_order(node, order, seen):
     stack = [node]
     while stack:
         top = stack[-1]
@@ -283,11 +300,11 @@ def inputs_first(node, order, seen):
 """,
     "embedding": """
 def embedding(E, ids):
-    def backward(gy):
+    def input_gradients(gy):
         one_hot = np.eye(len(E.data))[ids.ravel()]
         return (one_hot.T @ gy.reshape(-1, E.data.shape[1]),)
 
-    return Tensor(E.data[ids], [E], backward)
+    return Tensor(E.data[ids], [E], input_gradients)
 """,
     "sinusoids": """
 def sinusoids(length, d_model):
@@ -330,7 +347,8 @@ def greedy(model, ids):
     return [BOS] + written
 """,
     "beam_search": """
-def beam_search(model, ids, beam=4, alpha=0.6):
+def beam_search(model, ids):
+    beam, alpha = model.c.beam_size, model.c.alpha
     source = pad([ids + [EOS]])
     memory = model.encode(source)
     living, finished = [([BOS], 0.0)], []
