@@ -99,7 +99,7 @@ class Tensor:
 
     def __init__(self, data, inputs=(), input_gradients=lambda gy: ()):
         for x in inputs:
-            assert isinstance(x, Tensor), f"a {type(x).__name__} where a Tensor is needed"
+            assert isinstance(x, Tensor), f"inputs are Tensors, not {type(x).__name__}"
         self.data = np.asarray(data)
         self.grad = 0.0
         self.inputs = inputs
@@ -113,8 +113,8 @@ class Tensor:
         """Take this Tensor as the loss: add to x.grad the gradient of each x that it comes from."""
         # the gradient of the loss itself is 1
         self.grad = np.ones_like(self.data)
-        # a node hands its gradient on, by input_gradients, when all nodes that use it have handed on
-        # theirs: only then is its own complete
+        # a node hands its gradient on, by input_gradients, when all nodes that use it have done so:
+        # only then is its own complete
         for node in reversed(topological_order(self, [], set())):
             gradients = node.input_gradients(node.grad)
             # gradients from several uses add up

@@ -252,6 +252,16 @@ EXPLANATIONS = {
     r"'float' object has no attribute": (
         "a number where an array is needed: a gradient to which nothing was added yet?"
     ),
+    r"'float' object cannot be interpreted as an integer": (
+        "a float where an integer is needed: 6 // 3 is an integer, 6 / 3 is a float"
+    ),
+    r"'tuple' object cannot be interpreted as an integer": (
+        "numbers are needed here, not a tuple: x.reshape(2, 3), x.transpose(1, 0)"
+    ),
+    r"boolean index did not match": (
+        "a mask in [...] has the shape of the array: np.where(mask, a, b) takes any that broadcasts"
+    ),
+    r"inhomogeneous shape": "arrays of different shapes do not make one array: take each by itself",
     r"maximum recursion depth": "a function calls itself without end",
     r"truth value of an array": "True or False is needed here, but this is an array of them",
 }
@@ -264,7 +274,8 @@ def explained(error):
         match = re.search(pattern, said)
         if match:
             return match.expand(words)
-    return said if isinstance(error, AssertionError) else f"{type(error).__name__}: {said}"
+    plain = isinstance(error, AssertionError | TimeoutError)
+    return said if plain else f"{type(error).__name__}: {said}"
 
 
 def as_array(name, value):
@@ -327,8 +338,10 @@ def agree(found: dict, expected: dict) -> bool:
 
 def difference(found, expected):
     """Return what differs between two results, in words; "" if nothing does."""
-    if isinstance(expected, str):
-        return "" if found == expected else f"found {found}, expected {expected}"
+    if isinstance(found, str) or isinstance(expected, str):
+        kinds = [x if isinstance(x, str) else "an array" for x in (found, expected)]
+        same = kinds[0] == kinds[1]
+        return "" if same else f"found {kinds[0]}, expected {kinds[1]}"
     if found.shape != expected.shape:
         return f"found the shape {found.shape}, expected {expected.shape}"
     if (found.dtype.kind == "b") != (expected.dtype.kind == "b"):

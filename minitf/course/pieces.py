@@ -55,9 +55,14 @@ def gradients_of(w, y, inputs):
     found = {"the result": np.array(y.data)}
     c = numbers(*y.data.shape, seed=7)
     weighted_sum(w, y, c).backward()
-    for name, x in inputs.items():
-        found[f"the gradient of {name}"] = np.array(x.grad)
-    return found
+    return found | {f"the gradient of {name}": gradient_of(x) for name, x in inputs.items()}
+
+
+def gradient_of(x):
+    """Return the gradient that a Tensor has, as an array; in words that it has none."""
+    gradient = np.array(x.grad)
+    nothing = gradient.shape == () != x.data.shape and gradient == 0
+    return "none, as nothing was added to its grad" if nothing else gradient
 
 
 def weighted_sum(w, y, c):
@@ -156,9 +161,9 @@ def diamond(w):
 def _try_backward(w):
     nodes = diamond(w)
     nodes["the loss"].backward()
-    found = {f"the gradient of {name}": np.array(node.grad) for name, node in nodes.items()}
+    found = {f"the gradient of {name}": gradient_of(node) for name, node in nodes.items()}
     weighted_sum(w, nodes["a"], 5.0 * numbers(2, 3, seed=3)).backward()
-    return found | {"the gradient of a, after a second walk": np.array(nodes["a"].grad)}
+    return found | {"the gradient of a, after a second walk": gradient_of(nodes["a"])}
 
 
 def _try_topological_order(w):
@@ -570,7 +575,7 @@ PIECES = [
         _try_backward,
         [
             ("x.grad = x.grad + gx", "x.grad = gx", "a gradient replaces the one that came before: they add up"),
-            ("reversed(topological_order(self, [], set()))", "topological_order(self, [], set())", "the walk begins at the wrong end, or without the loss"),
+            ("reversed(topological_order(self, [], set()))", "topological_order(self, [], set())", "a node was asked before its own gradient was there: the walk begins with the loss, at the end of topological_order"),
             ("x.grad = x.grad + gx", "x.grad = x.grad - gx", "the gradients are subtracted: they add up"),
             ("np.ones_like(self.data)", "np.zeros_like(self.data)", "the walk begins with 0: the gradient of the loss itself is 1"),
             ("np.ones_like(self.data)", "self.data", "the walk begins with the loss: its gradient is 1"),
@@ -827,22 +832,24 @@ PIECES = [
         "One line for each sub-layer; self.attention_norm(...) is a layer norm, dropout(..., self.c) the dropout.",
         _try_encoder_layer,
         [
-            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "x + dropout(self.self_attention(self.attention_norm(x), self.attention_norm(x), mask), self.c)", "in the first line, the norm comes before the sub-layer; in the paper it comes after the sum"),
-            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "self.attention_norm(dropout(self.self_attention(x, x, mask), self.c))", "in the first line, x is not added"),
-            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "x + self.attention_norm(dropout(self.self_attention(x, x, mask), self.c))", "in the first line, the norm must come after the sum"),
             ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "x + dropout(self.self_attention(x, x, mask), self.c)", "the norm of the attention is missing"),
             ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "self.attention_norm(x + self.self_attention(x, x, mask))", "the dropout of the attention is missing"),
-            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "self.attention_norm(dropout(x + self.self_attention(x, x, mask), self.c))", "dropout acts on the sum: it belongs to the sub-layer's output alone"),
-            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "dropout(self.attention_norm(x + self.self_attention(x, x, mask)), self.c)", "dropout comes after the norm: it belongs to the sub-layer's output"),
             ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "x", "the attention is missing"),
             ("self.self_attention(x, x, mask)", "self.self_attention(x, x, True)", "the mask is not used: padding is looked at"),
             ("self.attention_norm(x + dropout", "self.feed_forward_norm(x + dropout", "both sub-layers have the norm of the feed-forward network"),
             ("self.feed_forward_norm(", "self.attention_norm(", "both sub-layers have the norm of the attention"),
             ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "x", "the feed-forward network is missing"),
-            ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "self.feed_forward_norm(dropout(self.feed_forward(x), self.c))", "in the second line, x is not added"),
             ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "x + dropout(self.feed_forward(x), self.c)", "the norm of the feed-forward network is missing"),
             ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "self.feed_forward_norm(x + self.feed_forward(x))", "the dropout of the feed-forward network is missing"),
             ("        x = self.attention_norm(", "        a = self.attention_norm(", "the feed-forward network takes the layer's x, not what the first line has made of it"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + dropout(self.self_attention(self.attention_norm(x), self.attention_norm(x), mask), self.c)\n        return x + dropout(self.feed_forward(self.feed_forward_norm(x)), self.c)\n", "the norms come before the sub-layers: in the paper they come after the sums"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = self.attention_norm(dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(dropout(self.feed_forward(x), self.c))\n", "x is not added"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + self.attention_norm(dropout(self.self_attention(x, x, mask), self.c))\n        return x + self.feed_forward_norm(dropout(self.feed_forward(x), self.c))\n", "the norms must come after the sums"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + dropout(self.attention_norm(self.self_attention(x, x, mask)), self.c)\n        return x + dropout(self.feed_forward_norm(self.feed_forward(x)), self.c)\n", "the norms are of the sub-layers alone: they must be of the sums"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + dropout(self.self_attention(x, x, mask), self.c)\n        return x + dropout(self.feed_forward(x), self.c)\n", "the norms are missing"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "dropout is missing"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = self.attention_norm(dropout(x + self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(dropout(x + self.feed_forward(x), self.c))\n", "dropout acts on the sums: it belongs to what the sub-layers return"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = dropout(self.attention_norm(x + self.self_attention(x, x, mask)), self.c)\n        return dropout(self.feed_forward_norm(x + self.feed_forward(x)), self.c)\n", "dropout comes after the norms: it belongs to what the sub-layers return"),
         ],
     ),
     Piece(
@@ -921,8 +928,13 @@ PIECES = [
             ("self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))", "y", "the attention to the source is missing"),
             ("self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))", "self.source_norm(dropout(self.source_attention(y, memory, source_mask), self.c))", "y is not added to the attention to the source"),
             ("self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))", "self.source_norm(y + self.source_attention(y, memory, source_mask))", "the dropout of the attention to the source is missing"),
-            ("self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))", "y + dropout(self.self_attention(self.self_norm(y), self.self_norm(y), target_mask), self.c)", "in the first line, the norm comes before the sub-layer; in the paper it comes after the sum"),
             ("        y = self.source_norm(", "        z = self.source_norm(", "the feed-forward network takes what the self-attention made, not what the second line has made of it"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = y + dropout(self.self_attention(self.self_norm(y), self.self_norm(y), target_mask), self.c)\n        y = y + dropout(self.source_attention(self.source_norm(y), memory, source_mask), self.c)\n        return y + dropout(self.feed_forward(self.feed_forward_norm(y)), self.c)\n", "the norms come before the sub-layers: in the paper they come after the sums"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = self.self_norm(dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(dropout(self.feed_forward(y), self.c))\n", "y is not added"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = y + self.self_norm(dropout(self.self_attention(y, y, target_mask), self.c))\n        y = y + self.source_norm(dropout(self.source_attention(y, memory, source_mask), self.c))\n        return y + self.feed_forward_norm(dropout(self.feed_forward(y), self.c))\n", "the norms must come after the sums"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = y + dropout(self.self_attention(y, y, target_mask), self.c)\n        y = y + dropout(self.source_attention(y, memory, source_mask), self.c)\n        return y + dropout(self.feed_forward(y), self.c)\n", "the norms are missing"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "dropout is missing"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = self.self_norm(dropout(y + self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(dropout(y + self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(dropout(y + self.feed_forward(y), self.c))\n", "dropout acts on the sums: it belongs to what the sub-layers return"),
         ],
     ),
     Piece(
@@ -1015,6 +1027,7 @@ PIECES = [
             ("min(step**-0.5, step * warmup_steps**-1.5)", "step**-0.5", "there is no warm-up"),
             ("min(step**-0.5, step", "min((step + 1) ** -0.5, (step + 1)", "the first step is 1, not 0: do not add 1"),
             ("min(step**-0.5, step * warmup_steps**-1.5)", "step * warmup_steps**-1.5", "the rate never falls"),
+            ("min(step", "np.min(step", "np.min takes one array: the smaller of two numbers is min(a, b)"),
         ],
     ),
     Piece(
@@ -1037,6 +1050,8 @@ PIECES = [
             ("self.v[i] / (1 - c.beta_2**self.t)", "self.v[i] / (1 - c.beta_1**self.t)", "v is corrected with beta_1"),
             ("rate * m_hat / (np.sqrt(v_hat) + c.epsilon)", "rate * m_hat", "m_hat is not divided by the root of v_hat"),
             ("rate * m_hat", "m_hat", "the rate is missing"),
+            ("m_hat = self.m[i] / (1 - c.beta_1**self.t)", "self.m[i] = self.m[i] / (1 - c.beta_1**self.t)\n            m_hat = self.m[i]", "the corrected m is kept as m: it is for the step alone"),
+            ("v_hat = self.v[i] / (1 - c.beta_2**self.t)", "self.v[i] = self.v[i] / (1 - c.beta_2**self.t)\n            v_hat = self.v[i]", "the corrected v is kept as v: it is for the step alone"),
         ],
     ),
     Piece(
