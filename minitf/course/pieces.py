@@ -90,11 +90,11 @@ def filled(module, seed=1):
     return module
 
 
-def tried(w, module, *arguments, seed=3):
+def tried(w, module, **arguments):
     """Call a module; return the result, and the gradients of its parameters and of its inputs."""
-    w.rng = np.random.default_rng(seed)  # for dropout
-    inputs = {f"input {i}": x for i, x in enumerate(arguments, 1) if isinstance(x, w.Tensor)}
-    return gradients_of(w, module(*arguments), inputs | module.parameters())
+    w.rng = np.random.default_rng(3)  # for dropout
+    inputs = {name: x for name, x in arguments.items() if isinstance(x, w.Tensor)}
+    return gradients_of(w, module(*arguments.values()), inputs | module.parameters())
 
 
 def under(title, found):
@@ -218,7 +218,8 @@ def _try_merge_heads(w):
 
 def _try_multi_head(w):
     module = filled(w.MultiHeadAttention(config(w)))
-    return tried(w, module, w.Tensor(numbers(2, 5, 12)), w.Tensor(numbers(2, 6, 12)), MASK)
+    x, memory = w.Tensor(numbers(2, 5, 12)), w.Tensor(numbers(2, 6, 12))
+    return tried(w, module, x=x, memory=memory, mask=MASK)
 
 
 # Lesson 04 ----------------------------------------------------------------------------------------
@@ -270,19 +271,23 @@ def _try_dropout(w):
 
 
 def _try_feed_forward(w):
-    return tried(w, filled(w.FeedForward(config(w))), w.Tensor(numbers(2, 5, 12)))
+    return tried(w, filled(w.FeedForward(config(w))), x=w.Tensor(numbers(2, 5, 12)))
 
 
 def _try_encoder_layer(w):
-    return both_ways(w, lambda c: filled(w.EncoderLayer(c)), w.Tensor(numbers(2, 6, 12)), MASK)
+    return both_ways(w, w.EncoderLayer, x=numbers(2, 6, 12), mask=MASK)
 
 
-def both_ways(w, layer, *arguments):
+def both_ways(w, layer, **arguments):
     """Return what a layer computes while translating, without dropout, and while training."""
     found = {}
     for title, training in {"translating": False, "training": True}.items():
-        inputs = [w.Tensor(x.data) if isinstance(x, w.Tensor) else x for x in arguments]
-        found |= under(title, tried(w, layer(config(w, training=training)), *inputs))
+        module = filled(layer(config(w, training=training)))
+        inputs = {
+            name: array if array.dtype == bool else w.Tensor(array)
+            for name, array in arguments.items()
+        }
+        found |= under(title, tried(w, module, **inputs))
     return found
 
 
@@ -318,9 +323,9 @@ def _try_enter(w):
 
 
 def _try_decoder_layer(w):
-    y, memory = w.Tensor(numbers(2, 5, 12)), w.Tensor(numbers(2, 6, 12, seed=1))
-    masks = w.causal_mask(5), MASK
-    return both_ways(w, lambda c: filled(w.DecoderLayer(c)), y, memory, *masks)
+    arrays = {"y": numbers(2, 5, 12), "memory": numbers(2, 6, 12, seed=1)}
+    masks = {"target_mask": np.tri(5, dtype=bool)[None, None], "source_mask": MASK}
+    return both_ways(w, w.DecoderLayer, **arrays, **masks)
 
 
 def _try_encode(w):

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import sys
 import textwrap
 from copy import deepcopy
@@ -387,17 +388,56 @@ def average(checkpoints):
 }
 
 
-@pytest.mark.parametrize("name", OTHER_RIGHT_ANSWERS)
-def test_another_right_answer_is_right(name):
+def verdict_on(name, definition):
+    """Return the verdict on a definition of a piece in a file that is empty otherwise."""
     piece = next(piece for piece in PIECES if piece.name == name)
-    text, body = skeleton(), OTHER_RIGHT_ANSWERS[name]
+    text = skeleton()
     if "." in name:
         node = building.definitions(ast.parse(text))[name]
         lines = text.splitlines()
-        text = "\n".join([*lines[: node.lineno - 1], body, *lines[node.end_lineno :]])
+        text = "\n".join([*lines[: node.lineno - 1], definition, *lines[node.end_lineno :]])
     else:
-        text += body  # a later definition is the one that counts
-    assert checked(text, piece, "answer.py") == ("right", "")
+        text += definition  # a later definition is the one that counts
+    return checked(text, piece, "answer.py")
+
+
+@pytest.mark.parametrize("name", OTHER_RIGHT_ANSWERS)
+def test_another_right_answer_is_right(name):
+    assert verdict_on(name, OTHER_RIGHT_ANSWERS[name]) == ("right", "")
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "said"),
+    [
+        ("relu(x)", "np.maximum(0, x)", "take arrays: x.data, not x (line"),
+        ("relu(x)", "x.clip(0)", "a Tensor x has no x.clip: its array is x.data (line"),
+        ("relu(x)", "x / 2", "/ is no operation of Tensors"),
+        ("relu(x)", "Tensor(x.data * 2, (x,), lambda gy: (None,))", "something is None here"),
+        ("relu(x)", "Tensor(x.data * 2, (x,), lambda gy: (gy, gy))", "not as many gradients as"),
+        ("relu(x)", "Tensor(np.maximum(0, x.data))", "of x: found none, as nothing was added"),
+        ("softmax(x)", "x.data / 2", "x.data of an array x is no array: .data is for Tensors"),
+        ("softmax(x)", "max(x)", "True or False is needed here, but this is an array of them"),
+        ("softmax(x)", "x @ x[0]", "matrices that do not fit: 5 columns times 3 rows (line"),
+        ("embedding(E, ids)", "E[ids]", "a Tensor x has no x[...]: its array is x.data (line"),
+        ("split_heads(x, h)", "x.reshape((2, 5, 3, 4))", "not a tuple: x.reshape(2, 3)"),
+        ("split_heads(x, h)", "x.transpose(0, 1)", "transpose needs one number for each axis"),
+        ("enter(ids, E, c)", "embedding(E, ids) + sinusoids(5, 12)", "are Tensors, not ndarray"),
+        ("average(checkpoints)", "np.mean(checkpoints, axis=0)", "take each by itself"),
+    ],
+)
+def test_what_python_says_is_said_for_students(head, body, said):
+    verdict = verdict_on(head.partition("(")[0], f"def {head}:\n    return {body}\n")
+    assert verdict.state == "wrong" and said in verdict.message, verdict.message
+
+
+@pytest.mark.parametrize("error", [1e-3, 1e-5])
+def test_what_was_found_is_told_from_what_was_expected(error):
+    body = f"    return {1 + error} * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)"
+    verdict = verdict_on(
+        "learning_rate", f"def learning_rate(step, d_model, warmup_steps):\n{body}"
+    )
+    found, expected = re.findall(r"(?:found|expected) (\S+?)(?:,|$)", verdict.message)
+    assert found != expected, verdict.message
 
 
 def test_the_page_is_where_the_course_looks_for_it():

@@ -2,7 +2,9 @@
 
 import ast
 import importlib.util
+import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -176,6 +178,52 @@ def test_the_batches_hold_every_pair_once_and_no_more_than_their_tokens(whole):
     for batch in batches:
         source, _, target_out = whole.make_batch(batch)
         assert source.size <= 100 and target_out.size <= 100
+
+
+def test_a_pair_longer_than_a_batch_is_a_batch_alone(whole):
+    pairs = [([7] * 9, [8]), ([7], [8] * 20), ([7], [8])]
+    assert sorted(map(len, whole.make_batches(pairs[:2], 5))) == [1, 1]
+    assert sorted(map(len, whole.make_batches(pairs, 5))) == [1, 1, 1]
+
+
+def test_no_sentence_of_the_test_was_learned(whole, monkeypatch, capsys):
+    """Also if more are asked for than there are."""
+    learned = []
+    monkeypatch.setattr(whole, "train", lambda *arguments: learned.extend(arguments[2]))
+    monkeypatch.setattr(whole, "translate", lambda _, subwords, line: subwords.encode(line))
+    whole.learn_toy_corpus(steps=1, n_test=999)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("0 of 200 ")
+    tested = {line.partition("->   ")[2].partition("   wrong")[0] for line in lines[-201:-1]}
+    assert len(tested) > 100 and tested.isdisjoint(str(english) for english, _ in learned)
+
+
+@pytest.mark.parametrize("steps", [1, 10])
+def test_a_training_of_a_few_steps(whole, steps):
+    """It has checkpoints, shows a translation of each, and ends as it began: not training."""
+    model = small(whole, steps=steps, n_tokens=20)
+    subwords = SimpleNamespace(encode=lambda line: [4, 5], decode=str)
+    before = {name: x.data for name, x in model.parameters().items()}
+    whole.train(model, subwords, PAIRS, "a sentence")
+    assert not model.c.training
+    for name, x in model.parameters().items():
+        assert not np.array_equal(x.data, before[name]), name
+
+
+def test_the_weights_of_another_model_are_refused(whole, tmp_path):
+    config = json.loads((BUNDLED / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "model.safetensors").symlink_to(BUNDLED / "model.safetensors")
+    for change in ({"n_layers": 5}, {"d_ff": 1024}):
+        text = json.dumps({"model": config["model"] | change})
+        (tmp_path / "config.json").write_text(text, encoding="utf-8")
+        with pytest.raises(AssertionError):
+            whole.load(tmp_path)
+
+
+def test_help_is_not_translated(whole, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["whole.py", "-h"])
+    whole.main()
+    assert capsys.readouterr().out == f"{whole.__doc__}\n"
 
 
 def test_the_checkpoints_are_averaged(whole):
