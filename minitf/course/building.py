@@ -240,7 +240,9 @@ EXPLANATIONS = {
         r"\1 is no operation of Tensors: they have x + y, x * number, x @ W, reshape and "
         "transpose; anything else is computed with their arrays, x.data"
     ),
-    r"(of type|'int' and|'float' and) '?Tensor": "NumPy's functions take arrays: x.data, not x",
+    r"of type Tensor|between instances of .*'Tensor'": (
+        "functions of NumPy and comparisons take arrays: x.data, not x"
+    ),
     r"zip\(\) argument 2 is (shorter|longer) than": (
         "there are not as many gradients as inputs: input_gradients returns a tuple, one for each"
     ),
