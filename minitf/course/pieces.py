@@ -554,6 +554,7 @@ PIECES = [
             ("(ids != PAD)", "(ids != BOS)", "it hides the start mark, not the padding"),
             ("(ids != PAD)[:, None, None, :]", "np.where(ids != PAD, 0.0, -np.inf)[:, None, None, :]", "numbers to be added to scores, where True and False are needed"),
             ("(ids != PAD)[:, None, None, :]", "(ids != PAD)[:, None, None, :] & (ids != PAD)[:, None, :, None]", "queries at padding may look nowhere, which gives 0 / 0: only keys are hidden"),
+            ("[:, None, None, :]", "[None, :, None, :]", "the sentences are where the heads belong"),
         ],
     ),
     Piece(
@@ -572,6 +573,7 @@ PIECES = [
             ("[None, None]", "[None]", "one axis is missing: (1, 1, length, length)"),
             ("[None, None]", "[..., None, None]", "the two axes of length 1 must come first"),
             ("np.tri(length, dtype=bool)", "np.tri(length - 1, dtype=bool)", "one position too few"),
+            ("[None, None]", "[:, None, None, :]", "the queries must be the last axis but one"),
         ],
     ),
     Piece(
@@ -592,6 +594,7 @@ PIECES = [
             ("x.grad = x.grad + gx", "x.grad = x.grad + gx if x.inputs else x.grad", "a Tensor without inputs gets no gradient: parameters are such Tensors"),
             ("        self.grad = np.ones_like(self.data)\n", "        for node in topological_order(self, [], set()):\n            node.grad = 0.0\n        self.grad = np.ones_like(self.data)\n", "the gradients of an earlier walk are set to 0: they stay until Adam.update does so"),
             ("node.input_gradients(node.grad)", "node.input_gradients(np.ones_like(node.data))", "every node is given 1: hand on the gradient of the node"),
+            ("        for node in reversed(topological_order(self, [], set())):\n            gradients = node.input_gradients(node.grad)\n            for x, gx in zip(node.inputs, gradients, strict=True):\n                x.grad = x.grad + gx\n", "        def walk(node):\n            for x, gx in zip(node.inputs, node.input_gradients(node.grad), strict=True):\n                x.grad = x.grad + gx\n                walk(x)\n\n        walk(self)\n", "a node hands on each time that it is reached, and so hands on twice what had come before"),
         ],
     ),
     Piece(
@@ -614,6 +617,7 @@ PIECES = [
             ("Tensor(self.data + other.data", "Tensor(self.data - other.data", "this is a difference"),
             ("(self, other), input_gradients", "(other, self), input_gradients", "the inputs are listed in the other order than their gradients"),
             (".sum(axis=0)", ".sum(axis=0, keepdims=True)", "keepdims keeps an axis that the second input does not have"),
+            (", (self, other), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -636,6 +640,7 @@ PIECES = [
             ("rows.T @ g_rows", "x.swapaxes(-1, -2) @ gy", "of several sentences, W gets one gradient for each: add them up"),
             ("rows.T @ g_rows", "np.zeros_like(W)", "W gets no gradient"),
             ("rows.T @ g_rows", "x.T @ gy", "x.T reverses all axes of x, also that of the sentences: make rows first"),
+            (", (self, other), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -655,6 +660,7 @@ PIECES = [
             ("self.data.transpose(axes)", "self.data.reshape([self.data.shape[i] for i in axes])", "the result has the right shape with the numbers in the old order"),
             ("gy.transpose(back)", "gy.swapaxes(-1, -2)", "the last two axes of the gradient are exchanged, whatever axes says"),
             ("self.data.transpose(axes)", "self.data.T", "T reverses the axes: axes says their order"),
+            (", (self,), lambda gy: (gy.transpose(back),)", "", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -671,6 +677,7 @@ PIECES = [
             ("if node not in seen:", "if node.inputs and node not in seen:", "Tensors without inputs are left out"),
             ("            topological_order(x, order, seen)", "            order.append(x)", "the inputs are listed, but not what leads to them"),
             ("        order.append(node)\n", "    order.append(node)\n", "a node is listed although it was seen before"),
+            ("    return order", "    return seen", "a set has no order: return the list"),
         ],
     ),
     Piece(
@@ -693,6 +700,7 @@ PIECES = [
             ("g_product.swapaxes(-1, -2) @ Q.data", "g_product.swapaxes(-1, -2) @ K.data[..., :4, :]", "gK is made of keys: it is g_product^T Q"),
             ("attention_weights(Q.data, K.data, mask)", "attention_weights(Q.data, K.data, True)", "the mask is not used"),
             ("(Q, K, V), input_gradients", "(Q, V, K), input_gradients", "the inputs are listed in another order than their gradients"),
+            (", (Q, K, V), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -709,6 +717,9 @@ PIECES = [
             ("x.reshape(B, L, h, d_model // h).transpose(0, 2, 1, 3)", "x.reshape(B * h, L, d_model // h)", "heads and sentences share an axis: each needs its own"),
             ("return x.reshape", "return x.data.reshape", "the Tensor's own reshape and transpose keep the way back"),
             ("d_model // h", "d_model / h", "d_model / h is a float: // divides integers"),
+            ("return x.reshape", "return Tensor(x.data).reshape", "a new Tensor has no inputs, and so no way back: x.reshape"),
+            (".transpose(0, 2, 1, 3)", ".transpose(1, 2)", "transpose takes all axes, as in NumPy: (0, 2, 1, 3)"),
+            (".transpose(0, 2, 1, 3)", ".transpose(0, 1, 3, 2)", "heads and features are exchanged, and not heads and positions"),
         ],
     ),
     Piece(
@@ -724,6 +735,9 @@ PIECES = [
             ("return heads.transpose", "return heads.data.transpose", "the Tensor's own transpose and reshape keep the way back"),
             (".reshape(B, L, h * d_k)", ".reshape(B * L, h * d_k)", "sentences and positions share an axis: each needs its own"),
             ("heads.transpose(0, 2, 1, 3)", "heads.transpose(0, 3, 2, 1)", "positions, features and heads are in reverse order before they are joined"),
+            ("return heads.transpose", "return Tensor(heads.data).transpose", "a new Tensor has no inputs, and so no way back: heads.transpose"),
+            ("heads.transpose(0, 2, 1, 3)", "heads.transpose(1, 2)", "transpose takes all axes, as in NumPy: (0, 2, 1, 3)"),
+            ("B, h, L, d_k = heads.data.shape", "B, L, h, d_k = heads.data.shape", "the axes of heads are (B, h, L, d_k), in this order"),
         ],
     ),
     Piece(
@@ -769,6 +783,7 @@ PIECES = [
             ("(n * gy).sum(axis=(0, 1))", "(x.data * gy).sum(axis=(0, 1))", "the gradient of the gain has x where n belongs"),
             ("gx, (n * gy).sum(axis=(0, 1)), gy.sum(axis=(0, 1))", "gx, gy.sum(axis=(0, 1)), (n * gy).sum(axis=(0, 1))", "the gradients of gain and bias are exchanged"),
             ("gain.data * n + bias.data", "n", "gain and bias are not used"),
+            (", (x, gain, bias), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -789,6 +804,7 @@ PIECES = [
             ("np.maximum(0, x.data)", "np.abs(x.data)", "this is the absolute value"),
             ("np.maximum(0, x.data)", "np.minimum(0, x.data)", "it keeps the negative numbers"),
             ("(gy * (x.data > 0),)", "gy * (x.data > 0)", "input_gradients must return a tuple, with a comma: (gx,)"),
+            (", (x,), lambda gy: (gy * (x.data > 0),)", "", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -812,6 +828,7 @@ PIECES = [
             ("        return x\n", "        return Tensor(x.data)\n", "not training, the gradient is lost: return x itself"),
             ("lambda gy: (gy * mask,)", "lambda gy: (gy * (rng.random(x.data.shape) >= c.P_drop) / (1 - c.P_drop),)", "the gradient has another mask than the result"),
             ("lambda gy: (gy * mask,)", "lambda gy: gy * mask", "input_gradients must return a tuple, with a comma: (gx,)"),
+            ("mask, (x,), lambda gy: (gy * mask,)", "mask", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -830,6 +847,10 @@ PIECES = [
             ("relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "relu(x @ self.W_2 + self.b_2) @ self.W_1 + self.b_1", "W_1 and W_2 are exchanged"),
             ("relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "relu((x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2)", "the relu comes after the second product: it belongs between the two"),
             ("relu(x @ self.W_1", "relu(relu(x) @ self.W_1", "x itself goes through a relu"),
+            ("(x @ self.W_1", "(self.W_1 @ x", "the matrix stands on the right: x W_1"),
+            ("x @ self.W_1 + self.b_1", "x @ (self.W_1 + self.b_1)", "b_1 is added to the matrix, not to the product"),
+            ("@ self.W_2 + self.b_2", "@ (self.W_2 + self.b_2)", "b_2 is added to the matrix, not to the product"),
+            ("relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "relu(x @ self.W_1) @ self.W_2", "b_1 and b_2 are missing"),
         ],
     ),
     Piece(
@@ -874,6 +895,9 @@ PIECES = [
             ("np.zeros_like(E.data)", "E.data.copy()", "the gradient begins with the table itself, not with 0"),
             ("E.data[ids], (E,)", "E.data[ids - 1], (E,)", "every id takes the row before its own"),
             ("E.data[ids], (E,)", "E.data[ids] * math.sqrt(E.data.shape[-1]), (E,)", "the factor sqrt(d_model) is not here but in enter"),
+            (", (E,), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
+            ("np.add.at(gE, ids, gy)", "gE += gy.sum(axis=(0, 1))", "every row gets a gradient, also that of a token which does not occur"),
+            ("E.data[ids], (E,)", "E.data[:, ids], (E,)", "ids choose rows of E, not columns"),
         ],
     ),
     Piece(
@@ -895,6 +919,7 @@ PIECES = [
             ("PE[:, 1::2] = np.cos(angles)", "PE[:, 1::2] = np.cos(np.arange(length)[:, None] / 10000 ** ((2 * i + 1) / d_model))", "sine and cosine of a pair have the same angle, with 2i in its exponent"),
             ("np.arange(d_model // 2)", "np.arange(0, d_model, 2)", "i counts the pairs of columns, 0, 1, 2, ..., not 0, 2, 4, ..."),
             ("np.zeros((length, d_model))", "np.zeros((length, d_model), dtype=int)", "an array of integers cuts off what is behind the point"),
+            ("(2 * i / d_model)", "(2 * i) / d_model", "the exponent is 2i / d_model as a whole: brackets"),
         ],
     ),
     Piece(
@@ -912,6 +937,9 @@ PIECES = [
             ("x + Tensor(PE.astype(x.data.dtype))", "x + PE", "PE is an array: Tensor(PE.astype(x.data.dtype))"),
             ("PE.astype(x.data.dtype)", "PE", "the positions are float64, and so is then everything that follows: PE.astype(x.data.dtype)"),
             ("ids.shape[1]", "ids.shape[0]", "positions are counted along a sentence, the second axis of ids"),
+            (" * math.sqrt(c.d_model)", " * (1 / math.sqrt(c.d_model))", "divided by the root of d_model, not multiplied"),
+            ("embedding(E, ids)", "Tensor(E.data[ids])", "E gets no gradient: use embedding"),
+            ("sinusoids(ids.shape[1], c.d_model)", "sinusoids(c.d_model, ids.shape[1])", "the arguments of sinusoids are exchanged"),
         ],
     ),
     Piece(
@@ -958,6 +986,9 @@ PIECES = [
             ("enter(source, self.E, self.c)", "embedding(self.E, source)", "the source enters without scale and positions: use enter"),
             ("x = layer(x, padding_mask(source))", "layer(x, padding_mask(source))", "what a layer returns is not used"),
             ("x = layer(", "x = x + layer(", "x is added in the layers already"),
+            ("x = layer(x, padding_mask(source))", "x = layer(enter(source, self.E, self.c), padding_mask(source))", "each layer begins with the embeddings, not with what the one before has made"),
+            ("            x = layer(x, padding_mask(source))\n", "            x = layer(x, padding_mask(source))\n            x = self.encoder_norm(x) if self.c.pre_norm else x\n", "with pre_norm, the last norm comes once, after all layers"),
+            ("padding_mask(source)", "source != PAD", "the mask lacks the axes of heads and queries: padding_mask(source)"),
         ],
     ),
     Piece(
@@ -978,6 +1009,8 @@ PIECES = [
             ("y = layer(", "layer(", "what a layer returns is not used"),
             ("self.decoder_norm(y) if self.c.pre_norm else y", "self.decoder_norm(y)", "without pre_norm there is no last norm"),
             ("self.decoder_norm(y)", "self.encoder_norm(y)", "with pre_norm, this is the encoder's norm"),
+            ("causal_mask(target.shape[1])", "causal_mask(len(target))", "len(target) counts the sentences; target.shape[1] counts the tokens"),
+            ("memory, causal_mask", "enter(source, self.E, self.c), causal_mask", "the decoder looks at the embeddings of the source, not at the memory"),
         ],
     ),
     Piece(
@@ -996,6 +1029,7 @@ PIECES = [
             ("pad([source + [EOS] for source, _ in pairs])", "pad([source for source, _ in pairs if not source.append(EOS)])", "append changes the pairs themselves: source + [EOS] is a new list"),
             ("source + [EOS] for source, _", "source + [EOS] for _, source", "the source is made of the targets"),
             ("return source, target_in, target_out", "return source, target_out[:, :-1], target_out[:, 1:]", "the decoder does not begin with the start mark"),
+            ("pad([target + [EOS] for", "pad([[BOS] + target + [EOS] for", "what is to be written has no start mark"),
         ],
     ),
     Piece(
@@ -1018,6 +1052,7 @@ PIECES = [
             ("gy * counts * (np.exp(ln_p) - q) / n_targets", "counts * (np.exp(ln_p) - q) / n_targets", "gy is missing in the gradient"),
             ("gy * counts * (np.exp(ln_p) - q)", "gy * counts * np.exp(ln_p)", "the gradient is p: q is not subtracted"),
             ("log_softmax(logits.data)", "np.log(softmax(logits.data) + 1e-3)", "something was added to p before the logarithm: log_softmax needs no such help"),
+            (", (logits,), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -1095,6 +1130,7 @@ PIECES = [
             ("[ids + [EOS]]", "[[BOS] + ids + [EOS]]", "the source has no start mark"),
             ("np.array([ids + [EOS]])", "np.array(ids + [EOS])", "the source needs an axis of sentences, (1, S): [ids + [EOS]]"),
             ("    memory = model.encode(source)\n", "    memory = source\n", "the source was not encoded: model.encode"),
+            (".argmax()", ".max()", "the largest ln p, not the token that has it: argmax"),
         ],
     ),
     Piece(
