@@ -15,6 +15,7 @@ The parts come in the order of the lessons, which derive each line. Names and le
 
 From `attention` on, what has a gradient is a Tensor, whose array is x.data; ids, masks and
 positions are arrays.
+(In shapes, the lessons have T, D, H, K, F and V for L, d_model, h, d_k, d_ff and vocab_size.)
 """
 
 import json

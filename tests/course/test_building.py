@@ -66,9 +66,9 @@ HARMLESS = {
     ("relu", "x.data > 0"),
     ("dropout", "rng.random(x.data.shape) >= c.P_drop"),
     ("make_batches", "(len(batches[-1]) + 1) * lengths[i] > n_tokens"),
-    ("beam_search", "len(finished) >= beam"),
+    ("beam_search", "len(finished) >= c.beam_size"),
     ("beam_search", "best_possible <= max(finished)[0]"),
-    ("beam_search", "if len(finished) >= beam and best_possible <= max(finished)[0]:"),
+    ("beam_search", "if len(finished) >= c.beam_size and best_possible <= max(finished)[0]:"),
 }
 
 
