@@ -1015,7 +1015,7 @@ PIECES = [
     ),
     Piece(
         "make_batch", "06", "How can it learn all positions at once without seeing the answer?",
-        "target_in is the target shifted to the right by the start mark.",
+        "Three lines, each pad([... for source, target in pairs]); target_in is the target shifted to the right by the start mark.",
         _try_make_batch,
         [
             ("pad([[BOS] + target for", "pad([target + [EOS] for", "the decoder reads the very tokens that it must write: shift them"),
