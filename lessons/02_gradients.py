@@ -1076,7 +1076,7 @@ def check_fools_the_sum():
 # %% [markdown]
 # **Now yours: pieces 5 to 10** of `my_transformer.py`. The tape is yours now:
 # `Tensor.backward`, `Tensor.__add__`, `Tensor.__matmul__`, `Tensor.transpose`,
-# `inputs_first` and `attention`. (`python lessons/build.py` writes the file, if you
+# `topological_order` and `attention`. (`python lessons/build.py` writes the file, if you
 # have none.)
 
 # %%

@@ -1203,9 +1203,9 @@ def check_rms_norm():
 
 
 # %% [markdown]
-# **Now yours: pieces 14 to 18** of `my_transformer.py`. Everything inside a layer:
-# `layer_norm`, `relu`, `dropout`, `FeedForward` and `Residual`. (`python
-# lessons/build.py` writes the file, if you have none.)
+# **Now yours: pieces 14 to 18** of `my_transformer.py`. Everything inside a layer,
+# `layer_norm`, `relu`, `dropout` and `FeedForward`, and a layer of it all:
+# `EncoderLayer`. (`python lessons/build.py` writes the file, if you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

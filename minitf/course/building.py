@@ -12,6 +12,7 @@ import functools
 import io
 import itertools
 import json
+import re
 import signal
 import sys
 import textwrap
@@ -53,10 +54,7 @@ learns the toy corpus for a minute, and translates SENTENCE with trained weights
 
 In place of the three dots of a piece write its code; the comments above them say what it computes,
 and the docstring which lesson derives it. Everything else is complete; `Tensor.__mul__` shows how
-an operation is written. Letters of the shapes: B sentences, T tokens that ask (of the target), S
-tokens that answer (of the source), D d_model, H heads, K d_k = d_v = D / H, F d_ff, V vocabulary.
-gy is dL/dy, the gradient of y. From `attention` on, what has a gradient is a Tensor, whose array is
-x.data; ids, masks and positions are arrays.
+an operation is written. {letters}
 """
 
 SENTENCE = "The children are playing in the garden."
@@ -136,8 +134,10 @@ def skeleton(name: str = "my_transformer.py") -> str:
         assert first >= comments_begin
         lines[node.body[0].lineno - 1 : node.end_lineno] = [*text, *kept, f"{indent}..."]
     text = "\n".join(lines[tree.body[0].end_lineno :]).strip("\n")
-    text = text.replace("HERE = Path(__file__).parent\n", "").replace("import sys\n", "")
-    return f"{OPENING.format(name=name)}\n{text}\n{CLOSING}"
+    for line in ("HERE = Path(__file__).parent\n", "import sys\n", "from pathlib import Path\n"):
+        text = text.replace(line, "")
+    letters = "Names and letters:" + ast.get_docstring(tree).partition("Names and letters:")[2]
+    return f"{OPENING.format(name=name, letters=letters)}\n{text}\n{CLOSING}"
 
 
 def docstring_of(node, number, piece):
@@ -225,8 +225,59 @@ def outcome_of(piece: Piece, module: ModuleType) -> dict:
     except Refused as error:
         return {"error": str(error)}
     except (Exception, SystemExit) as error:
-        kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-        return {"error": kind + " ".join(str(error).split()), "line": line_of(error, module)}
+        return {"error": explained(error), "line": line_of(error, module)}
+
+
+# What Python and NumPy say of common mistakes, and what a student is told of them.
+EXPLANATIONS = {
+    r"'Tensor' object has no attribute '(\w+)'": (r"a Tensor x has no x.\1: its array is x.data"),
+    r"'Tensor' object is not subscriptable": "a Tensor x has no x[...]: its array is x.data",
+    r"'memoryview'": "x.data of an array x is no array: .data is for Tensors",
+    r"unsupported operand .* '\w+' and 'NoneType'": (
+        "something is None here: is a gradient missing, or a `return`?"
+    ),
+    r"unsupported operand .* for (\S+): .*'Tensor'": (
+        r"\1 is no operation of Tensors: they have x + y, x * number, x @ W, reshape and "
+        "transpose; anything else is computed with their arrays, x.data"
+    ),
+    r"of type Tensor|between instances of .*'Tensor'": (
+        "functions of NumPy and comparisons take arrays: x.data, not x"
+    ),
+    r"zip\(\) argument 2 is (shorter|longer) than": (
+        "there are not as many gradients as inputs: input_gradients returns a tuple, one for each"
+    ),
+    r"mismatch in its core dimension .*size (\d+) is different from (\d+)": (
+        r"a product of matrices that do not fit: \2 columns times \1 rows"
+    ),
+    r"could not be broadcast together .*?(\(.*\))": r"the shapes do not fit together: \1",
+    r"axes don't match array": "transpose needs one number for each axis",
+    r"'float' object has no attribute": (
+        "a number where an array is needed: a gradient to which nothing was added yet?"
+    ),
+    r"'float' object cannot be interpreted as an integer": (
+        "a float where an integer is needed: 6 // 3 is an integer, 6 / 3 is a float"
+    ),
+    r"'tuple' object cannot be interpreted as an integer": (
+        "numbers are needed here, not a tuple: x.reshape(2, 3), x.transpose(1, 0)"
+    ),
+    r"boolean index did not match": (
+        "a mask in [...] has the shape of the array: np.where(mask, a, b) takes any that broadcasts"
+    ),
+    r"inhomogeneous shape": "arrays of different shapes do not make one array: take each by itself",
+    r"maximum recursion depth": "a function calls itself without end",
+    r"truth value of an array": "True or False is needed here, but this is an array of them",
+}
+
+
+def explained(error):
+    """Return what went wrong, in words for a student if the error is a common one."""
+    said = " ".join(str(error).split())
+    for pattern, words in EXPLANATIONS.items():
+        match = re.search(pattern, said)
+        if match:
+            return match.expand(words)
+    plain = isinstance(error, AssertionError | TimeoutError)
+    return said if plain else f"{type(error).__name__}: {said}"
 
 
 def as_array(name, value):
@@ -289,8 +340,10 @@ def agree(found: dict, expected: dict) -> bool:
 
 def difference(found, expected):
     """Return what differs between two results, in words; "" if nothing does."""
-    if isinstance(expected, str):
-        return "" if found == expected else f"found {found}, expected {expected}"
+    if isinstance(found, str) or isinstance(expected, str):
+        kinds = [x if isinstance(x, str) else "an array" for x in (found, expected)]
+        same = kinds[0] == kinds[1]
+        return "" if same else f"found {kinds[0]}, expected {kinds[1]}"
     if found.shape != expected.shape:
         return f"found the shape {found.shape}, expected {expected.shape}"
     if (found.dtype.kind == "b") != (expected.dtype.kind == "b"):
@@ -304,26 +357,35 @@ def difference(found, expected):
     if right.all():
         return ""
     if not expected.shape:
-        return f"found {short(found)}, expected {short(expected)}"
+        return found_and_expected(found, expected)
     with np.errstate(all="ignore"):
         distance = np.nan_to_num(abs(np.where(right, 0.0, found - 1.0 * expected)), nan=1e300)
     distance[~right & (distance == 0)] = 1e300
     place = np.unravel_index(distance.argmax(), distance.shape)
     index = tuple(int(i) for i in place)
-    return f"found {short(found[place])}, expected {short(expected[place])} at {index}"
+    return f"{found_and_expected(found[place], expected[place])} at {index}"
 
 
-def short(number):
+def found_and_expected(found, expected):
+    """Return two numbers in words, with as many digits as show that they differ."""
+    for digits in (4, 6, 8, 12, 17):
+        found_text, expected_text = short(found, digits), short(expected, digits)
+        if found_text != expected_text:
+            break
+    return f"found {found_text}, expected {expected_text}"
+
+
+def short(number, digits):
     """Return a number in a few digits."""
     number = number.item()
-    return f"{number:.4g}" if isinstance(number, float) else str(number)
+    return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
 
 
 @functools.cache
 def expected_of(piece_name: str) -> dict:
     """Return what the page's own piece computes."""
     piece = next(piece for piece in PIECES if piece.name == piece_name)
-    return outcome_of(piece, module_with(ast.parse(page()), None, str(PAGE)))
+    return outcome_of(piece, page_itself())
 
 
 def answer(piece: Piece, old: str, new: str) -> str:
@@ -493,7 +555,14 @@ def speak(text, file, sentence):
     exec(compile(ast.Module([learn], []), str(PAGE), "exec"), module.__dict__)
     print("\nAll of it is yours. It learns the toy corpus, for about a minute:")
     module.learn_toy_corpus(steps=QUICK_STEPS, n_test=5)
-    print("\nYour Transformer, with the weights of examples/models/en-de:")
+    print("\nWith the weights of examples/models/en-de:")
     sentence = sentence or getattr(module, "SENTENCE", "Where is the station?")
-    model, subwords = module.load(PAGE.parent / "models" / "en-de")
-    print(f"{sentence}   ->   {module.translate(model, subwords, sentence)}")
+    print(f"  {sentence}")
+    for whose, program in {"your Transformer": module, "examples/whole.py": page_itself()}.items():
+        model, subwords = program.load(PAGE.parent / "models" / "en-de")
+        print(f"  {whose + ':':18} {program.translate(model, subwords, sentence)}")
+
+
+def page_itself():
+    """Return the page as a module."""
+    return module_with(ast.parse(page()), None, str(PAGE))

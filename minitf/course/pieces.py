@@ -7,7 +7,7 @@ The result of a wrong answer is compared with theirs, so that the message names 
 """
 
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -54,10 +54,20 @@ def gradients_of(w, y, inputs):
         raise Refused(f"it returns {kind_of(y)}, where a Tensor is needed")
     found = {"the result": np.array(y.data)}
     c = numbers(*y.data.shape, seed=7)
-    w.Tensor((c * y.data).sum(), (y,), lambda gy: (gy * c,)).backward()
-    for name, x in inputs.items():
-        found[f"the gradient of {name}"] = np.array(x.grad)
-    return found
+    weighted_sum(w, y, c).backward()
+    return found | {f"the gradient of {name}": gradient_of(x) for name, x in inputs.items()}
+
+
+def gradient_of(x):
+    """Return the gradient that a Tensor has, as an array; in words that it has none."""
+    gradient = np.array(x.grad)
+    nothing = gradient.shape == () != x.data.shape and gradient == 0
+    return "none, as nothing was added to its grad" if nothing else gradient
+
+
+def weighted_sum(w, y, c):
+    """Return the sum of c * y as a Tensor, a loss for tests."""
+    return w.Tensor((c * y.data).sum(), (y,), lambda gy: (gy * c,))
 
 
 def kind_of(value):
@@ -67,12 +77,10 @@ def kind_of(value):
     return "an array" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
 
 
-def config(**changes):
+def config(w, **changes):
     """Return the settings of a small model, whose sizes all differ."""
-    c = SimpleNamespace(V=11, N=2, N_decoder=2, d_model=12, d_ff=16, h=3, pre_norm=False)
-    c.P_drop, c.epsilon_ls, c.training = 0.5, 0.1, False
-    vars(c).update(changes)
-    return c
+    sizes = {"vocab_size": 11, "N": 2, "N_decoder": 2, "d_model": 12, "d_ff": 16, "h": 3}
+    return w.Config(**sizes | {"P_drop": 0.5} | changes)
 
 
 def filled(module, seed=1):
@@ -82,11 +90,11 @@ def filled(module, seed=1):
     return module
 
 
-def tried(w, module, *arguments, seed=3):
+def tried(w, module, **arguments):
     """Call a module; return the result, and the gradients of its parameters and of its inputs."""
-    w.rng = np.random.default_rng(seed)  # for dropout
-    inputs = {f"input {i}": x for i, x in enumerate(arguments, 1) if isinstance(x, w.Tensor)}
-    return gradients_of(w, module(*arguments), inputs | module.parameters())
+    w.rng = np.random.default_rng(3)  # for dropout
+    inputs = {name: x for name, x in arguments.items() if isinstance(x, w.Tensor)}
+    return gradients_of(w, module(*arguments.values()), inputs | module.parameters())
 
 
 def under(title, found):
@@ -104,7 +112,11 @@ MASK = np.array([[True, True, False, True, True, False], [True] * 6])[:, None, N
 
 def _try_softmax(w):
     x = numbers(2, 3, 5)
-    return {"the weights": w.softmax(x), "of scores near 1000": w.softmax(x + 1000)}
+    return {
+        "the weights": w.softmax(x),
+        "of scores near 1000": w.softmax(x + 1000),
+        "of the rows [0, 0] and [1000, 1000]": w.softmax(np.array([[0.0, 0.0], [1e3, 1e3]])),
+    }
 
 
 def _try_attention_weights(w):
@@ -128,25 +140,35 @@ def _try_causal_mask(w):
 
 
 def diamond(w):
-    """Return b = 2a, c = 3b, d = b + c, and d + a: a and b are used twice."""
-    a = w.Tensor(numbers(2, 3))
+    """Return Tensors, of which a and b are used twice, and the last is the loss."""
+    a, W = w.Tensor(numbers(2, 3)), w.Tensor(numbers(3, 4))
     b = a * 2.0
     c = b * 3.0
     d = b + c
-    return {"a": a, "b": b, "c": c, "d": d, "d + a": d + a}
+    e = (d + a) @ W
+    loss = weighted_sum(w, e, numbers(2, 4, seed=7))
+    return {
+        "a": a,
+        "W": W,
+        "b = 2a": b,
+        "c = 3b": c,
+        "d = b + c": d,
+        "(d + a) W": e,
+        "the loss": loss,
+    }
 
 
 def _try_backward(w):
     nodes = diamond(w)
-    nodes["d + a"].backward()
-    found = {f"the gradient of {name}": np.array(node.grad) for name, node in nodes.items()}
-    (nodes["a"] * 5.0).backward()
-    return found | {"a, after a second graph": np.array(nodes["a"].grad)}
+    nodes["the loss"].backward()
+    found = {f"the gradient of {name}": gradient_of(node) for name, node in nodes.items()}
+    weighted_sum(w, nodes["a"], 5.0 * numbers(2, 3, seed=3)).backward()
+    return found | {"the gradient of a, after a second walk": gradient_of(nodes["a"])}
 
 
-def _try_inputs_first(w):
+def _try_topological_order(w):
     nodes = list(diamond(w).values())
-    found = w.inputs_first(nodes[-1], [], set())
+    found = w.topological_order(nodes[-1], [], set())
     if not isinstance(found, list):
         raise Refused(f"it returns {kind_of(found)}, where a list is needed")
     places = {id(node): place for place, node in enumerate(found)}
@@ -154,6 +176,7 @@ def _try_inputs_first(w):
     return {
         "the number of nodes in the list": len(found),
         "how many of them are different": len(places),
+        "how many have no inputs": sum(not node.inputs for node in found),
         "every node is after its inputs": all(after),
         "the last one is the node itself": bool(found) and found[-1] is nodes[-1],
     }
@@ -194,8 +217,9 @@ def _try_merge_heads(w):
 
 
 def _try_multi_head(w):
-    module = filled(w.MultiHeadAttention(config()))
-    return tried(w, module, w.Tensor(numbers(2, 5, 12)), w.Tensor(numbers(2, 6, 12)), MASK)
+    module = filled(w.MultiHeadAttention(config(w)))
+    x, memory = w.Tensor(numbers(2, 5, 12)), w.Tensor(numbers(2, 6, 12))
+    return tried(w, module, x=x, memory=memory, mask=MASK)
 
 
 # Lesson 04 ----------------------------------------------------------------------------------------
@@ -218,9 +242,9 @@ def _try_relu(w):
 
 def _try_dropout(w):
     x = numbers(40, 50)
-    found = under("not training", walked(w, lambda x: w.dropout(x, config()), x=x))
+    found = under("not training", walked(w, lambda x: w.dropout(x, config(w)), x=x))
     for P_drop in (0.25, 0.5):
-        c = config(training=True, P_drop=P_drop)
+        c = config(w, training=True, P_drop=P_drop)
         w.rng = np.random.default_rng(5)
         mask = walked(w, lambda x, c=c: w.dropout(x, c), x=x)
         result, gradient = mask["the result"] / x, mask["the gradient of x"]
@@ -237,26 +261,33 @@ def _try_dropout(w):
                 (gradient == 0) == (result == 0)
             ).all(),
             f"P_drop {P_drop}: a second call has another mask": not np.array_equal(result, again),
+            f"P_drop {P_drop}: each row has another mask": len(np.unique(result == 0, axis=0))
+            == 40,
+            f"P_drop {P_drop}: each column has another mask": (
+                len(np.unique(result == 0, axis=1)[0]) == 50
+            ),
         }
     return found
 
 
 def _try_feed_forward(w):
-    return tried(w, filled(w.FeedForward(config())), w.Tensor(numbers(2, 5, 12)))
+    return tried(w, filled(w.FeedForward(config(w))), x=w.Tensor(numbers(2, 5, 12)))
 
 
-def _try_residual(w):
+def _try_encoder_layer(w):
+    return both_ways(w, w.EncoderLayer, x=numbers(2, 6, 12), mask=MASK)
+
+
+def both_ways(w, layer, **arguments):
+    """Return what a layer computes while translating, without dropout, and while training."""
     found = {}
-    for title, changes in {
-        "the paper's": {},
-        "the paper's, training": {"training": True},
-        "pre_norm": {"pre_norm": True},
-        "pre_norm, training": {"pre_norm": True, "training": True},
-    }.items():
-        module = filled(w.Residual(config(**changes)))
-        x = w.Tensor(numbers(2, 3, 12))
-        call = Call(lambda x, m=module: m(x, lambda y: y * 3.0), module.parameters)
-        found |= under(title, tried(w, call, x))
+    for title, training in {"translating": False, "training": True}.items():
+        module = filled(layer(config(w, training=training)))
+        inputs = {
+            name: array if array.dtype == bool else w.Tensor(array)
+            for name, array in arguments.items()
+        }
+        found |= under(title, tried(w, module, **inputs))
     return found
 
 
@@ -284,16 +315,17 @@ def _try_sinusoids(w):
 def _try_enter(w):
     found = {}
     for training in (False, True):
-        model = filled(w.Transformer(config(training=training, N=1, N_decoder=1)))
+        model = filled(w.Transformer(config(w, training=training, N=1, N_decoder=1)))
         module = Call(lambda m=model: w.enter(TARGET, m.E, m.c), lambda m=model: {"E": m.E})
         found |= under("training" if training else "translating", tried(w, module))
-    return found
+    small = w.enter(TARGET, w.Tensor(numbers(11, 12).astype(np.float32)), config(w))
+    return found | {"the dtype, if E has float32": str(small.data.dtype)}
 
 
 def _try_decoder_layer(w):
-    layer = filled(w.DecoderLayer(config()))
-    y, memory = w.Tensor(numbers(2, 5, 12)), w.Tensor(numbers(2, 6, 12, seed=1))
-    return tried(w, layer, y, memory, w.causal_mask(5), MASK)
+    arrays = {"y": numbers(2, 5, 12), "memory": numbers(2, 6, 12, seed=1)}
+    masks = {"target_mask": np.tri(5, dtype=bool)[None, None], "source_mask": MASK}
+    return both_ways(w, w.DecoderLayer, **arrays, **masks)
 
 
 def _try_encode(w):
@@ -302,14 +334,15 @@ def _try_encode(w):
 
 def _try_decode(w):
     memory = w.Tensor(numbers(2, 4, 12))
-    return whole_model(w, lambda model: model.decode(TARGET, memory, SOURCE))
+    target = np.where(TARGET == w.PAD, 6, TARGET)  # what is computed at padding is used by nobody
+    return whole_model(w, lambda model: model.decode(target, memory, SOURCE))
 
 
 def whole_model(w, call):
     """Return what a call of a model gives, with the norms after the sub-layers and before them."""
     found = {}
     for pre_norm in (False, True):
-        model = filled(w.Transformer(config(pre_norm=pre_norm)))
+        model = filled(w.Transformer(config(w, pre_norm=pre_norm)))
         parameters = {"E": model.E} | (
             {"the last norm": model.encoder_norm.gain} if pre_norm else {}
         )
@@ -321,9 +354,13 @@ def whole_model(w, call):
 def _try_make_batch(w):
     pairs = [([4, 5, 6], [7, 8]), ([9], [10, 5, 4, 6, 7])]
     batch = w.make_batch(pairs)
-    if not isinstance(batch, tuple) or len(batch) != 3:
+    if not isinstance(batch, tuple | list) or len(batch) != 3:
         raise Refused("it must return three arrays: source, target_in, target_out")
-    found = dict(zip(["source", "target_in", "target_out"], batch, strict=True))
+    source, target_in, target_out = batch
+    if np.shape(target_in) == np.shape(target_out):
+        # What is read where nothing is to be written, padding or an end mark, is used by nobody.
+        target_in = np.where(np.equal(target_out, w.PAD), w.PAD, target_in)
+    found = {"source": source, "target_in": target_in, "target_out": target_out}
     return found | {"the pairs that were given": str(pairs)}
 
 
@@ -348,7 +385,7 @@ def _try_learning_rate(w):
 
 def _try_adam(w):
     x, y = w.Tensor(numbers(2, 3)), w.Tensor(numbers(4))
-    adam = w.Adam([x, y])
+    adam = w.Adam([x, y], config(w))
     found = {}
     for step in (1, 2, 3):
         x.grad, y.grad = numbers(2, 3, seed=step), 1e-3 * numbers(4, seed=step)
@@ -368,8 +405,8 @@ def _try_adam(w):
 class TableModel:
     """A model of random numbers: its logits depend on all tokens so far, and on the source."""
 
-    def __init__(self, w, seed):
-        self.w, self.sources = w, []
+    def __init__(self, w, seed, **changes):
+        self.w, self.sources, self.c = w, [], w.Config(**changes)
         rng = np.random.default_rng(seed)
         self.of_last, self.of_sum = rng.normal(0, 1.5, (2, 11, 11))
         self.of_last[:, w.EOS] += seed % 4 - 1  # some end their texts later than others
@@ -405,22 +442,19 @@ def _try_greedy(w):
 
 
 def _try_length_penalty(w):
-    return {f"length {n}, alpha {a}": w.length_penalty(n, a) for n in (1, 7, 13) for a in (0.6, 1)}
+    return {f"length {n}, alpha {a}": w.length_penalty(n, a) for n in (1, 8, 12) for a in (0.6, 1)}
 
 
 def _try_beam_search(w):
     found = {}
     for seed in range(1, 27):
-        model = TableModel(w, seed)
-        model.of_last[:, w.EOS] -= 99 * (seed % 12 == 0)  # two texts never end
         alpha = (0.6, 1.0, 0.0, 2.0, 0.6)[seed % 5]
-        ids, beam = [4, 5, 6][: 1 + seed % 3], 2 + seed % 2 * 2
-        text = np.array(w.beam_search(model, ids, beam, alpha))
+        ids, beam_size = [4, 5, 6][: 1 + seed % 3], 2 + seed % 2 * 2
+        model = TableModel(w, seed, beam_size=beam_size, alpha=alpha)
+        model.of_last[:, w.EOS] -= 99 * (seed % 12 == 0)  # two texts never end
+        text = np.array(w.beam_search(model, ids))
         found[f"the source, as it is encoded, {seed}"] = model.sources[-1]
-        found[f"the text of model {seed}, beam {beam}, alpha {alpha}"] = text
-        if seed < 4:
-            text = np.array(w.beam_search(TableModel(w, seed), ids))
-            found[f"the text of model {seed}, without beam and alpha"] = text
+        found[f"the text of model {seed}, beam_size {beam_size}, alpha {alpha}"] = text
     return found
 
 
@@ -431,22 +465,35 @@ def _try_make_batches(w):
     w.rng = np.random.default_rng(1)
     lengths = np.random.default_rng(2).integers(2, 30, (99, 1)) + [[0, 1], [0, 0], [1, 0]] * 33
     pairs = [([7] * int(s), [i] * int(t)) for i, (s, t) in enumerate(lengths)]
-    batches = [batch for batch in w.make_batches(pairs, 100) if len(batch)]
+    pairs += [([7] * 120, [99]), ([7] * 3, [100] * 150)]
+    batches = list(w.make_batches(pairs, 100))
+    empty = sum(not len(batch) for batch in batches)
+    empty += sum(not len(batch) for batch in w.make_batches(pairs[-2:], 100))
+    batches = [batch for batch in batches if len(batch)]
     longest = [max(max(len(s), len(t)) for s, t in batch) + 1 for batch in batches]
     tokens = [len(batch) * n for batch, n in zip(batches, longest, strict=True)]
     rows = sorted(target[0] for batch in batches for _, target in batch)
     return {
-        "every pair is in one batch": rows == list(range(99)),
-        "the batches with more than n_tokens": sum(n > 100 for n in tokens),
-        "pairs of about equal length are together": sum(tokens) < 1.2 * (lengths.max(1) + 1).sum(),
-        "the batches are full": len(batches) < 30,
+        "the pairs 0 to 98, each in one batch": rows[:99] == list(range(99)),
+        "two pairs that are longer than n_tokens are there": rows[99:] == [99, 100],
+        "the batches that are empty": empty,
+        "the batches of several pairs with more than n_tokens": sum(
+            n > 100 and len(batch) > 1 for batch, n in zip(batches, tokens, strict=True)
+        ),
+        "pairs of about equal length are together": (
+            sum(tokens) < 1.2 * (lengths.max(1) + 1).sum() + 121 + 151
+        ),
+        "the batches are full": len(batches) < 32,
         "short batches do not all come first": sorted(longest) != longest,
     }
 
 
 def _try_average(w):
-    rows = [[numbers(2, 3, seed=i), numbers(4, seed=i)] for i in range(5)]
-    return {f"array {i}": array for i, array in enumerate(w.average(rows), 1)}
+    rows = [[numbers(2, 3, seed=i), numbers(4, seed=i)] for i in range(3)]
+    found = {f"array {i}": array for i, array in enumerate(w.average(rows), 1)}
+    return found | {
+        "the first checkpoint, afterwards": np.concatenate([x.ravel() for x in rows[0]])
+    }
 
 
 PIECES = [
@@ -464,6 +511,8 @@ PIECES = [
             ("e.sum(axis=-1, keepdims=True)", "e.sum(axis=-2, keepdims=True)", "the columns sum to 1, not the rows"),
             ("return e / e.sum(axis=-1, keepdims=True)", "return e", "the weights do not sum to 1: divide by their sum"),
             ("return e / e.sum(axis=-1, keepdims=True)", "return np.log(e / e.sum(axis=-1, keepdims=True))", "this is the logarithm of the softmax"),
+            ("x.max(axis=-1, keepdims=True)", "x.max()", "the largest of all numbers was subtracted, so that a row far below it is 0 / 0: subtract the largest of each row"),
+            ("x.max(axis=-1, keepdims=True)", "x.max(axis=-1)", "keepdims=True is missing: without it, the axis of the maximum or of the sum is gone"),
         ],
     ),
     Piece(
@@ -481,6 +530,11 @@ PIECES = [
             ("softmax(np.where(mask, scores, -np.inf))", "softmax(scores) * mask", "zero afterwards: the weights no longer sum to 1"),
             ("np.where(mask, scores, -np.inf)", "np.where(mask, scores, 0)", "a masked score of 0 still gets a weight: it must be minus infinity"),
             ("Q @ K.swapaxes(-1, -2)", "K @ Q.swapaxes(-1, -2)", "the keys ask and the queries answer: Q K^T, not K Q^T"),
+            ("softmax(np.where(mask, scores, -np.inf))", "softmax(np.where(mask, Q @ K.swapaxes(-1, -2), -np.inf)) / math.sqrt(Q.shape[-1])", "the weights are divided by the root: it is the scores that are, before the softmax"),
+            ("math.sqrt(Q.shape[-1])", "math.sqrt(K.shape[-2])", "the root of the number of keys, where d_k belongs"),
+            ("softmax(np.where(mask, scores, -np.inf))", "softmax(np.where(mask, scores, -np.inf).swapaxes(-1, -2)).swapaxes(-1, -2)", "the softmax runs over the queries, not over the keys"),
+            ("np.where(mask, scores, -np.inf)", "scores + mask", "the mask is added to the scores as 0 and 1"),
+            ("K.swapaxes(-1, -2)", "K.T", "K.T reverses all four axes: swapaxes(-1, -2) exchanges the last two"),
         ],
     ),
     Piece(
@@ -496,6 +550,11 @@ PIECES = [
             ("[:, None, None, :]", "[:, None, :]", "one axis is missing: (B, 1, 1, S)"),
             ("(ids != PAD)", "(ids != EOS)", "it hides the end mark, not the padding"),
             ("(ids != PAD)", "(ids > EOS)", "it hides all special ids; only padding is to be hidden"),
+            ("[:, None, None, :]", "[:, :, None, None]", "the tokens must be the last axis"),
+            ("(ids != PAD)", "(ids != BOS)", "it hides the start mark, not the padding"),
+            ("(ids != PAD)[:, None, None, :]", "np.where(ids != PAD, 0.0, -np.inf)[:, None, None, :]", "numbers to be added to scores, where True and False are needed"),
+            ("(ids != PAD)[:, None, None, :]", "(ids != PAD)[:, None, None, :] & (ids != PAD)[:, None, :, None]", "queries at padding may look nowhere, which gives 0 / 0: only keys are hidden"),
+            ("[:, None, None, :]", "[None, :, None, :]", "the sentences are where the heads belong"),
         ],
     ),
     Piece(
@@ -511,21 +570,31 @@ PIECES = [
             ("[None, None]", "", "two axes are missing, for sentences and heads"),
             ("np.tri(length, dtype=bool)", "np.tri(length)", "numbers, where True and False are needed"),
             ("np.tri(length, dtype=bool)", "~np.tri(length, dtype=bool)", "upside down: it hides the past"),
+            ("[None, None]", "[None]", "one axis is missing: (1, 1, length, length)"),
+            ("[None, None]", "[..., None, None]", "the two axes of length 1 must come first"),
+            ("np.tri(length, dtype=bool)", "np.tri(length - 1, dtype=bool)", "one position too few"),
+            ("[None, None]", "[:, None, None, :]", "the queries must be the last axis but one"),
         ],
     ),
     Piece(
         "Tensor.backward", "02", "Why does the order matter?",
-        "Begin with 1 at this node. inputs_first(self, [], set()) is the order, to be read from its end.",
+        "Begin with 1 at this node. topological_order(self, [], set()) is the order, to be read from its end; node.input_gradients(node.grad) are the gradients of node.inputs.",
         _try_backward,
         [
             ("x.grad = x.grad + gx", "x.grad = gx", "a gradient replaces the one that came before: they add up"),
-            ("reversed(inputs_first(self, [], set()))", "inputs_first(self, [], set())", "the walk begins at the wrong end"),
+            ("reversed(topological_order(self, [], set()))", "topological_order(self, [], set())", "a node was asked before its own gradient was there: the walk begins with the loss, at the end of topological_order"),
             ("x.grad = x.grad + gx", "x.grad = x.grad - gx", "the gradients are subtracted: they add up"),
-            ("np.ones_like(self.data)", "np.zeros_like(self.data)", "dL/dL is 1, not 0"),
-            ("np.ones_like(self.data)", "self.data", "dL/dL is 1, not L"),
-            ("node._backward(node.grad)", "node._backward(self.grad)", "every node is given the gradient of L, not its own"),
-            ("reversed(inputs_first(self, [], set()))", "[self]", "only the last node hands its gradient on"),
-            ("            if node.inputs:", "            node.grad = node.grad * 2\n            if node.inputs:", "each gradient is doubled"),
+            ("np.ones_like(self.data)", "np.zeros_like(self.data)", "the walk begins with 0: the gradient of the loss itself is 1"),
+            ("np.ones_like(self.data)", "self.data", "the walk begins with the loss: its gradient is 1"),
+            ("node.input_gradients(node.grad)", "node.input_gradients(self.grad)", "every node is given the gradient of the loss, not its own"),
+            ("reversed(topological_order(self, [], set()))", "[self]", "only the last node hands its gradient on"),
+            ("            gradients = node", "            node.grad = node.grad * 2\n            gradients = node", "each gradient is doubled"),
+            ("zip(node.inputs, gradients, strict=True)", "zip(node.inputs[:1], gradients[:1], strict=True)", "only the first input of each node gets its gradient"),
+            ("x.grad = x.grad + gx", "x.grad = x.grad + gradients[0]", "each input gets the gradient of the first"),
+            ("x.grad = x.grad + gx", "x.grad = x.grad + gx if x.inputs else x.grad", "a Tensor without inputs gets no gradient: parameters are such Tensors"),
+            ("        self.grad = np.ones_like(self.data)\n", "        for node in topological_order(self, [], set()):\n            node.grad = 0.0\n        self.grad = np.ones_like(self.data)\n", "the gradients of an earlier walk are set to 0: they stay until Adam.update does so"),
+            ("node.input_gradients(node.grad)", "node.input_gradients(np.ones_like(node.data))", "every node is given 1: hand on the gradient of the node"),
+            ("        for node in reversed(topological_order(self, [], set())):\n            gradients = node.input_gradients(node.grad)\n            for x, gx in zip(node.inputs, gradients, strict=True):\n                x.grad = x.grad + gx\n", "        def walk(node):\n            for x, gx in zip(node.inputs, node.input_gradients(node.grad), strict=True):\n                x.grad = x.grad + gx\n                walk(x)\n\n        walk(self)\n", "a node hands on each time that it is reached, and so hands on twice what had come before"),
         ],
     ),
     Piece(
@@ -546,7 +615,9 @@ PIECES = [
             ("return gy, gy.reshape", "return gy, -gy.reshape", "the gradient of the second input has the wrong sign"),
             ("return gy, gy.reshape", "return gy * other.data, gy.reshape", "this is the rule of a product for the first input"),
             ("Tensor(self.data + other.data", "Tensor(self.data - other.data", "this is a difference"),
-            ("(self, other), backward", "(other, self), backward", "the inputs are listed in the other order than their gradients"),
+            ("(self, other), input_gradients", "(other, self), input_gradients", "the inputs are listed in the other order than their gradients"),
+            (".sum(axis=0)", ".sum(axis=0, keepdims=True)", "keepdims keeps an axis that the second input does not have"),
+            (", (self, other), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -568,6 +639,8 @@ PIECES = [
             ("gy @ W.T, rows.T", "gy @ W, rows.T", "W must be transposed in gx"),
             ("rows.T @ g_rows", "x.swapaxes(-1, -2) @ gy", "of several sentences, W gets one gradient for each: add them up"),
             ("rows.T @ g_rows", "np.zeros_like(W)", "W gets no gradient"),
+            ("rows.T @ g_rows", "x.T @ gy", "x.T reverses all axes of x, also that of the sentences: make rows first"),
+            (", (self, other), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -578,61 +651,75 @@ PIECES = [
             ("np.argsort(axes)", "axes[::-1]", "the axes in reverse are not the way back: argsort"),
             ("gy.transpose(back)", "-gy.transpose(back)", "the gradient has the wrong sign"),
             ("gy.transpose(back)", "np.ones_like(gy).transpose(back)", "the slope alone: gy is missing"),
-            ("(gy.transpose(back),)", "gy.transpose(back)", "backward must return a tuple, with a comma: (gx,)"),
+            ("(gy.transpose(back),)", "gy.transpose(back)", "input_gradients must return a tuple, with a comma: (gx,)"),
             ("np.argsort(axes)", "axes", "the axes of the gradient are moved again, not put back"),
             ("gy.transpose(back)", "gy.transpose()", "the axes of the gradient are reversed, which puts back only two of them"),
             ("gy.transpose(back)", "gy", "the gradient keeps y's axes"),
             ("gy.transpose(back)", "gy.reshape(self.data.shape)", "reshape does not move numbers: use transpose"),
             ("self.data.transpose(axes)", "self.data.transpose(back)", "the axes of the result are moved the other way"),
             ("self.data.transpose(axes)", "self.data.reshape([self.data.shape[i] for i in axes])", "the result has the right shape with the numbers in the old order"),
+            ("gy.transpose(back)", "gy.swapaxes(-1, -2)", "the last two axes of the gradient are exchanged, whatever axes says"),
+            ("self.data.transpose(axes)", "self.data.T", "T reverses the axes: axes says their order"),
+            (", (self,), lambda gy: (gy.transpose(back),)", "", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
-        "inputs_first", "02", "Why does the order matter?",
+        "topological_order", "02", "Why does the order matter?",
         "Unless the node was seen: first its inputs, by calling this function, then the node.",
-        _try_inputs_first,
+        _try_topological_order,
         [
             ("        order.append(node)", "        order.insert(0, node)", "the list begins with the node: each must come after its inputs"),
-            ("if node not in seen:", "if True:", "a node that is used twice is in the list twice"),
+            ("if node not in seen:", "if True:", "a node that is used twice is in the list twice: is it put into seen, and is seen handed on?"),
             ("        seen.add(node)\n", "        seen.add(node)\n        order.append(node)\n", "each node is listed before its inputs, and after them again"),
             ("for x in node.inputs:", "for x in node.inputs[:1]:", "only the first input is followed"),
-            ("for x in node.inputs:", "for x in ():", "the inputs are not followed"),
+            ("for x in node.inputs:", "for x in ():", "the inputs are not followed, or what is found is lost: order and seen are handed on"),
             ("    return order", "    return None", "it returns nothing: is `return` missing?"),
+            ("if node not in seen:", "if node.inputs and node not in seen:", "Tensors without inputs are left out"),
+            ("            topological_order(x, order, seen)", "            order.append(x)", "the inputs are listed, but not what leads to them"),
+            ("        order.append(node)\n", "    order.append(node)\n", "a node is listed although it was seen before"),
+            ("    return order", "    return seen", "a set has no order: return the list"),
         ],
     ),
     Piece(
         "attention", "02", "What is the gradient of attention?",
-        "The table of that section has the four lines of backward.",
+        "The table of that section has the lines of input_gradients; its Z is scores here, its S is product.",
         _try_attention,
         [
-            ("gS = gZ / math.sqrt(q.shape[-1])", "gS = gZ", "the gradient misses the division by sqrt(d_k)"),
-            ("gS = gZ / math.sqrt(q.shape[-1])", "gS = gZ * math.sqrt(q.shape[-1])", "the gradient is multiplied by the root, not divided"),
+            ("g_scores / math.sqrt(Q.data.shape[-1])", "g_scores", "the gradient misses the division by sqrt(d_k)"),
+            ("g_scores / math.sqrt(Q.data.shape[-1])", "g_scores * math.sqrt(Q.data.shape[-1])", "the gradient is multiplied by the root, not divided"),
             ("P * (gP - (gP * P).sum(axis=-1, keepdims=True))", "P * gP", "in the softmax, the average of gP is not subtracted"),
             ("(gP * P).sum(axis=-1, keepdims=True)", "gP.sum(axis=-1, keepdims=True)", "the sum of gP is taken without the weights P"),
             ("(gP * P).sum(axis=-1, keepdims=True)", "(gP * P).mean(axis=-1, keepdims=True)", "a mean over the keys, where a sum with the weights P belongs"),
             ("(gP * P).sum(axis=-1, keepdims=True)", "(gP * P).sum(axis=-2, keepdims=True)", "the sum runs over the queries, not over the keys"),
             ("P * (gP - (gP", "(gP - (gP", "in the softmax, the factor P in front is missing"),
             ("P * (gP - (gP", "P * (gP + (gP", "in the softmax, the average of gP is added, not subtracted"),
-            ("gv = P.swapaxes(-1, -2) @ gy", "gv = P.swapaxes(-1, -2) @ (P @ v)", "gV takes the result where gy belongs"),
-            ("return gS @ k, gS.swapaxes(-1, -2) @ q, gv", "return gS @ k, -gS.swapaxes(-1, -2) @ q, gv", "the gradient of K has the wrong sign"),
-            ("return gS @ k, gS.swapaxes(-1, -2) @ q, gv", "return gS.swapaxes(-1, -2) @ q, gS @ k, gv", "the gradients of Q and K are exchanged"),
-            ("gS.swapaxes(-1, -2) @ q", "gS @ q", "gS must be transposed in gK"),
-            ("gS.swapaxes(-1, -2) @ q", "gS.swapaxes(-1, -2) @ k[..., :4, :]", "gK is made of keys: it is gS^T Q"),
-            ("P = attention_weights(q, k, mask)", "P = attention_weights(q, k, True)", "the mask is not used"),
-            ("Tensor(P @ v, (Q, K, V)", "Tensor(P @ v, (Q, V, K)", "the inputs are listed in another order than their gradients"),
+            ("gV = P.swapaxes(-1, -2) @ gy", "gV = P.swapaxes(-1, -2) @ (P @ V.data)", "gV takes the result where gy belongs"),
+            ("return g_product @ K.data, g_product.swapaxes(-1, -2) @ Q.data, gV", "return g_product @ K.data, -g_product.swapaxes(-1, -2) @ Q.data, gV", "the gradient of K has the wrong sign"),
+            ("return g_product @ K.data, g_product.swapaxes(-1, -2) @ Q.data, gV", "return g_product.swapaxes(-1, -2) @ Q.data, g_product @ K.data, gV", "the gradients of Q and K are exchanged"),
+            ("g_product.swapaxes(-1, -2) @ Q.data", "g_product @ Q.data", "in gK, g_product must be transposed"),
+            ("g_product.swapaxes(-1, -2) @ Q.data", "g_product.swapaxes(-1, -2) @ K.data[..., :4, :]", "gK is made of keys: it is g_product^T Q"),
+            ("attention_weights(Q.data, K.data, mask)", "attention_weights(Q.data, K.data, True)", "the mask is not used"),
+            ("(Q, K, V), input_gradients", "(Q, V, K), input_gradients", "the inputs are listed in another order than their gradients"),
+            (", (Q, K, V), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
         "split_heads", "03", "How are the heads cut apart?",
-        "Reshape to (B, T, h, D // h), then exchange the axes of positions and heads.",
+        "Reshape to (B, L, h, d_k), then exchange the axes of positions and heads.",
         _try_split_heads,
         [
             (".transpose(0, 2, 1, 3)", "", "the heads must come before the positions: the axes were not exchanged"),
-            ("x.reshape(B, T, h, D // h).transpose(0, 2, 1, 3)", "x.reshape(B, h, T, D // h)", "the right shape, but each head has whole positions: reshape does not move numbers"),
-            ("x.reshape(B, T, h, D // h).transpose(0, 2, 1, 3)", "x.reshape(B, T, D // h, h).transpose(0, 3, 1, 2)", "head i has every h-th feature, not neighbours"),
-            ("x.reshape(B, T, h, D // h).transpose(0, 2, 1, 3)", "x.transpose(0, 2, 1).reshape(B, h, D // h, T).transpose(0, 1, 3, 2) * 2.0", "the numbers are doubled"),
+            ("x.reshape(B, L, h, d_model // h).transpose(0, 2, 1, 3)", "x.reshape(B, h, L, d_model // h)", "the right shape, but each head has whole positions: reshape does not move numbers"),
+            ("x.reshape(B, L, h, d_model // h).transpose(0, 2, 1, 3)", "x.reshape(B, L, d_model // h, h).transpose(0, 3, 1, 2)", "head i has every h-th feature, not neighbours"),
             (".transpose(0, 2, 1, 3)", ".transpose(0, 2, 3, 1)", "features and positions are exchanged inside a head"),
             (".transpose(0, 2, 1, 3)", ".transpose(2, 0, 1, 3)", "heads come before the sentences"),
+            ("x.reshape(B, L, h, d_model // h)", "x.reshape(B, L, d_model // h, h)", "h and d_k are exchanged"),
+            ("x.reshape(B, L, h, d_model // h).transpose(0, 2, 1, 3)", "x.reshape(B * h, L, d_model // h)", "heads and sentences share an axis: each needs its own"),
+            ("return x.reshape", "return x.data.reshape", "the Tensor's own reshape and transpose keep the way back"),
+            ("d_model // h", "d_model / h", "d_model / h is a float: // divides integers"),
+            ("return x.reshape", "return Tensor(x.data).reshape", "a new Tensor has no inputs, and so no way back: x.reshape"),
+            (".transpose(0, 2, 1, 3)", ".transpose(1, 2)", "transpose takes all axes, as in NumPy: (0, 2, 1, 3)"),
+            (".transpose(0, 2, 1, 3)", ".transpose(0, 1, 3, 2)", "heads and features are exchanged, and not heads and positions"),
         ],
     ),
     Piece(
@@ -640,11 +727,17 @@ PIECES = [
         "The way back: exchange the axes first, then reshape.",
         _try_merge_heads,
         [
-            ("heads.transpose(0, 2, 1, 3).reshape(B, T, H * K)", "heads.reshape(B, T, H * K)", "the axes were not exchanged back: positions are mixed"),
-            ("heads.transpose(0, 2, 1, 3).reshape(B, T, H * K)", "heads.transpose(0, 2, 3, 1).reshape(B, T, H * K)", "the features of the heads alternate: they belong side by side"),
-            ("heads.transpose(0, 2, 1, 3).reshape(B, T, H * K)", "heads.transpose(0, 2, 1, 3)", "the heads are not joined: reshape is missing"),
-            ("heads.transpose(0, 2, 1, 3).reshape(B, T, H * K)", "heads.transpose(2, 0, 1, 3).reshape(B, T, H * K)", "sentences and positions are exchanged"),
-            (".reshape(B, T, H * K)", ".reshape(B, H * K, T)", "positions and features are exchanged"),
+            ("heads.transpose(0, 2, 1, 3).reshape(B, L, h * d_k)", "heads.reshape(B, L, h * d_k)", "the axes were not exchanged back: positions are mixed"),
+            ("heads.transpose(0, 2, 1, 3).reshape(B, L, h * d_k)", "heads.transpose(0, 2, 3, 1).reshape(B, L, h * d_k)", "the features of the heads alternate: they belong side by side"),
+            ("heads.transpose(0, 2, 1, 3).reshape(B, L, h * d_k)", "heads.transpose(0, 2, 1, 3)", "the heads are not joined: reshape is missing"),
+            ("heads.transpose(0, 2, 1, 3).reshape(B, L, h * d_k)", "heads.transpose(2, 0, 1, 3).reshape(B, L, h * d_k)", "sentences and positions are exchanged"),
+            (".reshape(B, L, h * d_k)", ".reshape(B, h * d_k, L)", "positions and features are exchanged"),
+            ("return heads.transpose", "return heads.data.transpose", "the Tensor's own transpose and reshape keep the way back"),
+            (".reshape(B, L, h * d_k)", ".reshape(B * L, h * d_k)", "sentences and positions share an axis: each needs its own"),
+            ("heads.transpose(0, 2, 1, 3)", "heads.transpose(0, 3, 2, 1)", "positions, features and heads are in reverse order before they are joined"),
+            ("return heads.transpose", "return Tensor(heads.data).transpose", "a new Tensor has no inputs, and so no way back: heads.transpose"),
+            ("heads.transpose(0, 2, 1, 3)", "heads.transpose(1, 2)", "transpose takes all axes, as in NumPy: (0, 2, 1, 3)"),
+            ("B, h, L, d_k = heads.data.shape", "B, L, h, d_k = heads.data.shape", "the axes of heads are (B, h, L, d_k), in this order"),
         ],
     ),
     Piece(
@@ -664,6 +757,9 @@ PIECES = [
             (" @ self.W_O", "", "the last product, with W^O, is missing"),
             ("self.W_Q, self.h)", "self.W_Q, 1)", "the queries are not cut into heads"),
             ("x @ self.W_Q, self.h", "x @ self.W_K, self.h", "the queries are made by the matrix of the keys"),
+            ("V = split_heads(memory @ self.W_V, self.h)", "V = split_heads(memory, self.h)", "the values are the memory itself: the product with W^V is missing"),
+            ("attention(Q, K, V, mask)", "attention(K, Q, V, mask)", "queries and keys are exchanged"),
+            ("return merge_heads", "return x + merge_heads", "x is not added here but in the layer, around the sub-layer"),
         ],
     ),
     Piece(
@@ -676,9 +772,9 @@ PIECES = [
             ("gx = (u - mean_u - n * mean_un) / s", "gx = u / s", "gx treats mean and s as fixed numbers"),
             ("gx = (u - mean_u - n * mean_un) / s", "gx = u - mean_u - n * mean_un", "gx is not divided by s"),
             ("u = gain.data * gy", "u = gy", "in gx the gain is missing"),
-            ("var(axis=-1, keepdims=True)", "var(axis=-1, ddof=1, keepdims=True)", "the variance divides by D - 1, where D belongs"),
-            (" + 1e-6)", ")", "eps is missing: equal features give 0 / 0"),
-            ("np.sqrt(x.data.var(axis=-1, keepdims=True) + 1e-6)", "np.sqrt(x.data.var(axis=-1, keepdims=True)) + 1e-6", "eps belongs inside the root"),
+            ("var(axis=-1, keepdims=True)", "var(axis=-1, ddof=1, keepdims=True)", "the variance divides by D - 1, where the number of features belongs"),
+            (" + 1e-6)", ")", "10^-6 is missing: equal features give 0 / 0"),
+            ("np.sqrt(x.data.var(axis=-1, keepdims=True) + 1e-6)", "np.sqrt(x.data.var(axis=-1, keepdims=True)) + 1e-6", "10^-6 belongs inside the root"),
             ("s = np.sqrt(x.data.var(axis=-1, keepdims=True) + 1e-6)", "s = x.data.var(axis=-1, keepdims=True) + 1e-6", "divided by the variance, not by its root"),
             ("mean = x.data.mean(axis=-1, keepdims=True)", "mean = x.data.mean(axis=1, keepdims=True)", "the mean runs over the positions: it belongs to each position alone"),
             ("(x.data - mean) / s", "x.data / s", "the mean is not subtracted"),
@@ -687,6 +783,7 @@ PIECES = [
             ("(n * gy).sum(axis=(0, 1))", "(x.data * gy).sum(axis=(0, 1))", "the gradient of the gain has x where n belongs"),
             ("gx, (n * gy).sum(axis=(0, 1)), gy.sum(axis=(0, 1))", "gx, gy.sum(axis=(0, 1)), (n * gy).sum(axis=(0, 1))", "the gradients of gain and bias are exchanged"),
             ("gain.data * n + bias.data", "n", "gain and bias are not used"),
+            (", (x, gain, bias), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -706,7 +803,8 @@ PIECES = [
             ("gy * (x.data > 0)", "1.0 * (x.data > 0)", "the slope alone: gy is missing"),
             ("np.maximum(0, x.data)", "np.abs(x.data)", "this is the absolute value"),
             ("np.maximum(0, x.data)", "np.minimum(0, x.data)", "it keeps the negative numbers"),
-            ("(gy * (x.data > 0),)", "gy * (x.data > 0)", "backward must return a tuple, with a comma: (gx,)"),
+            ("(gy * (x.data > 0),)", "gy * (x.data > 0)", "input_gradients must return a tuple, with a comma: (gx,)"),
+            (", (x,), lambda gy: (gy * (x.data > 0),)", "", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -725,6 +823,12 @@ PIECES = [
             ("lambda gy: (gy * mask,)", "lambda gy: (gy * (mask > 0),)", "the gradient is not scaled"),
             ("    if not c.training:\n        return x\n", "", "it drops numbers although the model is not training"),
             ("rng.random(x.data.shape)", "np.random.default_rng(0).random(x.data.shape)", "every call has the same mask"),
+            ("rng.random(x.data.shape)", "rng.random(x.data.shape[-1])", "all positions lose the same features: every number needs a draw of its own"),
+            ("    return Tensor(x.data * mask", "    mask = (mask > 0) / (mask > 0).mean()\n    return Tensor(x.data * mask", "scaled by the share of the numbers that happened to stay, not by 1 - P_drop"),
+            ("        return x\n", "        return Tensor(x.data)\n", "not training, the gradient is lost: return x itself"),
+            ("lambda gy: (gy * mask,)", "lambda gy: (gy * (rng.random(x.data.shape) >= c.P_drop) / (1 - c.P_drop),)", "the gradient has another mask than the result"),
+            ("lambda gy: (gy * mask,)", "lambda gy: gy * mask", "input_gradients must return a tuple, with a comma: (gx,)"),
+            ("mask, (x,), lambda gy: (gy * mask,)", "mask", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -739,23 +843,39 @@ PIECES = [
             (" @ self.W_2 + self.b_2", " @ self.W_2", "b_2 is missing"),
             ("relu(x @ self.W_1 + self.b_1) @", "(relu(x @ self.W_1) + self.b_1) @", "b_1 is added after the relu"),
             ("return relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "return relu(relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2)", "there is a second relu at the end"),
-            ("return relu", "return x + relu", "the residual connection is not here but in Residual"),
+            ("return relu", "return x + relu", "x is not added here but in the layer, around the sub-layer"),
+            ("relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "relu(x @ self.W_2 + self.b_2) @ self.W_1 + self.b_1", "W_1 and W_2 are exchanged"),
+            ("relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "relu((x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2)", "the relu comes after the second product: it belongs between the two"),
+            ("relu(x @ self.W_1", "relu(relu(x) @ self.W_1", "x itself goes through a relu"),
+            ("(x @ self.W_1", "(self.W_1 @ x", "the matrix stands on the right: x W_1"),
+            ("x @ self.W_1 + self.b_1", "x @ (self.W_1 + self.b_1)", "b_1 is added to the matrix, not to the product"),
+            ("@ self.W_2 + self.b_2", "@ (self.W_2 + self.b_2)", "b_2 is added to the matrix, not to the product"),
+            ("relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "relu(x @ self.W_1) @ self.W_2", "b_1 and b_2 are missing"),
         ],
     ),
     Piece(
-        "Residual.__call__", "04", "Why is x added to the output of a sub-layer?",
-        "self.norm(...) is the layer norm, dropout(..., self.c) the dropout; both cases are one line.",
-        _try_residual,
+        "EncoderLayer.__call__", "04", "Why is x added to the output of a sub-layer?",
+        "One line for each sub-layer; self.attention_norm(...) is a layer norm, dropout(..., self.c) the dropout.",
+        _try_encoder_layer,
         [
-            ("self.norm(x + dropout(sublayer(x), self.c))", "x + dropout(sublayer(self.norm(x)), self.c)", "this is pre-norm in both cases; the paper's has the norm last"),
-            ("self.norm(x + dropout(sublayer(x), self.c))", "self.norm(dropout(sublayer(x), self.c))", "x is not added"),
-            ("self.norm(x + dropout(sublayer(x), self.c))", "x + self.norm(dropout(sublayer(x), self.c))", "the norm must come after the sum"),
-            ("self.norm(x + dropout(sublayer(x), self.c))", "self.norm(x + sublayer(x))", "dropout is missing in the paper's case"),
-            ("self.norm(x + dropout(sublayer(x), self.c))", "self.norm(dropout(x + sublayer(x), self.c))", "dropout acts on the sum: it belongs to the sub-layer's output alone"),
-            ("self.norm(x + dropout(sublayer(x), self.c))", "dropout(self.norm(x + sublayer(x)), self.c)", "dropout comes after the norm: it belongs to the sub-layer's output"),
-            ("x + dropout(sublayer(self.norm(x)), self.c)", "x + dropout(sublayer(x), self.c)", "with pre_norm, the norm before the sub-layer is missing"),
-            ("x + dropout(sublayer(self.norm(x)), self.c)", "self.norm(x) + dropout(sublayer(self.norm(x)), self.c)", "with pre_norm, x itself is added, without the norm"),
-            ("if self.c.pre_norm:", "if not self.c.pre_norm:", "the two cases are exchanged"),
+            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "x + dropout(self.self_attention(x, x, mask), self.c)", "the norm of the attention is missing"),
+            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "self.attention_norm(x + self.self_attention(x, x, mask))", "the dropout of the attention is missing"),
+            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "x", "the attention is missing"),
+            ("self.self_attention(x, x, mask)", "self.self_attention(x, x, True)", "the mask is not used: padding is looked at"),
+            ("self.attention_norm(x + dropout", "self.feed_forward_norm(x + dropout", "both sub-layers have the norm of the feed-forward network"),
+            ("self.feed_forward_norm(", "self.attention_norm(", "both sub-layers have the norm of the attention"),
+            ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "x", "the feed-forward network is missing"),
+            ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "x + dropout(self.feed_forward(x), self.c)", "the norm of the feed-forward network is missing"),
+            ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "self.feed_forward_norm(x + self.feed_forward(x))", "the dropout of the feed-forward network is missing"),
+            ("        x = self.attention_norm(", "        a = self.attention_norm(", "the feed-forward network takes the layer's x, not what the first line has made of it"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + dropout(self.self_attention(self.attention_norm(x), self.attention_norm(x), mask), self.c)\n        return x + dropout(self.feed_forward(self.feed_forward_norm(x)), self.c)\n", "the norms come before the sub-layers: in the paper they come after the sums"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = self.attention_norm(dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(dropout(self.feed_forward(x), self.c))\n", "x is not added"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + self.attention_norm(dropout(self.self_attention(x, x, mask), self.c))\n        return x + self.feed_forward_norm(dropout(self.feed_forward(x), self.c))\n", "the norms must come after the sums"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + dropout(self.attention_norm(self.self_attention(x, x, mask)), self.c)\n        return x + dropout(self.feed_forward_norm(self.feed_forward(x)), self.c)\n", "the norms are of the sub-layers alone: they must be of the sums"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + dropout(self.self_attention(x, x, mask), self.c)\n        return x + dropout(self.feed_forward(x), self.c)\n", "the norms are missing"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "dropout is missing"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = self.attention_norm(dropout(x + self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(dropout(x + self.feed_forward(x), self.c))\n", "dropout acts on the sums: it belongs to what the sub-layers return"),
+            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = dropout(self.attention_norm(x + self.self_attention(x, x, mask)), self.c)\n        return dropout(self.feed_forward_norm(x + self.feed_forward(x)), self.c)\n", "dropout comes after the norms: it belongs to what the sub-layers return"),
         ],
     ),
     Piece(
@@ -768,13 +888,16 @@ PIECES = [
             ("np.add.at(gE, ids, gy)", "np.add.at(gE, ids[:, :1], gy[:, :1])", "only the first position of each sentence hands its gradient back"),
             ("np.add.at(gE, ids, gy)", "np.add.at(gE, ids, gy)\n        gE /= np.maximum(1, np.bincount(ids.ravel(), minlength=len(gE)))[:, None]", "a row that was taken twice gets the mean of its gradients, not the sum"),
             ("np.add.at(gE, ids, gy)", "np.add.at(gE, ids, gy.mean(axis=-1, keepdims=True))", "all features of a row get the same gradient, their mean"),
-            ("return (gE,)", "return gE", "backward must return a tuple, with a comma: (gE,)"),
+            ("return (gE,)", "return gE", "input_gradients must return a tuple, with a comma: (gE,)"),
             ("np.add.at(gE, ids, gy)", "gE[ids] += gy", "a row that was taken twice gets the last gradient only (= and += add once): use np.add.at"),
             ("np.add.at(gE, ids, gy)", "np.add.at(gE, ids, 1.0)", "it counts the uses of a row: gy is missing"),
             ("np.add.at(gE, ids, gy)", "pass", "the table gets no gradient"),
             ("np.zeros_like(E.data)", "E.data.copy()", "the gradient begins with the table itself, not with 0"),
             ("E.data[ids], (E,)", "E.data[ids - 1], (E,)", "every id takes the row before its own"),
             ("E.data[ids], (E,)", "E.data[ids] * math.sqrt(E.data.shape[-1]), (E,)", "the factor sqrt(d_model) is not here but in enter"),
+            (", (E,), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
+            ("np.add.at(gE, ids, gy)", "gE += gy.sum(axis=(0, 1))", "every row gets a gradient, also that of a token which does not occur"),
+            ("E.data[ids], (E,)", "E.data[:, ids], (E,)", "ids choose rows of E, not columns"),
         ],
     ),
     Piece(
@@ -792,6 +915,11 @@ PIECES = [
             ("10000 **", "1000 **", "1000 where 10000 belongs"),
             ("2 * i / d_model", "2 * i / length", "the exponent is divided by d_model, not by the length"),
             ("2 * i / d_model", "2 * (i + 1) / d_model", "i begins with 0"),
+            ("return PE", "return PE.T", "transposed: a position is a row"),
+            ("PE[:, 1::2] = np.cos(angles)", "PE[:, 1::2] = np.cos(np.arange(length)[:, None] / 10000 ** ((2 * i + 1) / d_model))", "sine and cosine of a pair have the same angle, with 2i in its exponent"),
+            ("np.arange(d_model // 2)", "np.arange(0, d_model, 2)", "i counts the pairs of columns, 0, 1, 2, ..., not 0, 2, 4, ..."),
+            ("np.zeros((length, d_model))", "np.zeros((length, d_model), dtype=int)", "an array of integers cuts off what is behind the point"),
+            ("(2 * i / d_model)", "(2 * i) / d_model", "the exponent is 2i / d_model as a whole: brackets"),
         ],
     ),
     Piece(
@@ -806,20 +934,40 @@ PIECES = [
             ("return dropout(x + Tensor(PE.astype(x.data.dtype)), c)", "return x + Tensor(PE.astype(x.data.dtype))", "dropout is missing"),
             ("return dropout(x + Tensor(PE.astype(x.data.dtype)), c)", "return dropout(x, c) + Tensor(PE.astype(x.data.dtype))", "dropout acts on the sum, positions included"),
             ("return dropout(x + Tensor(PE.astype(x.data.dtype)), c)", "return dropout((embedding(E, ids) + Tensor(PE.astype(x.data.dtype))) * math.sqrt(c.d_model), c)", "the positions are scaled too: only the embedding is"),
+            ("x + Tensor(PE.astype(x.data.dtype))", "x + PE", "PE is an array: Tensor(PE.astype(x.data.dtype))"),
+            ("PE.astype(x.data.dtype)", "PE", "the positions are float64, and so is then everything that follows: PE.astype(x.data.dtype)"),
+            ("ids.shape[1]", "ids.shape[0]", "positions are counted along a sentence, the second axis of ids"),
+            (" * math.sqrt(c.d_model)", " * (1 / math.sqrt(c.d_model))", "divided by the root of d_model, not multiplied"),
+            ("embedding(E, ids)", "Tensor(E.data[ids])", "E gets no gradient: use embedding"),
+            ("sinusoids(ids.shape[1], c.d_model)", "sinusoids(c.d_model, ids.shape[1])", "the arguments of sinusoids are exchanged"),
         ],
     ),
     Piece(
         "DecoderLayer.__call__", "06", "How do the pieces make a Transformer?",
-        "EncoderLayer, which is given, shows how a sub-layer goes into its residual.",
+        "As EncoderLayer, with an attention more; target_mask is for the first, source_mask for the second.",
         _try_decoder_layer,
         [
             ("self.self_attention(y, y, target_mask)", "self.self_attention(y, y, True)", "self-attention has no mask: it sees the future"),
             ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, memory, True)", "attention to the source has no mask: it sees padding"),
-            ("self.source_attention(y, memory, source_mask)", "self.source_attention(memory, y, True)", "the memory asks: the decoder's positions do"),
+            ("self.source_attention(y, memory, source_mask)", "self.source_attention(memory, y, True)", "the memory looks: it is y that looks at the memory"),
             ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, y, target_mask)", "the second attention looks at the target, not at the memory"),
-            ("self.self_residual(y, lambda y: self.self_attention", "self.self_residual(y, lambda y: self.source_attention", "the first attention uses the numbers of the second"),
-            ("return self.feed_forward_residual(y, self.feed_forward)", "return y", "the feed-forward network is missing"),
-            ("y = self.source_residual(y, lambda y: self.source_attention", "y = self.self_residual(y, lambda y: self.source_attention", "the second attention uses the residual, and the norm, of the first"),
+            ("self.self_attention(y, y, target_mask)", "self.self_attention(y, y, source_mask)", "self-attention has the mask of the source"),
+            ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, memory, target_mask)", "attention to the source has the mask of the target"),
+            ("self.self_attention(y, y, target_mask)", "self.source_attention(y, y, target_mask)", "the first attention uses the parameters of the second"),
+            ("self.source_attention(y, memory, source_mask)", "self.self_attention(y, memory, source_mask)", "the second attention uses the parameters of the first"),
+            ("return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))", "return y", "the feed-forward network is missing"),
+            ("self.source_norm(", "self.self_norm(", "the second sub-layer uses the norm of the first"),
+            ("self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))", "y", "the self-attention is missing"),
+            ("self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))", "y", "the attention to the source is missing"),
+            ("self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))", "self.source_norm(dropout(self.source_attention(y, memory, source_mask), self.c))", "y is not added to the attention to the source"),
+            ("self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))", "self.source_norm(y + self.source_attention(y, memory, source_mask))", "the dropout of the attention to the source is missing"),
+            ("        y = self.source_norm(", "        z = self.source_norm(", "the feed-forward network takes what the self-attention made, not what the second line has made of it"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = y + dropout(self.self_attention(self.self_norm(y), self.self_norm(y), target_mask), self.c)\n        y = y + dropout(self.source_attention(self.source_norm(y), memory, source_mask), self.c)\n        return y + dropout(self.feed_forward(self.feed_forward_norm(y)), self.c)\n", "the norms come before the sub-layers: in the paper they come after the sums"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = self.self_norm(dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(dropout(self.feed_forward(y), self.c))\n", "y is not added"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = y + self.self_norm(dropout(self.self_attention(y, y, target_mask), self.c))\n        y = y + self.source_norm(dropout(self.source_attention(y, memory, source_mask), self.c))\n        return y + self.feed_forward_norm(dropout(self.feed_forward(y), self.c))\n", "the norms must come after the sums"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = y + dropout(self.self_attention(y, y, target_mask), self.c)\n        y = y + dropout(self.source_attention(y, memory, source_mask), self.c)\n        return y + dropout(self.feed_forward(y), self.c)\n", "the norms are missing"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "dropout is missing"),
+            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = self.self_norm(dropout(y + self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(dropout(y + self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(dropout(y + self.feed_forward(y), self.c))\n", "dropout acts on the sums: it belongs to what the sub-layers return"),
         ],
     ),
     Piece(
@@ -834,11 +982,18 @@ PIECES = [
             ("self.encoder_norm(x) if self.c.pre_norm else x", "x", "with pre_norm, the last norm is missing"),
             ("self.encoder_norm(x)", "self.decoder_norm(x)", "with pre_norm, this is the decoder's norm"),
             ("padding_mask(source)", "causal_mask(source.shape[1])", "the encoder must see the whole source, not only the past"),
+            ("self.encoder_norm(x) if self.c.pre_norm else x", "self.encoder_norm(x)", "without pre_norm there is no last norm"),
+            ("enter(source, self.E, self.c)", "embedding(self.E, source)", "the source enters without scale and positions: use enter"),
+            ("x = layer(x, padding_mask(source))", "layer(x, padding_mask(source))", "what a layer returns is not used"),
+            ("x = layer(", "x = x + layer(", "x is added in the layers already"),
+            ("x = layer(x, padding_mask(source))", "x = layer(enter(source, self.E, self.c), padding_mask(source))", "each layer begins with the embeddings, not with what the one before has made"),
+            ("            x = layer(x, padding_mask(source))\n", "            x = layer(x, padding_mask(source))\n            x = self.encoder_norm(x) if self.c.pre_norm else x\n", "with pre_norm, the last norm comes once, after all layers"),
+            ("padding_mask(source)", "source != PAD", "the mask lacks the axes of heads and queries: padding_mask(source)"),
         ],
     ),
     Piece(
         "Transformer.decode", "06", "How do the pieces make a Transformer?",
-        "As encode, with two masks; at the end y times E^T, where E.transpose(1, 0) is E^T.",
+        "As encode, with two masks; at the end y @ self.E.transpose(1, 0), where self.E is a Tensor.",
         _try_decode,
         [
             ("causal_mask(target.shape[1])", "padding_mask(target)", "the future is not hidden: a causal mask is needed"),
@@ -849,11 +1004,18 @@ PIECES = [
             ("y = enter(target, self.E, self.c)", "y = embedding(self.E, target)", "the target enters without scale and positions: use enter"),
             ("for layer in self.decoder:", "for layer in self.decoder[:1] * 2:", "the first layer is used for all"),
             ("return y @ self.E.transpose(1, 0)", "return y", "these are vectors: the product with E^T is missing"),
+            ("y @ self.E.transpose(1, 0)", "y @ self.E.data.T", "self.E.data is an array: use the Tensor, self.E.transpose(1, 0)"),
+            ("y, memory, causal_mask(target.shape[1]), padding_mask(source)", "y, memory, padding_mask(source), causal_mask(target.shape[1])", "the two masks are exchanged"),
+            ("y = layer(", "layer(", "what a layer returns is not used"),
+            ("self.decoder_norm(y) if self.c.pre_norm else y", "self.decoder_norm(y)", "without pre_norm there is no last norm"),
+            ("self.decoder_norm(y)", "self.encoder_norm(y)", "with pre_norm, this is the encoder's norm"),
+            ("causal_mask(target.shape[1])", "causal_mask(len(target))", "len(target) counts the sentences; target.shape[1] counts the tokens"),
+            ("memory, causal_mask", "enter(source, self.E, self.c), causal_mask", "the decoder looks at the embeddings of the source, not at the memory"),
         ],
     ),
     Piece(
         "make_batch", "06", "How can it learn all positions at once without seeing the answer?",
-        "target_in is the target shifted to the right by the start mark.",
+        "Three lines, each pad([... for source, target in pairs]); target_in is the target shifted to the right by the start mark.",
         _try_make_batch,
         [
             ("pad([[BOS] + target for", "pad([target + [EOS] for", "the decoder reads the very tokens that it must write: shift them"),
@@ -863,28 +1025,34 @@ PIECES = [
             ("pad([[BOS] + target for", "pad([[BOS] + target + [EOS] for", "the decoder's input has an end mark: it is one token too long"),
             ("return source, target_in, target_out", "return source, target_out, target_in", "target_in and target_out are exchanged"),
             ("source + [EOS] for source, _ in", "[BOS] + source + [EOS] for source, _ in", "the source has no start mark"),
+            ("pad([source + [EOS] for source, _ in pairs])", "[source + [EOS] for source, _ in pairs]", "lists, where an array is needed: pad them"),
+            ("pad([source + [EOS] for source, _ in pairs])", "pad([source for source, _ in pairs if not source.append(EOS)])", "append changes the pairs themselves: source + [EOS] is a new list"),
+            ("source + [EOS] for source, _", "source + [EOS] for _, source", "the source is made of the targets"),
+            ("return source, target_in, target_out", "return source, target_out[:, :-1], target_out[:, 1:]", "the decoder does not begin with the start mark"),
+            ("pad([target + [EOS] for", "pad([[BOS] + target + [EOS] for", "what is to be written has no start mark"),
         ],
     ),
     Piece(
         "cross_entropy", "07", "Why should a model not be too sure?",
-        "Make ln p, then q, then the loss; the gradient is (p - q) / n.",
+        "Make ln p, then q, then the loss; p is np.exp(ln_p). q[b, t] is a row of the vocabulary: np.put_along_axis, or a loop.",
         _try_cross_entropy,
         [
-            ("epsilon_ls / (ln_p.shape[-1] - 1)", "epsilon_ls / ln_p.shape[-1]", "the others share epsilon: divide by V - 1, not by V"),
-            ("epsilon_ls / (ln_p.shape[-1] - 1)", "0", "the others get 0: epsilon is not given to them"),
-            ("1 - epsilon_ls, axis", "1, axis", "the target has q = 1, not 1 - epsilon"),
+            ("epsilon_ls / (ln_p.shape[-1] - 1)", "epsilon_ls / ln_p.shape[-1]", "the other tokens share epsilon_ls: divide by their number, vocab_size - 1"),
+            ("epsilon_ls / (ln_p.shape[-1] - 1)", "0", "the other tokens get 0: epsilon_ls is for them"),
+            ("1 - epsilon_ls, axis", "1, axis", "the target has q = 1, not 1 - epsilon_ls"),
             ("loss = -(counts", "loss = (counts", "the loss has the wrong sign"),
             ("counts = (target != PAD)[..., None]", "counts = (target >= 0)[..., None]", "padding counts as a target"),
-            ("n = int(counts.sum())", "n = counts.size", "divided by all positions: padding must not be counted"),
-            ("n = int(counts.sum())", "n = 1", "a sum over the targets: divide by their number"),
-            ("n = int(counts.sum())", "n = len(target)", "divided by the number of sentences, not of targets"),
+            ("n_targets = int(counts.sum())", "n_targets = counts.size", "divided by all positions: padding must not be counted"),
+            ("n_targets = int(counts.sum())", "n_targets = 1", "a sum over the targets: divide by their number"),
+            ("n_targets = int(counts.sum())", "n_targets = len(target)", "divided by the number of sentences, not of targets"),
             ("(np.exp(ln_p) - q)", "(q - np.exp(ln_p))", "the gradient has the wrong sign: p - q"),
             ("(np.exp(ln_p) - q)", "(ln_p - q)", "the gradient has ln p where p belongs"),
-            ("(np.exp(ln_p) - q) / n", "(np.exp(ln_p) - q)", "the gradient is not divided by n"),
+            ("(np.exp(ln_p) - q) / n_targets", "(np.exp(ln_p) - q)", "the gradient is not divided by n_targets"),
             ("gy * counts * (np.exp(ln_p) - q)", "gy * (np.exp(ln_p) - q)", "padding gets a gradient"),
-            ("gy * counts * (np.exp(ln_p) - q) / n", "counts * (np.exp(ln_p) - q) / n", "gy is missing in the gradient"),
+            ("gy * counts * (np.exp(ln_p) - q) / n_targets", "counts * (np.exp(ln_p) - q) / n_targets", "gy is missing in the gradient"),
             ("gy * counts * (np.exp(ln_p) - q)", "gy * counts * np.exp(ln_p)", "the gradient is p: q is not subtracted"),
             ("log_softmax(logits.data)", "np.log(softmax(logits.data) + 1e-3)", "something was added to p before the logarithm: log_softmax needs no such help"),
+            (", (logits,), input_gradients)", ")", "the result has neither inputs nor input_gradients"),
         ],
     ),
     Piece(
@@ -899,28 +1067,31 @@ PIECES = [
             ("min(step**-0.5, step * warmup_steps**-1.5)", "step**-0.5", "there is no warm-up"),
             ("min(step**-0.5, step", "min((step + 1) ** -0.5, (step + 1)", "the first step is 1, not 0: do not add 1"),
             ("min(step**-0.5, step * warmup_steps**-1.5)", "step * warmup_steps**-1.5", "the rate never falls"),
+            ("min(step", "np.min(step", "np.min takes one array: the smaller of two numbers is min(a, b)"),
         ],
     ),
     Piece(
         "Adam.update", "07", "What is the usual size of a gradient?",
-        "Change m and v in place (m[...] = ...); x.data gets a new array; x.grad becomes 0.0.",
+        "self.m[i] and self.v[i] belong to parameter i; both are kept as they are, only the step uses m_hat and v_hat.",
         _try_adam,
         [
-            ("mean = m / (1 - beta_1**self.t)", "mean = m", "m is not corrected by 1 - beta_1^t"),
-            ("v / (1 - beta_2**self.t)", "v", "v is not corrected by 1 - beta_2^t"),
+            ("self.m[i] / (1 - c.beta_1**self.t)", "self.m[i]", "m is not corrected by 1 - beta_1^t"),
+            ("self.v[i] / (1 - c.beta_2**self.t)", "self.v[i]", "v is not corrected by 1 - beta_2^t"),
             ("            x.grad = 0.0", "            pass", "the gradient is kept: the next one would be added to it"),
-            ("(1 - beta_2) * x.grad**2", "(1 - beta_2) * x.grad", "v takes the gradient, where its square belongs"),
-            ("np.sqrt(v / (1 - beta_2**self.t))", "(v / (1 - beta_2**self.t))", "divided by v, where its root belongs"),
+            ("(1 - c.beta_2) * x.grad**2", "(1 - c.beta_2) * x.grad", "v takes the gradient, where its square belongs"),
+            ("np.sqrt(v_hat)", "v_hat", "divided by v, where its root belongs"),
             ("x.data - rate", "x.data + rate", "the step goes uphill: subtract"),
-            ("beta_2 * v + (1 - beta_2)", "beta_1 * v + (1 - beta_1)", "v uses beta_1"),
-            ("beta_1 * m + (1 - beta_1) * x.grad", "beta_1 * m + x.grad", "in m, the factor 1 - beta_1 is missing"),
+            ("c.beta_2 * self.v[i] + (1 - c.beta_2)", "c.beta_1 * self.v[i] + (1 - c.beta_1)", "v uses beta_1"),
+            ("c.beta_1 * self.m[i] + (1 - c.beta_1) * x.grad", "c.beta_1 * self.m[i] + x.grad", "in m, the factor 1 - beta_1 is missing"),
             ("        self.t += 1\n", "        self.t += 1\n        self.t = 1\n", "t stays 1: it counts the updates"),
-            ("rate * mean / (root + epsilon)", "rate * x.grad / (root + epsilon)", "the gradient itself is used, where m belongs"),
-            ("m[...] = beta_1", "m = beta_1", "m is a new array and is lost: write m[...] = ..."),
-            ("v[...] = beta_2", "v = beta_2", "v is a new array and is lost: write v[...] = ..."),
-            ("np.sqrt(v / (1 - beta_2**self.t))", "np.sqrt(v / (1 - beta_1**self.t))", "v is corrected with beta_1"),
-            ("rate * mean / (root + epsilon)", "rate * mean", "the mean is not divided by the root of v"),
-            ("rate * mean / (root + epsilon)", "mean / (root + epsilon)", "the rate is missing"),
+            ("rate * m_hat /", "rate * x.grad /", "the gradient itself is used, where m belongs"),
+            ("self.m[i] = c.beta_1 * self.m[i] + (1 - c.beta_1) * x.grad", "m = c.beta_1 * self.m[i] + (1 - c.beta_1) * x.grad", "the new m is not kept: self.m[i] = ..."),
+            ("self.v[i] = c.beta_2 * self.v[i] + (1 - c.beta_2) * x.grad**2", "v = c.beta_2 * self.v[i] + (1 - c.beta_2) * x.grad**2", "the new v is not kept: self.v[i] = ..."),
+            ("self.v[i] / (1 - c.beta_2**self.t)", "self.v[i] / (1 - c.beta_1**self.t)", "v is corrected with beta_1"),
+            ("rate * m_hat / (np.sqrt(v_hat) + c.epsilon)", "rate * m_hat", "m_hat is not divided by the root of v_hat"),
+            ("rate * m_hat", "m_hat", "the rate is missing"),
+            ("m_hat = self.m[i] / (1 - c.beta_1**self.t)", "self.m[i] = self.m[i] / (1 - c.beta_1**self.t)\n            m_hat = self.m[i]", "the corrected m is kept as m: it is for the step alone"),
+            ("v_hat = self.v[i] / (1 - c.beta_2**self.t)", "self.v[i] = self.v[i] / (1 - c.beta_2**self.t)\n            v_hat = self.v[i]", "the corrected v is kept as v: it is for the step alone"),
         ],
     ),
     Piece(
@@ -935,6 +1106,12 @@ PIECES = [
             ("[PAD, BOS]", "[PAD, EOS]", "the end mark is forbidden: no text could end"),
             ("log_softmax(logits)", "log_softmax(logits.ravel()).reshape(logits.shape)", "normalised over all texts together, not each by itself"),
             ("[PAD, BOS]] = -np.inf", "[PAD, BOS]] = 0", "ln p = 0 means p = 1: it must be minus infinity"),
+            ("    ln_p = log_softmax(logits)\n    ln_p[:, [PAD, BOS]] = -np.inf", "    logits[:, [PAD, BOS]] = -np.inf\n    ln_p = log_softmax(logits)", "forbidden before the softmax, so that the other tokens share the probability: forbid afterwards"),
+            ("[PAD, BOS]", "[PAD]", "the start mark is possible"),
+            ("[PAD, BOS]", "[BOS]", "padding is possible"),
+            (".data[:, -1]", ".data[-1]", "these are the logits of the last sentence, not of the last position"),
+            ("ln_p[:, [PAD, BOS]]", "ln_p[[PAD, BOS]]", "these are two sentences: the tokens are the last axis"),
+            (".data[:, -1]", "[:, -1]", "decode returns a Tensor: .data is its array"),
         ],
     ),
     Piece(
@@ -949,6 +1126,11 @@ PIECES = [
             ("text = [BOS]", "text = [EOS, BOS]", "the text begins with another token than the start mark"),
             ("next_ln_p(model, [text]", "next_ln_p(model, [text[-1:]]", "the model sees the last token only, not the whole text"),
             ("len(text) <= len(ids) + 50", "len(text) <= 50", "the limit does not depend on the source"),
+            ("return text", "return text[1:]", "the start mark is missing: the text is returned with its marks"),
+            ("[ids + [EOS]]", "[[BOS] + ids + [EOS]]", "the source has no start mark"),
+            ("np.array([ids + [EOS]])", "np.array(ids + [EOS])", "the source needs an axis of sentences, (1, S): [ids + [EOS]]"),
+            ("    memory = model.encode(source)\n", "    memory = source\n", "the source was not encoded: model.encode"),
+            (".argmax()", ".max()", "the largest ln p, not the token that has it: argmax"),
         ],
     ),
     Piece(
@@ -962,27 +1144,34 @@ PIECES = [
             ("((5 + length) / 6) ** alpha", "length**alpha", "5 and 6 are missing"),
             ("(5 + length)", "(6 + length)", "5, not 6, is added to the length"),
             ("((5 + length) / 6) ** alpha", "(5 + length) ** alpha / 6", "the 6 has the exponent alpha too"),
+            ("((5 + length) / 6)", "((5 + length) // 6)", "// cuts off what is behind the point"),
         ],
     ),
     Piece(
         "beam_search", "08", "What if the best first word leads nowhere?",
-        "The program of that section has all rules; continuations, which is given, finds the best.",
+        "The program of that section has all rules; continuations, which is given, finds the best. c.beam_size and c.alpha are numbers of the Config.",
         _try_beam_search,
         [
-            ("source, 2 * beam)", "source, beam)", "only `beam` continuations: if some end, fewer go on"),
-            (" / length_penalty(length, alpha), text", ", text", "the score is not divided by the length penalty"),
+            ("source, 2 * c.beam_size)", "source, c.beam_size)", "only beam_size continuations: if some end, fewer go on"),
+            (" / length_penalty(length, c.alpha), text", ", text", "the score is not divided by the length penalty"),
             ("return max(finished)[1]", "return min(finished)[1]", "the worst of the finished texts"),
-            ("return max(finished)[1]", "return finished[0][1]", "the first text that was finished, not the best"),
-            ("for text, total in longer[:beam]:", "for text, total in longer:", "a text is finished although it is not among the `beam` best"),
-            ("if text[-1] != EOS][:beam]", "][:beam]", "finished texts go on"),
-            ("len(finished) >= beam and best_possible <= max(finished)[0]", "len(finished) >= beam", "it stops when `beam` texts are finished, though another may still win"),
+            ("return max(finished)[1]", "return finished[0][1]", "the first text that was finished: another that goes on may be better"),
+            ("in longer[: c.beam_size]:", "in longer:", "a text is finished although it is not among the beam_size best"),
+            (" if text[-1] != EOS][", "][", "finished texts go on"),
+            ("len(finished) >= c.beam_size and best_possible <= max(finished)[0]", "len(finished) >= c.beam_size", "it stops when beam_size texts are finished, though another may still win"),
             ("limit = len(ids) + 50", "limit = len(ids) + 5", "the limit is 50 more than the source, not 5"),
             ("np.array([ids + [EOS]])", "np.array([ids])", "the source has no end mark"),
+            ("max(finished)[1] if finished else beam[0][0]", "max(finished)[1]", "no text may have ended: then the best that goes on is the result"),
+            ("length_penalty(length, c.alpha), text", "length_penalty(len(text), c.alpha), text", "the start mark is counted in |Y|"),
+            ("length_penalty(length, c.alpha), text", "length_penalty(length - 1, c.alpha), text", "the end mark is not counted in |Y|: it is a token of the text"),
+            ("total / length_penalty(length", "total * length_penalty(length", "multiplied by the length penalty, not divided"),
+            ("[ids + [EOS]]", "[[BOS] + ids + [EOS]]", "the source has no start mark"),
+            ("    limit = len(ids) + 50", "    limit = 50", "the limit does not depend on the source"),
         ],
     ),
     Piece(
         "make_batches", "09", "What is a batch of 25,000 tokens?",
-        "Sort by length, fill a batch while it fits, begin the next; at the end rng.shuffle.",
+        "Sort by length; begin a batch when there is none, or when a pair more would be too much; at the end rng.shuffle.",
         _try_make_batches,
         [
             ("+ 1 for source, target in pairs", "for source, target in pairs", "the mark at the end is not counted: some batches are too large"),
@@ -991,7 +1180,12 @@ PIECES = [
             ("(len(batches[-1]) + 1) * lengths[i] > n_tokens", "sum(len(s) for s, _ in batches[-1]) > n_tokens", "padding is not counted: rows times the longest"),
             ("(len(batches[-1]) + 1) * lengths[i] > n_tokens", "len(batches[-1]) * lengths[i] > n_tokens", "the row that is added is not counted"),
             ("            batches.append([])\n", "            batches = [[]]\n", "batches that are full are lost"),
-            ("(len(batches[-1]) + 1) * lengths[i] > n_tokens", "batches[-1]", "every batch has one pair"),
+            ("not batches or (len(batches[-1]) + 1) * lengths[i] > n_tokens", "True", "every batch has one pair"),
+            ("not batches or ", "", "the first batch must be begun before it has a last row"),
+            ("    batches = []\n", "    batches = [[]]\n", "a pair that is too long leaves an empty batch before it"),
+            ("        batches[-1].append(pairs[i])", "        if lengths[i] <= n_tokens:\n            batches[-1].append(pairs[i])", "a pair that is longer than n_tokens is lost: it is a batch alone"),
+            ("max(len(source), len(target)) + 1", "len(source) + 1", "only the source is measured: the longer of both sides counts"),
+            ("batches[-1].append(pairs[i])", "batches[-1].append(i)", "the batches hold numbers, not pairs"),
         ],
     ),
     Piece(
@@ -1004,6 +1198,9 @@ PIECES = [
             ("sum(arrays) / len(arrays)", "arrays[0]", "the first checkpoint alone"),
             ("sum(arrays) / len(arrays)", "sum(arrays) / arrays[0].size", "divided by the size of the array"),
             ("sum(arrays) / len(arrays)", "np.mean(arrays)", "one number: the mean over the checkpoints alone"),
+            ("sum(arrays) / len(arrays)", "sum(arrays) / 5", "divided by 5, whatever the number of checkpoints"),
+            ("zip(*checkpoints, strict=True)", "checkpoints", "the mean of the arrays of one checkpoint: go through all checkpoints for each array"),
+            ("return [sum(arrays) / len(arrays) for arrays in zip(*checkpoints, strict=True)]", "mean = checkpoints[0]\n    for arrays in checkpoints[1:]:\n        for x, more in zip(mean, arrays, strict=True):\n            x += more\n    for x in mean:\n        x /= len(checkpoints)\n    return mean", "the first checkpoint was changed: add into new arrays"),
         ],
     ),
 ]  # fmt: skip

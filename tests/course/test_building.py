@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import sys
 import textwrap
 from copy import deepcopy
@@ -65,9 +66,9 @@ HARMLESS = {
     ("relu", "x.data > 0"),
     ("dropout", "rng.random(x.data.shape) >= c.P_drop"),
     ("make_batches", "(len(batches[-1]) + 1) * lengths[i] > n_tokens"),
-    ("beam_search", "len(finished) >= beam"),
+    ("beam_search", "len(finished) >= c.beam_size"),
     ("beam_search", "best_possible <= max(finished)[0]"),
-    ("beam_search", "if len(finished) >= beam and best_possible <= max(finished)[0]:"),
+    ("beam_search", "if len(finished) >= c.beam_size and best_possible <= max(finished)[0]:"),
 }
 
 
@@ -100,6 +101,7 @@ def small_changes(function):
 @pytest.mark.slow
 @each_piece
 def test_every_small_change_of_a_piece_is_refused(piece, monkeypatch):
+    building.expected_of(piece.name)  # in as much time as it needs
     monkeypatch.setattr(building, "SECONDS", 2)
     monkeypatch.setattr(building, "mistake", lambda *_: "")
     function = building.definitions(ast.parse(page()))[piece.name]
@@ -156,7 +158,11 @@ def test_when_all_is_right_the_students_own_code_learns_and_translates(
         building.run(str(file))
     lines = capsys.readouterr().out.splitlines()
     assert ended.value.code == 0 and f"{len(PIECES)} of {len(PIECES)} pieces are yours." in lines
-    assert lines[-1] == "Where is the station?   ->   Wo ist der Bahnhof?"
+    assert [line.split() for line in lines[-3:]] == [
+        ["Where", "is", "the", "station?"],
+        ["your", "Transformer:", "Wo", "ist", "der", "Bahnhof?"],
+        ["examples/whole.py:", "Wo", "ist", "der", "Bahnhof?"],
+    ]
     assert file.read_text(encoding="utf-8") == text
 
 
@@ -212,48 +218,65 @@ def test_each_lesson_ends_with_its_pieces(path):
 OTHER_RIGHT_ANSWERS = {
     "Tensor.backward": """
     def backward(self):
-        order = inputs_first(self, [], set())
-        self.grad = np.array(1.0) if self.data.shape == () else np.ones(self.data.shape)
+        order = topological_order(self, [], set())
+        self.grad = 1.0
         while order:
             node = order.pop()
-            if node._backward is not None:
-                for i, gx in enumerate(node._backward(node.grad)):
+            if node.inputs:
+                for i, gx in enumerate(node.input_gradients(node.grad)):
                     node.inputs[i].grad += gx
 """,
     "Tensor.__add__": """
     def __add__(self, other):
-        def backward(gy):
+        def input_gradients(gy):
             g_other = gy
             while g_other.ndim > other.data.ndim:
                 g_other = g_other.sum(axis=0)
             return [gy, g_other]
 
-        return Tensor(np.add(self.data, other.data), [self, other], backward)
+        return Tensor(np.add(self.data, other.data), [self, other], input_gradients)
 """,
     "Tensor.__matmul__": """
     def __matmul__(self, other):
-        def backward(gy):
+        def input_gradients(gy):
             gW = np.swapaxes(self.data, -1, -2) @ gy
             return gy @ other.data.T, gW.reshape(-1, *other.data.shape).sum(axis=0)
 
-        return Tensor(self.data @ other.data, (self, other), backward)
+        return Tensor(self.data @ other.data, (self, other), input_gradients)
 """,
     "Adam.update": """
-    def update(self, rate, beta_1=0.9, beta_2=0.98, epsilon=1e-9):
+    def update(self, rate):
+        beta_1, beta_2 = self.c.beta_1, self.c.beta_2
         self.t = self.t + 1
-        for i, x in enumerate(self.parameters):
-            self.m[i] = beta_1 * self.m[i] + (1 - beta_1) * x.grad
-            self.v[i] = beta_2 * self.v[i] + (1 - beta_2) * x.grad * x.grad
-            fair_m = self.m[i] / (1 - beta_1**self.t)
-            fair_v = self.v[i] / (1 - beta_2**self.t)
-            x.data -= rate * fair_m / (fair_v**0.5 + epsilon)
+        for x, m, v in zip(self.parameters, self.m, self.v):
+            m *= beta_1
+            m += (1 - beta_1) * x.grad
+            v[...] = beta_2 * v + (1 - beta_2) * x.grad * x.grad
+            x.data -= rate * m / (1 - beta_1**self.t) / ((v / (1 - beta_2**self.t)) ** 0.5 + 1e-9)
             x.grad = 0
 """,
-    "Residual.__call__": """
-    def __call__(self, x, sublayer):
-        first = self.norm(x) if self.c.pre_norm else x
-        total = x + dropout(sublayer(first), self.c)
-        return total if self.c.pre_norm else self.norm(total)
+    "EncoderLayer.__call__": """
+    def __call__(self, x, mask):
+        attended = self.self_attention(x, x, mask)
+        total = dropout(attended, self.c) + x
+        x = layer_norm(total, self.attention_norm.gain, self.attention_norm.bias)
+        return self.feed_forward_norm(dropout(self.feed_forward(x), self.c) + x)
+""",
+    "Transformer.decode": """
+    def decode(self, target, memory, source):
+        y = enter(target, self.E, self.c)
+        target_mask = causal_mask(target.shape[1]) & padding_mask(target)
+        for layer in self.decoder:
+            y = layer(y, memory, target_mask, padding_mask(source))
+        if self.c.pre_norm:
+            y = self.decoder_norm(y)
+        return y @ self.E.transpose(1, 0)
+""",
+    "make_batch": """
+def make_batch(pairs):
+    source = pad([list(source) + [EOS] for source, _ in pairs])
+    target = pad([[BOS] + target + [EOS] for _, target in pairs])
+    return [source, target[:, :-1], target[:, 1:]]
 """,
     "softmax": """
 def softmax(x):
@@ -266,8 +289,8 @@ def attention_weights(Q, K, mask):
     scores = scores + np.where(mask, 0, -1e9)
     return softmax(scores)
 """,
-    "inputs_first": """
-def inputs_first(node, order, seen):
+    "topological_order": """
+def topological_order(node, order, seen):
     stack = [node]
     while stack:
         top = stack[-1]
@@ -283,11 +306,11 @@ def inputs_first(node, order, seen):
 """,
     "embedding": """
 def embedding(E, ids):
-    def backward(gy):
+    def input_gradients(gy):
         one_hot = np.eye(len(E.data))[ids.ravel()]
         return (one_hot.T @ gy.reshape(-1, E.data.shape[1]),)
 
-    return Tensor(E.data[ids], [E], backward)
+    return Tensor(E.data[ids], [E], input_gradients)
 """,
     "sinusoids": """
 def sinusoids(length, d_model):
@@ -330,7 +353,8 @@ def greedy(model, ids):
     return [BOS] + written
 """,
     "beam_search": """
-def beam_search(model, ids, beam=4, alpha=0.6):
+def beam_search(model, ids):
+    beam, alpha = model.c.beam_size, model.c.alpha
     source = pad([ids + [EOS]])
     memory = model.encode(source)
     living, finished = [([BOS], 0.0)], []
@@ -369,17 +393,58 @@ def average(checkpoints):
 }
 
 
-@pytest.mark.parametrize("name", OTHER_RIGHT_ANSWERS)
-def test_another_right_answer_is_right(name):
+def verdict_on(name, definition):
+    """Return the verdict on a definition of a piece in a file that is empty otherwise."""
     piece = next(piece for piece in PIECES if piece.name == name)
-    text, body = skeleton(), OTHER_RIGHT_ANSWERS[name]
+    text = skeleton()
     if "." in name:
         node = building.definitions(ast.parse(text))[name]
         lines = text.splitlines()
-        text = "\n".join([*lines[: node.lineno - 1], body, *lines[node.end_lineno :]])
+        text = "\n".join([*lines[: node.lineno - 1], definition, *lines[node.end_lineno :]])
     else:
-        text += body  # a later definition is the one that counts
-    assert checked(text, piece, "answer.py") == ("right", "")
+        text += definition  # a later definition is the one that counts
+    return checked(text, piece, "answer.py")
+
+
+@pytest.mark.parametrize("name", OTHER_RIGHT_ANSWERS)
+def test_another_right_answer_is_right(name):
+    assert verdict_on(name, OTHER_RIGHT_ANSWERS[name]) == ("right", "")
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "said"),
+    [
+        ("relu(x)", "np.maximum(0, x)", "take arrays: x.data, not x (line"),
+        ("relu(x)", "np.exp(x)", "take arrays: x.data, not x (line"),
+        ("relu(x)", "x * (x > 0)", "take arrays: x.data, not x (line"),
+        ("relu(x)", "x.clip(0)", "a Tensor x has no x.clip: its array is x.data (line"),
+        ("relu(x)", "x / 2", "/ is no operation of Tensors"),
+        ("relu(x)", "Tensor(x.data * 2, (x,), lambda gy: (None,))", "something is None here"),
+        ("relu(x)", "Tensor(x.data * 2, (x,), lambda gy: (gy, gy))", "not as many gradients as"),
+        ("relu(x)", "Tensor(np.maximum(0, x.data))", "of x: found none, as nothing was added"),
+        ("softmax(x)", "x.data / 2", "x.data of an array x is no array: .data is for Tensors"),
+        ("softmax(x)", "max(x)", "True or False is needed here, but this is an array of them"),
+        ("softmax(x)", "x @ x[0]", "matrices that do not fit: 5 columns times 3 rows (line"),
+        ("embedding(E, ids)", "E[ids]", "a Tensor x has no x[...]: its array is x.data (line"),
+        ("split_heads(x, h)", "x.reshape((2, 5, 3, 4))", "not a tuple: x.reshape(2, 3)"),
+        ("split_heads(x, h)", "x.transpose(0, 1)", "transpose needs one number for each axis"),
+        ("enter(ids, E, c)", "embedding(E, ids) + sinusoids(5, 12)", "are Tensors, not ndarray"),
+        ("average(checkpoints)", "np.mean(checkpoints, axis=0)", "take each by itself"),
+    ],
+)
+def test_what_python_says_is_said_for_students(head, body, said):
+    verdict = verdict_on(head.partition("(")[0], f"def {head}:\n    return {body}\n")
+    assert verdict.state == "wrong" and said in verdict.message, verdict.message
+
+
+@pytest.mark.parametrize("error", [1e-3, 1e-5])
+def test_what_was_found_is_told_from_what_was_expected(error):
+    body = f"    return {1 + error} * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)"
+    verdict = verdict_on(
+        "learning_rate", f"def learning_rate(step, d_model, warmup_steps):\n{body}"
+    )
+    found, expected = re.findall(r"(?:found|expected) (\S+?)(?:,|$)", verdict.message)
+    assert found != expected, verdict.message
 
 
 def test_the_page_is_where_the_course_looks_for_it():

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import sys
 from types import SimpleNamespace
 
@@ -34,10 +35,8 @@ def bundled(whole):
 
 
 def small(whole, **changes):
-    c = SimpleNamespace(V=11, N=2, N_decoder=1, d_model=12, d_ff=16, h=3, pre_norm=False)
-    c.P_drop, c.epsilon_ls, c.training = 0.1, 0.1, False
-    vars(c).update(changes)
-    return whole.Transformer(c)
+    sizes = {"vocab_size": 11, "N": 2, "N_decoder": 1, "d_model": 12, "d_ff": 16, "h": 3}
+    return whole.Transformer(whole.Config(**sizes | changes))
 
 
 def in_double_precision(whole, model, seed=2):
@@ -52,7 +51,7 @@ def of_minitf(whole, model):
     """Return minitf's model with the same numbers."""
     c = model.c
     config = Config(
-        c.V,
+        c.vocab_size,
         n_layers=c.N,
         n_decoder_layers=c.N_decoder,
         d_model=c.d_model,
@@ -79,7 +78,7 @@ PAIRS = [([4, 5, 6], [7, 8]), ([9], [10, 5, 4, 6, 7]), ([5, 5, 10, 4], [9, 8, 4]
 def test_the_logits_of_the_bundled_model(whole, bundled):
     model, _, translator = bundled
     source, target_in, _ = whole.make_batch([([i, 17, 5], [80, i]) for i in range(9, 40)] + PAIRS)
-    logits = model.decode(target_in, model.encode(source), source).data
+    logits = model(source, target_in).data
     np.testing.assert_allclose(
         logits, translator.model.eval()(source, target_in).numpy(), rtol=1e-5, atol=1e-5
     )
@@ -87,7 +86,7 @@ def test_the_logits_of_the_bundled_model(whole, bundled):
 
 def loss_of(whole, model, pairs=PAIRS):
     source, target_in, target_out = whole.make_batch(pairs)
-    logits = model.decode(target_in, model.encode(source), source)
+    logits = model(source, target_in)
     return whole.cross_entropy(logits, target_out, model.c.epsilon_ls)
 
 
@@ -118,7 +117,7 @@ def test_gradients(whole, pre_norm, training):
 def test_ten_training_steps(whole, pre_norm):
     model = in_double_precision(whole, small(whole, pre_norm=pre_norm))
     theirs = of_minitf(whole, model)
-    adam = whole.Adam(list(model.parameters().values()))
+    adam = whole.Adam(list(model.parameters().values()), model.c)
     their_adam = Adam(theirs.named_parameters())
     for step in range(1, 11):
         pairs = PAIRS[step % 2 :]
@@ -140,7 +139,8 @@ def test_an_untrained_model_writes_what_minitf_writes(whole):
     for ids in ([4, 5, 6], [9]):
         source = np.array([[*ids, whole.EOS]])
         for alpha in (0.0, 0.6, 2.0):
-            found = whole.beam_search(model, ids, alpha=alpha)
+            model.c.alpha = alpha
+            found = whole.beam_search(model, ids)
             expected = beam_search(theirs, source, alpha=alpha)[0][0].ids
             assert text_of(whole, found) == expected
         assert text_of(whole, whole.greedy(model, ids)) == greedy(theirs, source)[0].ids
@@ -180,6 +180,52 @@ def test_the_batches_hold_every_pair_once_and_no_more_than_their_tokens(whole):
         assert source.size <= 100 and target_out.size <= 100
 
 
+def test_a_pair_longer_than_a_batch_is_a_batch_alone(whole):
+    pairs = [([7] * 9, [8]), ([7], [8] * 20), ([7], [8])]
+    assert sorted(map(len, whole.make_batches(pairs[:2], 5))) == [1, 1]
+    assert sorted(map(len, whole.make_batches(pairs, 5))) == [1, 1, 1]
+
+
+def test_no_sentence_of_the_test_was_learned(whole, monkeypatch, capsys):
+    """Also if more are asked for than there are."""
+    learned = []
+    monkeypatch.setattr(whole, "train", lambda *arguments: learned.extend(arguments[2]))
+    monkeypatch.setattr(whole, "translate", lambda _, subwords, line: subwords.encode(line))
+    whole.learn_toy_corpus(steps=1, n_test=999)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("0 of 200 ")
+    tested = {line.partition("->   ")[2].partition("   wrong")[0] for line in lines[-201:-1]}
+    assert len(tested) > 100 and tested.isdisjoint(str(english) for english, _ in learned)
+
+
+@pytest.mark.parametrize("steps", [1, 10])
+def test_a_training_of_a_few_steps(whole, steps):
+    """It has checkpoints, shows a translation of each, and ends as it began: not training."""
+    model = small(whole, steps=steps, n_tokens=20)
+    subwords = SimpleNamespace(encode=lambda line: [4, 5], decode=str)
+    before = {name: x.data for name, x in model.parameters().items()}
+    whole.train(model, subwords, PAIRS, "a sentence")
+    assert not model.c.training
+    for name, x in model.parameters().items():
+        assert not np.array_equal(x.data, before[name]), name
+
+
+def test_the_weights_of_another_model_are_refused(whole, tmp_path):
+    config = json.loads((BUNDLED / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "model.safetensors").symlink_to(BUNDLED / "model.safetensors")
+    for change in ({"n_layers": 5}, {"d_ff": 1024}):
+        text = json.dumps({"model": config["model"] | change})
+        (tmp_path / "config.json").write_text(text, encoding="utf-8")
+        with pytest.raises(AssertionError):
+            whole.load(tmp_path)
+
+
+def test_help_is_not_translated(whole, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["whole.py", "-h"])
+    whole.main()
+    assert capsys.readouterr().out == f"{whole.__doc__}\n"
+
+
 def test_the_checkpoints_are_averaged(whole):
     first, second = [np.zeros(2), np.ones(1)], [np.ones(2), np.array([3.0])]
     assert [array.tolist() for array in whole.average([first, second])] == [[0.5, 0.5], [2.0]]
@@ -207,7 +253,7 @@ def test_the_page_can_be_read():
         if isinstance(node, ast.Import | ast.ImportFrom):
             assert "minitf" not in ast.unparse(node)
     code = sum(1 for node in statements if not is_text(node))
-    assert code < 360, code
+    assert code < 400, code
 
 
 def is_text(node):
