@@ -37,7 +37,7 @@ from minitf.backend import DType, to_device, to_numpy, xp
 __all__ = ["Tensor", "no_grad", "record"]
 
 
-# The graph ----------------------------------------------------------------------------------------
+# The tape: each result with its inputs and its backward function ----------------------------------
 
 
 def record(
@@ -47,8 +47,8 @@ def record(
 
     data: the result. parents: the inputs, in order; those that are not Tensors are constants.
     backward: takes dL/d(result) and returns a tuple of dL/d(parent), one for each parent, with None
-    for a parent that gets no gradient; for a single parent the gradient alone will do. It must not
-    change the array it is given: other nodes may hold it. None will do where nothing is recorded.
+    for a parent that gets no gradient; for a single parent a bare gradient is accepted. It must not
+    change the array it is given: other nodes may hold it. It may be None under no_grad.
     Raises TypeError if a Tensor among the parents has another dtype than the result, unless the
     operation `converts`.
     """
@@ -57,10 +57,7 @@ def record(
         if isinstance(parent, Tensor):
             computed = True
             if parent.data.dtype != data.dtype and not converts:
-                raise TypeError(
-                    f"{_name(backward)} mixes {parent.data.dtype} and {data.dtype}: "
-                    "convert one of them with astype"
-                )
+                raise _mixed(backward, parent.data.dtype, data.dtype)
     # Without __init__, which would convert and check an array that an operation has just computed.
     out = Tensor.__new__(Tensor)
     out.data, out.grad, out._node = xp.asarray(data), None, None  # NumPy may return a scalar
@@ -89,6 +86,8 @@ class _Node:
         self.backward = backward
         self.gradient = None  # dL/d(this result): the sum of the gradients that have arrived
 
+    # The chain rule: gradients arrive, are summed, and are sent on.
+
     def _receive(self, gradient):
         """Add a gradient that arrives from one of the results computed from this Tensor.
 
@@ -115,10 +114,7 @@ class _Node:
         if not isinstance(gradients, tuple):
             gradients = (gradients,)
         if len(gradients) != len(parents):
-            raise ValueError(
-                f"{_name(backward)} has {len(parents)} inputs and returned {len(gradients)} "
-                "gradients"
-            )
+            raise _miscounted(backward, parents, gradients)
         for parent, gradient in zip(parents, gradients, strict=True):
             if parent is not None and gradient is not None:
                 # A node or a Tensor: both have this method.
@@ -158,10 +154,7 @@ def _fitted(gradient, parent, backward):
     if gradient.shape != shape:
         gradient = _sum_to(gradient, shape)
     if gradient.shape != shape or gradient.dtype != parent.dtype:
-        raise ValueError(
-            f"{_name(backward)} returned a gradient of shape {gradient.shape} and dtype "
-            f"{gradient.dtype} for an input of shape {shape} and dtype {parent.dtype}"
-        )
+        raise _misfit(backward, gradient, parent)
     return gradient
 
 
@@ -176,132 +169,7 @@ def _sum_to(gradient, shape):
     return gradient.sum(axis=axes, keepdims=True) if axes else gradient
 
 
-def _freed(gy):
-    raise RuntimeError(
-        "backward() has already freed this graph: compute the result again before a second call, "
-        "or add several losses and call backward() of the sum"
-    )
-
-
-def _name(backward):
-    """Return the operation of a backward function: "softmax" for softmax.<locals>.backward."""
-    names = getattr(backward, "__qualname__", "backward").split(".<locals>.")
-    return names[-2] if len(names) > 1 else names[0]
-
-
-# The inputs of an operation -----------------------------------------------------------------------
-
-
-def as_array(x, dtype=None):
-    """Return the array of a Tensor, or a constant as an array of the library in use.
-
-    A constant takes the dtype if one is given. Otherwise arrays of float64 stay so, and everything
-    else becomes float32: Python numbers, lists, integers, float16. A Tensor's array is returned as
-    it is.
-    Raises TypeError for anything but real numbers, and for a list of Tensors.
-    """
-    if isinstance(x, Tensor):
-        return x.data
-    _refuse_tensors_in(x)
-    array = to_device(x)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
-    if dtype is None:
-        is_double = array.dtype.kind == "f" and array.dtype.itemsize >= 8
-        # A Python number has no dtype: it is float64, but not by choice.
-        dtype = np.float64 if is_double and hasattr(x, "dtype") else np.float32
-    return array.astype(dtype, copy=False)
-
-
-def _refuse_tensors_in(x):
-    """Raise TypeError for a list, or a list of lists and so on, that contains a Tensor."""
-    if isinstance(x, list | tuple):
-        for item in x:
-            if isinstance(item, Tensor):
-                raise TypeError(
-                    "an array made of Tensors would have no history: use functions.concatenate, or "
-                    "float() for the values alone"
-                )
-            _refuse_tensors_in(item)
-
-
-def float_type(dtype):
-    """Return a dtype that a Tensor can have. Raises TypeError for another one."""
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise TypeError(
-            f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})"
-        )
-    return dtype
-
-
-def arrays_of(*inputs):
-    """Return the arrays of an op's inputs: all constants take the dtype of the first Tensor.
-
-    Without a Tensor they take that of the first input.
-    """
-    arrays = [x.data for x in inputs if isinstance(x, Tensor)]
-    if len(arrays) == len(inputs):  # no constants
-        return arrays
-    dtype = arrays[0].dtype if arrays else as_array(inputs[0]).dtype
-    return [as_array(x, dtype) for x in inputs]
-
-
-def _operand(x, tensor):
-    """Return the number or array on the other side of an operator from a Tensor.
-
-    A number stays a Python number, which never changes the dtype of the array beside it.
-    """
-    if isinstance(x, Tensor):
-        return x.data
-    if isinstance(x, np.number):
-        return x.item()
-    return x if isinstance(x, int | float) else as_array(x, tensor.dtype)
-
-
 # The Tensor ---------------------------------------------------------------------------------------
-
-
-# NumPy's name for  array + tensor  and others, and the method of the Tensor that computes it.
-_REFLECTED = {
-    "add": "__radd__",
-    "subtract": "__rsub__",
-    "multiply": "__rmul__",
-    "divide": "__rtruediv__",
-    "matmul": "__rmatmul__",
-    "equal": "__eq__",
-    "not_equal": "__ne__",
-    "less": "__gt__",
-    "less_equal": "__ge__",
-    "greater": "__lt__",
-    "greater_equal": "__le__",
-}
-
-
-class _Ufuncs:
-    """Lets  array + tensor  call Tensor.__radd__, and refuses np.exp(tensor) in plain words.
-
-    NumPy asks the class Tensor for a function; CuPy asks the tensor, and None is enough for it.
-    """
-
-    def __get__(self, tensor, cls):
-        return self.compute if tensor is None else None
-
-    @staticmethod
-    def compute(tensor, ufunc, method, *inputs, **options):
-        name = ufunc.__name__
-        if name in _REFLECTED and method == "__call__" and not options and len(inputs) == 2:
-            array, last = inputs
-            if isinstance(last, Tensor) and not isinstance(array, Tensor):
-                return getattr(last, _REFLECTED[name])(array)
-        raise _no_numpy(name)
-
-
-def _no_numpy(name):
-    return TypeError(
-        f"np.{name} takes no Tensor, because its result would have no history: "
-        "use minitf.functions or a method of the Tensor, or .numpy() for the values alone"
-    )
 
 
 class Tensor:
@@ -323,7 +191,6 @@ class Tensor:
     grad: np.ndarray | None
     _node: _Node | None  # None if it was made from data, from constants or inside no_grad
     _unrecorded = False  # True if it was computed inside no_grad
-    __array_ufunc__ = _Ufuncs()
 
     def __init__(self, data: ArrayLike):
         self.data = as_array(data)
@@ -348,9 +215,7 @@ class Tensor:
         Raises ValueError unless there is exactly one.
         """
         if self.size != 1:
-            raise ValueError(
-                f"a tensor of shape {self.shape} holds {self.size} numbers, where one is needed"
-            )
+            raise _not_one_number(self)
         return self.data.item()
 
     __float__ = item
@@ -371,7 +236,7 @@ class Tensor:
         Raises RuntimeError for a graph that is freed already and for a Tensor computed inside
         no_grad, ValueError for a gradient of another shape, or for none where one is needed.
         """
-        gradient = self._first_gradient(gradient)
+        gradient = _first_gradient(self, gradient)
         if self._node is None:
             self._receive(gradient)
             return
@@ -381,25 +246,6 @@ class Tensor:
         self._node._receive(gradient)
         while nodes:  # pop: from the last result to the first, each freed when it is done
             nodes.pop().walk_back()
-
-    def _first_gradient(self, gradient):
-        """Return dL/d(this Tensor), with which the walk begins: 1 if nothing is given."""
-        if self._unrecorded:
-            raise RuntimeError(
-                "cannot call backward(): the tensor was computed inside no_grad() and has no "
-                "graph; compute it outside"
-            )
-        if gradient is None and self.size != 1:
-            raise ValueError(
-                f"backward() of a tensor of shape {self.shape} needs a gradient of that "
-                "shape: pass one, or call .sum().backward()"
-            )
-        gradient = xp.ones_like(self.data) if gradient is None else as_array(gradient, self.dtype)
-        if gradient.shape != self.shape:
-            raise ValueError(
-                f"the gradient has shape {gradient.shape}, but the tensor has shape {self.shape}"
-            )
-        return gradient.astype(self.dtype, copy=False)
 
     def _receive(self, gradient):
         """Add to `.grad`; the first gradient is copied, since others may hold the same array."""
@@ -509,10 +355,7 @@ class Tensor:
         axes = range(self.ndim) if axis is None else normalize_axis_tuple(axis, self.ndim)
         count = math.prod(self.shape[i] for i in axes)
         if not count:
-            raise ValueError(
-                "mean: there are no numbers to average in a tensor of shape "
-                f"{self.shape}, axis {axis}"
-            )
+            raise _nothing_to_average(self, axis)
         return self.sum(axis, keepdims) / count
 
     def var(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
@@ -589,10 +432,7 @@ class Tensor:
 
     def __bool__(self):
         if self.size != 1:
-            raise ValueError(
-                f"a tensor of shape {self.shape} is neither true nor false: use (x > "
-                "0).any() or .all()"
-            )
+            raise _neither_true_nor_false(self)
         return bool(self.item())
 
     def __format__(self, spec):
@@ -607,7 +447,7 @@ class Tensor:
         return (self[i] for i in range(len(self)))
 
 
-# Matrix products ---------------------------------------------------------------------------------
+# Matrix products ----------------------------------------------------------------------------------
 
 
 def matmul(left, right):
@@ -623,16 +463,8 @@ def matmul(left, right):
     Raises ValueError for vectors and for sizes that do not fit.
     """
     x, w = arrays_of(left, right)
-    if x.ndim < 2 or w.ndim < 2:
-        raise ValueError(
-            f"@ takes matrices: shapes {x.shape} and {w.shape}; reshape a vector to "
-            "(1, n) or (n, 1)"
-        )
-    if x.shape[-1] != w.shape[-2]:
-        raise ValueError(
-            f"@ cannot multiply shapes {x.shape} and {w.shape}: {x.shape[-1]} columns, "
-            f"{w.shape[-2]} rows"
-        )
+    if x.ndim < 2 or w.ndim < 2 or x.shape[-1] != w.shape[-2]:
+        raise _no_product(x, w)
 
     def backward(gy):
         return gy @ w.swapaxes(-1, -2), x.swapaxes(-1, -2) @ gy
@@ -640,14 +472,7 @@ def matmul(left, right):
     return record(x @ w, (left, right), backward)
 
 
-# Type hints --------------------------------------------------------------------------------------
-
-# On a GPU np.ndarray means CuPy's array, here and in every other hint.
-ArrayLike = Tensor | np.ndarray | np.number | Sequence | float  # nested lists and numbers as well
-Ids = np.ndarray | Sequence  # NumPy integers, or nested lists of them
-
-
-# Computing without a graph ------------------------------------------------------------------------
+# Computing without a tape -------------------------------------------------------------------------
 
 
 class _Recording(threading.local):
@@ -699,3 +524,212 @@ class no_grad(contextlib.ContextDecorator):
                 "write  with no_grad():  around the lines that compute, without a yield inside"
             )
         return super().__call__(function)
+
+
+# Constants ----------------------------------------------------------------------------------------
+
+
+def as_array(x, dtype=None):
+    """Return the array of a Tensor, or a constant as an array of the library in use.
+
+    A constant takes the dtype if one is given. Otherwise arrays of float64 stay so, and everything
+    else becomes float32: Python numbers, lists, integers, float16. A Tensor's array is returned as
+    it is.
+    Raises TypeError for anything but real numbers, and for a list of Tensors.
+    """
+    if isinstance(x, Tensor):
+        return x.data
+    _refuse_tensors_in(x)
+    array = to_device(x)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
+    if dtype is None:
+        is_double = array.dtype.kind == "f" and array.dtype.itemsize >= 8
+        # A Python number has no dtype: it is float64, but not by choice.
+        dtype = np.float64 if is_double and hasattr(x, "dtype") else np.float32
+    return array.astype(dtype, copy=False)
+
+
+def _refuse_tensors_in(x):
+    """Raise TypeError for a list, or a list of lists and so on, that contains a Tensor."""
+    if isinstance(x, list | tuple):
+        for item in x:
+            if isinstance(item, Tensor):
+                raise TypeError(
+                    "an array made of Tensors would have no history: use functions.concatenate, or "
+                    "float() for the values alone"
+                )
+            _refuse_tensors_in(item)
+
+
+def float_type(dtype):
+    """Return a dtype that a Tensor can have. Raises TypeError for another one."""
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise TypeError(
+            f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})"
+        )
+    return dtype
+
+
+def arrays_of(*inputs):
+    """Return the arrays of an op's inputs: all constants take the dtype of the first Tensor.
+
+    Without a Tensor they take that of the first input.
+    """
+    arrays = [x.data for x in inputs if isinstance(x, Tensor)]
+    if len(arrays) == len(inputs):  # no constants
+        return arrays
+    dtype = arrays[0].dtype if arrays else as_array(inputs[0]).dtype
+    return [as_array(x, dtype) for x in inputs]
+
+
+def _operand(x, tensor):
+    """Return the number or array on the other side of an operator from a Tensor.
+
+    A number stays a Python number, which never changes the dtype of the array beside it.
+    """
+    if isinstance(x, Tensor):
+        return x.data
+    if isinstance(x, np.number):
+        return x.item()
+    return x if isinstance(x, int | float) else as_array(x, tensor.dtype)
+
+
+# Tensors beside arrays ----------------------------------------------------------------------------
+
+
+# NumPy's name for  array + tensor  and others, and the method of the Tensor that computes it.
+_REFLECTED = {
+    "add": "__radd__",
+    "subtract": "__rsub__",
+    "multiply": "__rmul__",
+    "divide": "__rtruediv__",
+    "matmul": "__rmatmul__",
+    "equal": "__eq__",
+    "not_equal": "__ne__",
+    "less": "__gt__",
+    "less_equal": "__ge__",
+    "greater": "__lt__",
+    "greater_equal": "__le__",
+}
+
+
+class _Ufuncs:
+    """Lets  array + tensor  call Tensor.__radd__, and refuses np.exp(tensor) in plain words.
+
+    NumPy asks the class Tensor for a function; CuPy asks the tensor, and None is enough for it.
+    """
+
+    def __get__(self, tensor, cls):
+        return self.compute if tensor is None else None
+
+    @staticmethod
+    def compute(tensor, ufunc, method, *inputs, **options):
+        name = ufunc.__name__
+        if name in _REFLECTED and method == "__call__" and not options and len(inputs) == 2:
+            array, last = inputs
+            if isinstance(last, Tensor) and not isinstance(array, Tensor):
+                return getattr(last, _REFLECTED[name])(array)
+        raise _no_numpy(name)
+
+
+Tensor.__array_ufunc__ = _Ufuncs()
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+def _first_gradient(tensor, gradient):
+    """Return dL/d(tensor), with which the walk begins: 1 if nothing is given."""
+    if tensor._unrecorded:
+        raise RuntimeError(
+            "cannot call backward(): the tensor was computed inside no_grad() and has no "
+            "graph; compute it outside"
+        )
+    if gradient is None and tensor.size != 1:
+        raise ValueError(
+            f"backward() of a tensor of shape {tensor.shape} needs a gradient of that "
+            "shape: pass one, or call .sum().backward()"
+        )
+    gradient = xp.ones_like(tensor.data) if gradient is None else as_array(gradient, tensor.dtype)
+    if gradient.shape != tensor.shape:
+        raise ValueError(
+            f"the gradient has shape {gradient.shape}, but the tensor has shape {tensor.shape}"
+        )
+    return gradient.astype(tensor.dtype, copy=False)
+
+
+def _freed(gy):
+    raise RuntimeError(
+        "backward() has already freed this graph: compute the result again before a second call, "
+        "or add several losses and call backward() of the sum"
+    )
+
+
+def _name(backward):
+    """Return the operation of a backward function: "softmax" for softmax.<locals>.backward."""
+    names = getattr(backward, "__qualname__", "backward").split(".<locals>.")
+    return names[-2] if len(names) > 1 else names[0]
+
+
+def _mixed(backward, one, other):
+    return TypeError(f"{_name(backward)} mixes {one} and {other}: convert one of them with astype")
+
+
+def _miscounted(backward, parents, gradients):
+    return ValueError(
+        f"{_name(backward)} has {len(parents)} inputs and returned {len(gradients)} gradients"
+    )
+
+
+def _misfit(backward, gradient, parent):
+    return ValueError(
+        f"{_name(backward)} returned a gradient of shape {gradient.shape} and dtype "
+        f"{gradient.dtype} for an input of shape {parent.shape} and dtype {parent.dtype}"
+    )
+
+
+def _no_product(x, w):
+    if x.ndim < 2 or w.ndim < 2:
+        return ValueError(
+            f"@ takes matrices: shapes {x.shape} and {w.shape}; reshape a vector to "
+            "(1, n) or (n, 1)"
+        )
+    return ValueError(
+        f"@ cannot multiply shapes {x.shape} and {w.shape}: {x.shape[-1]} columns, "
+        f"{w.shape[-2]} rows"
+    )
+
+
+def _nothing_to_average(tensor, axis):
+    return ValueError(
+        f"mean: there are no numbers to average in a tensor of shape {tensor.shape}, axis {axis}"
+    )
+
+
+def _not_one_number(tensor):
+    return ValueError(
+        f"a tensor of shape {tensor.shape} holds {tensor.size} numbers, where one is needed"
+    )
+
+
+def _neither_true_nor_false(tensor):
+    return ValueError(
+        f"a tensor of shape {tensor.shape} is neither true nor false: use (x > 0).any() or .all()"
+    )
+
+
+def _no_numpy(name):
+    return TypeError(
+        f"np.{name} takes no Tensor, because its result would have no history: "
+        "use minitf.functions or a method of the Tensor, or .numpy() for the values alone"
+    )
+
+
+# Type hints ---------------------------------------------------------------------------------------
+
+
+# On a GPU np.ndarray means CuPy's array, here and in every other hint.
+ArrayLike = Tensor | np.ndarray | np.number | Sequence | float  # nested lists and numbers as well
+Ids = np.ndarray | Sequence  # NumPy integers, or nested lists of them
