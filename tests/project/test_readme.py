@@ -1,5 +1,6 @@
 """Every code block of the READMEs is run: Python prints the answers it promises, commands work."""
 
+import ast
 import contextlib
 import io
 import os
@@ -91,19 +92,20 @@ def test_the_program_of_the_manual_is_the_example():
 
 
 def test_the_limits_are_real():
-    """The bundled model's mistakes in README are real."""
+    """The bundled model's mistakes in the manual are real."""
     translator = Translator.load(ROOT / "examples" / "models" / "en-de")
-    readme = " ".join(PAGES[0].read_text(encoding="utf-8").split())
+    manual = ROOT / "examples" / "README.md"
+    said = " ".join(manual.read_text(encoding="utf-8").split())
     for source, mistake in (
         ("The cat sat on the mat.", "Die Katze saß auf der Bahn."),
         ("He works as a roofer.", "Er arbeitet als Rofer."),
     ):
         ((best,),) = translator.translate([source])
         assert best.text == mistake
-        assert f'"{source}" becomes `{mistake}`' in readme
+        assert f'"{source}" becomes `{mistake}`' in said
     story = (ROOT / "examples" / "story.txt").read_text(encoding="utf-8").split("\n\n")
     ((best,),) = translator.translate([" ".join(story[1].split())])
-    assert f'Its second paragraph becomes "{best.text}"' in readme
+    assert f'its second becomes "{best.text}"' in said
 
 
 def _commands():
@@ -192,3 +194,25 @@ def test_command(command, tmp_path):
         assert output.strip()
     else:
         assert words[0] == "python" and (ROOT / words[1]).exists(), f"nothing tests {command!r}"
+
+
+def test_the_size_of_the_engine_is_what_the_readme_says():
+    """The ten files of the map's first table: lines of code, and the lines that explain them."""
+    text = (ROOT / "minitf" / "README.md").read_text(encoding="utf-8")
+    files = re.findall(r"^\| `(\w+\.py)` \|", text.partition("## The rooms")[0], re.MULTILINE)
+    assert len(files) == 10
+    code = explained = 0
+    for name in files:
+        source = (ROOT / "minitf" / name).read_text(encoding="utf-8")
+        said = set()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body:
+                first = node.body[0]
+                if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                    said |= set(range(first.lineno, first.end_lineno + 1))
+        for number, line in enumerate(source.splitlines(), 1):
+            is_code = line.strip() and not line.strip().startswith("#") and number not in said
+            code, explained = code + bool(is_code), explained + (not is_code)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{round(code, -2):,} lines of code" in readme, (code, explained)
+    assert f"another {round(explained, -2):,}" in readme, (code, explained)
