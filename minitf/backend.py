@@ -79,7 +79,7 @@ def _load(name):
         if not isinstance(error, ModuleNotFoundError) or error.name != name:
             reason = " ".join(str(error).split())[:300]
             raise UserError(
-                f"{name} is installed, but cannot be imported ({reason}): install it anew, or use "
+                f"{name} is installed, but cannot be imported ({reason}): reinstall it, or use "
                 "--backend numpy"
             ) from None
         raise UserError(

@@ -79,7 +79,7 @@ def length_penalty(length: float, alpha: float = 0.6) -> float:
 
 
 class Allowed(Protocol):
-    """Says which tokens may come next, where not every text is wanted: a tree, or a form."""
+    """Says which tokens may come next, where output must be well-formed: a tree, or text."""
 
     def __call__(self, texts: np.ndarray, rows: np.ndarray, left: np.ndarray) -> np.ndarray:
         """Return for each text whether each token of the vocabulary may follow: bool (R, V).

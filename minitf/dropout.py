@@ -85,7 +85,7 @@ def mask_key(seed, step, place):
 
     Each step has 65536 places: place 65536 of step 0 has the mask of place 0 of step 1. Outside all
     `dropout_state` blocks the step is always 0 and the place counts on, so calls
-    without a seed repeat no mask within a thread.
+    without a seed never reuse a mask within a thread.
     Raises ValueError for a seed or step that is negative, no integer, or too large.
     """
     # As a number of NumPy, such as an int32, a step might be too small for the product.

@@ -85,7 +85,7 @@ def form_of(op: Callable, room: str | None = None) -> Callable[[Callable], Calla
     """Register the decorated function as the form of `op`.
 
     room: "cpu" or "gpu"; by default the one that contains the form.
-    For arguments that it does not take, the form returns NotImplemented before it changes anything.
+    For arguments that it does not take, the form returns NotImplemented without side effects.
     Raises ValueError for a function outside minitf/cpu and minitf/gpu.
     """
 

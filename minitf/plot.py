@@ -40,7 +40,7 @@ Apple SD Gothic Neo
 Arial Unicode MS
 Apple Symbols
 """.strip().splitlines()
-# Curves are told apart by colour on a screen, and by dashes in a grey print.
+# Curves are told apart by colour on a screen, and by dashes when printed in greyscale.
 COLOURS = ("#1f5fa8", "#d1701c", "#3f8f3f", "#8a4fa3", "#777777")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
 GRID = {"color": "#dddddd", "linewidth": 0.7}

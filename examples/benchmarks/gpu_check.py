@@ -28,7 +28,7 @@ name. Some of `first` run side by side; beside a timed part nothing runs, nor ma
 
 It needs NumPy, CuPy, sentencepiece, sacrebleu, safetensors, threadpoolctl and pytest, and PyTorch
 for the comparisons and profiles; minitf need not be installed. CuPy keeps compiled kernels in
-~/.cupy/kernel_cache: on another machine, they are compiled anew. Without a GPU, the program prints
+~/.cupy/kernel_cache: on another machine, they are compiled again. Without a GPU, the program prints
 one line and exits with code 2.
 """
 

@@ -89,7 +89,7 @@ def free_memory() -> int | None:
     ):
         with contextlib.suppress(OSError, ValueError):  # without a limit, memory.max is "max"
             found.append(int((_CGROUP / limit).read_text()) - _taken(_CGROUP / used))
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # all that macOS tells
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # all that macOS reports
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(found, default=None)
 

@@ -27,7 +27,7 @@ __all__ = [
 
 _FEW = 8  # items of about 0.1 ms each; for fewer it takes too long to wake the threads
 _TRIALS = 4  # timings of each of two ways
-_WORTH_IT = 0.9  # of the time alone: a helper that saves less is not asked
+_WORTH_IT = 0.9  # of the time alone: a helper that saves less is not used
 
 # The pool that was lent to this thread, and its number of threads.
 _lent = contextvars.ContextVar("_lent", default=(None, 1))

@@ -245,7 +245,7 @@ def data_folder() -> Path:
     if named := os.environ.get("MINITF_DATA"):
         try:
             folder = Path(named).expanduser()
-            folder.exists()  # raises an error if nobody can know
+            folder.exists()  # raises an error if it is inaccessible
             return folder
         except RuntimeError:
             raise UserError(

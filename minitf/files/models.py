@@ -104,7 +104,7 @@ def _check_free(directory, subwords):
     for name in sorted(of_a_model - subwords.contents().keys()):
         if name in found:
             raise UserError(
-                f"{directory / name}: would be taken for a part of the model: move this file away, "
+                f"{directory / name}: would be mistaken for part of the model: move this file away, "
                 "or choose another folder"
             )
 
@@ -117,7 +117,7 @@ def _is_config(path):
 
 
 def forget_other_vocabularies(directory: str | Path, subwords: Vocabulary) -> None:
-    """Delete the files of vocabularies of another kind, which would be taken for the model's."""
+    """Delete the files of vocabularies of another kind, which would be mistaken for the model's."""
     with writing(directory):
         for name in VOCABULARIES:
             if name not in subwords.contents():

@@ -206,7 +206,7 @@ class RunFolder:
     def save_subwords(self, subwords):
         """Write the subwords, which a checkpoint needs, for a run that has no model yet.
 
-        Those of another kind, which a killed run left, would be taken for this run's: they go.
+        Those of another kind, which a killed run left, would be mistaken for this run's: they go.
         """
         path = self.path / subwords.file_name
         with writing(path):

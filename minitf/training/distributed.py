@@ -104,7 +104,7 @@ class Ranks:
             )
 
     def cores(self):
-        """Return how many threads this rank may use; ranks on the same cores divide them."""
+        """Return how many threads this rank may use; ranks on the same cores share them."""
         return max(1, cpu_cores() // self._sharing)
 
     def connect(self):

@@ -95,7 +95,7 @@ class Trainer:
 
     @functools.cached_property
     def valid_text(self) -> str:
-        """Return what tells the pairs to validate on from others."""
+        """Return the fingerprint of the validation set."""
         return self.dataset.valid_fingerprint()
 
     # One update -----------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Trainer:
             if self.step < self.settings.steps:
                 self._try_largest_batches()
             if self.ranks.rank == 0 and not self.folder.has_checkpoint():
-                # If the disk is full, the user learns it now.
+                # If the disk is full, fail now.
                 self.folder.save_subwords(self.dataset.subwords)
                 self._write_checkpoint()
             limit = self._train()

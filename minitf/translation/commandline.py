@@ -137,7 +137,7 @@ def _tell_if_empty(translator, lines, translations, model):
         return
     if any(map(translator.parts, lines)):
         updates = read_notes(model).get("step")
-        so_far = f": it had {updates} updates so far" if isinstance(updates, int) else ""
+        so_far = f": it has had {updates} updates" if isinstance(updates, int) else ""
         say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
 
 

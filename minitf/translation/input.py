@@ -76,7 +76,7 @@ def _hint(arguments):
         if os.path.isfile(text):
             say(terminal_safe(f"{text} is also a file: --input {text} reads it"))
         elif NAME.fullmatch(text):
-            say(terminal_safe(f"{text}: there is no file of this name; it is taken as text"))
+            say(terminal_safe(f"{text}: no such file; treating it as text"))
     is_word = [len(text.split()) == 1 for text in arguments]
     ends = [text.endswith((".", "?", "!")) for text in arguments[:-1]]
     if len(arguments) > 1 and all(is_word) and not any(ends):

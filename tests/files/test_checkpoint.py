@@ -248,7 +248,7 @@ def test_files_that_belong_to_no_model_are_not_deleted(tmp_path, words, name):
     """They would be taken for parts of the model, whose vocabulary is words.txt."""
     (tmp_path / name).write_text("mine")
     text = message(save_model, tmp_path, {"weight": np.ones(3)}, {"version": 1}, words)
-    assert text.startswith(f"{tmp_path / name}: would be taken for a part of the model: move")
+    assert text.startswith(f"{tmp_path / name}: would be mistaken for part of the model: move")
     assert os.listdir(tmp_path) == [name] and (tmp_path / name).read_text() == "mine"
 
 

@@ -265,7 +265,7 @@ def test_the_name_of_a_file_is_translated_with_a_hint(run, tmp_path):
 def test_what_looks_like_a_file_is_translated_with_a_hint(run):
     code, out, err = run(*QUICK, "letter.txt", "the dog.")
     assert (code, out.count("\n")) == (0, 2)
-    assert err == "letter.txt: there is no file of this name; it is taken as text\n"
+    assert err == "letter.txt: no such file; treating it as text\n"
     assert run(*QUICK, "at 3.14 or e.g. so.")[2] == ""
 
 
