@@ -63,7 +63,7 @@ def save_model(
     a program that loads them can compare its own (minitf/translation/probe.py).
 
     Raises UserError if the disk refuses, for weights that are not finite in `dtype`, and if the
-    folder has no model yet, but files that would be taken for parts of one.
+    folder has no model yet, but files that would be mistaken for parts of one.
     """
     directory = Path(directory)
     _check_free(directory, subwords)
@@ -104,8 +104,8 @@ def _check_free(directory, subwords):
     for name in sorted(of_a_model - subwords.contents().keys()):
         if name in found:
             raise UserError(
-                f"{directory / name}: would be mistaken for part of the model: move this file away, "
-                "or choose another folder"
+                f"{directory / name}: would be mistaken for part of the model: move this file "
+                "away, or choose another folder"
             )
 
 
