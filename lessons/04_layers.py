@@ -1171,9 +1171,11 @@ def check_tent():
 
 # %%
 def sees_one_position(norm):
-    """For arrays x (B, T, D): return whether norm(x)[b, t] depends on x[b, t] alone.
+    """Return True if norm(x)[b, t] depends on x[b, t] alone, False if on more of x.
 
-    No grad_check can tell.
+    norm: a function from an array x (B, T, D) to one of the same shape: B sentences of
+    T words, each with D features. Choose x yourself, such as (3, 4, 5). No grad_check
+    can tell.
 
     Hint: "What does layer norm look at?" changes all positions of a sentence but one.
     x has other sentences as well.

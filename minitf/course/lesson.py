@@ -19,6 +19,8 @@ from minitf import forms
 from minitf.backend import use
 from minitf.check import proved
 from minitf.course.answering import is_empty
+from minitf.course.calls import AnswerError
+from minitf.course.checks.compare import advice
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
 from minitf.terminal import piped, plainly, settle_stdout
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 _run = SimpleNamespace(name="", trainer=None, started=0.0, figures=Path("figures"), drawn=0)
+WITHOUT_RESULT = ("update_in_parts",)  # the exercises whose answer returns nothing
 _equations = contextlib.ExitStack()  # keeps the forms off; only a test closes it
 
 
@@ -278,12 +281,13 @@ def state_of(exercise, check):
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.name == exercise.__name__]
-        to_return = inspect.signature(exercise).return_annotation is not None  # no "-> None"
-        if not own and to_return and last and last[0] is None:
+        if not own and name not in WITHOUT_RESULT and last and last[0] is None:
             return "wrong", "it returns nothing: is `return` missing?"
         where = f"(line {own[-1].lineno}): " if own else ""
-        kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-        return "wrong", f"{where}{kind}{' '.join(str(error).split())}"
+        told = isinstance(error, AssertionError | AnswerError)
+        kind = "" if told else f"{type(error).__name__}: "
+        text = " ".join(str(error).split())
+        return "wrong", f"{where}{kind}{text}{advice(text)}"
     finally:
         names[name] = exercise
     return "right", ""

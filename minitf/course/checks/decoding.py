@@ -1,12 +1,14 @@
 """The checks of lesson 08, decoding."""
 
 from collections import Counter
+from itertools import pairwise
 from statistics import mean, median
 
 import numpy as np
 
 from minitf.course.checks.compare import equal, parts_of, short
 from minitf.decode import Hypothesis
+from minitf.terminal import counted
 
 __all__ = [
     "check_consensus",
@@ -40,6 +42,8 @@ def check_predictions(predictions):
     if len(answer) != 3:
         raise AssertionError(f"found {len(answer)} texts, expected three: give three texts")
     for width, given in enumerate(answer, start=1):
+        if not isinstance(given, str | list | tuple):
+            raise AssertionError(f"of a beam of {width}: found {short(given)}, expected a text")
         text = given if isinstance(given, str) else " ".join(map(str, given))
         text = " ".join(text.split()).casefold()  # spaces at its ends, and capitals, do not matter
         kept = {each: p for each, p in known.items() if each.split()[0] in first[:width]}
@@ -64,12 +68,14 @@ def check_fools_the_count(fools_the_count):
                 f'found {short(text)}, expected a list of words: "die Frau".split() makes one'
             )
     tokens, reference = (list(text) for text in answer)
-    shorter = min(len(tokens), len(reference))
-    if shorter < 4:
-        raise AssertionError(f"found a text of {shorter} words, expected at least four in each")
     for word in [*tokens, *reference]:
         if not isinstance(word, str):
             raise AssertionError(f"found {short(word)} in a text, expected words")
+        if len(word.split()) > 1:
+            raise AssertionError(f"found {short(word)} as one word, expected a list of words")
+    shorter = min(len(tokens), len(reference))
+    if shorter < 4:
+        raise AssertionError(f"found a text of {shorter} words, expected at least four in each")
     outside = [word for word in tokens if word not in reference]
     if outside:
         exchanged = all(word in tokens for word in reference)
@@ -77,14 +83,22 @@ def check_fools_the_count(fools_the_count):
             f"the wrong share is {1 - len(outside) / len(tokens):.2f}, expected 1: "
             f"{outside[0]!r} is not in the reference"
             + (": are translation and reference exchanged?" if exchanged else "")
+            + (": a capital makes another word" if outside[0].casefold() in reference else "")
         )
-    clipped = sum((Counter(tokens) & Counter(reference)).values()) / len(tokens)
+    crossed_out = Counter(tokens) & Counter(reference)
+    clipped = sum(crossed_out.values()) / len(tokens)
     if clipped > 1 / 4:
-        raise AssertionError(f"p_1 of BLEU is {clipped:.2f}, expected 1/4 at most")
+        words = [f"{word!r} {counted(n, 'time')}" for word, n in crossed_out.items()]
+        raise AssertionError(
+            f"p_1 of BLEU is {clipped:.2f}, expected 1/4 at most: of {len(tokens)} words it counts "
+            f"{', '.join(words[:3])}{', ...' if len(words) > 3 else ''}, as often as the reference "
+            "has them"
+        )
 
 
 SCORES = {
     "the old score in place of ln P": lambda ln_p, n, alpha: -n * ln_p / (n + 1) ** alpha,
+    "the old score: give it to a new Hypothesis": lambda ln_p, n, alpha: -n * ln_p,
     "a length without the end mark": lambda ln_p, n, alpha: ln_p / n**alpha,
     "the length penalty with the 5 and the 6": lambda ln_p, n, alpha: ln_p / ((6 + n) / 6) ** alpha,
     "alpha times the length: it is an exponent": lambda ln_p, n, alpha: (
@@ -101,6 +115,15 @@ SCORES = {
     "a division by the length, whatever alpha is": lambda ln_p, n, alpha: ln_p / (n + 1),
     "P in place of ln P": lambda ln_p, n, alpha: np.exp(ln_p) / (n + 1) ** alpha,
     "the logarithm of the length": lambda ln_p, n, alpha: ln_p - alpha * np.log(n + 1),
+    "a length with a token too many": lambda ln_p, n, alpha: ln_p / (n + 2) ** alpha,
+    "1 - alpha in place of alpha": lambda ln_p, n, alpha: ln_p / (n + 1) ** (1 - alpha),
+    "the power of the quotient: alpha belongs to the length": lambda ln_p, n, alpha: (
+        abs(ln_p / (n + 1)) ** alpha * (np.nan if alpha % 1 else (-1) ** alpha)
+    ),
+    "alpha as a factor, not as an exponent": lambda ln_p, n, alpha: ln_p / (n + 1) * alpha,
+    "a reward for each token: the length divides": lambda ln_p, n, alpha: ln_p + alpha * (n + 1),
+    "a reward for each token, without the end mark": lambda ln_p, n, alpha: ln_p + alpha * n,
+    "a power of e of the length": lambda ln_p, n, alpha: ln_p / np.exp(alpha * (n + 1)),
     "a score with the wrong sign": lambda ln_p, n, alpha: -ln_p / (n + 1) ** alpha,
 }
 
@@ -109,7 +132,8 @@ def check_rank(rank):
     """Check hypotheses in the order of ln P / |Y|^alpha."""
     four = ((1, -1.0), (3, -3.0), (2, -1.6), (7, -4.4))
     five = ((5, -2.5), (1, -0.9), (9, -3.1), (4, -2.6), (2, -2.9))
-    for texts, alpha in ((four, 0.0), (four, 1.0), (five, 0.5), (five, 2.0)):
+    # First an alpha at which no two of the mistakes give the same.
+    for texts, alpha in ((five, 2.0), (five, 0.5), (four, 0.0), (four, 1.0)):
         name = f"alpha = {alpha:g}"
         given = [Hypothesis(list(range(4, 4 + n)), ln_p, -n * ln_p) for n, ln_p in texts]
         ranked = rank([Hypothesis(list(h.ids), h.log_probability, h.score) for h in given], alpha)
@@ -124,7 +148,10 @@ def check_rank(rank):
                 f"{name}: found the ids {short(h.ids)}, expected those of a hypothesis"
             )
             ids = tuple(int(each) for each in h.ids)
-            assert ids in of, f"{name}: found the ids {list(ids)}, expected those of a hypothesis"
+            longer = ": the end mark counts, but it is no part of ids" if ids[:-1] in of else ""
+            assert ids in of, (
+                f"{name}: found the ids {list(ids)}, expected those of a hypothesis{longer}"
+            )
             assert of[ids] == h.log_probability, (
                 f"{name}: found log_probability {h.log_probability:.4g} for {len(ids)} ids, "
                 f"expected {of[ids]}: it stays as it was; the new score is `score`"
@@ -176,6 +203,23 @@ def check_step(step):
             raise AssertionError(
                 f"{name}: found {beam} pairs, expected two arrays: all beginnings, and all words"
             )
+        if array.ndim == 3 and array.shape[:2] == (2, W):
+            raise AssertionError(
+                f"{name}: found the shape {array.shape}, expected {(2, beam)}: a sort of each "
+                "row; axis=None sorts all candidates"
+            )
+        if array.shape == (2, sums.size):
+            raise AssertionError(
+                f"{name}: found {sums.size} of each, expected {beam}: only the best stay"
+            )
+        if array.shape == (beam,):
+            raise AssertionError(
+                f"{name}: found one array of {beam}, expected two: the beginnings, and the words"
+                + (": places in the flat array" if np.array_equal(array, flat) else "")
+            )
+        by_columns = np.argsort(-sums.T, axis=None)[:beam]
+        probabilities = np.exp(totals)[:, None] + np.exp(scores)
+        by_probability = np.argsort(-probabilities, axis=None)[:beam]
         best_words = np.argsort(-scores[0])[:beam]
         of_each = np.array([np.arange(W), sums.argmax(axis=1)])[:, :beam]
         by_words = np.array([sums.max(axis=0).argsort()[::-1][:beam]] * 2)
@@ -193,7 +237,11 @@ def check_step(step):
             "one beginning for each word": by_words,
             "the first beginning alone": [0 * best_words, best_words],
             "rows of W places: a row has V": [flat // W, flat % W],
-            "places in the flat array": flat,
+            "a division with a rest: // gives the row": [flat / V, flat % V],
+            "the scores in place of the words": [flat // V, sums.ravel()[flat]],
+            "rows and columns exchanged before the sort": [by_columns // V, by_columns % V],
+            "rows and columns exchanged, with rows of W places": [by_columns // W, by_columns % W],
+            "probabilities added: logarithms are": [by_probability // V, by_probability % V],
             "the best in any order: np.argpartition does not sort": (
                 array if np.shape(array) == (2, beam) and _the_same_pairs(array, right) else 0
             ),
@@ -256,6 +304,16 @@ SIMILARITIES = {
     "a division by the root of the product of the lengths": lambda text, other: (
         _common(text, other) / (len(text) * len(other)) ** 0.5
     ),
+    "sets of words: the common ones over all": lambda text, other: (
+        len(set(text) & set(other)) / len(set(text) | set(other))
+    ),
+    "pairs of words: n is 1": lambda text, other: (
+        2 * _common([*pairwise(text)], [*pairwise(other)]) / max(1, len(text) + len(other) - 2)
+    ),
+    "characters in place of words": lambda text, other: _dice(" ".join(text), " ".join(other)),
+    "characters in place of words, without the spaces": lambda text, other: _dice(
+        "".join(text), "".join(other)
+    ),
     "the longest text": lambda text, other: len(text),
     "the shortest text": lambda text, other: -len(text),
 }
@@ -304,9 +362,25 @@ def check_consensus(consensus):
                 _most_similar(texts, lambda *pair: -_dice(*pair)) for texts in cases
             ],
             "an index that counts from 1": [each + 1 for each in rights],
+            "the last of several that are equally similar: the first is asked for": [
+                len(texts) - 1 - _most_similar(texts[::-1], _dice) for texts in cases
+            ],
+            "the text that comes most often": [
+                max(range(len(texts)), key=lambda i, texts=texts: texts.count(texts[i]))
+                for texts in cases
+            ],
+            "the text most similar to the first": [
+                1 + max(range(len(texts) - 1), key=lambda i, t=texts: _dice(t[0], t[i + 1]))
+                for texts in cases
+            ],
+            "a mean over the later texts: all the others count": [
+                _most_similar_to_later(texts) for texts in cases
+            ],
             "always the first text": [0] * len(cases),
         }
         looks_like = next((f": that looks like {k}" for k, v in known.items() if v == found), "")
+        if not float(answer).is_integer():
+            looks_like = ": a similarity is no index"
         raise AssertionError(
             f"of the texts {line}: found {answer}, expected {right} (from 0){looks_like}"
         )
@@ -318,4 +392,10 @@ def _most_similar(texts, similarity, of_all=mean):
         of_all([similarity(text, other) for other in texts[:i] + texts[i + 1 :]])
         for i, text in enumerate(texts)
     ]
+    return values.index(max(values))
+
+
+def _most_similar_to_later(texts):
+    later = [[_dice(text, other) for other in texts[i + 1 :]] for i, text in enumerate(texts)]
+    values = [mean(each or [0.0]) for each in later]
     return values.index(max(values))

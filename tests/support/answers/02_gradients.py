@@ -145,7 +145,7 @@ def wrong_log_sum_exp_7(x):
 
 
 def wrong_log_sum_exp_8(x):
-    """is x among the inputs of record?"""
+    """is the Tensor among the inputs of record"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
     return record(y, (x.data,), lambda gy: gy[..., None] * F.softmax(x).data)

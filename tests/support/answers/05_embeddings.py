@@ -61,7 +61,7 @@ def wrong_predicted_position_7():
 
 
 def wrong_predicted_position_8():
-    """cos, first hand, at 1, is not 0.42"""
+    """the wrong sign of cos, first hand"""
     return [0.91, 0.42, 0.02, 1.0]
 
 
@@ -142,7 +142,7 @@ def wrong_look_up_5(table, ids):
 
 
 def wrong_look_up_6(table, ids):
-    """IndexError: index 6 is out of bounds for axis 0 with size 5"""
+    """index 6 is out of bounds for axis 0 with size 5"""
 
     def backward(gy):
         gradient = np.zeros((5, 3))

@@ -231,7 +231,7 @@ def wrong_rank_11(hypotheses, alpha):
 
 
 def wrong_rank_12(hypotheses, alpha):
-    """the old score in place of ln P"""
+    """the old score: give it to a new Hypothesis"""
     return sorted(hypotheses, key=lambda h: -_score(h, alpha))
 
 
@@ -298,7 +298,7 @@ def wrong_step_5(totals, scores, beam):
 
 
 def wrong_step_6(totals, scores, beam):
-    """that looks like places in the flat array"""
+    """expected two: the beginnings, and the words: places in the flat array"""
     return np.argsort(-(totals[:, None] + scores), axis=None)[:beam]
 
 

@@ -251,5 +251,5 @@ def wrong_slowest_link_6(n, tokens, operations_a_second):
 
 
 def wrong_slowest_link_7(n, tokens, operations_a_second):
-    """8 GPUs, 25000 tokens, 3e+12 operations a second: bytes a second: found"""
+    """bytes for 63 million parameters: they stand on both sides"""
     return 4 / 3 * (n - 1) * operations_a_second / tokens * 63e6
