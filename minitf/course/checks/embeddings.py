@@ -52,8 +52,15 @@ def check_predicted_position(predicted_position):
         [
             {"the cosine": np.cos(2), "the angle": 2},
             {"the sine: it belongs to the first of the two": np.sin(2), "the angle": 2},
-            {"the cosine": np.cos(0.02), "that of the first hand": np.sin(2)},
-            {"the sine: it belongs to the first of the two": np.sin(0.02)},
+            {
+                "the cosine": np.cos(0.02),
+                "that of the first hand": np.sin(2),
+                "that of a hand 10 times as slow: the exponent is 2/4": np.sin(0.2),
+            },
+            {
+                "the sine: it belongs to the first of the two": np.sin(0.02),
+                "that of a hand 10 times as slow: the exponent is 2/4": np.cos(0.2),
+            },
         ],
     )
 

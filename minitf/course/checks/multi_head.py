@@ -154,10 +154,10 @@ def _check_shapes(name, names, found, matrices, n_heads, n_kept, lengths):
                     "a matrix without as many columns as heads are kept: `kept` are numbers of "
                     "heads, and those that stay"
                 ),
+                (n_kept * length, d_model): "the transpose",
                 (d_model * n_kept // n_heads, n_heads * length): (
                     f"rows of {names[i]}: a head has columns of it"
                 ),
-                (n_kept * length, d_model): "the transpose",
                 (n_kept, d_model, length): "a list of the heads' parts: np.concatenate joins them",
                 (d_model, n_kept, length): "a matrix for each head: a reshape joins them",
             },
