@@ -155,7 +155,7 @@ def draw_page(file_name, translator, line):
     path = _run.figures / file_name
     with _one_line_errors():
         path.parent.mkdir(parents=True, exist_ok=True)
-        picture.draw_page(translator, line, path, _needed_beside_the_lessons("toy-model"))
+        picture.draw_page(translator, line, path, _folder("toy-model"))
     print(f"    page   {path}, {path.stat().st_size / 1e6:.1f} MB: open it in a browser")
 
 
@@ -166,6 +166,20 @@ def _is_in_the_text(file_name, behind):
         if shown.exists() and shown.parent.resolve() != _run.figures.resolve():
             return agree(numbers_in(shown) or [], behind)
     return False
+
+
+def _folder(name):
+    """Return a folder that the lessons read; raise UserError if there is none."""
+    for folder in _folders():
+        if (folder / name / "config.json").exists():
+            return folder / name
+    raise UserError(f"the folder {name} is missing: run the lesson in a clone, or install again")
+
+
+def _folders():
+    """Return where the files of lessons/ may be: beside the lesson, in a clone, in a wheel."""
+    here = Path(__file__).parent
+    return Path(sys.argv[0]).parent, here.parents[1] / "lessons", here / "lessons"
 
 
 def train(options):
@@ -192,12 +206,12 @@ def finish(summary):
 
 
 def toy_model(name="toy-model"):
-    """Return a small trained model of the lessons' folder, as a Translator.
+    """Return a small trained model of the lessons, as a Translator.
 
     Its README says how it was made.
     """
     with _one_line_errors():
-        return Translator.load(_needed_beside_the_lessons(name))
+        return Translator.load(_folder(name))
 
 
 def kept(name):
@@ -206,24 +220,12 @@ def kept(name):
     `python -m minitf.course.experiments.NAME` computed them and wrote them to results/NAME.json.
     """
     with _one_line_errors():
-        path = _needed_beside_the_lessons("results") / f"{name}.json"
-        if not path.exists():
-            command = f"python -m minitf.course.experiments.{name}"
-            raise UserError(f"{path} is missing: run  {command}")
-        return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _needed_beside_the_lessons(name):
-    for folder in _folders():
-        if (folder / name).is_dir():
-            return folder / name
-    raise UserError(f"the folder {name} is missing: run the lesson inside the repository")
-
-
-def _folders():
-    """Return where the folder of the lessons may be."""
-    here = Path.cwd()
-    return Path(sys.argv[0]).parent, here, here / "lessons", Path(__file__).parents[2] / "lessons"
+        for folder in _folders():
+            path = folder / "results" / f"{name}.json"
+            if path.exists():
+                return json.loads(path.read_text(encoding="utf-8"))
+        command = f"python -m minitf.course.experiments.{name}"
+        raise UserError(f"{path.name} is missing: run  {command}  in a clone")
 
 
 def check_exercises(names):
