@@ -8,6 +8,7 @@ import inspect
 import json
 import linecache
 import sys
+import textwrap
 import time
 import traceback
 from pathlib import Path
@@ -15,15 +16,16 @@ from types import SimpleNamespace
 
 from threadpoolctl import threadpool_limits
 
+from minitf import check as checking
 from minitf import forms
 from minitf.backend import use
-from minitf.check import proved
+from minitf.check import COLUMNS, proved
 from minitf.course.answering import is_empty
 from minitf.course.calls import AnswerError
 from minitf.course.checks.compare import advice
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
-from minitf.terminal import piped, plainly, settle_stdout
+from minitf.terminal import counted, piped, plainly, settle_stdout
 from minitf.translation import Translator, picture
 
 __all__ = [
@@ -47,22 +49,51 @@ class _UnderHeadings:
     """Standard output that prints each section's heading before the section's first output.
 
     The headings are comments in the lesson's file, which only a notebook shows. frame: the lesson's
-    own frame, whose f_lineno is the line that is running.
+    own frame, whose f_lineno is the line that is running. Claims are counted, and a line at the end
+    of their section says how many they were, and the largest error.
     """
 
     def __init__(self, stream, frame):
-        self.stream, self.frame, self.printed = stream, frame, ""
+        self.stream, self.frame, self.printed = stream, frame, None
+        self.claimed, self.errors = None, []  # the section of the claims, and an error for each
         lines = linecache.getlines(frame.f_code.co_filename)
         self.headings = [
             (n, line[5:].rstrip()) for n, line in enumerate(lines, 1) if line.startswith("# ## ")
         ]
 
     def write(self, text):
-        above = [heading for n, heading in self.headings if n < self.frame.f_lineno]
-        if above and above[-1] != self.printed:
-            self.printed = above[-1]
-            self.stream.write(f"\n{self.printed}\n")
+        section = self.section()
+        if section != self.claimed:
+            self.end_section()
+        self.head(section)
         return self.stream.write(text)
+
+    def count(self, name, found, error=0.0):
+        """Count a claim that holds, in place of a line for it."""
+        proved.append(name)
+        section = self.section()
+        if section != self.claimed:
+            self.end_section()
+        self.claimed = section
+        self.errors.append(error)
+
+    def end_section(self):
+        """Print the receipt of the section whose claims were counted."""
+        if self.errors:
+            self.head(self.claimed)
+            largest = max(self.errors)
+            error = f", largest error {largest:.1e}" if largest else ""
+            self.stream.write(f"ok  {counted(len(self.errors), 'claim')}{error}\n")
+        self.claimed, self.errors = None, []
+
+    def section(self):
+        above = [heading for n, heading in self.headings if n < self.frame.f_lineno]
+        return above[-1] if above else ""
+
+    def head(self, section):
+        if section and section != self.printed:
+            self.stream.write(f"\n{section}\n")
+        self.printed = section
 
     def __getattr__(self, name):
         return getattr(self.stream, name)
@@ -76,8 +107,9 @@ class _Parser(argparse.ArgumentParser):
 def begin(name, trainer=None):
     """Start a lesson: read its options, and compute with equations from here on.
 
-    The options are --figures and --backend; a notebook has none. Because the forms are off, `show`
-    prints the program that a check runs; `train` turns them on, and so does `with forms.on():`.
+    The options are --figures, --backend and --verbose; a notebook has none. Because the forms are
+    off, `show` prints the program that a check runs; `train` turns them on, and so does `with
+    forms.on():`.
     trainer: for lesson 09, the command line that runs instead of the lesson if any other option is
     given. --quick alone is the lesson with a training run at its end; returns whether it was given.
     """
@@ -97,6 +129,12 @@ def begin(name, trainer=None):
     parser.add_argument(
         "--backend", metavar="NAME", help="numpy or cupy (default: MINITF_BACKEND, or numpy)"
     )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print a line for each claim, with what was measured",
+    )
     if trainer:
         parser.add_argument("--quick", action="store_true")
         with _one_line_errors():
@@ -112,21 +150,53 @@ def begin(name, trainer=None):
     _equations.enter_context(forms.off())
     proved.clear()
     _run.started, _run.figures, _run.drawn = time.perf_counter(), Path(options.figures), 0
-    if not _notebook():
+    if _notebook():
+        get_ipython = sys.modules["IPython"].get_ipython
+        get_ipython().set_custom_exc((AssertionError,), _show_in_notebook)
+    else:
         sys.excepthook = _end
         atexit.register(settle_stdout)  # what is printed last may find no reader either
         sys.stdout = _UnderHeadings(sys.stdout, inspect.currentframe().f_back)
+        checking._report = _each_claim if options.verbose else sys.stdout.count
     return getattr(options, "quick", False)
+
+
+_each_claim = checking._report
 
 
 def _end(kind, error, trace):
     """End the lesson with a traceback, but quietly after Ctrl-C, and in ... | head."""
+    if issubclass(kind, AssertionError):
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.end_section()
+            sys.stdout.flush()
+        print(_falsehood(error, trace), file=sys.stderr)
+        return
     if issubclass(kind, KeyboardInterrupt):
         sys.exit(130)
     if issubclass(kind, BrokenPipeError):
         settle_stdout()
         sys.exit(141)  # as a program of Unix that SIGPIPE ends: not all claims were checked
     sys.__excepthook__(kind, error, trace)
+
+
+def _falsehood(error, trace):
+    """Return in words which line of the lesson is false, and what was found."""
+    library = str(Path(__file__).parents[1])
+    frames = [one for one in traceback.extract_tb(trace) if not one.filename.startswith(library)]
+    frames = [one for one in frames if linecache.getline(one.filename, one.lineno or 0)]
+    if not frames:
+        return f"AssertionError: {error}"
+    own = frames[-1]
+    lines = linecache.getlines(own.filename)[own.lineno - 1 : own.end_lineno]
+    source = textwrap.indent(textwrap.dedent("".join(lines)).rstrip(), "    ")
+    place = f"Line {own.lineno}" + ("" if _notebook() else f" of {Path(own.filename).name}")
+    text = textwrap.fill(str(error) or "this is not so", COLUMNS, break_long_words=False)
+    return f"{place} is false:\n{source}\n{text}"
+
+
+def _show_in_notebook(shell, kind, error, trace, tb_offset=None):
+    shell._showtraceback(kind, error, [_falsehood(error, trace)])
 
 
 def draw(picture, file_name, *arguments, **options):
@@ -197,12 +267,14 @@ def train(options):
 
 
 def finish(summary):
-    """Print the last line of a lesson: a false claim would have ended it before."""
+    """Print how a lesson ended: a false claim would have ended it before."""
     seconds = time.perf_counter() - _run.started
-    counted = f"{len(proved)} claims hold, {_run.drawn} figures, {seconds:.1f} s"
-    print(f"\nlesson {_run.name}: {counted}. {summary}")
     if isinstance(sys.stdout, _UnderHeadings):
+        sys.stdout.end_section()
         sys.stdout = sys.stdout.stream
+        checking._report = _each_claim
+    done = f"{len(proved)} claims hold, {_run.drawn} figures, {seconds:.1f} s"
+    print(f"\nlesson {_run.name}: {done}.\n{textwrap.fill(summary, COLUMNS)}")
 
 
 def toy_model(name="toy-model"):
