@@ -323,12 +323,23 @@ def check_exercises(names):
             state, said = state_of(exercise, names[check])
             states.append(state)
             separator = " " if said.startswith("(line ") else ": " if said else ""
-            print(f"{state:7s}{number}. {name}{separator}{said}")
+            print(_hanging(f"{state:7s}{number}. {name}{separator}{said}"))
             hint = (inspect.getdoc(exercise) or "").partition("Hint: ")[2]
             if state == "wrong" and hint and inspect.isfunction(exercise):
-                print(f"          hint: {' '.join(hint.split())}")
+                print(_hanging(f"          hint: {' '.join(hint.split())}"))
     if not _notebook():
         sys.exit(0 if states and set(states) == {"right"} else 1)
+
+
+def _hanging(line):
+    """Return a line in lines of at most 80 columns, of which the later ones are indented."""
+    return textwrap.fill(
+        line,
+        COLUMNS,
+        subsequent_indent=" " * 12,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def state_of(exercise, check):

@@ -85,7 +85,7 @@ def filled(module, seed=1):
 def tried(w, module, *arguments, seed=3):
     """Call a module; return the result, and the gradients of its parameters and of its inputs."""
     w.rng = np.random.default_rng(seed)  # for dropout
-    inputs = {f"input {i}": x for i, x in enumerate(arguments, 1) if isinstance(x, w.Tensor)}
+    inputs = {f"input {i}": x for i, x in enumerate(arguments) if isinstance(x, w.Tensor)}
     return gradients_of(w, module(*arguments), inputs | module.parameters())
 
 
