@@ -189,70 +189,75 @@ def check_step(step):
     for (W, V), beam in (((3, 7), 4), ((4, 3), 5), ((2, 5), 3), ((2, 1000), 300)):
         rng = np.random.default_rng(W + V)
         totals, scores = np.array([-1, -1.2, -9, -2.0])[:W], rng.normal(-3, 1, (W, V))
-        sums = totals[:, None] + scores
-        flat = np.argsort(-sums, axis=None)[:beam]
+        flat = np.argsort(-(totals[:, None] + scores), axis=None)[:beam]
         right = np.array([flat // V, flat % V])
-        upward, by_scores = np.argsort(sums, axis=None)[:beam], np.argsort(-scores, axis=None)
-        name, by_scores = f"W {W}, V {V}, beam {beam}", by_scores[:beam]
+        name = f"W {W}, V {V}, beam {beam}"
         found = step(totals.copy(), scores.copy(), beam)
         try:
             array = np.asarray(found)
         except ValueError:  # of two lengths
             array = np.asarray(None)
-        if array.ndim == 2 and array.shape == (beam, 2) and beam != 2:
-            raise AssertionError(
-                f"{name}: found {beam} pairs, expected two arrays: all beginnings, and all words"
-            )
-        if array.ndim == 3 and array.shape[:2] == (2, W):
-            raise AssertionError(
-                f"{name}: found the shape {array.shape}, expected {(2, beam)}: a sort of each "
-                "row; axis=None sorts all candidates"
-            )
-        if array.shape == (2, sums.size):
-            raise AssertionError(
-                f"{name}: found {sums.size} of each, expected {beam}: only the best stay"
-            )
-        if array.shape == (beam,):
-            raise AssertionError(
-                f"{name}: found one array of {beam}, expected two: the beginnings, and the words"
-                + (": places in the flat array" if np.array_equal(array, flat) else "")
-            )
-        by_columns = np.argsort(-sums.T, axis=None)[:beam]
-        probabilities = np.exp(totals)[:, None] + np.exp(scores)
-        by_probability = np.argsort(-probabilities, axis=None)[:beam]
-        best_words = np.argsort(-scores[0])[:beam]
-        of_each = np.array([np.arange(W), sums.argmax(axis=1)])[:, :beam]
-        by_words = np.array([sums.max(axis=0).argsort()[::-1][:beam]] * 2)
-        by_words[0] = sums.argmax(axis=0)[by_words[1]] if len(by_words[1]) == beam else 0
-        reverse = np.argsort(sums, axis=None)[-beam:]
-        mistakes = {
-            "beginnings and words exchanged": right[::-1],
-            "the worst first: logarithms are negative, and are added": [upward // V, upward % V],
-            "the best, but worst first": [reverse // V, reverse % V],
-            "the scores of the next words alone: their beginnings count as well": [
-                by_scores // V,
-                by_scores % V,
-            ],
-            "one word for each beginning": of_each,
-            "one beginning for each word": by_words,
-            "the first beginning alone": [0 * best_words, best_words],
-            "rows of W places: a row has V": [flat // W, flat % W],
-            "a division with a rest: // gives the row": [flat / V, flat % V],
-            "the scores in place of the words": [flat // V, sums.ravel()[flat]],
-            "rows and columns exchanged before the sort": [by_columns // V, by_columns % V],
-            "rows and columns exchanged, with rows of W places": [by_columns // W, by_columns % W],
-            "probabilities added: logarithms are": [by_probability // V, by_probability % V],
-            "the best in any order: np.argpartition does not sort": (
-                array if np.shape(array) == (2, beam) and _the_same_pairs(array, right) else 0
-            ),
-            "the best in the order of the beginnings": right[:, np.lexsort(right[::-1])],
-        }
+        _assert_two_arrays(name, array, scores.shape, beam, flat)
         if array.dtype != object:
+            mistakes = _steps(totals, scores, beam)
+            if array.shape == right.shape and _the_same_pairs(array, right):
+                mistakes["the best in any order: np.argpartition does not sort"] = array
             equal(f"{name}, beginnings and words", array, right, mistakes)
             continue
         found = parts_of(name, found, ["beginnings", "words"])
         for i, what in enumerate(("the beginnings", "the next words")):
             equal(f"{name}, {what}", found[i], right[i])
+
+
+def _assert_two_arrays(name, array, shape, beam, flat):
+    """Assert that a step has not returned something else of the same numbers."""
+    W, V = shape
+    if array.ndim == 2 and array.shape == (beam, 2) and beam != 2:
+        raise AssertionError(
+            f"{name}: found {beam} pairs, expected two arrays: all beginnings, and all words"
+        )
+    if array.ndim == 3 and array.shape[:2] == (2, W):
+        raise AssertionError(
+            f"{name}: found the shape {array.shape}, expected {(2, beam)}: a sort of each row; "
+            "axis=None sorts all candidates"
+        )
+    if array.shape == (2, W * V):
+        raise AssertionError(f"{name}: found {W * V} of each, expected {beam}: only the best stay")
+    if array.shape == (beam,):
+        raise AssertionError(
+            f"{name}: found one array of {beam}, expected two: the beginnings, and the words"
+            + (": places in the flat array" if np.array_equal(array, flat) else "")
+        )
+
+
+def _steps(totals, scores, beam):
+    """Return {mistake: what it gives} of the best continuations of a beam."""
+    (W, V), sums = scores.shape, totals[:, None] + scores
+
+    def best(values, columns=V):
+        at = np.argsort(-values, axis=None)[:beam]
+        return np.array([at // columns, at % columns])
+
+    right, flat = best(sums), np.argsort(-sums, axis=None)[:beam]
+    reverse, best_words = np.argsort(sums, axis=None)[-beam:], np.argsort(-scores[0])[:beam]
+    by_words = np.array([sums.max(axis=0).argsort()[::-1][:beam]] * 2)
+    by_words[0] = sums.argmax(axis=0)[by_words[1]] if len(by_words[1]) == beam else 0
+    return {
+        "beginnings and words exchanged": right[::-1],
+        "the worst first: logarithms are negative, and are added": best(-sums),
+        "the best, but worst first": [reverse // V, reverse % V],
+        "the scores of the next words alone: their beginnings count as well": best(scores),
+        "one word for each beginning": np.array([np.arange(W), sums.argmax(axis=1)])[:, :beam],
+        "one beginning for each word": by_words,
+        "the first beginning alone": [0 * best_words, best_words],
+        "rows of W places: a row has V": best(sums, W),
+        "a division with a rest: // gives the row": [flat / V, flat % V],
+        "the scores in place of the words": [flat // V, sums.ravel()[flat]],
+        "rows and columns exchanged before the sort": best(sums.T),
+        "rows and columns exchanged, with rows of W places": best(sums.T, W),
+        "probabilities added: logarithms are": best(np.exp(totals)[:, None] + np.exp(scores)),
+        "the best in the order of the beginnings": right[:, np.lexsort(right[::-1])],
+    }
 
 
 def _the_same_pairs(found, right):
@@ -346,38 +351,8 @@ def check_consensus(consensus):
     for line, answer, right in zip(lines, found, rights, strict=True):
         if answer == right:
             continue
-        known = {
-            text: [_most_similar(texts, one) for texts in cases]
-            for text, one in SIMILARITIES.items()
-        }
-        known |= {
-            "the text that is most like one other: the mean over all counts": [
-                _most_similar(texts, _dice, max) for texts in cases
-            ],
-            "the text that is least unlike any other: the mean over all counts": [
-                _most_similar(texts, _dice, min) for texts in cases
-            ],
-            "the median: the mean counts": [_most_similar(texts, _dice, median) for texts in cases],
-            "the text that is least similar": [
-                _most_similar(texts, lambda *pair: -_dice(*pair)) for texts in cases
-            ],
-            "an index that counts from 1": [each + 1 for each in rights],
-            "the last of several that are equally similar: the first is asked for": [
-                len(texts) - 1 - _most_similar(texts[::-1], _dice) for texts in cases
-            ],
-            "the text that comes most often": [
-                max(range(len(texts)), key=lambda i, texts=texts: texts.count(texts[i]))
-                for texts in cases
-            ],
-            "the text most similar to the first": [
-                1 + max(range(len(texts) - 1), key=lambda i, t=texts: _dice(t[0], t[i + 1]))
-                for texts in cases
-            ],
-            "a mean over the later texts: all the others count": [
-                _most_similar_to_later(texts) for texts in cases
-            ],
-            "always the first text": [0] * len(cases),
-        }
+        choices = [_choices(texts) for texts in cases]
+        known = {text: [each[text] for each in choices] for text in choices[0]}
         looks_like = next((f": that looks like {k}" for k, v in known.items() if v == found), "")
         if not float(answer).is_integer():
             looks_like = ": a similarity is no index"
@@ -386,16 +361,35 @@ def check_consensus(consensus):
         )
 
 
+def _choices(texts):
+    """Return {mistake: the index that it gives}."""
+    right = _most_similar(texts, _dice)
+    later = [mean([_dice(a, b) for b in texts[i + 1 :]] or [0.0]) for i, a in enumerate(texts)]
+    to_first = [_dice(texts[0], text) for text in texts[1:]]
+    return {text: _most_similar(texts, rule) for text, rule in SIMILARITIES.items()} | {
+        "the text that is most like one other: the mean over all counts": _most_similar(
+            texts, _dice, max
+        ),
+        "the text that is least unlike any other: the mean over all counts": _most_similar(
+            texts, _dice, min
+        ),
+        "the median: the mean counts": _most_similar(texts, _dice, median),
+        "the text that is least similar": _most_similar(texts, lambda *pair: -_dice(*pair)),
+        "an index that counts from 1": right + 1,
+        "the last of several that are equally similar: the first is asked for": len(texts)
+        - 1
+        - _most_similar(texts[::-1], _dice),
+        "the text that comes most often": texts.index(max(texts, key=texts.count)),
+        "the text most similar to the first": 1 + to_first.index(max(to_first)),
+        "a mean over the later texts: all the others count": later.index(max(later)),
+        "always the first text": 0,
+    }
+
+
 def _most_similar(texts, similarity, of_all=mean):
     """Return the index of the text with the largest mean, or another summary, over the others."""
     values = [
         of_all([similarity(text, other) for other in texts[:i] + texts[i + 1 :]])
         for i, text in enumerate(texts)
     ]
-    return values.index(max(values))
-
-
-def _most_similar_to_later(texts):
-    later = [[_dice(text, other) for other in texts[i + 1 :]] for i, text in enumerate(texts)]
-    values = [mean(each or [0.0]) for each in later]
     return values.index(max(values))

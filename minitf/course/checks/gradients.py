@@ -71,76 +71,81 @@ def check_log_sum_exp(log_sum_exp):
     }
     for name, values in cases.items():
         x = Tensor(values.copy())
-        largest = values.max(axis=-1, keepdims=True)
-        powers = np.exp(values - largest)
-        sums = powers.sum(axis=-1)
-        y = np.log(sums) + largest[..., 0]
-        gy, weights = rng.standard_normal(y.shape), F.softmax(values).numpy()
+        largest = values.max(axis=-1)
+        y = np.log(np.exp(values - largest[..., None]).sum(axis=-1)) + largest
         with np.errstate(all="ignore"):
             out = log_sum_exp(x)
-            of_all = values.max()
-            mistakes = {
-                "an overflow: the largest number of each row is to be subtracted first": np.log(
-                    np.exp(values).sum(axis=-1)
-                ),
-                "one maximum for all rows: a row far below it sums to 0": np.log(
-                    np.exp(values - of_all).sum(axis=-1)
-                )
-                + of_all,
-                "an overflow: the mean of a row is not its largest number": np.log(
-                    np.exp(values - values.mean(axis=-1, keepdims=True)).sum(axis=-1)
-                )
-                + values.mean(axis=-1),
-                "the largest number subtracted, and not added again": np.log(sums),
-                "the mean of the powers in place of their sum": y - np.log(values.shape[-1]),
-                "the sum over all rows": np.log(powers.sum()) + of_all,
-                "the sum without its logarithm": sums,
-                "an axis more than x has without its last (keepdims)": y[..., None],
-                "sums over the first axis": np.log(np.exp(values - of_all).sum(axis=0)) + of_all,
-                "the largest number alone": largest[..., 0],
-                "the largest number subtracted a second time: it is to be added": np.log(sums)
-                - largest[..., 0],
-                "the logarithm to the base 2": np.log2(sums) + largest[..., 0],
-                "the logarithm to the base 10": np.log10(sums) + largest[..., 0],
-                "the mean of a row in place of ln sum exp": values.mean(axis=-1),
-                "a limit of 700: what is above it is lost": np.log(
-                    np.exp(np.minimum(values, 700)).sum(axis=-1)
-                ),
-            }
-            if values.ndim == 2:
-                mistakes["the largest numbers with their axis (keepdims): [..., 0] drops it"] = (
-                    np.log(sums) + largest
-                )
-            in_one = np.exp(values - of_all)
-            overflow = np.exp(values) / np.exp(values).sum(axis=-1, keepdims=True)
-            of_gradient = {
-                "a backward without gy: the result need not be the loss": weights,
-                "gy times the powers, not divided by their sum": gy[..., None] * powers,
-                "gy divided by the sum: the slope of the powers is missing": gy[..., None]
-                / sums[..., None]
-                + 0 * values,
-                "gy handed on unchanged to each x_j": gy[..., None] + 0 * values,
-                "the slopes of the softmax in place of those of ln s": weights
-                * (gy[..., None] - gy[..., None] * weights),
-                "zeros": 0 * values,
-                "the wrong sign": -gy[..., None] * weights,
-                "an overflow: backward needs the largest number subtracted, too": gy[..., None]
-                * overflow,
-                "the sum of gy for every row: each row has its own": gy.sum() * weights,
-                "one softmax over all rows": gy[..., None] * in_one / in_one.sum(),
-                "all of gy handed to the largest number: each x_j has a share": gy[..., None]
-                * (values == largest),
-                "a division by the softmax": gy[..., None] / weights,
-                "the slopes of the sum s: ln s has 1 / s times that": gy[..., None]
-                * np.exp(values),
-            }
-        equal(f"{name}, ln sum exp", out, y, mistakes)
+        equal(f"{name}, ln sum exp", out, y, lambda values=values, y=y: _logs(values, y))
+        gy = rng.standard_normal(y.shape)
         equal(
             f"{name}, the gradient",
             gradient(f"{name}, the gradient", out, x, gy),
-            gy[..., None] * weights,
-            of_gradient,
+            gy[..., None] * F.softmax(values).numpy(),
+            lambda values=values, gy=gy: _gradients_of_logs(values, gy[..., None]),
         )
+
+
+def _logs(values, y):
+    """Return {mistake: what it gives} of ln sum exp."""
+    largest, of_all = values.max(axis=-1, keepdims=True), values.max()
+    powers = np.exp(values - largest)
+    sums = powers.sum(axis=-1)
+    mistakes = {
+        "an overflow: the largest number of each row is to be subtracted first": np.log(
+            np.exp(values).sum(axis=-1)
+        ),
+        "one maximum for all rows: a row far below it sums to 0": np.log(
+            np.exp(values - of_all).sum(axis=-1)
+        )
+        + of_all,
+        "an overflow: the mean of a row is not its largest number": np.log(
+            np.exp(values - values.mean(axis=-1, keepdims=True)).sum(axis=-1)
+        )
+        + values.mean(axis=-1),
+        "the largest number subtracted, and not added again": np.log(sums),
+        "the mean of the powers in place of their sum": y - np.log(values.shape[-1]),
+        "the sum over all rows": np.log(powers.sum()) + of_all,
+        "the sum without its logarithm": sums,
+        "an axis more than x has without its last (keepdims)": y[..., None],
+        "sums over the first axis": np.log(np.exp(values - of_all).sum(axis=0)) + of_all,
+        "the largest number alone": largest[..., 0],
+        "the largest number subtracted a second time: it is to be added": np.log(sums)
+        - largest[..., 0],
+        "the logarithm to the base 2": np.log2(sums) + largest[..., 0],
+        "the logarithm to the base 10": np.log10(sums) + largest[..., 0],
+        "the mean of a row in place of ln sum exp": values.mean(axis=-1),
+        "a limit of 700: what is above it is lost": np.log(
+            np.exp(np.minimum(values, 700)).sum(axis=-1)
+        ),
+    }
+    if values.ndim == 2:
+        mistakes["the largest numbers with their axis (keepdims): [..., 0] drops it"] = (
+            np.log(sums) + largest
+        )
+    return mistakes
+
+
+def _gradients_of_logs(values, gy):
+    """Return {mistake: the gradient that it gives} of ln sum exp. gy: with a last axis of 1."""
+    largest = values.max(axis=-1, keepdims=True)
+    powers, in_one = np.exp(values - largest), np.exp(values - values.max())
+    sums, weights = powers.sum(axis=-1, keepdims=True), F.softmax(values).numpy()
+    overflow = np.exp(values) / np.exp(values).sum(axis=-1, keepdims=True)
+    return {
+        "a backward without gy: the result need not be the loss": weights,
+        "gy times the powers, not divided by their sum": gy * powers,
+        "gy divided by the sum: the slope of the powers is missing": gy / sums + 0 * values,
+        "gy handed on unchanged to each x_j": gy + 0 * values,
+        "the slopes of the softmax in place of those of ln s": weights * (gy - gy * weights),
+        "zeros": 0 * values,
+        "the wrong sign": -gy * weights,
+        "an overflow: backward needs the largest number subtracted, too": gy * overflow,
+        "the sum of gy for every row: each row has its own": gy.sum() * weights,
+        "one softmax over all rows": gy * in_one / in_one.sum(),
+        "all of gy handed to the largest number: each x_j has a share": gy * (values == largest),
+        "a division by the softmax": gy / weights,
+        "the slopes of the sum s: ln s has 1 / s times that": gy * np.exp(values),
+    }
 
 
 def check_centred(centred):

@@ -106,65 +106,73 @@ def check_shift_right(shift_right):
             f"{name}: found one array, expected two: reads, predicts"
         )
         found = parts_of(name, found, ["reads", "predicts"])
-        start, end, pad = (np.full((len(rows), 1), each) for each in (2, 3, 0))
-        unmended = np.concatenate([target, end], axis=1)
-        right_reads = np.concatenate([start, target], axis=1)
+        starts = np.full((len(rows), 1), 2)
+        right_reads = np.concatenate([starts, target], axis=1)
         right_predicts = batch.target_out
         same = all(np.array_equal(each, right_predicts) for each in found)
         both = {
             "what it must predict in both": (right_predicts if same else 0, 0),
             "reads and predicts exchanged": (right_predicts, right_reads),
         }
-        ends = (right_predicts == 3).argmax(axis=1)
-        over_last = np.concatenate([target, pad], axis=1)
-        over_last[np.arange(len(rows)), ends - 1] = 3
-        reads_end = right_reads.copy()
-        for row, at in enumerate(ends):
-            reads_end[row, at + 1 :] = 3 if at + 1 < reads_end.shape[1] else 0
-        with_end = right_reads.copy()
-        for row, at in enumerate(ends):
-            if at + 1 < with_end.shape[1]:
-                with_end[row, at + 1] = 3
-        in_all_rows, at_first = np.concatenate([target, pad], axis=1), right_predicts.copy()
-        in_all_rows[:, ends] = 3
-        at_first[ends == ends.max(), 0] = 3
-        at_first[:, -1] = 0
-        full_of_ends = np.where(unmended == 0, 3, unmended)
+        others = _shifts(target, right_reads, right_predicts)
         for i, (what, right) in enumerate(
             (("the decoder reads", right_reads), ("it must predict", right_predicts))
         ):
-            mistakes = {text: value[i] for text, value in both.items()}
+            mistakes = {text: value[i] for text, value in both.items()} | others
             mistakes |= {
-                "the end mark behind the padding: it follows the last word": unmended,
-                "the end mark in place of the last word": over_last,
-                "no end mark": np.concatenate([target, pad], axis=1),
-                "end marks in place of all padding": full_of_ends,
-                "an end mark of each row in all rows": in_all_rows,
-                "an end mark in front, where a row has no padding": at_first,
-                "an end mark in what the decoder reads": with_end,
-                "end marks in place of padding": reads_end,
-                "the target without its start mark": np.concatenate([target, pad], axis=1),
-                "the target alone, without its mark": target,
-                "the start mark in both": right_reads,
-                "padding in front: it stays behind": np.concatenate([pad, target], axis=1),
-                "a start mark of 3, which is the end mark": np.concatenate([end, target], axis=1),
-                "an end mark of 2, which is the start mark": np.where(
-                    right_predicts == 3, 2, right_predicts
-                ),
                 "one token less: both have one column more than target": right[:, :-1],
                 "start marks in place of padding": np.where(right == 0, 2, right),
-                "what the decoder reads, and its start mark at the end (np.roll)": np.roll(
-                    right_reads, -1, axis=1
-                ),
-                "the first word left out: it must be predicted, too": np.concatenate(
-                    [right_predicts[:, 1:], pad], axis=1
-                ),
-                "the target without its first word, and an end mark": unmended[:, 1:],
                 "end marks alone: the words are to stay": np.where(right == 3, 3, 0),
-                "the end mark in front of the last word": _before_the_last(right_predicts),
-                "an end mark behind a start mark": np.concatenate([start, unmended], axis=1),
             }
             equal(f"{name}, {what}", found[i], right, mistakes)
+
+
+def _shifts(target, right_reads, right_predicts):
+    """Return {mistake: what it gives} of the texts that the decoder reads and must predict."""
+    start, end, pad = (np.full((len(target), 1), each) for each in (2, 3, 0))
+    unmended = np.concatenate([target, end], axis=1)
+    ends = (right_predicts == 3).argmax(axis=1)
+    over_last = np.concatenate([target, pad], axis=1)
+    over_last[np.arange(len(target)), ends - 1] = 3
+    reads_end = right_reads.copy()
+    for row, at in enumerate(ends):
+        reads_end[row, at + 1 :] = 3 if at + 1 < reads_end.shape[1] else 0
+    with_end = right_reads.copy()
+    for row, at in enumerate(ends):
+        if at + 1 < with_end.shape[1]:
+            with_end[row, at + 1] = 3
+    in_all_rows, at_first = np.concatenate([target, pad], axis=1), right_predicts.copy()
+    in_all_rows[:, ends] = 3
+    at_first[ends == ends.max(), 0] = 3
+    at_first[:, -1] = 0
+    full_of_ends = np.where(unmended == 0, 3, unmended)
+    return {
+        "the end mark behind the padding: it follows the last word": unmended,
+        "the end mark in place of the last word": over_last,
+        "no end mark": np.concatenate([target, pad], axis=1),
+        "end marks in place of all padding": full_of_ends,
+        "an end mark of each row in all rows": in_all_rows,
+        "an end mark in front, where a row has no padding": at_first,
+        "an end mark in what the decoder reads": with_end,
+        "end marks in place of padding": reads_end,
+        "the target without its start mark": np.concatenate([target, pad], axis=1),
+        "the target alone, without its mark": target,
+        "the start mark in both": right_reads,
+        "padding in front: it stays behind": np.concatenate([pad, target], axis=1),
+        "a start mark of 3, which is the end mark": np.concatenate([end, target], axis=1),
+        "an end mark of 2, which is the start mark": np.where(
+            right_predicts == 3, 2, right_predicts
+        ),
+        "what the decoder reads, and its start mark at the end (np.roll)": np.roll(
+            right_reads, -1, axis=1
+        ),
+        "the first word left out: it must be predicted, too": np.concatenate(
+            [right_predicts[:, 1:], pad], axis=1
+        ),
+        "the target without its first word, and an end mark": unmended[:, 1:],
+        "the end mark in front of the last word": _before_the_last(right_predicts),
+        "an end mark behind a start mark": np.concatenate([start, unmended], axis=1),
+    }
 
 
 def _before_the_last(predicts):
