@@ -21,7 +21,7 @@ from minitf import forms
 from minitf.backend import use
 from minitf.check import COLUMNS, proved
 from minitf.course.answering import is_empty
-from minitf.course.calls import AnswerError
+from minitf.course.calls import AnswerError, Ended
 from minitf.course.checks.compare import advice
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
@@ -369,7 +369,7 @@ def state_of(exercise, check):
         if not own and name not in WITHOUT_RESULT and last and last[0] is None:
             return "wrong", "it returns nothing: is `return` missing?"
         where = f"(line {own[-1].lineno}): " if own else ""
-        told = isinstance(error, AssertionError | AnswerError)
+        told = isinstance(error, AssertionError | AnswerError | Ended)
         kind = "" if told else f"{type(error).__name__}: "
         text = " ".join(str(error).split())
         return "wrong", f"{where}{kind}{text}{advice(text)}"
