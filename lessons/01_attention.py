@@ -45,7 +45,8 @@ translations = translator.translate([sentence])[0]  # of the one sentence, best 
 translation = translations[0].text
 print(f"{sentence}  ->  {translation}")
 
-# `claim` prints a line if its statement is true, and ends the lesson if it is false.
+# `claim` ends the lesson if its statement is false. (With -v it prints a line if it is
+# true.)
 last_word = translation.strip(".").split()[-1]
 claim("the last German word is the verb", last_word == "lesen", last_word)
 
@@ -261,8 +262,8 @@ def attention_by_loops(queries, keys, values):
     return np.array(answers)
 
 
-# `same` prints the largest difference of two arrays. If it is more than rounding, the
-# lesson ends.
+# `same` ends the lesson if two arrays differ by more than rounding. A section ends with
+# the number of its claims and the largest difference.
 by_loops = attention_by_loops(vectors, vectors, vectors)
 same("attention by loops, first row = 'bank' above", by_loops[0], new_bank)
 for i, word in enumerate(words):

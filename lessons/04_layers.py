@@ -967,7 +967,7 @@ draw(
 post_moves = movement["post-norm"][1]
 pre_moves = movement["pre-norm"][1]
 print(f"with {stack_depths} layers:")
-print(f"post-norm {np.round(post_moves, 2)}, pre-norm {np.round(pre_moves, 2)}")
+print(f"post-norm {np.round(post_moves, 2)}\npre-norm  {np.round(pre_moves, 2)}")
 more = post_moves[4] / pre_moves[4]
 claim(
     "with 12 layers post-norm moves further, by a factor of", more > 1.4, f"{more:.1f}"
@@ -1004,7 +1004,7 @@ print(f"estimate for 12 layers: {25**0.5:.0f} / {2**0.5:.1f} = {(25 / 2) ** 0.5:
 post_gradients = medians_over([6, 12, 24], gradient_of_layer, "post", -1)
 pre_gradients = medians_over([6, 12, 24], gradient_of_layer, "pre", -1)
 print("gradient of the last layer's matrices, with 6, 12 and 24 layers:")
-print(f"post-norm {np.round(post_gradients)}, pre-norm {np.round(pre_gradients)}")
+print(f"post-norm {np.round(post_gradients)}\npre-norm  {np.round(pre_gradients)}")
 larger = post_gradients[1] / pre_gradients[1]
 claim(
     "12 layers: in post-norm it is larger by a factor of", larger > 2, f"{larger:.1f}"
@@ -1171,9 +1171,11 @@ def check_tent():
 
 # %%
 def sees_one_position(norm):
-    """For arrays x (B, T, D): return whether norm(x)[b, t] depends on x[b, t] alone.
+    """Return True if norm(x)[b, t] depends on x[b, t] alone, False if on more of x.
 
-    No grad_check can tell.
+    norm: a function from an array x (B, T, D) to one of the same shape: B sentences of
+    T words, each with D features. Choose x yourself, such as (3, 4, 5). No grad_check
+    can tell.
 
     Hint: "What does layer norm look at?" changes all positions of a sentence but one.
     x has other sentences as well.

@@ -864,9 +864,9 @@ def check_look_up():
 def right_input(embedding, length):
     """Find the two mistakes in embedding + sinusoid(length + 1, d_model)[1:].
 
-    This was to be the input of the model for one sentence, the embedding (length,
-    d_model) with its positions. It runs, and the model even learns. Return the right
-    input.
+    This was to be the input of the model for one sentence. embedding: an array (length,
+    d_model); d_model is its number of columns. It runs, and the model even learns.
+    Return the right input, an array (length, d_model), too.
 
     Hint: "What enters the model?" has the equation. And
     what is the number of the first position?

@@ -1142,8 +1142,9 @@ def check_packed_mask():
 def find_leaks(run, x):
     """Find leaks by gradients: bool (T, T), True where output t of run depends on row s
     of the Tensor x.
-    run: Tensor (T, D) -> Tensor (T, D). Send a gradient back from output t alone: it
-    is 0, exactly, at unread rows. (The check sees the result, not the method.)
+    run: Tensor (T, D) -> Tensor (T, D). Send a gradient (T, D) back from run(x), which
+    is 0 but for row t. It arrives in x.grad, an array (T, D): there it is 0, exactly,
+    at unread rows. (The check sees the result, not the method.)
 
     Hint: "How can the future leak in?" finds leaks by changes, one word at a time.
     Gradients of several walks add up in x.grad (lesson 02): set it to None before each.

@@ -1099,8 +1099,9 @@ claim(
     abs(after_100["perplexity"] / kept_run[0]["perplexity"] - 1) < 0.1,
     f"{after_100['perplexity']:.1f} and {kept_run[0]['perplexity']:.1f}",
 )
+print("updates  translation")
 for then in kept_run:
-    print(f"after {then['update']} updates: {then['sample']}")
+    print(f"{then['update']:>7}  {then['sample']}")
 
 # %% [markdown]
 # These were translations of "The old teacher reads the new book in the garden.", which

@@ -1212,8 +1212,9 @@ def check_combine():
 def slowest_link(n, tokens, operations_a_second):
     """Return the least bytes a second so that n GPUs send no longer than they compute.
 
-    tokens: of the update, shared by the GPUs. operations_a_second: of each GPU. Use the
-    exact bytes of a ring of n, not those of many GPUs.
+    tokens: of the update, shared by the GPUs. operations_a_second: of each GPU. Count 6
+    operations for each parameter and token, and 4 bytes for each number that is sent.
+    Use the exact bytes of a ring of n, not those of many GPUs.
 
     Hint: "How much do more GPUs help?" has the seconds of both. Set them equal, and
     see what is gone.

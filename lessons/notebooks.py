@@ -1,15 +1,20 @@
 """Write a notebook of each lesson into a folder, `notebooks` if none is given.
 
-    python lessons/notebooks.py [FOLDER]
+    python lessons/notebooks.py [FOLDER] [--install FROM]
 
 A notebook has the cells of its lesson, with the pictures inside it, and a last cell
-that checks the answers to the exercises. A notebook that already exists is kept, with
-the answers in it.
+that checks the answers to the exercises. It needs no file beside it: its first cell
+installs minitf where it is missing, as on Colab or a JupyterHub, with pip from FROM:
+the address of a repository or of a wheel. Without --install, that is the repository
+from which this one was cloned. A notebook that already exists is kept, with the answers
+in it.
 """
 
 import ast
 import base64
+import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -24,14 +29,22 @@ CHECK = """\
 from minitf.course.lesson import check_exercises
 
 check_exercises(globals())"""
+INSTALL = """\
+# On Colab, or a JupyterHub without minitf, this installs it. Elsewhere it does nothing.
+import importlib.util
+
+if importlib.util.find_spec("minitf") is None:
+    get_ipython().run_line_magic("pip", {})"""
+FILL_IN = "# (Put the address of its repository in place of ADDRESS.)\n"
+ADDRESS = "git+ADDRESS"  # of a clone without a public address
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
 
 
-def notebook(lesson):
-    """Return the notebook of a lesson file."""
+def notebook(lesson, install=None):
+    """Return the notebook of a lesson file. install: from where pip installs minitf."""
     import jupytext
     import nbformat
 
@@ -45,8 +58,33 @@ def notebook(lesson):
             cell.source = with_points(without_output(cell.source))
         else:
             attach_pictures(cell, lesson.parent)
+    install = install or origin()
+    first = INSTALL.format(json.dumps(f"install --quiet {install}"))
+    if install == ADDRESS:
+        first = first.replace("import ", f"{FILL_IN}import ", 1)
+    cells.insert(1, nbformat.v4.new_code_cell(first))  # below the title
     cells.append(nbformat.v4.new_code_cell(CHECK))
     return nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
+
+
+def origin():
+    """Return what pip installs from: the public address from which this was cloned."""
+    command = ["git", "-C", str(Path(__file__).parent), "remote", "get-url", "origin"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:  # no git
+        return ADDRESS
+    return public(done.stdout.strip()) or ADDRESS
+
+
+def public(address):
+    """Return an address for pip, without a user's name; "" if only some can use it.
+
+    git@example.org:somebody/minitf.git is git+https://example.org/somebody/minitf.git.
+    """
+    start = r"(?:https://|ssh://|(?=[^/]*@))(?:[^@/]*@)?"
+    found = re.fullmatch(start + r"([\w.-]+\.\w+)[:/](?!\d+/)(.+)", address)
+    return f"git+https://{found[1]}/{found[2]}" if found else ""
 
 
 def attach_pictures(cell, folder):
@@ -90,11 +128,15 @@ def run(arguments):
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return
+    install = None
+    if "--install" in arguments[:-1]:
+        at = arguments.index("--install")
+        install, arguments = arguments[at + 1], arguments[:at] + arguments[at + 2 :]
     if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
         raise UserError("give one folder, or none (--help says more)")
     folder = Path(*arguments or ["notebooks"])
     try:
-        write_notebooks(folder)
+        write_notebooks(folder, install)
     except ImportError as error:
         missing = f'{error.name} is missing: pip install -e ".[classroom]"'
         raise UserError(missing) from error
@@ -108,7 +150,7 @@ def run(arguments):
     )
 
 
-def write_notebooks(folder):
+def write_notebooks(folder, install=None):
     """Write the notebooks that do not exist yet."""
     import nbformat
 
@@ -120,7 +162,7 @@ def write_notebooks(folder):
         if path.exists():
             print(f"{path} already exists: kept")
         else:
-            save_text(path, nbformat.writes(notebook(lesson)))
+            save_text(path, nbformat.writes(notebook(lesson, install)))
             print(f"wrote {path}")
 
 

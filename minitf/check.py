@@ -10,6 +10,7 @@ sum to 1, so even a gradient of zeros would pass. `grad_check` gives each output
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = ["claim", "grad_check", "proved", "same", "show"]
 
 proved = []  # the names of the checks that passed and said so, in order: a lesson counts them
 
+COLUMNS = 80  # of a line; 22 of them are for "ok" and "max error 1.2e-16"
 SMALL = 400  # elements; each costs two calls of the function, so larger inputs are sampled
 
 
@@ -89,7 +91,7 @@ def grad_check(
         worst = max(worst, error)
         notes += [note] if note else []
     if verbose:
-        _report(f"{name} gradient", "; ".join([f"max error {worst:.1e}", *notes]))
+        _report(f"{name} gradient", "; ".join([f"max error {worst:.1e}", *notes]), worst)
     return worst
 
 
@@ -157,7 +159,7 @@ def same(
         )
     worst = float(error.max(initial=0))
     if verbose:
-        _report(name, f"max error {worst:.1e}")
+        _report(name, f"max error {worst:.1e}", worst)
     return worst
 
 
@@ -165,7 +167,7 @@ def claim(text: str, truth: bool | np.bool, measured: object) -> None:
     """Assert that a statement is true, and print one line with the measured value.
 
     >>> claim("a softmax over 3 equal scores gives thirds", abs(1 / 3 - 0.3333) < 1e-3, "0.3333")
-    ok  a softmax over 3 equal scores gives thirds                   0.3333
+    ok  a softmax over 3 equal scores gives thirds                 0.3333
 
     measured: the value that supports it, as text or as a number. For two arrays that should be
     equal, use `same`. Raises AssertionError if `truth` is false.
@@ -181,9 +183,22 @@ def show(thing: Callable) -> None:
     print(inspect.getsource(thing))
 
 
-def _report(name, found):
+def _report(name, found, error=0.0):
+    """Note and print what was proved. error: the largest one that was measured, if any was."""
     proved.append(name)
-    print(f"ok  {name:60s} {found}")
+    print(ok_line(name, found))
+
+
+def ok_line(name, found):
+    """Return the line of a check that passed; what does not fit into 80 columns stands below it."""
+    line = f"ok  {name:{COLUMNS - 22}s} {found}"
+    if len(line) <= COLUMNS and "\n" not in line:
+        return line
+    indent = " " * 8
+    below = textwrap.fill(
+        " ".join(found.split()), COLUMNS, initial_indent=indent, subsequent_indent=indent
+    )
+    return f"ok  {name}\n{below}"
 
 
 # The gradients that backward returns, and the arguments of a check --------------------------------

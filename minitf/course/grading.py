@@ -152,7 +152,7 @@ def _judged(process, names, name):
     ):
         state, message = state_of(ask, check)
     # A failure is never right, not even where a check expects an error of its own.
-    return ("wrong", str(failed[0])) if failed else (state, message)
+    return ("wrong", str(failed[0])) if failed and state == "right" else (state, message)
 
 
 def _printable(text):

@@ -7,6 +7,7 @@ import inspect
 import json
 import linecache
 import sys
+import textwrap
 import time
 import traceback
 from pathlib import Path
@@ -14,11 +15,14 @@ from types import SimpleNamespace
 
 from threadpoolctl import threadpool_limits
 
+from minitf import check as checking
 from minitf import forms
 from minitf.backend import use
-from minitf.check import proved
-from minitf.cli import OptionParser, piped, settle_stdout
+from minitf.check import COLUMNS, proved
+from minitf.cli import OptionParser, counted, piped, settle_stdout
 from minitf.course.answering import is_empty
+from minitf.course.calls import AnswerError, Ended
+from minitf.course.checks.compare import advice
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
 from minitf.translation import Translator, picture
@@ -36,6 +40,7 @@ __all__ = [
 ]
 
 _run = SimpleNamespace(name="", trainer=None, started=0.0, figures=Path("figures"), drawn=0)
+WITHOUT_RESULT = ("update_in_parts",)  # the exercises whose answer returns nothing
 _equations = contextlib.ExitStack()  # keeps the forms off; only a test closes it
 
 
@@ -43,22 +48,51 @@ class _UnderHeadings:
     """Standard output that prints each section's heading before the section's first output.
 
     The headings are comments in the lesson's file, which only a notebook shows. frame: the lesson's
-    own frame, whose f_lineno is the line that is running.
+    own frame, whose f_lineno is the line that is running. Claims are counted, and a line at the end
+    of their section says how many they were, and the largest error.
     """
 
     def __init__(self, stream, frame):
-        self.stream, self.frame, self.printed = stream, frame, ""
+        self.stream, self.frame, self.printed = stream, frame, None
+        self.claimed, self.errors = None, []  # the section of the claims, and an error for each
         lines = linecache.getlines(frame.f_code.co_filename)
         self.headings = [
             (n, line[5:].rstrip()) for n, line in enumerate(lines, 1) if line.startswith("# ## ")
         ]
 
     def write(self, text):
-        above = [heading for n, heading in self.headings if n < self.frame.f_lineno]
-        if above and above[-1] != self.printed:
-            self.printed = above[-1]
-            self.stream.write(f"\n{self.printed}\n")
+        section = self.section()
+        if section != self.claimed:
+            self.end_section()
+        self.head(section)
         return self.stream.write(text)
+
+    def count(self, name, found, error=0.0):
+        """Count a claim that holds, in place of a line for it."""
+        proved.append(name)
+        section = self.section()
+        if section != self.claimed:
+            self.end_section()
+        self.claimed = section
+        self.errors.append(error)
+
+    def end_section(self):
+        """Print the receipt of the section whose claims were counted."""
+        if self.errors:
+            self.head(self.claimed)
+            largest = max(self.errors)
+            error = f", largest error {largest:.1e}" if largest else ""
+            self.stream.write(f"ok  {counted(len(self.errors), 'claim')}{error}\n")
+        self.claimed, self.errors = None, []
+
+    def section(self):
+        above = [heading for n, heading in self.headings if n < self.frame.f_lineno]
+        return above[-1] if above else ""
+
+    def head(self, section):
+        if section and section != self.printed:
+            self.stream.write(f"\n{section}\n")
+        self.printed = section
 
     def __getattr__(self, name):
         return getattr(self.stream, name)
@@ -67,8 +101,9 @@ class _UnderHeadings:
 def begin(name, trainer=None):
     """Start a lesson: read its options, and compute with equations from here on.
 
-    The options are --figures and --backend; a notebook has none. Because the forms are off, `show`
-    prints the program that a check runs; `train` turns them on, and so does `with forms.on():`.
+    The options are --figures, --backend and --verbose; a notebook has none. Because the forms are
+    off, `show` prints the program that a check runs; `train` turns them on, and so does `with
+    forms.on():`.
     trainer: for lesson 09, the command line that runs instead of the lesson if any other option is
     given. --quick alone is the lesson with a training run at its end; returns whether it was given.
     """
@@ -87,6 +122,12 @@ def begin(name, trainer=None):
     parser.add_argument(
         "--backend", metavar="NAME", help="numpy or cupy (default: MINITF_BACKEND, or numpy)"
     )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print a line for each claim, with what was measured",
+    )
     if trainer:
         parser.add_argument("--quick", action="store_true")
         with _one_line_errors():
@@ -102,21 +143,53 @@ def begin(name, trainer=None):
     _equations.enter_context(forms.off())
     proved.clear()
     _run.started, _run.figures, _run.drawn = time.perf_counter(), Path(options.figures), 0
-    if not _notebook():
+    if _notebook():
+        get_ipython = sys.modules["IPython"].get_ipython
+        get_ipython().set_custom_exc((AssertionError,), _show_in_notebook)
+    else:
         sys.excepthook = _end
         atexit.register(settle_stdout)  # what is printed last may find no reader either
         sys.stdout = _UnderHeadings(sys.stdout, inspect.currentframe().f_back)
+        checking._report = _each_claim if options.verbose else sys.stdout.count
     return getattr(options, "quick", False)
+
+
+_each_claim = checking._report
 
 
 def _end(kind, error, trace):
     """End the lesson with a traceback, but quietly after Ctrl-C, and in ... | head."""
+    if issubclass(kind, AssertionError):
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.end_section()
+            sys.stdout.flush()
+        print(_falsehood(error, trace), file=sys.stderr)
+        return
     if issubclass(kind, KeyboardInterrupt):
         sys.exit(130)
     if issubclass(kind, BrokenPipeError):
         settle_stdout()
         sys.exit(141)  # as a program of Unix that SIGPIPE ends: not all claims were checked
     sys.__excepthook__(kind, error, trace)
+
+
+def _falsehood(error, trace):
+    """Return in words which line of the lesson is false, and what was found."""
+    library = str(Path(__file__).parents[1])
+    frames = [one for one in traceback.extract_tb(trace) if not one.filename.startswith(library)]
+    frames = [one for one in frames if linecache.getline(one.filename, one.lineno or 0)]
+    if not frames:
+        return f"AssertionError: {error}"
+    own = frames[-1]
+    lines = linecache.getlines(own.filename)[own.lineno - 1 : own.end_lineno]
+    source = textwrap.indent(textwrap.dedent("".join(lines)).rstrip(), "    ")
+    place = f"Line {own.lineno}" + ("" if _notebook() else f" of {Path(own.filename).name}")
+    text = textwrap.fill(str(error) or "this is not so", COLUMNS, break_long_words=False)
+    return f"{place} is false:\n{source}\n{text}"
+
+
+def _show_in_notebook(shell, kind, error, trace, tb_offset=None):
+    shell._showtraceback(kind, error, [_falsehood(error, trace)])
 
 
 def draw(picture, file_name, *arguments, **options):
@@ -145,7 +218,7 @@ def draw_page(file_name, translator, line):
     path = _run.figures / file_name
     with _one_line_errors():
         path.parent.mkdir(parents=True, exist_ok=True)
-        picture.draw_page(translator, line, path, _needed_beside_the_lessons("toy-model"))
+        picture.draw_page(translator, line, path, _folder("toy-model"))
     print(f"    page   {path}, {path.stat().st_size / 1e6:.1f} MB: open it in a browser")
 
 
@@ -156,6 +229,20 @@ def _is_in_the_text(file_name, behind):
         if shown.exists() and shown.parent.resolve() != _run.figures.resolve():
             return agree(numbers_in(shown) or [], behind)
     return False
+
+
+def _folder(name):
+    """Return a folder that the lessons read; raise UserError if there is none."""
+    for folder in _folders():
+        if (folder / name / "config.json").exists():
+            return folder / name
+    raise UserError(f"the folder {name} is missing: run the lesson in a clone, or install again")
+
+
+def _folders():
+    """Return where the files of lessons/ may be: beside the lesson, in a clone, in a wheel."""
+    here = Path(__file__).parent
+    return Path(sys.argv[0]).parent, here.parents[1] / "lessons", here / "lessons"
 
 
 def train(options):
@@ -173,21 +260,23 @@ def train(options):
 
 
 def finish(summary):
-    """Print the last line of a lesson: a false claim would have ended it before."""
+    """Print how a lesson ended: a false claim would have ended it before."""
     seconds = time.perf_counter() - _run.started
-    counted = f"{len(proved)} claims hold, {_run.drawn} figures, {seconds:.1f} s"
-    print(f"\nlesson {_run.name}: {counted}. {summary}")
     if isinstance(sys.stdout, _UnderHeadings):
+        sys.stdout.end_section()
         sys.stdout = sys.stdout.stream
+        checking._report = _each_claim
+    done = f"{len(proved)} claims hold, {_run.drawn} figures, {seconds:.1f} s"
+    print(f"\nlesson {_run.name}: {done}.\n{textwrap.fill(summary, COLUMNS)}")
 
 
 def toy_model(name="toy-model"):
-    """Return a small trained model of the lessons' folder, as a Translator.
+    """Return a small trained model of the lessons, as a Translator.
 
     Its README says how it was made.
     """
     with _one_line_errors():
-        return Translator.load(_needed_beside_the_lessons(name))
+        return Translator.load(_folder(name))
 
 
 def kept(name):
@@ -196,24 +285,12 @@ def kept(name):
     `python -m minitf.course.experiments.NAME` computed them and wrote them to results/NAME.json.
     """
     with _one_line_errors():
-        path = _needed_beside_the_lessons("results") / f"{name}.json"
-        if not path.exists():
-            command = f"python -m minitf.course.experiments.{name}"
-            raise UserError(f"{path} is missing: run  {command}")
-        return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _needed_beside_the_lessons(name):
-    for folder in _folders():
-        if (folder / name).is_dir():
-            return folder / name
-    raise UserError(f"the folder {name} is missing: run the lesson inside the repository")
-
-
-def _folders():
-    """Return where the folder of the lessons may be."""
-    here = Path.cwd()
-    return Path(sys.argv[0]).parent, here, here / "lessons", Path(__file__).parents[2] / "lessons"
+        for folder in _folders():
+            path = folder / "results" / f"{name}.json"
+            if path.exists():
+                return json.loads(path.read_text(encoding="utf-8"))
+        command = f"python -m minitf.course.experiments.{name}"
+        raise UserError(f"{path.name} is missing: run  {command}  in a clone")
 
 
 def check_exercises(names):
@@ -239,12 +316,23 @@ def check_exercises(names):
             state, said = state_of(exercise, names[check])
             states.append(state)
             separator = " " if said.startswith("(line ") else ": " if said else ""
-            print(f"{state:7s}{number}. {name}{separator}{said}")
+            print(_hanging(f"{state:7s}{number}. {name}{separator}{said}"))
             hint = (inspect.getdoc(exercise) or "").partition("Hint: ")[2]
             if state == "wrong" and hint and inspect.isfunction(exercise):
-                print(f"          hint: {' '.join(hint.split())}")
+                print(_hanging(f"          hint: {' '.join(hint.split())}"))
     if not _notebook():
         sys.exit(0 if states and set(states) == {"right"} else 1)
+
+
+def _hanging(line):
+    """Return a line in lines of at most 80 columns, of which the later ones are indented."""
+    return textwrap.fill(
+        line,
+        COLUMNS,
+        subsequent_indent=" " * 12,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def state_of(exercise, check):
@@ -271,12 +359,13 @@ def state_of(exercise, check):
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.name == exercise.__name__]
-        to_return = inspect.signature(exercise).return_annotation is not None  # no "-> None"
-        if not own and to_return and last and last[0] is None:
+        if not own and name not in WITHOUT_RESULT and last and last[0] is None:
             return "wrong", "it returns nothing: is `return` missing?"
         where = f"(line {own[-1].lineno}): " if own else ""
-        kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-        return "wrong", f"{where}{kind}{' '.join(str(error).split())}"
+        told = isinstance(error, AssertionError | AnswerError | Ended)
+        kind = "" if told else f"{type(error).__name__}: "
+        text = " ".join(str(error).split())
+        return "wrong", f"{where}{kind}{text}{advice(text)}"
     finally:
         names[name] = exercise
     return "right", ""

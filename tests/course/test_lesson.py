@@ -20,9 +20,10 @@ from minitf.course.numbers import numbers_in
 
 @pytest.fixture(autouse=True)
 def as_before():
-    """Leave the forms as they were: `begin` turns them off for the rest of a lesson's process."""
+    """Leave the forms and the lines of claims as they were: `begin` changes both for a process."""
     yield
     lesson._equations.close()
+    lesson.checking._report = lesson._each_claim
     sys.excepthook = sys.__excepthook__
 
 
@@ -196,16 +197,22 @@ def test_the_results_of_an_experiment_are_kept_with_how_they_were_made(
     with pytest.raises(SystemExit, match="2"):
         lesson.kept("cooldown")
     said = capsys.readouterr().err
-    assert "cooldown.json is missing: run  python -m minitf.course.experiments.cooldown\n" in said
+    assert "cooldown.json is missing: run  python -m minitf.course.experiments.cooldown " in said
 
 
-def test_a_program_is_ended_in_one_line_where_no_results_are(tmp_path, monkeypatch, capsys):
+def test_a_lesson_reads_its_own_files_and_not_those_of_the_current_folder(
+    tmp_path, monkeypatch, capsys
+):
+    for name in ("results", "figures", "toy-model"):  # of another project
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert lesson.kept("warmup") and lesson.toy_model()
     monkeypatch.setattr(lesson, "_folders", lambda: (tmp_path,))
-    with pytest.raises(SystemExit, match="2"):
-        lesson.kept("warmup")
-    said = capsys.readouterr().err
-    assert "results is missing: run the lesson inside the repository" in said
-    assert said.count("\n") == 1
+    for missing in (lambda: lesson.kept("warmup"), lesson.toy_model):
+        with pytest.raises(SystemExit, match="2"):
+            missing()
+        said = capsys.readouterr().err
+        assert "is missing: run " in said and said.count("\n") == 1
 
 
 def test_each_heading_is_printed_once_before_the_first_output_of_its_section(
@@ -219,6 +226,60 @@ def test_each_heading_is_printed_once_before_the_first_output_of_its_section(
     runpy.run_path(str(path))
     said = ["above", "", "Why one?", "first", "second", "", "Why three?", "1", "2"]
     assert capsys.readouterr().out.splitlines() == said
+
+
+CLAIMS = """from minitf.check import claim, same
+from minitf.course.lesson import begin, finish
+begin("00_lesson")
+# ## Why one?
+claim("one", True, 1)
+same("two", 2.0, 2.0 + 2**-40)
+print("between")
+# ## Why two?
+def three():
+    claim("three is a claim with a long name, as many have, and a long measure", 3 > TWO,
+          [3.0, 2.0, "and many other things that say why it holds, and for whom"])
+TWO = 2
+three()
+finish("It is so.")
+"""
+
+
+def run_claims(tmp_path, text, *options):
+    path = tmp_path / "00_lesson.py"
+    path.write_text(text)
+    command = [sys.executable, str(path), *options]
+    return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+
+
+def test_a_section_ends_with_the_number_of_its_claims_and_the_largest_error(tmp_path):
+    said = run_claims(tmp_path, CLAIMS).stdout.splitlines()
+    assert said[:6] == [
+        "",
+        "Why one?",
+        "between",
+        "ok  2 claims, largest error 9.1e-13",
+        "",
+        "Why two?",
+    ]
+    assert said[6] == "ok  1 claim" and said[8].startswith("lesson 00_lesson: 3 claims hold, 0 fig")
+    assert said[9:] == ["It is so."]
+
+
+def test_with_v_each_claim_has_a_line_of_80_columns(tmp_path):
+    said = run_claims(tmp_path, CLAIMS, "-v").stdout.splitlines()
+    names = [line.split()[1] for line in said if line.startswith("ok  ")]
+    assert names == ["one", "two", "three"] and max(map(len, said)) <= 80
+
+
+@pytest.mark.parametrize("options", [[], ["-v"]])
+def test_a_false_claim_is_told_in_a_paragraph_without_the_librarys_own_lines(tmp_path, options):
+    done = run_claims(tmp_path, CLAIMS.replace("TWO = 2", "TWO = 4"), *options)
+    told = done.stderr.splitlines()
+    assert done.returncode == 1 and told[0] == "Line 10 of 00_lesson.py is false:"
+    assert told[1].startswith('    claim("three is') and told[2].startswith("          [3.0, 2.0")
+    assert told[3].startswith("false claim: three is") and len(told) <= 6
+    assert "ok  two" in done.stdout or "ok  2 claims" in done.stdout
 
 
 SECTIONS = """from minitf.course.lesson import begin

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 from lesson_files import LESSONS, ROOT
@@ -56,7 +57,7 @@ def test_the_guide_has_the_command():
 
 @each_lesson
 def test_a_notebook_has_the_code_of_its_lesson_and_checks_the_exercises(notebooks, lesson):
-    *code, last = cells_of(notebooks / f"{lesson.stem}.ipynb", "code")
+    _, *code, last = cells_of(notebooks / f"{lesson.stem}.ipynb", "code")
     # Without the docstring, which is prose.
     body = ast.parse(lesson.read_text(encoding="utf-8")).body[1:]
     assert trees(node for cell in code for node in ast.parse(cell).body) == trees(body)
@@ -73,7 +74,40 @@ def test_a_notebook_has_a_title_a_kernel_and_no_scaffolding(notebooks, lesson):
     assert re.match(rf"# Lesson {lesson.stem[:2]}\. .+\n\n", prose[0]) and len(prose) >= 4
     assert not any("INTRODUCES" in cell for cell in code)
     begins = r"^(QUICK = )?begin\(.*\)  # |^# .+\n(QUICK = )?begin\("
-    assert re.search(begins, code[0], re.MULTILINE), "a word on what begin does"
+    assert re.search(begins, code[1], re.MULTILINE), "a word on what begin does"
+
+
+def test_a_notebook_installs_minitf_where_it_is_missing(tmp_path, monkeypatch):
+    assert make(tmp_path, "--install", "https://example.org/minitf.whl").returncode == 0
+    first = cells_of(tmp_path / "notebooks" / "04_layers.ipynb", "code")[0]
+    ran = []
+    shell = types.SimpleNamespace(run_line_magic=lambda *words: ran.append(words))
+    for missing in (True, False):
+        found = None if missing else "minitf"
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, found=found: found)
+        exec(first, {"get_ipython": lambda: shell})
+    assert ran == [("pip", "install --quiet https://example.org/minitf.whl")]
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        ("https://example.org/somebody/minitf.git", "git+https://example.org/somebody/minitf.git"),
+        ("https://me:secret@example.org/minitf", "git+https://example.org/minitf"),
+        ("git@example.org:somebody/minitf.git", "git+https://example.org/somebody/minitf.git"),
+        ("ssh://git@example.org/somebody/minitf", "git+https://example.org/somebody/minitf"),
+        ("/home/me/minitf", "git+ADDRESS"),
+        ("C:/minitf", "git+ADDRESS"),
+        ("../minitf.git", "git+ADDRESS"),
+        ("", "git+ADDRESS"),
+    ],
+)
+def test_a_notebook_installs_from_where_this_was_cloned(origin, expected, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "lessons")
+    notebooks = importlib.import_module("notebooks")
+    done = types.SimpleNamespace(stdout=f"{origin}\n")
+    monkeypatch.setattr(notebooks.subprocess, "run", lambda *_, **__: done)
+    assert notebooks.origin() == expected
 
 
 @each_lesson
@@ -138,5 +172,6 @@ def test_a_notebook_runs_and_shows_no_stray_value(notebooks, lesson, tmp_path):
     said = "".join(output.text for output in outputs)
     assert said.count(".png, as in the text\n") == len(re.findall(r"^    figure ", said, re.M)) >= 1
     before, after = ("".join(output.text for output in book.cells[n].outputs) for n in (-3, -1))
+    before = before.replace("\n            ", " ")  # a line, as it was before it was folded
     assert re.fullmatch(r"(to do  \d\. .+\n)+", before)
     assert len(re.findall(r"^right  ", after, re.MULTILINE)) == before.count("\n"), after

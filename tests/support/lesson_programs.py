@@ -61,5 +61,5 @@ def plant(mutant, folder):
 
 def is_noticed(done):
     """Return whether a check of a lesson has found the mistake."""
-    last = (done.stderr.splitlines() or [""])[-1]
-    return done.returncode == 1 and "AssertionError" in last
+    first = (done.stderr.splitlines() or [""])[0]
+    return done.returncode == 1 and first.endswith(".py is false:")

@@ -40,6 +40,13 @@ def check_predicted_weights(predicted_weights):
             "the one by has the weight of two": _shares(e * [1, 2, 0, 1]),
             "numbers in percent: write 0.5 for 50": 100 * np.round(_shares(e), 2),
             "the words in another order: bank stands first": _shares(e)[::-1],
+            "three words: there are two by": e / e[[0, 1, 3]].sum(),
+            "the other words alone: bank looks at itself, too": _shares(e * [0, 1, 1, 1]),
+            "all weight on one word: a softmax shares it": [0, 0, 0, 1],
+            "a division by the lengths of the vectors": F.softmax(
+                products / np.linalg.norm(words[[0]]) / [math.sqrt(2), 1, 1, 3]
+            ).numpy(),
+            "a division by the number of words": F.softmax(products / 4).numpy(),
         },
     )
 
@@ -59,11 +66,12 @@ def check_additive_mask(additive_mask):
         with np.errstate(invalid="ignore"):
             found = F.softmax(scores + np.asarray(added, dtype=np.float64)).numpy()
         if np.isnan(found).any():
-            cause = (
-                "0 times infinity is NaN"
-                if np.isnan(np.asarray(added, dtype=float)).any()
-                else "a row is minus infinity at all keys; is the mask the wrong way round?"
-            )
+            numbers = np.asarray(added, dtype=float)
+            cause = "a row is minus infinity at all keys; is the mask the wrong way round?"
+            if np.isnan(numbers).any():
+                cause = "0 times infinity is NaN"
+            elif (numbers == np.inf).any():
+                cause = "infinity is added, where minus infinity belongs"
             raise AssertionError(f"{name}: found nan, expected weights: {cause}")
         assert found.shape == mask.shape, (
             f"{name}: found the shape {found.shape}, expected {mask.shape}"
@@ -77,7 +85,9 @@ def check_additive_mask(additive_mask):
                 f"{name}: a forbidden key still gets a share: found {found[at]:.3g}, expected 0"
                 f"{index_text(at)}, where {number:g} is added"
             )
-        equal(name, found, expected)
+        causal = np.tri(*mask.shape, dtype=bool)
+        by_cause = F.softmax(np.where(causal, scores, -np.inf)).numpy()
+        equal(name, found, expected, {"a causal mask, whatever the mask is": by_cause})
 
 
 def check_mended_weights(mended_weights):
@@ -109,9 +119,23 @@ def check_mended_weights(mended_weights):
             "rows divided by their number of keys": cut / mask.sum(axis=-1, keepdims=True),
             "the softmax of all keys": weights,
             "rows divided by their largest weight": cut / cut.max(axis=-1, keepdims=True),
+            "rows of length 1: it is their sum that is 1": cut
+            / np.linalg.norm(cut, axis=-1, keepdims=True),
+            "a softmax of the weights that are left: weights are no scores": F.softmax(
+                np.where(mask, cut, -np.inf)
+            ).numpy(),
+            "rows multiplied by their number of keys": expected * mask.sum(axis=-1, keepdims=True),
+            "scores in place of weights, divided by their sum": scores
+            * mask
+            / (scores * mask).sum(axis=-1, keepdims=True),
+            "the lost share given to each word itself": cut + lost * np.eye(*mask.shape),
         }
         if mask.shape[0] == mask.shape[1]:
             mistakes["sums without keepdims: they divide the columns"] = cut / cut.sum(axis=-1)
+            flipped = weights * mask.T
+            mistakes["the transpose of the mask: a row belongs to a query"] = flipped / flipped.sum(
+                axis=-1, keepdims=True
+            )
         found = mended_weights(scores.copy(), mask.copy())
         equal(f"weights {mask.shape}", found, expected, mistakes)
 
@@ -138,28 +162,48 @@ def check_softmax_average(softmax_average):
                 f"{name}: found nan, expected numbers: every power of e is to have an exponent of "
                 "at most 0, and the first score is the largest so far"
             )
+        if not np.any(found):
+            mistakes["a largest score that begins at 0: all scores may be below it"] = 0 * expected
         equal(name, found, expected, mistakes)
 
 
 def _averages(scores, values):
     """Return what typical mistakes give."""
     found = {}
-    largest, total, weighted = -np.inf, np.zeros(2), np.zeros((2, values.shape[1]))
+    largest, total, weighted = -np.inf, np.zeros(3), np.zeros((3, values.shape[1]))
     for score, value in zip(scores, values, strict=True):
         before, largest = largest, max(largest, score)
-        shrink = np.array([1.0, np.exp(before - largest)])  # left out, and as it should be
+        # Left out, as it should be, and the wrong way round.
+        grown = np.exp(largest - before) if np.isfinite(before) else 0.0
+        shrink = np.array([1.0, np.exp(before - largest), grown])
         weight = np.exp(score - largest)
         total = total * shrink + weight
         weighted = weighted * shrink[:, None] + weight * value
+    found["a factor e^(new - old) in place of e^(old - new)"] = weighted[2] / total[2]
     found["sums that are not shrunk when a larger score comes"] = weighted[0] / total[0]
     found["a weighted sum that is not shrunk when a larger score comes"] = weighted[0] / total[1]
     found["a sum of powers that is not shrunk when a larger score comes"] = weighted[1] / total[0]
     found["a weighted sum that is not divided by the sum of the powers"] = weighted[1]
     found["a weighted sum divided by the number of scores"] = weighted[1] / len(scores)
+    rest = F.softmax(scores[1:]).numpy() @ values[1:] if len(scores) > 1 else 0 * values[0]
+    found["the first score left out"] = rest
+    found["the last score left out"] = _without_the_last(scores, values)
+    found["powers of e that stop growing: subtract the largest score so far"] = _limited(
+        scores, values
+    )
     found["the plain mean of the values"] = values.mean(axis=0)
     found["the values weighted by the scores"] = scores @ values / scores.sum()
     found["the value of the largest score"] = values[scores.argmax()]
     return found
+
+
+def _without_the_last(scores, values):
+    return F.softmax(scores[:-1]).numpy() @ values[:-1] if len(scores) > 1 else 0 * values[0]
+
+
+def _limited(scores, values):
+    powers = np.exp(np.minimum(scores, 700))
+    return powers @ values / powers.sum()
 
 
 def _shares(numbers):

@@ -7,15 +7,17 @@ cases of a check are chosen so that every known mistake changes a result by far 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from minitf.backend import to_numpy
+from minitf.course.calls import AnswerError
 from minitf.differences import index_text
 from minitf.tensor import ArrayLike, Tensor
 
-__all__ = ["equal", "gradient", "on_paper", "parts_of", "short"]
+__all__ = ["advice", "equal", "gradient", "on_paper", "parts_of", "short"]
 
 Mistakes = Mapping[str, ArrayLike]  # {what an answer did: the result that this gives}
 
@@ -31,18 +33,21 @@ def equal(
     """Assert that an answer has the expected numbers, up to the rounding of float32.
 
     mistakes: a dictionary, or a function that makes it, if that takes long.
-    Raises AssertionError that says where the two differ most and, if all numbers are those of a
-    known mistake, which one.
+    Raises AssertionError that says where the two differ most and which known mistake gives all
+    these numbers; if none does, what they have to do with the right ones, such as another order.
     """
     found, expected = _array(what, found), _array(what, expected)
     if _close(found, expected, rtol, atol):
         return
     looks_like = ""
-    mistakes = mistakes() if callable(mistakes) else mistakes or {}
+    with np.errstate(all="ignore"):
+        mistakes = mistakes() if callable(mistakes) else mistakes or {}
     for mistake, value in mistakes.items():
         if _close(found, _array(what, value), rtol, atol):
             looks_like = f": that looks like {mistake}"
             break
+    else:
+        looks_like = _looks_like(found, expected, rtol, atol)
     if found.shape != expected.shape:
         raise AssertionError(
             f"{what}: found the shape {found.shape}, expected {expected.shape}{looks_like}"
@@ -77,9 +82,20 @@ def on_paper(
     wrong = ~(abs(found - right) <= within)
     if not wrong.any():
         return
-    for mistake, value in (mistakes or {}).items():
+    mistakes = dict(mistakes or {})
+    for at in range(len(right)):
+        opposite = np.array(right)
+        opposite[at] = -opposite[at]
+        mistakes[f"the wrong sign of {names[at]}"] = opposite
+    mistakes["the opposite signs"] = -np.asarray(right)
+    for mistake, value in mistakes.items():
         if (abs(found - np.asarray(value)) <= within).all():
             raise AssertionError(f"found {short(answer)}: that looks like {mistake}")
+    if (abs(np.sort(found) - np.sort(right)) <= within).all():
+        raise AssertionError(
+            f"found {short(answer)}: that looks like the right numbers in another order; it is "
+            + ", ".join(names)
+        )
     at = int(np.argmax(wrong))
     text = f"{names[at]}, at {at}, is not {_number(found[at])}"
     for mistake, value in (single[at] if single else {}).items():
@@ -108,14 +124,46 @@ def gradient(what: str, out: object, x: Tensor, gy: np.ndarray) -> np.ndarray:
     x.grad = None
     try:
         out.backward(gy.astype(out.dtype))
-    except (ValueError, TypeError) as error:
+    except (AnswerError, ValueError, TypeError, IndexError) as error:
         raise AssertionError(f"{what}: {error}") from error
     except AttributeError as error:
         text = "backward is to return an array, or a tuple of one for each input"
         raise AssertionError(f"{what}: {text}: {error}") from error
     if x.grad is None:
-        raise AssertionError(f"{what}: no gradient arrives: is x among the inputs of record?")
+        raise AssertionError(
+            f"{what}: no gradient arrives: is the Tensor among the inputs of record, and does "
+            "backward return something?"
+        )
     return to_numpy(x.grad)
+
+
+def advice(message: str) -> str:
+    """Return what to do about an error on shapes or a tuple, ": ..."; "" for another error."""
+    if "'tuple' object has no attribute" in message:
+        return ": take a tuple apart, as in  loss, count = ..."
+    if "too many indices for array" in message:
+        return ": [..., None] and [..., 0] work for any number of axes, [:, None] does not"
+    shapes = re.search(r"broadcast together with shapes \(([\d, ]*)\) \(([\d, ]*)\)", message)
+    if not shapes:
+        return ""
+    a, b = ([int(n) for n in shape.split(",") if n.strip()] for shape in shapes.groups())
+    if len(a) > len(b):
+        a, b = b, a
+    if len(a) == len(b):
+        if a == b[::-1]:
+            return ": one is the transpose of the other"
+        axis = next((k for k, (n, m) in enumerate(zip(a, b, strict=True)) if n != m), 0)
+        return f": axis {axis} has {a[axis]} numbers here, {b[axis]} there"
+    for axis in range(len(b) - 1, 0, -1):
+        longer = [*a[:axis], 1, *a[axis:]]
+        if len(longer) == len(b) and all(n in (1, m) for n, m in zip(longer, b, strict=True)):
+            how = "[..., None] or keepdims=True" if axis == len(a) else "keepdims=True"
+            return f": {_shape(a)} lacks an axis, {how} makes it {_shape(longer)}"
+    return ""
+
+
+def _shape(numbers):
+    return str(tuple(numbers))
 
 
 def short(answer: object) -> str:
@@ -150,6 +198,62 @@ def _close(found, expected, rtol, atol):
         near = abs(found * 1.0 - expected * 1.0) <= atol + rtol * abs(expected * 1.0)
         finite = np.isfinite(found * 1.0) & np.isfinite(expected * 1.0)
         return bool((_same(found, expected) | (near & finite)).all())
+
+
+def _looks_like(found, expected, rtol, atol):
+    """Return what wrong numbers have to do with the right ones, ": that looks like ..."."""
+    for text, value in _relations(found, expected):
+        if _close(np.asarray(value), expected, rtol, atol):
+            return f": that looks like {text}"
+    if found.shape == expected.shape and expected.dtype.kind == "f" and np.isfinite(expected).all():
+        if np.isnan(found).any():
+            return ": 0 / 0, 0 times infinity, or infinity less infinity gives nan"
+        if np.isinf(found).any():
+            return ": an overflow, or a division by 0, gives inf"
+    return ""
+
+
+def _relations(found, expected) -> Iterator:
+    """Yield (mistake, what the right numbers would be if this was the only one)."""
+    found, same = found * 1.0, found.shape == expected.shape
+    if not same and found.size == expected.size:
+        yield "the transpose of what is right", found.T
+        yield "the right numbers in another shape", found.reshape(expected.shape)
+    if found.ndim > expected.ndim:
+        for axis in range(found.ndim):
+            yield f"numbers that are not summed over axis {axis}", found.sum(axis)
+            yield f"numbers whose mean over axis {axis} is missing", found.mean(axis)
+    if expected.size < 2 or expected.dtype.kind == "b":
+        return
+    for axis in range(expected.ndim):  # it has one axis less, and so has what it is compared with
+        for text, value in (("sum", expected.sum(axis)), ("mean", expected.mean(axis))):
+            if not same and _close(found, value, 1e-4, 1e-6):
+                yield f"a {text} over axis {axis}, which is to stay", expected
+    if not same or not np.isfinite(found).all():
+        return
+    if expected.dtype.kind == "f" and found.any() and expected.any():
+        scale = abs(found).max()
+        factor = (found / scale * expected).sum() / (found / scale * found).sum()
+        yield "the opposite sign", -found
+        yield f"{1 / factor if factor else 0:.4g} times what is right", factor * found
+    difference = np.median(found - expected)
+    more = "large" if difference > 0 else "small"
+    yield f"numbers that are all too {more}, by {abs(difference):.4g}", found - difference
+    if found.ndim > 1 and found.shape[-1] == found.shape[-2]:
+        yield "the transpose of what is right", found.swapaxes(-1, -2)
+    if expected.dtype.kind == "f":
+        for axis in range(found.ndim):
+            yield f"the right numbers in the opposite order of axis {axis}", np.flip(found, axis)
+        order = np.argsort(np.argsort(expected, axis=None))
+        in_order = np.sort(found, axis=None)[order].reshape(found.shape)
+        yield "the right numbers in another order", in_order
+        for axis in range(found.ndim):
+            wrong = ~np.isclose(found, expected, 1e-4, 1e-6)
+            others = tuple(i for i in range(found.ndim) if i != axis)
+            at = np.flatnonzero(wrong.any(axis=others))
+            if len(at) == 1 and found.shape[axis] > 2:
+                name = "a mistake" if found.ndim == 1 else f"a mistake where axis {axis} is"
+                yield f"{name} {'at ' if found.ndim == 1 else ''}{at[0]} alone", expected
 
 
 def _number(value):

@@ -45,7 +45,23 @@ def check_predicted_position(predicted_position):
                 np.cos(0.002),
             ],
             "a second hand 100 times as fast": two_hands(2, 200),
+            "a second hand 200 times as slow": two_hands(2, 0.01),
+            "the angles, without sine and cosine": [2, 2, 0.02, 0.02],
+            "the sine in place of the cosine": [np.sin(2), np.sin(2), np.sin(0.02), np.sin(0.02)],
         },
+        [
+            {"the cosine": np.cos(2), "the angle": 2},
+            {"the sine: it belongs to the first of the two": np.sin(2), "the angle": 2},
+            {
+                "the cosine": np.cos(0.02),
+                "that of the first hand": np.sin(2),
+                "that of a hand 10 times as slow: the exponent is 2/4": np.sin(0.2),
+            },
+            {
+                "the sine: it belongs to the first of the two": np.sin(0.02),
+                "that of a hand 10 times as slow: the exponent is 2/4": np.cos(0.2),
+            },
+        ],
     )
 
 
@@ -64,6 +80,7 @@ def check_look_up(look_up):
                 "rows counted from 1": values[ids - 1],
                 "the rows added": values[ids].sum(axis=0),
                 "the table itself": values,
+                "each id once: an id that comes twice has two rows": values[np.unique(ids)],
             },
         )
         gy = rng.standard_normal((len(ids), D))
@@ -71,7 +88,12 @@ def check_look_up(look_up):
         np.add.at(right, ids, gy)
         last[ids] = gy
         mean[np.unique(ids)] = right[np.unique(ids)] / np.bincount(ids)[np.unique(ids), None]
-        first = np.zeros((V, D))
+        first, of_ids, of_rows = np.zeros((V, D)), np.zeros((V, D)), np.zeros((V, D))
+        np.add.at(of_rows, ids, values[ids])
+        for i in ids[ids < len(gy)]:
+            of_ids[i] += gy[i]
+        all_of_it = np.zeros((V, D))
+        all_of_it[ids] = gy.sum(axis=0)
         first[ids[::-1]] = gy[::-1]
         equal(
             f"{name}, the gradient",
@@ -85,6 +107,10 @@ def check_look_up(look_up):
                 "ones in place of gy": np.bincount(ids, minlength=V)[:, None] + 0 * right,
                 "gy handed to every row": gy.sum(axis=0) + 0 * right,
                 "a gradient of the wrong sign": -right,
+                "gy[i] of an id i: row n of gy belongs to ids[n]": of_ids,
+                "the rows of the table in place of gy": of_rows,
+                "a start with the table: the gradient starts with zeros": values + right,
+                "all of gy for each id: row n of gy belongs to ids[n]": all_of_it,
                 "gy itself, whose rows belong to the ids": gy,
             },
         )
@@ -116,6 +142,14 @@ def check_right_input(right_input):
                 "an embedding times 4, which is right for d_model 16 alone": embedding * 4 + at,
                 "an embedding times 8, which is right for d_model 64 alone": embedding * 8 + at,
                 "positions subtracted": embedding * root - at,
+                "a product with the positions: it is a sum": embedding * root * at,
+                "position 0 for every word": embedding * root + at[0],
+                "the positions alone": at,
+                "positions that are divided by the root": embedding * root + at / root,
+                "embedding and positions side by side: they are added": np.concatenate(
+                    [embedding * root, at], axis=1
+                ),
+                "the paper's d_model of 512": embedding * sqrt(512) + at,
             },
             rtol=1e-4,
             atol=1e-5,
@@ -135,25 +169,75 @@ def check_look_back(look_back):
         scores = PE @ W @ PE.T
         products = PE @ PE.T
         looks = scores[k : length - k]  # of positions that have a word k before and k after
-        mistakes = {
-            "a head that looks k positions ahead": products[2 * k :],
-            "a head that looks at its own position": products[k : length - k],
-            "a head that looks 3 positions back, whatever k is": PE[k - 3 : length - k - 3] @ PE.T
-            if k > 3
-            else None,
-            "a head that looks 1 position back, whatever k is": products[k - 1 : length - k - 1],
-            "a head that looks 2 k positions back": None,
-            "half of the dot products": products[: length - 2 * k] / 2,
-            "twice the dot products": products[: length - 2 * k] * 2,
-            "the opposite sign": -products[: length - 2 * k],
-            "zeros": 0 * looks,
-        }
-        if k == 1:
-            del mistakes["a head that looks 1 position back, whatever k is"]
         equal(
             f"{name}: the scores (PE W) PE^T of positions {k} to {length - k - 1}",
             looks,
             products[: length - 2 * k],
-            {text: value for text, value in mistakes.items() if value is not None},
+            lambda PE=PE, k=k: _heads_that_look(PE, k),
             atol=0.05,  # a matrix that was fitted to PE is right, too
         )
+
+
+def _heads_that_look(PE, k):
+    """Return {mistake: the scores that it gives} of a head that looks k positions back."""
+    length, d_model = PE.shape
+    i = np.arange(d_model // 2)
+
+    def scores(turns, first=2 * i, second=2 * i + 1, sines=1.0):
+        """Of a matrix that turns pair i, which stands in columns first and second, back."""
+        W = np.zeros((d_model, d_model))
+        W[first, first] = W[second, second] = np.cos(turns)
+        W[first, second], W[second, first] = sines * np.sin(turns), -sines * np.sin(turns)
+        return (PE @ W @ PE.T)[k : length - k]
+
+    def speeds(exponent, base=10_000):
+        return 1 / base**exponent
+
+    right = speeds(2 * i / d_model)
+    mistakes = {
+        "a head that looks k positions ahead": scores(-k * right),
+        "a head that looks at its own position": scores(0 * right),
+        "a head that looks 3 positions back, whatever k is": scores(3 * right),
+        "a head that looks 1 position back, whatever k is": scores(right),
+        "a head that looks 2 k positions back": scores(2 * k * right),
+        "a head that looks k - 1 positions back": scores((k - 1) * right),
+        "a head that looks k + 1 positions back": scores((k + 1) * right),
+        "angles of 10000^(i / d_model) for pair i: it is 2 i / d_model": scores(
+            k * speeds(i / d_model)
+        ),
+        "angles of 10000^(4 i / d_model) for pair i: it is 2 i / d_model": scores(
+            k * speeds(4 * i / d_model)
+        ),
+        "angles of 10000^(2 i / (d_model - 2)) for pair i: it is 2 i / d_model": scores(
+            k * speeds(2 * i / (d_model - 2))
+        ),
+        "angles that are multiplied by 10000^(2 i / d_model): a later pair turns more slowly": (
+            scores(k / right)
+        ),
+        "another base than 10000, such as 1000": scores(k * speeds(2 * i / d_model, 1000)),
+        "another base than 10000, such as 100": scores(k * speeds(2 * i / d_model, 100)),
+        "one angle for all pairs: each pair has its own": scores(k * np.ones(d_model // 2)),
+        "angles in degrees": scores(np.deg2rad(k * right)),
+        "pairs of columns i and i + d_model / 2: sine and cosine stand side by side": scores(
+            k * right, i, i + d_model // 2
+        ),
+        "the cosines alone: the matrix turns pairs": scores(k * right, sines=0.0),
+        "sines of the same sign: one of the two has a minus": _mirrored(PE, k, right),
+        "a matrix that moves columns: PE W is to move positions": (
+            PE @ np.eye(d_model, k=-k) @ PE.T
+        )[k : length - k],
+        "a matrix that moves columns, the other way": (PE @ np.eye(d_model, k=k) @ PE.T)[
+            k : length - k
+        ],
+        "zeros": 0 * scores(right),
+    }
+    expected = scores(k * right)
+    # At k = 1, or 3, some of them are right.
+    return {text: one for text, one in mistakes.items() if not np.allclose(one, expected)}
+
+
+def _mirrored(PE, k, speeds):
+    W, first = np.zeros((PE.shape[1],) * 2), 2 * np.arange(len(speeds))
+    W[first, first] = W[first + 1, first + 1] = np.cos(k * speeds)
+    W[first, first + 1] = W[first + 1, first] = np.sin(k * speeds)
+    return (PE @ W @ PE.T)[k : len(PE) - k]

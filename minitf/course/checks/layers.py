@@ -70,6 +70,10 @@ def check_mended_dropout(mended_dropout):
                 "a new mask drawn: `mask` has it": 0 * x,
                 "a division by the root of 1 - rate": mask * x / np.sqrt(keep),
                 "x of the dropped places kept, and the rest scaled": np.where(mask, x / keep, x),
+                "a division by the dropped share of this mask": mask * x / (1 - mask.mean()),
+                "a division by 2, which belongs to another rate": mask * x / 2,
+                "dropped places taken away: they stay, as zeros": x[mask] / keep,
+                "dropped places taken away, and nothing scaled": x[mask],
             },
         )
         found = mended_dropout(x.copy(), mask.copy(), rate, False)
@@ -83,6 +87,7 @@ def check_mended_dropout(mended_dropout):
                 "x scaled by 1 - rate: that was done while it learned": x * keep,
                 "x divided by 1 - rate": x / keep,
                 "zeros": 0 * x,
+                "x scaled by the rate": x * rate,
             },
         )
 
@@ -104,7 +109,10 @@ def check_tent(tent):
     for name, part in zip(names, parts, strict=True):
         # One bias for all units, or b_2 as a plain number, means the same.
         fits = part.shape == expected[name] or (name[0] == "b" and part.size == 1)
-        assert fits, f"{name}: found the shape {part.shape}, expected {expected[name]}"
+        how = {"W_1": "[[1, 2]] is a row", "W_2": "[[1], [2]] is a column"}.get(name)
+        assert fits, f"{name}: found the shape {part.shape}, expected {expected[name]}" + (
+            f": {how} of two" if how else ""
+        )
     b_1, b_2 = np.broadcast_to(b_1, units), b_2.reshape(1)
     assert units <= 4, f"found {units} units, expected at most 4"
     for x in (0.0, -1.0, -0.5, 0.25, 0.75, 1.0, -0.9, 2.0, -3.0, 1.2, 40.0, -40.0):
@@ -119,9 +127,21 @@ def check_tent(tent):
             cause = ": it does not stay 0 beyond -1 and 1"
         elif abs(x) == 1 and found > 0:
             cause = ": its sides reach 0 too late"
-        elif x == 0:
-            cause = ": its top"
+        cause = cause or _bends(W_1[0], b_1, W_2[:, 0])
         raise AssertionError(f"at x = {x:g}: found {found:.4g}, expected {wanted:g}{cause}")
+
+
+def _bends(w, b, v):
+    """Return in words where the lines of a network bend: those of max(0, w x + b) times v."""
+    bends = {}
+    for one in range(len(w)):
+        if w[one] and v[one]:
+            at = float(-b[one] / w[one]) + 0.0  # no -0
+            bends[at] = bends.get(at, 0.0) + float(abs(w[one]) * v[one])
+    if not bends:
+        return ": its line does not bend"
+    where = ", ".join(f"at {at:g} by {bends[at]:+g}" for at in sorted(bends))
+    return f": its slope changes {where}: where does that of a tent, and by how much?"
 
 
 def check_sees_one_position(sees_one_position):
@@ -152,7 +172,8 @@ def check_sees_one_position(sees_one_position):
         if not isinstance(answer, bool | np.bool) and not (
             isinstance(answer, int | np.integer) and answer in (0, 1)
         ):
-            raise AssertionError(f"for {name}: found {short(answer)}, expected True or False")
+            one = ": .all() makes one of many" if np.ndim(answer) else ""
+            raise AssertionError(f"for {name}: found {short(answer)}, expected True or False{one}")
         found[name] = bool(answer)
     for name, answer in found.items():
         if answer == right[name]:
@@ -186,10 +207,18 @@ def check_rms_norm(rms_norm):
         r = np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6)
         n, u = x / r, gy * gain
         name = f"x {shape}" if size == 1 else f"small x {shape}"
-        y, backward = parts_of(name, rms_norm(x.copy(), gain.copy()), ["y", "backward"])
+        answer = rms_norm(x.copy(), gain.copy())
+        assert not isinstance(answer, np.ndarray), (
+            f"{name}: found one array, expected (y, backward), where backward is a function"
+        )
+        y, backward = parts_of(name, answer, ["y", "backward"])
         equal(f"{name}, y", y, gain * n, _results(x, gain))
         assert callable(backward), f"{name}: found {short(backward)} for backward, not a function"
-        gx, g_gain = parts_of(f"{name}, backward", backward(gy.copy()), ["gx", "g_gain"])
+        gradients = backward(gy.copy())
+        assert not isinstance(gradients, np.ndarray), (
+            f"{name}, backward: found one array, expected (gx, g_gain)"
+        )
+        gx, g_gain = parts_of(f"{name}, backward", gradients, ["gx", "g_gain"])
         right = (u - n * (u * n).mean(axis=-1, keepdims=True)) / r
         right_gain = (gy * n).sum(axis=(0, 1))
         mistakes = _gradients_of_x(x, n, r, gy, gain) | {"gx and g_gain exchanged": right_gain}
@@ -219,6 +248,12 @@ def _results(x, gain):
         * x
         / np.sqrt((x * x).mean(axis=0, keepdims=True) + 1e-6),
         "a multiplication by the root": gain * x * r,
+        "the gain added in place of multiplied": gain + x / r,
+        "the square of the mean in place of the mean of the squares": gain
+        * x
+        / np.sqrt(x.mean(axis=-1, keepdims=True) ** 2 + 1e-6),
+        "the mean of |x| in place of the root": gain * x / abs(x).mean(axis=-1, keepdims=True),
+        "a division by the gain": x / r / gain,
     }
 
 
@@ -232,6 +267,8 @@ def _gradients_of_x(x, n, r, gy, gain):
     right = (u - n * mean(u * n)) / r
     return {
         "r kept constant: it depends on each x_j": u / r,
+        "the way of x_j to its own n_j alone: r is in every n_i": u * (1 - n * n / x.shape[-1]) / r,
+        "the way of x_j to its own n_j alone, without 1 / D": u * (1 - n * n) / r,
         "a gy that was not multiplied by the gain": (gy - n * mean(gy * n)) / r,
         "the gradient of layer norm: the mean is not subtracted here": right - mean(u) / r,
         "a gy without its gain in the mean": (u - n * mean(gy * n)) / r,

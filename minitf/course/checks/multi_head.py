@@ -4,6 +4,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.config import Config
+from minitf.course.calls import AnswerError
 from minitf.course.checks.compare import equal, on_paper, parts_of
 from minitf.tensor import Tensor
 from minitf.transformer import MultiHeadAttention
@@ -35,6 +36,8 @@ def check_predicted_sizes(predicted_sizes):
                 "a matrix with a bias: there is none": 512 * 512 + 512,
                 "the paper's d_k of 64": 512 * 64 * 16,
                 "W^Q, W^K and W^V together": 3 * 512 * 512,
+                "d_model: a matrix has rows and columns": 512,
+                "all four matrices": 4 * 512 * 512,
                 "a square of d_k: a query is made from all d_model numbers": 16 * 32 * 32,
             },
             {
@@ -42,6 +45,9 @@ def check_predicted_sizes(predicted_sizes):
                 "a matrix with a bias: there is none": 512 * 512 + 512,
                 "a W^O for each head": 16 * 512 * 512,
                 "all four matrices": 4 * 512 * 512,
+                "W^Q, W^K and W^V together": 3 * 512 * 512,
+                "d_model: a matrix has rows and columns": 512,
+                "the paper's d_v of 64": 512 * 64 * 16,
             },
             {
                 "the weights of one head": 100,
@@ -49,6 +55,10 @@ def check_predicted_sizes(predicted_sizes):
                 "weights for each of the d_model numbers: a head has one for each pair": 51200,
                 "the weights of 8 heads": 800,
                 "one head's scores of a causal mask": 55,
+                "the numbers of all queries: a weight belongs to two words": 16 * 10 * 32,
+                "pairs of heads: a weight belongs to two words": 256,
+                "pairs of heads and a word: it is pairs of words": 16 * 16 * 10,
+                "weights for queries, and again for keys: a pair has one": 3200,
                 "scores for each pair once: a word's weight for another is not the other's": 720,
             },
         ],
@@ -81,6 +91,22 @@ def check_mended_merge(mended_merge):
                 "positions and numbers exchanged": heads.transpose(2, 1, 0).reshape(K, T * H),
                 "the transpose of what is right": np.concatenate(heads, axis=1).T,
                 "numbers by turns, and positions below": heads.transpose(2, 0, 1).reshape(T, H * K),
+                "a mean of the heads: all of their numbers stay": heads.mean(axis=0),
+                "the first head alone": heads[0],
+                "the last head alone": heads[-1],
+                "T and K exchanged before the reshape: H and T are to change places": (
+                    heads.transpose(0, 2, 1).reshape(T, H * K)
+                ),
+                "all axes in the opposite order before the reshape": heads.T.reshape(T, H * K),
+                "a reshape to (H*K, T) and its transpose: no axis moved": (
+                    heads.reshape(H * K, T).T
+                ),
+                "a row for each head, not for each position": (
+                    heads.transpose(1, 0, 2).reshape(H, T * K)
+                ),
+                "a row for each position and head: the heads are to stand side by side": (
+                    heads.transpose(1, 0, 2).reshape(T * H, K)
+                ),
             },
         )
 
@@ -125,11 +151,24 @@ def _check_shapes(name, names, found, matrices, n_heads, n_kept, lengths):
                 (d_model, (n_heads - n_kept) * length): "the heads that are to go",
                 (d_model, n_kept * lengths[0]): "d_k, where d_v is the length",
                 (d_model, n_kept): "one column for each head: a head has more",
+                (d_model, n_heads * length - n_kept): (
+                    "a matrix without as many columns as heads are kept: `kept` are numbers of "
+                    "heads, and those that stay"
+                ),
+                (n_kept * length, d_model): "the transpose",
+                (d_model * n_kept // n_heads, n_heads * length): (
+                    f"rows of {names[i]}: a head has columns of it"
+                ),
+                (n_kept, d_model, length): "a list of the heads' parts: np.concatenate joins them",
+                (d_model, n_kept, length): "a matrix for each head: a reshape joins them",
             },
         )
         if i == 3:
             shape = shape[::-1]
-            looks_like = {key[::-1]: text for key, text in looks_like.items()}
+            looks_like = {key[::-1]: text for key, text in looks_like.items() if len(key) == 2}
+            looks_like[n_kept, length, d_model] = (
+                "a list of the heads' parts: np.concatenate joins them"
+            )
             columns = (n_heads * length, n_kept * d_model // n_heads)
             looks_like[columns] = "columns of W_o: a head meets its rows"
         looks_like[matrices[i].shape] = "the matrix of all heads"
@@ -157,6 +196,13 @@ def _pruned_wrongly(x, matrices, n_heads, kept):
             sorted(kept),
         ],
         "W_o with its heads in the opposite order": [*[kept] * 3, kept[::-1]],
+        "W_v with its heads in another order than the other matrices": [
+            kept,
+            kept,
+            sorted(kept),
+            kept,
+        ],
+        "W_k with its heads in another order than W_q": [kept, sorted(kept), kept, kept],
     }
     mistakes = {
         text: _attend(x, _heads(matrices, n_heads, heads), len(kept))
@@ -202,8 +248,18 @@ def check_multi_query(multi_query):
         arrays = [rng.standard_normal(shape) for shape in shapes]
         name = f"{n_heads} heads, K {d_k}, T {T}, D {D}"
         given = [Tensor(array.copy()) for array in arrays]
-        found = multi_query(*given, n_heads)
-        assert isinstance(found, Tensor), f"{name}: found {type(found).__name__}, expected a Tensor"
+        try:
+            found = multi_query(*given, n_heads)
+        except (AnswerError, ValueError) as error:
+            if f"@ cannot multiply shapes {(T, d_k)} and {shapes[-1]}" not in str(error):
+                raise
+            raise AssertionError(
+                f"{name}: found one head ({T}, {d_k}) before W_o, expected all of them side by "
+                "side: F.concatenate"
+            ) from error
+        assert isinstance(found, Tensor), (
+            f"{name}: found {type(found).__name__}, expected a Tensor: without .data and numpy()"
+        )
         x, W_q, W_k, W_v, W_o = arrays
         queries = np.split(x @ W_q, n_heads, axis=1)
         heads = [F.attention(each, x @ W_k, x @ W_v).numpy() for each in queries]
@@ -245,7 +301,25 @@ def _of_several_queries(arrays, queries, heads):
         parts = [F.attention(scale * each, keys, values, mask).numpy() for each in queries]
         return np.concatenate(parts, axis=1) @ W_o
 
+    all_scores = [each @ keys.T / K**0.5 for each in queries]
+
+    def weighted(weights):
+        return np.concatenate([each @ values for each in weights], axis=1) @ W_o
+
+    over_queries = [F.softmax(each.T).numpy().T for each in all_scores]
+    right = np.concatenate(heads, axis=1) @ W_o
     return {
+        "the first head alone": heads[0] @ W_o[:K],
+        "the last head alone": heads[-1] @ W_o[-K:],
+        "the last head for all": np.concatenate([heads[-1]] * H, axis=1) @ W_o,
+        "the sum of the heads": np.concatenate([np.sum(heads, axis=0)] * H, axis=1) @ W_o,
+        "scores in place of weights: the softmax is missing": weighted(all_scores),
+        "a softmax over the queries: the weights of a query sum to 1": weighted(over_queries),
+        "a softmax over the keys of each query, and the weights transposed": weighted(
+            [F.softmax(each).numpy().T for each in all_scores]
+        ),
+        "x added: it is attention alone": x + right,
+        "the heads added in place of set side by side": np.sum(heads, axis=0) @ W_o[:K],
         "heads that take the columns by turns: cut W_q into blocks": merged(
             [(x @ W_q)[:, i::H] for i in range(H)]
         ),

@@ -51,6 +51,19 @@ def check_first_move(first_move):
                 "the root of the gradient": -rate * np.sign(gradient) * np.sqrt(abs(gradient)),
                 "a division by the largest gradient": -rate * gradient / abs(gradient).max(),
                 "m in place of m / root of v": -rate * gradient * 0.1,
+                "what is left of the gradient: return what the step adds": gradient + right,
+                "1 in place of eps: that is far larger than a gradient": -rate
+                * gradient
+                / (abs(gradient) + 1),
+                "a division by the standard deviation: Adam looks at each number alone": -rate
+                * gradient
+                / gradient.std(),
+                "gradients limited to 1: a small one moves its number as far": right
+                * np.minimum(1, abs(gradient)),
+                "m without its correction, v without its root": 0.1
+                * -rate
+                * gradient
+                / (0.02 * gradient**2 + 1e-9),
             }
         equal(f"the moves of {gradient.size} numbers", found, number.numpy(), mistakes, rtol=1e-3)
 
@@ -74,13 +87,14 @@ def _check_update(update_in_parts, rows):
         model = Transformer(config, seed=1).astype(np.float64)
         return model, Adam(model.named_parameters())
 
-    def backward(model, batch, n_tokens):
-        model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)[0].backward()
+    def backward(model, batch, n_tokens, exchanged=False):
+        texts = batch.target_in, batch.target_out
+        model.loss(batch.source, *texts[:: -1 if exchanged else 1], n_tokens)[0].backward()
 
-    def gradient_of(batches, n_tokens):
+    def gradient_of(batches, n_tokens, exchanged=False):
         model, optimizer = new()
         for batch in batches:
-            backward(model, batch, n_tokens)
+            backward(model, batch, n_tokens, exchanged)
         optimizer.step(rate)
         return Tensor(optimizer.m).numpy() / 0.1  # after one update m is 0.1 times the gradient
 
@@ -141,6 +155,14 @@ def _updates(batches, complete, gradient_of):
         "all parts divided by the places of the batch: padding does not count": gradient_of(
             batches, complete.target_out.size
         ),
+        "all parts divided by the source tokens: the target's count": gradient_of(
+            batches, int((complete.source != 0).sum())
+        ),
+        "all parts divided by the tokens of source and target": gradient_of(
+            batches, n_tokens + int((complete.source != 0).sum())
+        ),
+        "target_in and target_out exchanged": gradient_of(batches, n_tokens, exchanged=True),
+        "each part's own mean multiplied by all tokens": one_gpu * n_tokens,
         "the tokens counted up to each part, not of all": sum(
             gradient_of([batch], sum(one.n_tokens for one in batches[: i + 1]))
             for i, batch in enumerate(batches)
@@ -167,18 +189,31 @@ def check_pytorch_eps(pytorch_eps):
             "the share of one wrong word: e is that of all": eps / V,
             "the share of one wrong word of minitf": eps / (V - 1),
             "the share of the true word": 1 - eps + eps / V,
+            "the share of the true word taken from 1, not from eps": 1 - (1 - eps) / V,
             "1 - eps, the share of the true word without its part of eps": 1 - eps,
             "V / (V - 1) the wrong way round": eps * V / (V - 1),
             "eps times V - 1: it is to be divided by V as well": eps * (V - 1),
             "the number for eps 0.3 and V 5 alone": 0.24,
+            "the share for V = 5 alone": eps * 4 / 5,
+            "no smoothing": 0,
+            "the share of one of V words, whatever eps is": 1 / V,
+            "eps, and a wrong word's share added: the true word's is to go": eps + eps / V,
+            "the share of one wrong word of all, divided once more": eps / V / (V - 1),
+            "a number that was rounded": round(eps * (V - 1) / V, 2),
             "the share of two wrong words": 2 * eps / V,
             "the true word's part subtracted twice": eps * (V - 2) / V,
             "the share of the wrong words of eps / V for each of V words": eps - eps / (V - 1),
         }
-        looks_like = next(
-            (f"{name}: found e = {e:.6g}: that looks like {text}" for text, value in known.items()
-             if abs(value - e) < 1e-6),
-            f"{name}, e = {e:.6g}: the loss",
-        )  # fmt: skip
         loss = label_smoothed_cross_entropy(logits, target, e)
-        equal(looks_like, loss, (1 - eps) * unsmoothed + eps * by_all)
+        try:
+            equal("the loss", loss, (1 - eps) * unsmoothed + eps * by_all)
+        except AssertionError as error:
+            shares = (
+                f"{name}: found e = {e:.6g}, which gives each wrong word {e / (V - 1):.4g}, "
+                f"expected eps / V = {eps / V:.4g}"
+            )
+            looks_like = next(
+                (f": that looks like {text}" for text, value in known.items() if
+                 abs(value - e) < 1e-6), "",
+            )  # fmt: skip
+            raise AssertionError(shares + looks_like) from error

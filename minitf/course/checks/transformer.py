@@ -69,12 +69,20 @@ def _moved(side, position, right):
                 *range(position, 5)
             ],
             "a causal source without its own position": [*range(position + 1, 5)],
+            "the positions up to the change: the decoder reads all of the source": [
+                *range(position + 1)
+            ],
             "the positions of the source: these are those of the logits": [*range(4)],
             "the positions before: the decoder reads all of the source": [*range(position)],
         }
     else:
         known |= {
             "later positions only: a position reads its own token, too": [*range(position + 1, 5)],
+            "the positions up to the change: it is read later": [*range(position + 1)],
+            "the position of the change and the next one: all later ones read it": [
+                position,
+                position + 1,
+            ],
             "all positions: the decoder must not see the future": [*range(5)],
             "one position too early: the token is read at its own position": [
                 *range(position - 1, 5)
@@ -93,52 +101,86 @@ def check_shift_right(shift_right):
         batch = make_batch(rows, rows, 15)
         target = batch.target_out[:, :-1] * (batch.target_out[:, :-1] != 3)
         name = f"target ids {target.shape}"
-        found = parts_of(name, shift_right(target.copy()), ["reads", "predicts"])
-        start, end, pad = (np.full((len(rows), 1), each) for each in (2, 3, 0))
-        unmended = np.concatenate([target, end], axis=1)
-        right_reads = np.concatenate([start, target], axis=1)
+        found = shift_right(target.copy())
+        assert not (isinstance(found, np.ndarray) and found.ndim == 2), (
+            f"{name}: found one array, expected two: reads, predicts"
+        )
+        found = parts_of(name, found, ["reads", "predicts"])
+        starts = np.full((len(rows), 1), 2)
+        right_reads = np.concatenate([starts, target], axis=1)
         right_predicts = batch.target_out
-        both = {"reads and predicts exchanged": (right_predicts, right_reads)}
-        ends = (right_predicts == 3).argmax(axis=1)
-        over_last = np.concatenate([target, pad], axis=1)
-        over_last[np.arange(len(rows)), ends - 1] = 3
-        reads_end = right_reads.copy()
-        for row, at in enumerate(ends):
-            reads_end[row, at + 1 :] = 3 if at + 1 < reads_end.shape[1] else 0
-        with_end = right_reads.copy()
-        for row, at in enumerate(ends):
-            if at + 1 < with_end.shape[1]:
-                with_end[row, at + 1] = 3
-        in_all_rows, at_first = np.concatenate([target, pad], axis=1), right_predicts.copy()
-        in_all_rows[:, ends] = 3
-        at_first[ends == ends.max(), 0] = 3
-        at_first[:, -1] = 0
-        full_of_ends = np.where(unmended == 0, 3, unmended)
+        same = all(np.array_equal(each, right_predicts) for each in found)
+        both = {
+            "what it must predict in both": (right_predicts if same else 0, 0),
+            "reads and predicts exchanged": (right_predicts, right_reads),
+        }
+        others = _shifts(target, right_reads, right_predicts)
         for i, (what, right) in enumerate(
             (("the decoder reads", right_reads), ("it must predict", right_predicts))
         ):
-            mistakes = {text: value[i] for text, value in both.items()}
+            mistakes = {text: value[i] for text, value in both.items()} | others
             mistakes |= {
-                "the end mark behind the padding: it follows the last word": unmended,
-                "the end mark in place of the last word": over_last,
-                "no end mark": np.concatenate([target, pad], axis=1),
-                "end marks in place of all padding": full_of_ends,
-                "an end mark of each row in all rows": in_all_rows,
-                "an end mark in front, where a row has no padding": at_first,
-                "an end mark in what the decoder reads": with_end,
-                "end marks in place of padding": reads_end,
-                "the target without its start mark": np.concatenate([target, pad], axis=1),
-                "the target alone, without its mark": target,
-                "the start mark in both": right_reads,
-                "padding in front: it stays behind": np.concatenate([pad, target], axis=1),
-                "a start mark of 3, which is the end mark": np.concatenate([end, target], axis=1),
-                "an end mark of 2, which is the start mark": np.where(
-                    right_predicts == 3, 2, right_predicts
-                ),
                 "one token less: both have one column more than target": right[:, :-1],
-                "an end mark behind a start mark": np.concatenate([start, unmended], axis=1),
+                "start marks in place of padding": np.where(right == 0, 2, right),
+                "end marks alone: the words are to stay": np.where(right == 3, 3, 0),
             }
             equal(f"{name}, {what}", found[i], right, mistakes)
+
+
+def _shifts(target, right_reads, right_predicts):
+    """Return {mistake: what it gives} of the texts that the decoder reads and must predict."""
+    start, end, pad = (np.full((len(target), 1), each) for each in (2, 3, 0))
+    unmended = np.concatenate([target, end], axis=1)
+    ends = (right_predicts == 3).argmax(axis=1)
+    over_last = np.concatenate([target, pad], axis=1)
+    over_last[np.arange(len(target)), ends - 1] = 3
+    reads_end = right_reads.copy()
+    for row, at in enumerate(ends):
+        reads_end[row, at + 1 :] = 3 if at + 1 < reads_end.shape[1] else 0
+    with_end = right_reads.copy()
+    for row, at in enumerate(ends):
+        if at + 1 < with_end.shape[1]:
+            with_end[row, at + 1] = 3
+    in_all_rows, at_first = np.concatenate([target, pad], axis=1), right_predicts.copy()
+    in_all_rows[:, ends] = 3
+    at_first[ends == ends.max(), 0] = 3
+    at_first[:, -1] = 0
+    full_of_ends = np.where(unmended == 0, 3, unmended)
+    return {
+        "the end mark behind the padding: it follows the last word": unmended,
+        "the end mark in place of the last word": over_last,
+        "no end mark": np.concatenate([target, pad], axis=1),
+        "end marks in place of all padding": full_of_ends,
+        "an end mark of each row in all rows": in_all_rows,
+        "an end mark in front, where a row has no padding": at_first,
+        "an end mark in what the decoder reads": with_end,
+        "end marks in place of padding": reads_end,
+        "the target without its start mark": np.concatenate([target, pad], axis=1),
+        "the target alone, without its mark": target,
+        "the start mark in both": right_reads,
+        "padding in front: it stays behind": np.concatenate([pad, target], axis=1),
+        "a start mark of 3, which is the end mark": np.concatenate([end, target], axis=1),
+        "an end mark of 2, which is the start mark": np.where(
+            right_predicts == 3, 2, right_predicts
+        ),
+        "what the decoder reads, and its start mark at the end (np.roll)": np.roll(
+            right_reads, -1, axis=1
+        ),
+        "the first word left out: it must be predicted, too": np.concatenate(
+            [right_predicts[:, 1:], pad], axis=1
+        ),
+        "the target without its first word, and an end mark": unmended[:, 1:],
+        "the end mark in front of the last word": _before_the_last(right_predicts),
+        "an end mark behind a start mark": np.concatenate([start, unmended], axis=1),
+    }
+
+
+def _before_the_last(predicts):
+    """Return rows whose end mark has changed places with the word before it."""
+    found, rows = predicts.copy(), np.arange(len(predicts))
+    at = (predicts == 3).argmax(axis=1)
+    found[rows, at], found[rows, at - 1] = predicts[rows, at - 1], predicts[rows, at]
+    return found
 
 
 def check_packed_mask(packed_mask):
@@ -166,6 +208,12 @@ def check_packed_mask(packed_mask):
             "the past or the own sentence: both are needed": causal | blocks,
             "the mask of the longest sentence alone": np.tri(max(lengths), dtype=bool),
             "True where looking is forbidden, within the past": causal & ~right,
+            "a position that sees the next one, too": right | np.eye(T, k=1, dtype=bool),
+            "sentences of equal length taken for one": causal
+            & (np.repeat(lengths, lengths)[:, None] == np.repeat(lengths, lengths)),
+            "the lengths in the opposite order": right[::-1, ::-1].T,
+            "the future of the own sentence alone": blocks & ~causal,
+            "the first sentence alone": right & (np.arange(T) < lengths[0]),
         }
         if found.dtype != bool and found.dtype.kind in "iuf":
             minus = found.dtype.kind == "f" and (found < 0).any()
@@ -174,7 +222,7 @@ def check_packed_mask(packed_mask):
             assert set(np.unique(found)) - {0, 1} == set(), f"{name}: {kind}"
             equal(name, found.astype(bool), right[None, None], _as_masks(mistakes, found.ndim))
             raise AssertionError(f"{name}: {kind}")
-        if found.ndim == 2 and found.shape == (T, T) and (found == right).all():
+        if found.ndim < 4 and found.shape[-2:] == (T, T) and (found == right).all():
             raise AssertionError(
                 f"{name}: found the shape {found.shape}, expected {(1, 1, T, T)}: the mask is "
                 "right, but lacks its two axes of length 1"

@@ -76,6 +76,25 @@ def wrong_predicted_weights_10():
     return [0.4, 0, 0, 0.6]
 
 
+def wrong_predicted_weights_11():
+    """three words: there are two by"""
+    e = np.exp(np.array([2, 0, 3]) / math.sqrt(2))
+    bank, by, river = e / e.sum()
+    return [bank, by, by, river]
+
+
+def wrong_predicted_weights_12():
+    """bank looks at itself, too"""
+    e = np.exp(np.array([0, 0, 3]) / math.sqrt(2))
+    return [0, *(e / e.sum())]
+
+
+def wrong_predicted_weights_13():
+    """a division by the lengths of the vectors"""
+    cosines = np.array([1, 0, 0, 1 / math.sqrt(2)])
+    return F.softmax(cosines).numpy()
+
+
 # additive_mask ------------------------------------------------------------------------------------
 
 
@@ -99,6 +118,10 @@ def right_additive_mask_4(allowed):
 
 def right_additive_mask_5(mask):
     return [[0 if may else float("-inf") for may in row] for row in mask]
+
+
+def right_additive_mask_6(mask):
+    return np.where(mask, 5.0, -np.inf)  # the same number for all keys changes nothing
 
 
 def wrong_additive_mask(mask):
@@ -149,6 +172,21 @@ def wrong_additive_mask_9(mask):
 def wrong_additive_mask_10(mask):
     """a forbidden key still gets a share"""
     return np.where(mask, 0, -1e4)
+
+
+def wrong_additive_mask_11(mask):
+    """infinity is added, where minus infinity belongs"""
+    return np.where(mask, 0.0, np.inf)
+
+
+def wrong_additive_mask_12(mask):
+    """where -1e+06 is added"""
+    return np.where(mask, 0.0, -1e6)
+
+
+def wrong_additive_mask_13(mask):
+    """a causal mask, whatever the mask is"""
+    return np.triu(np.full(mask.shape, -np.inf), k=1)
 
 
 # mended_weights -----------------------------------------------------------------------------------
@@ -229,6 +267,30 @@ def wrong_mended_weights_8(scores, mask):
     return weights / mask.sum(axis=-1, keepdims=True)
 
 
+def wrong_mended_weights_9(scores, mask):
+    """rows of length 1"""
+    weights = F.softmax(scores).numpy() * mask
+    return weights / np.linalg.norm(weights, axis=-1, keepdims=True)
+
+
+def wrong_mended_weights_10(scores, mask):
+    """a softmax of the weights that are left"""
+    weights = F.softmax(scores).numpy()
+    return F.softmax(np.where(mask, weights, -np.inf))
+
+
+def wrong_mended_weights_11(scores, mask):
+    """the transpose of the mask"""
+    weights = F.softmax(scores).numpy() * mask.T
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def wrong_mended_weights_12(scores, mask):
+    """0 / 0, 0 times infinity, or infinity less infinity gives nan"""
+    weights = F.softmax(scores).numpy() * ~mask
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
 # softmax_average ----------------------------------------------------------------------------------
 
 
@@ -267,6 +329,14 @@ def right_softmax_average_3(scores, values):
 
 def right_softmax_average_4(scores, values):
     return F.softmax(scores).numpy() @ values  # no loop: a check compares results
+
+
+def right_softmax_average_5(scores, values):
+    log_total, average = -np.inf, np.zeros(values.shape[1])
+    for score, value in zip(scores, values, strict=True):
+        before, log_total = log_total, np.logaddexp(log_total, score)
+        average = average * np.exp(before - log_total) + np.exp(score - log_total) * value
+    return average
 
 
 def wrong_softmax_average(scores, values):
@@ -336,3 +406,28 @@ def wrong_softmax_average_7(scores, values):
 def wrong_softmax_average_8(scores, values):
     """the plain mean of the values"""
     return values.mean(axis=0)
+
+
+def wrong_softmax_average_9(scores, values):
+    """a factor e^(new - old) in place of e^(old - new)"""
+    largest, total, weighted = scores[0], 0.0, np.zeros(values.shape[1])
+    for score, value in zip(scores, values, strict=True):
+        before, largest = largest, max(largest, score)
+        grow, weight = np.exp(largest - before), np.exp(score - largest)
+        total, weighted = total * grow + weight, weighted * grow + weight * value
+    return weighted / total
+
+
+def wrong_softmax_average_10(scores, values):
+    """the first score left out"""
+    return softmax_average(scores[1:], values[1:])
+
+
+def wrong_softmax_average_11(scores, values):
+    """a largest score that begins at 0"""
+    largest, total, weighted = 0.0, 1e-9, np.zeros(values.shape[1])
+    for score, value in zip(scores, values, strict=True):
+        before, largest = largest, max(largest, score)
+        shrink, weight = np.exp(before - largest), np.exp(score - largest)
+        total, weighted = total * shrink + weight, weighted * shrink + weight * value
+    return weighted / total

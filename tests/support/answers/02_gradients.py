@@ -25,6 +25,11 @@ def right_predicted_3():
     return np.array([(2 * a * b + a) * b + a * b, (2 * a * b + a) * a])
 
 
+def right_predicted_4():
+    a, b = 2, 3
+    return [2 * a * b**2 + 2 * a * b, 2 * a**2 * b + a**2]
+
+
 def wrong_predicted():
     """dL/da, at 0, is not 42: that looks like two paths of three: v is made from a, too"""
     return [42, 28]
@@ -58,6 +63,21 @@ def wrong_predicted_6():
 def wrong_predicted_7():
     """the slopes of u alone"""
     return [3, 2]
+
+
+def wrong_predicted_8():
+    """the slope of a product is the other factor"""
+    return [50, 28]
+
+
+def wrong_predicted_9():
+    """the path through v alone counted twice"""
+    return [54, 28]
+
+
+def wrong_predicted_10():
+    """v = u + b: it is u + a"""
+    return [45, 36]
 
 
 # log_sum_exp --------------------------------------------------------------------------------------
@@ -94,6 +114,11 @@ def right_log_sum_exp_4(x):
         return gradient
 
     return record(y, (x,), backward)
+
+
+def right_log_sum_exp_5(x):
+    y = np.logaddexp.reduce(x.data, axis=-1)
+    return record(y, (x,), lambda gy: np.expand_dims(gy, -1) * np.exp(x.data - y[..., None]))
 
 
 def wrong_log_sum_exp(x):
@@ -145,7 +170,7 @@ def wrong_log_sum_exp_7(x):
 
 
 def wrong_log_sum_exp_8(x):
-    """is x among the inputs of record?"""
+    """is the Tensor among the inputs of record"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
     return record(y, (x.data,), lambda gy: gy[..., None] * F.softmax(x).data)
@@ -169,6 +194,42 @@ def wrong_log_sum_exp_11(x):
     middle = x.data.min(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - middle).sum(axis=-1)) + middle[..., 0]
     return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
+
+
+def wrong_log_sum_exp_12(x):
+    """(2,) lacks an axis, [..., None] or keepdims=True makes it (2, 1)"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
+    return record(y, (x,), lambda gy: gy * F.softmax(x).data)
+
+
+def wrong_log_sum_exp_13(x):
+    """[..., None] and [..., 0] work for any number of axes"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
+    return record(y, (x,), lambda gy: gy[:, None] * F.softmax(x).data)
+
+
+def wrong_log_sum_exp_14(x):
+    """the largest numbers with their axis (keepdims): [..., 0] drops it"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest
+    return record(y, (x,), lambda gy: gy * F.softmax(x).data)
+
+
+def wrong_log_sum_exp_15(x):
+    """an overflow: backward needs the largest number subtracted, too"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
+    powers = np.exp(x.data)
+    return record(y, (x,), lambda gy: gy[..., None] * powers / powers.sum(axis=-1, keepdims=True))
+
+
+def wrong_log_sum_exp_16(x):
+    """and does backward return something?"""
+    largest = x.data.max(axis=-1, keepdims=True)
+    y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
+    return record(y, (x,), lambda gy: None)
 
 
 # centred ------------------------------------------------------------------------------------------
@@ -201,6 +262,11 @@ def right_centred_4(x):
         return (moved,)
 
     return record(y, (x,), backward)
+
+
+def right_centred_5(x):
+    centre = np.eye(x.shape[-1]) - 1 / x.shape[-1]
+    return record(x.data @ centre, (x,), lambda gy: gy @ centre)
 
 
 def wrong_centred(x):
@@ -249,6 +315,24 @@ def wrong_centred_8(x):
     return record(y, (x,), lambda gy: gy.mean(axis=-1, keepdims=True) + 0 * gy)
 
 
+def wrong_centred_9(x):
+    """a division by the number of rows"""
+    y = x.data - x.data.mean(axis=-1, keepdims=True)
+    return record(y, (x,), lambda gy: gy - gy.sum(axis=-1, keepdims=True) / len(gy))
+
+
+def wrong_centred_10(x):
+    """(2,) lacks an axis, [..., None] or keepdims=True makes it (2, 1)"""
+    y = x.data - x.data.mean(axis=-1, keepdims=True)
+    return record(y, (x,), lambda gy: gy - gy.mean(axis=-1))
+
+
+def wrong_centred_11(x):
+    """1 / n in place of the mean of gy"""
+    y = x.data - x.data.mean(axis=-1, keepdims=True)
+    return record(y, (x,), lambda gy: gy - 1 / x.shape[-1])
+
+
 # fools_the_sum ------------------------------------------------------------------------------------
 
 
@@ -273,6 +357,10 @@ def right_fools_the_sum_5(x):
         return 2 * x.data * gy.max()
 
     return record(x.data**2, (x,), backward)
+
+
+def right_fools_the_sum_6(x):
+    return record(x.data**2, (x,), lambda gy: 2 * x.data * gy.mean())
 
 
 def wrong_fools_the_sum(x):
@@ -308,3 +396,13 @@ def wrong_fools_the_sum_6(x):
 def wrong_fools_the_sum_7(x):
     """the result x**2: found"""
     return record(2 * x.data, (x,), lambda gy: gy**2 * 2 * x.data)
+
+
+def wrong_fools_the_sum_8(x):
+    """2 gy: the slope of x**2 is 2 x"""
+    return record(x.data**2, (x,), lambda gy: 2 * gy)
+
+
+def wrong_fools_the_sum_9(x):
+    """the sum of gy: it is as large as x has numbers"""
+    return record(x.data**2, (x,), lambda gy: 2 * x.data * gy.sum())

@@ -57,6 +57,16 @@ def wrong_predicted_sizes_7():
     return [32, 512 * 512, 512 * 32, 1600]
 
 
+def wrong_predicted_sizes_8():
+    """the numbers of all queries"""
+    return [32, 512 * 512, 512 * 512, 16 * 10 * 32]
+
+
+def wrong_predicted_sizes_9():
+    """d_model: a matrix has rows and columns"""
+    return [32, 512, 512, 1600]
+
+
 # mended_merge -------------------------------------------------------------------------------------
 
 
@@ -82,6 +92,10 @@ def right_mended_merge_4(heads):
 
 def right_mended_merge_5(heads):
     return [[number for head in heads for number in head[t]] for t in range(heads.shape[1])]
+
+
+def right_mended_merge_6(heads):
+    return np.hstack(list(heads))
 
 
 def wrong_mended_merge(heads):
@@ -120,6 +134,32 @@ def wrong_mended_merge_7(heads):
     return heads.sum(axis=0)
 
 
+def wrong_mended_merge_8(heads):
+    """a row for each head, not for each position"""
+    return heads.transpose(1, 0, 2).reshape(len(heads), -1)
+
+
+def wrong_mended_merge_9(heads):
+    """a row for each position and head"""
+    return heads.transpose(1, 0, 2).reshape(-1, heads.shape[-1])
+
+
+def wrong_mended_merge_10(heads):
+    """T and K exchanged before the reshape"""
+    return heads.transpose(0, 2, 1).reshape(heads.shape[1], -1)
+
+
+def wrong_mended_merge_11(heads):
+    """no axis moved"""
+    H, T, K = heads.shape
+    return heads.reshape(H * K, T).T
+
+
+def wrong_mended_merge_12(heads):
+    """that looks like the right numbers in another shape"""
+    return np.hstack(list(heads)).ravel()
+
+
 # prune --------------------------------------------------------------------------------------------
 
 
@@ -155,6 +195,12 @@ def right_prune_4(W_q, W_k, W_v, W_o, n_heads, kept):
         return np.delete(W, places, axis=axis).astype(np.float32)
 
     return without(W_q, 1), without(W_k, -1), without(W_v, 1), without(W_o, 0)
+
+
+def right_prune_5(W_q, W_k, W_v, W_o, n_heads, kept):
+    D, kept = len(W_q), sorted(kept)
+    smaller = [W.reshape(D, n_heads, -1)[:, kept].reshape(D, -1) for W in (W_q, W_k, W_v)]
+    return *smaller, W_o.reshape(n_heads, -1, D)[kept].reshape(-1, D)
 
 
 def wrong_prune(W_q, W_k, W_v, W_o, n_heads, kept):
@@ -219,6 +265,41 @@ def wrong_prune_10(W_q, W_k, W_v, W_o, n_heads, kept):
     return prune(W_q, W_k, W_v, W_o, n_heads, range(len(kept)))
 
 
+def wrong_prune_11(W_q, W_k, W_v, W_o, n_heads, kept):
+    """W_o has the shape (15, 12), expected (10, 12): that looks like the matrix of all heads"""
+    W_q, W_k, W_v = (_columns(W, n_heads, kept) for W in (W_q, W_k, W_v))
+    return W_q, W_k, W_v, W_o
+
+
+def wrong_prune_12(W_q, W_k, W_v, W_o, n_heads, kept):
+    """rows of W_q: a head has columns of it"""
+    W_q, W_k, W_v = (_columns(W.T, n_heads, kept).T for W in (W_q, W_k, W_v))
+    return W_q, W_k, W_v, _columns(W_o.T, n_heads, kept).T
+
+
+def wrong_prune_13(W_q, W_k, W_v, W_o, n_heads, kept):
+    """`kept` are numbers of heads, and those that stay"""
+    return *(np.delete(W, kept, axis=1) for W in (W_q, W_k, W_v)), np.delete(W_o, kept, axis=0)
+
+
+def wrong_prune_14(W_q, W_k, W_v, W_o, n_heads, kept):
+    """that looks like the transpose"""
+    W_q, W_k, W_v = (_columns(W, n_heads, kept) for W in (W_q, W_k, W_v))
+    return W_q, W_k, W_v, _columns(W_o.T, n_heads, kept)
+
+
+def wrong_prune_15(W_q, W_k, W_v, W_o, n_heads, kept):
+    """that looks like 1.5 times what is right"""
+    found = prune(W_q, W_k, W_v, W_o, n_heads, kept)
+    return *found[:3], found[3] * n_heads / len(kept)
+
+
+def wrong_prune_16(W_q, W_k, W_v, W_o, n_heads, kept):
+    """np.concatenate joins them"""
+    W_q, W_k, W_v = ([np.split(W, n_heads, axis=1)[i] for i in kept] for W in (W_q, W_k, W_v))
+    return W_q, W_k, W_v, [np.split(W_o, n_heads)[i] for i in kept]
+
+
 # multi_query --------------------------------------------------------------------------------------
 
 
@@ -249,6 +330,14 @@ def right_multi_query_4(x, W_q, W_k, W_v, W_o, n_heads):
     for i in range(n_heads):  # W_o by rows, in place of the concatenation
         part = slice(i * K, (i + 1) * K)
         out = out + F.attention(x @ W_q[:, part], x @ W_k, x @ W_v) @ W_o[part]
+    return out
+
+
+def right_multi_query_5(x, W_q, W_k, W_v, W_o, n_heads):
+    K, out = W_k.shape[1], 0.0
+    for i in range(n_heads):
+        own = slice(i * K, (i + 1) * K)
+        out = out + F.attention(x @ W_q[:, own], x @ W_k, x @ W_v) @ W_o[own]
     return out
 
 
@@ -306,3 +395,36 @@ def wrong_multi_query_8(x, W_q, W_k, W_v, W_o, n_heads):
         scores = (x @ W_q[:, i * K : (i + 1) * K]) @ (x @ W_k).transpose(1, 0)
         heads.append(F.softmax(scores / x.shape[1] ** 0.5) @ (x @ W_v))
     return F.concatenate(heads) @ W_o
+
+
+def wrong_multi_query_9(x, W_q, W_k, W_v, W_o, n_heads):
+    """that looks like the first head alone"""
+    K = W_k.shape[1]
+    return F.attention(x @ W_q[:, :K], x @ W_k, x @ W_v) @ W_o[:K]
+
+
+def wrong_multi_query_10(x, W_q, W_k, W_v, W_o, n_heads):
+    """found one head (5, 4) before W_o, expected all of them side by side"""
+    K = W_k.shape[1]
+    return F.attention(x @ W_q[:, :K], x @ W_k, x @ W_v) @ W_o
+
+
+def wrong_multi_query_11(x, W_q, W_k, W_v, W_o, n_heads):
+    """the heads added in place of set side by side"""
+    K = W_k.shape[1]
+    heads = (F.attention(x @ W_q[:, i * K : (i + 1) * K], x @ W_k, x @ W_v) for i in range(n_heads))
+    return sum(heads, 0.0) @ W_o[:K]
+
+
+def wrong_multi_query_12(x, W_q, W_k, W_v, W_o, n_heads):
+    """the softmax is missing"""
+    K, heads = W_k.shape[1], []
+    for i in range(n_heads):
+        scores = x @ W_q[:, i * K : (i + 1) * K] @ (x @ W_k).transpose(1, 0) * K**-0.5
+        heads.append(scores @ (x @ W_v))
+    return F.concatenate(heads) @ W_o
+
+
+def wrong_multi_query_13(x, W_q, W_k, W_v, W_o, n_heads):
+    """without .data and numpy()"""
+    return multi_query(x, W_q, W_k, W_v, W_o, n_heads).numpy()

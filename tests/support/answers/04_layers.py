@@ -138,6 +138,21 @@ def wrong_mended_dropout_9(x, mask, rate, training):
     return np.where(mask | (not training), x, 0) / (1 - rate)
 
 
+def wrong_mended_dropout_10(x, mask, rate, training):
+    """a division by 2, which belongs to another rate"""
+    return x * mask / 2 if training else x
+
+
+def wrong_mended_dropout_11(x, mask, rate, training):
+    """dropped places taken away: they stay, as zeros"""
+    return x[mask] / (1 - rate) if training else x
+
+
+def wrong_mended_dropout_12(x, mask, rate, training):
+    """that looks like 0.8 times what is right"""
+    return x * mask / (1 - rate**2) if training else x
+
+
 # tent ---------------------------------------------------------------------------------------------
 
 
@@ -203,6 +218,21 @@ def wrong_tent_8():
     return [[1.0, 1.0]], [1.0, -1.0], [[1.0], [-1.0]], [0.0]
 
 
+def wrong_tent_9():
+    """at -1 by +1, at 0 by -1, at 1 by +1: where does that of a tent"""
+    return [[1.0, 1.0, 1.0]], [1.0, 0.0, -1.0], [[1.0], [-1.0], [1.0]], [0.0]
+
+
+def wrong_tent_10():
+    """at -1 by +2, at 0 by -4, at 1 by +2"""
+    return [[2.0, 2.0, 2.0]], [2.0, 0.0, -2.0], [[1.0], [-2.0], [1.0]], [0.0]
+
+
+def wrong_tent_11():
+    """W_1: found the shape (3,), expected (1, 3): [[1, 2]] is a row of two"""
+    return [1.0, 1.0, 1.0], [1.0, 0.0, -1.0], [[1.0], [-2.0], [1.0]], [0.0]
+
+
 # sees_one_position --------------------------------------------------------------------------------
 
 
@@ -236,6 +266,12 @@ def right_sees_one_position_3(norm):
 def right_sees_one_position_4(norm):
     x = np.random.default_rng(3).standard_normal((2, 2, 3))
     return bool(np.abs(norm(x)[1, 1] - norm(x[1:, 1:])[0, 0]).max() < 1e-9)
+
+
+def right_sees_one_position_5(norm):
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    places = [(b, t) for b in range(3) for t in range(4)]
+    return all(np.allclose(norm(x[b : b + 1, t : t + 1])[0, 0], norm(x)[b, t]) for b, t in places)
 
 
 def wrong_sees_one_position(norm):
@@ -288,6 +324,12 @@ def wrong_sees_one_position_7(norm):
 def wrong_sees_one_position_8(norm):
     """found array([[[0., 0., 0.], [0., 0., 0.]]]), expected True or False"""
     return np.zeros((1, 2, 3))
+
+
+def wrong_sees_one_position_9(norm):
+    """.all() makes one of many"""
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    return norm(x)[0, 0] == norm(x[:1, :1])[0, 0]
 
 
 # rms_norm -----------------------------------------------------------------------------------------
@@ -345,6 +387,17 @@ def right_rms_norm_4(x, gain):
         return gx, g_gain
 
     return y, backward
+
+
+def right_rms_norm_5(x, gain):
+    D, r = x.shape[-1], np.sqrt((x * x).mean(axis=-1) + 1e-6)[..., None, None]
+    slopes = np.eye(D) / r - x[..., :, None] * x[..., None, :] / (D * r**3)
+    n = x / r[..., 0]
+
+    def backward(gy):
+        return ((gy * gain)[..., None, :] @ slopes)[..., 0, :], np.einsum("bti,bti->i", gy, n)
+
+    return gain * n, backward
 
 
 def _rms(x, gain, of_x, of_gain=None):
@@ -416,3 +469,35 @@ def wrong_rms_norm_10(x, gain):
 def wrong_rms_norm_11(x, gain):
     """found 1 parts"""
     return (rms_norm(x, gain)[0],)
+
+
+def wrong_rms_norm_12(x, gain):
+    """the way of x_j to its own n_j alone: r is in every n_i"""
+    return _rms(x, gain, lambda gy, u, n, r: u * (1 - n * n / x.shape[-1]) / r)
+
+
+def wrong_rms_norm_13(x, gain):
+    """backward: found one array, expected (gx, g_gain)"""
+    y, backward = rms_norm(x, gain)
+    return y, lambda gy: backward(gy)[0]
+
+
+def wrong_rms_norm_14(x, gain):
+    """found one array, expected (y, backward), where backward is a function"""
+    return rms_norm(x, gain)[0]
+
+
+def wrong_rms_norm_15(x, gain):
+    """the square of the mean in place of the mean of the squares"""
+    y = gain * x / np.sqrt(x.mean(axis=-1, keepdims=True) ** 2 + 1e-6)
+    return y, _rms(x, gain, _right)[1]
+
+
+def wrong_rms_norm_16(x, gain):
+    """that looks like 2 times what is right"""
+    return _rms(x, gain, lambda gy, u, n, r: 2 * _right(gy, u, n, r))
+
+
+def wrong_rms_norm_17(x, gain):
+    """the gain added in place of multiplied"""
+    return gain + _rms(x, np.ones_like(gain), _right)[0], _rms(x, gain, _right)[1]

@@ -61,8 +61,18 @@ def wrong_predicted_position_7():
 
 
 def wrong_predicted_position_8():
-    """cos, first hand, at 1, is not 0.42"""
+    """the wrong sign of cos, first hand"""
     return [0.91, 0.42, 0.02, 1.0]
+
+
+def wrong_predicted_position_9():
+    """sin, second hand, at 2, is not 0.2: that looks like"""
+    return [0.91, -0.42, 0.2, 1.0]
+
+
+def wrong_predicted_position_10():
+    """the angles, without sine and cosine"""
+    return [2, 2, 0.02, 0.02]
 
 
 # look_up ------------------------------------------------------------------------------------------
@@ -96,6 +106,11 @@ def right_look_up_3(t, i):
 
 def right_look_up_4(table, ids):
     return table[ids]
+
+
+def right_look_up_5(table, ids):
+    chosen = np.eye(len(table.data))[ids]
+    return record(chosen @ table.data, (table,), lambda gy: chosen.T @ gy)
 
 
 def wrong_look_up(table, ids):
@@ -142,7 +157,7 @@ def wrong_look_up_5(table, ids):
 
 
 def wrong_look_up_6(table, ids):
-    """IndexError: index 6 is out of bounds for axis 0 with size 5"""
+    """index 6 is out of bounds for axis 0 with size 5"""
 
     def backward(gy):
         gradient = np.zeros((5, 3))
@@ -158,6 +173,40 @@ def wrong_look_up_7(table, ids):
     def backward(gy):
         gradient = np.zeros_like(table.data)
         np.add.at(gradient, ids, 1)
+        return gradient
+
+    return record(table.data[ids], (table,), backward)
+
+
+def wrong_look_up_8(table, ids):
+    """gy[i] of an id i: row n of gy belongs to ids[n]"""
+
+    def backward(gy):
+        gradient = np.zeros_like(table.data)
+        for i in ids:
+            gradient[i] += gy[i % len(gy)]
+        return gradient
+
+    return record(table.data[ids], (table,), backward)
+
+
+def wrong_look_up_9(table, ids):
+    """a start with the table: the gradient starts with zeros"""
+
+    def backward(gy):
+        gradient = table.data.copy()
+        np.add.at(gradient, ids, gy)
+        return gradient
+
+    return record(table.data[ids], (table,), backward)
+
+
+def wrong_look_up_10(table, ids):
+    """all of gy for each id"""
+
+    def backward(gy):
+        gradient = np.zeros_like(table.data)
+        gradient[ids] = gy.sum(axis=0)
         return gradient
 
     return record(table.data[ids], (table,), backward)
@@ -236,14 +285,37 @@ def wrong_right_input_8(embedding, length):
     return embedding * length**0.5 + sinusoid(length, embedding.shape[1])
 
 
+def wrong_right_input_9(embedding, length):
+    """axis 0 has 5 numbers here, 6 there"""
+    d_model = embedding.shape[1]
+    return embedding * d_model**0.5 + sinusoid(length + 1, d_model)
+
+
+def wrong_right_input_10(embedding, length):
+    """position 0 for every word"""
+    d_model = embedding.shape[1]
+    return embedding * d_model**0.5 + sinusoid(length, d_model)[0]
+
+
+def wrong_right_input_11(embedding, length):
+    """a product with the positions: it is a sum"""
+    d_model = embedding.shape[1]
+    return embedding * d_model**0.5 * sinusoid(length, d_model)
+
+
 # look_back ----------------------------------------------------------------------------------------
 
 
 def _rotation(offset, d_model):
     """The matrix that turns PE(pos) into PE(pos + offset), when it stands on the right of a row."""
+    return _turned_back(-offset, d_model, lambda i: 10000 ** (2 * i / d_model))
+
+
+def _turned_back(k, d_model, slowness):
+    """A matrix as of k positions back, with another angle: 1 / slowness(i) for pair i."""
     turned = np.zeros((d_model, d_model))
     for i in range(d_model // 2):
-        angle = offset / 10000 ** (2 * i / d_model)
+        angle = -k / slowness(i)
         pair = slice(2 * i, 2 * i + 2)
         turned[pair, pair] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
     return turned
@@ -269,6 +341,11 @@ def right_look_back_3(k, d_model):
 
 def right_look_back_4(k, d_model):
     return _rotation(k, d_model).T.tolist()
+
+
+def right_look_back_5(k, d_model):
+    positions = sinusoid(200, d_model, dtype=np.float64)
+    return np.linalg.lstsq(positions[k:], positions[:-k], rcond=None)[0]
 
 
 def wrong_look_back(k, d_model):
@@ -314,3 +391,45 @@ def wrong_look_back_8(k, d_model):
     """the scores (PE W) PE^T"""  # the same speed in each pair
     turn = np.array([[np.cos(k), np.sin(k)], [-np.sin(k), np.cos(k)]])
     return np.kron(np.eye(d_model // 2), turn)
+
+
+def wrong_look_back_9(k, d_model):
+    """angles of 10000^(i / d_model) for pair i: it is 2 i / d_model"""
+    return _turned_back(k, d_model, lambda i: 10000 ** (i / d_model))
+
+
+def wrong_look_back_10(k, d_model):
+    """angles of 10000^(2 i / (d_model - 2)) for pair i"""
+    return _turned_back(k, d_model, lambda i: 10000 ** (2 * i / (d_model - 2)))
+
+
+def wrong_look_back_11(k, d_model):
+    """angles that are multiplied by 10000^(2 i / d_model)"""
+    return _turned_back(k, d_model, lambda i: 10000 ** (-2 * i / d_model))
+
+
+def wrong_look_back_12(k, d_model):
+    """another base than 10000, such as 1000"""
+    return _turned_back(k, d_model, lambda i: 1000 ** (2 * i / d_model))
+
+
+def wrong_look_back_13(k, d_model):
+    """sine and cosine stand side by side"""
+    half = d_model // 2
+    order = [j + half * (j % 2) - (j // 2 + j % 2) for j in range(d_model)]
+    return _rotation(-k, d_model)[np.argsort(order)][:, np.argsort(order)]
+
+
+def wrong_look_back_14(k, d_model):
+    """the cosines alone: the matrix turns pairs"""
+    return np.diag(np.diag(_rotation(-k, d_model)))
+
+
+def wrong_look_back_15(k, d_model):
+    """a head that looks k - 1 positions back"""
+    return _rotation(1 - k, d_model)
+
+
+def wrong_look_back_16(k, d_model):
+    """a matrix that moves columns: PE W is to move positions"""
+    return np.eye(d_model, k=-k)

@@ -64,6 +64,11 @@ def wrong_predict_what_moves_8():
     return {"source 2": [0, 1, 2, 3], "target 0": [0, 1, 2, 3, 4], "target 3": [3, 4]}
 
 
+def wrong_predict_what_moves_9():
+    """the positions up to the change: the decoder reads all of the source"""
+    return {"source 2": [0, 1, 2], "target 0": [0, 1, 2, 3, 4], "target 3": [3, 4]}
+
+
 # shift_right --------------------------------------------------------------------------------------
 
 
@@ -100,6 +105,15 @@ def right_shift_right_4(target):
     before = np.pad(target, ((0, 0), (1, 0)), constant_values=1)
     predicts = np.where((padded == 0) & (before != 0), 3, padded)
     return np.pad(target, ((0, 0), (1, 0)), constant_values=2), predicts
+
+
+def right_shift_right_5(target):
+    reads, predicts = [], []
+    for row in target.tolist():
+        words = [word for word in row if word]
+        reads.append([2, *row])
+        predicts.append([*words, 3, *[0] * (len(row) - len(words))])
+    return reads, predicts
 
 
 def _shifted(target):
@@ -163,6 +177,35 @@ def wrong_shift_right_9(target):
     return reads, predicts
 
 
+def wrong_shift_right_10(target):
+    """found one array, expected two: reads, predicts"""
+    return _shifted(target)[0]
+
+
+def wrong_shift_right_11(target):
+    """what it must predict in both"""
+    _, predicts = shift_right(target)
+    return predicts, predicts
+
+
+def wrong_shift_right_12(target):
+    """start marks in place of padding"""
+    reads, predicts = shift_right(target)
+    return np.where(reads == 0, 2, reads), predicts
+
+
+def wrong_shift_right_13(target):
+    """(np.roll)"""
+    reads, _ = shift_right(target)
+    return reads, np.roll(reads, -1, axis=1)
+
+
+def wrong_shift_right_14(target):
+    """the first word left out: it must be predicted, too"""
+    reads, predicts = shift_right(target)
+    return reads, np.pad(predicts[:, 1:], ((0, 0), (0, 1)))
+
+
 # packed_mask --------------------------------------------------------------------------------------
 
 
@@ -194,6 +237,14 @@ def right_packed_mask_4(lengths):
     position = np.arange(len(number))
     asks, read = np.array(number).reshape(1, 1, -1, 1), np.array(number).reshape(1, 1, 1, -1)
     return np.logical_and(asks == read, position[:, None] >= position)
+
+
+def right_packed_mask_5(lengths):
+    mask, start = np.zeros((1, 1, sum(lengths), sum(lengths)), dtype=bool), 0
+    for length in lengths:
+        mask[0, 0, start : start + length, start : start + length] = np.tri(length)
+        start += length
+    return mask
 
 
 def wrong_packed_mask(lengths):
@@ -240,6 +291,27 @@ def wrong_packed_mask_8(lengths):
     return (real[:, None, None, :] & np.tri(longest, dtype=bool))[: len(lengths)]
 
 
+def wrong_packed_mask_9(lengths):
+    """the mask is right, but lacks its two axes of length 1"""
+    return packed_mask(lengths)[0]
+
+
+def wrong_packed_mask_10(lengths):
+    """sentences of equal length taken for one"""
+    own = np.repeat(lengths, lengths)
+    return np.tril(own[:, None] == own)[None, None]
+
+
+def wrong_packed_mask_11(lengths):
+    """a position that sees the next one, too"""
+    return packed_mask(lengths) | np.eye(sum(lengths), k=1, dtype=bool)
+
+
+def wrong_packed_mask_12(lengths):
+    """the lengths in the opposite order"""
+    return packed_mask(lengths[::-1])
+
+
 # find_leaks ---------------------------------------------------------------------------------------
 
 
@@ -279,6 +351,15 @@ def right_find_leaks_4(run, x):  # by changes: a check compares results
     for s in range(len(rows)):
         changed = rows.copy()
         changed[s] += np.random.default_rng(s).standard_normal(rows.shape[1])
+        found[:, s] = (run(Tensor(changed)).numpy() != before).any(axis=1)
+    return found
+
+
+def right_find_leaks_5(run, x):
+    found, before = np.zeros((len(x), len(x)), dtype=bool), run(x).numpy()
+    for s in range(len(x)):
+        changed = x.numpy().copy()
+        changed[s] += np.random.default_rng(s).standard_normal(x.shape[1]) * 1000
         found[:, s] = (run(Tensor(changed)).numpy() != before).any(axis=1)
     return found
 

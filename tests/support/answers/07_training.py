@@ -70,6 +70,21 @@ def wrong_first_move_8(gradient, rate):
     return -rate * gradient / np.linalg.norm(gradient)
 
 
+def wrong_first_move_9(gradient, rate):
+    """what is left of the gradient: return what the step adds"""
+    return gradient - rate * np.sign(gradient)
+
+
+def wrong_first_move_10(gradient, rate):
+    """that looks like 0.9 times what is right"""
+    return -0.9 * rate * np.sign(gradient)
+
+
+def wrong_first_move_11(gradient, rate):
+    """gradients limited to 1"""
+    return -rate * np.clip(gradient, -1, 1)
+
+
 # update_in_parts ----------------------------------------------------------------------------------
 
 
@@ -117,6 +132,16 @@ def right_update_in_parts_4(model, optimizer, batches, rate) -> None:
             n_tokens=n_tokens,
         )[0].backward()
     optimizer.step(rate)
+
+
+def right_update_in_parts_5(model, optimizer, batches, rate) -> None:
+    n_tokens, total = sum(batch.n_tokens for batch in batches), 0.0
+    optimizer.zero_grad()
+    for batch in batches:
+        total = total + model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)[0]
+    total.backward()
+    optimizer.step(rate)
+    optimizer.zero_grad()
 
 
 def _update(model, optimizer, batches, rate, n_tokens=None, zero_each=False, zero=True):
@@ -203,6 +228,32 @@ def wrong_update_in_parts_10(model, optimizer, batches, rate) -> None:
     optimizer.step(rate)
 
 
+def wrong_update_in_parts_11(model, optimizer, batches, rate) -> None:
+    """target_in and target_out exchanged"""
+    n_tokens = sum(batch.n_tokens for batch in batches)
+    optimizer.zero_grad()
+    for batch in batches:
+        model.loss(batch.source, batch.target_out, batch.target_in, n_tokens)[0].backward()
+    optimizer.step(rate)
+
+
+def wrong_update_in_parts_12(model, optimizer, batches, rate) -> None:
+    """all parts divided by the source tokens"""
+    n_tokens = sum(int((batch.source != 0).sum()) for batch in batches)
+    _update(model, optimizer, batches, rate, n_tokens)
+
+
+def wrong_update_in_parts_13(model, optimizer, batches, rate) -> None:
+    """take a tuple apart"""
+    for batch in batches:
+        model.loss(batch.source, batch.target_in, batch.target_out).backward()
+
+
+def wrong_update_in_parts_14(model, optimizer, batches, rate) -> None:
+    """it is longer than the rate"""
+    _update(model, optimizer, batches, 2 * rate, sum(batch.n_tokens for batch in batches))
+
+
 # pytorch_eps --------------------------------------------------------------------------------------
 
 
@@ -252,3 +303,23 @@ def wrong_pytorch_eps_6(eps, V):
 def wrong_pytorch_eps_7(eps, V):
     """expected one number"""
     return [eps / V] * V
+
+
+def wrong_pytorch_eps_8(eps, V):
+    """which gives each wrong word 0.072, expected eps / V = 0.06"""
+    return eps - eps / V**2
+
+
+def wrong_pytorch_eps_9(eps, V):
+    """no smoothing"""
+    return 0
+
+
+def wrong_pytorch_eps_10(eps, V):
+    """a number that was rounded"""
+    return round(eps * (V - 1) / V, 2)
+
+
+def wrong_pytorch_eps_11(eps, V):
+    """the true word's is to go"""
+    return eps + eps / V

@@ -73,6 +73,11 @@ def wrong_predictions_9():
     return ["Tee gern", "Kaffee bitte", "Wasser bitte"]
 
 
+def wrong_predictions_10():
+    """of a beam of 1: found 0.15, expected a text"""
+    return [0.15, 0.18, 0.2]
+
+
 # fools_the_count ----------------------------------------------------------------------------------
 
 
@@ -127,6 +132,21 @@ def wrong_fools_the_count_7():
     return [["die"] * 4]
 
 
+def wrong_fools_the_count_8():
+    """of 4 words it counts 'die' 1 time, 'alte' 1 time"""
+    return ["die", "die", "alte", "alte"], ["die", "alte", "Frau", "liest"]
+
+
+def wrong_fools_the_count_9():
+    """'Die' is not in the reference: a capital makes another word"""
+    return ["Die"] * 4, ["die", "alte", "Frau", "liest"]
+
+
+def wrong_fools_the_count_10():
+    """found 'die die die die' as one word, expected a list of words"""
+    return ["die die die die"], ["die alte Frau liest"]
+
+
 # rank ---------------------------------------------------------------------------------------------
 
 
@@ -167,6 +187,12 @@ def right_rank_4(hypotheses, alpha):
         place = sum(other.score >= new.score for other in ranked)
         ranked.insert(place, new)
     return ranked
+
+
+def right_rank_5(hypotheses, alpha):
+    scores = [h.log_probability * (len(h.ids) + 1.0) ** -alpha for h in hypotheses]
+    order = np.argsort(scores)[::-1]
+    return [Hypothesis(hypotheses[i].ids, hypotheses[i].log_probability, scores[i]) for i in order]
 
 
 def wrong_rank(hypotheses, alpha):
@@ -231,13 +257,34 @@ def wrong_rank_11(hypotheses, alpha):
 
 
 def wrong_rank_12(hypotheses, alpha):
-    """the old score in place of ln P"""
+    """the old score: give it to a new Hypothesis"""
     return sorted(hypotheses, key=lambda h: -_score(h, alpha))
 
 
 def wrong_rank_13(hypotheses, alpha):
     """the old score in place of ln P"""
     return _ranked(hypotheses, lambda h: h.score / (len(h.ids) + 1) ** alpha)
+
+
+def wrong_rank_14(hypotheses, alpha):
+    """a length with a token too many"""
+    return _ranked(hypotheses, lambda h: h.log_probability / (len(h.ids) + 2) ** alpha)
+
+
+def wrong_rank_15(hypotheses, alpha):
+    """the end mark counts, but it is no part of ids"""
+    longer = [Hypothesis([*h.ids, 3], h.log_probability, 0.0) for h in hypotheses]
+    return _ranked(longer, lambda h: h.log_probability / len(h.ids) ** alpha)
+
+
+def wrong_rank_16(hypotheses, alpha):
+    """1 - alpha in place of alpha"""
+    return _ranked(hypotheses, lambda h: h.log_probability / (len(h.ids) + 1) ** (1 - alpha))
+
+
+def wrong_rank_17(hypotheses, alpha):
+    """a reward for each token"""
+    return _ranked(hypotheses, lambda h: h.log_probability + alpha * (len(h.ids) + 1))
 
 
 # step ---------------------------------------------------------------------------------------------
@@ -265,6 +312,11 @@ def right_step_3(totals, scores, width):
 def right_step_4(totals, scores, beam):
     places = np.argsort((totals[:, np.newaxis] + scores).flatten(), kind="stable")[-beam:][::-1]
     return np.array(np.divmod(places, scores.shape[-1])).astype(float)
+
+
+def right_step_5(totals, scores, beam):
+    sums = totals[:, None] + scores
+    return np.unravel_index(np.argsort(sums.ravel())[::-1][:beam], sums.shape)
 
 
 def _best(values, beam):
@@ -298,7 +350,7 @@ def wrong_step_5(totals, scores, beam):
 
 
 def wrong_step_6(totals, scores, beam):
-    """that looks like places in the flat array"""
+    """expected two: the beginnings, and the words: places in the flat array"""
     return np.argsort(-(totals[:, None] + scores), axis=None)[:beam]
 
 
@@ -322,6 +374,44 @@ def wrong_step_10(totals, scores, beam):
     """np.argpartition does not sort"""
     best = np.argpartition(-(totals[:, None] + scores), beam, axis=None)[:beam]
     return best // scores.shape[1], best % scores.shape[1]
+
+
+def wrong_step_11(totals, scores, beam):
+    """(3,) lacks an axis, [..., None] or keepdims=True makes it (3, 1)"""
+    return _best(totals + scores, beam)
+
+
+def wrong_step_12(totals, scores, beam):
+    """a sort of each row; axis=None sorts all candidates"""
+    best = np.argsort(-(totals[:, None] + scores))[:, :beam]
+    return best // scores.shape[1], best % scores.shape[1]
+
+
+def wrong_step_13(totals, scores, beam):
+    """only the best stay"""
+    return _best(totals[:, None] + scores, scores.size)
+
+
+def wrong_step_14(totals, scores, beam):
+    """numbers that are all too large, by 1"""
+    return [part + 1 for part in step(totals, scores, beam)]
+
+
+def wrong_step_15(totals, scores, beam):
+    """a division with a rest: // gives the row"""
+    best = np.argsort(-(totals[:, None] + scores), axis=None)[:beam]
+    return best / scores.shape[1], best % scores.shape[1]
+
+
+def wrong_step_16(totals, scores, beam):
+    """rows and columns exchanged before the sort"""
+    best = np.argsort(-(totals[:, None] + scores).T, axis=None)[:beam]
+    return best // scores.shape[1], best % scores.shape[1]
+
+
+def wrong_step_17(totals, scores, beam):
+    """probabilities added: logarithms are"""
+    return _best(np.exp(totals)[:, None] + np.exp(scores), beam)
 
 
 # consensus ----------------------------------------------------------------------------------------
@@ -373,6 +463,12 @@ def right_consensus_4(texts):
         if total / (len(texts) - 1) > best:
             best, chosen = total / (len(texts) - 1), i
     return float(chosen)
+
+
+def right_consensus_5(texts):
+    table = np.array([[similarity(text, other) for other in texts] for text in texts])
+    np.fill_diagonal(table, 0)
+    return np.argmax(table.sum(axis=1).round(12))
 
 
 def wrong_consensus(texts):
@@ -438,3 +534,28 @@ def wrong_consensus_12(texts):
     """equal texts are left out"""
     sums = [sum(similarity(a, b) for b in texts if b != a) for a in texts]
     return sums.index(max(sums))
+
+
+def wrong_consensus_13(texts):
+    """the last of several that are equally similar: the first is asked for"""
+    return len(texts) - 1 - consensus(texts[::-1])
+
+
+def wrong_consensus_14(texts):
+    """sets of words: the common ones over all"""
+    return _consensus(texts, lambda a, b: len(set(a) & set(b)) / len(set(a) | set(b)))
+
+
+def wrong_consensus_15(texts):
+    """characters in place of words"""
+    return consensus([" ".join(text) for text in texts])
+
+
+def wrong_consensus_16(texts):
+    """the text that comes most often"""
+    return max(range(len(texts)), key=lambda i: texts.count(texts[i]))
+
+
+def wrong_consensus_17(texts):
+    """a similarity is no index"""
+    return max(similarity(texts[0], text) for text in texts[1:]) / 2

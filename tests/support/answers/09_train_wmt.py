@@ -20,6 +20,10 @@ def right_predicted_cut_3():
     return np.array(["_s", "l", "ow", "l", "y"])
 
 
+def right_predicted_cut_4():
+    return ["_ s", "l", "ow ", "l", "y"]
+
+
 def wrong_predicted_cut():
     """no merge makes 'slow'"""  # a word that is known, cut off
     return ["_", "slow", "l", "y"]
@@ -60,6 +64,16 @@ def wrong_predicted_cut_8():
     return list("_slowly")
 
 
+def wrong_predicted_cut_9():
+    """as a piece, expected a text"""
+    return [["_s", "l", "ow", "l", "y"]]
+
+
+def wrong_predicted_cut_10():
+    """no merge makes 'ly'"""
+    return ["_s", "l", "ow", "ly"]
+
+
 # mended_rows --------------------------------------------------------------------------------------
 
 
@@ -88,6 +102,11 @@ def right_mended_rows_3(lengths, budget):
 def right_mended_rows_4(lengths, budget):
     lengths = list(lengths)
     return max([1] + [n for n in range(1, len(lengths) + 1) if n * max(lengths[:n]) <= budget])
+
+
+def right_mended_rows_5(lengths, budget):
+    fits = [n for n in range(1, len(lengths) + 1) if n * max(lengths[:n]) <= budget]
+    return max(fits, default=1)
 
 
 def wrong_mended_rows(lengths, budget):
@@ -139,6 +158,24 @@ def wrong_mended_rows_8(lengths, budget):
 def wrong_mended_rows_9(lengths, budget):
     """lengths [3, 4, 9], budget 16: found 3 rows, expected 2"""
     return int(budget // lengths.mean())
+
+
+def wrong_mended_rows_10(lengths, budget):
+    """found 1 row, expected 2: 2 rows of 4 are 8 places, which fit"""
+    return int(budget // max(lengths)) or 1
+
+
+def wrong_mended_rows_11(lengths, budget):
+    """found 3 rows, expected 2: 3 rows of 9 are 27 places"""
+    n = 1
+    while n <= len(lengths) and n * max(lengths[:n]) <= budget:
+        n += 1
+    return n
+
+
+def wrong_mended_rows_12(lengths, budget):
+    """found 5 rows, expected 2: there are 3 sentences"""
+    return max(1, budget // len(lengths))
 
 
 # combine ------------------------------------------------------------------------------------------
@@ -202,6 +239,26 @@ def wrong_combine_7(gradients, counts):
     return np.array(counts) @ np.array(gradients).reshape(len(counts), -1)[:, :4] / sum(counts)
 
 
+def wrong_combine_8(gradients, counts):
+    """the squares of the counts"""
+    return np.average(gradients, axis=0, weights=np.array(counts) ** 2)
+
+
+def wrong_combine_9(gradients, counts):
+    """gradients[i] belongs to counts[i]"""
+    return combine(gradients, counts[::-1])
+
+
+def wrong_combine_10(gradients, counts):
+    """that looks like the opposite sign"""
+    return -combine(gradients, counts)
+
+
+def wrong_combine_11(gradients, counts):
+    """that looks like 3 times what is right"""
+    return combine(gradients, counts) * len(counts)
+
+
 # slowest_link -------------------------------------------------------------------------------------
 
 
@@ -251,5 +308,25 @@ def wrong_slowest_link_6(n, tokens, operations_a_second):
 
 
 def wrong_slowest_link_7(n, tokens, operations_a_second):
-    """8 GPUs, 25000 tokens, 3e+12 operations a second: bytes a second: found"""
+    """bytes for 63 million parameters: they stand on both sides"""
     return 4 / 3 * (n - 1) * operations_a_second / tokens * 63e6
+
+
+def wrong_slowest_link_8(n, tokens, operations_a_second):
+    """1 operation in place of 6"""
+    return 8 * (n - 1) * operations_a_second / tokens
+
+
+def wrong_slowest_link_9(n, tokens, operations_a_second):
+    """n + 1 steps in place of n - 1"""
+    return 4 / 3 * (n + 1) * operations_a_second / tokens
+
+
+def wrong_slowest_link_10(n, tokens, operations_a_second):
+    """the bytes of one parameter alone: divide them by the seconds"""
+    return 2 * (n - 1) / n * 4
+
+
+def wrong_slowest_link_11(n, tokens, operations_a_second):
+    """bytes divided by 8"""
+    return 4 / 3 * (n - 1) * operations_a_second / tokens / 8
