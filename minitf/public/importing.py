@@ -21,7 +21,6 @@ from minitf.text import PairedSubwords
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 from minitf.translation.languages import some_of
-from minitf.translation.loading import load_weights
 from minitf.translation.marks import copied_marks
 from minitf.translation.probe import probe
 
@@ -92,7 +91,7 @@ def import_model(
 
 def _marks(model, arrays, notes):
     """Return words that the model copies, which can stand for what must not be translated."""
-    made = load_weights(Transformer(model.config, initialise=False), arrays)
+    made = Transformer(model.config, initialise=False).load_state(arrays)
     translator = Translator(made, model.subwords, LINES["longest"], LINES["usual"])
     try:
         return copied_marks(translator, str(notes.get("source_language", "")))

@@ -42,7 +42,7 @@ from minitf.training.settings import (
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
-from minitf.translation.loading import check_size, load_model, load_weights
+from minitf.translation.loading import check_size, load_model
 
 __all__ = ["build", "main", "train"]
 
@@ -183,8 +183,11 @@ def _check_files(settings, given):
 
 def _load_first(model, weights, settings):
     """Give a model the weights of --start-from. Raises UserError if --set changed its sizes."""
-    with in_file(settings.start_from):
-        load_weights(model, weights, "do not change this with --set")
+    try:
+        model.load_state(weights)
+    except UserError as error:
+        advice = ", without --set" if settings.set else ""
+        raise UserError(f"{settings.start_from}: {error}{advice}") from None
 
 
 def _read_checkpoint(settings, given, model):

@@ -27,7 +27,7 @@ from minitf.training.team import Team
 from minitf.training.validation import Scores, Validator
 from minitf.transformer import Transformer
 from minitf.translation import Translator
-from minitf.translation.loading import check_size, load_weights
+from minitf.translation.loading import check_size
 from minitf.translation.probe import check_probe, probe
 
 __all__ = ["Trainer"]
@@ -409,7 +409,7 @@ class Trainer:
 
     def load(self, model, optimizer, meta):
         """Continue from a checkpoint. model, optimizer, meta: as `save` wrote them."""
-        load_weights(self.model, model)
+        self.model.load_state(model)
         check_probe(self.model, meta["probe"])
         self.optimizer.load_state(optimizer)
         self.cursor.move(meta["epoch"], meta["position"])

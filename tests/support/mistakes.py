@@ -121,8 +121,8 @@ TRAINER = {
     "--start-from .": ". is not the folder of a trained model: it has no config.json: name the",
     "--start-from nowhere --preset small": "leave out --preset",
     f"{TEXTS} --start-from model --set d_ff=8": (
-        "model: the weights were made with another configuration (d_ff is 24, not 8): do not "
-        "change this with --set"
+        "inner.weight has shape (16, 24) in the weights and (16, 8) in the model: use the settings "
+        "and the code that it was saved with, without --set"
     ),
     f"{TEXTS} --start-from model-cut": ".safetensors: changed since it was saved",
     f"{TEXTS} --start-from model-card": "model-card/config.json: damaged",
@@ -136,8 +136,7 @@ TRAINER = {
     "--resume --out run-flipped": "checkpoint.safetensors: damaged (its sha256 differs)",
     "--resume --out run-swapped": "not a checkpoint (it contains arrays only)",
     "--resume --out run-edited": (
-        "checkpoint.safetensors: the weights were made with another configuration "
-        "(d_ff is 24, not 8)"
+        "inner.weight has shape (16, 24) in the weights and (16, 8) in the model"
     ),
     "--resume --out run-words": "words.txt: changed since the checkpoint",
     "--resume --out run --preset small": "--resume cannot change --preset small (it was tiny)",
@@ -213,7 +212,7 @@ TRANSLATE = {
     "--model model-card 'the dog'": "model-card/config.json: damaged",
     "--model model-words 'the dog'": "model-words/words.txt: changed since it was saved",
     "--model model-edited 'the dog'": (
-        "model-edited: the weights were made with another configuration (d_ff is 24, not 8)"
+        "inner.weight has shape (16, 24) in the weights and (16, 8) in the model"
     ),
 }
 

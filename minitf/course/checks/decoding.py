@@ -6,9 +6,9 @@ from statistics import mean, median
 
 import numpy as np
 
+from minitf.cli import counted
 from minitf.course.checks.compare import equal, parts_of, short
 from minitf.decode import Hypothesis
-from minitf.cli import counted
 
 __all__ = [
     "check_consensus",
