@@ -284,7 +284,7 @@ same("three lines of arrays = loops", by_arrays, attention_by_loops(Q, K, V))
 
 # %% [markdown]
 # ## What does the library compute?
-# **Equate.** The library's functions compute what we have just written. (A function of
+# **Equate.** The library's functions compute what we have written. (A function of
 # the library returns a *Tensor*, an array that remembers how it was computed; that is
 # for lesson 02. `.numpy()` is the array.)
 
