@@ -196,8 +196,8 @@ draw(
 # %% [markdown]
 # ![The plane of water and money. From the point (1, 1), "bank, alone", one arrow leads to (2.17, 0.31), near "river" at (3, 0), another to (0.31, 2.17), near "money" at (0, 3).](figures/01_bank.png)
 #
-# *What to see: both arrows begin at the same "bank". Attention moves it towards the word
-# beside it: a vector after attention is a vector in context.*
+# *What to see: both arrows begin at the same "bank". Attention moves it towards the
+# word beside it: a vector after attention is a vector in context.*
 #
 # In this example a vector played three roles, and they have names:
 #
@@ -390,12 +390,11 @@ for d_k in sizes:
     dots = random_scores(d_k)
     print(f"d_k = {d_k:4d}: variance of the scores {dots.var():6.1f}")
     for name, z in {"q.k": dots, "q.k / sqrt(d_k)": dots / math.sqrt(d_k)}.items():
-        w = F.softmax(z).numpy()
-        largest[name].append(w.max(axis=-1).mean())
-        slopes[name].append((w * (1 - w)).mean())
-        print(
-            f"{name:>16s}   largest {largest[name][-1]:.2f}   slope {slopes[name][-1]:.3f}"
-        )
+        of_16 = F.softmax(z).numpy()
+        largest[name].append(of_16.max(axis=-1).mean())
+        slopes[name].append((of_16 * (1 - of_16)).mean())
+        found = f"largest {largest[name][-1]:.2f}   slope {slopes[name][-1]:.3f}"
+        print(f"{name:>16s}   {found}")
 
 kept_slope = np.array(slopes["q.k"]) / slopes["q.k / sqrt(d_k)"]
 claim(
@@ -692,13 +691,13 @@ same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
 # them. The matrices would be learned; random ones cost the same.
 
 # %%
-d = 64
+width = 64  # d, the numbers of each word
 counted_products = []  # the multiplications of each product so far
-state_matrix = rng.standard_normal((d, d)) / 8  # 8 is the root of d, as above
-word_matrix = rng.standard_normal((d, d)) / 8
-left_matrix = rng.standard_normal((d, d)) / 8
-middle_matrix = rng.standard_normal((d, d)) / 8
-right_matrix = rng.standard_normal((d, d)) / 8
+state_matrix = rng.standard_normal((width, width)) / 8  # 8 is the root of 64
+word_matrix = rng.standard_normal((width, width)) / 8
+left_matrix = rng.standard_normal((width, width)) / 8
+middle_matrix = rng.standard_normal((width, width)) / 8
+right_matrix = rng.standard_normal((width, width)) / 8
 
 
 def product(a, b):
@@ -707,13 +706,13 @@ def product(a, b):
 
 
 def attention_layer(x):
-    weights = F.softmax(product(x, x.T) / math.sqrt(d)).numpy()
+    weights = F.softmax(product(x, x.T) / math.sqrt(width)).numpy()
     return product(weights, x)
 
 
 def recurrent_layer(x):
     states = []
-    state = np.zeros((1, d))
+    state = np.zeros((1, width))
     for word in x:
         from_word = product(word[None], word_matrix)
         # tanh keeps the numbers from -1 to 1, so the state cannot grow without end.
@@ -745,7 +744,7 @@ lengths = [16, 64, 256, 1024]
 
 def counted(layer, n):
     counted_products.clear()
-    layer(rng.standard_normal((n, d)))
+    layer(rng.standard_normal((n, width)))
     return sum(counted_products)
 
 
@@ -762,10 +761,10 @@ for name, layer in LAYERS.items():
 
 # %%
 n = np.array(lengths)
-same("attention multiplies 2 n^2 d times", counts["attention"], 2 * n**2 * d)
-same("a recurrent layer 2 n d^2 times", counts["recurrent"], 2 * n * d**2)
-same("a convolution k n d^2 times", counts["convolution, k = 3"], 3 * n * d**2)
-draw(figures.multiplications, "01_multiplications.png", lengths, counts, d)
+same("attention multiplies 2 n^2 d times", counts["attention"], 2 * n**2 * width)
+same("a recurrent layer 2 n d^2 times", counts["recurrent"], 2 * n * width**2)
+same("a convolution k n d^2 times", counts["convolution, k = 3"], 3 * n * width**2)
+draw(figures.multiplications, "01_multiplications.png", lengths, counts, width)
 
 # %% [markdown]
 # ![Multiplications over the number of words, both on logarithmic axes. Attention is the steepest line: it begins below the recurrent layer at 16 words, meets it at 64 words, which is d, and is far above it at 1024. The convolution runs above the recurrent layer.](figures/01_multiplications.png)
@@ -782,7 +781,7 @@ draw(figures.multiplications, "01_multiplications.png", lengths, counts, d)
 
 # %%
 def layers_until_noticed(layer):
-    usual = rng.standard_normal((17, d)) / 10
+    usual = rng.standard_normal((17, width)) / 10
     changed = usual.copy()
     changed[0] += 0.1
     layers = 0
