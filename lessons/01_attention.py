@@ -393,8 +393,8 @@ for d_k in sizes:
         of_16 = F.softmax(z).numpy()
         largest[name].append(of_16.max(axis=-1).mean())
         slopes[name].append((of_16 * (1 - of_16)).mean())
-        found = f"largest {largest[name][-1]:.2f}   slope {slopes[name][-1]:.3f}"
-        print(f"{name:>16s}   {found}")
+        measured = f"largest {largest[name][-1]:.2f}   slope {slopes[name][-1]:.3f}"
+        print(f"{name:>16s}   {measured}")
 
 kept_slope = np.array(slopes["q.k"]) / slopes["q.k / sqrt(d_k)"]
 claim(
