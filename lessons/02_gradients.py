@@ -63,7 +63,8 @@ def learn(query, updates):
 
 
 first_gradient = gradient_at(np.array([[0.0, 1.0]]))
-claim("it has a number for each of the query", first_gradient.shape == (1, 2), "(1, 2)")
+as_many = first_gradient.shape == (1, 2)
+claim("the gradient has as many numbers as the query", as_many, "(1, 2)")
 learned = []
 for updates in (0, 2, 5, 50):
     query = learn(np.array([[0.0, 1.0]]), updates)
@@ -109,7 +110,9 @@ draw(figure_1, "02_here.png", here=["loss", "backward"])
 #
 # Take a pencil. Here is a small program, with one number that is used twice:
 #
-# $$p = 3 \qquad q = 4 \qquad u = p + q = 7 \qquad L = u \cdot p = 21$$
+# $$p = 3 \qquad q = 4$$
+#
+# $$u = p + q = 7 \qquad L = u \cdot p = 21$$
 #
 # **What does $q$ do to $L$?** Let $q$ grow by 0.001. Then $u$ grows by 0.001 too, and
 # $L = u p$ by $p = 3$ times as much, by 0.003. The slope is $dL/dq = 3$.
@@ -561,8 +564,9 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, x, y)
 # its gradient is a sum over all of them. (Of $\delta_{ij}$ only the term with $i = j$
 # stays.)
 #
-# $$gx_j = \sum_i gy_i \, y_i (\delta_{ij} - y_j) =
-# y_j \left( gy_j - \sum_i gy_i y_i \right)$$
+# $$gx_j = \sum_i gy_i \, y_i (\delta_{ij} - y_j)$$
+#
+# $$= y_j \left( gy_j - \sum_i gy_i y_i \right)$$
 #
 # This has a meaning. If the score of key $j$ rises, key $j$ gains weight, and that
 # weight is taken from all keys (itself included) in proportion to their weights. For

@@ -399,9 +399,8 @@ draw(figures.learning, "03_heads.png", learning, 20)
 # ![The mean squared error over 600 steps of gradient descent. With one head it stops at the dashed line 2/3, with two heads at 1/3, with three heads it goes to 0.](figures/03_heads.png)
 #
 # *What to see: training runs into the bounds and stops near them. Three places need
-# three heads. (The curve of one head dips a little below its line: the law holds for
-# weights that do not depend on the random numbers, and a head may choose its weights by
-# them.)*
+# three heads. (A curve may dip a little below its line: the law holds for weights that
+# do not depend on the random numbers, and a head may choose its weights by them.)*
 #
 # Is more always better? The paper tried: Table 3 (A) has the translation score of the
 # base model (*BLEU*: lesson 08; more is better) with different numbers of heads, at
@@ -610,12 +609,12 @@ grad_check(joined, asking, memory[:, :5], name="F.concatenate")
 
 # %% [markdown]
 # ### What does the library's class look like?
-# What matters is above: the four matrices in `__init__`; split_heads and merge_heads;
-# and what `__call__` does without a cache: make queries, keys and values (its name for
-# a linear map is *projection*), let `attend` call the attention of lesson 01 for all
-# heads at once, merge the heads, and mix them with $W^O$. The rest is for later
-# lessons: `cache` and `positions` for lesson 08, `rate` (dropout) for lesson 04;
-# `keep_weights` keeps the attention weights for a picture.
+# What matters is above: the four matrices in `__init__`, and split_heads and
+# merge_heads. Without a cache, `__call__` does what you know: it makes queries, keys
+# and values (its name for a linear map is *projection*), lets `attend` call the
+# attention of lesson 01 for all heads at once, merges the heads, and mixes them with
+# $W^O$. The rest is for later lessons: `cache` and `positions` for lesson 08, `rate`
+# (dropout) for lesson 04; `keep_weights` keeps the attention weights for a picture.
 
 # %%
 show(MultiHeadAttention)
@@ -673,16 +672,16 @@ claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
 #
 # How well can all three be guessed from the one number $s$? What follows a head is a
 # linear map, $W^O$, so let the guess be linear, too: guess $c_1$ by $k · s$. The mean
-# of the squared error is
+# of the squared error, $(c_1 - k s)^2$, is
 #
-# $$\text{mean of } (c_1 - k s)^2 = 1 - 2 k a_1 + k^2 (a_1^2 + a_2^2 + a_3^2)$$
+# $$1 - 2 k a_1 + k^2 (a_1^2 + a_2^2 + a_3^2)$$
 #
 # because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is the
 # sum of the squares, which we call $q$. Its slope in $k$, $-2 a_1 + 2 k q$, is 0 at the
 # best $k$, $a_1 / q$, and it leaves the error $1 - a_1^2 / q$. For $c_2$ and $c_3$ it
-# is the same, so
+# is the same, so the three errors sum to
 #
-# $$\text{sum of the three errors} = 3 - (a_1^2 + a_2^2 + a_3^2) / q = 3 - 1 = 2$$
+# $$3 - (a_1^2 + a_2^2 + a_3^2) / q = 3 - 1 = 2$$
 #
 # *whatever the weights are*. A head that looks at one place knows it, and nothing of
 # the others: the errors are 0, 1, 1. A head that looks at all three knows a third of
