@@ -110,8 +110,8 @@ draw(figures.alike, "04_alike.png", apart)
 #
 # $$(-3, -1, -1, 5) / 3 = (-1, -0.33, -0.33, 1.67)$$
 #
-# The result has the mean 0 and the standard deviation 1, whatever went in
-# (unless all four numbers were equal).
+# The result has the mean 0 and the standard deviation 1, whatever went in (unless all
+# four numbers were equal).
 
 # %%
 old = np.array([0.0, 1.0, 2.0, 9.0])
@@ -131,8 +131,8 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 # that goes round it is the residual connection: it carries the old vector to "Add".
 # "Norm" is layer norm. The paper does not draw dropout.*
 #
-# (The error is not the 1e-16 of lesson 01 because the library adds a tiny number to
-# the variance. The next section says why.)
+# (The error is not the 1e-16 of lesson 01 because the library adds a tiny number to the
+# variance. The next section says why.)
 
 # %% [markdown]
 # ## What does layer norm look at?
@@ -243,8 +243,7 @@ print("after: ", ((raised - raised.mean()) / raised.std()).round(3))
 #
 # In words: **$gx = (u - \text{mean}(u) - n \, \text{mean}(u \, n)) / s$**. The two
 # means take out of the gradient what cannot matter: adding a number to all features of
-# $x$, or stretching them, leaves $n$ as it was (but for eps). So no step in the
-# direction (1, 1, ..., 1), or in that of $n$, can change the loss.
+# $x$, or stretching them, leaves $n$ as it was.
 #
 # Gain and bias are shared by all positions. So the gradient of gain is the sum of
 # $gy \, n$ over all positions, and that of bias the sum of $gy$ (lesson 02).
@@ -333,6 +332,7 @@ same(
 )
 
 # %% [markdown]
+# ### How much can it remember?
 # Now larger, and learned. Let eight people and eight dishes be words. Attention has
 # fetched one of each, and the vector that arrives is the sum of their two vectors. Who
 # likes what is random, so it can only be known by heart: 64 facts, +1 or -1. A network
@@ -394,9 +394,7 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_linear_error))
 # ![The mean square error of 64 facts over the number of units. With one unit it is at 0.78, a little above the dashed line of the best linear answer; with two it is on the line; it falls to 0.22 with 4 units and to nearly 0 with 16 and 32.](figures/04_facts.png)
 #
 # *What to see: no training can bring a linear answer below the dashed line. From 4
-# units on, the network is far below it, and with 16 all facts fit. (One unit could be
-# on the line, with a $b_1$ so large that it is never silent; this training does not
-# find that.)*
+# units on, the network is far below it, and with 16 all facts fit.*
 #
 # So attention *fetches*, and the network *computes and remembers*. It also holds two
 # thirds of the *parameters*, the learned numbers, of an encoder layer: two matrices of
@@ -405,6 +403,7 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_linear_error))
 # It sees one position at a time: the same network runs at each position, alone. The
 # paper calls it *position-wise*. **Attention is the only place where positions meet.**
 #
+# ### Does the library compute the same?
 # **Equate.** Here is the library's layer beside equation 2, computed for one position
 # after another with the layer's matrices. They are filled with random numbers: a bias
 # of 0, as when training begins, would hide mistakes.
@@ -599,8 +598,11 @@ claim(
 
 # %% [markdown]
 # **The norm keeps the size of the gradient**, even without $x$: see
-# $\text{norm}(f(x))$. What is $x$ for, then? For the words. The first figure of this
-# lesson showed that attentions make them all alike. A norm does not help; $x$ does.
+# $\text{norm}(f(x))$.
+#
+# ### What is x for, then?
+# For the words. The first figure of this lesson showed that attentions make them all
+# alike. A norm does not help; $x$ does.
 
 
 # %%
@@ -1015,11 +1017,10 @@ show(EncoderLayer)
 # Suppose that the first $x$ and every $f(x)$ have the size 1 and nothing in common, so
 # that the *squares* of their sizes add.
 #
-# Let one update of the matrices change every $f$ a
-# little. At each sub-layer two changes meet: its own $f$ has changed, which moves
-# $f(x)$ by a *fresh change* of size $d$; and $x$ has moved already, because of the
-# sub-layers before, by an *older change* of size $c$. By how much does the output of
-# the stack change?
+# Let one update of the matrices change every $f$ a little. At each sub-layer two
+# changes meet: its own $f$ has changed, which moves $f(x)$ by a *fresh change* of size
+# $d$; and $x$ has moved already, because of the sub-layers before, by an *older change*
+# of size $c$. By how much does the output of the stack change?
 #
 # - *Post-norm.* $x + f(x)$ has the square $1 + 1 = 2$. The norm divides this square by
 #   2, and the squares of the changes, too. So the fresh change adds $d^2/2$. The older
