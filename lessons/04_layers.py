@@ -84,7 +84,7 @@ claim("six layers: the words are apart by", in_layers > 0.1, f"{in_layers:.2f}")
 draw(figures.alike, "04_alike.png", apart)
 
 # %% [markdown]
-# ![How far words are apart over six layers. With attention alone it falls from 1 to 0.7 after one layer and to 0 after three; with the Transformer's layers it falls slowly, to 0.4 after six.](figures/04_alike.png)
+# ![How far words are apart over six layers. With attention alone it falls from nearly 1 to 0 after three layers; with the Transformer's layers it falls slowly, to 0.37 after six.](figures/04_alike.png)
 #
 # *What to see: after three attentions every position has the same vector. Attention
 # averages, and averages of averages are all alike. What else is in a layer keeps the
@@ -108,7 +108,9 @@ draw(figures.alike, "04_alike.png", apart)
 # it: (-3, -1, -1, 5). The mean of the squares is $(9 + 1 + 1 + 25) / 4 = 9$, and its
 # root, the *standard deviation* (the spread of lesson 01), is 3. Divide by it:
 #
-# $$(-3, -1, -1, 5) / 3 = (-1, -0.33, -0.33, 1.67)$$
+# $$(-3, -1, -1, 5) / 3$$
+#
+# $$= (-1, -0.33, -0.33, 1.67)$$
 #
 # The result has the mean 0 and the standard deviation 1, whatever went in (unless all
 # four numbers were equal).
@@ -141,10 +143,13 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 # **State.** Layer norm (section 3.1, after Ba et al., 2016) takes the mean $m$ and the
 # standard deviation $s$ of the features of ONE position:
 #
-# $$m = \frac{1}{D} \sum_j x_j \qquad
-# s = \sqrt{\frac{1}{D} \sum_j (x_j - m)^2 + \epsilon}$$
+# $$m = \frac{1}{D} \sum_j x_j$$
 #
-# $$n_i = (x_i - m) / s \qquad y_i = \text{gain}_i \, n_i + \text{bias}_i$$
+# $$s = \sqrt{\frac{1}{D} \sum_j (x_j - m)^2 + \epsilon}$$
+#
+# $$n_i = (x_i - m) / s$$
+#
+# $$y_i = \text{gain}_i \, n_i + \text{bias}_i$$
 #
 # *Gain* and *bias* are learned, one number of each for every feature, so the model can
 # choose another size where it wants one. The number epsilon (`eps` in the code) is
@@ -241,9 +246,12 @@ print("after: ", ((raised - raised.mean()) / raised.std()).round(3))
 # $$= \frac{1}{s} \Big( u_j - \frac{1}{D} \sum_i u_i
 # - \frac{n_j}{D} \sum_i u_i n_i \Big)$$
 #
-# In words: **$gx = (u - \text{mean}(u) - n \, \text{mean}(u \, n)) / s$**. The two
-# means take out of the gradient what cannot matter: adding a number to all features of
-# $x$, or stretching them, leaves $n$ as it was.
+# Or, with means in place of the sums:
+#
+# $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
+#
+# The two means take out of the gradient what cannot matter: adding a number to all
+# features of $x$, or stretching them, leaves $n$ as it was.
 #
 # Gain and bias are shared by all positions. So the gradient of gain is the sum of
 # $gy \, n$ over all positions, and that of bias the sum of $gy$ (lesson 02).
@@ -296,9 +304,13 @@ grad_check(F.layer_norm, X, gain, bias)
 # to be +1 if they differ and -1 if they are equal. A linear answer is a sum
 # $f(a) + g(b)$, and whatever $f$ and $g$ are, it would need
 #
-# $$f(0) + g(0) = -1 \qquad f(1) + g(1) = -1$$
+# $$f(0) + g(0) = -1$$
 #
-# $$f(0) + g(1) = 1 \qquad f(1) + g(0) = 1$$
+# $$f(1) + g(1) = -1$$
+#
+# $$f(0) + g(1) = 1$$
+#
+# $$f(1) + g(0) = 1$$
 #
 # The first two equations say that $f(0) + f(1) + g(0) + g(1)$ is -2, the other two say
 # that it is 2. So no $f$ and $g$ exist.
@@ -653,12 +665,13 @@ grad_check(encoder_layer, X, name="EncoderLayer")
 
 # %% [markdown]
 # ## What changes if the norm comes first?
-# Many later models move the norm to the input of the sub-layer. The paper's order is
-# called *post-norm*, the other one *pre-norm*:
+# The paper's order is called *post-norm*:
 #
-# $$\text{post: LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
+# $$\text{LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
 #
-# $$\text{pre: } x + \text{Dropout}(\text{Sublayer}(\text{LayerNorm}(x)))$$
+# Many later models move the norm to the input of the sub-layer, which is *pre-norm*:
+#
+# $$x + \text{Dropout}(\text{Sublayer}(\text{LayerNorm}(x)))$$
 #
 # In pre-norm the $x$ that is passed on is never rescaled, only added to. A sub-layer
 # that gives 0 leaves no trace. The vectors grow from layer to layer, so one more norm
