@@ -100,7 +100,7 @@ draw(figures.alike, "04_alike.png", apart)
 # 1. *Dropout* sets a few of the new numbers to 0, but only while the model learns.
 #    (Our model does not learn now, so (1, 2, 1, 0) stays as it is.)
 # 2. The *residual connection* adds the new vector to the old one, number by number:
-#    $(0, 1, 2, 9) + (1, 2, 1, 0) = (1, 3, 3, 9)$.
+#    $(0, 1, 2, 9) + (1, 2, 1, 0)$ is $(1, 3, 3, 9)$.
 # 3. *Layer norm* brings the sum to a standard size, so that the numbers neither grow
 #    nor shrink from layer to layer.
 #
