@@ -415,7 +415,6 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_linear_error))
 # It sees one position at a time: the same network runs at each position, alone. The
 # paper calls it *position-wise*. **Attention is the only place where positions meet.**
 #
-# ### Does the library compute the same?
 # **Equate.** Here is the library's layer beside equation 2, computed for one position
 # after another with the layer's matrices. They are filled with random numbers: a bias
 # of 0, as when training begins, would hide mistakes.
