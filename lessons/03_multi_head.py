@@ -187,8 +187,9 @@ claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 #
 # $$\text{head}_i = \text{Attention}(x W_i^Q, \; m W_i^K, \; m W_i^V)$$
 #
-# $$\text{MultiHead}(x, m) =
-# \text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$$
+# $$\text{MultiHead}(x, m)$$
+#
+# $$= \text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$$
 #
 # *Concat* writes the answers of the heads side by side. (Cut $W^O$ into $h$ blocks of
 # rows. Then the last product is $\text{head}_1$ times the first block plus
