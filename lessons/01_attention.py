@@ -21,9 +21,9 @@ import numpy as np
 from minitf import forms
 from minitf import functions as F
 from minitf.check import claim, same, show
-from minitf.course import figures
 from minitf.course.architecture import figure_1
 from minitf.course.checks import attention as checks
+from minitf.course.figures import attention as figures
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.plot import join_pieces
 from minitf.transformer import causal_mask, padding_mask
@@ -58,37 +58,30 @@ claim("the last German word is the verb", last_word == "lesen", last_word)
 #
 # Attention is the way in which it looks back. For each word that it writes, it gives
 # each word of the *source*, the sentence to translate, a *weight*. The weights are
-# numbers from 0 to 1 and sum to 1, so they say which share of the looking a word gets.
-# We can read them out of the model. (It has several attentions side by side, called
-# *heads*; lesson 03 says why. We read one that is quick to understand.)
+# numbers from 0 to 1, and they sum to 1: they say how the model divides its attention
+# among the words. We can read them out of it. (It has several attentions side by side,
+# called *heads*; lesson 03 says why. We read one that is quick to understand.)
 
 # %%
-# The model reads pieces of words (lesson 05). join_pieces adds up the weights of the
-# pieces of each word.
-pieces_of_all_heads, german_pieces, english_pieces = translator.attention(sentence)
-weights_of_all_heads, german, english = join_pieces(
-    pieces_of_all_heads, german_pieces, english_pieces, words=True
-)
-one_head = weights_of_all_heads[3]  # (German words, English words)
+# The model reads pieces of words (lesson 05): join_pieces adds up those of each word.
+attended = translator.attention(sentence)
+weights_of_heads, german, english = join_pieces(*attended, words=True)
+one_head = weights_of_heads[3]  # (German words, English words)
 
-lesen = german.index("lesen")
-read = english.index("read")
+weight_of_read = one_head[german.index("lesen"), english.index("read")]
 claim(
     "writing 'lesen', the model looks at 'read', with the weight",
-    one_head[lesen, read] > 0.9,
-    f"{one_head[lesen, read]:.2f}",
+    weight_of_read > 0.9,
+    f"{weight_of_read:.2f}",
 )
 draw(
-    figures.matrices,
+    figures.translation,
     "01_translation.png",
-    {"": one_head},
-    rows="the model writes",
-    columns="and looks at",
-    row_labels=german,
-    column_labels=english,
-    bar="attention weight",
-    limits=(0, 1),
-    mark=[(lesen, read)],
+    one_head,
+    german,
+    english,
+    "lesen",
+    "read",
 )
 
 # %% [markdown]
@@ -99,8 +92,10 @@ draw(
 # ends a sentence.)*
 #
 # Nobody told the model which word translates which. The weights come from numbers that
-# it learned, and this is what it found out. Here is the place of attention in the model
-# of the paper, its figure 1. You need none of the other boxes yet.
+# it learned, and this is what it found out.
+#
+# The model of the paper uses attention in three places. Here they are in its figure 1.
+# You need none of the other boxes yet.
 
 # %%
 attentions = [
@@ -114,11 +109,10 @@ draw(figure_1, "01_here.png", here=attentions)
 # %% [markdown]
 # ![Figure 1 of the paper, a diagram of the Transformer: the encoder on the left, the decoder on the right. The three attention boxes are marked: one in the encoder, two in the decoder; so is the small diagram of one attention.](figures/01_here.png)
 #
-# *What to see: attention is used in three places, and it is the same operation in all
-# three, the diagram at the lower right. On the left, in the* encoder, *the English
-# words look at each other. The middle column is the* decoder: *in its lower box, the
-# German words look at each other; in the upper one they look at the English words, as
-# above, along the thick line.*
+# *What to see: it is the same operation in all three places, the diagram at the lower
+# right. On the left, in the* encoder, *the English words look at each other. The middle
+# column is the* decoder: *in its lower box, the German words look at each other; in the
+# upper one they look at the English words, as above, along the thick line.*
 
 # %% [markdown]
 # ## How can a word look at other words?
@@ -135,9 +129,9 @@ draw(figure_1, "01_here.png", here=attentions)
 #    number, and add. It is large if both are large in the same places.
 # 2. **Scale.** Divide each score by $\sqrt{2} = 1.414$, as our vectors have two
 #    numbers. (A section below says why.)
-# 3. **Weigh.** Raise $e$ to the power of each score. That makes it positive, and
-#    $e = 2.718$ times as large for each point by which a score leads another. Then
-#    divide by the sum, so that the weights sum to 1. This step is called the *softmax*.
+# 3. **Weigh.** Raise $e = 2.718$ to the power of each score. That makes it positive,
+#    and makes large scores stand out. Then divide by the sum, so that the weights sum
+#    to 1. This step is called the *softmax*.
 # 4. **Average.** Add up the vectors, each times its weight (a *weighted average*).
 #
 # | word | vector | score | score / $\sqrt{2}$ | $e$ to that | weight |
@@ -149,7 +143,9 @@ draw(figure_1, "01_here.png", here=attentions)
 #
 # The average is
 #
-# $$0.31 \cdot (1, 1) + 0.07 \cdot (0, 0) + 0.62 \cdot (3, 0) = (2.17, 0.31)$$
+# $$0.31 \cdot (1, 1) + 0.07 \cdot (0, 0)$$
+#
+# $$+ \; 0.62 \cdot (3, 0) = (2.17, 0.31)$$
 #
 # "Bank" is no longer a riddle: beside a river it has seven times as much to do with
 # water as with money. Now the same by code, line by line as in the table.
@@ -170,7 +166,7 @@ for i, word in enumerate(words):
     row = f"{word:6s} {scores[i]:6.2f}  {scaled[i]:6.3f}  {powers[i]:6.2f}"
     print(f"{row}  {weights[i]:6.2f}")
 print(f"{'sum':23s}{powers.round(2).sum():6.2f}  {weights.sum():6.2f}")
-print(f"(for each point of lead, a weight is {math.e:.3f} times the other)")
+print(f"e = {math.e:.3f}")
 claim(
     "by river, 'bank' has seven times as much water as money",
     round(new_bank[0] / new_bank[1]) == 7,
@@ -191,24 +187,18 @@ claim(
     f"({bank_by_money[0]:.2f}, {bank_by_money[1]:.2f})",
 )
 draw(
-    figures.lines,
+    figures.moved_words,
     "01_bank.png",
-    {
-        "bank by river": ([1, new_bank[0]], [1, new_bank[1]]),
-        "bank by money": ([1, bank_by_money[0]], [1, bank_by_money[1]]),
-        "river": ([3], [0]),
-        "money": ([0], [3]),
-    },
-    x="water",
-    y="money",
-    notes={"bank, alone": (1, 1)},
+    {"bank, alone": bank},
+    {"bank by river": new_bank, "bank by money": bank_by_money},
+    {"river": vectors[2], "money": with_money[2]},
 )
 
 # %% [markdown]
-# ![The plane of water and money. From the point (1, 1), "bank, alone", one line leads to (2.17, 0.31), near "river" at (3, 0), another to (0.31, 2.17), near "money" at (0, 3).](figures/01_bank.png)
+# ![The plane of water and money. From the point (1, 1), "bank, alone", one arrow leads to (2.17, 0.31), near "river" at (3, 0), another to (0.31, 2.17), near "money" at (0, 3).](figures/01_bank.png)
 #
-# *What to see: both lines begin at the same "bank". Attention moves it towards the word
-# beside it: a vector after attention is a vector in context.*
+# *What to see: both arrows begin at the same "bank". Attention moves it towards the
+# word beside it: a vector after attention is a vector in context.*
 #
 # In this example a vector played three roles, and they have names:
 #
@@ -223,12 +213,10 @@ draw(
 
 # %% [markdown]
 # ## How is attention computed?
-# Each lesson goes round in four steps, and these words mark them:
-#
-# - **State**: the equation, as the paper has it.
-# - **Derive**: the most naive program that is plainly this equation.
-# - **Equate**: the library's program gives the same numbers; the difference is printed.
-# - **Use**: what the library adds, by a small experiment that fails without it.
+# Each lesson goes round in four steps, and these words mark them: **State**, the
+# equation of the paper; **Derive**, the most naive program that is plainly this
+# equation; **Equate**, the library computes the same numbers; **Use**, a small
+# experiment that shows what it is good for.
 #
 # **State.** Let the queries be the rows of a matrix $Q$, the keys and values the rows
 # of $K$ and $V$, and let $d_k$ be the length of a key. Equation 1 of the paper is the
@@ -268,15 +256,11 @@ by_loops = attention_by_loops(vectors, vectors, vectors)
 same("attention by loops, first row = 'bank' above", by_loops[0], new_bank)
 for i, word in enumerate(words):
     print(f"{word:6s} {vectors[i]} -> {by_loops[i].round(2)}")
-lead = (9 - 3) / math.sqrt(2)
-print(f"for 'river' itself leads by {lead:.2f}, and e to that is {math.exp(lead):.0f}")
 
 # %% [markdown]
 # The loops answered for all three words, each as the query once. "By", the vector of
-# zeros, has the score 0 with everything. It asks for nothing, so it gets the plain
-# average of all three. "River" looks almost only at itself: its score with itself is 9,
-# and the next is 3. Divided by $\sqrt{2}$, it leads by 4.24, and $e^{4.24}$ is about
-# 70: it weighs 70 times as much as the next.
+# zeros, has the score 0 with everything, so it gets the plain average of all three.
+# "River" scores 9 with itself and only 3 with "bank", so it stays nearly as it is.
 #
 # Matrices make the loops disappear. All dot products at once are one matrix product,
 # $Q K^T$: its row $t$ has the scores of query $t$. All averages are another one. So
@@ -295,61 +279,21 @@ by_arrays = W @ V  # (3, 2): an answer for each query
 same("three lines of arrays = loops", by_arrays, attention_by_loops(Q, K, V))
 
 # %% [markdown]
-# ## Why is the difference not exactly zero?
-# The largest error above is about `1e-16`, which means $10^{-16}$. Nothing is wrong. A
-# computer keeps about 16 digits of a number (in 64 bits; 7 digits in 32 bits), and
-# rounds after each addition. So on a computer $(a + b) + c$ is not always
-# $a + (b + c)$. The loops and the matrix product add the same numbers in different
-# orders.
-
-# %%
-left_first = (0.1 + 0.2) + 0.3
-right_first = 0.1 + (0.2 + 0.3)
-print(left_first, "and", right_first)
-claim(
-    "0.1 + 0.2 + 0.3 depends on the order of addition, by",
-    left_first != right_first,
-    f"{left_first - right_first:.1e}",
-)
-
-# %% [markdown]
-# Some lines of `same` end in `0.0e+00`. That may be luck: the same roundings happened
-# in both programs, on this computer. A line with `1e-16` and a line with `0.0` are
-# equally good (and after long sums, or in 32 bits, the errors are larger).
-#
-# An exact 0 has a meaning only where a lesson *changes* something and then claims that
-# the result moved by exactly 0. Then the change cannot matter. We will use this below.
+# The difference is about `1e-16`, which means $10^{-16}$, and nothing is wrong. A
+# computer keeps about 16 digits of a number and rounds after each addition, and the two
+# programs add in different orders.
 
 # %% [markdown]
 # ## What does the library compute?
-# **Equate.** Here is the library's softmax; `show` prints the code that runs. Read `xp`
-# as `np`. The lines with `d`, `gx` and `gy`, and `backward` and `record`, are for
-# lesson 02. Two lines are left, `e` and `y`, and they are ours. (`as_array` takes the
-# array out of `x`, and `_shifted` guards against large scores, as **Use** below
-# explains. A function of the library returns a *Tensor*, an array that remembers how it
-# was computed; `.numpy()` is the array.)
+# **Equate.** The library's functions compute what we have written. (A function of
+# the library returns a *Tensor*, an array that remembers how it was computed; that is
+# for lesson 02. `.numpy()` is the array.)
 
 # %%
-show(F.softmax)
 scaled_scores = Q @ K.T / math.sqrt(4)
 same("F.softmax of each row = our weights", F.softmax(scaled_scores), W)
-same("F.softmax of each column, if told so", F.softmax(scaled_scores.T, axis=0), W.T)
 same("F.attention_weights = our weights, too", F.attention_weights(Q, K), W)
-
-# %% [markdown]
-# And this is attention. Look for three of its lines. `scale` is the division by the
-# root. `weights` holds our first two lines (`swap(k)` is the transposed matrix of
-# keys). `used @ v` is the third. All the rest is for later: `masked_softmax` is the
-# softmax with the masks of a section below, `next_mask` and `drop` belong to lesson 04
-# and do nothing here, and `@accelerated` says that the library has a second, faster
-# program for attention, its *form*. Lessons compute with the equation that `show`
-# prints, unless a block says `forms.on()`.
-
-# %%
-show(F.attention)
 same("F.attention = loops", F.attention(Q, K, V), attention_by_loops(Q, K, V))
-with forms.on():
-    same("its faster form = loops", F.attention(Q, K, V), attention_by_loops(Q, K, V))
 
 # %% [markdown]
 # **Use.** The library adds two things to our three lines. The first is a guard against
@@ -363,11 +307,8 @@ large = np.array([1000.0, 999.0])
 with np.errstate(over="ignore", invalid="ignore"):
     naive = np.exp(large) / np.exp(large).sum()
     careful = F.softmax(large).numpy()
-    # The scores are 1000 and 999 here, too; d_k is 1.
-    attended = F.attention_weights(np.array([[1000.0]]), [[1.0], [0.999]]).numpy()
 claim("e^1000 overflows: the naive softmax gives NaN", np.isnan(naive).all(), naive)
 same("F.softmax of 1000 and 999 = that of 1 and 0", careful, F.softmax(large - 999))
-same("F.attention_weights does not overflow either", attended[0], careful)
 
 # %% [markdown]
 # The second: many sentences go through at once, as a *batch*. A batch of 7 is an array
@@ -385,13 +326,13 @@ same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_
 # ## Why divide by a square root?
 # **State.** The paper: "We suspect that for large values of $d_k$, the dot products
 # grow large in magnitude, pushing the softmax function into regions where it has
-# extremely small gradients." And: if the numbers in $q$ and $k$ are independent, with
-# mean 0 and variance 1, then $q · k$ has mean 0 and variance $d_k$.
+# extremely small gradients."
 #
-# **Derive.** The *variance* is the average squared distance from the mean. Now $q · k$
-# is a sum of $d_k$ products. Each product $q_i k_i$ has mean 0, and its mean square is
-# that of $q_i$ times that of $k_i$, $1 · 1 = 1$; so its variance is 1. Variances of
-# independent numbers add:
+# **Derive.** How large are dot products? Let the numbers in $q$ and $k$ be independent,
+# with mean 0 and variance 1. (The *variance* is the average squared distance from the
+# mean.) Now $q · k$ is a sum of $d_k$ products. Each product $q_i k_i$ has mean 0, and
+# its mean square is that of $q_i$ times that of $k_i$, $1 · 1 = 1$; so its variance is
+# 1. Variances of independent numbers add:
 #
 # $$\text{var}(q \cdot k) = 1 + 1 + ... + 1 = d_k$$
 #
@@ -400,9 +341,9 @@ same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_
 # brings every spread back to 1.
 #
 # What is bad about a spread of 8? Take two keys. The score of the first leads by 0, by
-# 1, or by 8. Write down its weight. Then raise its score by a little, a millionth, and
-# look how much the weight grows. Growth divided by a millionth is the *slope* of the
-# weight, which the paper calls gradient.
+# 1, or by 8. Look at its weight. Then raise its score by a little, a millionth, and see
+# how much the weight grows. Growth divided by a millionth is the *slope* of the weight,
+# which the paper calls gradient.
 
 
 # %%
@@ -419,25 +360,20 @@ for points in (0, 1, 8):
     w = weight_of_first(points)
     slope_of_w = slope_of_first(points)
     print(f"a lead of {points}: weight {w:.4f}, slope {slope_of_w:.4f}")
+    # rtol: a step of a millionth measures a slope to some 6 digits, not to 16.
     same("    the slope is w (1 - w)", slope_of_w, w * (1 - w), rtol=1e-5)
-print(f"e^8 = {math.exp(8):,.0f}; sqrt(64) = {math.sqrt(64):.0f}")
 
 # %% [markdown]
 # Without a lead, the weight is 0.5, and it follows its score with a slope of 0.25. With
-# a lead of 8, the first weight is $e^8 = 2{,}981$ times the second. The first key takes
-# everything, and its slope is nearly 0: the score can move, and the weight does not
-# notice. That is bad because a model learns by following slopes (lesson 02). Where
-# there is none, it cannot learn.
+# a lead of 8, the first key takes everything, and its slope is nearly 0: the score can
+# move, and the weight does not notice. That is bad because a model learns by following
+# slopes (lesson 02). Where there is none, it cannot learn.
 #
 # A weight near 0 has no slope either. One formula says both: the slope of a weight $w$
-# is $w (1 - w)$. Lesson 02 derives it; here the measured slopes agree. (Not to
-# $10^{-16}$: a nudge of a millionth measures a slope to about 7 digits. So `rtol=1e-5`
-# tells `same` to accept a difference of up to $10^{-5}$ times the second number.)
+# is $w (1 - w)$. Lesson 02 derives it; here the measured slopes agree.
 #
 # Now with many keys: 2000 random queries look at 16 keys each, for four sizes $d_k$.
-# How large is the largest of the 16 weights, and what is the mean slope? Sixteen equal
-# weights of 1/16 would have the slope $1/16 · 15/16 = 0.059$, the most one can hope
-# for.
+# How large is the largest of the 16 weights, and what is the mean slope?
 
 
 # %%
@@ -448,63 +384,26 @@ def random_scores(d_k):
     return queries @ keys.swapaxes(1, 2)  # (200, 10, 16)
 
 
-def largest_weight(scores):
-    return F.softmax(scores).numpy().max(axis=-1).mean()
-
-
-def mean_slope(scores):
-    w = F.softmax(scores).numpy()
-    return (w * (1 - w)).mean()
-
-
 sizes = [8, 64, 512, 2048]
-undivided = [random_scores(d_k) for d_k in sizes]
-divided = [random_scores(d_k) / math.sqrt(d_k) for d_k in sizes]
-variances = [scores.var() for scores in undivided]
-largest = [largest_weight(scores) for scores in undivided]
-largest_divided = [largest_weight(scores) for scores in divided]
-slope = [mean_slope(scores) for scores in undivided]
-slope_divided = [mean_slope(scores) for scores in divided]
+largest = {"q.k": [], "q.k / sqrt(d_k)": []}
+slopes = {"q.k": [], "q.k / sqrt(d_k)": []}
+for d_k in sizes:
+    dots = random_scores(d_k)
+    print(f"d_k = {d_k:4d}: variance of the scores {dots.var():6.1f}")
+    for name, z in {"q.k": dots, "q.k / sqrt(d_k)": dots / math.sqrt(d_k)}.items():
+        of_16 = F.softmax(z).numpy()
+        largest[name].append(of_16.max(axis=-1).mean())
+        slopes[name].append((of_16 * (1 - of_16)).mean())
+        measured = f"largest {largest[name][-1]:.2f}   slope {slopes[name][-1]:.3f}"
+        print(f"{name:>16s}   {measured}")
 
-print("                 without the division     with the division")
-print(" d_k  variance   largest weight   slope   largest weight   slope")
-for i, d_k in enumerate(sizes):
-    before = f"{largest[i]:14.2f}   {slope[i]:.3f}"
-    after = f"{largest_divided[i]:14.2f}   {slope_divided[i]:.3f}"
-    print(f"{d_k:4d}  {variances[i]:8.1f}   {before}   {after}")
-print(f"slope of 16 equal weights: {1 / 16 * 15 / 16:.3f}")
-
-# %%
-kept_slope = np.array(slope) / slope_divided
+kept_slope = np.array(slopes["q.k"]) / slopes["q.k / sqrt(d_k)"]
 claim(
     "slope without the division / with it, at d_k = 64, 512, 2048",
     (kept_slope[1:] < [0.3, 0.1, 0.05]).all(),
     kept_slope[1:].round(3),
 )
-draw(
-    figures.line_panels,
-    "01_sqrt.png",
-    {
-        "The softmax picks one key ...": {
-            "q.k": (sizes, largest),
-            "q.k / sqrt(d_k)": (sizes, largest_divided),
-        },
-        "... and stops learning": {
-            "q.k": (sizes, slope),
-            "q.k / sqrt(d_k)": (sizes, slope_divided),
-        },
-    },
-    x="d_k",
-    y={
-        "The softmax picks one key ...": "largest of 16 weights",
-        "... and stops learning": "slope of a weight",
-    },
-    limits={
-        "The softmax picks one key ...": (0, 1),
-        "... and stops learning": (0, 0.06),
-    },
-    log="x",
-)
+draw(figures.dot_products, "01_sqrt.png", sizes, largest, slopes)
 
 # %% [markdown]
 # ![Two panels over d_k from 8 to 2048. Left: without the division the largest of 16 weights climbs from 0.55 to 0.97; with it, it stays near 0.25. Right: without the division the slope falls from 0.036 to 0.003; with it, it stays at 0.054.](figures/01_sqrt.png)
@@ -512,11 +411,11 @@ draw(
 # *What to see: divided scores make flat lines, so the softmax stays soft, whatever
 # $d_k$ is. Undivided, it points at a single key, and its slope goes to nothing.*
 #
-# For random vectors, and a model begins with random ones, the paper's suspicion is
-# right. At its own $d_k$ of 64, undivided scores leave a quarter of the slope, at 512
-# less than a tenth, at 2048 less than a twentieth. Could the model not learn smaller
-# numbers by itself? It could, if it learned; but it would start where slopes are nearly
-# 0. The division is a good start for free.
+# So the paper's suspicion is right, for the random vectors with which a model begins.
+# At its own $d_k$ of 64, undivided scores leave a quarter of the slope, at 2048 less
+# than a twentieth. Could the model not learn smaller numbers by itself? It could, if it
+# learned; but it would start where slopes are nearly 0. The division is a good start
+# for free.
 
 # %% [markdown]
 # ## How is a position kept from looking?
@@ -561,18 +460,27 @@ words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 
 # %% [markdown]
 # Rows with different numbers of keys do not fit into one matrix product. The library's
-# way gives the same: **give a forbidden key the score minus infinity**. Then $e$ to
+# way gives the same: **a forbidden key gets the score minus infinity**. Then $e$ to
 # that power is exactly 0, and the other keys share the weight of 1 among them.
 #
 # **Equate.** A word reaches the program as a number, its *id*; the id of padding is 0.
 # `padding_mask` makes the mask from the ids, `causal_mask` from the length. (Causal:
-# the past cannot depend on the future.) The next section explains the `[0, 0]`.
+# the past cannot depend on the future.) Their shapes have four axes, $(B, H, T, S)$:
+# $B$ sentences in the batch, $H$ heads (attentions side by side), $T$ queries and $S$
+# keys. Where all are alike along an axis, the mask has the size 1 there, and NumPy
+# stretches it, which is called *broadcasting*.
+#
+# - `padding_mask(ids)` is $(B, 1, 1, S)$: each sentence has its own padding, and it is
+#   padding for all heads and for all queries.
+# - `causal_mask(T)` is $(1, 1, T, T)$: each query has its own past, and that is the
+#   same in all sentences and heads.
+# - Where both apply, `padding_mask(ids) & causal_mask(T)` is $(B, 1, T, T)$.
 
 # %%
 show(padding_mask)
 show(causal_mask)
 ids = np.array([[11, 12, 13, 14, 0, 0]])  # one sentence: four words, two of padding
-words_only = padding_mask(ids)[0, 0]  # (1, 6)
+words_only = padding_mask(ids)[0, 0]  # of the first sentence and head: (1, 6)
 past_only = causal_mask(6)[0, 0]  # (6, 6)
 print(past_only.astype(int))
 no_mask = F.attention_weights(X, X).numpy()
@@ -581,22 +489,7 @@ padded = F.attention_weights(X, X, words_only).numpy()
 same("causal_mask: position t looks at 0 to t", causal, past_by_loops)
 same("padding_mask: nobody looks at padding", padded, words_by_loops)
 claim("the weights of the future are exactly 0", (causal[~past_only] == 0).all(), 0.0)
-
-# %%
-draw(
-    figures.matrices,
-    "01_masks.png",
-    {"no mask": no_mask, "padding mask": padded, "causal mask": causal},
-    rows="query",
-    columns="key",
-    row_labels=names,
-    column_labels=names,
-    values=".2f",
-    mark={
-        "padding mask": np.argwhere(padded == 0),  # (row, column) of each zero
-        "causal mask": np.argwhere(causal == 0),
-    },
-)
+draw(figures.masks, "01_masks.png", no_mask, padded, causal, names)
 
 # %% [markdown]
 # ![Three maps of the weights of six positions: no mask; padding mask, with zeros in the last two columns; causal mask, with zeros above the diagonal.](figures/01_masks.png)
@@ -607,39 +500,6 @@ draw(
 # random here. The rows of padding are computed too, but nobody will use them.)*
 
 # %% [markdown]
-# ## Which shape does a mask have?
-# In the model, the scores have four axes: $(B, H, T, S)$, for $B$ sentences in the
-# batch, $H$ heads (attentions side by side), $T$ queries and $S$ keys. A mask need not
-# repeat what is the same along an axis: it has size 1 there, and NumPy stretches it,
-# which is called *broadcasting*.
-#
-# - `padding_mask(ids)` is $(B, 1, 1, S)$: each sentence has its own padding, and a key
-#   is padding for all heads and for all queries.
-# - `causal_mask(T)` is $(1, 1, T, T)$: each query has its own past, and that is the
-#   same in all sentences and heads.
-#
-# Where both apply, `padding_mask(ids) & causal_mask(T)` is $(B, 1, T, T)$.
-#
-# **Use.** Short and long sentences share a batch. Does the short one notice its
-# padding? It must not: its answers are those that it would get alone.
-
-# %%
-two_ids = np.array([[11, 12, 13, 14, 15], [16, 17, 18, 0, 0]])
-two_padded = padding_mask(two_ids)
-both = two_padded & causal_mask(5)
-shapes = [two_padded.shape, causal_mask(5).shape, both.shape]
-claim(
-    "padding, causal, and both have the shapes",
-    shapes == [(2, 1, 1, 5), (1, 1, 5, 5), (2, 1, 5, 5)],
-    shapes,
-)
-batch = rng.standard_normal((2, 3, 5, 4))  # 2 sentences, 3 heads, 5 positions
-together = F.attention(batch, batch, batch, two_padded).numpy()
-short = batch[1, :, :3]  # the second sentence alone, without its padding
-alone = F.attention(short, short, short)
-same("a sentence with padding = the sentence alone", together[1, :, :3], alone)
-
-# %% [markdown]
 # ## Why minus infinity, and not zero afterwards?
 # It looks simpler to take the softmax as it is and then write 0 over the forbidden
 # weights. **Use**: here is what goes wrong. The sum in the softmax's denominator still
@@ -647,7 +507,8 @@ same("a sentence with padding = the sentence alone", together[1, :, :3], alone)
 # *leaks* into the past through that sum.
 #
 # The test for a leak: change the last two positions, and see whether an earlier answer
-# moves. With the mask it must not, not even in the last digit.
+# moves. With the mask it must not, not even in the last digit: a change that cannot
+# matter changes nothing at all.
 
 
 # %%
@@ -676,16 +537,6 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # %% [markdown]
 # The last number is the first cell of the left map above. The rest of that row's weight
 # went to words of the future. (Can one more line mend it? Exercise 3 asks.)
-#
-# One case is left: a query that may look at nothing, in a sentence of padding only. All
-# its powers are 0, and $0 / 0$ would be NaN. The library answers with zeros: whoever
-# may ask nobody learns nothing.
-
-# %%
-nobody = np.zeros((6, 6), bool)
-with np.errstate(invalid="ignore"):  # no warning, but NaN, if the library were naive
-    lonely = F.attention(X, X, X, nobody)
-same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
 
 # %% [markdown]
 # ## What does attention cost, and what does it buy?
@@ -708,38 +559,161 @@ same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
 # A step *waits* if it needs the result of the step before: no machine can do the two at
 # the same time. The *path* is the number of steps that a signal takes from the first
 # word to the last. The shorter it is, the easier it is to learn that one of them
-# depends on the other. All entries leave constant factors out. (The last row is a
-# compromise for long texts, in which a word looks at $r$ neighbours only. The $n/k$ is
-# from the paper's text; its table has only the $\log_k(n)$ of convolutions that skip
-# words.)
+# depends on the other. (The table leaves constant factors out.)
 #
-# **Derive.** The first three layers in a few lines each. `product` counts its
+# Let $d$ be 512, as in the paper, and let the text grow.
+
+# %%
+d = 512
+for n in (50, 512, 5_000):
+    of_attention = n**2 * d
+    of_recurrent = n * d**2
+    ratio = of_attention / of_recurrent
+    print(f"n = {n:5,}: {of_attention:14,} / {of_recurrent:13,} = {ratio:.1f}")
+    if n == d:
+        claim("at n = d, attention / recurrent is", ratio == 1, ratio)
+
+# %% [markdown]
+# For a sentence of 50 words, attention takes a tenth of the multiplications of the
+# recurrent layer; at $n = d$ the two are even; for a text of 5,000 words it takes ten
+# times as many.
+#
+# What does it buy? In the recurrent layer the last word learns of the first through
+# $n - 1$ others, each of which waits for the one before. In attention every word looks
+# at every other directly, and no word waits. **Attention has the shortest path, and
+# pays with $n^2$.**
+#
+# (Table 1 counts scores and averages only. In a model, attention also has learned
+# matrices, and each of them costs $n d^2$, like a matrix of the recurrent layer. Lesson
+# 03 adds them to the bill.)
+
+# %% [markdown]
+# ## What did we learn?
+# - Attention is an average of values; the weights come from dot products of a query
+#   with keys.
+# - The softmax makes weights of scores: positive, and with the sum 1.
+# - $q · k$ has the variance $d_k$; divided by $\sqrt{d_k}$, it lets the softmax keep
+#   its slope.
+# - A mask gives forbidden keys the score minus infinity; zero afterwards would leak.
+# - Masks are $(B, 1, 1, S)$ for padding and $(1, 1, T, T)$ for the past.
+# - Scores and averages take $n^2 d$ multiplications, no position waits for another, and
+#   every word is one step away from every other.
+
+# %% [markdown]
+# ## More on attention
+# Nothing below is needed for the next lesson.
+#
+# ### Why is the difference of two programs not exactly zero?
+# On a computer $(a + b) + c$ is not always $a + (b + c)$, because it rounds after each
+# addition.
+
+# %%
+left_first = (0.1 + 0.2) + 0.3
+right_first = 0.1 + (0.2 + 0.3)
+print(left_first, "and", right_first)
+claim(
+    "0.1 + 0.2 + 0.3 depends on the order of addition, by",
+    left_first != right_first,
+    f"{left_first - right_first:.1e}",
+)
+
+# %% [markdown]
+# Some lines of `same` end in `0.0e+00`. That may be luck: the same roundings happened
+# in both programs, on this computer. A line with `1e-16` and a line with `0.0` are
+# equally good (and after long sums, or in 32 bits, the errors are larger).
+#
+# An exact 0 has a meaning only where a lesson *changes* something and then claims that
+# the result moved by exactly 0. Then the change cannot matter.
+
+# %% [markdown]
+# ### What does the library's code look like?
+# `show` prints the code that runs. Read `xp` as `np`. The lines with `d`, `gx` and
+# `gy`, and `backward` and `record`, are for lesson 02. Two lines are left, `e` and `y`,
+# and they are ours. (`as_array` takes the array out of `x`, and `_shifted` subtracts
+# the largest score.)
+
+# %%
+show(F.softmax)
+same("F.softmax of each column, if told so", F.softmax(scaled_scores.T, axis=0), W.T)
+with np.errstate(over="ignore", invalid="ignore"):
+    # The scores are 1000 and 999 again; d_k is 1.
+    of_large = F.attention_weights(np.array([[1000.0]]), [[1.0], [0.999]]).numpy()
+same("F.attention_weights does not overflow either", of_large[0], careful)
+
+# %% [markdown]
+# And this is attention. Look for three of its lines. `scale` is the division by the
+# root. `weights` holds our first two lines (`swap(k)` is the transposed matrix of
+# keys). `used @ v` is the third. All the rest is for later: `masked_softmax` is the
+# softmax with a mask, `next_mask` and `drop` belong to lesson 04 and do nothing here,
+# and `@accelerated` says that the library has a second, faster program for attention,
+# its *form*. Lessons compute with the equation that `show` prints, unless a block says
+# `forms.on()`.
+
+# %%
+show(F.attention)
+with forms.on():
+    same("its faster form = loops", F.attention(Q, K, V), attention_by_loops(Q, K, V))
+
+# %% [markdown]
+# ### Does a short sentence notice its padding?
+# It must not: its answers are those that it would get alone.
+
+# %%
+two_ids = np.array([[11, 12, 13, 14, 15], [16, 17, 18, 0, 0]])
+two_padded = padding_mask(two_ids)
+both = two_padded & causal_mask(5)
+shapes = [two_padded.shape, causal_mask(5).shape, both.shape]
+claim(
+    "padding, causal, and both have the shapes",
+    shapes == [(2, 1, 1, 5), (1, 1, 5, 5), (2, 1, 5, 5)],
+    shapes,
+)
+batch = rng.standard_normal((2, 3, 5, 4))  # 2 sentences, 3 heads, 5 positions
+together = F.attention(batch, batch, batch, two_padded).numpy()
+short = batch[1, :, :3]  # the second sentence alone, without its padding
+alone = F.attention(short, short, short)
+same("a sentence with padding = the sentence alone", together[1, :, :3], alone)
+
+# %% [markdown]
+# ### What if a query may look at nothing?
+# That happens in a sentence of padding only. All its powers are 0, and $0 / 0$ would be
+# NaN. The library answers with zeros.
+
+# %%
+nobody = np.zeros((6, 6), bool)
+with np.errstate(invalid="ignore"):  # no warning, but NaN, if the library were naive
+    lonely = F.attention(X, X, X, nobody)
+same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
+
+# %% [markdown]
+# ### Is table 1 right?
+# Here are the first three layers in a few lines each. `product` counts its
 # multiplications: each element of a product of $(a, b)$ with $(b, c)$ takes $b$ of
 # them. The matrices would be learned; random ones cost the same.
 
 # %%
-d = 64
-multiplications = []  # of each product so far
-state_matrix = rng.standard_normal((d, d)) / 8  # 8 is the root of d, as above
-word_matrix = rng.standard_normal((d, d)) / 8
-left_matrix = rng.standard_normal((d, d)) / 8
-middle_matrix = rng.standard_normal((d, d)) / 8
-right_matrix = rng.standard_normal((d, d)) / 8
+width = 64  # d, the numbers of each word
+counted_products = []  # the multiplications of each product so far
+state_matrix = rng.standard_normal((width, width)) / 8  # 8 is the root of 64
+word_matrix = rng.standard_normal((width, width)) / 8
+left_matrix = rng.standard_normal((width, width)) / 8
+middle_matrix = rng.standard_normal((width, width)) / 8
+right_matrix = rng.standard_normal((width, width)) / 8
 
 
 def product(a, b):
-    multiplications.append(a.shape[0] * a.shape[1] * b.shape[1])
+    counted_products.append(a.shape[0] * a.shape[1] * b.shape[1])
     return a @ b
 
 
 def attention_layer(x):
-    weights = F.softmax(product(x, x.T) / math.sqrt(d)).numpy()
+    weights = F.softmax(product(x, x.T) / math.sqrt(width)).numpy()
     return product(weights, x)
 
 
 def recurrent_layer(x):
     states = []
-    state = np.zeros((1, d))
+    state = np.zeros((1, width))
     for word in x:
         from_word = product(word[None], word_matrix)
         # tanh keeps the numbers from -1 to 1, so the state cannot grow without end.
@@ -770,9 +744,9 @@ lengths = [16, 64, 256, 1024]
 
 
 def counted(layer, n):
-    multiplications.clear()
-    layer(rng.standard_normal((n, d)))
-    return sum(multiplications)
+    counted_products.clear()
+    layer(rng.standard_normal((n, width)))
+    return sum(counted_products)
 
 
 counts = {}
@@ -782,24 +756,16 @@ for name, layer in LAYERS.items():
     print(f"{name:18s}", *[f"{count:11,}" for count in counts[name]])
 
 # %% [markdown]
-# **Equate.** The counts are those of Table 1, up to its constant factors. Attention has
-# two products, one for the scores and one for the averages. A recurrent layer also has
+# The counts are those of Table 1, up to its constant factors. Attention has two
+# products, one for the scores and one for the averages. A recurrent layer also has
 # two, one for the word and one for the state.
 
 # %%
 n = np.array(lengths)
-same("attention multiplies 2 n^2 d times", counts["attention"], 2 * n**2 * d)
-same("a recurrent layer 2 n d^2 times", counts["recurrent"], 2 * n * d**2)
-same("a convolution k n d^2 times", counts["convolution, k = 3"], 3 * n * d**2)
-draw(
-    figures.lines,
-    "01_multiplications.png",
-    {name: (lengths, counts[name]) for name in LAYERS},
-    x="words in the sentence, n",
-    y=f"multiplications (d = {d})",
-    log="xy",
-    notes={"n = d": (d, 2 * d**3)},
-)
+same("attention multiplies 2 n^2 d times", counts["attention"], 2 * n**2 * width)
+same("a recurrent layer 2 n d^2 times", counts["recurrent"], 2 * n * width**2)
+same("a convolution k n d^2 times", counts["convolution, k = 3"], 3 * n * width**2)
+draw(figures.multiplications, "01_multiplications.png", lengths, counts, width)
 
 # %% [markdown]
 # ![Multiplications over the number of words, both on logarithmic axes. Attention is the steepest line: it begins below the recurrent layer at 16 words, meets it at 64 words, which is d, and is far above it at 1024. The convolution runs above the recurrent layer.](figures/01_multiplications.png)
@@ -810,17 +776,13 @@ draw(
 # For long texts it is the other way round: at $n = 1024$ and $d = 64$, they take 16
 # times as many.*
 #
-# Of attention, Table 1 counts the scores and averages only. In a model, attention also
-# has learned matrices, and each of them costs $n d^2$, like a matrix of the recurrent
-# layer. Lesson 03 adds them to the bill.
-#
-# Last, the paths. How many layers must be stacked until the last of 17 words notices a
+# Now the paths. How many layers must be stacked until the last of 17 words notices a
 # change in the first? We change it and look.
 
 
 # %%
 def layers_until_noticed(layer):
-    usual = rng.standard_normal((17, d)) / 10
+    usual = rng.standard_normal((17, width)) / 10
     changed = usual.copy()
     changed[0] += 0.1
     layers = 0
@@ -850,23 +812,9 @@ finish(
 #   need half as many layers, 8.
 #
 # (The $n/3$ and $n/4$ of the table would be about 6 and 4. It leaves such factors out:
-# the point is that these paths grow with $n$. Its $\log_k(n)$ is for convolutions whose
-# gaps widen from layer to layer.)
-#
-# So attention buys the shortest path and no waiting, and pays with $n^2$.
-
-# %% [markdown]
-# ## What did we learn?
-# - Attention is an average of values; the weights come from dot products of a query
-#   with keys.
-# - The softmax makes weights of scores: positive, and with the sum 1.
-# - Equal computations may differ by $10^{-16}$, because they add in different orders.
-# - $q · k$ has the variance $d_k$; divided by $\sqrt{d_k}$, it lets the softmax keep
-#   its slope.
-# - A mask gives forbidden keys the score minus infinity; zero afterwards would leak.
-# - Masks are $(B, 1, 1, S)$ for padding and $(1, 1, T, T)$ for the past.
-# - Scores and averages take $n^2 d$ multiplications, no position waits for another, and
-#   every word is one step away from every other.
+# the point is that these paths grow with $n$. Attention to $r$ neighbours is a
+# compromise for long texts. The $n/k$ of convolutions is from the paper's text; the
+# table has only the $\log_k(n)$, of convolutions whose gaps widen from layer to layer.)
 
 # %% [markdown]
 # ## Your turn

@@ -2,6 +2,7 @@
 """# Lesson 02. Gradients
 
 One walk back through a program tells what each of its numbers does to the result.
+That is how a model learns: nobody tells it what its numbers should be.
 
 You need lesson 01, and the derivatives of sums, products, quotients and powers, of exp
 and of ln. You will have written, in some thirty lines, the walk that trains every model
@@ -15,9 +16,9 @@ import numpy as np
 from minitf import functions as F
 from minitf.backend import to_numpy
 from minitf.check import claim, grad_check, same, show
-from minitf.course import figures
 from minitf.course.architecture import figure_1
 from minitf.course.checks import gradients as checks
+from minitf.course.figures import gradients as figures
 from minitf.course.lesson import begin, draw, finish
 from minitf.tensor import Tensor, no_grad, record
 
@@ -26,23 +27,92 @@ begin("02_gradients")
 rng = np.random.default_rng(1)
 
 # %% [markdown]
-# ## Which way should a number move?
-# A program that translates holds millions of numbers. At first they are random, and so
-# are its translations. To *train* it is to change these numbers, a little at a time, so
-# that one number falls: the *loss* $L$, which says how wrong the translations are.
-# (Lesson 07 defines it. Here, $L$ is any number that a program computes.)
+# ## Who tells a query where to look?
+# In lesson 01 a query looked at the key that it resembles. But who chooses the query?
+# Here are three words with the vectors of lesson 01, how much water and how much money:
+# river = (3, 0), by = (0, 0), money = (0, 3). Each is both key and value. Our query
+# begins as (0, 1), so it looks at "money". We want it to fetch "river".
 #
-# To move a number $x$ the right way, we must know whether $L$ rises or falls when $x$
-# grows a little and all other numbers stay as they are. That is the derivative $dL/dx$,
-# the *slope* of $L$. If it is positive, $L$ rises with $x$, so $x$ should become a
-# little smaller; if it is negative, a little larger. The slopes of $L$ for all numbers
-# of an array $x$ form an array of the same shape. We call it the *gradient of $x$*. (In
-# full: the gradient of $L$ for $x$. $L$ is the same for all of a program, so we leave
-# it out.)
+# Let $L$ be the squared distance of its answer from the vector of "river". A number
+# such as $L$, which says how wrong a program is, is called its *loss*. (Lesson 07
+# defines that of a translator.) We do not tell the query where to look. We only ask,
+# for each of its two numbers: does $L$ rise or fall if this number grows a little? Then
+# we move it a small step the other way, and ask again.
+
+# %%
+words = ["river", "by", "money"]
+vectors = np.array([[3.0, 0.0], [0.0, 0.0], [0.0, 3.0]])
+wanted = vectors[:1]
+
+
+def loss_of(query):
+    distance = F.attention(query, vectors, vectors) - wanted
+    return (distance * distance).sum()
+
+
+def gradient_at(query):
+    tensor = Tensor(query)
+    loss_of(tensor).backward()  # asks the question
+    return to_numpy(tensor.grad)  # the answer, as an array of NumPy
+
+
+def learn(query, updates):
+    for _ in range(updates):
+        query = query - 0.02 * gradient_at(query)
+    return query
+
+
+first_gradient = gradient_at(np.array([[0.0, 1.0]]))
+as_many = first_gradient.shape == (1, 2)
+claim("the gradient has as many numbers as the query", as_many, "(1, 2)")
+learned = []
+for updates in (0, 2, 5, 50):
+    query = learn(np.array([[0.0, 1.0]]), updates)
+    learned.append(F.attention_weights(query, vectors).numpy()[0])
+    found = f"weights {learned[-1].round(2)}, loss {loss_of(query).item():.2f}"
+    print(f"{updates:2} updates: {found}, gradient {gradient_at(query)[0].round(1)}")
+claim(
+    "the query has learned to look at 'river'",
+    learned[0][0] < 0.1 and learned[-1][0] > 0.9,
+    f"its weight rises from {learned[0][0]:.2f} to {learned[-1][0]:.2f}",
+)
+draw(figures.learned, "02_learned.png", [0, 2, 5, 50], words, np.array(learned))
+
+# %% [markdown]
+# ![A table of four rows, from before the first update to after 50, and three columns: the weights of river, by and money. River rises from 0.10 over 0.25 and 0.64 to 0.92; money falls from 0.81 to 0.03.](figures/02_learned.png)
+#
+# *What to see: the dark cell moves from "money" to "river".*
+#
+# The line that did it is `loss_of(tensor).backward()`. It found out what each number of
+# the query does to $L$. The same line trains a model with millions of numbers, and this
+# lesson builds it. In the model of the paper, it begins here:
+
+# %%
+draw(figure_1, "02_here.png", here=["loss", "backward"])
+
+# %% [markdown]
+# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. A thick line leads from the loss back down, beside the encoder and beside the decoder, to the embeddings at the bottom.](figures/02_here.png)
+#
+# *What to see: the loss is the last number to be computed, and the first to have a
+# gradient. From there all others are found, from the last to the first. (The thick line
+# is only a sign: the way back follows every thin line of the figure, against its
+# arrow.)*
+
+# %% [markdown]
+# ## Which way should a number move?
+# To *train* a model is to change its numbers, a little at a time, so that $L$ falls.
+# For that we must know whether $L$ rises or falls when a number $x$ grows a little and
+# all other numbers stay as they are. That is the derivative $dL/dx$, the *slope* of
+# $L$. If it is positive, $L$ rises with $x$, so $x$ should become a little smaller; if
+# it is negative, a little larger. The slopes of $L$ for all numbers of an array $x$
+# form an array of the same shape. We call it the *gradient of $x$*. (In full: the
+# gradient of $L$ for $x$. $L$ is the same for all of a program, so we leave it out.)
 #
 # Take a pencil. Here is a small program, with one number that is used twice:
 #
-# $$p = 3 \qquad q = 4 \qquad u = p + q = 7 \qquad L = u \cdot p = 21$$
+# $$p = 3 \qquad q = 4$$
+#
+# $$u = p + q = 7 \qquad L = u \cdot p = 21$$
 #
 # **What does $q$ do to $L$?** Let $q$ grow by 0.001. Then $u$ grows by 0.001 too, and
 # $L = u p$ by $p = 3$ times as much, by 0.003. The slope is $dL/dq = 3$.
@@ -67,23 +137,7 @@ print("L:", program(3.0, 4.0))
 print("q grows by 0.001, and L by", round(more_by_q, 6))
 print(f"p grows by 0.001: u is {3.001 + 4.0:.3f}, L is {program(3.001, 4.0):.6f}")
 print("so L grows by", round(more_by_p, 6))
-draw(
-    figures.graph,
-    "02_graph.png",
-    {
-        "p": (0, 1, "p = 3\ngradient 7 + 3 = 10"),
-        "q": (0, 0, "q = 4\ngradient 3"),
-        "u": (1.4, 0, "u = p + q = 7\ngradient 3"),
-        "L": (2.8, 0.8, "L = u p = 21\ngradient 1"),
-    },
-    [
-        ("p", "L", "slope u = 7"),
-        ("p", "u", "slope 1"),
-        ("q", "u", "slope 1"),
-        ("u", "L", "slope p = 3"),
-    ],
-    marked=["p"],
-)
+draw(figures.two_paths, "02_graph.png")
 
 # %% [markdown]
 # ![A graph of four boxes. Arrows lead from p and q to u, and from u and p to L. Two ways lead from p to L: the direct one has the slope 7, the one through u has the slope 1 times 3. The gradient of p is their sum, 10.](figures/02_graph.png)
@@ -122,18 +176,6 @@ print("walking back, q gets the gradient", gradient_of_q)
 
 # %% [markdown]
 # These are the two slopes that we found with a pencil.
-#
-# You are here, in the model that this course builds:
-
-# %%
-draw(figure_1, "02_here.png", here=["loss", "backward"])
-
-# %% [markdown]
-# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. A thick line leads from the loss back down, beside the encoder and beside the decoder, to the embeddings at the bottom.](figures/02_here.png)
-#
-# *What to see: the loss is the last number to be computed, and the first to have a
-# gradient. (The thick line is only a sign. The walk back follows every thin line of the
-# figure, against its arrow.)*
 
 # %% [markdown]
 # ## How does a program remember what it did?
@@ -228,47 +270,6 @@ same("Tensor.backward gives p the gradient 10", tensor_p.grad, 10.0)
 same("Tensor.backward gives q the gradient 3", tensor_q.grad, 3.0)
 
 # %% [markdown]
-# **Use.** What is the walk good for, if slopes can be measured? Move $x$ up and down by
-# a small $h$, run the program twice, and divide the change of $L$ by the distance:
-#
-# $$\frac{dL}{dx} \approx \frac{L(x + h) - L(x - h)}{2h}$$
-#
-# This is called a *central difference*. It needs no rule at all, but two runs of the
-# program for each number, and a model has millions. The walk finds all slopes at once.
-#
-# Take the softmax of four scores, from lesson 01. It has four results, but $L$ must be
-# one number. So we make one of them: $L = \sum_i c_i y_i$, with numbers $c_i$ of our
-# choice. The slope of $L$ for $y_i$ is $c_i$, so the walk begins with these four
-# numbers in place of the 1: `backward(c)`. (Why not the plain sum, with every $c = 1$?
-# A mistake could hide in it, as a section below shows.)
-
-
-# %%
-def differences(f, x, c=1.0, h=1e-5):
-    """Measure the gradient of the sum of c * f(x), for one number of x at a time."""
-    gradient = np.zeros(len(x))
-    for j in range(len(x)):
-        step = np.zeros_like(x)
-        step[j] = h
-        above = f(Tensor(x + step)).numpy()
-        below = f(Tensor(x - step)).numpy()
-        gradient[j] = (c * (above - below)).sum() / (2 * h)
-    return gradient
-
-
-four_scores = np.array([0.5, -1.0, 2.0, 0.0])
-four_factors = np.array([1.0, -2.0, 3.0, 0.5])
-scores_tensor = Tensor(four_scores)
-F.softmax(scores_tensor).backward(four_factors)
-in_eight_runs = differences(F.softmax, four_scores, four_factors)
-same(
-    "one walk back finds what eight runs measure",
-    scores_tensor.grad,
-    in_eight_runs,
-    rtol=1e-6,
-)
-
-# %% [markdown]
 # ## Why does the order matter?
 # A tape holds everything that was ever computed, even results that nobody needs any
 # more. So the library keeps none. Each Tensor knows only its own inputs and its
@@ -283,23 +284,7 @@ same(
 # and $c$ has the slope 2 times 3 = 6. So the gradient of $a$ is $2 + 6 = 8$.
 
 # %%
-draw(
-    figures.graph,
-    "02_order.png",
-    {
-        "a": (0, 0, "a\ngradient 2 x 4 = 8"),
-        "b": (1.6, 0, "b = 2a\ngradient 1 + 3 = 4"),
-        "c": (2.6, 1, "c = 3b\ngradient 1"),
-        "d": (3.6, 0, "d = b + c\ngradient 1"),
-    },
-    [
-        ("a", "b", "slope 2"),
-        ("b", "c", "slope 3"),
-        ("b", "d", "slope 1"),
-        ("c", "d", "slope 1"),
-    ],
-    marked=["b"],
-)
+draw(figures.order, "02_order.png")
 
 # %% [markdown]
 # ![A graph of four boxes: a leads to b, b leads to c and directly to d, and c leads to d. The box b has the gradient 1 + 3 = 4, because it is used by d and by c; a has the gradient 8.](figures/02_order.png)
@@ -371,29 +356,404 @@ walk_without_tape(number_b + number_b * Number(3.0))
 same("without a tape, inputs listed first: a gets 8", number_a.gradient, 8.0)
 
 # %% [markdown]
-# **Equate.** You can now read the heart of the library. A Tensor that was computed has
-# a node, `_node`, which knows its inputs (`parents`) and its `backward`. A Tensor that
-# was made from data, like $p$ and $q$, has none: it is called a *leaf*. The method
-# `walk_back` of a node is our `hand_on`, in the same three steps:
-#
-# 1. `backward(gy)` returns one gradient for each input.
-# 2. The loop at the end goes through the inputs and their gradients.
-# 3. `parent._receive(...)` lets each input add what it gets.
-#
-# The other lines free what the node has kept, and refuse a wrong number of gradients.
-# (`_fitted` has work only if an array was broadcast, as the next section explains.)
+# **Equate.** The library keeps no tape either: its `backward` lists the inputs first,
+# as we do.
 
 # %%
 a = Tensor(1.0)
 b = a * 2.0
-d = b + b * 3.0
-show(d._node.walk_back)
+(b + b * 3.0).backward()
+same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
+
+# %% [markdown]
+# ## What does each operation hand back?
+# **State.** The walk is the same for all programs. Only the backward differs from
+# operation to operation. Most act on each number of an array, so their rules are those
+# of school. (`where(mask, a, b)` takes $a$ where the mask is True, and $b$ elsewhere.)
+#
+# | $y$ | to $a$ | to $b$ | why |
+# |---|---|---|---|
+# | $a + b$ | $gy$ | $gy$ | both slopes are 1 |
+# | $a - b$ | $gy$ | $-gy$ | $y$ falls when $b$ grows |
+# | $-a$ | $-gy$ | | $y$ falls when $a$ grows |
+# | $a b$ | $gy \, b$ | $gy \, a$ | the slope of a product is the other factor |
+# | $a / b$ | $gy / b$ | $-gy \, a / b^2$ | the slope of $1 / b$ is $-1 / b^2$ |
+# | $a^n$ | $gy \, n \, a^{n-1}$ | | $n$ is a fixed number |
+# | $\exp(a)$ | $gy \, y$ | | $\exp$ is its own slope |
+# | $\ln a$ | $gy / a$ | | |
+# | `where(mask, a, b)` | $gy$ if True, else 0 | $gy$ if False, else 0 | one of them |
+# | sum of $a$ | $gy$, for each number | | all slopes are 1 |
+# | mean of $n$ numbers | $gy / n$, for each | | all slopes are $1/n$ |
+# | $a$ with its axes exchanged | $gy$, its axes put back | | each number has moved |
+# | $a$ in another shape | $gy$ in the shape of $a$ | | as above |
+# | some rows of $a$ | $gy$ in these rows, else 0 | | a row taken twice gets the sum |
+#
+# Are these rules right? Then they agree with slopes that are measured. Move $x$ up and
+# down by a small $h$, run the program twice, and divide the change of $L$ by the
+# distance:
+#
+# $$\frac{dL}{dx} \approx \frac{L(x + h) - L(x - h)}{2h}$$
+#
+# This is called a *central difference*. It needs no rule at all, but two runs of the
+# program for each number; the walk finds all slopes at once. The library's `grad_check`
+# compares any function's gradient with central differences, and prints the largest
+# error. Put the rules of school into one formula:
+
+# %%
+numbers = rng.uniform(0.5, 2, (2, 3))
+others = rng.uniform(0.5, 2, (2, 3))
+
+
+def many_rules(x, y):
+    with_fixed_numbers = 3.0 - x + 2.0 * x + 5.0 / x - x / 4.0 + x**3
+    return with_fixed_numbers + x * y - F.exp(x) * F.log(y) / x
+
+
+# grad_check prints this name, and then the word "gradient".
+grad_check(many_rules, numbers, others, name="the rules of school: the")
+
+# %% [markdown]
+# **What does a broadcast array get?** NumPy lets a row of three numbers be added to
+# each row of a matrix: the row is *broadcast*. Each of its numbers is then used once in
+# each row of the matrix. Many uses, many paths: **its gradient is the sum over the
+# copies.** On paper: let $gy$ have the two rows (1, 2) and (3, 4). The row that was
+# added to both gets their sum, (4, 6).
+
+# %%
+matrix = Tensor([[0.0, 0.0], [0.0, 0.0]])
+row = Tensor([5.0, 6.0])
+(matrix + row).backward([[1.0, 2.0], [3.0, 4.0]])  # begin with this gy, not with a 1
+same("a row added to two rows gets the sum of both", row.grad, [4.0, 6.0])
+
+# %% [markdown]
+# **Use.** How does an operation of your own get into the graph? Through one function,
+# `record(result, inputs, backward)`: it makes the node, and returns the result as a
+# Tensor. Compute the result from `x.data`, the array in the Tensor; write its backward;
+# record both. Here is the cube, with the slope $3 x^2$:
+
+
+# %%
+def cube(x):
+    def backward(gy):
+        return gy * 3 * x.data**2
+
+    return record(x.data**3, (x,), backward)
+
+
+grad_check(cube, numbers, name="the cube's")
+
+# %% [markdown]
+# ## What is the gradient of a matrix product?
+# **State.** Attention is a softmax between two matrix products, so begin with these.
+# For the product $C = A B$, let $gC$ be the gradient that arrives, with one number for
+# each number of $C$. What do $A$ and $B$ get?
+#
+# **Derive.** Write the product of two matrices of shape (2, 2) out:
+#
+# $$c_{11} = a_{11} b_{11} + a_{12} b_{21}$$
+#
+# $$c_{12} = a_{11} b_{12} + a_{12} b_{22}$$
+#
+# $$c_{21} = a_{21} b_{11} + a_{22} b_{21}$$
+#
+# and so on.
+#
+# Where is $a_{11}$ used? Twice: in $c_{11}$ with the slope $b_{11}$, and in $c_{12}$
+# with the slope $b_{12}$. Two paths, so it gets
+#
+# $$ga_{11} = gc_{11} b_{11} + gc_{12} b_{12}$$
+#
+# That is the dot product of row 1 of $gC$ with row 1 of $B$. In the same way $ga_{12}$
+# is that of row 1 of $gC$ with row 2 of $B$, and so on. A matrix product takes rows
+# with *columns*; to take rows with rows, transpose the second matrix: $gA$ is $gC$
+# times $B^T$.
+#
+# And $b_{11}$? It is used in $c_{11}$ with the slope $a_{11}$, and in $c_{21}$ with the
+# slope $a_{21}$. So it gets the dot product of column 1 of $A$ with column 1 of $gC$.
+# To take columns with columns, transpose the first matrix: $gB$ is $A^T$ times $gC$.
+# Together:
+#
+# $$gA = gC \, B^T \qquad gB = A^T \, gC$$
+#
+# To remember them, think of the shapes. If $A$ is $(n, k)$ and $B$ is $(k, m)$, then
+# $gC$ is $(n, m)$. The only product of $gC$ and $B$ that is $(n, k)$ again, like $A$,
+# is $gC \, B^T$: $(n, m)$ times $(m, k)$.
+#
+# And see the price. For one product on the way forward (the *forward pass*) there are
+# two on the way back (the *backward pass*). So **the walk back costs about twice as
+# much as the way forward.**
+#
+# Check one number of each with a pencil. Let $A$ have the rows (1, 2) and (3, 4), and
+# $B$ the rows (5, 6) and (7, 8). Let $gC$ have a 1 at the upper left, a 2 at the lower
+# right, and zeros elsewhere. Row 1 of $gC$ is (1, 0), row 1 of $B$ is (5, 6). Column 1
+# of $A$ is (1, 3), column 1 of $gC$ is (1, 0). So
+#
+# $$ga_{11} = 1 \cdot 5 + 0 \cdot 6 = 5$$
+#
+# $$gb_{11} = 1 \cdot 1 + 3 \cdot 0 = 1$$
+
+# %%
+A = np.array([[1.0, 2.0], [3.0, 4.0]])
+B = np.array([[5.0, 6.0], [7.0, 8.0]])
+gC = np.array([[1.0, 0.0], [0.0, 2.0]])
+gA = gC @ B.T
+gB = A.T @ gC
+print("gA = gC B^T:", gA.tolist())
+print("gB = A^T gC:", gB.tolist())
+tensor_A = Tensor(A)
+tensor_B = Tensor(B)
+(tensor_A @ tensor_B).backward(gC)
+same("A gets gC B^T", tensor_A.grad, gA)
+same("B gets A^T gC", tensor_B.grad, gB)
+
+# %% [markdown]
+# ## What is the gradient of attention?
+# **State.** Lesson 01 computes attention in four steps. Give each result a name:
+#
+# $$S = Q K^T \qquad Z = S / \sqrt{d_k}$$
+#
+# $$P = \text{softmax}(Z) \qquad Y = P V$$
+#
+# Three of the four steps are known by now: two products and a division by a fixed
+# number. The fourth, the softmax, turns a row of scores $x$ into a row of weights $y$:
+#
+# $$y_i = e^{x_i} / s \qquad s = \sum_j e^{x_j}$$
+#
+# (The row $x$ is a row of $Z$ here, and $y$ a row of $P$. Small $y$ has nothing to do
+# with the answers $Y$.)
+#
+# ### First, the softmax
+# Each weight depends on each score, through the sum $s$. The table of all slopes
+# $dy_i/dx_j$ is called the *Jacobian* of $y$.
+#
+# **Derive.** Take the quotient rule. The slope of $s$ for $x_j$ is $e^{x_j}$. The slope
+# of $e^{x_i}$ for $x_j$ is $e^{x_i}$ if $i = j$, and 0 if not. To write both cases in
+# one formula, let $\delta_{ij}$ be 1 if $i = j$, and 0 if not: it is
+# $\delta_{ij} e^{x_i}$. Then
+#
+# $$\frac{dy_i}{dx_j} = \frac{\delta_{ij} e^{x_i} s - e^{x_i} e^{x_j}}{s^2}$$
+#
+# Divide both products by $s^2$, one $s$ for each factor, and each $e^{x_i} / s$ becomes
+# a weight:
+#
+# $$\frac{dy_i}{dx_j} = \delta_{ij} \, y_i - y_i y_j = y_i (\delta_{ij} - y_j)$$
+#
+# In words: a weight rises with its own score, with the slope $y_i (1 - y_i)$. It falls
+# with every other score, with the slope $-y_i y_j$, because the weights share the
+# sum 1. Here is the table for the scores 0, 1 and 2:
+
+# %%
+x = np.array([0.0, 1.0, 2.0])
+y = F.softmax(x).numpy()
+jacobian = np.zeros((3, 3))
+for i in range(3):
+    for j in range(3):
+        delta = 1.0 if i == j else 0.0
+        jacobian[i, j] = y[i] * (delta - y[j])
+print("the weights:", y.round(2).tolist())
+draw(figures.jacobian, "02_jacobian.png", jacobian, x, y)
+
+# %% [markdown]
+# ![A table of three rows, the weights 0.09, 0.24 and 0.67, and three columns, the scores 0, 1 and 2, with signed colours: the numbers on the diagonal are positive, all others negative, and each column sums to 0.](figures/02_jacobian.png)
+#
+# *What to see: positive on the diagonal, negative elsewhere. Each column sums to 0:
+# what one weight gains, the others lose. So does each row: the same number added to all
+# scores changes no weight.*
+#
+# Now the gradient. $gy_i$ has arrived at weight $i$. Score $j$ acts on all weights, so
+# its gradient is a sum over all of them. (Of $\delta_{ij}$ only the term with $i = j$
+# stays.)
+#
+# $$gx_j = \sum_i gy_i \, y_i (\delta_{ij} - y_j)$$
+#
+# $$= y_j \left( gy_j - \sum_i gy_i y_i \right)$$
+#
+# This has a meaning. If the score of key $j$ rises, key $j$ gains weight, and that
+# weight is taken from all keys (itself included) in proportion to their weights. For
+# each unit of weight that moves, $L$ gains $gy_j$, and loses the average of the $gy$
+# with the weights $y$, which is the last sum. So the bracket is **gain minus cost**.
+# And all of it is multiplied by the weight $y_j$: the score of a key with a small
+# weight learns slowly, and with the weight 0 it learns nothing.
+#
+# Let $gy = (1, -2, 3)$ arrive at our three weights. Their average of $gy$ is 1.6. Key 1
+# offers 1, which is less. So the gradient of its score is *negative*, -0.05, although
+# its $gy$ is positive: $L$ falls when this key takes weight from the others. Key 3
+# offers more than the average, and has a large weight: its score gets 0.93.
+
+# %%
+gy = np.array([1.0, -2.0, 3.0])
+average = (gy * y).sum()
+gx = y * (gy - average)
+print("average of gy:", average.round(1))
+print("gradients of the scores:", gx.round(2).tolist())
+tensor_x = Tensor(x)
+F.softmax(tensor_x).backward(gy)
+same("softmax hands back y (gy - sum gy y)", tensor_x.grad, gx)
+same("which is gy times the Jacobian", tensor_x.grad, gy @ jacobian)
+
+# %% [markdown]
+# ### Then all four steps
+# Walk back from the last step to the first. Each uses a rule that is derived above. In
+# $S = Q K^T$ the right factor is $K^T$. It gets $Q^T \, gS$, and so $K$ gets the
+# transpose of this, $gS^T \, Q$.
+#
+# | step | what it hands back |
+# |---|---|
+# | $Y = P V$ | $gP = gY \, V^T$, and **$gV = P^T \, gY$** |
+# | $P = \text{softmax}(Z)$ | $gZ = P (gP - \sum gP \, P)$, the sum over each row |
+# | $Z = S / \sqrt{d_k}$ | $gS = gZ / \sqrt{d_k}$ |
+# | $S = Q K^T$ | **$gQ = gS \, K$**, and **$gK = gS^T \, Q$** |
+#
+# In words: a value gets the gradients of the answers that it is part of, each times its
+# weight there ($P^T \, gY$). A query gets a sum of keys, each times the gradient of its
+# score ($gS \, K$). A key gets a sum of queries in the same way ($gS^T \, Q$).
+
+
+# %%
+def attention_backward(Q, K, V, gY):
+    root = K.shape[1] ** 0.5
+    P = F.softmax(Q @ K.T / root).numpy()
+    gV = P.T @ gY
+    gP = gY @ V.T
+    gZ = P * (gP - (gP * P).sum(axis=-1, keepdims=True))
+    gS = gZ / root
+    gQ = gS @ K
+    gK = gS.T @ Q
+    return gQ, gK, gV
+
+
+Q = rng.standard_normal((3, 4))
+K = rng.standard_normal((5, 4))
+V = rng.standard_normal((5, 2))
+gY = rng.standard_normal((3, 2))
+gQ, gK, gV = attention_backward(Q, K, V, gY)
+
+# Equate: the library's attention, walked back from the same gY.
+tensor_Q = Tensor(Q)
+tensor_K = Tensor(K)
+tensor_V = Tensor(V)
+F.attention(tensor_Q, tensor_K, tensor_V).backward(gY)
+same("attention hands the queries gS K", tensor_Q.grad, gQ)
+same("attention hands the keys gS^T Q", tensor_K.grad, gK)
+same("attention hands the values P^T gY", tensor_V.grad, gV)
+
+# %% [markdown]
+# (A mask needs no rule of its own. A forbidden key has the weight 0, so its score gets
+# the gradient 0, by the formula above.)
+#
+# ### What moved the query?
+# Now we can read the first line that this lesson printed. By $gQ = gS \, K$ the
+# gradient of the query is a sum of keys: some of "river", (3, 0), and some of "money",
+# (0, 3). Its number for water is negative, so $L$ falls if the query becomes more like
+# "river". Its number for money is positive. Training subtracts both: **the query moves
+# towards keys that deserve more weight, and away from the others.**
+#
+# Why is the gradient small at first, and then *grows*? Look at
+# $y_j (gy_j - \text{average})$. The score of "river" is multiplied by its weight, which
+# is still small. The score of "money" has a large weight but a small bracket: while
+# "money" has nearly all the weight, the average is nearly its own $gy$. **A softmax
+# that is too sure, either way, learns slowly.** This is why lesson 01 divides by
+# $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
+
+# %% [markdown]
+# ## How can a gradient check lie?
+# **State.** A gradient check compares the result of backward with central differences
+# of $L$. $L$ must be one number. If a program has many outputs, a simple check adds
+# them up and calls the sum $L$.
+#
+# **Derive.** The outputs of a softmax have the sum 1, whatever $x$ is. So their sum
+# does not move when $x$ moves: its gradient is 0. (Each column of the Jacobian sums to
+# 0.) And a backward that returns nothing but zeros passes the check perfectly. Try the
+# right softmax, and one that learns nothing:
+
+
+# %%
+def softmax_that_learns_nothing(x):
+    def backward(gy):
+        return 0 * gy
+
+    return record(F.softmax(x).data, (x,), backward)
+
+
+def gradient_of_sum(f, x):
+    tensor = Tensor(x)
+    f(tensor).sum().backward()
+    return tensor.grad
+
+
+def differences(f, x, c=1.0, h=1e-5):
+    """Measure the gradient of the sum of c * f(x), for one number of x at a time."""
+    gradient = np.zeros(len(x))
+    for j in range(len(x)):
+        step = np.zeros_like(x)
+        step[j] = h
+        above = f(Tensor(x + step)).numpy()
+        below = f(Tensor(x - step)).numpy()
+        gradient[j] = (c * (above - below)).sum() / (2 * h)
+    return gradient
+
+
+# x: the three scores 0, 1 and 2 of the last section
+measured = differences(F.softmax, x)
+of_right = gradient_of_sum(F.softmax, x)
+of_zeros = gradient_of_sum(softmax_that_learns_nothing, x)
+same("the sum accepts the right softmax", of_right, measured, atol=1e-8)
+same("the sum accepts one that learns nothing", of_zeros, measured, atol=1e-8)
+
+# %% [markdown]
+# **Equate.** `grad_check` weighs the outputs at random. Its $L$ is the sum of $c_i y_i$
+# with random numbers $c$, so no mistake can hide in a sum that happens to be constant.
+# It refuses the zeros, and says what it thinks is wrong. (A block below
+# `assert_raises` must fail; the error is kept.)
+
+# %%
+with np.testing.assert_raises(AssertionError) as zeros_found:
+    grad_check(softmax_that_learns_nothing, x)
+claim(
+    "grad_check rejects the zeros",
+    "zero everywhere" in str(zeros_found.exception),
+    zeros_found.exception,
+)
+
+
+# %% [markdown]
+# ## What did we learn?
+# - The gradient says for each number how fast the loss rises when the number grows.
+# - Along a path slopes are multiplied; over all paths the products are added.
+# - One walk from the result to the inputs finds all gradients, and costs about twice as
+#   much as the way forward.
+# - A node hands on its gradient once, when all nodes that use it have handed on.
+# - All uses of a number are added up.
+# - For $C = A B$: $gA = gC \, B^T$, and $gB = A^T \, gC$. A broadcast row gets the sum.
+# - Attention: $gV = P^T \, gY$; $gQ = gS \, K$ and $gK = gS^T \, Q$, through the
+#   softmax and the root.
+# - A gradient check must weigh the outputs at random; their sum can hide a mistake.
+
+# %% [markdown]
+# ## More on gradients
+# Nothing below is needed for the next lesson.
+#
+# ### What does the library's walk look like?
+# A Tensor that was computed has a node, `_node`, which knows its inputs (`parents`) and
+# its `backward`. A Tensor that was made from data, like $p$ and $q$, has none: it is
+# called a *leaf*. The method `walk_back` of a node is our `hand_on`: `backward(gy)`
+# returns one gradient for each input, the loop at the end goes through the inputs, and
+# `parent._receive(...)` lets each input add what it gets. The other lines free what the
+# node has kept, and refuse a wrong number of gradients. If an array was broadcast,
+# `_fitted` sums its gradient until it has the shape of the array: so no backward needs
+# to know of broadcasting.
+
+# %%
+leaf = Tensor(1.0)
+doubled = leaf * 2.0
+result = doubled + doubled * 3.0
+show(result._node.walk_back)
 
 # %% [markdown]
 # And `Tensor.backward` is our `walk_without_tape`. (Skip its long description.)
 #
-# - `_first_gradient` takes the gradient that you gave, as the $c$ above, or makes
-#   the 1. It refuses a result that cannot be walked back.
+# - `_first_gradient` takes the gradient that you gave, or makes the 1. It refuses a
+#   result that cannot be walked back.
 # - A leaf has nobody to hand its gradient to, so it keeps it, and the walk is over.
 # - `_inputs_first` is our `list_inputs_first`. It does not call itself, because Python
 #   allows about a thousand calls inside each other, and a long program needs more.
@@ -402,14 +762,21 @@ show(d._node.walk_back)
 
 # %%
 show(Tensor.backward)
-d.backward()
-same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
+result.backward()
+same("the same walk, the same gradient: 8", leaf.grad, users_first)
 
 # %% [markdown]
-# **Where are the uses of a parameter added up?** A *parameter* is a leaf that training
-# changes. Each of its uses in the program sends it a gradient, through `_receive`,
-# whose last line adds them up in `.grad`. (A node does the same in `.gradient`, and
-# forgets it when it has handed on.)
+# And this is plus, complete, with its rule, $gy$ and $gy$, at the end. (`_operand`
+# takes the array out of a Tensor, or makes one like that of `self` from a list.)
+
+# %%
+show(Tensor.__add__)
+
+# %% [markdown]
+# ### Where are the uses of a parameter added up?
+# A *parameter* is a leaf that training changes. Each of its uses in the program sends
+# it a gradient, through `_receive`, whose last line adds them up in `.grad`. (A node
+# does the same in `.gradient`, and forgets it when it has handed on.)
 
 # %%
 show(Tensor._receive)
@@ -455,42 +822,10 @@ v = start[1]
 same("u gets 2 + 3, v gets 2 + 4 + 5", start.grad, [[5.0, 5.0], [11.0, 11.0]])
 
 # %% [markdown]
-# ## What does each operation hand back?
-# **State.** The walk is the same for all programs. Only the backward differs from
-# operation to operation. Most act on each number of an array, so their rules are those
-# of school. (`where(mask, a, b)` takes $a$ where the mask is True, and $b$ elsewhere.)
-#
-# | $y$ | to $a$ | to $b$ | why |
-# |---|---|---|---|
-# | $a + b$ | $gy$ | $gy$ | both slopes are 1 |
-# | $a - b$ | $gy$ | $-gy$ | $y$ falls when $b$ grows |
-# | $-a$ | $-gy$ | | $y$ falls when $a$ grows |
-# | $a b$ | $gy \, b$ | $gy \, a$ | the slope of a product is the other factor |
-# | $a / b$ | $gy / b$ | $-gy \, a / b^2$ | the slope of $1 / b$ is $-1 / b^2$ |
-# | $a^n$ | $gy \, n \, a^{n-1}$ | | $n$ is a fixed number |
-# | $\exp(a)$ | $gy \, y$ | | $\exp$ is its own slope |
-# | $\ln a$ | $gy / a$ | | |
-# | `where(mask, a, b)` | $gy$ if True, else 0 | $gy$ if False, else 0 | one of them |
-# | sum of $a$ | $gy$, for each number | | all slopes are 1 |
-# | mean of $n$ numbers | $gy / n$, for each | | all slopes are $1/n$ |
-# | $a$ with its axes exchanged | $gy$, its axes put back | | each number has moved |
-# | $a$ in another shape | $gy$ in the shape of $a$ | | as above |
-# | some rows of $a$ | $gy$ in these rows, else 0 | | a row taken twice gets the sum |
-#
-# Are these rules right? The library's `grad_check` compares any function's gradient
-# with central differences, and prints the largest error. (How far to trust it: see "How
-# can a gradient check lie?" below.) Put the rules of school into one formula:
+# ### Are the other rules of the table right?
+
 
 # %%
-numbers = rng.uniform(0.5, 2, (2, 3))
-others = rng.uniform(0.5, 2, (2, 3))
-
-
-def many_rules(x, y):
-    with_fixed_numbers = 3.0 - x + 2.0 * x + 5.0 / x - x / 4.0 + x**3
-    return with_fixed_numbers + x * y - F.exp(x) * F.log(y) / x
-
-
 def chosen(x, y):
     return F.where(numbers > 1.2, x, y)
 
@@ -500,10 +835,15 @@ def turned(x):
     return x.transpose(1, 2, 0).reshape(3, 8)
 
 
-# grad_check prints this name, and then the word "gradient".
-grad_check(many_rules, numbers, others, name="the rules of school: the")
 grad_check(chosen, numbers, others, name="where: the")
 grad_check(turned, rng.standard_normal((2, 3, 4)), name="axes and shape: the")
+
+# %%
+# A row of shape (1, 3) times a column of shape (2, 1) is a matrix (2, 3).
+grad_check(lambda x, y: x * y, numbers[:1], others[:, :1], name="row times column: the")
+wide = rng.standard_normal((2, 3))
+wider = rng.standard_normal((3, 4))
+grad_check(lambda x, y: x @ y, wide, wider, name="shapes (2, 3) and (3, 4): the")
 
 # %% [markdown]
 # For sums, means and rows, take a matrix of three rows and see what each row gets.
@@ -520,381 +860,9 @@ summed.sum(axis=0).backward([3.0, 6.0])
 same("a sum of 3 rows hands each all of it", summed.grad, [[3.0, 6.0]] * 3)
 
 # %% [markdown]
-# **What does a broadcast array get?** NumPy lets a row of three numbers be added to
-# each row of a matrix: the row is *broadcast*. Each of its numbers is then used once in
-# each row of the matrix. Many uses, many paths: **its gradient is the sum over the
-# copies.** On paper: let $gy$ have the two rows (1, 2) and (3, 4). The row that was
-# added to both gets their sum, (4, 6).
-
-# %%
-matrix = Tensor([[0.0, 0.0], [0.0, 0.0]])
-row = Tensor([5.0, 6.0])
-(matrix + row).backward([[1.0, 2.0], [3.0, 4.0]])
-same("a row added to two rows gets the sum of both", row.grad, [4.0, 6.0])
-# A row of shape (1, 3) times a column of shape (2, 1) is a matrix (2, 3).
-grad_check(lambda x, y: x * y, numbers[:1], others[:, :1], name="row times column: the")
-
-# %% [markdown]
-# **How does an operation get into the graph?** Through one function,
-# `record(result, inputs, backward)`: it makes the node, and returns the result as a
-# Tensor. Here is plus, complete, with its rule, $gy$ and $gy$, at the end. (`_operand`
-# takes the array out of a Tensor, or makes one like that of `self` from a list.)
-
-# %%
-show(Tensor.__add__)
-
-# %% [markdown]
-# Where is the sum over the copies of a broadcast row? Not here: `walk_back`, shown
-# above, makes it for all operations. If a gradient does not have the shape of its
-# input, `_fitted` sums it until it has. So no backward needs to know of broadcasting.
-#
-# **Use.** An operation of your own takes three steps: compute the result from `x.data`,
-# the array in the Tensor; write its backward; record both. Here is the cube, with the
-# slope $3 x^2$:
-
-
-# %%
-def cube(x):
-    def backward(gy):
-        return gy * 3 * x.data**2
-
-    return record(x.data**3, (x,), backward)
-
-
-grad_check(cube, numbers, name="the cube's")
-
-# %% [markdown]
-# ## What is the gradient of a matrix product?
-# **State.** Attention is a softmax between two matrix products, so begin with these.
-# For the product $C = A B$, let $gC$ be the gradient that arrives, with one number for
-# each number of $C$. What do $A$ and $B$ get?
-#
-# **Derive.** Write the product of two matrices of shape (2, 2) out:
-#
-# $$c_{11} = a_{11} b_{11} + a_{12} b_{21}$$
-#
-# $$c_{12} = a_{11} b_{12} + a_{12} b_{22}$$
-#
-# $$c_{21} = a_{21} b_{11} + a_{22} b_{21}$$
-#
-# $$c_{22} = a_{21} b_{12} + a_{22} b_{22}$$
-#
-# Where is $a_{11}$ used? Twice: in $c_{11}$ with the slope $b_{11}$, and in $c_{12}$
-# with the slope $b_{12}$. Two paths, so it gets
-#
-# $$ga_{11} = gc_{11} b_{11} + gc_{12} b_{12}$$
-#
-# That is the dot product of row 1 of $gC$ with row 1 of $B$. In the same way $ga_{12}$
-# is that of row 1 of $gC$ with row 2 of $B$, and so on. A matrix product takes rows
-# with *columns*; to take rows with rows, transpose the second matrix: $gA$ is $gC$
-# times $B^T$.
-#
-# And $b_{11}$? It is used in $c_{11}$ with the slope $a_{11}$, and in $c_{21}$ with the
-# slope $a_{21}$. So it gets the dot product of column 1 of $A$ with column 1 of $gC$.
-# To take columns with columns, transpose the first matrix: $gB$ is $A^T$ times $gC$.
-# Together:
-#
-# $$gA = gC \, B^T \qquad gB = A^T \, gC$$
-#
-# To remember them, think of the shapes. If $A$ is $(n, k)$ and $B$ is $(k, m)$, then
-# $gC$ is $(n, m)$. The only product of $gC$ and $B$ that is $(n, k)$ again, like $A$,
-# is $gC \, B^T$: $(n, m)$ times $(m, k)$.
-#
-# And see the price. For one product on the way forward (the *forward pass*) there are
-# two on the way back (the *backward pass*). So **the walk back costs about twice as
-# much as the way forward.**
-#
-# Check one number of each with a pencil. Let $A$ have the rows (1, 2) and (3, 4), and
-# $B$ the rows (5, 6) and (7, 8). Let $gC$ have a 1 at the upper left, a 2 at the lower
-# right, and zeros elsewhere. Row 1 of $gC$ is (1, 0), row 1 of $B$ is (5, 6). Column 1
-# of $A$ is (1, 3), column 1 of $gC$ is (1, 0). So
-#
-# $$ga_{11} = 1 \cdot 5 + 0 \cdot 6 = 5 \qquad gb_{11} = 1 \cdot 1 + 3 \cdot 0 = 1$$
-
-# %%
-A = np.array([[1.0, 2.0], [3.0, 4.0]])
-B = np.array([[5.0, 6.0], [7.0, 8.0]])
-gC = np.array([[1.0, 0.0], [0.0, 2.0]])
-gA = gC @ B.T
-gB = A.T @ gC
-print("gA = gC B^T:", gA.tolist())
-print("gB = A^T gC:", gB.tolist())
-tensor_A = Tensor(A)
-tensor_B = Tensor(B)
-(tensor_A @ tensor_B).backward(gC)
-same("A gets gC B^T", tensor_A.grad, gA)
-same("B gets A^T gC", tensor_B.grad, gB)
-wide = rng.standard_normal((2, 3))
-wider = rng.standard_normal((3, 4))
-grad_check(lambda x, y: x @ y, wide, wider, name="shapes (2, 3) and (3, 4): the")
-
-# %% [markdown]
-# ## What is the gradient of attention?
-# **State.** Lesson 01 computes attention in four steps. Give each result a name:
-#
-# $$S = Q K^T \qquad Z = S / \sqrt{d_k} \qquad P = \text{softmax}(Z) \qquad Y = P V$$
-#
-# Three of the four steps are known by now: two products and a division by a fixed
-# number. The fourth, the softmax, turns a row of scores $x$ into a row of weights $y$:
-#
-# $$y_i = e^{x_i} / s \qquad s = \sum_j e^{x_j}$$
-#
-# (The row $x$ is a row of $Z$ here, and $y$ a row of $P$. Small $y$ has nothing to do
-# with the answers $Y$.)
-#
-# Each weight depends on each score, through the sum $s$. The table of all slopes
-# $dy_i/dx_j$ is called the *Jacobian* of $y$.
-#
-# **Derive.** Take the quotient rule. The slope of $s$ for $x_j$ is $e^{x_j}$. The slope
-# of $e^{x_i}$ for $x_j$ is $e^{x_i}$ if $i = j$, and 0 if not. To write both cases in
-# one formula, let $\delta_{ij}$ be 1 if $i = j$, and 0 if not: it is
-# $\delta_{ij} e^{x_i}$. Then
-#
-# $$\frac{dy_i}{dx_j} = \frac{\delta_{ij} e^{x_i} s - e^{x_i} e^{x_j}}{s^2}$$
-#
-# Divide both products by $s^2$, one $s$ for each factor, and each $e^{x_i} / s$ becomes
-# a weight:
-#
-# $$\frac{dy_i}{dx_j} = \delta_{ij} \, y_i - y_i y_j = y_i (\delta_{ij} - y_j)$$
-#
-# In words: a weight rises with its own score, with the slope $y_i (1 - y_i)$. It falls
-# with every other score, with the slope $-y_i y_j$, because the weights share the
-# sum 1. Here is the table for the scores 0, 1 and 2:
-
-# %%
-x = np.array([0.0, 1.0, 2.0])
-y = F.softmax(x).numpy()
-jacobian = np.zeros((3, 3))
-for i in range(3):
-    for j in range(3):
-        delta = 1.0 if i == j else 0.0
-        jacobian[i, j] = y[i] * (delta - y[j])
-print("the weights:", y.round(2).tolist())
-draw(
-    figures.matrices,
-    "02_jacobian.png",
-    {"slope of each weight for each score": jacobian},
-    values=".2f",
-    rows="weight",
-    columns="score",
-    row_labels=["weight 1: 0.09", "weight 2: 0.24", "weight 3: 0.67"],
-    column_labels=["score 1: 0", "score 2: 1", "score 3: 2"],
-    signed=True,
-)
-
-# %% [markdown]
-# ![A table of three rows, the weights 0.09, 0.24 and 0.67, and three columns, the scores 0, 1 and 2, with signed colours: the numbers on the diagonal are positive, all others negative, and each column sums to 0.](figures/02_jacobian.png)
-#
-# *What to see: positive on the diagonal, negative elsewhere. Each column sums to 0:
-# what one weight gains, the others lose. So does each row: the same number added to all
-# scores changes no weight.*
-#
-# Now the gradient. $gy_i$ has arrived at weight $i$. Score $j$ acts on all weights, so
-# its gradient is a sum over all of them. (Of $\delta_{ij}$ only the term with $i = j$
-# stays.)
-#
-# $$gx_j = \sum_i gy_i \, y_i (\delta_{ij} - y_j) =
-# y_j \left( gy_j - \sum_i gy_i y_i \right)$$
-#
-# This has a meaning. If the score of key $j$ rises, key $j$ gains weight, and that
-# weight is taken from all keys (itself included) in proportion to their weights. For
-# each unit of weight that moves, $L$ gains $gy_j$, and loses the average of the $gy$
-# with the weights $y$, which is the last sum. So the bracket is **gain minus loss**.
-# And all of it is multiplied by the weight $y_j$: the score of a key with a small
-# weight learns slowly, and with the weight 0 it learns nothing.
-#
-# Let $gy = (1, -2, 3)$ arrive at our three weights. Their average of $gy$ is 1.6. Key 1
-# offers 1, which is less. So the gradient of its score is *negative*, -0.05, although
-# its $gy$ is positive: $L$ falls when this key takes weight from the others. Key 3
-# offers more than the average, and has a large weight: its score gets 0.93.
-#
-# The library computes the line above for each row of an array, without ever making the
-# table. Its description repeats our derivation; new are only `backward` and `record`,
-# at the end:
-
-# %%
-gy = np.array([1.0, -2.0, 3.0])
-average = (gy * y).sum()
-gx = y * (gy - average)
-print("average of gy:", average.round(1))
-print("gradients of the scores:", gx.round(2).tolist())
-show(F.softmax)
-tensor_x = Tensor(x)
-F.softmax(tensor_x).backward(gy)
-same("softmax hands back y (gy - sum gy y)", tensor_x.grad, gx)
-same("which is gy times the Jacobian", tensor_x.grad, gy @ jacobian)
-
-# %% [markdown]
-# Now walk back through the four steps, from the last to the first. Each uses a rule
-# that is derived above. In $S = Q K^T$ the right factor is $K^T$. It gets $Q^T \, gS$,
-# and so $K$ gets the transpose of this, $gS^T \, Q$.
-#
-# | step | what it hands back |
-# |---|---|
-# | $Y = P V$ | $gP = gY \, V^T$, and **$gV = P^T \, gY$** |
-# | $P = \text{softmax}(Z)$ | $gZ = P (gP - \sum gP \, P)$, the sum over each row |
-# | $Z = S / \sqrt{d_k}$ | $gS = gZ / \sqrt{d_k}$ |
-# | $S = Q K^T$ | **$gQ = gS \, K$**, and **$gK = gS^T \, Q$** |
-#
-# In words: a value gets the gradients of the answers that it is part of, each times its
-# weight there ($P^T \, gY$). A query gets a sum of keys, each times the gradient of its
-# score ($gS \, K$). A key gets a sum of queries in the same way ($gS^T \, Q$).
-
-
-# %%
-def attention_backward(Q, K, V, gY):
-    root = K.shape[1] ** 0.5
-    P = F.softmax(Q @ K.T / root).numpy()
-    gV = P.T @ gY
-    gP = gY @ V.T
-    gZ = P * (gP - (gP * P).sum(axis=-1, keepdims=True))
-    gS = gZ / root
-    gQ = gS @ K
-    gK = gS.T @ Q
-    return gQ, gK, gV
-
-
-Q = rng.standard_normal((3, 4))
-K = rng.standard_normal((5, 4))
-V = rng.standard_normal((5, 2))
-gY = rng.standard_normal((3, 2))
-gQ, gK, gV = attention_backward(Q, K, V, gY)
-
-# Equate: the library's attention, walked back from the same gY.
-tensor_Q = Tensor(Q)
-tensor_K = Tensor(K)
-tensor_V = Tensor(V)
-F.attention(tensor_Q, tensor_K, tensor_V).backward(gY)
-same("attention hands the queries gS K", tensor_Q.grad, gQ)
-same("attention hands the keys gS^T Q", tensor_K.grad, gK)
-same("attention hands the values P^T gY", tensor_V.grad, gV)
-
-# %% [markdown]
-# (The mask of lesson 01 needs no rule of its own. A forbidden key has the weight 0, so
-# its score gets the gradient 0, by the formula above.)
-#
-# **Use.** Let one query learn where to look. The words have the vectors of lesson 01,
-# how much water and how much money: "river" is (3, 0) and "by" is (0, 0). We add
-# "money", (0, 3). Each word is both key and value. The query begins with (0, 1), so it
-# looks at "money". The answer that is wanted is the value of "river", and the loss $L$
-# is the squared distance of the answer from it. Nobody tells the query where to look.
-# We only subtract 0.02 times the gradient, again and again. (Lesson 07 chooses this
-# number.)
-
-# %%
-words = ["river", "by", "money"]
-vectors = np.array([[3.0, 0.0], [0.0, 0.0], [0.0, 3.0]])
-wanted = vectors[:1]
-
-
-def loss_of(query):
-    distance = F.attention(query, vectors, vectors) - wanted
-    return (distance * distance).sum()
-
-
-def gradient_at(query):
-    tensor = Tensor(query)
-    loss_of(tensor).backward()
-    return to_numpy(tensor.grad)  # .grad is an array, of NumPy or of the GPU
-
-
-def learn(query, updates):
-    for _ in range(updates):
-        query = query - 0.02 * gradient_at(query)
-    return query
-
-
-learned = np.zeros((4, 3))
-for row_number, updates in enumerate([0, 2, 5, 50]):
-    query = learn(np.array([[0.0, 1.0]]), updates)
-    learned[row_number] = F.attention_weights(query, vectors).numpy()
-    loss = loss_of(query).item()
-    gradient = gradient_at(query)[0].round(1).tolist()
-    weights = learned[row_number].round(2).tolist()
-    print(f"    {updates:2} updates: weights {weights}, loss {loss:.2f}", end=", ")
-    print(f"gradient {gradient}")
-claim(
-    "the query has learned to look at 'river'",
-    learned[0, 0] < 0.1 and learned[-1, 0] > 0.9,
-    f"its weight rises from {learned[0, 0]:.2f} to {learned[-1, 0]:.2f}",
-)
-draw(
-    figures.matrices,
-    "02_learned.png",
-    {"weights of the query": learned},
-    values=".2f",
-    row_labels=["before", "2 updates", "5 updates", "50 updates"],
-    column_labels=words,
-    limits=(0, 1),
-    mark=[(3, 0)],
-)
-
-# %% [markdown]
-# ![A table of four rows, from before the first update to after 50, and three columns: the weights of river, by and money. River rises from 0.10 over 0.25 and 0.64 to 0.92; money falls from 0.81 to 0.03.](figures/02_learned.png)
-#
-# *What to see: the dark cell moves from "money" to "river".*
-#
-# The first gradient can be read. By $gQ = gS \, K$ it is a sum of keys: some of (3, 0),
-# and some of (0, 3). Its number for water is negative, so $L$ falls if the query
-# becomes more like "river". Its number for money is positive. Training subtracts both:
-# **the query moves towards keys that deserve more weight, and away from the others.**
-#
-# And why does the gradient *grow* at first? For two reasons, both in
-# $y_j (gy_j - \text{average})$. The score of "river" is multiplied by its weight, and
-# that is still small. The score of "money" has a large weight but a small bracket:
-# while "money" has nearly all the weight, the average is nearly its own $gy$. **A
-# softmax that is too sure, either way, learns slowly.** This is why lesson 01 divides
-# by $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
-
-# %% [markdown]
-# ## How can a gradient check lie?
-# **State.** A gradient check compares the result of backward with central differences
-# of $L$. $L$ must be one number. If a program has many outputs, a simple check adds
-# them up and calls the sum $L$.
-#
-# **Derive.** The outputs of a softmax have the sum 1, whatever $x$ is. So their sum
-# does not move when $x$ moves: its gradient is 0. (Each column of the Jacobian sums to
-# 0.) And a backward that returns nothing but zeros passes the check perfectly. Try the
-# right softmax, and one that learns nothing:
-
-
-# %%
-def softmax_that_learns_nothing(x):
-    def backward(gy):
-        return 0 * gy
-
-    return record(F.softmax(x).data, (x,), backward)
-
-
-def gradient_of_sum(f, x):
-    tensor = Tensor(x)
-    f(tensor).sum().backward()
-    return tensor.grad
-
-
-# x: the three scores 0, 1 and 2 of the last section
-of_right = gradient_of_sum(F.softmax, x)
-of_zeros = gradient_of_sum(softmax_that_learns_nothing, x)
-measured_sum = differences(F.softmax, x)
-same("the sum accepts the right softmax", of_right, measured_sum, atol=1e-8)
-same("the sum accepts one that learns nothing", of_zeros, measured_sum, atol=1e-8)
-
-# %% [markdown]
-# **Equate.** `grad_check` weighs the outputs at random. Its $L$ is the sum of $c_i y_i$
-# with random numbers $c$, so no mistake can hide in a sum that happens to be constant.
-# It refuses the zeros, and says what it thinks is wrong. And it is strict: a slope that
-# is wrong in the fifth digit is refused too. The price is two runs of the program for
-# each number, and three more, one of which is walked back.
-
-
-# %%
-with np.testing.assert_raises(AssertionError) as zeros_found:
-    grad_check(softmax_that_learns_nothing, x)
-claim(
-    "grad_check rejects the zeros",
-    "zero everywhere" in str(zeros_found.exception),
-    zeros_found.exception,
-)
+# ### How strict is a gradient check, and what does it cost?
+# A slope that is wrong in the fifth digit is refused too. The price is two runs of the
+# program for each number, and three more, one of which is walked back.
 
 
 # %%
@@ -926,12 +894,12 @@ grad_check(counted_softmax, x)
 claim("a check of 3 numbers takes 2 x 3 runs and 3 more", len(runs) == 9, len(runs))
 
 # %% [markdown]
-# **How small should the step $h$ be?** A central difference measures the slope of a
-# straight line between two points of a curve. Its error falls with $h^2$ (the bend is
-# the same on both sides and cancels), so a small $h$ is better. But a computer keeps
-# about sixteen digits of a number, seven in float32. If two results agree in almost all
-# of them, their difference is mostly rounding error, and is then divided by $2 h$. So a
-# *very* small $h$ is worse.
+# ### How small should the step be?
+# A central difference measures the slope of a straight line between two points of a
+# curve. Its error falls with $h^2$ (the bend is the same on both sides and cancels), so
+# a small $h$ is better. But a computer keeps about sixteen digits of a number, seven in
+# float32. If two results agree in almost all of them, their difference is mostly
+# rounding error, and is then divided by $2 h$. So a *very* small $h$ is worse.
 
 
 # %%
@@ -951,17 +919,8 @@ claim(
     in_float64[4] < 1e-9,
     f"{in_float64[4]:.0e}",
 )
-draw(
-    figures.lines,
-    "02_step.png",
-    {
-        "float64": (np.log10(steps), in_float64),
-        "float32": (np.log10(steps), in_float32),
-    },
-    x="step h, as a power of ten",
-    y="error of the measured gradient",
-    log="y",
-)
+both_precisions = {"float64": in_float64, "float32": in_float32}
+draw(figures.steps, "02_step.png", steps, both_precisions)
 
 # %% [markdown]
 # ![Error of the measured gradient against the step h on logarithmic axes: both curves are valleys. In float64 the bottom is near h = 1e-5 with an error below 1e-9; in float32 it is near h = 1e-2 and far higher.](figures/02_step.png)
@@ -971,12 +930,12 @@ draw(
 # the far left float32 is flat: $h$ is rounded away there, so nothing is measured at
 # all.)*
 #
-# One more warning: a *kink* deceives a check. The function $\max(0, x)$ has the slope 0
-# left of 0, and 1 right of it. A difference across the kink measures something between
-# the two: 0.5 exactly at the kink. (Lesson 04 has such a kink.)
-
-# %% [markdown]
-# ## What if no gradient is wanted?
+# ### What deceives every gradient check?
+# A *kink*. The function $\max(0, x)$ has the slope 0 left of 0, and 1 right of it. A
+# difference across the kink measures something between the two: 0.5 exactly at the
+# kink. (Lesson 04 has such a kink.)
+#
+# ### What if no gradient is wanted?
 # A model that only translates needs no walk back. Yet every node would keep the arrays
 # that its backward needs, for nothing. Inside the block `with no_grad():` nothing is
 # recorded: the results are the same, but they have no node.
@@ -993,19 +952,6 @@ finish(
     "A node hands on its gradient when all of it has arrived; a check of it weighs "
     "the outputs at random."
 )
-
-# %% [markdown]
-# ## What did we learn?
-# - The gradient says for each number how fast the loss rises when the number grows.
-# - Along a path slopes are multiplied; over all paths the products are added.
-# - One walk from the result to the inputs finds all gradients, and costs about twice as
-#   much as the way forward.
-# - A node hands on its gradient once, when all nodes that use it have handed on.
-# - All uses of a parameter are added up in one line: `self.grad += gradient`.
-# - For $C = A B$: $gA = gC \, B^T$, and $gB = A^T \, gC$. A broadcast row gets the sum.
-# - Attention: $gV = P^T \, gY$; $gQ = gS \, K$ and $gK = gS^T \, Q$, through the
-#   softmax and the root.
-# - A gradient check must weigh the outputs at random; their sum can hide a mistake.
 
 # %% [markdown]
 # ## Your turn

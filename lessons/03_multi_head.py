@@ -15,9 +15,9 @@ import numpy as np
 from minitf import functions as F
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.course import figures
 from minitf.course.architecture import figure_1
 from minitf.course.checks import multi_head as checks
+from minitf.course.figures import multi_head as figures
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.errors import UserError
 from minitf.nn import Linear, Module, Parameter
@@ -32,14 +32,22 @@ rng = np.random.default_rng(1)
 # %% [markdown]
 # ## Why is one attention not enough?
 # "Man sees dog", "dog sees man": the same three words, and the opposite meaning. In
-# both sentences, "sees" needs to know who is before it and who is after it. Let us work
-# out with a pencil what attention (lesson 01) can fetch. The values are man = (2, 0)
-# and dog = (0, 2). (How a word knows who is before it is lesson 05.)
+# both sentences, "sees" needs to know who is before it and who is after it. What can
+# attention (lesson 01) fetch? Let the values be man = (2, 0) and dog = (0, 2). If
+# "sees" gives both neighbours the weight 1/2, it gets the average of the two:
+
+# %%
+man = np.array([2.0, 0.0])
+dog = np.array([0.0, 2.0])
+man_sees_dog = man / 2 + dog / 2
+dog_sees_man = dog / 2 + man / 2
+alike = (man_sees_dog == dog_sees_man).all()
+claim("'sees' gets the same in both sentences", alike, man_sees_dog)
+
+# %% [markdown]
+# *Who* did it is lost. Do other weights help?
 #
-# - If "sees" gives both neighbours the weight 1/2, it gets the average of the two. In
-#   "man sees dog" that is (1, 1), and in "dog sees man" it is (1, 1), too. *Who* did it
-#   is lost.
-# - If it gives all its weight to the word before, it gets (2, 0) or (0, 2). Now it
+# - If "sees" gives all its weight to the word before, it gets (2, 0) or (0, 2). Now it
 #   knows who sees, and nothing about who is seen.
 # - Weights of 1/4 and 3/4 do tell these two sentences apart: (0.5, 1.5) and (1.5, 0.5).
 #   But a language has more words than two. If some word has the vector (0.5, 1.5), then
@@ -47,26 +55,20 @@ rng = np.random.default_rng(1)
 #   unknown vectors, neither can be got back.
 #
 # So let two attentions look at the same time. The first fetches the word before, the
-# second the word after, and the two answers are written side by side: (2, 0, 0, 2) in
-# one sentence, (0, 2, 2, 0) in the other. Nothing is lost. Each of them is called a
-# *head*, and both together are *multi-head attention*. (The answer is now twice as
-# long. The Transformer makes each head smaller, so that the length stays: see below.)
-#
-# To build it we need three tools first: a linear map (each head sees the words through
-# its own), a place for its numbers (training must find them), and good numbers to begin
-# with (equal heads would stay equal). Then come the heads.
+# second the word after, and the two answers are written side by side. Nothing is lost.
 
 # %%
-man = np.array([2.0, 0.0])
-dog = np.array([0.0, 2.0])
-averages = []
 for before, after in ((man, dog), (dog, man)):
-    averages.append(before / 2 + after / 2)
     quarters = before / 4 + after * 3 / 4
     side_by_side = np.concatenate([before, after])
-    print(f"1/2, 1/2: {averages[-1]}  1/4, 3/4: {quarters}  two heads: {side_by_side}")
-alike = (averages[0] == averages[1]).all()
-claim("the averages cannot be told apart", alike, f"{averages[0]} and {averages[1]}")
+    print(f"1/4 and 3/4: {quarters}   two attentions: {side_by_side}")
+
+# %% [markdown]
+# Each of them is called a *head*, and both together are *multi-head attention*. (The
+# answer is now twice as long. The Transformer makes each head smaller, so that the
+# length stays.) Here it is in figure 1:
+
+# %%
 draw(
     figure_1,
     "03_here.png",
@@ -84,26 +86,29 @@ draw(
 # *What to see: all three attentions are multi-head attentions, and the diagram on the
 # right shows the inside of one. Read it from below: three linear maps for each head,
 # the attention of lesson 01 in each of $h$ heads, the answers side by side ("Concat"),
-# and a last linear map that mixes them ("Linear" is the next section). The thick line
-# brings the encoder's output to the attention in the middle (lesson 06).*
+# and a last linear map that mixes them. The thick line brings the encoder's output to
+# the attention in the middle (lesson 06).*
+#
+# To build it we need two tools first: a linear map, because each head sees the words
+# through its own, and a place for its numbers, where training can find them.
 
 # %% [markdown]
 # ## How does a layer make its queries, keys and values?
 # In lesson 01 the queries, keys and values were given. A *layer* makes them itself, out
 # of the vector of each position, with numbers that it learns. It uses a *linear map*
 # from $D$ numbers to $F$ numbers: a matrix $W$ of shape $(D, F)$, called the *weight*,
-# and a vector $b$ of $F$ numbers, the *bias*. (With a bias, mathematicians say
-# *affine*. And this `weight` is not an attention weight: where this lesson says
-# "weights", it means those of lesson 01, which the softmax makes.)
+# and a vector $b$ of $F$ numbers, the *bias*. (This weight is not an attention weight:
+# where this lesson says "weights", it means those of lesson 01, which the softmax
+# makes.)
 #
 # **State.** For the vector $x$ of one position, $y = x W + b$. In numbers:
 #
 # $$y_j = \sum_i x_i W_{ij} + b_j$$
 #
-# **Derive.** The gradients follow from lesson 02, where we had the gradient of a matrix
-# product: $gx = gy \, W^T$ and $gW = x^T \, gy$; $b$ is added as it is, so its gradient
-# is $gy$. The same $W$ and $b$ serve all positions of all sentences, so their gradients
-# are *sums* over the positions. Here it is number by number, for 2 sentences of 5
+# **Derive.** The gradients follow from that of a matrix product (lesson 02):
+# $gx = gy \, W^T$ and $gW = x^T \, gy$; $b$ is added as it is, so its gradient is $gy$.
+# The same $W$ and $b$ serve all positions of all sentences, so their gradients are
+# *sums* over the positions. Here it is position by position, for 2 sentences of 5
 # positions, $D = 6$ and $F = 3$.
 
 # %%
@@ -115,29 +120,21 @@ gy = rng.standard_normal((2, 5, 3))  # the gradient that arrives at y
 y_by_loops = np.zeros((2, 5, 3))
 gx_by_loops = np.zeros((2, 5, 6))
 gW_by_loops = np.zeros((6, 3))
-gb_by_loops = np.zeros(3)
 for s, t in np.ndindex(2, 5):  # sentence, position
-    for j in range(3):
-        y_by_loops[s, t, j] += b[j]
-        gb_by_loops[j] += gy[s, t, j]
-        for i in range(6):
-            y_by_loops[s, t, j] += x[s, t, i] * W[i, j]
-            gx_by_loops[s, t, i] += gy[s, t, j] * W[i, j]
-            gW_by_loops[i, j] += x[s, t, i] * gy[s, t, j]
+    y_by_loops[s, t] = x[s, t] @ W + b
+    gx_by_loops[s, t] = gy[s, t] @ W.T
+    for i in range(6):
+        gW_by_loops[i] += x[s, t, i] * gy[s, t]
+gb_by_loops = gy.sum(axis=(0, 1))
 
-# %%
-# Equate: the library does it by matrix products. (`_rows` writes all positions as rows
-# of one matrix, `sum_rows` adds the rows up, `record` makes the result a node of the
-# graph, as in lesson 02.)
-show(F.linear)
+# Equate: the library has all positions as rows of one matrix.
 x_tensor = Tensor(x)
 W_tensor = Tensor(W)
 b_tensor = Tensor(b)
 y = F.linear(x_tensor, W_tensor, b_tensor)
 y.backward(gy)
-same("F.linear: y = number by number", y, y_by_loops)
+same("F.linear: y = position by position", y, y_by_loops)
 same("F.linear: the gradient of x", x_tensor.grad, gx_by_loops)
-grad_check(F.linear, x, W, b)
 
 # %%
 same("F.linear: the gradient of W, a sum over positions", W_tensor.grad, gW_by_loops)
@@ -161,127 +158,38 @@ same("F.linear: the gradient of b, a sum over positions", b_tensor.grad, gb_by_l
 #   (Their numbers are counted as parameters, too: a weight of shape (6, 6) is one
 #   `Parameter` and 36 parameters.)
 #
-# **Use.** The Transformer uses one matrix in three places (lesson 05). Try it small:
-# three maps in a row, of which the last *is* the first, the same object used twice.
-# What happens to its gradient? It gets one from each use, and `backward` adds them up
-# (lesson 02).
+# Here are three maps in a row, of which the last *is* the first, the same object used
+# twice. (The Transformer does that with its largest matrix: lesson 05.)
 
 # %%
 model = Module()
 model.first = Linear(6, 6, rng, bias=False)
 model.others = [Linear(6, 6, rng, bias=False), model.first]
-model.astype(np.float64)  # 64-bit numbers, for a sharp comparison
 print(model)
 names = [name for name, parameter in model.named_parameters()]
 kinds = {type(parameter) for name, parameter in model.named_parameters()}
 found = names == ["first.weight", "others.0.weight"] and kinds == {Parameter}
 claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 
-# `last` below is rows S M S. By the rule for products the second S has the gradient
-# (rows S M)^T g, and the first one rows^T (g S^T M^T).
-shared = model.first.weight.numpy().copy()
-middle = model.others[0].weight.numpy().copy()
-rows = x.reshape(10, 6)  # all positions as rows
-g_last = rng.standard_normal((10, 6))
-once = model.first(rows)
-twice = model.others[0](once)
-last = model.others[1](twice)  # rows S M S, with S shared and M in the middle
-last.backward(g_last)
-from_last_use = (rows @ shared @ middle).T @ g_last
-from_first_use = rows.T @ (g_last @ shared.T @ middle.T)
-same("Linear = x W, three times", last, rows @ shared @ middle @ shared)
-both_uses = from_last_use + from_first_use
-same("a shared Parameter: two gradients added", model.first.weight.grad, both_uses)
-
 # %% [markdown]
-# ## How do the learned numbers begin?
-# With random numbers. If they were equal, all heads would compute the same, get the
-# same gradient, and stay the same for ever. How large should they be? The paper does
-# not say. If they are too large, the vectors grow from layer to layer, and if they are
-# too small, they fade. There is a size at which the vectors do neither.
-#
-# **Derive.** Let a map have $n_{in}$ numbers in and $n_{out}$ numbers out. A number
-# $y_j$ is a sum of $n_{in}$ products $x_i W_{ij}$. If all are independent with mean 0,
-# the variance of a product is $\text{Var}(x) · \text{Var}(W)$, and the variances of the
-# terms add up: $\text{Var}(y) = n_{in} · \text{Var}(W) · \text{Var}(x)$. It stays that
-# of $x$ if $\text{Var}(W) = 1 / n_{in}$. On the way back, a number of $gx$ is a sum of
-# $n_{out}$ products, and by the same argument it stays if
-# $\text{Var}(W) = 1 / n_{out}$.
-#
-# Both cannot hold unless $n_{in} = n_{out}$. Glorot and Bengio (2010) take the middle,
-# one over the mean of both, $\text{Var}(W) = 2 / (n_{in} + n_{out})$. Numbers drawn
-# evenly between $-a$ and $a$ have the variance $a^2 / 3$. (It is the mean of $w^2$: the
-# integral of $w^2$ from 0 to $a$, $a^3 / 3$, divided by $a$.) So
-# $a^2 = 6 / (n_{in} + n_{out})$.
-#
-# **Use.** Send random vectors of 256 numbers through ten such maps, and random
-# gradients back; then do it with $a / 2$ and with $2 a$. Each map should then multiply
-# the variance by 1/4 or by 4, and ten maps by 4 ten times over, about a million.
-
-# %%
-a = (6 / (256 + 256)) ** 0.5
-drawn = np.random.default_rng(5).uniform(-a, a, (256, 256)).astype(np.float32)
-of_library = Linear(256, 256, np.random.default_rng(5)).weight
-same("Linear begins as Glorot and Bengio (2010, eq. 16)", of_library, drawn)
-oblong = Linear(100, 500, rng).weight.numpy()
-largest = abs(oblong).max() / (6 / 600) ** 0.5
-claim(
-    "a map from 100 to 500: its largest number, divided by a",
-    0.99 < largest <= 1,
-    largest,
-)
-
-
-def variances_through_ten_maps(factor):
-    """Return the variances of the vectors after 0 to 10 maps, and of the gradient."""
-    start = Tensor(rng.standard_normal((256, 256)))
-    vectors = start
-    variances = [vectors.numpy().var()]
-    for _ in range(10):
-        matrix = factor * rng.uniform(-a, a, (256, 256))
-        vectors = F.linear(vectors, matrix)
-        variances.append(vectors.numpy().var())
-    vectors.backward(rng.standard_normal((256, 256)))
-    return variances, start.grad.var()
-
-
-curves_of_maps = {}
-for name, factor in (("2 a", 2.0), ("a (Glorot)", 1.0), ("a / 2", 0.5)):
-    variances, at_start = variances_through_ten_maps(factor)
-    curves_of_maps[name] = (range(11), variances)
-    expected = factor**20  # ten maps, each factor^2
-    near = 0.5 < variances[10] / expected < 2 and 0.5 < at_start / expected < 2
-    text = f"{variances[10]:.2g}, and of the gradient {at_start:.2g}"
-    claim(f"{name}: the variance after ten maps", near, text)
-draw(
-    figures.lines,
-    "03_glorot.png",
-    curves_of_maps,
-    x="linear maps passed",
-    y="variance of the vectors",
-    log="y",
-)
-
-# %% [markdown]
-# ![The variance over ten linear maps on a logarithmic axis: with Glorot's a it stays at 1, with 2 a it rises to a million, with a / 2 it falls to a millionth.](figures/03_glorot.png)
-#
-# *What to see: only the middle line is level. Twice the size is a million times the
-# variance after ten maps.*
+# How do the learned numbers begin? As random ones. If all heads began alike, they would
+# compute the same, get the same gradient, and stay alike for ever. (How large the
+# random numbers should be: see the end of this lesson.)
 
 # %% [markdown]
 # ## What is multi-head attention, exactly?
 # **State.** Let $h$ heads look at the same time, each through linear maps of its own,
 # and let one more linear map put together what they found. Its matrix is called $W^O$.
 # (The $O$ is part of the name, for "output", and no power; so are the $Q$, $K$ and $V$
-# below.) The positions of $x$ ask; the positions of the *memory* answer. (If $x$ is its
-# own memory, that is *self-attention*; on the thick line of figure 1, the memory is the
-# encoder's output.)
+# below.) The positions of $x$ ask; the positions of the *memory* $m$ answer. (If $x$ is
+# its own memory, that is *self-attention*; on the thick line of figure 1, the memory is
+# the encoder's output.)
 #
-# $$\text{head}_i = \text{Attention}(x W_i^Q, \; \text{memory} \, W_i^K, \;
-# \text{memory} \, W_i^V)$$
+# $$\text{head}_i = \text{Attention}(x W_i^Q, \; m W_i^K, \; m W_i^V)$$
 #
-# $$\text{MultiHead}(x, \text{memory}) =
-# \text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$$
+# $$\text{MultiHead}(x, m)$$
+#
+# $$= \text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$$
 #
 # *Concat* writes the answers of the heads side by side. (Cut $W^O$ into $h$ blocks of
 # rows. Then the last product is $\text{head}_1$ times the first block plus
@@ -317,11 +225,9 @@ def heads_one_by_one(x, memory, layer, mask=None):
 
 
 # %% [markdown]
-# **Equate.** Two sentences of 5 positions ask memories of 7 positions. One memory has
-# padding, and as a further test of the mask, position $t$ is forbidden to see beyond
-# $t + 2$. All sizes are different, because then a mix-up cannot pass. `Config` holds
-# all sizes of a model: it always asks for the size of the vocabulary, which does not
-# matter here, and an attention needs $d_{model}$, $n_{heads}$, $d_k$ and $d_v$.
+# **Equate.** Two sentences of 5 positions ask memories of 7 positions, one of which has
+# padding. `Config` holds all sizes of a model. (It always asks for the size of the
+# vocabulary, which does not matter here.)
 
 # %%
 sizes = Config(vocabulary_size=11, d_model=12, n_heads=3, d_v=6)
@@ -329,49 +235,18 @@ layer = MultiHeadAttention(sizes, rng).astype(np.float64)
 asking = rng.standard_normal((2, 5, 12))
 memory = rng.standard_normal((2, 7, 12))
 padded = padding_mask([[9, 9, 9, 9, 9, 9, 9], [9, 9, 9, 9, 9, 0, 0]])  # id 0: padding
-not_far_ahead = np.tri(5, 7, 2, dtype=bool)  # True where s <= t + 2
-mask = padded & not_far_ahead  # (sentences 2, all heads 1, asking 5, answering 7)
-by_layer = layer(asking, memory, mask)
-by_head = []
-for sentence in range(2):
-    own_mask = mask[sentence, 0]
-    by_head.append(
-        heads_one_by_one(asking[sentence], memory[sentence], layer, own_mask)
-    )
-both = F.concatenate(by_head, axis=0)  # (10, 12)
-same("MultiHeadAttention = head by head", by_layer.numpy().reshape(10, 12), both)
-
-# %%
-# The gradients of the four matrices, too.
-g_answers = rng.standard_normal((2, 5, 12))
-by_layer.backward(g_answers)
-by_library = {name: p.grad for name, p in layer.named_parameters()}
-layer.zero_grad()  # otherwise new gradients would be added to these
-both.backward(g_answers.reshape(10, 12))
-for name, parameter in layer.named_parameters():
-    same(
-        f"the gradient of {name}: all heads at once = one by one",
-        by_library[name],
-        parameter.grad,
-    )
-
-
-# %%
-def joined(first, second):
-    return F.concatenate([first, second])
-
-
-both_halves = joined(asking, memory[:, :5]).numpy()
-same("F.concatenate: the first half", both_halves[..., :12], asking)
-same("F.concatenate: the second half", both_halves[..., 12:], memory[:, :5])
-grad_check(joined, asking, memory[:, :5], name="F.concatenate")
+by_layer = layer(asking, memory, padded)
+for s in range(2):
+    own_mask = padded[s, 0]
+    head_by_head = heads_one_by_one(asking[s], memory[s], layer, own_mask)
+    same(f"sentence {s}: the layer = head by head", by_layer.numpy()[s], head_by_head)
 
 # %% [markdown]
 # ## How are the heads cut apart?
 # The library has no loop over the heads. One product $x W^Q$ makes the queries of all
-# heads, $(T, H·K)$, with $H = h$ heads and $K = d_k$ numbers in each; they are cut into
-# heads, $(H, T, K)$, and one call of `attention` serves all of them, since it takes any
-# axes in front (lesson 01).
+# heads, $(T, H·K)$, with $H = h$ heads and $K = d_k$ numbers in each. They are cut into
+# heads, $(H, T, K)$, and one call of `attention` serves all of them, as if they were a
+# batch (lesson 01).
 #
 # The cut is a famous trap. The numbers of a position are its heads side by side: for
 # $H = 3$ and $K = 4$, the 12 numbers aaaa bbbb cccc, where each letter is a head. First
@@ -401,51 +276,10 @@ claim("reshaped straight, the positions in head 1 are only", in_head_1 == 2, in_
 again = layer.merge_heads(Tensor(split[None])).numpy()[0]
 same("merge_heads puts them back", again, position_numbers)
 
-# %%
-# This is the library's class. What matters is above: the four matrices in `__init__`;
-# split_heads and merge_heads; and what `__call__` does without a cache: make queries,
-# keys and values (its name for a linear map is *projection*), let `attend` call the
-# attention of lesson 01 for all heads at once, merge the heads, and mix them with W^O.
-# The rest is for later lessons: `cache` and `positions` for lesson 08, `rate` (dropout)
-# for lesson 04; `keep_weights` keeps the attention weights for a picture.
-show(MultiHeadAttention)
-
-# %% [markdown]
-# **Use.** A `Config` refuses sizes that do not fit, before any array is made, and it
-# cannot be changed behind the back of a model that was built by it.
-
-
-# %%
-def refusal(attempt):
-    try:
-        attempt()
-    except (UserError, AttributeError) as error:
-        return str(error)
-    return ""
-
-
-def seven_heads():
-    config.replace(n_heads=7)
-
-
-def another_number_of_heads():
-    config.n_heads = 4
-
-
-config = Config(vocabulary_size=11, d_model=24, n_heads=8)
-claim("Config: d_k = d_v = d_model / h", config.d_k == config.d_v == 3, config.d_k)
-misfit = refusal(seven_heads)
-claim("7 heads of 24 numbers are refused:", "multiple" in misfit, misfit)
-change = refusal(another_number_of_heads)
-claim("a Config cannot be changed:", "n_heads" in change, change)
-
 # %% [markdown]
 # ## What do several heads cost?
-# Hardly more than one: exactly as many parameters, and as many multiplications in the
-# matrix products. Only what is done once for each score (the scale, the exponential,
-# the division) is done $h$ times as often, and that is a small part. Section 3.2.2 says
-# that the total cost is similar to that of a single head with all $d_{model}$ numbers.
-# Here is the bill of the matrix products, for $T$ positions:
+# Exactly as many parameters as one, and as many multiplications. Here is the bill of
+# the matrix products, for $T$ positions:
 #
 # | part | parameters | multiplications |
 # |---|---|---|
@@ -454,9 +288,10 @@ claim("a Config cannot be changed:", "n_heads" in change, change)
 # | averages: $h$ times $T^2 d_v$ | none | $T^2 d_{model}$ |
 # | $W^O$ | $d_{model}^2$ | $T d_{model}^2$ |
 #
-# The $h$ cancels everywhere, because $h d_k = h d_v = d_{model}$. Only the number of
-# scores grows, $h T^2$. Let us count what the loops above do. A product of $(a, b)$
-# with $(b, c)$ takes $a · b · c$ multiplications.
+# The $h$ cancels everywhere, because $h d_k = h d_v = d_{model}$. (Only what is done
+# once for each score, such as the exponential, is done $h$ times as often. That is a
+# small part.) Let us count what the loops above do. A product of $(a, b)$ with $(b, c)$
+# takes $a · b · c$ multiplications.
 
 
 # %%
@@ -475,6 +310,7 @@ def multiplications(T, layer):
     return total + T * from_heads * d_model
 
 
+config = Config(vocabulary_size=11, d_model=24, n_heads=8)
 expected_products = 4 * 12 * 24**2 + 2 * 12**2 * 24  # the table, T = 12, d_model = 24
 bills = []
 for h in (1, 2, 4, 8):
@@ -489,25 +325,11 @@ right = same_parameters == {4 * 24**2} and same_products == {expected_products}
 claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} parameters")
 
 # %% [markdown]
-# Lesson 01 compared attention with a recurrent layer, which takes $2 T d_{model}^2$
-# multiplications. Like Table 1 of the paper, it counted only the scores and averages of
-# attention, $2 T^2 d_{model}$: these are fewer while $T < d_{model}$. The four matrices
-# add $4 T d_{model}^2$, twice the recurrent layer. So with its matrices attention
-# multiplies $2 + T / d_{model}$ times as often as this recurrent layer, at any $T$.
-# What it gains is the rest of Table 1: no position waits, and the path is short.
-#
-# (Ours is the plainest recurrent layer. GNMT, the recurrent translator in the paper's
-# Table 2, uses the *LSTM*, which has four matrices for each of ours, and so takes 4
-# times as many multiplications. Attention with its matrices takes fewer than an LSTM
-# while $T < 2 d_{model}$.)
-
-# %%
-lengths = np.array([1, 12, 24, 48])
-with_matrices = np.array([multiplications(T, layer_of_h) for T in lengths])
-recurrent = 2 * lengths * 24**2  # lesson 01
-ratio = with_matrices / recurrent
-same("attention / recurrent layer = 2 + T / d_model", ratio, 2 + lengths / 24)
-claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
+# Lesson 01 counted only the scores and averages of attention, $2 T^2 d_{model}$, as
+# Table 1 of the paper does. The four matrices add $4 T d_{model}^2$. With them,
+# attention multiplies more often than the plain recurrent layer of lesson 01, which
+# takes $2 T d_{model}^2$, at any $T$. What it gains is the rest of Table 1: no position
+# waits, and the path is short.
 
 # %% [markdown]
 # ## What can several heads do that one cannot?
@@ -515,77 +337,26 @@ claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
 # law, and we can watch a training obey it.
 #
 # Take the task "give me the number before me, the number after me, and the first number
-# of the row", where all numbers are random, with mean 0 and variance 1. Call the three
-# $c_1$, $c_2$, $c_3$. A head gives its position one weighted sum of them (weight on any
-# other number is wasted, so let it be 0):
+# of the row", where all numbers are random, with mean 0 and variance 1. A head gives
+# its position *one* weighted sum of them. What is lost?
 #
-# $$s = a_1 c_1 + a_2 c_2 + a_3 c_3$$
-#
-# **Derive.** How well can all three be guessed from the one number $s$? What follows a
-# head is a linear map, $W^O$, so let the guess be linear, too: guess $c_1$ by $k · s$.
-# The mean of the squared error is
-#
-# $$\text{mean of } (c_1 - k s)^2 = 1 - 2 k a_1 + k^2 (a_1^2 + a_2^2 + a_3^2)$$
-#
-# because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is the
-# sum of the squares, which we call $q$. Its slope in $k$, $-2 a_1 + 2 k q$, is 0 at the
-# best $k$, $a_1 / q$, and it leaves the error $1 - a_1^2 / q$. For $c_2$ and $c_3$ it
-# is the same, so
-#
-# $$\text{sum of the three errors} = 3 - (a_1^2 + a_2^2 + a_3^2) / q = 3 - 1 = 2$$
-#
-# *whatever the weights are*. A head that looks at one place knows it, and nothing of
-# the others: the errors are 0, 1, 1. A head that looks at all three knows a third of
-# each: 2/3, 2/3, 2/3. One number in, one number's worth of knowledge out.
+# - A head that looks at one of the three places knows it, and nothing of the others. If
+#   it says 0 for what it does not know, the mean squared errors are 0, 1 and 1.
+# - A head that looks at all three alike knows a third of each: the errors are 2/3, 2/3
+#   and 2/3.
+# - Whatever the weights are, the three errors sum to 2. (The end of this lesson proves
+#   it.) One number in, one number's worth of knowledge out.
 #
 # Would a wider head help? No. A head with 24 numbers hands over 24 averages, but all of
 # them with the *same* weights: each is a mixture of the three places. What is missing
-# is not room but a second set of weights, and that is a second head.
+# is not room but a second set of weights, and that is a second head. Each head takes 1
+# from the sum of the errors. So with $h$ heads the mean of the three is $1 - h/3$ or
+# more: 2/3 with one head, 1/3 with two, 0 with three.
 #
-# With $h$ heads there are $h$ such sums. Mix them, as $W^O$ may, until their vectors of
-# weights $(a_1, a_2, a_3)$ are perpendicular to each other. Then the mean of $s s'$ is
-# 0 for any two of them, so in the error of the guess $k s + k' s'$ no term has both $k$
-# and $k'$. Each factor is chosen as if it were alone, and each sum takes 1 from the
-# three errors. (Vectors that are copies of each other leave fewer than $h$.) So the
-# mean of the three errors is $1 - h/3$ or more: 2/3 with one head, 1/3 with two, 0 with
-# three.
-#
-# (A guess that is not linear may know more of some special numbers. If each $c$ is 1 or
-# -1, the one sum $c_1 + 2 c_2 + 4 c_3$ tells all three.)
-#
-# **Equate.** Choose the weights of $h$ heads at random, over a row of 12 numbers.
-# Compute the sums of 20,000 random rows, and guess the three wanted numbers of each row
-# from its sums as well as possible (`lstsq` finds the guess with the least squared
-# error). Do so 40 times. Is an error ever below the bound? (By a thousandth or two it
-# can be: the guess is judged on the rows to which it was fitted. So the claim allows
-# 0.01.)
-
-
-# %%
-def error_of_best_guess(weights):
-    rows = draws.standard_normal((20_000, 12))
-    sums = rows @ weights.T  # (20000, h): what the heads hand over
-    wanted = rows[:, :3]
-    factors = np.linalg.lstsq(sums, wanted)[0]  # the first of its four results
-    left = sums @ factors - wanted
-    return (left**2).mean() / (wanted**2).mean()
-
-
-draws = np.random.default_rng(2)
-for h in (1, 2, 3):
-    choices = F.softmax(10 * draws.standard_normal((40, h, 12))).numpy()  # 10: sharp
-    least = min(error_of_best_guess(weights) for weights in choices)
-    bound = 1 - h / 3
-    claim(f"h = {h}: least error, bound {bound:.4f}", least > bound - 0.01, least)
-
-# %% [markdown]
-# **Use.** Now learn the task, by gradient descent. Each position has 24 numbers: three
+# **Use.** Learn the task, by gradient descent. Each position has 24 numbers: three
 # blocks of 4 random numbers, and 12 that say which position it is. It is to give out
 # the first block of the position before it, the second block of the position after it,
-# and the third block of the very first position. So 12 numbers are wanted, and even one
-# head alone has room for 24. Now $c_1$, $c_2$ and $c_3$ are in three different sums,
-# one for each block, but all three are made with the same weights. So the errors are
-# still $1 - a_i^2 / q$, and the bounds stay the same.
+# and the third block of the very first position.
 
 
 # %%
@@ -616,37 +387,21 @@ def errors_while_learning(h):
     return errors
 
 
-steps = range(10, 600, 20)
 learning = {}
 for h in (1, 2, 3):
     errors = errors_while_learning(h)
-    mean_of_20 = np.reshape(errors, (-1, 20)).mean(axis=1)
-    learning[f"h = {h}"] = (steps, mean_of_20)
-    left = np.mean(errors[-20:])
+    learning[h] = np.reshape(errors, (-1, 20)).mean(axis=1)  # of each 20 steps
     limit = max(0, 1 - h / 3)
-    claim(
-        f"trained with h = {h}: error near {limit:.2f}", abs(left - limit) < 0.1, left
-    )
-draw(
-    figures.lines,
-    "03_heads.png",
-    learning,
-    x="steps of gradient descent",
-    y="mean squared error",
-    marks=False,
-    levels={"bound for 1 head: 2/3": 2 / 3, "for 2 heads: 1/3": 1 / 3},
-)
+    near = abs(learning[h][-1] - limit) < 0.1
+    claim(f"trained with h = {h}: error near {limit:.2f}", near, learning[h][-1])
+draw(figures.learning, "03_heads.png", learning, 20)
 
 # %% [markdown]
 # ![The mean squared error over 600 steps of gradient descent. With one head it stops at the dashed line 2/3, with two heads at 1/3, with three heads it goes to 0.](figures/03_heads.png)
 #
 # *What to see: training runs into the bounds and stops near them. Three places need
-# three heads.*
-#
-# At the end the curve of one head dips a little below its line. The law allows that: it
-# holds for weights that do not depend on the random numbers, and a head of attention
-# may choose its weights by them. (Each point is a mean of only 20 batches, so part of
-# the dip may be chance.)
+# three heads. (A curve may dip a little below its line: the law holds for weights that
+# do not depend on the random numbers, and a head may choose its weights by them.)*
 #
 # Is more always better? The paper tried: Table 3 (A) has the translation score of the
 # base model (*BLEU*: lesson 08; more is better) with different numbers of heads, at
@@ -682,35 +437,15 @@ def heads_for(noun):
 
 
 weights_of_heads, words = heads_for("teacher")
-panels = {
-    "head 1": weights_of_heads[0],
-    "head 2": weights_of_heads[1],
-    "head 3": weights_of_heads[2],
-}
-marks = {
-    "head 1": [(1, 0), (4, 3), (5, 4), (6, 5)],
-    "head 2": [(0, 2), (1, 2), (4, 6), (5, 6)],
-    "head 3": [(7, 3), (8, 3)],
-}
-draw(
-    figures.matrices,
-    "03_translator.png",
-    panels,
-    rows="this word asks",
-    columns="and looks at",
-    row_labels=words,
-    column_labels=words,
-    limits=(0, 1),
-    mark=marks,
-)
+draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 
 # %% [markdown]
 # ![The attention weights of three heads on the sentence "The old teacher sees the new book." Head 1 looks at the word before: "old" at "The", "the" at "sees", "new" at "the", "book" at "new". Head 2: "The" and "old" look at "teacher", "the" and "new" at "book". Head 3: the full stop and the end mark look at "sees".](figures/03_translator.png)
 #
-# *What to see: the framed cells; dark is 1, white is 0. Head 1 looks at the word before
-# in four rows: there training has found the head that we made with a pencil. (Its other
-# rows are less clear: heads are seldom as tidy as their names.) Head 2 leads from
-# article and adjective to their noun, head 3 from the end of the sentence to its verb.*
+# *What to see: the framed cells. Head 1 looks at the word before in four rows: there
+# training has found the head that we made with a pencil. (Its other rows are less
+# clear: heads are seldom as tidy as their names.) Head 2 leads from article and
+# adjective to their noun, head 3 from the end of the sentence to its verb.*
 #
 # One sentence could be chance. So here are the same cells, chosen in the picture above,
 # as means over seven other nouns.
@@ -728,7 +463,6 @@ claim(
 )
 claim("head 2 from article and adjective to the noun", to_noun > 0.6, f"{to_noun:.2f}")
 claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
-finish("h small heads cost what one large head costs, and look at h places at once.")
 
 # %% [markdown]
 # ## What did we learn?
@@ -736,12 +470,267 @@ finish("h small heads cost what one large head costs, and look at h places at on
 # - A linear map $y = x W + b$ makes queries, keys and values; $W$ gets the sum of the
 #   gradients of all positions.
 # - Parameters are found by their names; a shared one adds up its gradients.
-# - Random numbers of Glorot's size keep the variance, forward and backward.
 # - MultiHead is $\text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$, with
 #   $d_k = d_v = d_{model} / h$. Heads are cut by reshape, then transpose.
 # - $h$ heads cost as much as one: $4 d_{model}^2$ parameters.
 # - If its weights do not depend on the numbers, one head can know one thing of three,
 #   an error of 2/3; $h$ heads $1 - h/3$.
+
+# %% [markdown]
+# ## More on heads
+# Nothing below is needed for the next lesson.
+#
+# ### Is a matrix that is used twice given both gradients?
+# Yes: `backward` adds up what each use sends (lesson 02). `last` below is rows S M S,
+# where S is the shared matrix and M the one in the middle. By the rule for products the
+# second S has the gradient (rows S M)^T g, and the first one rows^T (g S^T M^T).
+
+# %%
+model.astype(np.float64)  # 64-bit numbers, for a sharp comparison
+shared = model.first.weight.numpy().copy()
+middle = model.others[0].weight.numpy().copy()
+rows = x.reshape(10, 6)  # all positions as rows
+g_last = rng.standard_normal((10, 6))
+once = model.first(rows)
+twice = model.others[0](once)
+last = model.others[1](twice)
+last.backward(g_last)
+from_last_use = (rows @ shared @ middle).T @ g_last
+from_first_use = rows.T @ (g_last @ shared.T @ middle.T)
+same("Linear = x W, three times", last, rows @ shared @ middle @ shared)
+both_uses = from_last_use + from_first_use
+same("a shared Parameter: two gradients added", model.first.weight.grad, both_uses)
+
+# %% [markdown]
+# ### How large should the first random numbers be?
+# The paper does not say. If they are too large, the vectors grow from layer to layer,
+# and if they are too small, they fade. There is a size at which the vectors do neither.
+#
+# Let a map have $n_{in}$ numbers in and $n_{out}$ numbers out. A number $y_j$ is a sum
+# of $n_{in}$ products $x_i W_{ij}$. If all are independent with mean 0, the variance of
+# a product is $\text{Var}(x) · \text{Var}(W)$, and the variances of the
+# terms add up: $\text{Var}(y) = n_{in} · \text{Var}(W) · \text{Var}(x)$. It stays that
+# of $x$ if $\text{Var}(W) = 1 / n_{in}$. On the way back, a number of $gx$ is a sum of
+# $n_{out}$ products, and by the same argument it stays if
+# $\text{Var}(W) = 1 / n_{out}$.
+#
+# Both cannot hold unless $n_{in} = n_{out}$. Glorot and Bengio (2010) take the middle,
+# one over the mean of both, $\text{Var}(W) = 2 / (n_{in} + n_{out})$. Numbers drawn
+# evenly between $-a$ and $a$ have the variance $a^2 / 3$. (It is the mean of $w^2$: the
+# integral of $w^2$ from 0 to $a$, $a^3 / 3$, divided by $a$.) So
+# $a^2 = 6 / (n_{in} + n_{out})$.
+#
+# Send random vectors of 256 numbers through ten such maps, and random gradients back;
+# then do it with $a / 2$ and with $2 a$. Each map should then multiply the variance by
+# 1/4 or by 4, and ten maps by 4 ten times over, about a million.
+
+# %%
+a = (6 / (256 + 256)) ** 0.5
+drawn = np.random.default_rng(5).uniform(-a, a, (256, 256)).astype(np.float32)
+of_library = Linear(256, 256, np.random.default_rng(5)).weight
+same("Linear begins as Glorot and Bengio (2010, eq. 16)", of_library, drawn)
+oblong = Linear(100, 500, rng).weight.numpy()
+largest = abs(oblong).max() / (6 / 600) ** 0.5
+claim(
+    "a map from 100 to 500: its largest number, divided by a",
+    0.99 < largest <= 1,
+    largest,
+)
+
+
+def variances_through_ten_maps(factor):
+    """Return the variances of the vectors after 0 to 10 maps, and of the gradient."""
+    start = Tensor(rng.standard_normal((256, 256)))
+    vectors = start
+    variances = [vectors.numpy().var()]
+    for _ in range(10):
+        matrix = factor * rng.uniform(-a, a, (256, 256))
+        vectors = F.linear(vectors, matrix)
+        variances.append(vectors.numpy().var())
+    vectors.backward(rng.standard_normal((256, 256)))
+    return variances, start.grad.var()
+
+
+curves = {}
+for name, factor in (("2 a", 2.0), ("a (Glorot)", 1.0), ("a / 2", 0.5)):
+    curves[name], at_start = variances_through_ten_maps(factor)
+    expected = factor**20  # ten maps, each factor^2
+    at_end = curves[name][10]
+    right_size = 0.5 < at_end / expected < 2 and 0.5 < at_start / expected < 2
+    found_sizes = f"{at_end:.2g}, and of the gradient {at_start:.2g}"
+    claim(f"{name}: the variance after ten maps", right_size, found_sizes)
+draw(figures.variances, "03_glorot.png", curves)
+
+# %% [markdown]
+# ![The variance over ten linear maps on a logarithmic axis: with Glorot's a it stays at 1, with 2 a it rises to a million, with a / 2 it falls to a millionth.](figures/03_glorot.png)
+#
+# *What to see: only the middle line is level. Twice the size is a million times the
+# variance after ten maps.*
+
+# %% [markdown]
+# ### Are the gradients of the heads right, too?
+# All sizes below are different, because then a mix-up cannot pass. As a further test of
+# the mask, position $t$ is forbidden to see beyond $t + 2$.
+
+# %%
+not_far_ahead = np.tri(5, 7, 2, dtype=bool)  # True where s <= t + 2
+mask = padded & not_far_ahead  # (sentences 2, all heads 1, asking 5, answering 7)
+all_at_once = layer(asking, memory, mask)
+by_head = []
+for s in range(2):
+    by_head.append(heads_one_by_one(asking[s], memory[s], layer, mask[s, 0]))
+both = F.concatenate(by_head, axis=0)  # (10, 12)
+same("MultiHeadAttention = head by head", all_at_once.numpy().reshape(10, 12), both)
+
+g_answers = rng.standard_normal((2, 5, 12))
+all_at_once.backward(g_answers)
+by_library = {name: p.grad for name, p in layer.named_parameters()}
+layer.zero_grad()  # otherwise new gradients would be added to these
+both.backward(g_answers.reshape(10, 12))
+for name, parameter in layer.named_parameters():
+    same(
+        f"the gradient of {name}: all heads at once = one by one",
+        by_library[name],
+        parameter.grad,
+    )
+
+
+# %%
+def joined(first, second):
+    return F.concatenate([first, second])
+
+
+grad_check(F.linear, x, W, b)
+both_halves = joined(asking, memory[:, :5]).numpy()
+same("F.concatenate: the first half", both_halves[..., :12], asking)
+same("F.concatenate: the second half", both_halves[..., 12:], memory[:, :5])
+
+# %%
+grad_check(joined, asking, memory[:, :5], name="F.concatenate")
+
+# %% [markdown]
+# ### What does the library's class look like?
+# What matters is above: the four matrices in `__init__`, and split_heads and
+# merge_heads. Without a cache, `__call__` does what you know: it makes queries, keys
+# and values (its name for a linear map is *projection*), lets `attend` call the
+# attention of lesson 01 for all heads at once, merges the heads, and mixes them with
+# $W^O$. The rest is for later lessons: `cache` and `positions` for lesson 08, `rate`
+# (dropout) for lesson 04; `keep_weights` keeps the attention weights for a picture.
+
+# %%
+show(MultiHeadAttention)
+
+# %% [markdown]
+# A `Config` refuses sizes that do not fit, before any array is made, and it cannot be
+# changed behind the back of a model that was built by it.
+
+
+# %%
+def refusal(attempt):
+    try:
+        attempt()
+    except (UserError, AttributeError) as error:
+        return str(error)
+    return ""
+
+
+def seven_heads():
+    config.replace(n_heads=7)
+
+
+def another_number_of_heads():
+    config.n_heads = 4
+
+
+claim("Config: d_k = d_v = d_model / h", config.d_k == config.d_v == 3, config.d_k)
+misfit = refusal(seven_heads)
+claim("7 heads of 24 numbers are refused:", "multiple" in misfit, misfit)
+change = refusal(another_number_of_heads)
+claim("a Config cannot be changed:", "n_heads" in change, change)
+
+# %% [markdown]
+# ### Does attention multiply more often than a recurrent layer?
+# With its matrices it multiplies $2 + T / d_{model}$ times as often as the plain
+# recurrent layer of lesson 01, at any $T$. GNMT, the recurrent translator in the
+# paper's Table 2, uses the *LSTM*, which has four matrices for each of ours, and so
+# takes 4 times as many multiplications. Attention with its matrices takes fewer than an
+# LSTM while $T < 2 d_{model}$.
+
+# %%
+lengths = np.array([1, 12, 24, 48])
+with_matrices = np.array([multiplications(T, layer_of_h) for T in lengths])
+recurrent = 2 * lengths * 24**2  # lesson 01
+ratio = with_matrices / recurrent
+same("attention / recurrent layer = 2 + T / d_model", ratio, 2 + lengths / 24)
+claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
+
+# %% [markdown]
+# ### Why can no weights beat the bound?
+# Call the three wanted numbers $c_1$, $c_2$, $c_3$. A head gives its position one
+# weighted sum of them (weight on any other number is wasted, so let it be 0):
+#
+# $$s = a_1 c_1 + a_2 c_2 + a_3 c_3$$
+#
+# How well can all three be guessed from the one number $s$? What follows a head is a
+# linear map, $W^O$, so let the guess be linear, too: guess $c_1$ by $k · s$. The mean
+# of the squared error, $(c_1 - k s)^2$, is
+#
+# $$1 - 2 k a_1 + k^2 (a_1^2 + a_2^2 + a_3^2)$$
+#
+# because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is the
+# sum of the squares, which we call $q$. Its slope in $k$, $-2 a_1 + 2 k q$, is 0 at the
+# best $k$, $a_1 / q$, and it leaves the error $1 - a_1^2 / q$. For $c_2$ and $c_3$ it
+# is the same, so the three errors sum to
+#
+# $$3 - (a_1^2 + a_2^2 + a_3^2) / q = 3 - 1 = 2$$
+#
+# *whatever the weights are*. A head that looks at one place knows it, and nothing of
+# the others: the errors are 0, 1, 1. A head that looks at all three knows a third of
+# each: 2/3, 2/3, 2/3. One number in, one number's worth of knowledge out.
+#
+# With $h$ heads there are $h$ such sums. Mix them, as $W^O$ may, until their vectors of
+# weights $(a_1, a_2, a_3)$ are perpendicular to each other. Then the mean of $s s'$ is
+# 0 for any two of them, so in the error of the guess $k s + k' s'$ no term has both $k$
+# and $k'$. Each factor is chosen as if it were alone, and each sum takes 1 from the
+# three errors. (Vectors that are copies of each other leave fewer than $h$.) So the
+# mean of the three errors is $1 - h/3$ or more: 2/3 with one head, 1/3 with two, 0 with
+# three.
+#
+# (A guess that is not linear may know more of some special numbers. If each $c$ is 1 or
+# -1, the one sum $c_1 + 2 c_2 + 4 c_3$ tells all three.)
+#
+# Choose the weights of $h$ heads at random, over a row of 12 numbers.
+# Compute the sums of 20,000 random rows, and guess the three wanted numbers of each row
+# from its sums as well as possible (`lstsq` finds the guess with the least squared
+# error). Do so 40 times. Is an error ever below the bound? (By a thousandth or two it
+# can be: the guess is judged on the rows to which it was fitted. So the claim allows
+# 0.01.)
+
+
+# %%
+def error_of_best_guess(weights):
+    rows = draws.standard_normal((20_000, 12))
+    sums = rows @ weights.T  # (20000, h): what the heads hand over
+    wanted = rows[:, :3]
+    factors = np.linalg.lstsq(sums, wanted)[0]  # the first of its four results
+    left = sums @ factors - wanted
+    return (left**2).mean() / (wanted**2).mean()
+
+
+draws = np.random.default_rng(2)
+for h in (1, 2, 3):
+    choices = F.softmax(10 * draws.standard_normal((40, h, 12))).numpy()  # 10: sharp
+    least = min(error_of_best_guess(weights) for weights in choices)
+    bound = 1 - h / 3
+    claim(f"h = {h}: least error, bound {bound:.4f}", least > bound - 0.01, least)
+
+# %% [markdown]
+# In the training above, $c_1$, $c_2$ and $c_3$ are in three different sums, one for
+# each block, but all three are made with the same weights. So the errors are still
+# $1 - a_i^2 / q$, and the bounds stay the same.
+
+# %%
+finish("h small heads cost what one large head costs, and look at h places at once.")
 
 # %% [markdown]
 # ## Your turn

@@ -538,7 +538,7 @@ PIECES = [
         ],
     ),
     Piece(
-        "padding_mask", "01", "Which shape does a mask have?",
+        "padding_mask", "01", "How is a position kept from looking?",
         "ids != PAD is True at tokens. None in an index adds an axis of length 1.",
         _try_padding_mask,
         [
@@ -558,7 +558,7 @@ PIECES = [
         ],
     ),
     Piece(
-        "causal_mask", "01", "Which shape does a mask have?",
+        "causal_mask", "01", "How is a position kept from looking?",
         "np.tri is a triangle of ones.",
         _try_causal_mask,
         [

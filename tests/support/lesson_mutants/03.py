@@ -14,12 +14,12 @@ MUTANTS = {
         "return heads.reshape(batch, length, n_heads * size)",
     ),
     "queries from the keys' map": (
-        "queries = self.split_heads(self.query(x))",
-        "queries = self.split_heads(self.key(x))",
+        "queries = attention.split_heads(attention.query(x))",
+        "queries = attention.split_heads(attention.key(x))",
     ),
     "no map of what the heads found": (
-        "return self.output(self.merge_heads(heads))  # (B, T, D)",
-        "return self.output(self.merge_heads(heads) * 0.5)",
+        "return attention.output(attention.merge_heads(heads))  # (B, T, D)",
+        "return attention.output(attention.merge_heads(heads) * 0.5)",
     ),
     "a mask that the heads ignore": (
         "return F.attention(queries, keys, values, mask, self.rate if self.training else 0.0)",
