@@ -27,6 +27,17 @@ function textOf(node) {
   return text.replace(/^[^\S\ufeff]+|[^\S\ufeff]+$/g, "");
 }
 
+// Return the text that ends at a node, with a dot between the pieces of a word: the texts of one
+// step have the same number of tokens, not of words.
+function inTokens(node) {
+  const text = textOf(node), pieces = [];
+  for (let at = node; at; at = at.parent) if (at.token !== "</s>") pieces.unshift(word(at.token));
+  const told = pieces.reduce((sum, piece) => sum + (/^-./.test(piece) ? `\u00b7${piece.slice(1)}`
+    : ` ${piece}`), "").trim();
+  return told.replaceAll("\u00b7", "").replace(/ (?=\p{P})/gu, "") === text
+    ? told.replace(/ (?=\p{P})/gu, "") : text;
+}
+
 // Return the length of a finished text with its end mark: each column adds a token.
 const lengthOf = (node) => node.column + 1;
 

@@ -10,6 +10,8 @@ const VIEWS = [
   ["steps", "Next word", showSteps], ["beam", "Beam", showBeam],
   ...(hasModel ? [["try", "Try something", showTry]] : []),
 ];
+// Those that depend on the chosen attention, layer, head and token.
+const OF_CHOSEN = [showAttention, showHeads, showByHand, showMasks];
 let opener = "#play"; // a selector of what had the focus when a view was opened
 
 // Fill a view again, and give the focus back to the element that had it. A view that is closed is
@@ -70,6 +72,21 @@ function chooseKind(kind) {
   updateChosen();
 }
 
+// Choose the attention, the layer, the token and the step that the stage shows at this moment, for
+// the view that is opened.
+function chooseShown() {
+  const now = momentNow(), told = focusOf(now);
+  if (now.t !== undefined) chosen.step = now.t;
+  if (told) {
+    if (chosen.kind !== told.kind) {
+      const layer = told.layer ?? shown.weights[told.kind].length - 1;
+      Object.assign(chosen, { kind: told.kind, layer, head: -1 });
+    }
+    Object.assign(chosen, { reverse: false, row: told.row });
+  }
+  for (const show of [...OF_CHOSEN, showSteps]) if (isView(show)) update(show);
+}
+
 // Choose a token of the stage and show where it looks, or who looks at it.
 function chooseToken(key) {
   const number = Number(key.slice(1)), isSource = key[0] === "s";
@@ -78,7 +95,7 @@ function chooseToken(key) {
   chosen.layer = Math.min(chosen.layer, shown.weights[chosen.kind].length - 1);
   chosen.reverse = isSource && chosen.kind === "source";
   chosen.row = number;
-  for (const show of [showAttention, showHeads, showByHand]) if (isView(show)) update(show);
+  for (const show of OF_CHOSEN) if (isView(show)) update(show);
   openView("attention");
   announce(document.getElementById("said").textContent);
 }
@@ -87,7 +104,7 @@ const isView = (show) => VIEWS.some((view) => view[2] === show);
 
 // Fill the views that depend on the chosen attention, layer, head and token.
 function updateChosen(focus) {
-  for (const show of [showAttention, showHeads, showByHand]) if (isView(show)) update(show);
+  for (const show of OF_CHOSEN) if (isView(show)) update(show);
   buildStage();
   if (focus) document.getElementById(focus)?.focus();
 }
@@ -118,7 +135,10 @@ async function build() {
   document.getElementById("main").append(...(hasModel ? [sentenceForm()] : []),
     element("nav", { "aria-label": "Views" }, ...VIEWS.map(([id, title]) => element("button",
       { type: "button", id: `open-${id}`, "aria-pressed": "false",
-        onclick: () => openView(chosen.view === id ? null : id) }, title))),
+        onclick: () => {
+          if (chosen.view !== id) chooseShown();
+          openView(chosen.view === id ? null : id);
+        } }, title))),
     element("div", { class: "house" }, theatre, panel));
   for (const [id] of VIEWS) document.getElementById(id).isStale = true;
   showStage(theatre);
@@ -170,6 +190,7 @@ async function refine() {
   isSmoothed = model.config.label_smoothing > 0;
   if (busy || shown !== stored || stored.isCut) return;
   shown = { ...stored, ...explainPass(model, ...data.ids), twins: null };
+  if (storyOfBeam().turn >= 0) shown.greedy = (await translate(shown.line, { width: 1 })).translation;
   note.textContent = about;
   updateAll();
 }

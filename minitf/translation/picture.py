@@ -11,11 +11,15 @@ PAGES = (".html", ".htm")
 
 
 class Corpus(NamedTuple):
-    """What a page says of a model that comes with minitf: its training text, and what to type."""
+    """What a page says of a model that comes with minitf: its training text, and what to type.
+
+    turning: a line that a beam translates better than greedy decoding, if one is known.
+    """
 
     origin: str
     hint: str
     examples: tuple[str, ...]
+    turning: str = ""
 
 
 _TATOEBA = (
@@ -37,6 +41,7 @@ CORPORA = {
             "Where is my friend?",
             "The child will not open the window.",
         ),
+        "His father drank cold coffee at home on Sunday.",
     ),
     "tatoeba-en-de": Corpus(
         _TATOEBA,
@@ -139,6 +144,7 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
         origin=_origin(folder, corpus),
         hint=known.hint if known else "",
         examples=known.examples if known else (),
+        turning=known.turning if known else "",
     )
 
 
