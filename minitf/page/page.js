@@ -10,8 +10,9 @@ const VIEWS = [
   ["steps", "Next word", showSteps], ["beam", "Beam", showBeam],
   ...(hasModel ? [["try", "Try something", showTry]] : []),
 ];
-// Those that depend on the chosen attention, layer, head and token.
-const OF_CHOSEN = [showAttention, showHeads, showByHand, showMasks];
+// What fills those that depend on the chosen attention, layer, head and token.
+const OF_CHOSEN = VIEWS.filter(([id]) => ["attention", "heads", "hand", "masks"].includes(id))
+  .map(([, , show]) => show);
 let opener = "#play"; // a selector of what had the focus when a view was opened
 
 // Fill a view again, and give the focus back to the element that had it. A view that is closed is
@@ -84,7 +85,7 @@ function chooseShown() {
     }
     Object.assign(chosen, { reverse: false, row: told.row });
   }
-  for (const show of [...OF_CHOSEN, showSteps]) if (isView(show)) update(show);
+  for (const show of [...OF_CHOSEN, showSteps]) update(show);
 }
 
 // Choose a token of the stage and show where it looks, or who looks at it.
@@ -95,16 +96,14 @@ function chooseToken(key) {
   chosen.layer = Math.min(chosen.layer, shown.weights[chosen.kind].length - 1);
   chosen.reverse = isSource && chosen.kind === "source";
   chosen.row = number;
-  for (const show of OF_CHOSEN) if (isView(show)) update(show);
+  for (const show of OF_CHOSEN) update(show);
   openView("attention");
   announce(document.getElementById("said").textContent);
 }
 
-const isView = (show) => VIEWS.some((view) => view[2] === show);
-
 // Fill the views that depend on the chosen attention, layer, head and token.
 function updateChosen(focus) {
-  for (const show of OF_CHOSEN) if (isView(show)) update(show);
+  for (const show of OF_CHOSEN) update(show);
   buildStage();
   if (focus) document.getElementById(focus)?.focus();
 }
@@ -114,7 +113,7 @@ function updateChosen(focus) {
 // its view.
 function updateAll() {
   const focused = document.activeElement, section = focused?.closest("section");
-  for (const [, , show] of VIEWS) if (show !== showTry) update(show);
+  for (const [id, , show] of VIEWS) if (id !== "try") update(show);
   buildStage();
   if (!section || section.id === "try" || section.id === "stage") return;
   const id = focused.closest(".words") ? idOfChosen() : focused.id;

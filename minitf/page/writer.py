@@ -28,11 +28,12 @@ from minitf.transformer import Transformer
 __all__ = ["page", "write_page"]
 
 HERE = Path(__file__).parent
-# The program of the page, in this order; before it comes engine.js, if the page has a model.
+# The program of the page, in this order, and those parts of it that only a page with a model has.
 PROGRAM = (
-    "translation.js", "tools.js", "story.js", "stage.js", "words.js", "attention.js", "heads.js", "hand.js",
-    "masks.js", "steps.js", "beam.js", "try.js", "page.js",
+    "engine.js", "translation.js", "tools.js", "story.js", "stage.js", "words.js", "attention.js",
+    "heads.js", "hand.js", "masks.js", "steps.js", "beam.js", "try.js", "page.js",
 )  # fmt: skip
+OF_MODEL = ("engine.js", "hand.js", "try.js")
 LONGEST = 50  # tokens; the pictures of longer texts show their beginning
 FEWEST = 10  # tokens that are always shown
 HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 200 kB
@@ -92,7 +93,7 @@ def page(
     """
     n_shown, weights = _weights(explained)
     limits = {"longest": longest, "usual": usual, "reads_capitals": reads_capitals}
-    names = PROGRAM if model is None else ("engine.js", *PROGRAM)
+    names = [name for name in PROGRAM if model is not None or name not in OF_MODEL]
     script = "".join(_source(name) for name in names)
     style = _source("page.css")
     more = {"hint": hint, "examples": list(examples), "turning": turning}
