@@ -58,6 +58,11 @@ rng = np.random.default_rng(1)
 # 3. Append the most probable token. Stop if it is the *end mark*, id 3, or if the
 #    sentence becomes too long.
 #
+# [A sentence flows through this model, on its stage](toy-page.html#tokens)
+#
+# *What to see: press "Play". The encoder runs once, and the decoder once for each word;
+# the numbers 1 to 7 are the order of the parts that lessons 01 to 05 have built.*
+#
 # In the code, `run` is the model. It is an argument of `write`, because later we want
 # to put our own model in its place.
 

@@ -36,7 +36,7 @@ function update(show, focus) {
 }
 
 // Open a view beside the stage, or with null, none.
-function openView(id) {
+function openView(id, takesFocus = true) {
   const focused = document.activeElement, panel = document.getElementById("panel");
   if (!focused?.closest("#panel")) opener = selectorOf(focused);
   chosen.view = id;
@@ -54,7 +54,7 @@ function openView(id) {
     // On a telephone the view covers the lower part of the window: the stage goes to the upper one.
     if (getComputedStyle(panel).position === "fixed")
       document.getElementById("scene").scrollIntoView();
-    document.getElementById(`${id}-title`).focus({ preventScroll: true });
+    if (takesFocus) document.getElementById(`${id}-title`).focus({ preventScroll: true });
   } else (document.querySelector(opener) ?? document.getElementById("play")).focus();
 }
 
@@ -155,13 +155,17 @@ async function build() {
   if (hasModel) setTimeout(refine);
 }
 
-// A link to the page may name a moment, a view, or both: page.html#source-9, #beam, #next-9&beam.
-function openLinked() {
+// A link to the page may name a moment, a view, or both: page.html#source-9, #beam, #next-9&beam; or
+// #turning, the moment at which the beam saves a sentence.
+async function openLinked() {
   for (const part of location.hash.slice(1).split("&")) {
     const [name, number] = part.split("-");
     const place = placeOf(name, number === undefined ? undefined : Number(number));
-    if (VIEWS.some((view) => view[0] === part)) openView(part);
-    else if (place >= 0) goTo(place + 1);
+    if (part === "turning" && canShowTurn()) await showTurn(false);
+    if (VIEWS.some((view) => view[0] === part)) {
+      chooseShown();
+      openView(part, self === top); // a frame does not take the focus from the page around it
+    } else if (place >= 0) goTo(place + 1);
   }
 }
 

@@ -240,22 +240,21 @@ function linkToTurn(g, x, y, room) {
   const text = fitted("\u25b8 a sentence that the beam saves", room,
     `${g.isNarrow ? 12 : 13}px system-ui, sans-serif`);
   return pressable({ class: "link", id: "turning",
-    "aria-label": "Show a sentence that the beam saves" }, showTurn,
+    "aria-label": "Show a sentence that the beam saves" }, () => showTurn(),
   svg("rect", { x: x - 4, y: y - 17, width: room + 8, height: 23, rx: 3 }),
   svg("text", { x, y, "font-size": g.isNarrow ? 12 : 13 }, text));
 }
 
-// Translate a sentence for which the beam changes its mind, and play from just before that.
-async function showTurn() {
+// Translate a sentence that the beam saves, and play from just before it does, or show that moment.
+async function showTurn(isPlayed = !isStill.matches) {
   const field = document.getElementById("field");
   field.value = data.turning;
   pause();
   await translateAndShow(data.turning, data.search.width);
   const { turn } = storyOfBeam();
   if (turn < 0) return;
-  goTo(placeOf("source", turn));
-  if (isStill.matches) stepBy(3);
-  else play();
+  goTo(placeOf(isPlayed ? "source" : "drop", turn) + (isPlayed ? 0 : 1));
+  if (isPlayed) play();
 }
 
 // Build the picture for the translation that is shown, and paint it.

@@ -126,7 +126,8 @@ const whole = (weight) => `${Math.round(100 * weight)} %`;
 // two.
 function sharesOf(row, tokens) {
   const [first, second] = greatest(row, 2), of = (i) => `${whole(row[i])} of ${quoted(tokens[i])}`;
-  return row[first] < 0.5 && row[second] >= 0.1 && !isMark(tokens[second]) ? `${of(first)} and ${of(second)}` : of(first);
+  const isShared = row[first] < 0.5 && row[second] >= 0.1 && !isMark(tokens[second]);
+  return isShared ? `${of(first)} and ${of(second)}` : of(first);
 }
 
 // Return why the decoder goes back at step t, as far as the weights show it.
