@@ -48,6 +48,7 @@ function openView(id, takesFocus = true) {
     if (each === id && section.isStale) update(show);
   }
   document.body.classList.toggle("beside", Boolean(id));
+  markScrolling();
   buildStage();
   if (id) {
     panel.scrollTop = 0;
@@ -155,8 +156,8 @@ async function build() {
   if (hasModel) setTimeout(refine);
 }
 
-// A link to the page may name a moment, a view, or both: page.html#source-9, #beam, #next-9&beam; or
-// #turning, the moment at which the beam saves a sentence.
+// A link to the page may name a moment, a view, or both: page.html#source-9, #beam, #next-9&beam;
+// or #turning, the moment at which the beam saves a sentence.
 async function openLinked() {
   for (const part of location.hash.slice(1).split("&")) {
     const [name, number] = part.split("-");
@@ -193,7 +194,8 @@ async function refine() {
   isSmoothed = model.config.label_smoothing > 0;
   if (busy || shown !== stored || stored.isCut) return;
   shown = { ...stored, ...explainPass(model, ...data.ids), twins: null };
-  if (storyOfBeam().turn >= 0) shown.greedy = (await translate(shown.line, { width: 1 })).translation;
+  if (storyOfBeam().turn >= 0)
+    shown.greedy = (await translate(shown.line, { width: 1 })).translation;
   note.textContent = about;
   updateAll();
 }

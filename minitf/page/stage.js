@@ -72,12 +72,13 @@ function partOfModel(g, name, view, label, title, x, width, y = g.top - 2,
   const widest = Math.max(room, ...lines.map((line) => widthOf(line.trim(), font)));
   const size = (largest * room) / widest; // a label stays inside the frame of its stack
   const isOpen = chosen.view === view && (!KINDS[name] || chosen.kind === name);
+  const yOf = (i) => y - (g.isNarrow ? 18 : 21) - (lines.length - 1 - i) * (size + 1);
   return pressable({ class: `part ${name}${isOpen ? " open" : ""}`, "data-part": name,
     "aria-label": `${title}: open the view` }, () => openPart(name, view),
   svg("title", {}, title),
   svg("rect", { x, y, width, height, rx: 5 }),
   ...lines.map((line, i) => svg("text", { x: x + width / 2, "font-size": size,
-    "text-anchor": "middle", y: y - (g.isNarrow ? 18 : 21) - (lines.length - 1 - i) * (size + 1) }, line)));
+    "text-anchor": "middle", y: yOf(i) }, line)));
 }
 
 // Return the number that tells when a part comes in the order of the model, on its frame.
@@ -123,7 +124,8 @@ function tokenOf(g, key, token, x, row, anchor) {
 
 const NUMBERS_OF_STRIP = 8; // at every width, so that a vector looks the same with a view open
 
-// Return the strip of a vector: a square for each of some numbers, filled by `fillStrip`, in a frame.
+// Return the strip of a vector: a square for each of some numbers, filled by `fillStrip`, and a
+// frame.
 function stripOf(g, key, x, row) {
   const n = NUMBERS_OF_STRIP, side = g.strip / n;
   const height = Math.min(g.pitch - 3, g.isNarrow ? 12 : 20);
@@ -299,10 +301,10 @@ function buildStage() {
   const picture = pictureOf(g.width, g.height, { class: "model", role: "group",
     "aria-label": "The model: boxes open their views, tokens can be chosen" });
   picture.append(
-    stackOf(g, "Encoder", "reads the input", shown.weights.encoder.length, x.encoder - g.gap / 2 - 1,
-      x.memory - g.gap / 2),
-    stackOf(g, "Decoder", "writes the translation", shown.weights.decoder.length, x.source - g.gap / 2 - 1,
-      x.read - g.gap / 2),
+    stackOf(g, "Encoder", "reads the input", shown.weights.encoder.length,
+      x.encoder - g.gap / 2 - 1, x.memory - g.gap / 2),
+    stackOf(g, "Decoder", "writes the translation", shown.weights.decoder.length,
+      x.source - g.gap / 2 - 1, x.read - g.gap / 2),
     partOfModel(g, "words", "words", "input", "Input", 0, x.words),
     inputs,
     partOfModel(g, "vectors", "vectors", g.isNarrow ? "" : "vectors", "Vectors",
@@ -424,8 +426,8 @@ function paintLines({ lines }, now, t, isEnd) {
   }
 }
 
-// Write the shares that a token takes in where they come from: those of the moment, or of a token of
-// the output under the pointer.
+// Write the shares that a token takes in where they come from: those of the moment, or of a token
+// of the output under the pointer.
 function paintShares({ g, shares }, now) {
   const pointed = stage.lit?.startsWith("t") && stage.time > 3
     ? { kind: "source", row: Number(stage.lit.slice(1)) } : null;

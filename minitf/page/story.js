@@ -1,5 +1,5 @@
-// The story of the stage: the moments of a translation, and what is said at each. What is said of an
-// attention is read off its weights.
+// The story of the stage: the moments of a translation, and what is said at each. What is said of
+// an attention is read off its weights.
 "use strict";
 
 // Moments -----------------------------------------------------------------------------------------
@@ -33,8 +33,8 @@ const momentNow = () =>
   stage.moments[clamp(Math.ceil(stage.time) - 1, 0, stage.moments.length - 1)];
 
 // Return the number of the box in which a moment happens, as it stands on the stage.
-const NUMBERS = { tokens: 1, vectors: 2, positions: 2, encoder: 3, network: 4, decoder: 5, source: 6,
-  next: 7 };
+const NUMBERS = { tokens: 1, vectors: 2, positions: 2, encoder: 3, network: 4, decoder: 5,
+  source: 6, next: 7 };
 
 // Return the row of weights that a moment is about: of which attention, in which layer, and which
 // token looks; null if there is none. Before the play, it is that of the word that looks farthest.
@@ -87,8 +87,8 @@ function goesBack(t) {
   return before !== undefined && isSure(weights[t]) && favourite(before) > s + 1;
 }
 
-// Return whether all words of the input but the one at s have been looked at most before step t, and
-// none of them is later.
+// Return whether all words of the input but the one at s have been looked at most before step t,
+// and none of them is later.
 function isOnlyOneLeft(t, s) {
   const all = lookingOf("source").map(favourite);
   return shown.source.every((token, i) => i === s || isMark(token)
@@ -208,18 +208,19 @@ function captionOfEnd() {
   const { turn } = storyOfBeam();
   if (!shown.beam.length) return "Done: the end mark </s> is written.";
   if (turn < 0)
-    return `Done. The beam kept the ${shown.width} best versions at each step, in case the likeliest `
-      + "word leads to a worse sentence: here it did not.";
+    return `Done. The beam kept the ${shown.width} best versions at each step, in case the `
+      + "likeliest word leads to a worse sentence: here it did not.";
   return "Done. Without the beam, it would have become "
-    + (shown.greedy ? `\u201c${isolated(shown.greedy)}\u201d.` : `${quoted(shown.steps[turn][0][0])} instead of `
-      + `${quoted(shown.target[turn])}.`);
+    + (shown.greedy ? `\u201c${isolated(shown.greedy)}\u201d.`
+      : `another sentence, with ${quoted(shown.steps[turn][0][0])} instead of `
+        + `${quoted(shown.target[turn])}.`);
 }
 
 // What is seen before the play: one row of attention.
 function captionOfStart() {
   const t = farthestLooking(), shares = sharesOf(lookingOf("source")[t], shown.source);
-  return `Attention: to write ${quoted(shown.target[t])}, the model looks at the input and takes in a `
-    + `share of each word, here ${shares}.`
+  return `Attention: to write ${quoted(shown.target[t])}, the model looks at the input and takes `
+    + `in a share of each word, here ${shares}.`
     + (goesBack(t) && isVerbAtEnd(t) ? " It looks back, as German puts this part of the verb last."
       : "");
 }

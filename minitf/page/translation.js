@@ -147,5 +147,6 @@ async function translate(text, { width, temperature = 0, draw }, onText = () => 
   const without = isGreedy ? null : (await greedy(model, ids, alpha, maxExtra)).ids;
   return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
     source: names(source), target: names(target), ...pass, beam,
-    greedy: without && decodeIds(model, without), width: temperature ? 1 : width, temperature, limit: Math.max(1, ids.length + maxExtra) };
+    greedy: without && decodeIds(model, without), width: temperature ? 1 : width, temperature,
+    limit: Math.max(1, ids.length + maxExtra) };
 }

@@ -232,9 +232,8 @@ def test_the_captions_tell_the_weights(toy, path):
 
 
 def test_a_sentence_that_the_beam_saves(toy, path):
-    """The stage says what greedy decoding would have written, when, and what the beam made of it."""
+    """The stage shows when greedy decoding would go wrong, and what it would have written."""
     line = CORPORA["toy"].turning
-    assert line not in asked(path, "return document.body.textContent;").partition("{")[0]
     script = """
     document.getElementById("turning").dispatchEvent(new MouseEvent("click"));
     while (shown.line === data.line || busy || !stage.isPlaying) await frame();
@@ -393,7 +392,8 @@ def test_a_beam_of_another_width(toy, path):
     slider.value = 1;
     slider.dispatchEvent(new Event("input"));
     await done();
-    found.push(shown.translation, shown.beam.length, at("result").querySelector("mark").textContent);
+    const marked = at("result").querySelector("mark").textContent;
+    found.push(shown.translation, shown.beam.length, marked);
     at("restore").click();
     await done();
     await new Promise((resolve) => setTimeout(resolve, 50));
