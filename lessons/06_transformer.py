@@ -684,6 +684,11 @@ draw(
 # 5 positions of padding in the source and 3 in the target. Padding hides columns (who
 # answers), the future hides a triangle.*
 #
+# [The masks of a sentence, on the stage](toy-page.html#decoder-3&masks)
+#
+# *What to see: at the fourth step, the decoder looks back at four tokens; the mask with
+# the frame hides the others.*
+#
 # Two things look like mistakes. In all three pictures the rows of the padding are not
 # masked. Nobody reads what comes out of them: the columns of the padding are hidden
 # from all, and the loss leaves its rows out. And in the middle picture the columns of

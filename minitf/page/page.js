@@ -52,6 +52,7 @@ function openView(id, takesFocus = true) {
   buildStage();
   if (id) {
     panel.scrollTop = 0;
+    if (id === "beam") scrollToStep(chosen.step);
     // On a telephone the view covers the lower part of the window: the stage goes to the upper one.
     if (getComputedStyle(panel).position === "fixed")
       document.getElementById("scene").scrollIntoView();

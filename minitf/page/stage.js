@@ -356,11 +356,11 @@ function paint() {
   paintBeam(scene, now, t, isEnd);
   const on = { encoder: ["encoder"], network: ["network"], decoder: ["decoder"], source: ["source"],
     next: ["feed", "next"], drop: ["next", "beam"], tokens: ["words"], vectors: ["vectors"],
-    positions: ["vectors"], end: ["beam"] }[now.name];
+    positions: ["vectors"], end: ["beam"] }[nameOfMoment(now)];
   for (const part of scene.picture.querySelectorAll(".part"))
     part.classList.toggle("on", on.includes(part.dataset.part));
   for (const each of scene.picture.querySelectorAll(".order"))
-    each.classList.toggle("on", NUMBERS[now.name] === NUMBERS[each.dataset.part]);
+    each.classList.toggle("on", NUMBERS[nameOfMoment(now)] === NUMBERS[each.dataset.part]);
   const told = !stage.lit && focusOf(now), keys = told ? keysOf(told) : [];
   for (const node of scene.picture.querySelectorAll("[data-token]")) {
     node.classList.toggle("lit", node.dataset.token === stage.lit);
@@ -512,7 +512,7 @@ function paintBeam({ beam }, now, t, isEnd) {
   const best = Math.max(...nodes.map((node) => node.total));
   beam.rows.forEach(({ bar, text }, i) => {
     const node = nodes[i], isShown = node && step >= 0;
-    const all = isShown && `${inTokens(node) || "\u2026"}${node.finished ? " \u25a0" : ""}`;
+    const all = isShown && `${inTokens(node) || "\u2026"}${node.finished ? " </s>" : ""}`;
     text.textContent = isShown ? fromEnd(all, beam.room - 8)
       : !shown.beam.length && i === 0 && t >= 0
         ? fromEnd(shown.target.slice(0, step + 1).map(word).join(" "), beam.room) : "";
@@ -569,7 +569,7 @@ function paintControls(now, t) {
   timeline.setAttribute("aria-valuetext", text);
   const caption = document.getElementById("caption");
   if (caption.textContent !== text) caption.textContent = text;
-  caption.dataset.number = NUMBERS[now.name] ?? "";
+  caption.dataset.number = NUMBERS[nameOfMoment(now)] ?? "";
 }
 
 function goTo(time) {

@@ -36,6 +36,9 @@ const momentNow = () =>
 const NUMBERS = { tokens: 1, vectors: 2, positions: 2, encoder: 3, network: 4, decoder: 5,
   source: 6, next: 7 };
 
+// Before the play, the attention to the input is told, of which all is to be seen.
+const nameOfMoment = ({ name }) => (stage.hasMoved ? name : "source");
+
 // Return the row of weights that a moment is about: of which attention, in which layer, and which
 // token looks; null if there is none. Before the play, it is that of the word that looks farthest.
 function focusOf({ name, layer, t }) {

@@ -141,16 +141,17 @@ function sentenceForm() {
     if (!isStill.matches) stage.time = 0;
     if (!isStill.matches) play();
   };
+  const lines = [...new Set([data.line, ...data.examples, data.turning])].filter(Boolean);
   const examples = element("select", { id: "examples", "aria-label": "Examples",
     onchange: () => {
       field.value = examples.value;
       examples.selectedIndex = 0;
       submit();
-    } }, element("option", { value: "" }, "Examples"), ...data.examples.map((line) =>
+    } }, element("option", { value: "" }, "Examples"), ...lines.map((line) =>
     element("option", { value: line, lang: data.languages[0] || null }, line)));
   return element("form", { id: "sentence", onsubmit: submit },
     field, element("button", { type: "submit" }, "Translate"),
-    ...(data.examples.length ? [examples] : []),
+    ...(lines.length > 1 ? [examples] : []),
     element("p", { id: "took", class: "note" }));
 }
 
@@ -264,7 +265,8 @@ function renameRows() {
 function weightToChange() {
   const ofToken = (tokens) => Object.fromEntries(tokens.map((token, i) => [` ${i}`, word(token)]));
   const asItIs = () => lookingOf("source")[state.row]?.[state.column] ?? 0;
-  const state = { kind: "source", row: Math.min(chosen.row, shown.target.length - 1), column: 0,
+  const row = chosen.kind === "source" && !chosen.reverse ? chosen.row : farthestLooking();
+  const state = { kind: "source", row, column: favourite(lookingOf("source")[row]),
     ...tried.weight };
   state.value ??= asItIs();
   const value = element("span", {}, state.value.toFixed(2));
