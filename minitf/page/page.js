@@ -194,11 +194,11 @@ async function refine() {
   const model = await unpackModel();
   isSmoothed = model.config.label_smoothing > 0;
   if (busy || shown !== stored || stored.isCut) return;
-  shown = { ...stored, ...explainPass(model, ...data.ids), twins: null };
-  if (storyOfBeam().turn >= 0)
-    shown.greedy = (await translate(shown.line, { width: 1 })).translation;
+  shown = { ...stored, ...explainPass(model, ...data.ids), ids: data.ids[0].slice(0, -1),
+    twins: null };
   note.textContent = about;
   updateAll();
+  await compareWithGreedy();
 }
 
 build().catch((error) => {

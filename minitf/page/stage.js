@@ -389,11 +389,11 @@ function paintStrips({ strips }, begun, t, isEnd) {
 }
 
 // Return how much of a line is drawn, and how strongly, by the play alone.
-function strengthOf({ kind, layer, t: row, rows }, now, t, isEnd) {
+// told: the row of weights that the moment is about.
+function strengthOf({ kind, layer, t: row, rows }, now, t, isEnd, told) {
   if (!stage.hasMoved) {
-    const { row: told } = focusOf(now);
-    return [1, kind !== "source" ? (kind === "encoder" && layer < shown.weights.encoder.length - 1
-      ? 0 : 0.1) : row === told ? 1 : 0.2];
+    const isLower = kind === "encoder" && layer < shown.weights.encoder.length - 1;
+    return [1, kind === "source" ? (row === told.row ? 1 : 0.2) : isLower ? 0 : 0.1];
   }
   if (kind === "encoder") {
     const drawn = clamp(progress(placeOf("encoder", layer)) * 1.6 - (0.9 * row) / rows, 0, 1);
@@ -401,7 +401,7 @@ function strengthOf({ kind, layer, t: row, rows }, now, t, isEnd) {
     if (isEnd) return [1, isLast ? 0.45 : 0];
     if (now.name === "network" && now.layer === layer) return [1, 0.8];
     if (now.name === "encoder" && now.layer === layer)
-      return [drawn / 0.7, row === focusOf(now).row ? 1 : 1 - 0.7 * clamp(4 * drawn - 2)];
+      return [drawn / 0.7, row === told.row ? 1 : 1 - 0.7 * clamp(4 * drawn - 2)];
     return [1, isLast && t >= 0 ? 0.1 : 0];
   }
   if (isEnd) return [1, kind === "source" ? 0.75 : 0.3];
@@ -412,8 +412,9 @@ function strengthOf({ kind, layer, t: row, rows }, now, t, isEnd) {
 
 // Lines that touch a token under the pointer are shown in any case, once they exist.
 function paintLines({ lines }, now, t, isEnd) {
+  const told = focusOf(now);
   for (const each of lines) {
-    let [drawn, strength] = strengthOf(each, now, t, isEnd);
+    let [drawn, strength] = strengthOf(each, now, t, isEnd, told);
     if (stage.lit) {
       const isTouched = each.keys.includes(stage.lit);
       const isTop = each.kind !== "encoder" || each.layer === (now.name === "encoder" ? now.layer
@@ -453,8 +454,9 @@ function paintNext({ g, next, slot, flying, down, up }, now, t, isEnd) {
   setStyle(slot, "visibility", isWriting ? "visible" : "hidden");
   const grown = isEnd ? 1 : isWriting ? progress(placeOf("next", t)) : 0;
   if (!stage.hasMoved) t = farthestLooking();
-  const list = t >= 0 ? likeliest(t) : [], taken = list.findIndex(([token]) =>
-    token === shown.target[t]);
+  const list = t >= 0 ? likeliest(t) : [];
+  const found = list.findIndex(([token]) => token === shown.target[t]);
+  const taken = found < 0 ? list.length - 1 : found; // a word drawn by lot may be any other
   next.rows.forEach(({ name, bar, number }, i) => {
     const [token, p] = list[i] ?? ["", 0], isShown = grown > 0.02 && i < list.length;
     const text = token === null ? "all other words" : word(token);
@@ -474,9 +476,9 @@ function paintNext({ g, next, slot, flying, down, up }, now, t, isEnd) {
   const middle = g.x.made + g.strip / 2;
   down.setAttribute("d", `M${middle} ${g.y(t + 1) + 8}V${g.below}`);
   setStyle(down, "strokeDashoffset", 1 - clamp(grown * 4));
-  paintArrow(g, up, next, Math.max(0, taken), t);
+  paintArrow(g, up, next, taken, t);
   if (fall <= 0) return;
-  const [x0, y0] = [next.from + next.name - 40, next.rows[Math.max(0, taken)].at + 12];
+  const [x0, y0] = [next.from + next.name - 40, next.rows[taken].at + 12];
   const eased = fall * fall * (3 - 2 * fall), [x1, y1] = [g.x.output, g.y(t + 1) + g.font * 0.35];
   flying.textContent = word(shown.target[t]);
   flying.setAttribute("x", x0 + (x1 - x0) * eased);

@@ -140,13 +140,16 @@ async function translate(text, { width, temperature = 0, draw }, onText = () => 
   const eos = model.config.eos_id, source = [...ids, eos], target = [...best.ids, eos];
   const names = (list) => list.map((id) => nameOf(model, id));
   const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
-  const pass = explainPass(model, source, target);
-  // What the likeliest token at each step would make, if that is something else.
-  const isGreedy = !beam.length || pass.steps.every(([[likeliest]], t) =>
-    likeliest === nameOf(model, target[t]));
-  const without = isGreedy ? null : (await greedy(model, ids, alpha, maxExtra)).ids;
   return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
-    source: names(source), target: names(target), ...pass, beam,
-    greedy: without && decodeIds(model, without), width: temperature ? 1 : width, temperature,
-    limit: Math.max(1, ids.length + maxExtra) };
+    source: names(source), target: names(target), ...explainPass(model, source, target), beam,
+    width: temperature ? 1 : width, temperature, limit: Math.max(1, ids.length + maxExtra), ids };
+}
+
+// Find out what greedy decoding makes of the sentence that is shown, if that is something else.
+async function compareWithGreedy() {
+  const found = shown, { alpha, max_extra: maxExtra } = data.search;
+  if (!found.ids || found.greedy || storyOfBeam().turn < 0) return;
+  const model = await unpackModel(), { ids } = await greedy(model, found.ids, alpha, maxExtra);
+  found.greedy = decodeIds(model, ids);
+  paint();
 }

@@ -87,6 +87,7 @@ async function translateAndShow(text, width = tried.width) {
   } finally {
     busy = false;
   }
+  setTimeout(compareWithGreedy); // after the translation is drawn
 }
 
 // Translate the sentence again after a change; while another is being made, after that.

@@ -52,6 +52,7 @@ CORPORA = {
             "I think that we should go home now.",
             "When I was a child, I wanted to become an astronaut.",
         ),
+        "She lost a birthday cake before the party.",
     ),
     "tatoeba-de-en": Corpus(
         _TATOEBA,

@@ -239,6 +239,7 @@ def test_a_sentence_that_the_beam_saves(toy, path):
     while (shown.line === data.line || busy || !stage.isPlaying) await frame();
     const begun = stage.time, { turn, lead } = storyOfBeam();
     pause();
+    while (!shown.greedy) await frame();
     const captions = [["drop", turn], ["drop", lead], ["end"]].map(([name, t]) => {
       goTo(placeOf(name, t) + 1);
       return at("caption").textContent;
