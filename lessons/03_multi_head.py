@@ -714,8 +714,8 @@ draw(
 #
 # [All heads of the toy model, on the stage](toy-page.html#encoder-1&heads)
 #
-# *What to see: each square is a head of the encoder. Choose one, and the stage draws its
-# lines; then look for heads with the same habits as those above.*
+# *What to see: each square is a head of the encoder. Choose one, and the stage draws
+# its lines; then look for heads with the same habits as those above.*
 #
 # One sentence could be chance. So here are the same cells, chosen in the picture above,
 # as means over seven other nouns.
