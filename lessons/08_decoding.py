@@ -603,7 +603,7 @@ draw(figures.tree, "08_tree.png", tree_of(call_tree), title=f"{call} A beam of 2
 #
 # *What to see: at the step that is shown, greedy decoding would write the first word of
 # the list, and in the end "kalten" (cold) twice. The beam keeps the second one as well.
-# Press "Step": one word later it is ahead.*
+# Press "Step" four times: one word later it is ahead.*
 #
 # How to read the boxes: "ln P" belongs to the text up to that box, so it falls along
 # every path. The dark boxes end a text; they carry its score, which is $\ln P$ (-3.41)
