@@ -68,7 +68,8 @@ function broken(text, room, font) {
 function partOfModel(g, name, view, label, title, x, width, y = g.top - 2,
   height = g.end - g.top + 4) {
   const largest = g.isNarrow ? 9.5 : g.width < 900 ? 11.5 : 13, room = width + g.gap - 4;
-  const font = `${largest}px system-ui, sans-serif`, lines = broken(label, room, font);
+  const font = `700 ${largest}px system-ui, sans-serif`; // as it is while the part works
+  const lines = broken(label, room, font);
   const widest = Math.max(room, ...lines.map((line) => widthOf(line.trim(), font)));
   const size = (largest * room) / widest; // a label stays inside the frame of its stack
   const isOpen = chosen.view === view && (!KINDS[name] || chosen.kind === name);
