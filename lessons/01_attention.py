@@ -91,6 +91,12 @@ draw(
 # word; but the framed one leads from "lesen" back to "read". ("(end)" is the mark that
 # ends a sentence.)*
 #
+# [The same, played word for word on the stage of the model](toy-page.html#source-9)
+#
+# *What to see: another sentence, at the moment before the last German word. Of what
+# the model takes in, 96% comes from "gave"; German wants "gegeben" (given) at the end.
+# Press "Back" to see where it looked before.*
+#
 # Nobody told the model which word translates which. The weights come from numbers that
 # it learned, and this is what it found out.
 #

@@ -447,6 +447,11 @@ draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 # clear: heads are seldom as tidy as their names.) Head 2 leads from article and
 # adjective to their noun, head 3 from the end of the sentence to its verb.*
 #
+# [All heads of the toy model, on the stage](toy-page.html#encoder-1&heads)
+#
+# *What to see: each square is a head of the encoder. Choose one, and the stage draws
+# its lines; then look for heads with the same habits as those above.*
+#
 # One sentence could be chance. So here are the same cells, chosen in the picture above,
 # as means over seven other nouns.
 

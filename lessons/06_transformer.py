@@ -58,6 +58,11 @@ rng = np.random.default_rng(1)
 # 3. Append the most probable token. Stop if it is the *end mark*, id 3, or if the
 #    sentence becomes too long.
 #
+# [A sentence flows through this model, on its stage](toy-page.html#tokens)
+#
+# *What to see: press "Play". The encoder runs once, and the decoder once for each word;
+# the numbers 1 to 7 are the order of the parts that lessons 01 to 05 have built.*
+#
 # In the code, `run` is the model. It is an argument of `write`, because later we want
 # to put our own model in its place.
 
@@ -678,6 +683,11 @@ draw(
 # *What to see: dark means "may attend"; this is the second sentence of the batch, with
 # 5 positions of padding in the source and 3 in the target. Padding hides columns (who
 # answers), the future hides a triangle.*
+#
+# [The masks of a sentence, on the stage](toy-page.html#decoder-3&masks)
+#
+# *What to see: at the fourth step, the decoder looks back at four tokens; the mask with
+# the frame hides the others.*
 #
 # Two things look like mistakes. In all three pictures the rows of the padding are not
 # masked. Nobody reads what comes out of them: the columns of the padding are hidden

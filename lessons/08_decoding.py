@@ -599,6 +599,12 @@ draw(figures.tree, "08_tree.png", tree_of(call_tree), title=f"{call} A beam of 2
 # here. The beam keeps both. One step later the full stop has turned them round: it
 # leaves "Er ruft uns an." at -3.32, and "Er ruft uns uns." falls to -3.53.*
 #
+# [The same with a trained model: a sentence that the beam saves](toy-page.html#turning)
+#
+# *What to see: at the step that is shown, greedy decoding would write the first word of
+# the list, and in the end "kalten" (cold) twice. The beam keeps the second one as well.
+# Press "Step" four times: one word later it is ahead.*
+#
 # How to read the boxes: "ln P" belongs to the text up to that box, so it falls along
 # every path. The dark boxes end a text; they carry its score, which is $\ln P$ (-3.41)
 # divided by the penalty, so do not compare it with the light ones. Dotted boxes are the

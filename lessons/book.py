@@ -104,7 +104,7 @@ class Book:
             return drawn.as_posix()
         if path.endswith(COPIED) and (ROOT / path).is_file():
             shutil.copy(ROOT / path, self.folder / "figures" / name)
-            return f"figures/{name}"
+            return f"figures/{name}{mark}{anchor}"
         return f"{self.repository}/blob/HEAD/{path}" if self.repository else None
 
     def write_lesson(self, lesson, cells, slides):

@@ -88,8 +88,14 @@ def public(address):
 
 
 def attach_pictures(cell, folder):
-    """Put the pictures of a markdown cell into the notebook, which may be moved."""
+    """Put the pictures of a markdown cell into the notebook, which may be moved.
+
+    What it links to is named instead.
+    """
     attached = {}
+    cell.source = re.sub(
+        r"\[([^\]]+)\]\((toy-page\.html[^)]*)\)", r"\1: `lessons/\2`", cell.source
+    )
     for link in re.findall(r"\]\((figures/[^)]+\.png)\)", cell.source):
         picture = folder / link
         if picture.exists():

@@ -44,6 +44,11 @@ AFTER = [
 ]
 # A picture alone in its paragraph, and the paragraph in italics that says what to see.
 FIGURE = re.compile(r"<p>(<img [^>]*>)</p>\n(?:<p><em>What to see: (.*?)</p>\n)?", re.DOTALL)
+# A link to the stage alone in its paragraph, and the paragraph in italics that says what to see.
+STAGE = re.compile(
+    r'<p><a href="([^"]*/toy-page\.html[^"]*)">(.*?)</a></p>\n(?:<p><em>What to see: (.*?)</p>\n)?',
+    re.DOTALL,
+)
 SHORT_FORMULA = 20  # characters; a longer one may be broken on a telephone
 # A formula in a line, with the punctuation that may not leave it.
 GLUED = re.compile(r'\(?<span class="math inline">(?:(?!</math>).)*</math></span>[.,;:!?)]+')
@@ -120,6 +125,7 @@ class Text:
     def html(self, markdown):
         """Return a text as HTML, with each figure above its caption."""
         page = FIGURE.sub(self._figure, self.markdown.render(markdown))
+        page = STAGE.sub(_stage, page)
         page = GLUED.sub(_glued, page)
         return TABLE.sub(_table, page)
 
@@ -153,13 +159,26 @@ class Text:
             wide = ' class="wide"' if width > WIDE_FIGURE else ""
             size = f'<img width="{width:.0f}" height="{height:.0f}"'
             picture = picture.replace("<img", size)
-        seen = ""
-        if caption:
-            # The caption was in italics, so what was upright is now emphasised.
-            upright = re.sub(r"<(/?)em>", lambda tag: "<em>" if tag[1] else "</em>", caption)
-            upright = upright.removesuffix("<em>") + ("" if caption.endswith("</em>") else "</em>")
-            seen = f"<figcaption>{upright[:1].upper()}{upright[1:]}</figcaption>"
+        seen = f"<figcaption>{_upright(caption)}</figcaption>" if caption else ""
         return f'<figure{wide}><a href="{source}">{picture}</a>{seen}</figure>\n'
+
+
+def _upright(caption):
+    """Return a caption that was in italics: what was upright is now emphasised."""
+    upright = re.sub(r"<(/?)em>", lambda tag: "<em>" if tag[1] else "</em>", caption)
+    upright = upright.removesuffix("<em>") + ("" if caption.endswith("</em>") else "</em>")
+    return upright[:1].upper() + upright[1:]
+
+
+def _stage(found):
+    """Return a figure with the page that plays a translation, open at a moment of it."""
+    address, title, caption = found.groups()
+    seen = f" {_upright(caption)}" if caption else ""
+    return (
+        f'<figure class="stage"><iframe src="{address}" title="{html.escape(plain(title))}" '
+        f'loading="lazy"></iframe><figcaption><a href="{address}">{title}</a>.{seen}</figcaption>'
+        "</figure>\n"
+    )
 
 
 def _breakable(text):

@@ -5,7 +5,7 @@ import re
 
 from .markup import MORE, plain, sections
 
-FIGURE = re.compile(r"<figure\b.*?</figure>", re.DOTALL)
+FIGURE = re.compile(r"<figure\b(?! class=.stage).*?</figure>", re.DOTALL)
 FORMULA = re.compile(r'<div class="scroll"><math.*?</div>', re.DOTALL)
 TABLE = re.compile(r'<div class="scroll"><table.*?</table></div>', re.DOTALL)
 LIST = re.compile(r"<[uo]l>.*?</[uo]l>", re.DOTALL)

@@ -27,6 +27,17 @@ function textOf(node) {
   return text.replace(/^[^\S\ufeff]+|[^\S\ufeff]+$/g, "");
 }
 
+// Return the text that ends at a node, with a dot between the pieces of a word: the texts of one
+// step have the same number of tokens, not of words.
+function inTokens(node) {
+  const text = textOf(node), pieces = [];
+  for (let at = node; at; at = at.parent) if (at.token !== "</s>") pieces.unshift(word(at.token));
+  const told = pieces.reduce((sum, piece) => sum + (/^-./.test(piece) ? `\u00b7${piece.slice(1)}`
+    : ` ${piece}`), "").trim();
+  return told.replaceAll("\u00b7", "").replace(/ (?=\p{P})/gu, "") === text
+    ? told.replace(/ (?=\p{P})/gu, "") : text;
+}
+
 // Return the length of a finished text with its end mark: each column adds a token.
 const lengthOf = (node) => node.column + 1;
 
@@ -84,6 +95,12 @@ function showBeam(section) {
   rank();
 }
 
+// Bring a step of the tree into sight.
+function scrollToStep(step) {
+  const box = document.querySelector("#beam .scroll");
+  if (box) box.scrollLeft = ACROSS * (step - 1);
+}
+
 // Return the list of the finished translations, for the chosen alpha.
 function listOfFinished(columns) {
   const finished = ranked(columns), lengths = new Set(finished.map(({ node }) => lengthOf(node)));
@@ -114,17 +131,19 @@ function ranked(columns) {
 // Return the best finished text, or the most probable one where none ended before the limit.
 const winnerOf = (columns) => ranked(columns)[0]?.node ?? columns.at(-1).find((node) => node.kept);
 
+const ACROSS = 96; // pixels from a step of the tree to the next
+
 // Return a picture of the beam: a column of boxes for each step, and lines from a text to the texts
 // that continue it.
 function beamTree(columns, winner) {
-  const across = 96, down = 38, path = new Set();
+  const down = 38, path = new Set();
   for (let at = winner; at; at = at.parent) path.add(at);
   const rows = Math.max(...columns.map((nodes) => nodes.length));
-  const picture = pictureOf(across * columns.length + 8, down * rows + 8, { role: "group",
+  const picture = pictureOf(ACROSS * columns.length + 8, down * rows + 8, { role: "group",
     class: "tree", "aria-label": `The beam over ${columns.length} steps; the table below lists `
       + "what it found" });
   columns.forEach((nodes, c) => nodes.forEach((node, r) => {
-    Object.assign(node, { x: 4 + across * c, y: 4 + down * r });
+    Object.assign(node, { x: 4 + ACROSS * c, y: 4 + down * r });
     if (node.parent) picture.append(lineTo(node, path.has(node)));
   }));
   for (const node of columns.flat()) picture.append(boxOf(node, path.has(node)));

@@ -37,10 +37,10 @@ function showMasks(section) {
 function masksOf(read, written, isPadded) {
   const padding = isPadded ? "hides padding" : "nothing to hide";
   return [
-    mask(`encoder: ${padding}`, read, read, (t, s) => read[s] !== "<pad>"),
-    mask("decoder: hides the future", written, ["<s>", ...shifted(written)],
+    mask("encoder", `encoder: ${padding}`, read, read, (t, s) => read[s] !== "<pad>"),
+    mask("decoder", "decoder: hides the future", written, ["<s>", ...shifted(written)],
       (t, s) => !isHidden("decoder", t, s)),
-    mask(`decoder to source: ${padding}`, written, read, (t, s) => read[s] !== "<pad>"),
+    mask("source", `decoder to source: ${padding}`, written, read, (t, s) => read[s] !== "<pad>"),
   ];
 }
 
@@ -51,7 +51,8 @@ function shifted(written) {
   return written.filter((_, t) => t !== (end < 0 ? written.length - 1 : end));
 }
 
-function mask(title, rows, columns, isVisible) {
+// Return a picture of the mask of a kind of attention; the one that is chosen has a frame.
+function mask(kind, title, rows, columns, isVisible) {
   const cell = 14, left = 70, top = 62;
   const cells = rows.flatMap((_, t) => columns.map((_, s) => isVisible(t, s)));
   const hidden = cells.filter((visible) => !visible).length;
@@ -73,6 +74,8 @@ function mask(title, rows, columns, isVisible) {
           + `M${x + 7} ${y + 13}L${x + 13} ${y + 7}` }));
     });
   });
-  return element("figure", {}, element("figcaption", {}, title),
+  const isChosen = kind === chosen.kind;
+  return element("figure", { class: isChosen ? "chosen" : null },
+    element("figcaption", {}, title, isChosen ? element("small", {}, " (on the stage)") : ""),
     scrollBox(title, picture));
 }

@@ -10,6 +10,9 @@ const VIEWS = [
   ["steps", "Next word", showSteps], ["beam", "Beam", showBeam],
   ...(hasModel ? [["try", "Try something", showTry]] : []),
 ];
+// What fills those that depend on the chosen attention, layer, head and token.
+const OF_CHOSEN = VIEWS.filter(([id]) => ["attention", "heads", "hand", "masks"].includes(id))
+  .map(([, , show]) => show);
 let opener = "#play"; // a selector of what had the focus when a view was opened
 
 // Fill a view again, and give the focus back to the element that had it. A view that is closed is
@@ -33,7 +36,7 @@ function update(show, focus) {
 }
 
 // Open a view beside the stage, or with null, none.
-function openView(id) {
+function openView(id, takesFocus = true) {
   const focused = document.activeElement, panel = document.getElementById("panel");
   if (!focused?.closest("#panel")) opener = selectorOf(focused);
   chosen.view = id;
@@ -45,13 +48,15 @@ function openView(id) {
     if (each === id && section.isStale) update(show);
   }
   document.body.classList.toggle("beside", Boolean(id));
+  markScrolling();
   buildStage();
   if (id) {
     panel.scrollTop = 0;
+    if (id === "beam") scrollToStep(chosen.step);
     // On a telephone the view covers the lower part of the window: the stage goes to the upper one.
     if (getComputedStyle(panel).position === "fixed")
       document.getElementById("scene").scrollIntoView();
-    document.getElementById(`${id}-title`).focus({ preventScroll: true });
+    if (takesFocus) document.getElementById(`${id}-title`).focus({ preventScroll: true });
   } else (document.querySelector(opener) ?? document.getElementById("play")).focus();
 }
 
@@ -70,6 +75,21 @@ function chooseKind(kind) {
   updateChosen();
 }
 
+// Choose the attention, the layer, the token and the step that the stage shows at this moment, for
+// the view that is opened.
+function chooseShown() {
+  const now = momentNow(), told = focusOf(now);
+  if (now.t !== undefined) chosen.step = now.t;
+  if (told) {
+    if (chosen.kind !== told.kind) {
+      const layer = told.layer ?? shown.weights[told.kind].length - 1;
+      Object.assign(chosen, { kind: told.kind, layer, head: -1 });
+    }
+    Object.assign(chosen, { reverse: false, row: told.row });
+  }
+  for (const show of [...OF_CHOSEN, showSteps]) update(show);
+}
+
 // Choose a token of the stage and show where it looks, or who looks at it.
 function chooseToken(key) {
   const number = Number(key.slice(1)), isSource = key[0] === "s";
@@ -78,16 +98,14 @@ function chooseToken(key) {
   chosen.layer = Math.min(chosen.layer, shown.weights[chosen.kind].length - 1);
   chosen.reverse = isSource && chosen.kind === "source";
   chosen.row = number;
-  for (const show of [showAttention, showHeads, showByHand]) if (isView(show)) update(show);
+  for (const show of OF_CHOSEN) update(show);
   openView("attention");
   announce(document.getElementById("said").textContent);
 }
 
-const isView = (show) => VIEWS.some((view) => view[2] === show);
-
 // Fill the views that depend on the chosen attention, layer, head and token.
 function updateChosen(focus) {
-  for (const show of [showAttention, showHeads, showByHand]) if (isView(show)) update(show);
+  for (const show of OF_CHOSEN) update(show);
   buildStage();
   if (focus) document.getElementById(focus)?.focus();
 }
@@ -97,7 +115,7 @@ function updateChosen(focus) {
 // its view.
 function updateAll() {
   const focused = document.activeElement, section = focused?.closest("section");
-  for (const [, , show] of VIEWS) if (show !== showTry) update(show);
+  for (const [id, , show] of VIEWS) if (id !== "try") update(show);
   buildStage();
   if (!section || section.id === "try" || section.id === "stage") return;
   const id = focused.closest(".words") ? idOfChosen() : focused.id;
@@ -118,7 +136,10 @@ async function build() {
   document.getElementById("main").append(...(hasModel ? [sentenceForm()] : []),
     element("nav", { "aria-label": "Views" }, ...VIEWS.map(([id, title]) => element("button",
       { type: "button", id: `open-${id}`, "aria-pressed": "false",
-        onclick: () => openView(chosen.view === id ? null : id) }, title))),
+        onclick: () => {
+          if (chosen.view !== id) chooseShown();
+          openView(chosen.view === id ? null : id);
+        } }, title))),
     element("div", { class: "house" }, theatre, panel));
   for (const [id] of VIEWS) document.getElementById(id).isStale = true;
   showStage(theatre);
@@ -136,13 +157,17 @@ async function build() {
   if (hasModel) setTimeout(refine);
 }
 
-// A link to the page may name a moment, a view, or both: page.html#source-9, #beam, #next-9&beam.
-function openLinked() {
+// A link to the page may name a moment, a view, or both: page.html#source-9, #beam, #next-9&beam;
+// or #turning, the moment at which the beam saves a sentence.
+async function openLinked() {
   for (const part of location.hash.slice(1).split("&")) {
     const [name, number] = part.split("-");
     const place = placeOf(name, number === undefined ? undefined : Number(number));
-    if (VIEWS.some((view) => view[0] === part)) openView(part);
-    else if (place >= 0) goTo(place + 1);
+    if (part === "turning" && canShowTurn()) await showTurn(false);
+    if (VIEWS.some((view) => view[0] === part)) {
+      chooseShown();
+      openView(part, self === top); // a frame does not take the focus from the page around it
+    } else if (place >= 0) goTo(place + 1);
   }
 }
 
@@ -169,9 +194,11 @@ async function refine() {
   const model = await unpackModel();
   isSmoothed = model.config.label_smoothing > 0;
   if (busy || shown !== stored || stored.isCut) return;
-  shown = { ...stored, ...explainPass(model, ...data.ids), twins: null };
+  shown = { ...stored, ...explainPass(model, ...data.ids), ids: data.ids[0].slice(0, -1),
+    twins: null };
   note.textContent = about;
   updateAll();
+  await compareWithGreedy();
 }
 
 build().catch((error) => {

@@ -11,143 +11,21 @@ const stage = { time: 0, moments: [], lit: null, scene: null, frame: 0, isPlayin
 const isStill = matchMedia("(prefers-reduced-motion: reduce)");
 const clamp = (x, low = 0, high = 1) => Math.min(high, Math.max(low, x));
 
-// Moments -----------------------------------------------------------------------------------------
-
-// Return what happens, in order, with its length in seconds.
-function momentsOf({ weights, target }) {
-  const moments = [{ name: "tokens", seconds: 2.5 }, { name: "vectors", seconds: 2.5 },
-    { name: "positions", seconds: 2.5 }];
-  weights.encoder.forEach((_, layer) => moments.push(
-    { name: "encoder", layer, seconds: layer ? 3 : 5 }, { name: "network", layer, seconds: 1.6 }));
-  target.forEach((_, t) => {
-    // The first word is explained; so is one for which the decoder goes back.
-    const [own, source, next, drop] = !t ? [3, 4, 3, 4] : goesBack(t) ? [1.5, 5, 2, 1]
-      : [1.1, 1.6, 1.3, 0.7];
-    moments.push({ name: "decoder", t, seconds: own }, { name: "source", t, seconds: source },
-      { name: "next", t, seconds: next }, { name: "drop", t, seconds: drop });
-  });
-  return [...moments, { name: "end", seconds: 3 }];
-}
-
-const placeOf = (name, number) => stage.moments.findIndex((moment) =>
-  moment.name === name && (number === undefined || (moment.layer ?? moment.t) === number));
-
-// Return how much of a moment has happened: 0 to 1.
-const progress = (place) => clamp(stage.time - place);
-
-// Return the moment of the time that is shown; a whole number is the end of the one before it.
-const momentNow = () =>
-  stage.moments[clamp(Math.ceil(stage.time) - 1, 0, stage.moments.length - 1)];
-
-const quoted = (token) => `\u201c${isolated(word(token))}\u201d`;
-const isTeen = (n) => n % 100 > 10 && n % 100 < 14;
-const ordinal = (n) =>
-  `${n}${(!isTeen(n) && { 1: "st", 2: "nd", 3: "rd" }[n % 10]) || "th"}`;
-
-// Return at most two short sentences about a moment.
-function captionOf({ name, layer, t }) {
-  const ofSource = lookingOf("source"), last = shown.weights.encoder.length;
-  switch (name) {
-    case "tokens":
-      return "The sentence is cut into tokens: words, or pieces of rarer words. </s> marks its "
-        + "end.";
-    case "vectors":
-      return "Each token becomes a vector: a list of numbers, learned in training."
-        + " Colours stand for some of them.";
-    case "positions":
-      return "Waves that tell the place are added to the vector. Without them, the model would not "
-        + "know the order of the words.";
-    case "encoder": {
-      const [i, j, weight] = strongest(matrixOf("encoder", layer, -1));
-      return layer ? `Layer ${layer + 1} does it again with what layer ${layer} made.`
-        : "Self-attention: each word looks at all words and takes in some of each, more along a "
-          + `heavier line. Here ${quoted(shown.source[i])} looks most at `
-          + `${quoted(shown.source[j])} `
-          + `(${weight.toFixed(2)}).`;
-    }
-    case "network":
-      return layer + 1 < last ? "A small network then changes each vector by itself."
-        : "The encoder is done: each vector now means its word in this sentence.";
-    case "decoder":
-      return t ? `To write the ${ordinal(t + 1)} token, the decoder looks back at what it has `
-        + `written.`
-        : "The decoder writes one token after the other. At first it has only the mark of the "
-          + "start, <s>.";
-    case "source": {
-      const [s] = greatest(ofSource[t], 1), weight = ofSource[t][s];
-      const looks = `For its next word it looks at the input: most at ${quoted(shown.source[s])} `
-        + `(${weight.toFixed(2)}).`;
-      const isLate = t > 0.6 * shown.target.length;
-      return looks + (goesBack(t) ? ` It returns to this ${ordinal(s + 1)} word only now: in the `
-        + `translation, its place is ${isLate ? "near the end" : "here"}.` : "");
-    }
-    case "next": {
-      const [[token, p]] = shown.steps[t];
-      return `Each word of the vocabulary gets a probability: ${quoted(token)} has the greatest, `
-        + `${percent(p)}.`;
-    }
-    case "drop": {
-      const [[token]] = shown.steps[t];
-      const others = t === 0 && shown.width > 1 ? ` The beam keeps ${shown.width - 1} other `
-        + "beginnings as well, in case this one turns out worse." : "";
-      return token === shown.target[t] || !shown.beam.length
-        ? `${quoted(shown.target[t])} is written, and read at the next step.${others}`
-        : `${quoted(shown.target[t])} is written although another was more likely: the beam found `
-          + "that its sentence is better as a whole.";
-    }
-    default:
-      if (!stage.hasMoved)
-        return "Press Play to watch this sentence being translated. Point at a word to see what "
-          + "looks at it, or open a box.";
-      return shown.beam.length ? `Done. At every step the beam kept the ${shown.width} best `
-        + "beginnings, so that a word that seems best at first cannot spoil the sentence."
-        : "Done: the end mark </s> is written.";
-  }
-}
-
-// Return whether the decoder looks back, at step t, at a word of the input before one that it has
-// looked at already.
-function goesBack(t) {
-  const last = shown.weights.source.length - 1, weights = matrixOf("source", last, -1);
-  const [s] = greatest(weights[t], 1);
-  return weights[t][s] >= 0.5 && weights.slice(0, t).some((row) => {
-    const [other] = greatest(row, 1);
-    return other > s + 1 && other < row.length - 2 && row[other] >= 0.5;
-  });
-}
-
-// Return the row, the column and the weight of a token that looks most at another word.
-function strongest(matrix) {
-  let best = [0, 0, -1];
-  matrix.slice(0, -1).forEach((row, i) => row.slice(0, -2).forEach((weight, j) => {
-    if (i !== j && i < matrix.length - 2 && weight > best[2]) best = [i, j, weight];
-  }));
-  return best;
-}
-
-// Return the attention that the stage shows of a kind: what the reader has chosen, or in the last
-// layer, the mean of all heads.
-function lookingOf(kind, layer = null) {
-  const isChosen = chosen.kind === kind;
-  const ofLayer = layer ?? (isChosen ? chosen.layer : shown.weights[kind].length - 1);
-  return matrixOf(kind, ofLayer, isChosen ? chosen.head : -1);
-}
-
 // The scene ---------------------------------------------------------------------------------------
 
 // Return where everything is in a picture of this size.
 function geometryOf(width, height) {
   const S = shown.source.length, rows = Math.max(S, shown.target.length + 1);
   const isNarrow = width < 480;
-  const top = isNarrow ? 62 : 54, bottom = isNarrow ? 262 : 164;
+  const top = isNarrow ? 81 : 73, bottom = isNarrow ? 282 : 164;
   const pitch = clamp((height - top - bottom - 18) / rows, isNarrow ? 14 : 11, isNarrow ? 22 : 40);
   const largest = isNarrow ? 11 : width < 640 ? 12.5 : width < 900 ? 13.5 : 16;
   const font = Math.min(largest, Math.max(10, pitch * 0.85));
   const room = (names) => 6 + Math.min(width * (isNarrow ? 0.19 : 0.17),
     Math.max(...names.map((name) => widthOf(word(name), `600 ${font}px system-ui, sans-serif`))));
   const [left, right] = [room(shown.source), room(["<s>", ...shown.target])];
-  const strip = isNarrow ? 10 : width < 900 ? 24 : 40, gap = isNarrow ? 3 : width < 900 ? 7 : 10;
-  const network = isNarrow ? 14 : width < 900 ? 34 : 60;
+  const strip = isNarrow ? 16 : width < 900 ? 32 : 40, gap = isNarrow ? 3 : width < 900 ? 7 : 12;
+  const network = isNarrow ? 14 : width < 900 ? 40 : 60;
   const free = width - left - right - 4 * strip - 9 * gap - network;
   const x = { words: left };
   x.embedding = left + gap;
@@ -189,33 +67,47 @@ function broken(text, room, font) {
 // it is called.
 function partOfModel(g, name, view, label, title, x, width, y = g.top - 2,
   height = g.end - g.top + 4) {
-  const size = g.isNarrow ? 9.5 : g.width < 900 ? 11.5 : 13;
-  const room = width + (g.isNarrow ? 8 : 2 * g.gap);
-  const lines = broken(label, room, `${size}px system-ui, sans-serif`);
+  const largest = g.isNarrow ? 9.5 : g.width < 900 ? 11.5 : 13, room = width + g.gap - 4;
+  const font = `700 ${largest}px system-ui, sans-serif`; // as it is while the part works
+  const lines = broken(label, room, font);
+  const widest = Math.max(room, ...lines.map((line) => widthOf(line.trim(), font)));
+  const size = (largest * room) / widest; // a label stays inside the frame of its stack
   const isOpen = chosen.view === view && (!KINDS[name] || chosen.kind === name);
+  const yOf = (i) => y - (g.isNarrow ? 18 : 21) - (lines.length - 1 - i) * (size + 1);
   return pressable({ class: `part ${name}${isOpen ? " open" : ""}`, "data-part": name,
     "aria-label": `${title}: open the view` }, () => openPart(name, view),
   svg("title", {}, title),
   svg("rect", { x, y, width, height, rx: 5 }),
   ...lines.map((line, i) => svg("text", { x: x + width / 2, "font-size": size,
-    "text-anchor": "middle", y: y - 5 - (lines.length - 1 - i) * (size + 1) }, line)));
+    "text-anchor": "middle", y: yOf(i) }, line)));
+}
+
+// Return the number that tells when a part comes in the order of the model, on its frame.
+function orderOf(g, part, x, y = g.top - 9) {
+  const size = g.isNarrow ? 7 : 8.5;
+  return svg("g", { class: "order", "data-part": part, "aria-hidden": "true" },
+    svg("circle", { cx: x, cy: y, r: size }),
+    svg("text", { x, y: y + size * 0.45, "font-size": size * 1.35, "text-anchor": "middle" },
+      String(NUMBERS[part])));
 }
 
 // Open the view of a part, and if it is an attention, choose that.
 function openPart(name, view) {
   const from = selectorOf(document.activeElement); // the box itself, which is built anew
+  chooseShown();
   if (KINDS[name]) chooseKind(name);
   openView(view);
   opener = from;
 }
 
 // Return a frame around the layers of encoder or decoder.
-function stackOf(g, name, n, from, to) {
+function stackOf(g, name, does, n, from, to) {
   const size = g.isNarrow ? 11 : 14;
   return svg("g", { class: "stack" },
     svg("rect", { x: from, y: 2, width: to - from, height: g.end + 6, rx: 8 }),
     svg("text", { x: (from + to) / 2, y: 6 + size, "font-size": size, "text-anchor": "middle" },
-      g.isNarrow ? `${name} \u00d7${n}` : `${name}: ${n} layer${n > 1 ? "s" : ""}`));
+      firstFitting([`${name} ${does} (${n} layer${n > 1 ? "s" : ""})`, `${name} ${does}`,
+        `${name} \u00d7${n}`], to - from - 12, `600 ${size}px system-ui, sans-serif`)));
 }
 
 // Return a token of the input (key s0, s1 ...) or output (t0 ...), which can be chosen.
@@ -231,13 +123,18 @@ function tokenOf(g, key, token, x, row, anchor) {
       name));
 }
 
-// Return the strip of a vector: a square for each of some numbers, filled by `fillStrip`.
+const NUMBERS_OF_STRIP = 8; // at every width, so that a vector looks the same with a view open
+
+// Return the strip of a vector: a square for each of some numbers, filled by `fillStrip`, and a
+// frame.
 function stripOf(g, key, x, row) {
-  const n = g.isNarrow ? 2 : g.width < 900 ? 5 : 8, side = g.strip / n;
+  const n = NUMBERS_OF_STRIP, side = g.strip / n;
   const height = Math.min(g.pitch - 3, g.isNarrow ? 12 : 20);
+  const rect = (left, width, name) =>
+    svg("rect", { x: left, y: g.y(row) - height / 2, width, height, class: name });
   return svg("g", { class: "strip", "data-token": key },
-    ...Array.from({ length: n }, (_, i) => svg("rect", { x: x + i * side, y: g.y(row) - height / 2,
-      width: side, height })));
+    ...Array.from({ length: n }, (_, i) => rect(x + i * side, side, null)),
+    rect(x, g.strip, "frame"));
 }
 
 const SIGNED = [[140, 67, 6], [224, 138, 60], [255, 255, 255], [95, 155, 209], [8, 64, 127]];
@@ -254,7 +151,7 @@ function fillStrip(strip, vector, opacity) {
   setStyle(strip, "opacity", opacity);
   if (strip.vector === vector) return;
   strip.vector = vector;
-  const cells = strip.childNodes;
+  const cells = [...strip.childNodes].slice(0, NUMBERS_OF_STRIP);
   cells.forEach((cell, i) => setStyle(cell, "fill",
     signedColour(vector[Math.floor((i * vector.length) / cells.length)])));
 }
@@ -289,16 +186,18 @@ function linesOf(g, kind, layer, matrix) {
   }));
 }
 
+const LISTED = 4; // likely words; the last bar is that of all others
+
 // Return the bars of the next words, under the decoder.
 function nextWordsOf(g) {
   const from = g.isNarrow ? 0 : g.x.source - 4, to = g.width, y = g.below;
-  const name = Math.min(130, (to - from) * 0.32), room = to - from - name - 74;
-  const rows = Array.from({ length: 5 }, (_, i) => {
+  const name = Math.min(150, (to - from) * 0.36), room = to - from - name - 88;
+  const rows = Array.from({ length: LISTED + 1 }, (_, i) => {
     const at = y + 52 + 18 * i;
     return { at,
       name: svg("text", { x: from + name, y: at + 12, "text-anchor": "end", "font-size": 13 }),
       bar: svg("rect", { x: from + name + 8, y: at + 2, height: 12, class: "next-bar" }),
-      number: svg("text", { x: to - 8, y: at + 12, "text-anchor": "end", "font-size": 12 }) };
+      number: svg("text", { x: to - 24, y: at + 12, "text-anchor": "end", "font-size": 12 }) };
   });
   const group = svg("g", {},
     partOfModel(g, "feed", "network", "", "Feed-forward network of the decoder", from, to - from,
@@ -306,31 +205,59 @@ function nextWordsOf(g) {
     svg("text", { x: (from + to) / 2, y: y + 14, "font-size": 12, "text-anchor": "middle",
       class: "quiet" }, "feed-forward"),
     partOfModel(g, "next", "steps", "", "Softmax: the next word", from, to - from, y + 28, 118),
-    svg("text", { x: from + 10, y: y + 44, "font-size": 13, class: "quiet" },
-      "softmax: how likely is each next word?"),
+    orderOf(g, "next", from + 15, y + 41),
+    svg("text", { x: from + 28, y: y + 45, "font-size": 13, class: "quiet" },
+      fitted("softmax: how likely is each next word?", to - from - 36,
+        "13px system-ui, sans-serif")),
     ...rows.flatMap((row) => [row.name, row.bar, row.number]));
-  return { group, rows, from, name, room };
+  return { group, rows, from, to, name, room };
 }
 
 // Return the list of the beginnings that the beam keeps, under the encoder.
 function beamOf(g) {
   const from = 0, to = g.isNarrow ? g.width : g.x.source - 26;
   const y = g.isNarrow ? g.below + 154 : g.below, n = clamp(shown.width, 1, g.isNarrow ? 4 : 6);
+  const [pitch, height] = g.isNarrow ? [17, 122] : [20, 146];
   const rows = Array.from({ length: n }, (_, i) => {
-    const at = y + 26 + (g.isNarrow ? 17 : 20) * i;
-    return { bar: svg("rect", { x: from + 6, y: at, height: g.isNarrow ? 15 : 17, rx: 3,
-      class: "beam-bar" }),
-    text: svg("text", { x: from + 12, y: at + 12.5, "font-size": g.isNarrow ? 12 : 13 }) };
+    const at = y + 26 + pitch * i;
+    return { bar: svg("rect", { x: from + 6, y: at, height: pitch - 3, rx: 3, class: "beam-bar" }),
+      text: svg("text", { x: from + 12, y: at + 12.5, "font-size": g.isNarrow ? 12 : 13 }) };
   });
-  const title = shown.beam.length ? `beam: the ${shown.width} best beginnings so far`
-    : shown.temperature ? "no beam: each word is drawn by lot"
-      : "no beam: the likeliest word is taken";
+  const titles = shown.beam.length ? [`beam: ${shown.width} versions, in case the likeliest word `
+    + "misleads", `beam: the ${shown.width} best versions`]
+    : [shown.temperature ? "no beam: each word is drawn by lot"
+      : "no beam: the likeliest word is taken"];
   const group = svg("g", {},
-    partOfModel(g, "beam", "beam", "", "Beam search", from, to - from, y, g.isNarrow ? 98 : 146),
+    partOfModel(g, "beam", "beam", "", "Beam search", from, to - from, y, height),
     svg("text", { x: from + 10, y: y + 17, "font-size": 13, class: "quiet" },
-      fitted(title, to - from - 16, "13px system-ui, sans-serif")),
-    ...rows.flatMap(({ bar, text }) => [bar, text]));
+      firstFitting(titles, to - from - 12, "13px system-ui, sans-serif")),
+    ...rows.flatMap(({ bar, text }) => [bar, text]),
+    ...(canShowTurn() ? [linkToTurn(g, from + 10, y + height - 8, to - from - 20)] : []));
   return { group, rows, room: to - from - 20, columns: beamNodes(shown.beam) };
+}
+
+// Return whether the page knows a sentence that shows what a beam is for, and shows another.
+const canShowTurn = () => hasModel && Boolean(data.turning) && shown.line !== data.turning;
+
+function linkToTurn(g, x, y, room) {
+  const text = fitted("\u25b8 a sentence that the beam saves", room,
+    `${g.isNarrow ? 12 : 13}px system-ui, sans-serif`);
+  return pressable({ class: "link", id: "turning",
+    "aria-label": "Show a sentence that the beam saves" }, () => showTurn(),
+  svg("rect", { x: x - 4, y: y - 17, width: room + 8, height: 23, rx: 3 }),
+  svg("text", { x, y, "font-size": g.isNarrow ? 12 : 13 }, text));
+}
+
+// Translate a sentence that the beam saves, and play from just before it does, or show that moment.
+async function showTurn(isPlayed = !isStill.matches) {
+  const field = document.getElementById("field");
+  field.value = data.turning;
+  pause();
+  await translateAndShow(data.turning, data.search.width);
+  const { turn } = storyOfBeam();
+  if (turn < 0) return;
+  goTo(placeOf(isPlayed ? "source" : "drop", turn) + (isPlayed ? 0 : 1));
+  if (isPlayed) play();
 }
 
 // Build the picture for the translation that is shown, and paint it.
@@ -362,6 +289,9 @@ function buildStage() {
     height: Math.min(g.pitch - 2, g.font * 1.7), rx: 4 });
   const flying = svg("text", { class: "flying", "font-size": g.font });
   const down = svg("path", { class: "down", pathLength: 1 });
+  const up = svg("g", { class: "up", "aria-hidden": "true" }, svg("path", {}), svg("path", {}));
+  const shares = shown.source.concat(shown.target, "").map(() =>
+    svg("text", { class: "share", "font-size": g.isNarrow ? 9 : 12 }));
   const next = nextWordsOf(g), beam = beamOf(g);
   const zone = { encoder: x.network - g.gap - x.encoder, source: x.made - g.gap - x.source,
     decoder: x.read - g.gap - x.decoder };
@@ -372,31 +302,37 @@ function buildStage() {
   const picture = pictureOf(g.width, g.height, { class: "model", role: "group",
     "aria-label": "The model: boxes open their views, tokens can be chosen" });
   picture.append(
-    stackOf(g, "Encoder", shown.weights.encoder.length, x.encoder - g.gap / 2 - 1,
-      x.memory - g.gap / 2),
-    stackOf(g, "Decoder", shown.weights.decoder.length, x.source - g.gap / 2 - 1,
-      x.read - g.gap / 2),
+    stackOf(g, "Encoder", "reads the input", shown.weights.encoder.length,
+      x.encoder - g.gap / 2 - 1, x.memory - g.gap / 2),
+    stackOf(g, "Decoder", "writes the translation", shown.weights.decoder.length,
+      x.source - g.gap / 2 - 1, x.read - g.gap / 2),
     partOfModel(g, "words", "words", "input", "Input", 0, x.words),
     inputs,
     partOfModel(g, "vectors", "vectors", g.isNarrow ? "" : "vectors", "Vectors",
       x.embedding - 2, g.strip + 4),
+    orderOf(g, "tokens", x.words / 2), orderOf(g, "vectors", x.embedding + g.strip / 2),
     partOfModel(g, "encoder", "attention", "self-attention", "Self-attention of the encoder",
       x.encoder, zone.encoder),
+    orderOf(g, "encoder", x.encoder + zone.encoder / 2),
     partOfModel(g, "network", "network", g.isNarrow ? "" : "feed-forward",
       "Feed-forward network of the encoder", x.network, g.network),
+    orderOf(g, "network", x.network + g.network / 2),
     partOfModel(g, "source", "attention", "attention to the input",
       "Attention to the input, of the decoder", x.source, zone.source),
+    orderOf(g, "source", x.source + zone.source / 2),
     partOfModel(g, "decoder", "attention", "masked self-attention",
       "Masked self-attention of the decoder", x.decoder, zone.decoder),
-    svg("text", { x: x.output, y: g.top - 8, "font-size": g.isNarrow ? 9.5 : 13, class: "quiet" },
+    orderOf(g, "decoder", x.decoder + zone.decoder / 2),
+    svg("text", { x: x.output, y: g.top - 23, "font-size": g.isNarrow ? 9.5 : 13, class: "quiet" },
       "output"),
     outputs,
     svg("g", { class: "flows", "aria-hidden": "true" }, ...lines.map(({ line }) => line), down),
-    ...Object.values(strips).flat(), slot, next.group, beam.group, flying);
+    ...Object.values(strips).flat(), svg("g", { class: "shares", "aria-hidden": "true" },
+      ...shares), slot, next.group, beam.group, up, flying);
   room.replaceChildren(picture);
   for (const group of [inputs, outputs]) moveWithArrows(group);
-  stage.scene = { g, picture, lines, strips, words, written, start, slot, flying, down, next,
-    beam };
+  stage.scene = { g, picture, lines, strips, words, written, start, slot, flying, down, up, shares,
+    next, beam };
   paint();
 }
 
@@ -416,15 +352,21 @@ function paint() {
   scene.written.forEach((node, each) => setStyle(node, "visibility",
     isEnd || progress(placeOf("drop", each)) >= 1 ? "visible" : "hidden"));
   setStyle(scene.start, "opacity", stage.time > begun ? 1 : 0);
+  paintShares(scene, now);
   paintNext(scene, now, t, isEnd);
   paintBeam(scene, now, t, isEnd);
   const on = { encoder: ["encoder"], network: ["network"], decoder: ["decoder"], source: ["source"],
     next: ["feed", "next"], drop: ["next", "beam"], tokens: ["words"], vectors: ["vectors"],
-    positions: ["vectors"], end: ["beam"] }[now.name];
+    positions: ["vectors"], end: ["beam"] }[nameOfMoment(now)];
   for (const part of scene.picture.querySelectorAll(".part"))
     part.classList.toggle("on", on.includes(part.dataset.part));
-  for (const node of scene.picture.querySelectorAll("[data-token]"))
+  for (const each of scene.picture.querySelectorAll(".order"))
+    each.classList.toggle("on", NUMBERS[nameOfMoment(now)] === NUMBERS[each.dataset.part]);
+  const told = !stage.lit && focusOf(now), keys = told ? keysOf(told) : [];
+  for (const node of scene.picture.querySelectorAll("[data-token]")) {
     node.classList.toggle("lit", node.dataset.token === stage.lit);
+    node.classList.toggle("told", keys.includes(node.dataset.token));
+  }
   paintControls(now, t);
 }
 
@@ -448,13 +390,19 @@ function paintStrips({ strips }, begun, t, isEnd) {
 }
 
 // Return how much of a line is drawn, and how strongly, by the play alone.
-function strengthOf({ kind, layer, t: row, rows }, now, t, isEnd) {
+// told: the row of weights that the moment is about.
+function strengthOf({ kind, layer, t: row, rows }, now, t, isEnd, told) {
+  if (!stage.hasMoved) {
+    const isLower = kind === "encoder" && layer < shown.weights.encoder.length - 1;
+    return [1, kind === "source" ? (row === told.row ? 1 : 0.2) : isLower ? 0 : 0.1];
+  }
   if (kind === "encoder") {
     const drawn = clamp(progress(placeOf("encoder", layer)) * 1.6 - (0.9 * row) / rows, 0, 1);
     const isLast = layer === shown.weights.encoder.length - 1;
     if (isEnd) return [1, isLast ? 0.45 : 0];
     if (now.name === "network" && now.layer === layer) return [1, 0.8];
-    if (now.name === "encoder" && now.layer === layer) return [drawn / 0.7, 0.9];
+    if (now.name === "encoder" && now.layer === layer)
+      return [drawn / 0.7, row === told.row ? 1 : 1 - 0.7 * clamp(4 * drawn - 2)];
     return [1, isLast && t >= 0 ? 0.1 : 0];
   }
   if (isEnd) return [1, kind === "source" ? 0.75 : 0.3];
@@ -465,8 +413,9 @@ function strengthOf({ kind, layer, t: row, rows }, now, t, isEnd) {
 
 // Lines that touch a token under the pointer are shown in any case, once they exist.
 function paintLines({ lines }, now, t, isEnd) {
+  const told = focusOf(now);
   for (const each of lines) {
-    let [drawn, strength] = strengthOf(each, now, t, isEnd);
+    let [drawn, strength] = strengthOf(each, now, t, isEnd, told);
     if (stage.lit) {
       const isTouched = each.keys.includes(stage.lit);
       const isTop = each.kind !== "encoder" || each.layer === (now.name === "encoder" ? now.layer
@@ -479,35 +428,77 @@ function paintLines({ lines }, now, t, isEnd) {
   }
 }
 
-function paintNext({ g, next, slot, flying, down }, now, t, isEnd) {
+// Write the shares that a token takes in where they come from: those of the moment, or of a token
+// of the output under the pointer.
+function paintShares({ g, shares }, now) {
+  const pointed = stage.lit?.startsWith("t") && stage.time > 3
+    ? { kind: "source", row: Number(stage.lit.slice(1)) } : null;
+  const told = pointed ?? (stage.lit ? null : focusOf(now));
+  const isDrawn = told && (pointed || now.name === "end" || now.name === "network"
+    || progress(placeOf(told.kind, told.layer ?? told.row)) > 0.6);
+  const row = isDrawn ? lookingOf(told.kind, told.layer)[told.row] : [];
+  const [x, anchor] = { encoder: [g.x.encoder + 3, "start"], source: [g.x.source + 3, "start"],
+    decoder: [g.x.read - g.gap - 3, "end"] }[told?.kind ?? "encoder"];
+  shares.forEach((node, i) => {
+    const isTold = row[i] >= 0.05 && greatest(row, 4).includes(i);
+    setStyle(node, "visibility", isTold ? "visible" : "hidden");
+    if (!isTold) return;
+    node.textContent = whole(row[i]);
+    node.setAttribute("x", x);
+    node.setAttribute("y", g.y(i) + 4);
+    node.setAttribute("text-anchor", anchor);
+  });
+}
+
+function paintNext({ g, next, slot, flying, down, up }, now, t, isEnd) {
   const isWriting = t >= 0 && !isEnd;
   setStyle(slot, "visibility", isWriting ? "visible" : "hidden");
   const grown = isEnd ? 1 : isWriting ? progress(placeOf("next", t)) : 0;
-  const list = t >= 0 ? shown.steps[t] : [], taken = list.findIndex(([token]) =>
-    token === shown.target[t]);
+  if (!stage.hasMoved) t = farthestLooking();
+  const list = t >= 0 ? likeliest(t) : [];
+  const found = list.findIndex(([token]) => token === shown.target[t]);
+  const taken = found < 0 ? list.length - 1 : found; // a word drawn by lot may be any other
   next.rows.forEach(({ name, bar, number }, i) => {
     const [token, p] = list[i] ?? ["", 0], isShown = grown > 0.02 && i < list.length;
-    name.textContent = isShown
-      ? fitted(word(token), next.name - 8, "13px system-ui, sans-serif") : "";
+    const text = token === null ? "all other words" : word(token);
+    name.textContent = isShown ? fitted(text, next.name - 8, "13px system-ui, sans-serif") : "";
     number.textContent = isShown && grown > 0.6 ? percent(p) : "";
     bar.setAttribute("width", isShown ? Math.max(1, next.room * p * clamp(grown * 1.5)) : 0);
     const isTaken = i === taken && grown >= 1;
     for (const node of [name, bar, number]) node.classList.toggle("taken", isTaken);
+    name.classList.toggle("quiet", token === null);
   });
   const fall = isWriting ? progress(placeOf("drop", t)) : 0;
   setStyle(flying, "visibility", fall > 0 && fall < 1 ? "visible" : "hidden");
   setStyle(down, "opacity", isWriting && grown > 0 && fall === 0 ? 1 : 0);
+  setStyle(up, "visibility", isWriting && grown >= 1 ? "visible" : "hidden");
   if (!isWriting) return;
   slot.setAttribute("y", g.y(t + 1) - slot.getAttribute("height") / 2);
   const middle = g.x.made + g.strip / 2;
   down.setAttribute("d", `M${middle} ${g.y(t + 1) + 8}V${g.below}`);
   setStyle(down, "strokeDashoffset", 1 - clamp(grown * 4));
+  paintArrow(g, up, next, taken, t);
   if (fall <= 0) return;
-  const [x0, y0] = [next.from + next.name - 40, next.rows[Math.max(0, taken)].at + 12];
+  const [x0, y0] = [next.from + next.name - 40, next.rows[taken].at + 12];
   const eased = fall * fall * (3 - 2 * fall), [x1, y1] = [g.x.output, g.y(t + 1) + g.font * 0.35];
   flying.textContent = word(shown.target[t]);
   flying.setAttribute("x", x0 + (x1 - x0) * eased);
   flying.setAttribute("y", y0 + (y1 - y0) * eased - 40 * Math.sin(Math.PI * eased));
+}
+
+// Return what the bars show at step t: the likeliest tokens, among them the one that is taken, and
+// null for all others together, each with its probability.
+function likeliest(t) {
+  const taken = shown.steps[t].findIndex(([token]) => token === shown.target[t]);
+  const told = shown.steps[t].filter((_, i) => i < LISTED - 1 || i === Math.max(LISTED - 1, taken));
+  return [...told, [null, Math.max(0, 1 - told.reduce((sum, [, p]) => sum + p, 0))]];
+}
+
+// Draw the arrow from the bar of the word that is taken to its place in the sentence.
+function paintArrow(g, { childNodes: [line, head] }, { to, rows }, taken, t) {
+  const x = to - 11, from = rows[taken].at + 8, end = g.y(t + 1) + g.pitch / 2 + 3;
+  line.setAttribute("d", `M${x - 10} ${from}H${x}V${end + 7}`);
+  head.setAttribute("d", `M${x - 6} ${end + 9}L${x} ${end}L${x + 6} ${end + 9}Z`);
 }
 
 // Show the texts that the beam holds after step t.
@@ -524,8 +515,8 @@ function paintBeam({ beam }, now, t, isEnd) {
   const best = Math.max(...nodes.map((node) => node.total));
   beam.rows.forEach(({ bar, text }, i) => {
     const node = nodes[i], isShown = node && step >= 0;
-    const whole = isShown && `${textOf(node) || "\u2026"}${node.finished ? " \u25a0" : ""}`;
-    text.textContent = isShown ? fromEnd(whole, beam.room - 8)
+    const all = isShown && `${inTokens(node) || "\u2026"}${node.finished ? " </s>" : ""}`;
+    text.textContent = isShown ? fromEnd(all, beam.room - 8)
       : !shown.beam.length && i === 0 && t >= 0
         ? fromEnd(shown.target.slice(0, step + 1).map(word).join(" "), beam.room) : "";
     bar.setAttribute("width", isShown ? Math.max(4, beam.room * Math.exp(node.total - best)) : 0);
@@ -565,6 +556,12 @@ function showStage(section) {
         { " 0.5": "\u00bd\u00d7", " 1": "1\u00d7", " 2": "2\u00d7", " 4": "4\u00d7" }, " 1",
         (value) => { stage.speed = Number(value); }, "Speed")),
     element("p", { id: "caption" }),
+    element("p", { id: "legend" },
+      element("span", {}, element("span", { class: "scale", "aria-hidden": "true" }),
+        " A strip is a vector: 8 of its numbers, from \u22122 to 2."),
+      element("span", {}, element("span", { class: "shareline", "aria-hidden": "true" }),
+        " A line is attention: thicker is a greater share."),
+      element("span", {}, "Point at a word, or press a box.")),
     element("div", { id: "scene" }));
 }
 
@@ -575,6 +572,7 @@ function paintControls(now, t) {
   timeline.setAttribute("aria-valuetext", text);
   const caption = document.getElementById("caption");
   if (caption.textContent !== text) caption.textContent = text;
+  caption.dataset.number = NUMBERS[nameOfMoment(now)] ?? "";
 }
 
 function goTo(time) {

@@ -86,6 +86,11 @@ function fitted(text, room, font) {
   return cut();
 }
 
+// Return the first of some texts that fits into `room`, or the beginning of the last.
+function firstFitting(texts, room, font) {
+  return texts.find((text) => widthOf(text, font) <= room) ?? fitted(texts.at(-1), room, font);
+}
+
 // Let a screen reader say a text; language: its code, if it is not English.
 function announce(text, language) {
   const live = document.getElementById("live");

@@ -142,5 +142,14 @@ async function translate(text, { width, temperature = 0, draw }, onText = () => 
   const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
   return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
     source: names(source), target: names(target), ...explainPass(model, source, target), beam,
-    width: temperature ? 1 : width, temperature, limit: Math.max(1, ids.length + maxExtra) };
+    width: temperature ? 1 : width, temperature, limit: Math.max(1, ids.length + maxExtra), ids };
+}
+
+// Find out what greedy decoding makes of the sentence that is shown, if that is something else.
+async function compareWithGreedy() {
+  const found = shown, { alpha, max_extra: maxExtra } = data.search;
+  if (!found.ids || found.greedy || storyOfBeam().turn < 0) return;
+  const model = await unpackModel(), { ids } = await greedy(model, found.ids, alpha, maxExtra);
+  found.greedy = decodeIds(model, ids);
+  paint();
 }

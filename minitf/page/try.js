@@ -4,7 +4,7 @@
 
 // What the reader has changed. hidden: numbers of source tokens; off: names of heads, such as
 // "source-0-3"; weight: { kind, row, column, value }, in all heads of all layers; seed: of the
-// words that are drawn. before: the translation without changes.
+// words that are drawn. before: the translation without changes, and the width of its beam.
 const untouched = () => ({ hidden: new Set(), off: new Set(), weight: null, withoutPositions: false,
   width: data.search.width, temperature: 0, seed: 1, before: null });
 let tried = untouched();
@@ -13,6 +13,10 @@ let isWaiting = false; // for the translation that is being made, to make anothe
 // Return whether the model computes anything else than it has learned to.
 const isChanged = () => tried.hidden.size > 0 || tried.off.size > 0 || tried.weight !== null
   || tried.withoutPositions;
+
+// Return whether anything is other than when the translation `before` was made.
+const isTried = () => isChanged() || tried.temperature > 0
+  || tried.width !== (tried.before?.width ?? data.search.width);
 
 // Return the weights that the reader wants instead of those that the model has computed.
 function wantedWeights(name, head, row, weights) {
@@ -63,7 +67,7 @@ async function translateAndShow(text, width = tried.width) {
     const search = { width, temperature: tried.temperature, draw: drawing(tried.seed) };
     shown = await translate(text, search, (found) => { output.textContent = found; });
     const seconds = (performance.now() - begun) / 1000;
-    if (!isChanged() && !tried.temperature) tried.before = shown.translation;
+    if (isNew || !isTried()) tried.before = { text: shown.translation, width };
     Object.assign(chosen,
       { row: farthestLooking(), reverse: false, step: 0, alpha: data.search.alpha });
     stage.time = momentsOf(shown).length;
@@ -83,6 +87,7 @@ async function translateAndShow(text, width = tried.width) {
   } finally {
     busy = false;
   }
+  setTimeout(compareWithGreedy); // after the translation is drawn
 }
 
 // Translate the sentence again after a change; while another is being made, after that.
@@ -91,7 +96,7 @@ async function tryAgain() {
   isWaiting = true;
   while (busy) await new Promise((resolve) => setTimeout(resolve, 10));
   isWaiting = false;
-  tried.before ??= shown.translation;
+  tried.before ??= { text: data.translation, width: data.search.width };
   pause();
   await translateAndShow(shown.line);
 }
@@ -137,16 +142,17 @@ function sentenceForm() {
     if (!isStill.matches) stage.time = 0;
     if (!isStill.matches) play();
   };
+  const lines = [...new Set([data.line, ...data.examples, data.turning])].filter(Boolean);
   const examples = element("select", { id: "examples", "aria-label": "Examples",
     onchange: () => {
       field.value = examples.value;
       examples.selectedIndex = 0;
       submit();
-    } }, element("option", { value: "" }, "Examples"), ...data.examples.map((line) =>
+    } }, element("option", { value: "" }, "Examples"), ...lines.map((line) =>
     element("option", { value: line, lang: data.languages[0] || null }, line)));
   return element("form", { id: "sentence", onsubmit: submit },
     field, element("button", { type: "submit" }, "Translate"),
-    ...(data.examples.length ? [examples] : []),
+    ...(lines.length > 1 ? [examples] : []),
     element("p", { id: "took", class: "note" }));
 }
 
@@ -176,13 +182,13 @@ function showTry(section) {
 function tellResult() {
   const result = document.getElementById("result");
   if (!result) return;
-  const before = tried.before ?? shown.translation;
+  const before = tried.before?.text ?? shown.translation;
   const language = data.languages[1] || null, isSame = before === shown.translation;
   result.replaceChildren(
     element("p", { lang: language, dir: "auto" }, before),
     element("p", { class: "said", lang: language, dir: "auto" }, ...(isSame
       ? [element("span", { lang: "en" },
-        isChanged() ? "The same, in spite of the change." : "No change yet.")]
+        isTried() ? "The same, in spite of the change." : "No change yet.")]
       : compared(before.split(" "), shown.translation.split(" ")).flatMap(([text, isNew]) =>
         [isNew ? element("mark", {}, text) : text, " "]))));
   const restore = button("Restore", async () => {
@@ -260,7 +266,8 @@ function renameRows() {
 function weightToChange() {
   const ofToken = (tokens) => Object.fromEntries(tokens.map((token, i) => [` ${i}`, word(token)]));
   const asItIs = () => lookingOf("source")[state.row]?.[state.column] ?? 0;
-  const state = { kind: "source", row: Math.min(chosen.row, shown.target.length - 1), column: 0,
+  const row = chosen.kind === "source" && !chosen.reverse ? chosen.row : farthestLooking();
+  const state = { kind: "source", row, column: favourite(lookingOf("source")[row]),
     ...tried.weight };
   state.value ??= asItIs();
   const value = element("span", {}, state.value.toFixed(2));

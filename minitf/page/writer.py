@@ -28,11 +28,12 @@ from minitf.transformer import Transformer
 __all__ = ["page", "write_page"]
 
 HERE = Path(__file__).parent
-# The program of the page, in this order; before it comes engine.js, if the page has a model.
+# The program of the page, in this order, and those parts of it that only a page with a model has.
 PROGRAM = (
-    "translation.js", "tools.js", "stage.js", "words.js", "attention.js", "heads.js", "hand.js",
-    "masks.js", "steps.js", "beam.js", "try.js", "page.js",
+    "engine.js", "translation.js", "tools.js", "story.js", "stage.js", "words.js", "attention.js",
+    "heads.js", "hand.js", "masks.js", "steps.js", "beam.js", "try.js", "page.js",
 )  # fmt: skip
+OF_MODEL = ("engine.js", "hand.js", "try.js")
 LONGEST = 50  # tokens; the pictures of longer texts show their beginning
 FEWEST = 10  # tokens that are always shown
 HEAVIEST = 48_000  # characters of weights; with them, a page without a model stays under 200 kB
@@ -74,6 +75,7 @@ def page(
     origin: str = "",
     hint: str = "",
     examples: Sequence[str] = (),
+    turning: str = "",
 ) -> str:
     """Return the HTML of a page that shows how a line was translated.
 
@@ -86,14 +88,15 @@ def page(
     languages: the codes of source and target, such as "en" and "de".
     origin: a sentence about the model: who made it, and its licence.
     hint, examples: what the model can translate: a sentence about it, and lines to choose from.
+    turning: a line that a beam of 4 translates better than greedy decoding, or "".
     Raises UserError if the page's program cannot compute the model, or the page would be too large.
     """
     n_shown, weights = _weights(explained)
     limits = {"longest": longest, "usual": usual, "reads_capitals": reads_capitals}
-    names = PROGRAM if model is None else ("engine.js", *PROGRAM)
+    names = [name for name in PROGRAM if model is not None or name not in OF_MODEL]
     script = "".join(_source(name) for name in names)
     style = _source("page.css")
-    more = {"hint": hint, "examples": list(examples)}
+    more = {"hint": hint, "examples": list(examples), "turning": turning}
     if model is not None:
         more["ids"] = [explained.source_ids, explained.target_ids]
     fields = {

@@ -13,11 +13,15 @@ PAGES = (".html", ".htm")
 
 
 class Corpus(NamedTuple):
-    """What a page says of a model that comes with minitf: its training text, and what to type."""
+    """What a page says of a model that comes with minitf: its training text, and what to type.
+
+    turning: a line that a beam translates better than greedy decoding, if one is known.
+    """
 
     origin: str
     hint: str
     examples: tuple[str, ...]
+    turning: str = ""
 
 
 _TATOEBA = (
@@ -39,6 +43,7 @@ CORPORA = {
             "Where is my friend?",
             "The child will not open the window.",
         ),
+        "His father drank cold coffee at home on Sunday.",
     ),
     "tatoeba-en-de": Corpus(
         _TATOEBA,
@@ -49,6 +54,7 @@ CORPORA = {
             "I think that we should go home now.",
             "When I was a child, I wanted to become an astronaut.",
         ),
+        "She lost a birthday cake before the party.",
     ),
     "tatoeba-de-en": Corpus(
         _TATOEBA,
@@ -141,6 +147,7 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
         origin=_origin(folder, corpus),
         hint=known.hint if known else "",
         examples=known.examples if known else (),
+        turning=known.turning if known else "",
     )
 
 

@@ -248,6 +248,15 @@ def test_words_and_public_models_are_refused(explained, toy):
         page(explained, Transformer(config), public)
 
 
+@pytest.mark.parametrize("folder", [TOY, EXAMPLES / "models" / "en-de"], ids=["toy", "bundled"])
+def test_the_line_that_a_beam_saves_is_one(folder):
+    """Greedy decoding makes something else of it."""
+    line = picture.CORPORA[json.loads((folder / "config.json").read_text())["corpus"]].turning
+    translator = Translator.load(folder)
+    greedy, beam = (translator.translate([line], beam=width)[0][0].text for width in (1, 4))
+    assert greedy != beam
+
+
 def test_the_weights_that_a_reader_keeps_stay_as_they_were(toy):
     model = copy.deepcopy(toy.model)
     kept, other = model.encoder.layers[0].self_attention, model.encoder.layers[1].self_attention

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from unittest import mock
 
 import numpy as np
@@ -13,6 +14,7 @@ from minitf import transformer
 from minitf.page.explained import attention_and_logits
 from minitf.page.writer import write_page
 from minitf.text import BOS
+from minitf.translation.picture import CORPORA
 from minitf.translation.translator import Translator
 
 pytestmark = [
@@ -39,7 +41,8 @@ def explained(toy):
 @pytest.fixture(scope="module")
 def path(toy, explained, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "page.html"
-    write_page(path, explained, model=toy.model, subwords=toy.subwords)
+    options = {"languages": ("en", "de"), "turning": CORPORA["toy"].turning}
+    write_page(path, explained, model=toy.model, subwords=toy.subwords, **options)
     return path
 
 
@@ -66,7 +69,7 @@ def test_each_moment_in_its_order(explained, path):
     return [welcome, stills];
     """
     welcome, stills = asked(path, script)
-    assert "Press Play" in welcome and "Done" in stills[-1]["caption"]
+    assert welcome.startswith("Attention: ") and "Done" in stills[-1]["caption"]
     steps = range(len(explained.target))
     order = [("tokens", None), ("vectors", None), ("positions", None)]
     order += [(name, layer) for layer in range(2) for name in ("encoder", "network")]
@@ -79,7 +82,7 @@ def test_each_moment_in_its_order(explained, path):
             assert still["written"] == t + (name == "drop")
         if name == "next":
             likely = [token.removeprefix("\u2581") for token, _ in explained.steps[t]]
-            assert still["next"] == likely
+            assert still["next"] == [*likely[:4], "all other words"]
         if name == "drop" and t < 6:
             words = "".join(explained.target[: t + 1]).replace("\u2581", " ").strip()
             assert words in still["beam"] and len(set(still["beam"])) == 4
@@ -171,6 +174,148 @@ def test_a_link_names_a_moment_and_a_view(path):
     assert now == expected
 
 
+def shares_in(caption):
+    """Return the shares that a caption tells: [(percent, word)]."""
+    words = re.findall(r"(\d+) % of \u201c\u2068(.+?)\u2069", caption)
+    words += [
+        pair[::-1] for pair in re.findall(r"back at \u201c\u2068(.+?)\u2069\u201d \((\d+)", caption)
+    ]
+    return [(int(share), name) for share, name in words]
+
+
+LINES = {  # a line: the verb at its end that the decoder goes back for
+    "The old woman gave the child a red book.": "gegeben",
+    "I think that Tom bought a horse yesterday.": "gekauft",
+    "Did the student read the letter yesterday?": "gelesen",
+    "The child will not open the window.": None,
+    "Where is my friend?": None,
+}
+
+
+def test_the_captions_tell_the_weights(toy, path):
+    """The shares are those of the last layer; that all else is translated is said where it is."""
+    script = """
+    const found = {};
+    for (const line of GIVEN) {
+      if (line !== shown.line) await translateAndShow(line, 4);
+      pause();
+      found[line] = shown.target.map((_, t) => {
+        goTo(placeOf("source", t) + 1);
+        const shares = stage.scene.shares.filter((node) => node.style.visibility === "visible");
+        return [at("caption").textContent, shares.map((node) => node.textContent)];
+      });
+    }
+    return found;
+    """
+    found = asked(path, script, list(LINES))
+    for line, verb in LINES.items():
+        explained = toy.explain(line)
+        weights = explained.weights["source"][-1].mean(axis=0)
+        names = [token.removeprefix("\u2581") for token in explained.source]
+        most = weights.argmax(axis=-1)
+        at_end = [word for word in explained.target if word.removeprefix("\u2581") == verb]
+        told = []
+        for t, (caption, shares) in enumerate(found[line]):
+            pairs = shares_in(caption)
+            assert pairs, caption
+            for share, name in pairs:
+                of_name = [w for w, each in zip(weights[t], names, strict=True) if each == name]
+                assert min(abs(100 * w - share) for w in of_name) < 1, caption
+            assert pairs[0][1] == names[most[t]]
+            assert f"{pairs[0][0]} %" in shares and len(shares) <= 4
+            if "All other words" in caption:
+                others = {s for s, name in enumerate(names) if name.isalpha()} - {most[t]}
+                assert others <= set(most[:t]) and not others & set(most[t + 1 :])
+            if "In German" in caption:
+                told.append(explained.target[t])
+        assert told == at_end, line
+
+
+def test_a_sentence_that_the_beam_saves(toy, path):
+    """The stage shows when greedy decoding would go wrong, and what it would have written."""
+    line = CORPORA["toy"].turning
+    script = """
+    document.getElementById("turning").dispatchEvent(new MouseEvent("click"));
+    while (shown.line === data.line || busy || !stage.isPlaying) await frame();
+    const begun = stage.time, { turn, lead } = storyOfBeam();
+    pause();
+    while (!shown.greedy) await frame();
+    const captions = [["drop", turn], ["drop", lead], ["end"]].map(([name, t]) => {
+      goTo(placeOf(name, t) + 1);
+      return at("caption").textContent;
+    });
+    goTo(placeOf("drop", turn) + 1);
+    const rows = stage.scene.beam.rows.map(({ bar }) => bar.classList.contains("taken"));
+    return { begun, expected: placeOf("source", turn), turn, lead, captions, rows,
+      translation: shown.translation, isThere: at("turning") !== null };
+    """
+    found = asked(path, script)
+    greedy, best = (toy.translate([line], beam=beam)[0][0].text for beam in (1, 4))
+    turn = next(
+        t
+        for t, (step, token) in enumerate(
+            zip(toy.explain(line).steps, toy.explain(line).target, strict=True)
+        )
+        if step[0][0] != token
+    )
+    assert greedy != best == found["translation"] and found["turn"] == turn < found["lead"]
+    assert found["expected"] <= found["begun"] < found["expected"] + 1 and not found["isThere"]
+    assert "likelier" in found["captions"][0] and "ahead" in found["captions"][1]
+    assert greedy in found["captions"][2]
+    assert found["rows"].index(True) == 1  # the winner is behind, and kept
+
+
+def test_a_view_shows_the_attention_of_the_moment(path):
+    script = """
+    const found = [];
+    for (const [name, number] of [["encoder", 0], ["decoder", 3], ["source", 9], ["drop", 2]]) {
+      goTo(placeOf(name, number) + 1);
+      for (const view of ["heads", "masks"]) {
+        at(`open-${view}`).click();
+        found.push(view === "heads" ? at("kind-of-heads").value
+          : document.querySelector("#masks .chosen svg").getAttribute("aria-label"));
+      }
+      found.push([chosen.layer, chosen.row]);
+      openView(null);
+    }
+    return found;
+    """
+    found = asked(path, script)
+    kinds, masks, rows = found[::3], found[1::3], found[2::3]
+    assert kinds == ["encoder", "decoder", "source", "source"]
+    assert [told.partition(":")[0] for told in masks] == [
+        "encoder", "decoder", "decoder to source", "decoder to source",
+    ]  # fmt: skip
+    assert [layer for layer, _ in rows] == [0, 1, 1, 1]
+    assert [row for _, row in rows[1:]] == [3, 9, 2]
+
+
+@pytest.mark.parametrize("width", [500, 820, 1024, 1280])
+def test_the_stage_has_room_for_its_labels(path, width):
+    """No text crosses a frame, with a view open and without; strips look the same."""
+    script = """
+    const box = (node) => node.getBoundingClientRect(), found = [], fills = [];
+    for (const view of [null, "beam"]) {
+      if (view) openView(view);
+      goTo(placeOf("drop", 8) + 1);
+      const frames = [...document.querySelectorAll(".stack rect, .part rect")].map(box);
+      for (const node of document.querySelectorAll("#scene svg text")) {
+        const text = box(node), picture = box(node.ownerSVGElement);
+        const isCrossed = frames.some((frame) => [frame.left, frame.right].some((x) =>
+          text.left < x - 1 && text.right > x + 1 && text.bottom > frame.top + 1
+            && text.top < frame.bottom - 1));
+        if (node.style.visibility !== "hidden" && text.width && (isCrossed
+          || text.left < picture.left - 1 || text.right > picture.right + 1))
+          found.push(node.textContent);
+      }
+      fills.push(stage.scene.strips.memory.map((strip) =>
+        [...strip.childNodes].map((cell) => cell.style.fill).join()).join(" "));
+    }
+    return [found, fills[0] === fills[1]];
+    """
+    assert asked(path, script, None, f"--window-size={width},900") == [[], True]
+
+
 def probabilities(model, source, target, hidden=()):
     """Return the P of each next token, and all attention weights, with source tokens hidden."""
 
@@ -235,6 +380,28 @@ def test_a_change_is_the_same_change_in_python(toy, explained, path, change):
         assert np.abs(np.array(found["weights"][kind]) - weights[kind]).max() < 2e-3, kind
     assert found["translation"] in found["told"] or "The same" in found["told"]
     assert found["isSame"] and found["areNamed"]
+
+
+def test_a_beam_of_another_width(toy, path):
+    """Greedy decoding, with the slider; Restore brings the beam back."""
+    line = CORPORA["toy"].turning
+    script = """
+    const done = async () => { while (busy || isWaiting) await frame(); };
+    await translateAndShow(GIVEN, 4);
+    openView("try");
+    const slider = at("try-width"), found = [shown.translation];
+    slider.value = 1;
+    slider.dispatchEvent(new Event("input"));
+    await done();
+    const marked = at("result").querySelector("mark").textContent;
+    found.push(shown.translation, shown.beam.length, marked);
+    at("restore").click();
+    await done();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    return [...found, shown.translation, at("try-width").value, at("restore").disabled];
+    """
+    greedy, best = (toy.translate([line], beam=beam)[0][0].text for beam in (1, 4))
+    assert asked(path, script, line) == [best, greedy, 0, "kalten", best, "4", True]
 
 
 def test_a_changed_weight_and_a_temperature(path):

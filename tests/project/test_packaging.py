@@ -88,7 +88,7 @@ def test_a_wheel_works_away_from_the_repository(tmp_path):
     assert done.returncode == 0, done.stderr
     file, *names = done.stdout.split("\n")[:-1]
     assert file == str(site / "minitf" / "__init__.py") and (site / "minitf" / "py.typed").exists()
-    for name in ("template.html", "page.css", "engine.js", *PROGRAM):
+    for name in ("template.html", "page.css", *PROGRAM):
         assert (site / "minitf" / "page" / name).exists()
     paths = (path.relative_to(ROOT).with_suffix("") for path in PACKAGE.rglob("*.py"))
     assert {"minitf", *names} == {".".join(path.parts).removesuffix(".__init__") for path in paths}
