@@ -33,7 +33,7 @@ def split(pairs, seed=0):
     """Return the three parts of the pairs, and how many pairs were left out: (parts, left out).
 
     pairs: (source line, target line) for each. parts: {"my", "valid", "test": [pair]}. left out:
-    {reason: number}. Lines that differ by blanks only are taken for the same.
+    {reason: number}. Lines that differ by spaces only are taken for the same.
 
     >>> parts, left_out = split([(str(i % 90), str(i % 90)) for i in range(100)] + [("90", " ")])
     >>> {name: len(part) for name, part in parts.items()}, left_out

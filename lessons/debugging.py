@@ -940,7 +940,7 @@ def bleu_zero():
 
 
 def tokenized(line):
-    """Return a line with blanks before its marks."""
+    """Return a line with spaces before its marks."""
     return line.replace(".", " .").replace("?", " ?").replace(",", " ,")
 
 

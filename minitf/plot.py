@@ -348,7 +348,7 @@ def _kind(character):
     if character in "'’.,:-_@":
         return "j"  # is part of a word between two letters
     if character.isalnum() and unicodedata.east_asian_width(character) != "W":
-        return "w"  # a letter or digit of a script with blanks between words
+        return "w"  # a letter or digit of a script with spaces between words
     return "x"
 
 

@@ -87,13 +87,13 @@ def grade(
     """
     found, process = [], _Process(cells, exercises(sheet), seconds, beside)
     try:
-        blank = _loaded(sheet)
+        empty = _loaded(sheet)
         for number, name in enumerate(exercises(sheet), 1):
             if only and name not in only:
                 continue
-            hint = (inspect.getdoc(blank[name]) or "").partition("Hint: ")[2]
+            hint = (inspect.getdoc(empty[name]) or "").partition("Hint: ")[2]
             begun = time.perf_counter()
-            state, message = _judged(process, blank, name)
+            state, message = _judged(process, empty, name)
             spent = round(time.perf_counter() - begun, 2)
             points = points_of(name)
             found.append(
@@ -123,7 +123,7 @@ def _loaded(sheet):
 
 def _judged(process, names, name):
     """Return (state, message) of one answer. names: of the empty sheet."""
-    check, blank = names[f"check_{name}"], names[name]
+    check, empty = names[f"check_{name}"], names[name]
     try:
         states = process.read()
     except (AnswerError, Ended) as error:
@@ -131,7 +131,7 @@ def _judged(process, names, name):
     if states[name] == "missing":
         return "wrong", "the function is missing"
     if states[name] == "to do":
-        return state_of(blank, check)
+        return state_of(empty, check)
     failed = []
 
     def ask(*arguments, **options):
@@ -143,7 +143,7 @@ def _judged(process, names, name):
             raise
 
     ask.__name__ = ask.__qualname__ = name
-    ask.__signature__ = inspect.signature(blank)
+    ask.__signature__ = inspect.signature(empty)
     process.limit()
     with (
         contextlib.redirect_stdout(io.StringIO()),  # a check prints a line when it holds

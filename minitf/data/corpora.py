@@ -67,7 +67,7 @@ class Lines:
         return Lines(*self.paths, *other.paths)
 
     def sha256(self):
-        """Return the sha256 of each file, separated by blanks."""
+        """Return the sha256 of each file, separated by spaces."""
         return " ".join(sha256 for _, sha256 in map(_scan, self.paths))
 
 
@@ -86,7 +86,7 @@ class Corpus:
     """The texts to train, validate and test a model.
 
     tests: the first is the main one. cut: the text is already cut into tokens, words or subwords,
-    separated by blanks (class `Words`). tokenized: the references have blanks around punctuation,
+    separated by spaces (class `Words`). tokenized: the references have spaces around punctuation,
     so BLEU is computed without tokenising them again. added: pairs that follow the training text;
     no subwords are learned from them. symbols: words of the targets that are a subword each, such
     as the brackets of trees.

@@ -260,7 +260,7 @@ def _newstest2014(language, archives, folder, data, say):
 
 
 def segments(sgm):
-    """Return the sentences of a WMT test set in SGML, with single blanks, as in sacreBLEU.
+    """Return the sentences of a WMT test set in SGML, with single spaces, as in sacreBLEU.
 
     >>> text = '<p>\\n<seg id="1">R&amp;D  is\\nhere.</seg>\\n<seg id="2"> Yes. </seg>\\n</p>'
     >>> segments(f'<doc id="1">{text}</doc>')

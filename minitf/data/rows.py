@@ -13,7 +13,7 @@ _BLOCK = 50_000  # lines that are cut into subwords at a time
 
 
 def encode_lines(subwords, lines, side, threads=0):
-    """Return the ids of each line; a line of blanks has none, though SentencePiece has subwords."""
+    """Return the ids of each line; a line of spaces has none, though SentencePiece has subwords."""
     lines = [line if line.strip() else "" for line in lines]
     return subwords.encode(lines, threads=threads, side=side)
 

@@ -62,7 +62,7 @@ class Sampler:
         """Return for each row of both sides whether its words, cut as usual, make the usual row.
 
         SentencePiece cuts lines, not words. The two differ only for odd lines, such as those that
-        contain its sign for a blank: these are never sampled.
+        contain its sign for a space: these are never sampled.
         """
         table = Rows.of([self._merges.cut(word) for word in self._words], self.rows[0].ids.dtype)
         regular = []
@@ -90,7 +90,7 @@ def _numbered(lines, known):
 def _joined(table, chosen, counts):
     """Return rows of ids: row i joins counts[i] rows of the table, in the order of `chosen`."""
     ids, lengths = table.flat(chosen)
-    ends = np.cumsum(lengths)[np.cumsum(counts) - 1]  # a line has one word at least, a blank
+    ends = np.cumsum(lengths)[np.cumsum(counts) - 1]  # a line has one word at least, a space
     return Rows.mapped(ids, np.diff(ends, prepend=0), ends)
 
 

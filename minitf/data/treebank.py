@@ -33,7 +33,7 @@ def articles(folder: Path) -> list[Article]:
 
 
 def as_pairs(trees: list[Tree], with_words: bool = False) -> tuple[list[str], list[str]]:
-    """Return the sentences, and their trees in linear form, each as a line with blanks.
+    """Return the sentences, and their trees in linear form, each as a line with spaces.
 
     with_words: the trees have the words themselves instead of XX.
 

@@ -139,7 +139,7 @@ function controls() {
   const ofKind = shown.weights[chosen.kind];
   const layers = Object.fromEntries(ofKind.map((_, l) => [l, `layer ${l + 1}`]));
   const heads = Object.fromEntries([-1, ...ofKind[0].keys()].map((h) =>
-    [` ${h}`, headName(h)])); // with a blank, as JavaScript would put whole numbers first
+    [` ${h}`, headName(h)])); // with a space, as JavaScript would put whole numbers first
   const set = (name, id) => (value) => {
     if (name === "kind") [chosen.head, chosen.reverse] = [-1, false];
     chosen[name] = name === "kind" ? value : Number(value);

@@ -52,11 +52,11 @@ function fromFloat16(halves) {
 
 // Subwords ----------------------------------------------------------------------------------------
 
-const BLANK = "\u2581"; // SentencePiece's sign for a blank
+const SPACE = "\u2581"; // SentencePiece's sign for a space
 const BYTE = /^<0x([0-9A-F]{2})>$/;
 const N_SPECIAL = 4; // <pad> <unk> <s> </s>
 
-// What Python calls white space; JavaScript adds U+FEFF. Control characters are blanks before.
+// What Python calls white space; JavaScript adds U+FEFF. Control characters are spaces before.
 const SPACE = "[^\\S\ufeff]";
 
 // Return the text without white space at its ends.
@@ -92,7 +92,7 @@ function normalise(text) {
 function encodeText(model, text) {
   text = normalise(text);
   if (!text) return [];
-  const parts = [...(BLANK + text.replaceAll(" ", BLANK))];
+  const parts = [...(SPACE + text.replaceAll(" ", SPACE))];
   const isLearned = (piece) => model.ids.get(piece) >= N_SPECIAL && !BYTE.test(piece);
   for (;;) {
     let first = Infinity, at = -1;
@@ -264,7 +264,7 @@ function decodeIds(model, ids) {
     if (id < N_SPECIAL) continue;
     const byte = BYTE.exec(model.pieces[id]);
     if (byte) bytes.push(parseInt(byte[1], 16));
-    else { spell(); text += model.pieces[id].replaceAll(BLANK, " "); }
+    else { spell(); text += model.pieces[id].replaceAll(SPACE, " "); }
   }
   spell();
   return strip(printable(text));
@@ -293,7 +293,7 @@ function nameOf(model, id) {
     String.fromCharCode(parseInt(byte, 16)));
 }
 
-// Return the text without control characters; those that separate words become blanks.
+// Return the text without control characters; those that separate words become spaces.
 function printable(text) {
   const spaced = text.replace(/[\t-\r\x1c-\x1f\x85\u2028\u2029]/g, " ");
   return spaced.replace(/[\x00-\x1f\x7f-\x9f]/g, "");

@@ -37,7 +37,7 @@ function markScrolling() {
     else box.removeAttribute("tabindex");
 }
 
-// Thai, Lao, Myanmar, Khmer, Chinese and Japanese have no blanks between words, so no token tells
+// Thai, Lao, Myanmar, Khmer, Chinese and Japanese have no spaces between words, so no token tells
 // whether it continues one. The ranges of minitf/page/writer.py.
 const UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u2e80-\u2fdf\u3005-\u3007"
   + "\u3021-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff"

@@ -106,8 +106,8 @@ function inPieces() {
     if (i && continues(token) && !isUnspaced.test(shown.source[i - 1])) words.at(-1).push(token);
     else words.push([token]);
   return words.filter((pieces) => pieces.length > 1).map((pieces) => {
-    const [blank, ...others] = pieces; // which may be a piece by itself
-    const told = blank === "\u2581" ? [blank + others[0], ...others.slice(1)] : pieces;
+    const [space, ...others] = pieces; // which may be a piece by itself
+    const told = space === "\u2581" ? [space + others[0], ...others.slice(1)] : pieces;
     return `${word(pieces.join(""))}${told.length > 1 ? ` (${told.map(word).join(" ")})` : ""}`;
   });
 }

@@ -108,7 +108,7 @@ function noteOn() {
     + (pieces.length ? "Read in pieces, as words are that the model has seen rarely or never: "
       + `${pieces.map(isolated).join(", ")}. So the translation may well be wrong. ` : "")
     + (shown.source.some((token) => BYTE.test(token)) ? "Characters that it does not know are "
-      + "read as bytes, such as <0xE6>; \u2423 is a blank before one." : "");
+      + "read as bytes, such as <0xE6>; \u2423 is a space before one." : "");
 }
 
 // Put the sentence and its translation at the top of the page; what was said about the stored one

@@ -21,7 +21,7 @@ from minitf.files.atomic import save_text
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words
 from minitf.text.kept import MARKS
-from minitf.text.merges import BLANK
+from minitf.text.merges import SPACE
 from minitf.text.vocabulary import SPECIALS
 from minitf.transformer import Transformer
 
@@ -49,7 +49,7 @@ FITTING = {
     "output_bias": False,
     "suppressed_ids": (),
 }
-# Thai, Lao, Myanmar, Khmer, Chinese and Japanese, which have no blanks between words.
+# Thai, Lao, Myanmar, Khmer, Chinese and Japanese, which have no spaces between words.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u2e80-\u2fdf\u3005-\u3007"
     "\u3021-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff"
@@ -198,7 +198,7 @@ def _table(explained, n_shown):
 def _word(token, has_pieces):
     """Return a token as the views name it, in HTML.
 
-    Without the sign of a blank at its front; a piece that continues a word gets a hyphen there.
+    Without the sign of a space at its front; a piece that continues a word gets a hyphen there.
     """
     if has_pieces and _is_piece(token):
         token = f"-{token}"
@@ -206,7 +206,7 @@ def _word(token, has_pieces):
 
 
 def _is_piece(token):
-    """Return whether a token without the sign of a blank continues a word."""
+    """Return whether a token without the sign of a space continues a word."""
     if not token or _UNSPACED.match(token):
         return False
     return unicodedata.category(token[0])[0] in "LM"
@@ -293,7 +293,7 @@ def _check_fit(model, subwords):
     c: Config = model.config
     pieces = subwords.vocabulary()
     first = pieces.index(_BYTES[0])
-    symbols = {piece.removeprefix(BLANK) for piece in pieces[len(SPECIALS) : first]}
+    symbols = {piece.removeprefix(SPACE) for piece in pieces[len(SPECIALS) : first]}
     in_order = pieces[first : first + 256] == _BYTES
     if len(pieces) != c.vocabulary_size or not in_order or not symbols <= set(MARKS):
         raise UserError(f"the page cannot use subwords with symbols, as a parser has: {_ADVICE}")

@@ -218,7 +218,7 @@ def _counted(trees):
 def _rules(name, children):
     """Yield the rules of one constituent, with at most two children each.
 
-    The names in between are the only ones with a blank. children: (label, name) of each.
+    The names in between are the only ones with a space. children: (label, name) of each.
 
     >>> list(_rules("NP(S)", [("DT", "DT"), ("JJ", "JJ"), ("NN", "NN")]))
     [('NP(S)', 'DT', 'NP(S) DT'), ('NP(S) DT', 'JJ', 'NN')]

@@ -62,7 +62,7 @@ class Parser:
         among all trees over these words. A sentence of more than 60 words is parsed in parts,
         which are joined by the label ROOT.
         progress: called with the number of parts done and of all parts.
-        Raises ValueError for a word that is empty or contains a blank, and if max_extra is below 3,
+        Raises ValueError for a word that is empty or contains a space, and if max_extra is below 3,
         as two brackets and the end mark need; TypeError for a text in place of a list of words.
         """
         sentences = list(sentences)
@@ -97,13 +97,13 @@ class Parser:
         if not self.with_words:
             return word
         subwords = self._translator.subwords
-        (normalised,) = subwords.decode(subwords.encode([word]))  # which may contain a blank
+        (normalised,) = subwords.decode(subwords.encode([word]))  # which may contain a space
         return beside_brackets("".join(normalised.split()) or "?")
 
 
 def _checked(word):
     if not word or word.split() != [word]:
-        raise ValueError(f"a word needs characters, and no blanks: {word!r}")
+        raise ValueError(f"a word needs characters, and no spaces: {word!r}")
     return word
 
 

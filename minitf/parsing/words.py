@@ -4,7 +4,7 @@ import re
 
 __all__ = ["cut"]
 
-# A line with one of these between blanks is cut already.
+# A line with one of these between spaces is cut already.
 _SIGNS = re.compile(r"(?<!\S)(?:[.,;:?!()\[\]{}\"“”]|``|''|n't|'s|-LRB-|-RRB-)(?!\S)")
 _FRONT = frozenset("\"“”‘'$£€([{")
 _BACK = frozenset("\"“”’',;:?!%)]}")
@@ -21,12 +21,12 @@ _ABBREVIATION = re.compile(r"[^\W\d_]\.[^\W\d_]\.")
 
 
 def cut(line: str) -> list[str]:
-    """Return the words of a line: those between blanks, with the signs at their edges cut off.
+    """Return the words of a line: those between spaces, with the signs at their edges cut off.
 
     The Penn Treebank's rules, as far as they concern edges: ( " , ; % and others, n't and 's, and
     the full stop that ends the line. These stay: a bracket that belongs to a word, as in f(x), what
     the Penn Treebank cuts inside words (cannot, gonna), dashes, and quotation marks such as « ».
-    A line in which any such sign is between blanks already is cut at blanks only.
+    A line in which any such sign is between spaces already is cut at spaces only.
 
     >>> cut('He said, "The cat doesn\\'t sleep (much)."')
     ['He', 'said', ',', '"', 'The', 'cat', 'does', "n't", 'sleep', '(', 'much', ')', '.', '"']

@@ -5,19 +5,19 @@ from itertools import pairwise
 
 from minitf.text.vocabulary import SPECIALS
 
-__all__ = ["BLANK", "Merges", "words_of"]
+__all__ = ["SPACE", "Merges", "words_of"]
 
-BLANK = "\N{LOWER ONE EIGHTH BLOCK}"  # what SentencePiece writes for a blank
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # what SentencePiece writes for a space
 _BYTES = 256
 
 
 def words_of(line: str) -> list[str]:
-    """Return the words of a line, each with its blank, as SentencePiece cuts them.
+    """Return the words of a line, each with its space, as SentencePiece cuts them.
 
     >>> words_of("the  cat")
     ['▁the', '▁', '▁cat']
     """
-    return [BLANK + word for word in line.split(" ")]
+    return [SPACE + word for word in line.split(" ")]
 
 
 class Merges:

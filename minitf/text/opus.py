@@ -18,9 +18,9 @@ _BLANKS = re.compile("  +")
 
 
 def normalise(line: str) -> str:
-    """Return a line with wide and curly punctuation as ASCII, and with single blanks.
+    """Return a line with wide and curly punctuation as ASCII, and with single spaces.
 
-    Control characters and invisible ones become blanks.
+    Control characters and invisible ones become spaces.
     Source: OPUS-MT-train, scripts/preprocess-spm.sh.
 
     >>> normalise("“Good…”　he  said。Then，")

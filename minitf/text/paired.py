@@ -130,12 +130,12 @@ class PairedSubwords:
         """
         lists = [[self._pieces[i] for i in ordinary(ids, len(self))] for ids in id_lists]
         # SentencePiece returns one text for an empty list of lists. A subword that only the other
-        # side's model knows comes back as it is, with the sign of a blank.
+        # side's model knows comes back as it is, with the sign of a space.
         texts = self._processors[side].decode(lists) if lists else []
         return [printable(text.replace("\u2581", " ").strip(" ")) for text in texts]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the subword of each id, for tables and plots; U+2581 means a blank."""
+        """Return the subword of each id, for tables and plots; U+2581 means a space."""
         names = [self._pieces[i] for i in in_range(ids, len(self))]
         return [printable(name) or repr(name) for name in names]
 

@@ -38,7 +38,7 @@ WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose t
 WITH_WORDS = "trees-with-words"  # the target language of a model that writes them instead of XX
 ROOT = "ROOT"  # for several constituents side by side
 _LONGEST_LABEL = 100  # characters
-_TOKEN = re.compile(r"[()]|[^\s()]+")  # at any blank, such as U+2009, which is in CRAFT
+_TOKEN = re.compile(r"[()]|[^\s()]+")  # at any space, such as U+2009, which is in CRAFT
 _TRACE = "-NONE-"
 _FUNCTION = re.compile("[-=|]")
 _ESCAPED = {"(": "-LRB-", ")": "-RRB-"}

@@ -22,7 +22,7 @@ def valid(line: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text without control characters; those that separate words become blanks."""
+    """Return the text without control characters; those that separate words become spaces."""
     return _CONTROL.sub("", _SPACE_CONTROL.sub(" ", text))
 
 

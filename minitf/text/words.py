@@ -1,4 +1,4 @@
-"""Tokens to ids and back, for text that is already cut into tokens, separated by blanks."""
+"""Tokens to ids and back, for text that is already cut into tokens, separated by spaces."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ class Words:
     def __init__(self, words: Iterable[str]):
         """Give the words the ids 4, 5, ...
 
-        Raises UserError for a word that is empty, repeated, or contains a blank.
+        Raises UserError for a word that is empty, repeated, or contains a space.
         """
         self.words = [*SPECIALS, *words]
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}

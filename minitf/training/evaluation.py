@@ -47,7 +47,7 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
     hypotheses' n-grams that also occur in the reference of the same sentence, each counted at most
     as often as there. Both sides are plain text: sacreBLEU cuts them into tokens by the rules of
     WMT ("13a") unless `tokenize` names another of its schemes; "none" is for text whose tokens are
-    already separated by blanks. A p_n without any match is smoothed ("exp"): BLEU is 0 only if no
+    already separated by spaces. A p_n without any match is smoothed ("exp"): BLEU is 0 only if no
     token matches, or if no translation has four tokens.
 
     Raises UserError if there are no sentences, for unequal counts, and for an unknown scheme.
@@ -165,7 +165,7 @@ def _bleu(result, signature, name="BLEU"):
 
 
 def _moses(language):
-    """Return the Moses tokenizer: a function that puts blanks between the tokens of a line."""
+    """Return the Moses tokenizer: a function that puts spaces between the tokens of a line."""
     if language not in ("de", "fr"):
         raise UserError(
             "paper-style BLEU not computed: it exists for German and French only, and the name of "

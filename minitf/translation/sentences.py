@@ -21,7 +21,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _AS_IT_IS = re.compile(
     "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
 )
-# The characters of Chinese and Japanese, which have no blanks between sentences or words.
+# The characters of Chinese and Japanese, which have no spaces between sentences or words.
 _WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 
 
@@ -44,7 +44,7 @@ def cut_texts(
 
 
 def join(texts: Sequence[str]) -> str:
-    """Return some texts as one, with a blank between two of them where their script has blanks.
+    """Return some texts as one, with a space between two of them where their script has spaces.
 
     >>> join(["Der Hund.", "Er schläft."]), join(["我喜欢它。", "他也喜欢。", "OK."])
     ('Der Hund. Er schläft.', '我喜欢它。他也喜欢。 OK.')

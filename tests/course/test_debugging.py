@@ -110,7 +110,7 @@ def type_command(command, folder):
 
 
 def commands():
-    """The commands of the page: lines of four blanks, and those in backquotes."""
+    """The commands of the page: lines of four spaces, and those in backquotes."""
     return re.findall(r"(?:^    |`)(python [^`\n]+)", PAGE, re.MULTILINE)
 
 

@@ -145,10 +145,10 @@ def test_a_line_of_blanks_is_an_empty_line():
     sources = [*lines[:9], *BLANKS, *["a cat"] * len(BLANKS)]
     targets = [*lines[:9], *["a cat"] * len(BLANKS), *BLANKS]
     log, texts = [], ((lines[:9], lines[:9]), (sources, targets))
-    plain, blank = (made(own(pairs, pairs), subwords, log.append) for pairs in texts)
+    plain, space = (made(own(pairs, pairs), subwords, log.append) for pairs in texts)
     assert "pairs    9 to train on; left out: 10 empty" in log
     assert "valid    9 pairs; left out: 10 empty" in log
-    assert blank.fingerprint() == plain.fingerprint() and blank.valid == plain.valid
+    assert space.fingerprint() == plain.fingerprint() and space.valid == plain.valid
 
 
 @pytest.mark.parametrize(

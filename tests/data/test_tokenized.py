@@ -107,7 +107,7 @@ def test_a_text_on_the_disk_is_the_text_in_memory(data, monkeypatch, rng, pairs,
 def test_a_line_of_blanks_is_an_empty_line_on_the_disk_as_well(data, rng):
     lines = [f"the cat sat on {i} mats" for i in range(200)]
     subwords = Subwords.train(lines, 300, log=lambda line: None)
-    plain, blank = (
+    plain, space = (
         encode_pairs("x", pairs, subwords, 40, lambda line: None)
         for pairs in (
             Pairs(*(Lines(write(data, name, lines)) for name in ("a", "b"))),
@@ -117,8 +117,8 @@ def test_a_line_of_blanks_is_an_empty_line_on_the_disk_as_well(data, rng):
             ),
         )
     )
-    assert blank.counts == plain.counts | {"empty": 2} and blank.counts["kept"] == 200
-    assert blank.digest == plain.digest
+    assert space.counts == plain.counts | {"empty": 2} and space.counts["kept"] == 200
+    assert space.digest == plain.digest
 
 
 def test_any_number_of_threads_and_any_block_give_the_same_files(data, monkeypatch, rng):

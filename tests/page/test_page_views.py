@@ -339,7 +339,7 @@ NAMED = {  # a token: what the views call it
     "\u093f\u0930": "-\u093f\u0930",  # a vowel sign and a letter of Hindi
     "\u2581\u0939\u093f": "\u0939\u093f",
     "\u5eea": "\u5eea",
-    "喜欢": "喜欢",  # scripts without blanks between words: whether a word goes on is not known
+    "喜欢": "喜欢",  # scripts without spaces between words: whether a word goes on is not known
     "ます": "ます",
     "カメラ": "カメラ",
     "ー": "ー",
@@ -349,7 +349,7 @@ NAMED = {  # a token: what the views call it
     "\u1781": "\u1781",  # Khmer
     "\u1019": "\u1019",  # Myanmar
     "\U00020bb7": "\U00020bb7",
-    "네요": "-네요",  # Korean has blanks
+    "네요": "-네요",  # Korean has spaces
 }
 
 

@@ -91,7 +91,7 @@ def test_the_tree_depends_on_the_sentence(subwords, with_words):
 
 @pytest.mark.parametrize("word", ["", "a b", " a", "a\u2009"])
 def test_a_word_that_is_none_is_refused(subwords, word):
-    with pytest.raises(ValueError, match="needs characters, and no blanks"):
+    with pytest.raises(ValueError, match="needs characters, and no spaces"):
         parser_of(subwords, 0).parse([["a", word]])
 
 

@@ -64,7 +64,7 @@ def test_no_character_is_lost(line):
 
 @pytest.fixture(scope="module")
 def treebank():
-    """The sentences of CRAFT's test articles, their words between blanks."""
+    """The sentences of CRAFT's test articles, their words between spaces."""
     if "MINITF_DATA" not in os.environ:
         pytest.skip("MINITF_DATA is not set")
     return corpora.load("craft").tests["dev"].source

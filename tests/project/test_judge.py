@@ -226,7 +226,7 @@ def test_a_table_of_unusual_judgements(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(tmp_path / "odd.tsv")])
     assert judge.main() == 0
     assert capsys.readouterr().out == f"| sentence | odd |\n|---|---|\n| a\\|b | {long} |\n"
-    path = judgement(tmp_path / "blank.tsv", "", "", "a\tb\tyes\tperhaps")
+    path = judgement(tmp_path / "space.tsv", "", "", "a\tb\tyes\tperhaps")
     with pytest.raises(UserError, match="line 4: answer meaning and grammar"):
         judge.judgements(path)
     head = "sentence\tmeaning\tgrammar\ttranslation"

@@ -58,7 +58,7 @@ def answers(block):
 
 
 def pattern(said):
-    """Return a regular expression in which `...` matches anything, and blanks match any blanks."""
+    """Return a regular expression in which `...` matches anything, and spaces match any spaces."""
     parts = [r"\s+".join(re.escape(word) for word in part.split()) for part in said.split("...")]
     return r"\s*.*?\s*".join(parts)
 

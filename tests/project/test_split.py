@@ -61,7 +61,7 @@ def test_what_is_tested_is_not_trained_on(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_part_shares_a_sentence_with_another(seed):
-    """Not even if blanks around or inside it differ."""
+    """Not even if spaces around or inside it differ."""
     pairs = [(f"{i // 2}", f"Zeile {i}") for i in range(80)]
     pairs += [(f" {source}", target.replace(" ", "  ")) for source, target in pairs[:40]]
     parts, left_out = split.split(pairs, seed)

@@ -153,7 +153,7 @@ MUTANTS = {
             'self._processors["source"].encode',
         ),
     ),
-    "the source's sign of a blank is written": (
+    "the source's sign of a space is written": (
         *(copied, "text/paired", 'text.replace("\\u2581", " ")', "text"),
     ),
     "the token of the language is forgotten": (

@@ -67,7 +67,7 @@ TRAINER = {
         "train.en has 60 lines but valid.de has 5"
     ),
     "--train empty empty --valid valid.en valid.de": "the training text is empty",
-    "--train blank blank --valid valid.en valid.de": "are empty",
+    "--train space space --valid valid.en valid.de": "are empty",
     "--train train.en train.de --valid empty empty": "the validation text is empty",
     "--train train.en train.de --valid long long --max-length 20": (
         "to validate on; left out: 3 too long"
@@ -227,7 +227,7 @@ def prepare(folder, run):
         "long": ("word " * 90 + "\n") * 3,
         "line": "word " * 20_000,
         "empty": "",
-        "blank": "\n \n\n",
+        "space": "\n \n\n",
         "other": "nothing that was seen before\n" * 5,
     }.items():
         Path(folder, name).write_text(content)

@@ -2,7 +2,7 @@
 
 ODD = {
     "empty": b"",
-    "blank": b" \t ",
+    "space": b" \t ",
     "carriage returns": b"a\rb\r\r",
     "controls": bytes(range(10)) + bytes(range(11, 32)) + b"\x7f",
     "C1 controls": "".join(map(chr, range(0x80, 0xA0))).encode(),

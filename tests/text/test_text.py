@@ -52,7 +52,7 @@ def test_subwords_round_trip(subwords):
     odd = [
         "",
         " ",
-        "  two  blanks ",
+        "  two  spaces ",
         f"Żółć 東京 {family}",
         "<s> </s> <0xE2>",
         "\u00a0\u00ad\u200b\ufeff",

@@ -41,7 +41,7 @@ HYPOTHESES = [
 
 
 def bleu_by_hand(hypotheses, references):
-    """The formula, for text with blanks between its tokens; no smoothing."""
+    """The formula, for text with spaces between its tokens; no smoothing."""
     lengths = [sum(len(line.split()) for line in lines) for lines in (hypotheses, references)]
     precisions = []
     for n in (1, 2, 3, 4):
@@ -144,7 +144,7 @@ GOOD = [
     ("line", "split"),
     [
         ("die E-Mail-Adresse", "die E ##AT##-##AT## Mail ##AT##-##AT## Adresse"),
-        ("von 1990 - 2000", "von 1990 - 2000"),  # a dash between blanks already is a token
+        ("von 1990 - 2000", "von 1990 - 2000"),  # a dash between spaces already is a token
         ("-40 Grad, Haus- und", "-40 Grad, Haus- und"),
         # As the authors' regular expression: b already belongs to the first match.
         ("a-b-c", "a ##AT##-##AT## b-c"),

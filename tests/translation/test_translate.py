@@ -62,7 +62,7 @@ def test_any_line_gives_one_line(run):
     assert is_well(code, err, content)
     found = dict(zip(ODD, lines_of(out), strict=True))
     assert not CONTROL.search(out)
-    assert found["empty"] == found["blank"] == found["NUL"] == ""
+    assert found["empty"] == found["space"] == found["NUL"] == ""
     assert len(set(found.values())) > len(ODD) / 2
     code, alone, _ = run(*QUICK, stdin=b"the dog")
     assert found["byte order mark"] == alone.removesuffix("\n") != ""
@@ -255,10 +255,10 @@ def test_any_paragraph_gives_one_line(run, monkeypatch):
     lines.insert(0, UTF_8)
     content = b"\n".join([*lines, b"the end"])
     code, out, err = run("--max-extra", "0", "--beam", "1", "--paragraphs", stdin=content)
-    blank = [not line.decode(errors="replace").removeprefix("\ufeff").strip() for line in lines]
-    paragraphs = sum(not now and before for before, now in pairwise([True, *blank, False]))
+    space = [not line.decode(errors="replace").removeprefix("\ufeff").strip() for line in lines]
+    paragraphs = sum(not now and before for before, now in pairwise([True, *space, False]))
     assert is_well(code, err, content) and not CONTROL.search(out)
-    assert len(lines_of(out)) == sum(blank) + paragraphs < 60
+    assert len(lines_of(out)) == sum(space) + paragraphs < 60
 
 
 def test_lines_of_a_script_without_blanks_are_joined_without(run):

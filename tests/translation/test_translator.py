@@ -344,7 +344,7 @@ def test_numbers_and_abbreviations_end_no_sentence(subwords, line, n):
         ("Я живу здесь… но не там.", 1),
         ("Я живу здесь. Он живёт там.", 2),
         ("This car is Tom's. I don't. We can’t. So?", 4),
-        ("ते येथे आहेत. ते तेथे आहेत.", 2),  # the last letter follows a sign, not a blank
+        ("ते येथे आहेत. ते तेथे आहेत.", 2),  # the last letter follows a sign, not a space
         ("네. 알겠습니다.", 2),  # one syllable, and no initial
         ("我喜欢它。iPhone很好。", 2),
     ],

@@ -241,7 +241,7 @@ NOTHING = Phrase()
 
 
 def join(*words):
-    """Join the words that are not empty with blanks."""
+    """Join the words that are not empty with spaces."""
     return " ".join(filter(None, words))
 
 

@@ -11,7 +11,7 @@ MUTANTS = {
         "islice(lines, 0, None, stride + 1)",
     ),
     "characters without bytes to spell them": ("byte_fallback=True", "byte_fallback=False"),
-    "blanks that are dropped": (
+    "spaces that are dropped": (
         "remove_extra_whitespaces=False",
         "remove_extra_whitespaces=True",
     ),
