@@ -52,7 +52,7 @@ function fromFloat16(halves) {
 
 // Subwords ----------------------------------------------------------------------------------------
 
-const SPACE = "\u2581"; // SentencePiece's sign for a space
+const SPACE_SIGN = "\u2581"; // SentencePiece's sign for a space
 const BYTE = /^<0x([0-9A-F]{2})>$/;
 const N_SPECIAL = 4; // <pad> <unk> <s> </s>
 
@@ -92,7 +92,7 @@ function normalise(text) {
 function encodeText(model, text) {
   text = normalise(text);
   if (!text) return [];
-  const parts = [...(SPACE + text.replaceAll(" ", SPACE))];
+  const parts = [...(SPACE_SIGN + text.replaceAll(" ", SPACE_SIGN))];
   const isLearned = (piece) => model.ids.get(piece) >= N_SPECIAL && !BYTE.test(piece);
   for (;;) {
     let first = Infinity, at = -1;
@@ -264,7 +264,7 @@ function decodeIds(model, ids) {
     if (id < N_SPECIAL) continue;
     const byte = BYTE.exec(model.pieces[id]);
     if (byte) bytes.push(parseInt(byte[1], 16));
-    else { spell(); text += model.pieces[id].replaceAll(SPACE, " "); }
+    else { spell(); text += model.pieces[id].replaceAll(SPACE_SIGN, " "); }
   }
   spell();
   return strip(printable(text));

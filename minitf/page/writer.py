@@ -21,7 +21,7 @@ from minitf.files.atomic import save_text
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words
 from minitf.text.kept import MARKS
-from minitf.text.merges import SPACE
+from minitf.text.merges import SPACE_SIGN
 from minitf.text.vocabulary import SPECIALS
 from minitf.transformer import Transformer
 
@@ -293,7 +293,7 @@ def _check_fit(model, subwords):
     c: Config = model.config
     pieces = subwords.vocabulary()
     first = pieces.index(_BYTES[0])
-    symbols = {piece.removeprefix(SPACE) for piece in pieces[len(SPECIALS) : first]}
+    symbols = {piece.removeprefix(SPACE_SIGN) for piece in pieces[len(SPECIALS) : first]}
     in_order = pieces[first : first + 256] == _BYTES
     if len(pieces) != c.vocabulary_size or not in_order or not symbols <= set(MARKS):
         raise UserError(f"the page cannot use subwords with symbols, as a parser has: {_ADVICE}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from minitf.errors import UserError
 from minitf.text import Subwords
-from minitf.text.merges import SPACE
+from minitf.text.merges import SPACE_SIGN
 
 __all__ = ["Brackets"]
 
@@ -54,7 +54,7 @@ class Brackets:
         self, subwords: Subwords, sentences: Sequence[Sequence[Sequence[int]]], end_id: int
     ):
         pieces = subwords.pieces(range(len(subwords)))
-        ids = {piece[1:]: i for i, piece in enumerate(pieces) if piece[0] == SPACE}
+        ids = {piece[1:]: i for i, piece in enumerate(pieces) if piece[0] == SPACE_SIGN}
         opening = [name for name in ids if name[:1] == "(" and name[1:] and f"){name[1:]}" in ids]
         if not opening:
             raise UserError("this model does not write trees: name the folder of a parser")

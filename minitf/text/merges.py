@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from minitf.text.vocabulary import SPECIALS
 
-__all__ = ["SPACE", "Merges", "words_of"]
+__all__ = ["SPACE_SIGN", "Merges", "words_of"]
 
-SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # what SentencePiece writes for a space
+SPACE_SIGN = "\N{LOWER ONE EIGHTH BLOCK}"  # what SentencePiece writes for a space
 _BYTES = 256
 
 
@@ -17,7 +17,7 @@ def words_of(line: str) -> list[str]:
     >>> words_of("the  cat")
     ['▁the', '▁', '▁cat']
     """
-    return [SPACE + word for word in line.split(" ")]
+    return [SPACE_SIGN + word for word in line.split(" ")]
 
 
 class Merges:

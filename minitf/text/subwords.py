@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minitf.errors import UserError, in_file
 from minitf.text.kept import MARKS
-from minitf.text.merges import SPACE, Merges
+from minitf.text.merges import SPACE_SIGN, Merges
 from minitf.text.normal import normalise
 from minitf.text.paired import PairedSubwords
 from minitf.text.sentencepiece_file import processor, sentencepiece
@@ -105,7 +105,7 @@ class Subwords:
                 f"notice   {longer:,} line{'s' * (longer > 1)} of more than {LONGEST:,} bytes: no "
                 "subwords are learned from these; give one sentence per line"
             )
-        symbols = [SPACE + symbol for symbol in symbols] + _marks_in(sample())
+        symbols = [SPACE_SIGN + symbol for symbol in symbols] + _marks_in(sample())
         try:
             return cls(_train(sample(), vocabulary_size, symbols))
         except RuntimeError as error:
@@ -208,7 +208,7 @@ def _marks_in(lines):
     """Return all marks, each with a space before it and without one, if any is in the lines."""
     if not any(mark in line for line in lines for mark in MARKS):
         return []
-    return [before + mark for mark in MARKS for before in ("", SPACE)]
+    return [before + mark for mark in MARKS for before in ("", SPACE_SIGN)]
 
 
 def _too_long(line):

@@ -9,7 +9,7 @@ import numpy as np
 from minitf.backend import to_device
 from minitf.decode import Allowed
 from minitf.text import Vocabulary
-from minitf.text.merges import SPACE
+from minitf.text.merges import SPACE_SIGN
 from minitf.text.vocabulary import SPECIALS
 from minitf.text.words import Words
 
@@ -49,8 +49,8 @@ class Wellformed:
             chr(byte) if 0 <= byte < 0x80 else name
             for byte, name in zip(self._byte.tolist(), names, strict=True)
         ]
-        self._is_digit = np.array([name.strip(SPACE).isdigit() for name in names])
-        self._is_between = np.array([name.strip(SPACE) in _BETWEEN_DIGITS for name in names])
+        self._is_digit = np.array([name.strip(SPACE_SIGN).isdigit() for name in names])
+        self._is_between = np.array([name.strip(SPACE_SIGN) in _BETWEEN_DIGITS for name in names])
         self._ends_small = np.array([name[-1:].islower() for name in names])
         # Each of Words begins a word.
         in_words = not isinstance(subwords, Words)
