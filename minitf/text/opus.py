@@ -14,7 +14,7 @@ _REPLACED = str.maketrans(
 )
 _STOP = re.compile("[。．] *")
 _UNUSUAL = re.compile("[^ -~]")
-_BLANKS = re.compile("  +")
+_SPACES = re.compile("  +")
 
 
 def normalise(line: str) -> str:
@@ -27,8 +27,8 @@ def normalise(line: str) -> str:
     '"Good..."　he said. Then,'
     """
     line = _STOP.sub(". ", line).translate(_REPLACED)
-    return _BLANKS.sub(" ", _UNUSUAL.sub(_blank_if_invisible, line)).strip(" ")
+    return _SPACES.sub(" ", _UNUSUAL.sub(_space_if_invisible, line)).strip(" ")
 
 
-def _blank_if_invisible(match):
+def _space_if_invisible(match):
     return " " if unicodedata.category(match[0]) in ("Cc", "Cf", "Co", "Cs") else match[0]

@@ -136,14 +136,14 @@ def test_what_is_left_out_is_counted():
     assert data.corpus.train.source == []  # the ids are enough: the text of WMT takes gigabytes
 
 
-BLANKS = [" ", "\t", "  \t ", "\u00a0", "\u3000"]
+SPACES = [" ", "\t", "  \t ", "\u00a0", "\u3000"]
 
 
 def test_a_line_of_blanks_is_an_empty_line():
     lines = [f"the cat sat on {i} mats" for i in range(200)]
     subwords = Subwords.train(lines, 300, log=QUIET.append)
-    sources = [*lines[:9], *BLANKS, *["a cat"] * len(BLANKS)]
-    targets = [*lines[:9], *["a cat"] * len(BLANKS), *BLANKS]
+    sources = [*lines[:9], *SPACES, *["a cat"] * len(SPACES)]
+    targets = [*lines[:9], *["a cat"] * len(SPACES), *SPACES]
     log, texts = [], ((lines[:9], lines[:9]), (sources, targets))
     plain, space = (made(own(pairs, pairs), subwords, log.append) for pairs in texts)
     assert "pairs    9 to train on; left out: 10 empty" in log
