@@ -30,7 +30,6 @@ TARGETS = ["der Hund ist gut", "das alte Haus", "gut", "die Kinder"]
 DEVICES = {
     "strict": (strict.module, contextlib.nullcontext),
     "kernels": (strict.with_kernels, contextlib.nullcontext),
-    "kernels, forms off": (strict.with_kernels, forms.off),
     "cupy": ("cupy", contextlib.nullcontext),
     "cupy, forms off": ("cupy", forms.off),
 }
@@ -52,7 +51,7 @@ def device(request):
     return on_it
 
 
-@pytest.fixture(params=["swish", "relu"])
+@pytest.fixture(params=["swish", pytest.param("relu", marks=pytest.mark.slow)])
 def folder(request, tmp_path):
     settings = {"activation_function": request.param}
     source = hugging_face(tmp_path / "in", settings=settings)
