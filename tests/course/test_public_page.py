@@ -7,6 +7,7 @@ import sys
 from paths import ROOT
 
 
+@pytest.mark.slow
 def test_the_page_runs_and_proves_its_claims(tmp_path):
     done = subprocess.run(
         [sys.executable, str(ROOT / "lessons" / "public_models.py")],

@@ -59,6 +59,7 @@ def test_the_documents_have_commands_for_students():
     assert {"pytest", 'pytest -m "slow and not gpu"', "pytest -m gpu"} <= set(OTHERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",  # to collect all tests takes seconds: one command is enough by default
     [
@@ -93,6 +94,7 @@ def test_the_command_of_a_lesson_ends_well():
     assert re.search(r"^\d+ passed, \d+ deselected", done.stdout, re.MULTILINE), done.stdout[-500:]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 @pytest.mark.parametrize(
     ("options", "ends"),
