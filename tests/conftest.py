@@ -2,6 +2,9 @@ import os
 import re
 import signal
 
+# Products of small matrices are slower on several threads. NumPy reads this when it is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 import strict

@@ -47,6 +47,8 @@ from minitf.training.trainer import Trainer
 from minitf.training.validation import Validator
 from minitf.translation import Translator
 
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -57,7 +59,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "replicas, accumulate", [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 2)]
+    "replicas, accumulate", [slow(1, 1), slow(2, 1), (2, 2)]
 )
 def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
     monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # else batches this small would not be cut
@@ -325,8 +327,8 @@ def test_a_signal_at_the_end_postpones_the_scoring(folder, monkeypatch, capsys):
     ("error", "advice"),
     [
         (errno.ENOSPC, "the disk is full: free some space, or choose another disk"),
-        (errno.EROFS, "you may not write there: choose another folder"),
-        (errno.EIO, "free some space or choose another folder"),
+        slow(errno.EROFS, "you may not write there: choose another folder"),
+        slow(errno.EIO, "free some space or choose another folder"),
     ],
     ids=lambda value: errno.errorcode.get(value, ""),
 )
@@ -388,7 +390,7 @@ def assert_complete(out):
         read_model(out)
 
 
-@pytest.mark.parametrize("call", ["replace", "unlink"])
+@pytest.mark.parametrize("call", ["replace", slow("unlink")])
 def test_killed_in_each_of_its_sessions_a_run_loses_nothing(folder, call):
     copied_run("whole")
     count = 0
@@ -629,6 +631,7 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="it takes the setsid of Linux")
 def test_a_closed_terminal_saves_a_checkpoint(folder):
     """Neither the line nor the progress bar can be written any more."""
