@@ -119,6 +119,7 @@ def test_the_saved_picture_grows_around_long_labels(tmp_path):
     assert wider - wide > 400 and higher - high > 400
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_very_long_sentence_stays_of_bearable_size(figures):
     tokens = [f"w{i}" for i in range(400)]
     plot.attention_maps(attention(1, 400, 400), tokens, tokens, "a.png")

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from paths import ROOT
 
 

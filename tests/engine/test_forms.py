@@ -42,8 +42,6 @@ def simulated(rows, quick):
     ]
 
 
-
-
 def equation(compute, *arguments):
     """Return what the equations compute on NumPy."""
     with using("numpy"), forms.off():
@@ -142,9 +140,7 @@ def refuse_alike(row, room):
     assert said[0] == said[1], row
 
 
-@pytest.mark.parametrize(
-    "row", simulated(FORMED, lambda row: row is FIRST[row.function]), ids=str
-)
+@pytest.mark.parametrize("row", simulated(FORMED, lambda row: row is FIRST[row.function]), ids=str)
 def test_a_form_on_the_gpu(row, monkeypatch):
     """Thread by thread, on the simulator."""
     hold(row, "gpu", "float32")

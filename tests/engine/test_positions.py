@@ -198,8 +198,11 @@ def test_a_translator_decodes_as_the_model(kind, beam):
 
 @pytest.mark.parametrize(
     "kind",
-    [Biased, *(pytest.param(k, marks=pytest.mark.slow) for k in (TurnedKeys, TurnedHeads)),
-     TurnedOutput],
+    [
+        Biased,
+        *(pytest.param(k, marks=pytest.mark.slow) for k in (TurnedKeys, TurnedHeads)),
+        TurnedOutput,
+    ],
 )
 def test_a_method_that_the_cache_relies_on_turns_it_off(rng, kind):
     """Written before there were positions, or without a thought of a cache: slower, and right."""

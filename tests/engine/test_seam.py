@@ -46,7 +46,9 @@ print(best.ids, f"{best.log_probability:.3f}")
 """
 EDITS = [  # file, correct text, what somebody writes there, the forms that no longer agree
     ("transformer", "return F.attention(", "return 0.5 * F.attention(", {"multi_head_attention"}),
-    slow("transformer", "return norm(x + dropout(added))", "return norm(x - added)", {"add_and_norm"}),
+    slow(
+        "transformer", "return norm(x + dropout(added))", "return norm(x - added)", {"add_and_norm"}
+    ),
     slow("functions", "math.sqrt(", "0.1 * math.sqrt(", {"attention", "multi_head_attention"}),
     slow("functions", "y = xp.maximum(as_array(x), 0)", "y = 1 * as_array(x)", {"feed_forward"}),
     ("functions", "u - mean_u - normal * mean_un)", "u - mean_u)", {"layer_norm"}),

@@ -303,7 +303,9 @@ def test_log_sum_exp(kernels_on, size):
         assert not np.isfinite(to_numpy(fused.log_sum_exp(to_device(logits)))[2])
 
 
-@pytest.mark.parametrize(("size", "count"), [(V, 3), (1, 1), slow(40, 33), slow(300, 9), slow(1100, 2)])
+@pytest.mark.parametrize(
+    ("size", "count"), [(V, 3), (1, 1), slow(40, 33), slow(300, 9), slow(1100, 2)]
+)
 def test_best_of_rows(kernels_on, size, count):
     """Equals in the order of their ids, whatever threads have them; too few end with -infinity."""
     logits = normal(5, size) * 30

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from paths import EXAMPLES
 
-slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 sys.path.insert(0, str(EXAMPLES))
 
 from benchmarks import benchmark as program
 from benchmarks import compare, machine, ours, products, protocol, report, rows, table, work
+
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 MODEL = {
     "vocabulary_size": 50,

@@ -58,9 +58,7 @@ def folder(tmp_path, monkeypatch):
 # Resuming -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "replicas, accumulate", [slow(1, 1), slow(2, 1), (2, 2)]
-)
+@pytest.mark.parametrize("replicas, accumulate", [slow(1, 1), slow(2, 1), (2, 2)])
 def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
     monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # else batches this small would not be cut
     shape = [
