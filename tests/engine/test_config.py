@@ -82,12 +82,12 @@ def by_hand(c):
     return layers + last_norms + tables + positions + output_bias
 
 
+QUICK = "tiny", "base", "A-h32", "B-dk16", "C-N2"
+
+
 @pytest.mark.parametrize(
-    "name",  # the rows D are as large as base
-    [
-        pytest.param(name, marks=pytest.mark.slow if name.startswith("D-") else [])
-        for name in PRESETS
-    ],
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in PRESETS],
 )
 def test_every_preset_weighs_what_it_should(name):
     other = {"norm": "pre", "tie": False, "positions": "learned", "max_length": 77}

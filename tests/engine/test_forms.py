@@ -112,12 +112,16 @@ def test_a_form_on_the_gpu_shares_nothing_between_two_calls(row, library):
     hold_apart(row, "gpu", "float32", library)
 
 
+QUICK = ("sizes as they are", "float64"), ("small tiles", "float32")
+OTHERS = ("sizes as they are", "float32"), ("small tiles", "float64")
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if "cpu" in case.rooms], ids=str)
-def test_without_gradients_on_the_cpu(case):
-    for sizes in ("sizes as they are", "small tiles"):
-        for dtype in DTYPES:
-            with lowered(sizes, dtype):
-                hold_case(case, "cpu", dtype)
+@pytest.mark.parametrize("those", [QUICK, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=str)
+def test_without_gradients_on_the_cpu(case, those):
+    for sizes, dtype in those:
+        with lowered(sizes, dtype):
+            hold_case(case, "cpu", dtype)
 
 
 @pytest.mark.parametrize("row", simulated(form_cases.refused(), lambda row: True), ids=str)
