@@ -16,11 +16,11 @@ DOCUMENTS = [
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 COMMAND = re.compile(r'\bpytest(?: -m (?:\w+|"[^"]+")| -[\w=-]+| tests/\S+\b)*')
-IN_TWO_PROCESSES = " -n 2 --dist worksteal"  # which select the same tests as one
+IN_TWO_PROCESSES = re.compile(" -n 2(?: --dist worksteal)?")  # they select the same tests as one
 
 
 def commands_of(page):
-    return COMMAND.findall(page.read_text(encoding="utf-8").replace(IN_TWO_PROCESSES, ""))
+    return COMMAND.findall(IN_TWO_PROCESSES.sub("", page.read_text(encoding="utf-8")))
 
 
 EVERY = sorted({command for page in DOCUMENTS for command in commands_of(page)})
