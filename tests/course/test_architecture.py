@@ -35,6 +35,7 @@ def test_every_part_changes_the_picture_in_its_own_way_when_it_is_marked(looks):
     assert looks(()) == seen[0]
 
 
+@pytest.mark.slow
 def test_you_are_here_is_said_once(looks):
     def said(here):
         return [text for text, _, _ in looks(here)[1]].count("you are here")

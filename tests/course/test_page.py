@@ -113,6 +113,7 @@ def test_a_rule_accepts_and_rejects(rule, good, bad):
         assert broken(rule, text), f"{text!r} is accepted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [row[0] for row in RULES], ids=lambda rule: rule.__name__)
 def test_the_lessons_keep_the_rule(rule):
     for path in LESSONS:

@@ -112,7 +112,12 @@ FRONTS = {
 }
 
 
-@pytest.mark.parametrize("name", FRONTS)
+QUICK = "values of more axes than keys", "equal"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in FRONTS]
+)
 @pytest.mark.parametrize("where", ["simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
 def test_the_kernels_get_equal_axes_in_front(name, where, rng):
     q, k, v, m = FRONTS[name]

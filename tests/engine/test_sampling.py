@@ -175,6 +175,7 @@ def translator():
     return Translator(make_model(subwords), subwords, longest=20)
 
 
+@pytest.mark.slow
 def test_lines_are_drawn_alike_in_any_batch_and_on_any_number_of_cores(translator, monkeypatch):
     lines = [
         *(f"{line} {n}" for n in range(5) for line in TEXT),

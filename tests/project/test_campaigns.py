@@ -10,9 +10,8 @@ from runs import prepare_folder
 from minitf.files.arrays import load_arrays, save_arrays
 
 
-@pytest.mark.parametrize(
-    "name", ["subwords", *(pytest.param(each, marks=pytest.mark.slow) for each in ("words", "run"))]
-)
+@pytest.mark.parametrize("name", ["subwords", "words", "run"])
+@pytest.mark.slow
 def test_damaged_files_are_refused_or_used(tmp_path, monkeypatch, name):
     prepare_folder(tmp_path, monkeypatch)
     result = damage.campaign(range(10), (name,))

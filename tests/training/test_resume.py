@@ -119,6 +119,7 @@ def test_a_run_with_sampled_subwords_and_a_cooldown_is_bit_exact(folder, monkeyp
     assert_same_run("whole", "parts", averaged=5)
 
 
+@pytest.mark.slow
 def test_no_two_batches_have_the_same_dropout_masks(folder, monkeypatch):
     """The last update of an epoch has fewer batches than the others, if subwords are sampled."""
     drawn, backward = [], Replicas.backward
@@ -260,6 +261,7 @@ def test_a_run_goes_on_without_forms_but_says_so(folder, capsys):
     assert "forms on -> off" in said
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_can_continue_as_if_it_had_not(folder):
     copied_run("whole")
     for steps in (3, 6, 10, 13):
@@ -442,6 +444,7 @@ def last_score(out):
     return found["valid"]["last"]["perplexity"], pytest.approx(true)
 
 
+@pytest.mark.slow
 def test_scores_on_another_validation_text_are_not_compared(folder, capsys):
     copied_run("here", "--steps", "12")
     write_text("other", 5, seed=9)

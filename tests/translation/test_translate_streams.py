@@ -84,6 +84,7 @@ def test_an_output_that_is_a_pipe(run):
     assert out.decode() == run(*QUICK, "the dog")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/stdout")
 @pytest.mark.parametrize("stream", ["stdout", slow("stderr")])
 def test_a_file_that_a_descriptor_leads_to_keeps_what_it_has(run, tmp_path, stream):
@@ -588,6 +589,7 @@ def test_ctrl_c_at_the_prompt_ends_its_line(run):
     assert screen.ends(130).endswith("> \n")
 
 
+@pytest.mark.slow
 def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
     monkeypatch.setattr(terminal, "AFTER", 0)
     monkeypatch.setattr(terminal, "EVERY", 0)
