@@ -108,7 +108,9 @@ def test_a_form_on_the_cpu(row):
 
 @pytest.mark.parametrize("library", [pytest.param(None, id="simulated"), on_cupy])
 @pytest.mark.parametrize("row", simulated(FIRST.values(), lambda row: True), ids=str)
-def test_a_form_on_the_gpu_shares_nothing_between_two_calls(row, library):
+def test_a_form_on_the_gpu_shares_nothing_between_two_calls(row, library, monkeypatch):
+    if row.function in form_cases.TILED_ON_GPU:
+        form_cases.lower(monkeypatch, "small tiles", compiled=library == "cupy")
     hold_apart(row, "gpu", "float32", library)
 
 
