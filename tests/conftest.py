@@ -2,6 +2,9 @@ import os
 import re
 import signal
 
+# Products of small matrices are slower on several threads. NumPy reads this when it is imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 import strict
@@ -127,13 +130,18 @@ def pytest_collection_modifyitems(config, items):
     _mark_lessons(items)
     _mark_forms(items)
     left_out = [mark for mark in ("slow", "gpu") if not _asked_for(mark, config)]
-    deselected = {item for item in items if any(item.get_closest_marker(mark) for mark in left_out)}
+    deselected = {item for item in items if _kind_of(item) in left_out}
     config.hook.pytest_deselected(items=[item for item in items if item in deselected])
     items[:] = [item for item in items if item not in deselected]
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and (missing := _why_no_gpu()):
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def _kind_of(item):
+    """Return gpu or slow, or None. What is slow on the simulator of a GPU is not so on a GPU."""
+    return next((mark for mark in ("gpu", "slow") if item.get_closest_marker(mark)), None)
 
 
 def _mark_lessons(items):

@@ -25,6 +25,7 @@ def looks(monkeypatch):
     return draw
 
 
+@pytest.mark.slow
 def test_every_part_changes_the_picture_in_its_own_way_when_it_is_marked(looks):
     seen = [looks()]
     for part in PARTS:
@@ -34,6 +35,7 @@ def test_every_part_changes_the_picture_in_its_own_way_when_it_is_marked(looks):
     assert looks(()) == seen[0]
 
 
+@pytest.mark.slow
 def test_you_are_here_is_said_once(looks):
     def said(here):
         return [text for text, _, _ in looks(here)[1]].count("you are here")
@@ -41,6 +43,7 @@ def test_you_are_here_is_said_once(looks):
     assert (said(()), said(["encoder"]), said(["encoder", "decoder", "loss"])) == (0, 1, 1)
 
 
+@pytest.mark.slow
 def test_the_file_is_small(tmp_path):
     figure_1(tmp_path / "a.png", here=["encoder"])
     keep_numbers(tmp_path / "a.png", [])

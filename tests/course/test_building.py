@@ -166,6 +166,7 @@ def test_when_all_is_right_the_students_own_code_learns_and_translates(
     assert file.read_text(encoding="utf-8") == text
 
 
+@pytest.mark.slow
 def test_pieces_that_fail_in_any_way_are_wrong_and_the_others_are_judged(tmp_path, capsys):
     """An answer that raises, ends Python, returns nothing, is deleted, or prints."""
     text = filled_in()

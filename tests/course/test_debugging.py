@@ -69,6 +69,7 @@ def test_each_section_says_cause_check_and_remedy(name):
     assert "- **Remedy.**" in text
 
 
+@pytest.mark.slow
 def test_every_command_of_the_page_exists():
     programs = ["examples/translate.py", "lessons/09_train_wmt.py"]
     known = "".join(

@@ -428,12 +428,7 @@ def test_help_is_the_docstring(capsys):
 @pytest.mark.parametrize(
     "arguments", [[], ["10"], ["nine"], ["01", "02"], ["../01"], ["--print"], ["--print", "10"]]
 )
-def test_anything_else_is_refused(arguments, tmp_path):
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and not list(tmp_path.iterdir())
+def test_anything_else_is_refused(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert load(SCRIPT).main(arguments) == 2
+    assert capsys.readouterr().err.count("\n") == 1 and not list(tmp_path.iterdir())

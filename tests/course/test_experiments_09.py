@@ -1,5 +1,6 @@
 """The experiment of lesson 09: the lesson runs what the kept run ran."""
 
+import pytest
 from lesson_files import ROOT
 
 from minitf.course.experiments import quick_run
@@ -12,6 +13,7 @@ def test_the_lesson_trains_as_the_kept_run_did():
     assert f'OPTIONS = "{quick_run.OPTIONS}"' in text
 
 
+@pytest.mark.slow
 def test_the_kept_sentences_are_those_of_the_test_set():
     sources = toy.splits(n_train=0)["test"][0]
     kept_sources = [source for source, _ in kept("quick_run")["sentences"]]

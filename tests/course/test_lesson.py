@@ -319,10 +319,9 @@ check_exercises(globals())
     ("command", "code"),
     [
         (["-c", LESSON], 141),  # its claims were not all checked
-        (["-c", SHEET], 1),
-        (["-m", "minitf"], 0),
-        (["-m", "minitf.data.toy", "5000"], 0),
-        ([str(ROOT / "lessons" / "debugging.py"), "--help"], 0),
+        pytest.param(["-c", SHEET], 1, marks=pytest.mark.slow),
+        pytest.param(["-m", "minitf.data.toy", "5000"], 0, marks=pytest.mark.slow),
+        pytest.param([str(ROOT / "lessons" / "debugging.py"), "--help"], 0, marks=pytest.mark.slow),
     ],
 )
 def test_a_program_whose_reader_has_enough_ends_quietly(command, code):

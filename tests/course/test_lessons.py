@@ -87,6 +87,7 @@ def library_windows():
     return library
 
 
+@pytest.mark.slow
 @each_lesson
 def test_no_function_is_a_copy_of_the_library(path):
     library = library_windows()

@@ -135,6 +135,7 @@ def test_state_derive_equate_and_use_begin_paragraphs(notebooks, lesson):
             )
 
 
+@pytest.mark.slow
 def test_a_notebook_that_exists_is_kept(tmp_path):
     assert make(tmp_path, "mine").returncode == 0
     answers = tmp_path / "mine" / "04_layers.ipynb"

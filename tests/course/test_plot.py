@@ -119,6 +119,7 @@ def test_the_saved_picture_grows_around_long_labels(tmp_path):
     assert wider - wide > 400 and higher - high > 400
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_very_long_sentence_stays_of_bearable_size(figures):
     tokens = [f"w{i}" for i in range(400)]
     plot.attention_maps(attention(1, 400, 400), tokens, tokens, "a.png")
@@ -261,6 +262,7 @@ def test_caption_explains_the_tokens(figures, monkeypatch):
     assert heads_of(figures[-1]) == ("Title", "")
 
 
+@pytest.mark.slow
 def test_a_long_title_is_shortened_and_a_caption_wrapped(figures):
     for n in (2, 60):
         tokens = [f"w{i}" for i in range(n)]
@@ -449,6 +451,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_readers_settings_stay_and_pyplot_is_not_loaded(tmp_path):
     program = """
 import sys

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 
+import pytest
 from paths import ROOT
 
 
+@pytest.mark.slow
 def test_the_page_runs_and_proves_its_claims(tmp_path):
     done = subprocess.run(
         [sys.executable, str(ROOT / "lessons" / "public_models.py")],

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from decoding import assert_same, likely_end
-from models import SWITCHES, random_batch, small_config, small_model
+from models import each_switch, random_batch, small_config, small_model
 from seam import forms_on
 from threadpoolctl import threadpool_info
 
@@ -119,7 +119,7 @@ def test_kept_weights_are_those_of_the_modules(rng):
     assert attention.weights.shape[1] == model.config.n_heads
 
 
-@pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
+@each_switch("paper", "public models", "all")
 def test_a_prepared_model_decodes_as_the_model(changes, rng):
     """Also one sentence alone, and shorter sentences beside it, which are padded."""
     model, source = likely_end(small_model(**changes)), random_batch(rng, rows=5).source

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from decoding import assert_same, likely_end
-from models import SWITCHES, random_batch, small_model
+from models import each_switch, random_batch, small_model
 from seam import forms_on
 
 from minitf import decode, forms
@@ -14,10 +14,9 @@ from minitf.decode import beam_search, greedy
 from minitf.tensor import no_grad
 
 
-@pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
-@pytest.mark.parametrize("dtype, rel", [("float64", 1e-9), ("float32", 1e-5)])
-def test_forms_find_the_texts_of_the_equations(rng, changes, dtype, rel):
-    model, source = likely_end(small_model(dtype, **changes)), random_batch(rng, rows=6).source
+@each_switch("paper", "all")
+def test_forms_find_the_texts_of_the_equations(rng, changes, rel=1e-5):
+    model, source = likely_end(small_model("float32", **changes)), random_batch(rng, rows=6).source
     with forms_on():
         texts, beams = greedy(model, source, 6), beam_search(model, source, 4, 0.6, 6, n_best=3)
     with forms.off():
@@ -46,7 +45,10 @@ def test_normalisers(library, rng, dtype, rel):
         np.testing.assert_allclose(found, expected, rtol=rel)
 
 
-@pytest.mark.parametrize("library", ["numpy", "strict", "kernels"], indirect=True)
+LIBRARIES = "numpy", "strict", pytest.param("kernels", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("library", LIBRARIES, indirect=True)
 def test_a_form_takes_what_can_be_cached(library, rng):
     """The stand-in without kernels has no forms, and kernels take values as wide as keys."""
     model, source = small_model("float32"), random_batch(rng).source

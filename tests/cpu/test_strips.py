@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import strict
-from models import SWITCHES, random_batch, small_config, small_model
+from models import SWITCHES, each_switch, random_batch, small_config, small_model
 from seam import forms_on
 from sizes import V
 from tiny_translator import TEXT, make_model, make_subwords
@@ -103,7 +103,7 @@ def test_a_shared_matrix_is_packed_once(rng):
     ]
 
 
-@pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
+@each_switch("paper", "all")
 def test_the_copy_decodes_as_the_model(changes, rng):
     model, source = small_model(**changes).eval(), random_batch(rng, 5).source
     found, expected = (beam_search(m, source, 3, max_extra=4) for m in (for_decoding(model), model))
@@ -230,8 +230,15 @@ def subwords():
     return make_subwords()
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-@pytest.mark.parametrize("beam", [1, 3])
+QUICK = with_lora, with_patched_logits, with_another_attention  # a module, the model, a layer
+
+
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in CHANGES],
+    ids=lambda change: change.__name__,
+)
+@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_translator_translates_as_the_changed_model(change, beam, monkeypatch, subwords):
     lines = [f"{line} {n}" for line in TEXT for n in range(2)]
     model = make_model(subwords)

@@ -18,7 +18,7 @@ from minitf.cpu.workers import over_cores
 forks = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is the process forked")
 
 
-@pytest.fixture(params=[2, 3, 8])
+@pytest.fixture(params=[2, 3, pytest.param(8, marks=pytest.mark.slow)])
 def n_cores(request, monkeypatch):
     monkeypatch.setattr(workers, "cores", lambda: request.param)
     return request.param
@@ -49,7 +49,7 @@ def test_each_core_has_its_own_process(n_cores):
     assert own == [own[i % n_cores] for i in range(16)]
 
 
-@pytest.mark.parametrize("place", [0, 1, 5])
+@pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.slow), 5])
 def test_errors_arrive_as_they_are(n_cores, place):
     class Odd(Exception):
         """Cannot be pickled."""

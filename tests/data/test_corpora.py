@@ -240,6 +240,7 @@ def test_short_pairs_of_any_ratio_are_kept():
         corpora.clean([[5]], [], 9)
 
 
+@pytest.mark.slow
 @REAL
 @pytest.mark.parametrize(
     "name, train, valid, test",
@@ -265,6 +266,7 @@ def test_real_corpora(name, train, valid, test):
     assert glued < train / 100 if corpus.tokenized else glued > train / 10
 
 
+@pytest.mark.slow
 @REAL
 @pytest.mark.parametrize("name", ["tatoeba-en-de", "tatoeba-en-fr"])
 def test_the_held_out_lists_are_those_of_the_corpus(name):
@@ -340,6 +342,7 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     )
 
 
+@pytest.mark.slow
 @REAL
 def test_everyday_sentences_survive_the_subwords():
     corpus = corpora.load("tatoeba-en-de")

@@ -404,6 +404,7 @@ def test_multi30k(data, internet):
     assert len(list((data / "multi30k").iterdir())) == 9
 
 
+@pytest.mark.slow
 def test_multi30k_tokenized(data, internet, monkeypatch):
     multi30k(internet, "Two young, White males.\nIt's \u201chere\u201d.\n\u2028 x\r\n\n")
     (data / "multi30k" / "bpe10k").mkdir(parents=True)  # the folder exists without its files
@@ -422,6 +423,7 @@ def test_multi30k_tokenized(data, internet, monkeypatch):
     assert len(corpus.train.source) == 4 and corpus.tokenized
 
 
+@pytest.mark.slow
 @REAL
 def test_multi30k_is_tokenized_as_it_was_published(data):
     pytest.importorskip("sacremoses")

@@ -70,6 +70,7 @@ def test_the_sides_are_cut_independently(subwords):
     assert sources != targets
 
 
+@pytest.mark.slow
 def test_another_process_cuts_alike(subwords, tmp_path):
     """SentencePiece's own sampling does not: not even with a seed and on one thread."""
     program = """

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from decoding import assert_same, likely_end
-from models import SWITCHES, random_batch, small_model
+from models import each_switch, random_batch, small_model
 from plain import BOS, EOS, PAD, log_softmax, penalty
 from seam import forms_on
 from sizes import V
@@ -15,7 +15,7 @@ from minitf.backend import using
 from minitf.cpu.decoder import for_decoding
 from minitf.decode import beam_search, greedy
 
-switches = pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
+switches = each_switch("paper", "all")
 
 
 class Alternating:

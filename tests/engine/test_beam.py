@@ -22,7 +22,7 @@ def assert_found(found, expected):
     assert np.allclose([h.score for h in found], [score for _, _, score in expected], rtol=1e-10)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, pytest.param(2.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("beam, n_best", [(1, 1), (2, 1), (3, 3), (4, 2), (9, 9)])
 def test_beam_search_follows_the_rule(alpha, beam, n_best):
     """On made-up distributions with early, late and no ends, three sentences of different
@@ -131,7 +131,7 @@ def test_what_is_cut_off_comes_after_all_that_finished():
         assert found == [first, second, third][:n_best]
 
 
-@pytest.mark.parametrize("size", [5, pytest.param(6, marks=pytest.mark.slow), 9])
+@pytest.mark.parametrize("size", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (6, 9))])
 def test_fewer_are_the_first_of_more(size):
     """Whatever the beam, the penalty and the limit; with so few words many are cut
     off, and many end.

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from decoding import assert_same, likely_end
-from models import SWITCHES, Table, random_batch, small_model, sources
+from models import SWITCHES, Table, each_switch, random_batch, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty
 from sizes import V
 
@@ -19,9 +19,9 @@ from minitf.decode import beam_search, greedy, length_penalty
 from minitf.errors import UserError
 from minitf.tensor import is_recording
 
-EVERY = {**SWITCHES, "one layer": {"n_layers": 1}, "three layers": {"n_layers": 3}}
-EVERY["d_k 2, d_v 9"] = {"d_k": 2, "d_v": 9}
-switches = pytest.mark.parametrize("changes", EVERY.values(), ids=EVERY)
+MORE = {"one layer": {"n_layers": 1}, "three layers": {"n_layers": 3}}
+MORE["d_k 2, d_v 9"] = {"d_k": 2, "d_v": 9}
+switches = each_switch("paper", "learned positions", "all", "d_k 2, d_v 9", **MORE)
 
 
 # Real models --------------------------------------------------------------------------------------

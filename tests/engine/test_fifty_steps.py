@@ -27,7 +27,7 @@ TOLERANCES = {
 @pytest.mark.parametrize(
     ("program", "dtype"),
     [
-        pytest.param(*case, marks=pytest.mark.slow if case[1] == "float64" else ())
+        pytest.param(*case, marks=() if case == ("forms", "float32") else pytest.mark.slow)
         for case in TOLERANCES
     ],
 )

@@ -1,5 +1,6 @@
 """Every form has the values and the gradients of its equation, with tiles of any size."""
 
+import contextlib
 import sys
 import types
 
@@ -14,6 +15,7 @@ from seam import forms_on
 from minitf import forms
 from minitf.backend import using
 from minitf.cpu import threads
+from minitf.loss import projected_cross_entropy
 
 ROWS, CASES = form_cases.rows(), form_cases.cases()
 LIBRARY = {"cpu": "numpy", "gpu": strict.with_kernels}
@@ -24,7 +26,20 @@ for room in LIBRARY:
 FORMED = [row for row in ROWS if any(row.function in forms._forms[room] for room in LIBRARY)]
 FIRST = {row.function: row for row in reversed(FORMED)}  # all rows take minutes on the simulator
 each_row = pytest.mark.parametrize("row", FORMED, ids=str)
-each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
+DTYPES = "float64", "float32"
+
+
+def simulated(rows, quick):
+    """Mark the rows that take long on the simulator: those that are not quick, and this loss."""
+    return [
+        pytest.param(
+            row,
+            marks=()
+            if quick(row) and row.function is not projected_cross_entropy
+            else pytest.mark.slow,
+        )
+        for row in rows
+    ]
 
 
 def equation(compute, *arguments):
@@ -68,67 +83,75 @@ def hold_case(case, room, dtype, library=None):
     assert taken >= set(case.ops), f"{case}: who computes it?"
 
 
-@pytest.mark.parametrize(
-    "row, sizes",
-    [
-        pytest.param(row, sizes, id=f"{row}, {sizes}")
-        for row in FORMED
-        for sizes in (
-            form_cases.TILES if row.function in form_cases.TILED else ["sizes as they are"]
-        )
-    ],
-)
-@each_dtype
-def test_a_form_on_the_cpu(row, sizes, dtype, monkeypatch):
-    form_cases.lower(monkeypatch, sizes)
-    hold(row, "cpu", dtype)
+@contextlib.contextmanager
+def lowered(sizes, dtype):
+    """Lower the sizes of the forms; an error says with which, and in which dtype."""
+    with pytest.MonkeyPatch.context() as patch:
+        form_cases.lower(patch, sizes)
+        try:
+            yield
+        except AssertionError as error:
+            error.add_note(f"with {sizes}, in {dtype}")
+            raise
 
 
 @each_row
-def test_a_form_shares_nothing_between_two_calls(row):
+def test_a_form_on_the_cpu(row):
+    """In tiles of all sizes, in both dtypes, and with another call under way."""
+    tiled = row.function in form_cases.TILED
+    for sizes in form_cases.TILES if tiled else ["sizes as they are"]:
+        for dtype in DTYPES:
+            with lowered(sizes, dtype):
+                hold(row, "cpu", dtype)
     hold_apart(row, "cpu", "float64")
 
 
 @pytest.mark.parametrize("library", [pytest.param(None, id="simulated"), on_cupy])
-@pytest.mark.parametrize("row", FIRST.values(), ids=str)
-def test_a_form_on_the_gpu_shares_nothing_between_two_calls(row, library):
+@pytest.mark.parametrize("row", simulated(FIRST.values(), lambda row: True), ids=str)
+def test_a_form_on_the_gpu_shares_nothing_between_two_calls(row, library, monkeypatch):
+    if row.function in form_cases.TILED_ON_GPU:
+        form_cases.lower(monkeypatch, "small tiles", compiled=library == "cupy")
     hold_apart(row, "gpu", "float32", library)
 
 
+QUICK = ("sizes as they are", "float64"), ("small tiles", "float32")
+OTHERS = ("sizes as they are", "float32"), ("small tiles", "float64")
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if "cpu" in case.rooms], ids=str)
-@pytest.mark.parametrize("sizes", ["sizes as they are", "small tiles"])
-@each_dtype
-def test_without_gradients_on_the_cpu(case, sizes, dtype, monkeypatch):
-    form_cases.lower(monkeypatch, sizes)
-    hold_case(case, "cpu", dtype)
+@pytest.mark.parametrize("those", [QUICK, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=str)
+def test_without_gradients_on_the_cpu(case, those):
+    for sizes, dtype in those:
+        with lowered(sizes, dtype):
+            hold_case(case, "cpu", dtype)
 
 
-@pytest.mark.parametrize("row", form_cases.refused(), ids=str)
-@pytest.mark.parametrize("room", LIBRARY)
-def test_a_form_refuses_what_its_equation_refuses_in_the_same_words(row, room):
+@pytest.mark.parametrize("row", simulated(form_cases.refused(), lambda row: True), ids=str)
+def test_a_form_on_the_gpu_refuses_what_its_equation_refuses_in_the_same_words(row):
+    refuse_alike(row, "gpu")
+
+
+def test_a_form_on_the_cpu_refuses_what_its_equation_refuses_in_the_same_words():
+    for row in form_cases.refused():
+        refuse_alike(row, "cpu")
+
+
+def refuse_alike(row, room):
     with using(LIBRARY[room]):
         said = []
         for state in (forms.off, forms_on):
             with state(), pytest.raises((TypeError, ValueError, IndexError)) as error:
                 call(row, "float32")
             said.append((error.type, str(error.value)))
-    assert said[0] == said[1]
+    assert said[0] == said[1], row
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(row, marks=() if row is FIRST[row.function] else pytest.mark.slow)
-        for row in FORMED
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("row", simulated(FORMED, lambda row: row is FIRST[row.function]), ids=str)
 def test_a_form_on_the_gpu(row, monkeypatch):
-    """Thread by thread, on the simulator."""
-    hold(row, "gpu", "float32")
+    """Thread by thread, on the simulator; in small tiles, because large blocks take minutes."""
     if row.function in form_cases.TILED_ON_GPU:
         form_cases.lower(monkeypatch, "small tiles")
-        hold(row, "gpu", "float32")
+    hold(row, "gpu", "float32")
 
 
 @pytest.mark.gpu

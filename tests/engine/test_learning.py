@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import strict
-from models import SWITCHES, random_batch, small_config, small_model
+from models import SWITCHES, each_switch, random_batch, small_config, small_model
 from seam import forms_on
 
 from minitf import forms, tensor
@@ -23,7 +23,7 @@ from minitf.transformer import (
     Transformer,
 )
 
-switches = pytest.mark.parametrize("changes", SWITCHES.values(), ids=SWITCHES)
+switches = each_switch("paper", "halves, t2t base", "all")
 
 # Gradients ----------------------------------------------------------------------------------------
 
@@ -174,7 +174,8 @@ def test_training_steps_on_every_backend(rng, library, changes):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize(
-    "vocabulary_size, d_model, n_layers", [(1000, 64, 2), (8000, 128, 3), (37000, 64, 1)]
+    "vocabulary_size, d_model, n_layers",
+    [(1000, 64, 2), pytest.param(8000, 128, 3, marks=pytest.mark.slow)],
 )
 def test_the_first_loss(rng, vocabulary_size, d_model, n_layers, norm):
     """Logits of variance 1 give E[loss] = ln V + 1/2."""

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from decoding import assert_same, likely_end
-from models import SWITCHES, random_batch, small_model
+from models import each_switch, random_batch, small_model
 from paths import EXAMPLES
 from tiny_translator import TEXT, make_model, make_subwords
 
@@ -119,17 +119,9 @@ def assert_decoded_alike(model, rows, cached=True):
         assert bool(decode.token_scorer(model, rows, 2, True).caches) == cached
 
 
-CHANGED = [  # self-attention alone: by default in the paper's model
-    pytest.param(changes, everywhere, id=f"{name}-{place}", marks=pytest.mark.slow if alone else [])
-    for name, changes in SWITCHES.items()
-    for place, everywhere in (("self", False), ("self and source", True))
-    for alone in [not everywhere and name != "paper"]
-]
-
-
-@pytest.mark.parametrize("changes, everywhere", CHANGED)
+@each_switch("paper", "all")
 @pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
-def test_positions_come_with_the_cache(rng, kind, changes, everywhere):
+def test_positions_come_with_the_cache(rng, kind, changes, everywhere=True):
     """On random weights beams end and go on as several all the time, so slots are out of order,
     and are dropped.
     """
@@ -137,6 +129,11 @@ def test_positions_come_with_the_cache(rng, kind, changes, everywhere):
         likely_end(small_model(**{**changes, "max_length": 40})), kind, everywhere
     )
     assert_decoded_alike(model, random_batch(rng, rows=4).source)
+
+
+@pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
+def test_positions_of_one_attention_come_with_the_cache(rng, kind):
+    test_positions_come_with_the_cache(rng, kind, {}, everywhere=False)
 
 
 @pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
@@ -176,7 +173,9 @@ def test_positions_on_every_backend(rng, library, kind):
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("kind", [rotary.RotaryAttention, Biased, TurnedKeys])
+@pytest.mark.parametrize(
+    "kind", [rotary.RotaryAttention, Biased, pytest.param(TurnedKeys, marks=pytest.mark.slow)]
+)
 def test_a_translator_decodes_as_the_model(kind, beam):
     subwords = make_subwords()
     model, lines = (
@@ -197,7 +196,14 @@ def test_a_translator_decodes_as_the_model(kind, beam):
 # Without a cache ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [Biased, TurnedKeys, TurnedHeads, TurnedOutput])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Biased,
+        *(pytest.param(k, marks=pytest.mark.slow) for k in (TurnedKeys, TurnedHeads)),
+        TurnedOutput,
+    ],
+)
 def test_a_method_that_the_cache_relies_on_turns_it_off(rng, kind):
     """Written before there were positions, or without a thought of a cache: slower, and right."""
     model = with_attention(likely_end(small_model()), kind)
@@ -293,7 +299,14 @@ WITHOUT = [
 ]
 
 
-@pytest.mark.parametrize("change", WITHOUT, ids=lambda change: change.__name__)
+QUICK = shift, say_so, replace_in_one_object
+
+
+@pytest.mark.parametrize(
+    "change",
+    [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in WITHOUT],
+    ids=lambda change: change.__name__,
+)
 def test_a_model_without_a_cache_is_decoded_without_one(rng, change, monkeypatch):
     model, source = likely_end(small_model()), random_batch(rng, rows=5).source
     change(model, monkeypatch)

@@ -1,5 +1,6 @@
 """The seam between equations and forms: who computes, and for how long."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ from minitf.nn import LayerNorm, Parameter
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import Residual
 
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+
 
 @forms.accelerated
 def double(x):
@@ -43,13 +46,15 @@ print(best.ids, f"{best.log_probability:.3f}")
 """
 EDITS = [  # file, correct text, what somebody writes there, the forms that no longer agree
     ("transformer", "return F.attention(", "return 0.5 * F.attention(", {"multi_head_attention"}),
-    ("transformer", "return norm(x + dropout(added))", "return norm(x - added)", {"add_and_norm"}),
-    ("functions", "math.sqrt(", "0.1 * math.sqrt(", {"attention", "multi_head_attention"}),
-    ("functions", "y = xp.maximum(as_array(x), 0)", "y = 1 * as_array(x)", {"feed_forward"}),
+    slow(
+        "transformer", "return norm(x + dropout(added))", "return norm(x - added)", {"add_and_norm"}
+    ),
+    slow("functions", "math.sqrt(", "0.1 * math.sqrt(", {"attention", "multi_head_attention"}),
+    slow("functions", "y = xp.maximum(as_array(x), 0)", "y = 1 * as_array(x)", {"feed_forward"}),
     ("functions", "u - mean_u - normal * mean_un)", "u - mean_u)", {"layer_norm"}),
-    ("nn", "self.bias, self.eps)", "self.bias, self.eps) * 2", {"add_and_norm"}),
-    ("nn", "return F.linear(x, ", "return 2 * F.linear(x, ", {"feed_forward_network"}),
-    ("loss", "q[xp.arange(len(ids)), ids] = 1 -", "q[:] = 1 -", {"projected_cross_entropy"}),
+    slow("nn", "self.bias, self.eps)", "self.bias, self.eps) * 2", {"add_and_norm"}),
+    slow("nn", "return F.linear(x, ", "return 2 * F.linear(x, ", {"feed_forward_network"}),
+    slow("loss", "q[xp.arange(len(ids)), ids] = 1 -", "q[:] = 1 -", {"projected_cross_entropy"}),
 ]
 
 
@@ -86,11 +91,10 @@ def run(folder, setting):
     return done.stdout, done.stderr.splitlines()
 
 
-def test_equations_and_forms_of_this_machine_agree():
-    with forms_on():
-        for library in ("numpy", strict.with_kernels):
-            with using(library):
-                assert forms.check() == []
+@pytest.mark.parametrize("library", ["numpy", slow(strict.with_kernels, id="kernels")])
+def test_equations_and_forms_of_this_machine_agree(library):
+    with forms_on(), using(library):
+        assert forms.check() == []
 
 
 def test_every_op_with_a_form_has_an_example():
@@ -108,6 +112,11 @@ def nothing_said():
     forms.forget()
 
 
+def only(monkeypatch, op):
+    """Leave the GPU one form: to prove all on the simulator takes seconds."""
+    monkeypatch.setitem(forms._forms, "gpu", {op: forms._forms["gpu"][op]})
+
+
 def test_a_broken_kernel_disables_itself(monkeypatch, capsys, nothing_said):
     """As by a driver that computes wrong: the equation computes, and one line names the form."""
 
@@ -116,6 +125,7 @@ def test_a_broken_kernel_disables_itself(monkeypatch, capsys, nothing_said):
         return y * 1.01, backward
 
     own, arrays = fused.layer_norm, [np.ones((2, 3)), np.ones(3), np.ones(3)]
+    only(monkeypatch, F.layer_norm)
     with using(strict.with_kernels), forms_on():
         arrays = [Tensor(to_device(array.astype(np.float32) * 3)) for array in arrays]
         expected = F.layer_norm(*arrays).numpy()
@@ -132,6 +142,7 @@ def test_a_kernel_that_raises_an_error_disables_itself(monkeypatch, capsys, noth
     def broken(*arguments):
         raise RuntimeError("an illegal\nmemory access")
 
+    only(monkeypatch, F.dropout)
     monkeypatch.setattr(fused, "dropout", broken)
     with using(strict.with_kernels), forms_on():
         assert forms.check() == ["dropout"]
@@ -227,12 +238,9 @@ def test_the_environment_variable(value, code, said):
 def test_a_block_does_not_overrule_the_environment():
     """A user sets it because a driver fails: then no lesson may turn the forms on."""
     program = "from minitf import forms\nwith forms.off(), forms.on(): print(forms.are_on())"
-    for value in ("on", "off"):
-        command = [sys.executable, "-c", program]
-        done = subprocess.run(
-            command, check=True, env={"MINITF_FORMS": value}, capture_output=True, text=True
-        )
-        assert done.stdout == f"{value == 'on'}\n"
+    command, off = [sys.executable, "-c", program], {"MINITF_FORMS": "off"}
+    done = subprocess.run(command, check=True, env=off, capture_output=True, text=True)
+    assert done.stdout == "False\n"
 
 
 def test_a_form_is_left_out_by_its_name(form):
@@ -259,9 +267,9 @@ print(type(decode.token_scorer(model, sources(2, 3), 1, cached=True)).__module__
     ("library", "left_out", "found"),
     [
         ("numpy", "decoder,layer_norm", "minitf.decode"),
-        ("gpu", "decoder", "minitf.decode"),
-        ("gpu", "token_scorer", "minitf.decode"),
-        ("gpu", "layer_norm", "minitf.gpu.decoder"),
+        slow("gpu", "decoder", "minitf.decode"),
+        slow("gpu", "token_scorer", "minitf.decode"),
+        slow("gpu", "layer_norm", "minitf.gpu.decoder"),
         ("gpu", "layer_norm,attentoin", "MINITF_FORMS_WITHOUT names no form of minitf.gpu: atte"),
     ],
 )

@@ -609,7 +609,10 @@ def test_a_changed_module_is_not_passed_over_by_an_op(name, patched, library, rn
     assert not np.allclose(compute(), before)
 
 
-@pytest.mark.parametrize("name", ["attention", "linear", "relu", "dropout", "layer_norm"])
+NAMES = "attention", *(pytest.param(n, marks=pytest.mark.slow) for n in ("linear", "relu"))
+
+
+@pytest.mark.parametrize("name", [*NAMES, "dropout", "layer_norm"])
 def test_a_replaced_function_is_not_passed_over_by_an_op(name, library, rng, monkeypatch):
     """Neither in a loss nor in decoding, where programs compute several modules together."""
     model, batch = small_model("float32", n_layers=1, dropout=0.1), random_batch(rng)

@@ -73,9 +73,9 @@ def plain_updates(trainer, model, n):
 @pytest.mark.parametrize(
     "more",
     [
-        "",
+        pytest.param("", marks=pytest.mark.slow),
         pytest.param("--accumulate 3", marks=pytest.mark.slow),
-        "--clip 0.3 --seed 5",
+        pytest.param("--clip 0.3 --seed 5", marks=pytest.mark.slow),
         "--accumulate 2 --clip 0.3",
     ],
 )
@@ -168,6 +168,7 @@ def test_an_entry_of_the_log_weighs_every_token_alike(folder):
     )
 
 
+@pytest.mark.slow
 def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
     """An hour of them between two log entries does not change the tokens per second."""
     now = [0.0]

@@ -64,11 +64,7 @@ def test_a_variant_is_trained_and_used(folder):
     lines = Path("valid.en").read_text().splitlines()
     assert [
         best[0].text for best in translator.translate(lines, max_extra=2, wellformed=False)
-    ] == results_of("here")
-
-
-def results_of(out):
-    return Path(out, "valid.out").read_text().splitlines()
+    ] == Path("here", "valid.out").read_text().splitlines()
 
 
 def test_a_variant_is_resumed_bit_for_bit(folder, monkeypatch):
@@ -263,15 +259,18 @@ ODD = [
 ODD += [[float("nan")] * 8, [float("inf")] * 8]
 
 
-@pytest.mark.parametrize("value", ODD, ids=lambda value: str(value)[:20])
-def test_a_damaged_probe_is_one_line(begun, value, capsys):
+def test_a_damaged_probe_is_one_line(begun):
     card = json.loads(Path("here/config.json").read_text())
-    Path("here/config.json").write_text(json.dumps(card | {"probe": value}))
-    with pytest.raises(UserError, match=r'^here: damaged \(entry "probe": ') as error:
-        Translator.load("here")
-    assert len(str(error.value)) < 400 and "\n" not in str(error.value)
+    for value in ODD:
+        Path("here/config.json").write_text(json.dumps(card | {"probe": value}))
+        with pytest.raises(UserError, match=r'^here: damaged \(entry "probe": ') as error:
+            Translator.load("here")
+        assert len(str(error.value)) < 400 and "\n" not in str(error.value)
+
+
+def test_a_damaged_probe_of_a_checkpoint_is_one_line(begun, capsys):
     arrays, meta = load_arrays("here/checkpoint.safetensors")
-    save_arrays("here/checkpoint.safetensors", arrays, meta | {"probe": value})
+    save_arrays("here/checkpoint.safetensors", arrays, meta | {"probe": ODD[0]})
     capsys.readouterr()
     assert commandline.main(["--resume", "--out", "here"]) == 2
     assert "here/checkpoint.safetensors: damaged (" in capsys.readouterr().err

@@ -201,7 +201,11 @@ def test_minitf_alone_is_asked_for_each_task():
 
 
 @pytest.mark.parametrize(
-    ("program", "error"), [("sys.exit(3)", "no such kernel"), ("time.sleep(60)", "not done after")]
+    ("program", "error"),
+    [
+        ("sys.exit(3)", "no such kernel"),
+        pytest.param("time.sleep(60)", "not done after", marks=pytest.mark.slow),
+    ],
 )
 def test_what_a_contender_found_before_it_failed_is_kept(program, error, monkeypatch, tmp_path):
     code = "import json, sys, time\nprint('a warning')\n"
@@ -227,6 +231,7 @@ if part == "dies":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no groups of processes on this system")
 def test_the_parts_of_a_command(monkeypatch, tmp_path, capsys):
     """One dies, one is late and is ended with what it had started, and then one passes."""
@@ -278,6 +283,7 @@ def test_a_part_that_fails_is_reported_with_what_it_had_noted(monkeypatch, tmp_p
     assert "no such kernel" in report["error"] and report["rows"] == [1]
 
 
+@pytest.mark.slow
 def test_a_program_that_takes_too_long_is_reported_with_what_it_printed(tmp_path, capsys):
     program = "import time\nprint('begun')\ntime.sleep(60)\n"
     command = [sys.executable, "-c", program]
@@ -380,6 +386,7 @@ def test_three_curves(monkeypatch, tmp_path):
     assert json.loads(json.dumps(report)) == report
 
 
+@pytest.mark.slow
 def test_each_operation_that_is_timed_runs_with_kernels_and_without(monkeypatch):
     sizes = {"pairs": 2, "length": 3, "d": 16, "words": 7, "rows": 2, "weights": 5}
     names, launch = [], strict.with_kernels.kernels[0]

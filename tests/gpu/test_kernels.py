@@ -4,6 +4,8 @@ The kernels run in float32 on the simulator (tests/support/blocks.py), the plain
 float64 on NumPy.
 """
 
+import functools
+
 import blocks
 import numpy as np
 import pytest
@@ -24,7 +26,9 @@ from minitf.tensor import Tensor
 from minitf.transformer import causal_mask, padding_mask
 
 RATE, SEED, STEP, PLACE = 0.3, 2**63 + 5, 7, 3
-SHAPES = [(3, 7), (1, 1), (2, 5, 12), (9, 33), (2, 600)]  # a row longer than 512 draws twice
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)  # many threads of the simulator
+LONG = slow((2, 600))  # a row longer than 512 draws twice
+SHAPES = [(3, 7), (1, 1), (2, 5, 12), (9, 33), LONG]
 
 
 @pytest.fixture(params=["simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
@@ -67,7 +71,7 @@ def plain_gradients(function, arrays, gy):
 
 
 @pytest.mark.parametrize("first_row", [0, 5])
-@pytest.mark.parametrize("shape", [*SHAPES, (13,), (4, 16), (2, 3, 4, 5)])
+@pytest.mark.parametrize("shape", [*SHAPES[:4], (2, 600), (13,), (4, 16), (2, 3, 4, 5)])
 def test_dropout_draws_the_mask_of_numpy(kernels_on, shape, first_row):
     """Bit for bit, wherever the rows begin: the generator decides about 16 elements at a time."""
     x, gy = normal(*shape), normal(*shape, seed=1)
@@ -77,7 +81,7 @@ def test_dropout_draws_the_mask_of_numpy(kernels_on, shape, first_row):
     assert np.array_equal(to_numpy(backward(to_device(gy))), gy * mask.astype(np.float32))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (7, 33), (33, 7), (300, 40)])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 33), (33, 7), slow((300, 40))])
 def test_column_sums(kernels_on, shape):
     """Of one slice, and of several whose sums are added up."""
     x = normal(*shape)
@@ -249,7 +253,7 @@ def attended(queries, keys, values, mask):
     return np.einsum("bwhn,bhnk->bwhk", weights / np.where(total > 0, total, 1), values)
 
 
-@pytest.mark.parametrize(("tokens", "size"), [(7, 4), (35, 33)])
+@pytest.mark.parametrize(("tokens", "size"), [(7, 4), slow(35, 33)])
 def test_a_step_of_attention_to_the_own_text(kernels_on, tokens, size):
     """The newest keys and values are written to the cache; what is hidden may be anything."""
     rng = np.random.default_rng(tokens)
@@ -299,7 +303,9 @@ def test_log_sum_exp(kernels_on, size):
         assert not np.isfinite(to_numpy(fused.log_sum_exp(to_device(logits)))[2])
 
 
-@pytest.mark.parametrize(("size", "count"), [(V, 3), (1, 1), (40, 33), (300, 9), (1100, 2)])
+@pytest.mark.parametrize(
+    ("size", "count"), [(V, 3), (1, 1), slow(40, 33), slow(300, 9), slow(1100, 2)]
+)
 def test_best_of_rows(kernels_on, size, count):
     """Equals in the order of their ids, whatever threads have them; too few end with -infinity."""
     logits = normal(5, size) * 30
@@ -330,7 +336,7 @@ def test_best_of_rows(kernels_on, size, count):
 
 @pytest.mark.parametrize("suppressed", [(), (1, 9)], ids=["all ids", "suppressed ids"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("size", [V, 2, 300, 1500])
+@pytest.mark.parametrize("size", [V, 2, slow(300), slow(1500)])
 def test_cross_entropy(kernels_on, size, smoothing, suppressed):
     """1,500 words are more than the threads of a block, so that some threads take two."""
     logits, target = normal(5, size) * 5, np.arange(5) * 3 % size

@@ -30,7 +30,6 @@ TARGETS = ["der Hund ist gut", "das alte Haus", "gut", "die Kinder"]
 DEVICES = {
     "strict": (strict.module, contextlib.nullcontext),
     "kernels": (strict.with_kernels, contextlib.nullcontext),
-    "kernels, forms off": (strict.with_kernels, forms.off),
     "cupy": ("cupy", contextlib.nullcontext),
     "cupy, forms off": ("cupy", forms.off),
 }
@@ -52,7 +51,7 @@ def device(request):
     return on_it
 
 
-@pytest.fixture(params=["swish", "relu"])
+@pytest.fixture(params=["swish", pytest.param("relu", marks=pytest.mark.slow)])
 def folder(request, tmp_path):
     settings = {"activation_function": request.param}
     source = hugging_face(tmp_path / "in", settings=settings)
@@ -129,6 +128,11 @@ def test_the_parser_writes_the_same_trees(device, beam):
     assert [leaf.word for leaf in here[0] if not isinstance(leaf, str)] == SENTENCES[0]
 
 
+@pytest.mark.parametrize(
+    "device",  # not with simulated kernels, which take a minute: test_fused_step trains with them
+    [pytest.param(name, marks=MARKS.get(name, ())) for name in DEVICES if name != "kernels"],
+    indirect=True,
+)
 def test_a_run_with_the_recipe_for_small_data_has_the_same_losses(device, tmp_path):
     """It samples subwords, sums gradients over several batches, and lowers the rate at the end."""
     for name in ("train.en", "train.de"):

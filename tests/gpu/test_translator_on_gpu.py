@@ -9,7 +9,7 @@ from minitf.translation import Translator
 
 
 @pytest.mark.parametrize("device", ["strict", pytest.param("cupy", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_gpu_finds_the_same_in_one_batch(monkeypatch, tmp_path, beam, device):
     lines = [f"{line} {n}" for n in range(9) for line in TEXT]
     folder = save(tmp_path / "tiny", make_subwords(), {"longest": LONGEST})

@@ -168,6 +168,7 @@ def test_the_table_without_javascript_has_the_weights(explained):
     assert np.abs(numbers - explained.weights["source"][-1].mean(axis=0)).max() < 0.0051
 
 
+@pytest.mark.slow
 def test_sizes(explained, toy):
     bundled = Translator.load(EXAMPLES / "models" / "en-de")
     long = bundled.explain("I think that the old man wanted to buy a new car" + ", and a horse" * 8)
@@ -182,6 +183,7 @@ def test_sizes(explained, toy):
     assert len(with_model.encode()) <= 1.35 * stored.stat().st_size + 200_000
 
 
+@pytest.mark.slow
 def test_a_model_of_many_heads_gets_pictures_of_fewer_tokens():
     bundled = Translator.load(EXAMPLES / "models" / "en-de")
     long = bundled.explain("I think that the old man wanted to buy a new car" + ", and a horse" * 9)

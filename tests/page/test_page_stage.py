@@ -19,6 +19,7 @@ from minitf.translation.translator import Translator
 
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
 ]
 READY = """

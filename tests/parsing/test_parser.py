@@ -39,7 +39,7 @@ def parser_of(subwords, seed, with_words=False):
 
 @pytest.mark.parametrize("with_words", [False, True])
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_every_output_is_a_tree_over_its_words(subwords, beam, seed, with_words):
     found = parser_of(subwords, seed, with_words).parse(SENTENCES, beam=beam, max_extra=40)
     for sentence, tree in zip(SENTENCES, found, strict=True):

@@ -33,6 +33,7 @@ def test_an_ordinary_picture_has_150_pixels_per_inch(tmp_path):
     assert 200 < wide < 2 * 150 + 100 and 200 < high < 3 * 0.48 * 150 + 100
 
 
+@pytest.mark.slow
 def test_a_large_picture_has_fewer_pixels_per_inch(tmp_path):
     """120 levels over 200 words, 189 by 58 inches, have 245 million pixels at 150 per inch."""
     draw(branching(200, 120), tmp_path / "tree.png")
@@ -59,6 +60,7 @@ def test_a_tree_that_could_not_be_read_is_refused(tmp_path, n, levels, suffix):
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_a_picture_in_vectors_may_be_larger(tmp_path):
     draw(branching(220, 2), tmp_path / "tree.svg")
     text = (tmp_path / "tree.svg").read_text(encoding="utf-8")

@@ -70,11 +70,13 @@ def treebank():
     return corpora.load("craft").tests["dev"].source
 
 
+@pytest.mark.slow
 def test_every_sentence_of_a_treebank_stays_as_it_is(treebank):
     assert len(treebank) == 2780
     assert [" ".join(cut(line)) for line in treebank] == treebank
 
 
+@pytest.mark.slow
 def test_sentences_of_a_treebank_are_cut_as_there_when_they_are_written_as_usual(treebank):
     """Only those whose words a person would write together again without a doubt."""
     lines = [line for line in treebank if not re.search(r"['\"“”‘’`:/*+=<>~±×·-]|\.\.", line)]

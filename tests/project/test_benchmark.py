@@ -1,6 +1,7 @@
 """The benchmark: its comparisons, its messages about missing rivals, its quick form."""
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -17,6 +18,8 @@ sys.path.insert(0, str(EXAMPLES))
 
 from benchmarks import benchmark as program
 from benchmarks import compare, machine, ours, products, protocol, report, rows, table, work
+
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 MODEL = {
     "vocabulary_size": 50,
@@ -337,6 +340,7 @@ def test_a_command_that_fails_without_a_word_is_missing():
         worker.prepare({"job": "command", "arguments": arguments, "root": str(EXAMPLES)})
 
 
+@pytest.mark.slow
 def test_a_command_is_measured_with_its_start():
     """CPU seconds and memory are those of the command, not of the process that starts it."""
     used = "x = bytearray(100_000_000); import time; end = time.process_time() + 0.2\n"
@@ -437,11 +441,11 @@ def test_quick_form_with_pytorch(tmp_path):
     ("arguments", "reason"),
     [
         (("--rows", "nonsense"), "no row is called 'nonsense'"),
-        (("--python", "no/such/python"), "there is no such program"),
-        (("--json", "no/such/folder/x.json"), "there is no such folder"),
-        (("--plot", "no/such/folder/x.png"), "there is no such folder"),
-        (("--pairs", "1"), "--pairs must be 2 or more"),
-        (("--earlier", "examples"), "--earlier examples: not a checkout of minitf"),
+        slow(("--python", "no/such/python"), "there is no such program"),
+        slow(("--json", "no/such/folder/x.json"), "there is no such folder"),
+        slow(("--plot", "no/such/folder/x.png"), "there is no such folder"),
+        slow(("--pairs", "1"), "--pairs must be 2 or more"),
+        slow(("--earlier", "examples"), "--earlier examples: not a checkout of minitf"),
     ],
 )
 def test_what_cannot_be_measured_is_said_before(arguments, reason):

@@ -1,6 +1,7 @@
 """Each room imports only from the rooms in this table, and heavy packages only in their homes."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -54,7 +55,7 @@ SUPPORTING = {"differences"}  # files of the engine for a second reading
 FILES = sorted(PACKAGE.rglob("*.py"))
 CODE = [
     path
-    for folder in ("minitf", "lessons", "examples", "tests")
+    for folder in ("minitf", "lessons", "examples")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
 
@@ -75,41 +76,48 @@ def room_of(name):
     return "engine" if first in ENGINE else first if known else "__init__"
 
 
+@functools.cache
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports(path):
-    """Yield (module, whether at the top of the file) of each import, in functions too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    """Return (module, whether at the top of the file) of each import, in functions too."""
+    tree, found = tree_of(path), []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, node in tree.body) for alias in node.names)
+            found += [(alias.name, node in tree.body) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            yield from ((f"{node.module}.{alias.name}", node in tree.body) for alias in node.names)
+            assert node.level == 0, f"imports are absolute, also in {path}"
+            found += [(f"{node.module}.{alias.name}", node in tree.body) for alias in node.names]
+    return found
 
 
 def test_every_file_has_a_room():
     assert {room_of(name_of(path)) for path in FILES} == set(ALLOWED)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_room_imports_only_the_rooms_of_its_line(path):
-    room = room_of(name_of(path))
-    allowed = ALLOWED[room] | {room} | PROGRAMS.get(name_of(path), set())
-    for module, _ in imports(path):
-        if module.split(".")[0] == "minitf":
-            other = room_of(module.removeprefix("minitf").removeprefix("."))
-            assert other in allowed, f"{room} imports {module}"
+def test_a_room_imports_only_the_rooms_of_its_line():
+    for path in FILES:
+        name, room = name_of(path), room_of(name_of(path))
+        allowed = ALLOWED[room] | {room} | PROGRAMS.get(name, set())
+        for module, _ in imports(path):
+            if module.split(".")[0] == "minitf":
+                other = room_of(module.removeprefix("minitf").removeprefix("."))
+                assert other in allowed, f"{name} imports {module}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_heavy_packages_have_one_home(path):
-    name, room = name_of(path), room_of(name_of(path))
-    for module, top in imports(path):
-        package = module.split(".")[0]
-        if package in HOMES:
-            assert {name, room} & HOMES[package], f"{name} imports {package}"
-            assert room == "gpu" or not (top and package in LAZY), (
-                f"{name} imports {package} at the top"
-            )
+def test_heavy_packages_have_one_home():
+    for path in FILES:
+        name, room = name_of(path), room_of(name_of(path))
+        for module, top in imports(path):
+            package = module.split(".")[0]
+            if package in HOMES:
+                assert {name, room} & HOMES[package], f"{name} imports {package}"
+                assert room == "gpu" or not (top and package in LAZY), (
+                    f"{name} imports {package} at the top"
+                )
 
 
 def test_only_the_backend_the_seam_and_launch_import_by_name():
@@ -120,19 +128,20 @@ def test_only_the_backend_the_seam_and_launch_import_by_name():
     assert by_name <= {"backend", "forms", "gpu.launch"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_are_at_the_top_of_a_file_or_in_a_function(path):
-    body = ast.parse(path.read_text(encoding="utf-8")).body
-    first = next(
-        (i for i, node in enumerate(body) if isinstance(node, ast.FunctionDef | ast.ClassDef)),
-        len(body),
-    )
-    assert not any(isinstance(node, ast.Import | ast.ImportFrom) for node in body[first:])
+def test_imports_are_at_the_top_of_a_file_or_in_a_function():
+    for path in FILES:
+        body = tree_of(path).body
+        first = next(
+            (i for i, node in enumerate(body) if isinstance(node, ast.FunctionDef | ast.ClassDef)),
+            len(body),
+        )
+        late = [node for node in body[first:] if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert not late, name_of(path)
 
 
-@pytest.mark.parametrize("folder", ["lessons", "examples", "tests"])
-def test_the_package_imports_nothing_from_beside_it(folder):
-    assert not any(module.split(".")[0] == folder for path in FILES for module, _ in imports(path))
+def test_the_package_imports_nothing_from_beside_it():
+    imported = {module.split(".")[0] for path in FILES for module, _ in imports(path)}
+    assert not imported & {"lessons", "examples", "tests"}
 
 
 def test_the_map_names_every_file():
@@ -186,13 +195,16 @@ def test_the_translator_starts_without_what_one_sentence_does_not_need():
     assert not (slow | LAZY) & loaded_by("import minitf.translation.commandline")
 
 
-@pytest.mark.parametrize("path", CODE, ids=name_of)
-def test_a_function_fits_one_screen(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef):
-            code = node.end_lineno - (
-                node.body[1].lineno
-                if ast.get_docstring(node) and len(node.body) > 1
-                else node.lineno
-            )
-            assert code <= 60, f"{node.name} has {code} lines"
+def test_a_function_fits_one_screen():
+    functions = (
+        (path, node)
+        for path in CODE
+        for outer in tree_of(path).body
+        for node in (outer.body if isinstance(outer, ast.ClassDef) else [outer])
+        if isinstance(node, ast.FunctionDef)
+    )
+    for path, node in functions:
+        code = node.end_lineno - (
+            node.body[1].lineno if ast.get_docstring(node) and len(node.body) > 1 else node.lineno
+        )
+        assert code <= 60, f"{node.name} in {name_of(path)} has {code} lines"

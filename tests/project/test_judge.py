@@ -112,6 +112,7 @@ def test_wrong_arguments_are_refused(arguments, monkeypatch, capsys):
     assert said.startswith("judge.py: ") and said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_difference_is_told_from_chance(monkeypatch, capsys):
     text = "the cat sees a dog and the dog sees a cat in the old town of my friend"
     lines = [text[i % 30 :] for i in range(976)]
@@ -265,12 +266,14 @@ def judged(*arguments, **options):
     return subprocess.run(command, stderr=subprocess.PIPE, check=False, **options)
 
 
+@pytest.mark.slow
 def test_the_output_is_utf_8_on_every_system():
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = judged(JUDGEMENTS[0], env=environment, stdout=subprocess.PIPE)
     assert done.returncode == 0 and "ß" in done.stdout.decode()
 
 
+@pytest.mark.slow
 def test_an_output_that_nobody_reads_or_that_is_full():
     reading, writing = os.pipe()
     os.close(reading)

@@ -16,11 +16,11 @@ DOCUMENTS = [
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 COMMAND = re.compile(r'\bpytest(?: -m (?:\w+|"[^"]+")| -[\w=-]+| tests/\S+\b)*')
-IN_TWO_PROCESSES = " -n 2 --dist worksteal"  # which select the same tests as one
+IN_TWO_PROCESSES = re.compile(" -n 2(?: --dist worksteal)?")  # they select the same tests as one
 
 
 def commands_of(page):
-    return COMMAND.findall(page.read_text(encoding="utf-8").replace(IN_TWO_PROCESSES, ""))
+    return COMMAND.findall(IN_TWO_PROCESSES.sub("", page.read_text(encoding="utf-8")))
 
 
 EVERY = sorted({command for page in DOCUMENTS for command in commands_of(page)})
@@ -59,6 +59,7 @@ def test_the_documents_have_commands_for_students():
     assert {"pytest", 'pytest -m "slow and not gpu"', "pytest -m gpu"} <= set(OTHERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",  # to collect all tests takes seconds: one command is enough by default
     [
@@ -93,6 +94,7 @@ def test_the_command_of_a_lesson_ends_well():
     assert re.search(r"^\d+ passed, \d+ deselected", done.stdout, re.MULTILINE), done.stdout[-500:]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 @pytest.mark.parametrize(
     ("options", "ends"),

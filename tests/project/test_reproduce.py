@@ -83,6 +83,7 @@ def test_what_was_run_here_has_the_size_of_the_model_that_it_is_compared_with(co
     assert peak == pytest.approx(0.005, rel=1e-3) and settings.warmup_steps == 2000
 
 
+@pytest.mark.slow
 def test_what_is_said_on_paper():
     counts = {
         size: sum(

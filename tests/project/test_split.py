@@ -103,6 +103,7 @@ def test_what_cannot_be_split(count, arguments, reason, tmp_path, monkeypatch, c
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_name_that_the_terminal_cannot_show(tmp_path):
     write(tmp_path, [(f"line {i}", f"Zeile {i}") for i in range(100)])
     command = [sys.executable, EXAMPLES / "split.py", "all.en", "all.de", "--out", "größe"]

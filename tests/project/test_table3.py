@@ -51,10 +51,11 @@ if not resumed:
         print("waiting", flush=True)
         signal.pause()
 bleu = float((out / "checkpoint.safetensors").read_text())
-(out / "results.json").write_text(json.dumps({
+(out / "results.part").write_text(json.dumps({
     "valid": {"averaged": {"perplexity": 5.0}}, "tests": {"valid": {"bleu": bleu}},
     "step": steps, "seconds": 60, "versions": {}, "resumed": resumed,
 }))
+(out / "results.part").rename(out / "results.json")  # whole, as the trainer's
 """
 
 
@@ -172,6 +173,7 @@ def trainer(tmp_path, monkeypatch):
     monkeypatch.setattr(table3, "TRAINER", (sys.executable, str(path)))
     monkeypatch.setattr(table3.corpora, "load", lambda name: None)
     monkeypatch.setattr(table3, "undecided", lambda runs: [])
+    monkeypatch.setattr(table3, "picture", lambda rows, path: path.touch())
     return path
 
 
@@ -239,6 +241,7 @@ def test_a_row_is_kept_as_soon_as_it_is_trained(tmp_path, trainer, monkeypatch):
     assert found == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on(tmp_path, trainer):
     out = tmp_path / "runs"
     program = (
@@ -314,31 +317,27 @@ def test_what_the_trainer_says_may_be_in_any_encoding(tmp_path, trainer, capsys)
     assert "the trainer ended: f\ufffdr" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("base-0/results.json", '{"valid"', "base-0: results.json or config.json is damaged"),
-        ("base-0/results.json", "{}", "base-0: results.json or config.json is damaged"),
-        ("base-0/config.json", "[]", "base-0: results.json or config.json is damaged"),
-        ("options.json", "{}", "options.json is damaged"),
-        ("options.json", "[", "options.json is damaged"),
-    ],
+DAMAGED = (
+    ("base-0/results.json", '{"valid"', "base-0: results.json or config.json is damaged"),
+    ("base-0/results.json", "{}", "base-0: results.json or config.json is damaged"),
+    ("base-0/config.json", "[]", "base-0: results.json or config.json is damaged"),
+    ("options.json", "{}", "options.json is damaged"),
+    ("options.json", "[", "options.json is damaged"),
 )
-def test_damaged_files_end_it_before_anything_is_trained(
-    tmp_path, trainer, monkeypatch, name, content, said
+
+
+def test_damaged_files_and_other_options_end_it_before_anything_is_loaded(
+    tmp_path, trainer, monkeypatch
 ):
     given = ["--out", str(tmp_path), "--seeds", "1", "--rows", "C-ff1024"]
     table3.main(given)
-    (tmp_path / name).write_text(content)
     monkeypatch.setattr(table3.corpora, "load", None)
-    with pytest.raises(UserError, match=said):
-        table3.main([*given, "C-ff4096"])
-
-
-def test_nothing_is_downloaded_for_other_options(tmp_path, trainer, monkeypatch):
-    given = ["--out", str(tmp_path), "--seeds", "1", "--rows", "C-ff1024"]
-    table3.main(given)
-    monkeypatch.setattr(table3.corpora, "load", None)
+    for name, content, said in DAMAGED:
+        right = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(content)
+        with pytest.raises(UserError, match=said):
+            table3.main([*given, "C-ff4096"])
+        (tmp_path / name).write_text(right)
     with pytest.raises(UserError, match="has runs with other options"):
         table3.main([*given, "--steps", "9"])
 

@@ -59,6 +59,7 @@ def test_it_learns_and_keeps_its_vocabulary(settings):
     assert found[0][0].text and not found[1][0].text
 
 
+@pytest.mark.slow
 def test_it_is_resumed_with_its_vocabulary(settings):
     train(Settings(**settings | {"steps": 20}))
     path = "tuned/source.spm"

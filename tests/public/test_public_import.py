@@ -16,7 +16,7 @@ from saved_files import weights_in
 from minitf import Translator
 from minitf.errors import UserError
 from minitf.files.models import read_notes, save_model
-from minitf.public import translate
+from minitf.public import importing, translate
 from minitf.public.importing import import_model
 from minitf.public.remote import notes_of
 from minitf.text import PairedSubwords
@@ -143,6 +143,16 @@ def test_it_translates_and_draws_like_any_other_model(tmp_path):
     assert [len(best) for best in found] == [1, 1, 1] and found[1][0].text == ""
     weights, rows, columns = translator.attention("the dog sleeps", max_extra=3)
     assert weights.shape == (4, len(rows), len(columns)) and columns[-1] == "</s>"
+
+
+def test_the_words_that_it_copies_are_noted(tmp_path, monkeypatch):
+    """They are tried in the language of its name."""
+    tried = []
+    marks = lambda model, language: tried.append((type(model), language)) or ["4711"]  # noqa: E731
+    monkeypatch.setattr(importing, "copied_marks", marks)
+    import_model(hugging_face(tmp_path / "opus-mt-en-de"), tmp_path / "out", say=lambda line: None)
+    assert tried == [(Translator, "en")] and read_notes(tmp_path / "out")["marks"] == ["4711"]
+    assert Translator.load(tmp_path / "out").marks == ["4711"]
 
 
 def test_an_end_mark_in_a_list_of_one(tmp_path):

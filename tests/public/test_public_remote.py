@@ -92,6 +92,7 @@ remote.imported(sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_a_conversion_that_was_killed_is_done_again(server, tmp_path):
     command = [sys.executable, "-c", KILLED, "opus-mt-fr-en"]  # not pinned here
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -136,6 +137,7 @@ def test_fine_tuning_takes_the_name(server, tmp_path, capsys):
     assert len(server.requests) == n and "CC-BY 4.0" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_installed_command_takes_the_name(server):
     """As a process: `python -m minitf.translation` begins elsewhere than translate.py."""
     options = ["--model", "opus-mt-fr-en", "--max-extra", "2", "the dog"]  # not pinned here

@@ -3,6 +3,7 @@ of the engine.
 """
 
 import ast
+import functools
 import importlib
 import re
 
@@ -24,6 +25,7 @@ TRAINING = {"text.Subwords", "text.plan_batches", "replicas.Replicas", "arrays.a
 CHECKS = ("same", "grad_check", "claim")
 
 
+@functools.cache
 def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 

@@ -37,6 +37,17 @@ SWITCHES = {  # each of the paper's choices turned the other way, and all of the
 }
 
 
+def each_switch(*quick, **more):
+    """Run a test with `changes` of every switch, and more; by default with the quick ones alone."""
+    import pytest  # programs that make models have no need of it
+
+    rows = [
+        pytest.param(changes, id=name, marks=() if name in quick else pytest.mark.slow)
+        for name, changes in (SWITCHES | more).items()
+    ]
+    return pytest.mark.parametrize("changes", rows)
+
+
 def small_config(**changes):
     """A Config of pairwise different sizes: 2 layers, d_k 6, d_v 8, no dropout."""
     sizes = {

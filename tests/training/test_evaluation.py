@@ -409,6 +409,7 @@ slow_ones = (
 systems = pytest.mark.parametrize("system", ["bpe2bpe", *slow_ones])
 
 
+@pytest.mark.slow
 @needs_data
 @systems
 def test_real_outputs_score_as_sacrebleu_says(system):
@@ -431,6 +432,7 @@ def test_real_outputs_score_as_sacrebleu_says(system):
         )
 
 
+@pytest.mark.slow
 @needs_moses
 @needs_data
 @systems

@@ -329,6 +329,7 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
     }
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_planned_for_the_remaining_updates(folder, monkeypatch, capsys):
     assert run("here", "--steps", "5") == 0
     before = {path: path.read_bytes() for path in Path("here").iterdir()}

@@ -67,7 +67,11 @@ def expected(key):
     return {int(step): figures for step, figures in EXPECTED[key].items()}
 
 
-@pytest.mark.parametrize("with_forms", [True, False], ids=["forms", "equations"])
+@pytest.mark.parametrize(
+    "with_forms",
+    [True, pytest.param(False, marks=pytest.mark.slow)],
+    ids=["forms", "equations"],
+)
 def test_it_goes_on_as_it_would_have(folder, capsys, with_forms):
     """To 1e-5; where forms compute on the recorded machine also bit for bit as before."""
     with forms_on() if with_forms else forms.off():

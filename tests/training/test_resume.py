@@ -46,6 +46,8 @@ from minitf.training.trainer import Trainer
 from minitf.training.validation import Validator
 from minitf.translation import Translator
 
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
@@ -55,9 +57,7 @@ def folder(tmp_path, monkeypatch):
 # Resuming -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "replicas, accumulate", [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), (2, 2)]
-)
+@pytest.mark.parametrize("replicas, accumulate", [slow(1, 1), slow(2, 1), (2, 2)])
 def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
     monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # else batches this small would not be cut
     shape = [
@@ -118,6 +118,7 @@ def test_a_run_with_sampled_subwords_and_a_cooldown_is_bit_exact(folder, monkeyp
     assert_same_run("whole", "parts", averaged=5)
 
 
+@pytest.mark.slow
 def test_no_two_batches_have_the_same_dropout_masks(folder, monkeypatch):
     """The last update of an epoch has fewer batches than the others, if subwords are sampled."""
     drawn, backward = [], Replicas.backward
@@ -259,6 +260,7 @@ def test_a_run_goes_on_without_forms_but_says_so(folder, capsys):
     assert "forms on -> off" in said
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_can_continue_as_if_it_had_not(folder):
     copied_run("whole")
     for steps in (3, 6, 10, 13):
@@ -324,8 +326,8 @@ def test_a_signal_at_the_end_postpones_the_scoring(folder, monkeypatch, capsys):
     ("error", "advice"),
     [
         (errno.ENOSPC, "the disk is full: free some space, or choose another disk"),
-        (errno.EROFS, "you may not write there: choose another folder"),
-        (errno.EIO, "free some space or choose another folder"),
+        slow(errno.EROFS, "you may not write there: choose another folder"),
+        slow(errno.EIO, "free some space or choose another folder"),
     ],
     ids=lambda value: errno.errorcode.get(value, ""),
 )
@@ -387,7 +389,7 @@ def assert_complete(out):
         read_model(out)
 
 
-@pytest.mark.parametrize("call", ["replace", "unlink"])
+@pytest.mark.parametrize("call", ["replace", slow("unlink")])
 def test_killed_in_each_of_its_sessions_a_run_loses_nothing(folder, call):
     copied_run("whole")
     count = 0
@@ -441,6 +443,7 @@ def last_score(out):
     return found["valid"]["last"]["perplexity"], pytest.approx(true)
 
 
+@pytest.mark.slow
 def test_scores_on_another_validation_text_are_not_compared(folder, capsys):
     copied_run("here", "--steps", "12")
     write_text("other", 5, seed=9)
@@ -616,6 +619,7 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="it takes the setsid of Linux")
 def test_a_closed_terminal_saves_a_checkpoint(folder):
     """Neither the line nor the progress bar can be written any more."""

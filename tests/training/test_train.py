@@ -202,6 +202,7 @@ def test_chosen_settings_are_logged_stored_and_kept(folder, capsys):
     )
 
 
+@pytest.mark.slow
 def test_odd_files_are_noticed(folder, capsys):
     """Another encoding, and the training text given as validation text."""
     assert run("here", "--steps", "1") == 0
@@ -240,6 +241,7 @@ def test_a_rate_in_place_of_the_factor_is_noticed(folder, capsys):
     assert said in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_model_of_another_direction_or_task_is_noticed(folder, capsys):
     assert run("first", "--steps", "1") == 0
     path = Path("first/config.json")
@@ -318,6 +320,7 @@ def test_a_tuned_model_keeps_the_notes_of_its_base(folder):
         assert len(Translator.load("next").parts(line)) == 1
 
 
+@pytest.mark.slow
 def test_a_tuned_model_reads_the_longest_lines_of_its_text_or_of_its_base(folder):
     """Notes that no model can have count for nothing."""
     assert run("first", "--steps", "1") == 0
@@ -367,7 +370,7 @@ def test_python_programs_learn_of_settings_that_contradict_each_other(folder, wr
     assert not Path("made").exists()
 
 
-@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("reads", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_validation_reads_capitals_as_the_model_will(folder, monkeypatch, reads):
     """A public model reads them as they are: so does what is tuned from it, resumed or not."""
     assert run("first") == 0

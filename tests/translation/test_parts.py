@@ -9,6 +9,7 @@ import pytest
 from minitf.errors import UserError
 from minitf.text.kept import MARKS
 from minitf.translation import Translation, Translator
+from minitf.translation.marks import copied_marks
 from minitf.translation.parts import Part, joined, parts_of, restored
 
 PART = Part((0, 0), [], ["Call ", " at ", "!"], ["030 1234567", "17:45"], loud=False)
@@ -118,6 +119,27 @@ def test_marks_that_are_none_are_not_taken_from_the_notes(echo, noted, tmp_path)
     assert Translator.load(tmp_path).marks == list(MARKS)
     save(tmp_path, echo.subwords, {"marks": ["4711", "X1"]})
     assert Translator.load(tmp_path).marks == ["4711", "X1"]
+
+
+class Copier:
+    """Copies some words, and replaces all others."""
+
+    def __init__(self, *copied):
+        self.copied, self.marks = copied, ["of the notes"]
+
+    def translate(self, lines):
+        assert self.marks == [], "the words themselves are to be read"
+        return [said(" ".join(w for w in re.findall(r"[\w①-⑥]+", line) if w in self.copied))
+                for line in lines]  # fmt: skip
+
+
+def test_words_that_a_model_copies_become_its_marks():
+    names = ["X1", "X2", "X3", "X4", "X5", "X6"]
+    for copied, marks in ((names, names), (names[:3], []), ([*names, *MARKS], list(MARKS))):
+        for language in ("en", "xx"):
+            copier = Copier(*copied)
+            assert copied_marks(copier, language) == marks
+            assert copier.marks == ["of the notes"]
 
 
 def test_nothing_is_kept_of_words_that_came_cut(echo):

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import importlib
 import io
 import json
@@ -28,6 +29,7 @@ from minitf.translation.languages import languages_of
 pty = None if sys.platform == "win32" else importlib.import_module("pty")
 termios = pty and importlib.import_module("termios")
 needs_terminal = pytest.mark.skipif(pty is None, reason="needs a pseudo-terminal")
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 BUNDLED = ROOT / "examples" / "models" / "en-de"
 
 
@@ -73,6 +75,7 @@ def test_what_a_killed_process_left_beside_the_output_is_no_part_of_it(run, tmp_
     assert path.read_text() == run(*QUICK, "the dog")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/stdout")
 def test_an_output_that_is_a_pipe(run):
     process = run.start(*QUICK, "--output", "/dev/stdout", "the dog")
@@ -81,8 +84,9 @@ def test_an_output_that_is_a_pipe(run):
     assert out.decode() == run(*QUICK, "the dog")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/stdout")
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("stream", ["stdout", slow("stderr")])
 def test_a_file_that_a_descriptor_leads_to_keeps_what_it_has(run, tmp_path, stream):
     """translate.py --output /dev/stdout >> log.txt adds to the log."""
     path = tmp_path / "log.txt"
@@ -130,7 +134,7 @@ def test_a_notebook_has_no_binary_output(run, monkeypatch):
     assert said.getvalue() == expected
 
 
-@pytest.mark.parametrize("start", [b"PK\x03\x04", b"%PDF-1.7"])
+@pytest.mark.parametrize("start", [b"PK\x03\x04", slow(b"%PDF-1.7")])
 def test_a_document_on_standard_input_is_refused(run, tmp_path, start):
     path = tmp_path / "letter"
     path.write_bytes(start + b"the dog\n")
@@ -445,6 +449,7 @@ def test_full_disk_is_explained(run):
     assert (code, out, error.count("\n")) == (2, "", 1) and "/dev/full: cannot be written" in error
 
 
+@pytest.mark.slow
 def test_backend_variable_is_checked_and_the_flag_wins(run):
     wrong = run.start("the dog", environment={"MINITF_BACKEND": "abacus"})
     mended = run.start(
@@ -500,6 +505,7 @@ def test_terminal_is_greeted_and_prompted(run):
     assert screen.ends(0).endswith("> \n")
 
 
+@pytest.mark.slow
 @needs_terminal
 @pytest.mark.parametrize(
     "notes, greeting",
@@ -542,6 +548,7 @@ def test_typed_lines_can_be_edited_and_called_back(run):
     screen.ends(0)
 
 
+@pytest.mark.slow
 @needs_terminal
 def test_paste_of_several_lines_is_as_many_lines(run):
     pytest.importorskip("readline")
@@ -552,6 +559,7 @@ def test_paste_of_several_lines_is_as_many_lines(run):
     assert [line for line in shown if line in expected] == expected
 
 
+@pytest.mark.slow
 @needs_terminal
 @pytest.mark.parametrize("after", [0, pytest.param(cli.AFTER, marks=pytest.mark.slow)])
 def test_ctrl_c_wipes_the_bar(run, tmp_path, after):
@@ -568,6 +576,7 @@ def test_ctrl_c_wipes_the_bar(run, tmp_path, after):
     )
 
 
+@pytest.mark.slow
 @needs_terminal
 def test_ctrl_c_at_the_prompt_ends_its_line(run):
     screen = Screen(run, *QUICK)
@@ -580,6 +589,7 @@ def test_ctrl_c_at_the_prompt_ends_its_line(run):
     assert screen.ends(130).endswith("> \n")
 
 
+@pytest.mark.slow
 def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
     monkeypatch.setattr(cli, "AFTER", 0)
     monkeypatch.setattr(cli, "EVERY", 0)
@@ -595,6 +605,7 @@ def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
     assert (code, again) == (0, out) and f"bytes translated  {len(content):,}" in screen
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (BUNDLED / "model.safetensors").exists(), reason="the trained model is not here"
 )

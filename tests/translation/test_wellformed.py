@@ -183,7 +183,7 @@ def test_any_logits_become_text(rng, library, likely):
     assert any(broken(None))
 
 
-@pytest.mark.parametrize("beam", [0, 1, 4])
+@pytest.mark.parametrize("beam", [*(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1)), 4])
 def test_the_translator_writes_text_unless_it_is_asked_not_to(beam):
     """beam: of 0, for drawn translations."""
     subwords = make_subwords()
