@@ -42,7 +42,7 @@ LESSON_OF = {
         "09",
     ),
     **dict.fromkeys(
-        ("test_settings", "test_log", "test_heartbeat", "test_update", "test_run_of_0_1"), "09"
+        ("test_settings", "test_log", "test_heartbeat", "test_update", "test_recorded_run"), "09"
     ),
     **dict.fromkeys(("test_fetch", "test_archives", "test_recipes", "test_tokenized"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),

@@ -28,8 +28,8 @@ MUTANTS = {
         "self.grad = xp.asarray(gradient)",
     ),
     "the first gradient is not 1": (
-        "xp.ones_like(self.data) if gradient is None",
-        "2 * xp.ones_like(self.data) if gradient is None",
+        "xp.ones_like(tensor.data) if gradient is None",
+        "2 * xp.ones_like(tensor.data) if gradient is None",
     ),
     "a freed graph can be walked again": (
         "self.gradient, self.backward, self.parents = None, _freed, ()",
