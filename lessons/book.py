@@ -127,6 +127,7 @@ class Book:
     def lesson_body(self, cells, source):
         """Return a lesson's cells as HTML; below "Your turn" stand exercises."""
         from book_parts.cells import code_cell, exercises, outputs_of
+        from book_parts.markup import with_more_folded
 
         text, body = self.text_of(source), []
         turn = [cell.source.startswith("## Your turn") for cell in cells].index(True)
@@ -135,7 +136,7 @@ class Book:
                 body.append(text.html(cell.source))
             else:
                 body.append(code_cell(cell.source, outputs_of(cell)))
-        lesson = "".join(body)
+        lesson = with_more_folded("".join(body))
         below = cells[turn + 1 :]
         asked, after = (
             "\n\n\n".join(cell.source for cell in below if cell.cell_type == kind)

@@ -58,6 +58,8 @@ WIDE = 28  # characters; a table of shorter cells keeps each in one line
 FOLD = re.compile(r'<details class="fold">.*?</details>', re.DOTALL)
 SECTION = re.compile(r'(?=<h2 id=")')
 HEADING = re.compile(r'<h2 id="([^"]*)">(.*?)</h2>', re.DOTALL)
+MORE = "More on "  # begins the title of a section whose parts are folded
+PART = re.compile(r"(<h3 .*?</h3>)(.*?)(?=<h3 |\Z)", re.DOTALL)
 
 
 def formula(latex, display):
@@ -194,6 +196,16 @@ def sections(page):
         anchor, title = heading.groups() if heading else ("", "")
         found.append((anchor, title, part[heading.end() if heading else 0 :]))
     return found
+
+
+def with_more_folded(page):
+    """Fold each part of a page's section "More on ...": a click on its title opens it."""
+    return "".join(
+        PART.sub(lambda part: folded(part[1], part[2], "more"), section)
+        if (heading := HEADING.match(section)) and heading[2].startswith(MORE)
+        else section
+        for section in SECTION.split(page)
+    )
 
 
 def plain(text):

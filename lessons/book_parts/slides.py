@@ -3,7 +3,7 @@
 import base64
 import re
 
-from .markup import plain, sections
+from .markup import MORE, plain, sections
 
 FIGURE = re.compile(r"<figure\b.*?</figure>", re.DOTALL)
 FORMULA = re.compile(r'<div class="scroll"><math.*?</div>', re.DOTALL)
@@ -20,14 +20,17 @@ def slides_of(page, folder, most):
     """Return a lesson's slides: [{"title": HTML, "inside": HTML, "kind": of its look}].
 
     A section is a slide with its title, a question, and its formulas and its first table,
-    which has a slide of its own if it is long; then comes one for each figure. If that is more
-    than `most`, sections without formulas are left out, and then further figures, and tables.
+    which has a slide of its own if it is long; then comes one for each figure. "More on ..."
+    has none. If that is more than `most`, sections without formulas are left out, and then
+    further figures, and tables.
     """
     slides = []
     for anchor, title, inside in sections(page):
         if not anchor:
             heading = re.search(r"<h1[^>]*>(.*?)</h1>(.*?</p>)", inside, re.DOTALL)
             slides.append(_slide(heading[1], heading[2], "opening"))
+        elif plain(title).startswith(MORE):
+            continue
         elif plain(title) == LAST:
             slides.append(_slide(title, "".join(LIST.findall(inside)), "learned"))
         elif tasks := TASK.findall(inside):

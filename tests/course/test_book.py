@@ -154,6 +154,14 @@ def test_an_exercise_hides_its_hint_and_its_check():
     assert "ONE?" in hint and "NEEDED" in check
 
 
+def test_the_parts_of_more_are_folded_and_no_others():
+    page = to_html("## One?\n\n### a\n\nA.\n\n## More on it\n\nIt.\n\n### b\n\nB.\n\n### c\n\nC.")
+    folded = markup.with_more_folded(page)
+    assert folded.count('<details class="more">') == 2
+    assert "</summary>\n<p>B.</p>\n</details>" in folded and "<p>It.</p>\n<details" in folded
+    assert folded.partition('<h2 id="more')[0] == page.partition('<h2 id="more')[0]
+
+
 def test_no_more_slides_than_allowed_and_the_figures_stay(tmp_path):
     (tmp_path / "a.svg").write_text(f'<svg xmlns="{SVG}"/>', encoding="utf-8")
     page = "<h1>Title</h1><p>It begins.</p>" + "".join(
