@@ -848,7 +848,7 @@ draw(figures.cost, "08_cache.png", without, with_cache)
 # ![Multiplications of one decoder layer at each step of a text of 64 tokens. Without a cache they climb in a straight line from 23 to 261 million; with the cache they stay near 4 million after the first step.](figures/08_cache.png)
 #
 # *What to see: without a cache each token costs more than the one before. With it, each
-# costs nearly the same. Together the 64 tokens cost a thirtieth.*
+# costs nearly the same. Together, the 64 tokens cost 35 times less.*
 #
 # "Nearly": the newest position still looks at all the others, so the cost of its
 # attention grows with $t$.
@@ -947,11 +947,11 @@ claim(
 
 # %% [markdown]
 # ### Does a wide search find everything?
-# It must. A model with six tokens, three of which may be written, can say
-# 1 + 3 + 9 + 27 = 40 texts of up to three tokens. We compute the score of each, without
-# any search, and compare the whole ranking. If a rule lost a single text, the ranks
-# would differ. The beam of 108 has a place for each of the 27 texts of three tokens
-# with each of its 4 next tokens.
+# It must. A model with six tokens, three of which may be written, can say 1 + 3 + 9 +
+# 27 = 40 texts of up to three tokens. We compute the score of each, without any search,
+# and compare the whole ranking. If a rule lost a single text, the ranks would differ.
+# The beam of 108 has a place for each of the 27 texts of three tokens with each of its
+# 4 next tokens.
 
 # %%
 tiny = Transformer(config.replace(vocabulary_size=6)).astype("float64").eval()

@@ -28,7 +28,7 @@ def gains(of_beams, intervals, path):
     }
     dots(
         values, path, x="BLEU of the beam minus BLEU of greedy", levels={"greedy": 0},
-        title="Only with the penalty does a beam gain, and little\n",
+        title="Only with the penalty does a beam gain\n",
     )  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def cost(without, with_cache, path):
     curves = {"no cache": (steps, without / 1e6), "cache": (steps, with_cache / 1e6)}
     lines(
         curves, path, x="step t", y="million multiplications", marks=False,
-        title="With a cache, a late token costs hardly more than an early one",
+        title="With a cache, late tokens cost no more",
     )  # fmt: skip
 
 
