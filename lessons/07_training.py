@@ -1340,6 +1340,7 @@ def pytorch_eps(eps, V):
 def check_pytorch_eps():
     checks.check_pytorch_eps(pytorch_eps)
 
+
 # %% [markdown]
 # **Now yours: pieces 26 to 28** of `my_transformer.py`. With these three it can learn:
 # `cross_entropy`, `learning_rate` and `Adam.update`. (`python lessons/build.py` writes

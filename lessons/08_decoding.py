@@ -282,6 +282,7 @@ def finds(name, expected, found):
     """Claim that a search finds these texts, with these P, in this order."""
     claim(name, list(found.items()) == list(expected.items()), found)
 
+
 # %% [markdown]
 # **Rule 1: keep the best $k$ beginnings, by $\ln P$.** For "Sleep well!" and $k = 2$:
 #
@@ -436,6 +437,7 @@ def beam_by_lists(model, ids, beam=4, alpha=0.6):
             if bound <= finished[0].score:
                 break
     return finished[0], looked_at
+
 
 # %% [markdown]
 # **Equate.** The library searches for all sentences of a batch side by side. The same
@@ -1423,6 +1425,7 @@ def check_step():
 
 def check_consensus():
     checks.check_consensus(consensus)
+
 
 # %% [markdown]
 # **Now yours: pieces 29 to 32** of `my_transformer.py`. With these four it can write:
