@@ -59,6 +59,7 @@ FOLD = re.compile(r'<details class="fold">.*?</details>', re.DOTALL)
 SECTION = re.compile(r'(?=<h2 id=")')
 HEADING = re.compile(r'<h2 id="([^"]*)">(.*?)</h2>', re.DOTALL)
 MORE = "More on "  # begins the title of a section whose parts are folded
+TITLE = re.compile(r'<h([23]) id="([^"]*)">(.*?)</h\1>', re.DOTALL)
 PART = re.compile(r"(<h3 .*?</h3>)(.*?)(?=<h3 |\Z)", re.DOTALL)
 
 
@@ -196,6 +197,11 @@ def sections(page):
         anchor, title = heading.groups() if heading else ("", "")
         found.append((anchor, title, part[heading.end() if heading else 0 :]))
     return found
+
+
+def titles(page):
+    """Return the anchor and the title, as HTML, of each section and each part of it."""
+    return [(anchor, title) for _, anchor, title in TITLE.findall(page)]
 
 
 def with_more_folded(page):

@@ -160,6 +160,7 @@ def test_the_parts_of_more_are_folded_and_no_others():
     assert folded.count('<details class="more">') == 2
     assert "</summary>\n<p>B.</p>\n</details>" in folded and "<p>It.</p>\n<details" in folded
     assert folded.partition('<h2 id="more')[0] == page.partition('<h2 id="more')[0]
+    assert ("b", "b") in markup.titles(folded)  # a hint may lead to it
 
 
 def test_no_more_slides_than_allowed_and_the_figures_stay(tmp_path):

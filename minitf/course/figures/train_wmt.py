@@ -21,7 +21,7 @@ def averages(updates, alone, of_means, before, path):
     }
     lines(
         curves, path, x="update", y="loss, unseen sentences", levels={"before": before},
-        title="The mean of five checkpoints is always better",
+        title="At each point the mean of five is better",
     )  # fmt: skip
 
 
@@ -39,6 +39,7 @@ def ring(after_turns, path):
         panels, rows="GPU", columns="slice of the gradient", row_labels=names,
         column_labels=names, values=".0f", limits=(0, 4), path=path,
         mark={three: [(0, 1), (1, 2), (2, 3), (3, 0)]},
+        title="Each turn adds one GPU to a slice; then the complete sums go round",
     )  # fmt: skip
 
 

@@ -7,9 +7,9 @@ from minitf.course.figures import line_panels, lines
 __all__ = ["bleu", "collapse", "loss", "schedule", "smoothing", "warmup"]
 
 SCHEDULES = {
-    "warm-up": "up to it in 200 updates, then down",
-    "at once": "from it down at once",
-    "fixed": "always this rate",
+    "warm-up": "with a warm-up",
+    "at once": "at once, then falling",
+    "fixed": "fixed, never falling",
 }
 PLAIN, SMOOTH = "eps = 0", "eps = 0.1"
 
