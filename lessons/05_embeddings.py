@@ -135,7 +135,6 @@ for token, i in enumerate(few):
 print(one_hot.astype(int))
 
 # Equate: the library reads the rows, and adds up the gradients of equal ids.
-show(F.embedding)
 same("F.embedding = one-hot matrix times table", F.embedding(E, few), one_hot @ E)
 grad_check(F.embedding, E, few)
 
@@ -348,8 +347,7 @@ def waves(length, d_model):
     return table
 
 
-# Equate. (The options layout and base are for models of other programs.)
-show(sinusoid)
+# Equate.
 PE = sinusoid(100, 64, dtype=np.float64)
 same("sinusoid = one number at a time", PE, waves(100, 64))
 print(f"each hand is slower by a factor of {10000 ** (2 / 64):.2f}")
@@ -547,6 +545,16 @@ claim("with positions they differ by", difference_in_layer > 0.01, difference_in
 # ## More on embeddings and positions
 # Nothing later needs what follows. Open what you are curious about.
 #
+# ### How does the library compute the two tables?
+# `F.embedding` reads rows, and on the way back adds up the gradients of equal ids.
+# `sinusoid` computes all positions at once. (Its options are for models of other
+# programs, see the last part.)
+
+# %%
+show(F.embedding)
+show(sinusoid)
+
+# %% [markdown]
 # ### What if an id is not in the table?
 # For a table of 6 rows, 6 is one too many. And -1 is worse, because NumPy silently
 # reads the last row. The library refuses both.

@@ -71,7 +71,7 @@ def words_of(ids):
     for piece in toy.subwords.pieces(ids):
         if piece in names:
             words.append(names[piece])
-        elif piece.startswith("▁"):  # a word begins with this sign, for a blank
+        elif piece.startswith("▁"):  # a word begins with this sign, for a space
             words.append(piece[1:])
         else:
             words.append("-" + piece)
@@ -224,17 +224,16 @@ claim("the sizes of the table", in_table, sizes + [c.dropout])
 # Now build it. First by hand, in NumPy, for one sentence. Then compare it with the
 # library.
 #
-# **State.** $E$ is the embedding table, $PE$ the sinusoids. Around every *sub-layer*
-# (an attention or a feed-forward network) there is an add & norm,
+# **State.** $E$ is the embedding table, $E_{source}$ its rows for the ids of the
+# source, $PE$ the sinusoids. Around every *sub-layer* (an attention or a feed-forward
+# network) there is an add & norm,
 # $x \leftarrow \text{LayerNorm}(x + \text{Sublayer}(x))$:
 #
-#     encoder:  x = E[source] sqrt(d_model) + PE
-#               N times:  self-attention, feed-forward
-#               the last x is the memory
-#
-#     decoder:  y = E[target] sqrt(d_model) + PE
-#               N times:  masked self-attention, source attention, feed-forward
-#               logits = y E^T
+# - **Encoder:** $x = E_{source} · \sqrt{d_{model}} + PE$. Then $N$ times self-attention
+#   and feed-forward. The last $x$ is the memory.
+# - **Decoder:** $y = E_{target} · \sqrt{d_{model}} + PE$. Then $N$ times masked
+#   self-attention, source attention and feed-forward. At the end
+#   $\text{logits} = y E^T$.
 #
 # (Dropout, lesson 04, acts only in training. Here it is off.)
 #

@@ -448,9 +448,9 @@ print(f"x after one step of Adam: {1 - 0.1 * first_gradient / usual_size:.1f}")
 #
 # | update | $g$ | $m$ | $v$ | $\hat{m}$ | $\hat{v}$ | $x$ moves by | $x$ |
 # |---|---|---|---|---|---|---|---|
-# | 1 | 2 | 0.20 | 0.08 | 2.00 | 4.00 | -0.1 · 2.00 / 2.00 = -0.10 | 0.90 |
-# | 2 | 1 | 0.28 | 0.10 | 1.47 | 2.48 | -0.1 · 1.47 / 1.58 = -0.09 | 0.81 |
-# | 3 | -1 | 0.15 | 0.12 | 0.56 | 1.98 | -0.1 · 0.56 / 1.41 = -0.04 | 0.77 |
+# | 1 | 2 | 0.20 | 0.08 | 2.00 | 4.00 | $-0.1 · 2.00 / 2.00 = -0.10$ | 0.90 |
+# | 2 | 1 | 0.28 | 0.10 | 1.47 | 2.48 | $-0.1 · 1.47 / 1.58 = -0.09$ | 0.81 |
+# | 3 | -1 | 0.15 | 0.12 | 0.56 | 1.98 | $-0.1 · 0.56 / 1.41 = -0.04$ | 0.77 |
 #
 # As a program, for one number or an array of them:
 
@@ -515,14 +515,11 @@ larger = last_column(adam_by_hand(x, 1000 * gradients, rate=0.1))
 same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
 
 # %% [markdown]
-# **Equate.** The library's update has the same lines: read only the last three. It
-# changes its arrays in place (`m[...] =` writes into the array `m`), because a model's
-# $m$ and $v$ are as large as the model.
+# **Equate.** The library's update has the same lines. It changes its arrays in place,
+# because a model's $m$ and $v$ are as large as the model.
+
 
 # %%
-show(adam_update)
-
-
 def library_path():
     """Return x after each `adam_update`."""
     moving = Tensor(x.copy()).data
@@ -1181,9 +1178,13 @@ for then in kept_run:
 # Four notes for readers of the library.
 #
 # *The class `Adam`* first copies all parameters into one long array (`flatten`): each
-# parameter becomes a view of its slice, and one `adam_update` serves the model. (In
-# `adam_update`, `xp` is NumPy or its counterpart on a GPU, where `@accelerated` allows
-# a faster form and `finite` skips a broken gradient.)
+# parameter becomes a view of its slice, and one `adam_update` serves the model. Of this
+# function read only the last three lines. (`m[...] =` writes into the array `m`; `xp`
+# is NumPy or its counterpart on a GPU, where `@accelerated` allows a faster form and
+# `finite` skips a broken gradient.)
+
+# %%
+show(adam_update)
 
 # %%
 # x: the nine numbers of "What is the usual size of a gradient?"

@@ -1199,11 +1199,12 @@ claim(
 # ### What does a cache cost, and what can it not save?
 # At step $t$ a decoder layer multiplies:
 #
-#     part                     without a cache           with the cache
-#     linear maps, target      t (4 + 2 + 8) d^2         (4 + 2 + 8) d^2
-#     linear maps, source      2 S d^2 (keys, values)    at the first step only
-#     self-attention           2 d t^2                   2 d t
-#     attention to the source  2 d t S                   2 d S
+# | part | without a cache | with the cache |
+# |---|---|---|
+# | linear maps, target | $t (4 + 2 + 8) d^2$ | $(4 + 2 + 8) d^2$ |
+# | linear maps, source | $2 S d^2$ (keys, values) | at the first step only |
+# | self-attention | $2 d t^2$ | $2 d t$ |
+# | attention to the source | $2 d t S$ | $2 d S$ |
 #
 # So the linear maps fall from $t$ positions to one. The cost of self-attention grew
 # with the square of $t$ without a cache. With it, it still grows with $t$.

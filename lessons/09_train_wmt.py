@@ -51,7 +51,7 @@ rng = np.random.default_rng(1)
 # middle way: a frequent word is one token, a rare word a few *pieces*.
 #
 # Take a pencil. A text has the word "snow" 4 times, "show" 3 times and "low" 2 times.
-# Cut the words into letters, with a "▁" for the blank before a word, and count the
+# Cut the words into letters, with a "▁" for the space before a word, and count the
 # pairs of neighbours:
 #
 # | pair | in | times |

@@ -36,7 +36,8 @@ AFTER = [
     ),
     (r"<mo>(max|min)</mo>", r"<mi>\1</mi>"),
     (
-        r"(<mi>(?:ln|log|exp|sin|cos)</mi>)(?=<m(?:i|n|sub|sup|frac|row|under)\b)",
+        r"(?<!<msup>)(?<!<msub>)(<mi>(?:ln|log|exp|sin|cos)</mi>)"
+        r"(?=<m(?:i|n|sub|sup|frac|row|under)\b)",
         rf"\1{SPACE}",
     ),
     (r"(</mi>|</mn>|&#x00029;</mo>)(?=<mi>(?:ln|log|exp|sin|cos)</mi>)", rf"\1{SPACE}"),

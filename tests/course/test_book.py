@@ -60,6 +60,8 @@ def to_html(markdown, address=lambda address: address):
         ("(-3, -1)", '<mo form="prefix">&#x02212;</mo><mn>1</mn>', "<mo>&#x02212;</mo>"),
         ("a - b", "<mo>&#x02212;</mo>", "prefix"),
         (r"\ln p", "<mi>ln</mi><mspace", ""),
+        (r"\sin^2", "<msup><mi>sin</mi><mn>2</mn></msup>", ""),
+        (r"\log_2 x", "<msub><mi>log</mi><mn>2</mn></msub>", ""),
         (r"\ln(p)", "<mi>ln</mi><mo", "<mspace"),
         (r"\max(0, x)", "<mi>max</mi>", "<mo>max"),
         (r"\text{warmup\_steps}", "warmup_steps", "\\"),
