@@ -116,9 +116,9 @@ for piece, i in zip(pieces, ids, strict=True):
 # **State.** Section 3.4: a learned matrix $E$, the *embedding table*, has a row of
 # $d_{model}$ numbers for each id. This row is the *embedding* of the subword.
 #
-# **Derive.** Write an id as a *one-hot* row: zeros, and a 1 at the place of the id. Its
-# product with $E$ picks one row of $E$. So looking up is a matrix product, and lesson
-# 03 has its gradient:
+# **Derive.** Write an id as a *one-hot* row: zeros, and a 1 in the column of the id.
+# Its product with $E$ picks one row of $E$. So looking up is a matrix product, and
+# lesson 03 has its gradient:
 #
 # $$y = \text{onehot} \cdot E, \qquad gE = \text{onehot}^T \cdot gy$$
 #
@@ -224,8 +224,8 @@ claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 # $$\frac{dL}{dE} = \frac{dL}{dE_1} + \frac{dL}{dE_2} + \frac{dL}{dE_3}$$
 #
 # Below is the smallest model with all three uses: one attention in place of all layers.
-# Its loss is the mean of -ln(probability of the right next token): 0 if the model is
-# sure of it, and larger the less it expects it.
+# Its loss is the mean of $-\ln p$, where $p$ is the probability of the right next
+# token: 0 if the model is sure of it, and larger the less it expects it.
 
 # %%
 start = rng.standard_normal((11, 6))  # a table for 11 subwords, d_model 6
@@ -367,8 +367,9 @@ draw(figures.hands, "05_hands.png", PE[:50])
 # sentence from its end. Together they do both.*
 #
 # **Use.** Can positions be told apart? Take the distance between the vector of position
-# 0 and that of every other: once with one hand, once with all 32. With one hand, two
-# positions have nearly the same vector. With all hands, no two have.
+# 0 and that of every other: once with one hand, once with all 32. With one hand,
+# position 44 has nearly the same vector. With all of them, no position of a hundred
+# has.
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -414,8 +415,8 @@ for k in (1, 7, 50):
 
 # %% [markdown]
 # ## Are near positions alike?
-# They should be, before anything is learned: a neighbour is more often of interest than
-# a word far away. **Derive.** The dot product of two positions $a$ and $b$ is, hand by
+# It would help if they were, before anything is learned: neighbouring words often
+# belong together. **Derive.** The dot product of two positions $a$ and $b$ is, hand by
 # hand,
 #
 # $$\sin(w a) \sin(w b) + \cos(w a) \cos(w b) = \cos(w (a - b))$$

@@ -614,7 +614,7 @@ claim("without the padding mask the memory changes by", moved > 0.1, moved)
 # | target not shifted | it reads token $t$ to predict token $t$ | directly |
 # | target in the source | a source line holds the translation | through the memory |
 #
-# (More on the Transformer has four more, and the code of all of them.) Try them on
+# ("More on the Transformer" has four more, and the code of all of them.) Try them on
 # small new models and random text. Each sentence has 6 words, and each word is drawn
 # from 16, whatever the others are (ids 4 to 19). `pair_of` makes from sources and
 # targets what the two towers read: the sources, and the start mark with all targets but

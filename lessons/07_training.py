@@ -38,10 +38,12 @@ print(f"the base model has {Config.preset('base').count_parameters():,} paramete
 
 # %% [markdown]
 # ## What does a training look like?
-# A task whose answers we know: read 3 to 8 random digits and write them backwards, 2 7
-# 1 8 2 8 -> 8 2 8 1 7 2. It is a small translation. The first output needs the last
-# input, the second the last but one: attention must learn where to look, from the
-# positions alone.
+# A task whose answers we know: read 3 to 8 random digits and write them backwards.
+#
+#     2 7 1 8 2 8  ->  8 2 8 1 7 2
+#
+# It is a small translation. The first output needs the last input, the second the last
+# but one: attention must learn where to look, from the positions alone.
 #
 # A new Transformer of 2 + 2 layers is to learn it. Its tokens: 0 is padding, 2 the
 # start mark, 3 the end mark, 4 to 13 are the digits.
@@ -70,7 +72,8 @@ def train(model, optimizer, updates=400):
 
 # %% [markdown]
 # Around the loop we watch: the loss, the model's own answer for one row, and how far a
-# typical number of the model (the median) moves in each update. Let it run.
+# typical number of the model (the median) moves in each update, which we need later.
+# (`label_smoothing` has a section of its own.) Let it run.
 
 
 # %%
@@ -170,8 +173,8 @@ draw(figure_1, "07_here.png", here=["loss", "backward"])
 # is $-\ln 0.197 = 1.63$.
 #
 # Why the logarithm? The probability of a sentence is the product of the probabilities
-# of its words; -ln makes a sum of it, so each word has a loss of its own. And -ln does
-# not forgive a model that is sure and wrong: with $p_y = 0.001$ the loss is 6.9,
+# of its words; $-\ln$ makes a sum of it, so each word has a loss of its own. And $-\ln$
+# does not forgive a model that is sure and wrong: with $p_y = 0.001$ the loss is 6.9,
 # whereas $1 - p_y$ could never exceed 1.
 #
 # The exp of the mean of this loss is the *perplexity* (section 5.4). A perplexity of 4
@@ -536,8 +539,8 @@ same("adam_update = by hand, three updates", library_path(), by_hand)
 
 # %% [markdown]
 # The class `Adam` does this for all parameters of a model at once: it lays them one
-# after the other in one long array, its `data`, and counts $t$. Here its model is a 2 x
-# 3 matrix and a row of 3: the nine numbers from above.
+# after the other in one long array, its `data`, and counts $t$. Here its model is a
+# matrix of 2 rows and 3 columns, and a row of 3: the nine numbers from above.
 
 # %%
 matrix = Parameter(x[:6].reshape(2, 3))
@@ -609,7 +612,7 @@ draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 # %% [markdown]
 # Why does the rate fall? Each batch's gradient is a noisy guess of the true one. A
 # constant rate keeps the model shaking with that noise; a smaller one lets it settle.
-# Why it begins small takes an experiment: see the section after the next.
+# Why it begins small takes an experiment: "Why must the rate begin small?".
 
 # %% [markdown]
 # ## How far can the loss fall?

@@ -45,14 +45,26 @@ rng = np.random.default_rng(1)
 
 # %% [markdown]
 # ## How can a model spell a word that it never saw?
-# A model has a fixed list of tokens, its *vocabulary*. If the tokens are words, a new
-# word cannot be written. If they are letters, any word can, but sentences become long,
-# and attention pays for each pair of positions (lesson 01). *Byte-pair encoding* is the
-# middle way: a frequent word is one token, a rare word a few *pieces*.
+# "Schneemann" (a snowman) does not occur in the texts from which the model of the
+# lessons has learned. Can it write the word all the same?
+
+# %%
+speller = toy_model().subwords
+snowman = speller.encode(["Schneemann"])
+print("Schneemann ->", " ".join(speller.pieces(snowman[0])))
+spelled = speller.decode(snowman)[0]
+claim("put together again it is", spelled == "Schneemann", spelled)
+
+# %% [markdown]
+# It can, in *pieces*. The pieces are in the model's fixed list of tokens, its
+# *vocabulary*. If the tokens were words, a new word could not be written. If they were
+# letters, any word could, but sentences would become long, and attention pays for each
+# pair of positions (lesson 01). *Byte-pair encoding* is the middle way: a frequent word
+# is one token, a rare word a few pieces.
 #
-# Take a pencil. A text has the word "snow" 4 times, "show" 3 times and "low" 2 times.
-# Cut the words into letters, with a "▁" for the space before a word, and count the
-# pairs of neighbours:
+# How does one find good pieces? Take a pencil. A text has the word "snow" 4 times,
+# "show" 3 times and "low" 2 times. Cut the words into letters, with a "▁" for the space
+# before a word, and count the pairs of neighbours:
 #
 # | pair | in | times |
 # |---|---|---|
@@ -63,14 +75,17 @@ rng = np.random.default_rng(1)
 # | ▁ l and l o | low | 2 |
 #
 # **First merge:** the most frequent pair, "o w", becomes the piece "ow", in all words.
-# Count again: "n o" is gone, "n ow" is new, and "▁ s" leads with 7. **Second merge:**
-# "▁ s" becomes "▁s". The three words are now
+# Count again: "n o" is gone, "n ow" is new, and "▁ s" leads with 7.
+#
+# **Second merge:** "▁ s" becomes "▁s". The three words are now
 #
 #     ▁s n ow     ▁s h ow     ▁ l ow
 #
 # In letters the text had 43 tokens: 5 in "snow", 4 times; 5 in "show", 3 times; 4 in
-# "low", 2 times. Now it has 27. And "slow", a word that the text does not have, is "▁s
-# l ow". No merge was made for it, and yet it needs 3 tokens, not 5.
+# "low", 2 times. Now it has 27.
+#
+# And "slow", a word that the text does not have, is `▁s l ow`. No merge was made for
+# it, and yet it needs 3 tokens, not 5.
 #
 # In code, a word is a tuple of pieces, and a text is a dictionary {word: how often}:
 
@@ -179,9 +194,9 @@ claim(
 )
 
 # %% [markdown]
-# Now a text of 2,000 sentences, English and German, from the toy grammar of lesson 01.
-# (To keep the example small, only its words, without commas and full stops.) Here are
-# its first ten merges.
+# Now a text of 2,000 sentences, English and German, from the built-in toy corpus. (To
+# keep the example small, only its words, without commas and full stops.) Here are its
+# first ten merges.
 
 
 # %%
@@ -545,8 +560,8 @@ claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}"
 
 # %% [markdown]
 # The paper does not say why its checkpoints are ten minutes apart. The balls suggest a
-# reason. The library's `average` computes their mean. It adds in 64 bits, so that small
-# numbers are not lost beside large ones (lesson 01), and returns 32.
+# reason. The library's `average` computes the mean of checkpoints. It adds in 64 bits,
+# so that small numbers are not lost beside large ones (lesson 01), and returns 32.
 
 # %%
 one = {"w": np.array([1.0], np.float32)}
@@ -766,9 +781,9 @@ print(f"dropout of the base model: {base.config.dropout}, of the big: {big.dropo
 #
 # Before you rent a GPU, add `--plan`: it trains nothing, and forecasts the memory and
 # the time of the run on the machine. For eight GPUs, `mpirun -n 8` before the command
-# starts eight ranks. If 25,000 tokens do not fit, halve `--batch-tokens` and say
-# `--accumulate 2`. All commands, and the scores and losses that others found on the
-# way, are in [REPRODUCE.md](REPRODUCE.md).
+# starts eight processes, one for each. If 25,000 tokens do not fit, halve
+# `--batch-tokens` and say `--accumulate 2`. All commands, and the scores and losses
+# that others found on the way, are in [REPRODUCE.md](REPRODUCE.md).
 #
 # Nobody has run these commands with this library to their end yet. The same steps were
 # run on small texts. `--quick` is the smallest: a model that learns the toy grammar in
