@@ -189,34 +189,6 @@ draw(figure_1, "06_here.png", walk=walk)
 # Then the chosen token is appended to the decoder's input, and steps 6 to 11 run again.
 # The encoder need run only once a sentence. (Our `write` is simple and runs it every
 # time. Lesson 08 does it right.)
-#
-# Do the shapes hold? Ask the library for a new base model. It knows no German yet, but
-# its arrays have their sizes.
-
-# %%
-base = Transformer(Config.preset("base", 37_000))  # sizes by name, V = 37,000
-encoder_layer = base.encoder.layers[0]
-decoder_layer = base.decoder.layers[0]
-attentions = [
-    encoder_layer.self_attention,
-    decoder_layer.self_attention,
-    decoder_layer.source_attention,
-]
-for attention in attentions:
-    attention.keep_weights = True  # keeps the softmax of the scores
-memory, _ = base.encode(pair.source)  # _ is the mask of the padding
-logits = base.logits(base.decode(pair.target_in, memory, None))  # None: no padding
-# Without the first axis, the batch:
-score_shapes = [attention.weights.shape[1:] for attention in attentions]
-as_in_figure = [(8, 13, 13), (8, 11, 11), (8, 11, 13)]
-claim("steps 3, 7, 8: the scores", score_shapes == as_in_figure, score_shapes)
-ends = [memory.shape[1:], logits.shape[1:]]
-claim("steps 5, 10: memory and logits", ends == [(13, 512), (11, 37_000)], ends)
-c = base.config
-sizes = [c.n_layers, c.n_decoder_layers, c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
-table_sizes = [6, 6, 512, 2048, 8, 64, 64]
-in_table = sizes == table_sizes and c.dropout == 0.1
-claim("the sizes of the table", in_table, sizes + [c.dropout])
 
 # %% [markdown]
 # ## How do the pieces make a Transformer?
@@ -750,6 +722,7 @@ for name, number in parameters.items():
     millions[name] = number / 1e6
     print(f"    {name:16s} {number:12,}   {millions[name]:5.2f} million")
 on_paper = sum(parameters.values())
+base = Transformer(Config.preset("base", 37_000))  # sizes by name, V = 37,000
 in_library = sum(parameter.size for parameter in base.parameters())
 print(f"    {'together':16s} {on_paper:12,}")
 same("the base model counted = on paper", in_library, on_paper)
@@ -821,6 +794,35 @@ same(
     decoder(y[None], x[None], past, None)[0],
     decoder_by_hand(y, x, decoder, 3),
 )
+
+# %% [markdown]
+# ### Do the shapes of the walk hold?
+# Ask the library's new base model. It knows no German yet, but its arrays have their
+# sizes.
+
+# %%
+encoder_layer = base.encoder.layers[0]
+decoder_layer = base.decoder.layers[0]
+attentions = [
+    encoder_layer.self_attention,
+    decoder_layer.self_attention,
+    decoder_layer.source_attention,
+]
+for attention in attentions:
+    attention.keep_weights = True  # keeps the softmax of the scores
+memory, _ = base.encode(pair.source)  # _ is the mask of the padding
+logits = base.logits(base.decode(pair.target_in, memory, None))  # None: no padding
+# Without the first axis, the batch:
+score_shapes = [attention.weights.shape[1:] for attention in attentions]
+as_in_figure = [(8, 13, 13), (8, 11, 11), (8, 11, 13)]
+claim("steps 3, 7, 8: the scores", score_shapes == as_in_figure, score_shapes)
+ends = [memory.shape[1:], logits.shape[1:]]
+claim("steps 5, 10: memory and logits", ends == [(13, 512), (11, 37_000)], ends)
+c = base.config
+sizes = [c.n_layers, c.n_decoder_layers, c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
+table_sizes = [6, 6, 512, 2048, 8, 64, 64]
+in_table = sizes == table_sizes and c.dropout == 0.1
+claim("the sizes of the table", in_table, sizes + [c.dropout])
 
 # %% [markdown]
 # ### Does the decoder remember what it has done?

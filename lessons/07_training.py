@@ -90,13 +90,7 @@ def say(model, digits):
 def watched(eps, sample=""):
     """Train 2 + 2 layers; return the model, its losses and its moves."""
     config = Config(
-        14,
-        n_layers=2,
-        d_model=32,
-        d_ff=64,
-        n_heads=4,
-        dropout=0.0,
-        label_smoothing=eps,
+        14, n_layers=2, d_model=32, d_ff=64, n_heads=4, dropout=0.0, label_smoothing=eps
     )
     # float64: processors round differently, and in float32 that changes the course.
     model = Transformer(config, seed=1).astype(np.float64)
@@ -416,13 +410,7 @@ print(
 # gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first step is
 #
 # $$x = 1 - 0.1 \cdot \frac{2}{2} = 0.9$$
-
-# %%
-first_gradient = 2.0
-usual_size = np.sqrt(first_gradient**2)
-print(f"x after one step of Adam: {1 - 0.1 * first_gradient / usual_size:.1f}")
-
-# %% [markdown]
+#
 # Two more batches follow. Their gradients are 1, and then -1: the third batch would
 # rather have a larger $x$. What is the usual size of three gradients?
 #
@@ -536,32 +524,6 @@ def library_path():
 
 
 same("adam_update = by hand, three updates", library_path(), by_hand)
-
-# %% [markdown]
-# The class `Adam` does this for all parameters of a model at once: it lays them one
-# after the other in one long array, its `data`, and counts $t$. Here its model is a
-# matrix of 2 rows and 3 columns, and a row of 3: the nine numbers from above.
-
-# %%
-matrix = Parameter(x[:6].reshape(2, 3))
-row = Parameter(x[6:])
-adam = Adam([("matrix", matrix), ("row", row)])
-
-
-def steps_of_adam():
-    """Return the nine numbers after each step."""
-    path = []
-    for g in gradients:
-        adam.zero_grad()  # else the new gradients would be added to the old ones
-        # The backward of a parameter itself puts g into its gradient.
-        matrix.backward(g[:6].reshape(2, 3))
-        row.backward(g[6:])
-        adam.step(0.1)
-        path.append(np.concatenate([matrix.numpy().ravel(), row.numpy()]))
-    return path
-
-
-same("Adam = by hand, three steps", steps_of_adam(), by_hand)
 
 # %% [markdown]
 # ## How large is the learning rate?
@@ -1180,17 +1142,42 @@ for then in kept_run:
 # ### How does the library do the same?
 # Four notes for readers of the library.
 #
-# *The class `Adam`* first copies all parameters into one long array (`flatten`): each
-# parameter becomes a view of its slice, and one `adam_update` serves the model. Of this
-# function read only the last three lines. (`m[...] =` writes into the array `m`; `xp`
-# is NumPy or its counterpart on a GPU, where `@accelerated` allows a faster form and
-# `finite` skips a broken gradient.)
+# *The class `Adam`* makes the update for all parameters of a model at once, and counts
+# $t$. It first copies them into one long array (`flatten`), its `data`: each parameter
+# becomes a view of its slice, and one `adam_update` serves the model. Of this function
+# read only the last three lines. (`m[...] =` writes into the array `m`; `xp` is NumPy
+# or its counterpart on a GPU, where `@accelerated` allows a faster form and `finite`
+# skips a broken gradient.)
 
 # %%
 show(adam_update)
 
+# %% [markdown]
+# Here the model is a matrix of 2 rows and 3 columns, and a row of 3: the nine numbers
+# of "What is the usual size of a gradient?".
+
 # %%
-# x: the nine numbers of "What is the usual size of a gradient?"
+matrix = Parameter(x[:6].reshape(2, 3))
+row = Parameter(x[6:])
+adam = Adam([("matrix", matrix), ("row", row)])
+
+
+def steps_of_adam():
+    """Return the nine numbers after each step."""
+    path = []
+    for g in gradients:
+        adam.zero_grad()  # else the new gradients would be added to the old ones
+        # The backward of a parameter itself puts g into its gradient.
+        matrix.backward(g[:6].reshape(2, 3))
+        row.backward(g[6:])
+        adam.step(0.1)
+        path.append(np.concatenate([matrix.numpy().ravel(), row.numpy()]))
+    return path
+
+
+same("Adam = by hand, three steps", steps_of_adam(), by_hand)
+
+# %%
 flat_matrix = Parameter(x[:6].reshape(2, 3))
 flat_row = Parameter(x[6:])
 data, flat_gradients = flatten([flat_matrix, flat_row])
