@@ -38,8 +38,9 @@ from minitf.training.evaluation import bleu, split_compounds
 from minitf.training.settings import fill_in, parse
 from minitf.transformer import Transformer
 
-# QUICK: the option --quick was given, and the last section trains a small model as
-# well. With other options, such as --corpus, this file is the trainer and no lesson.
+# QUICK: the option --quick was given, and "What must be typed?" trains a small
+# model as well. With other options, such as --corpus, this file is the trainer and no
+# lesson.
 QUICK = begin("09_train_wmt", trainer=main)
 rng = np.random.default_rng(1)
 
