@@ -22,6 +22,7 @@ def averages(updates, alone, of_means, before, path):
     lines(
         curves, path, x="update", y="loss, unseen sentences", levels={"before": before},
         title="At each point the mean of five is better",
+        limits=(min(of_means) - 0.08, before + 0.03),  # below the curves is room for the legend
     )  # fmt: skip
 
 
