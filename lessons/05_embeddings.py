@@ -416,8 +416,9 @@ for k in (1, 7, 50):
 # %% [markdown]
 # ## Are near positions alike?
 # It would help if they were, before anything is learned: neighbouring words often
-# belong together. **Derive.** The dot product of two positions $a$ and $b$ is, hand by
-# hand,
+# belong together.
+#
+# **Derive.** The dot product of two positions $a$ and $b$ is, hand by hand,
 #
 # $$\sin(w a) \sin(w b) + \cos(w a) \cos(w b) = \cos(w (a - b))$$
 #
