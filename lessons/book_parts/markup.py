@@ -55,12 +55,12 @@ CELL = re.compile(r"<t[dh][^>]*>(.*?)</t[dh]>", re.DOTALL)
 FORMULA_HEADING = re.compile(
     r"<th>(<span[^>]*><math(?:(?!</math>).)*</math></span>)</th>", re.DOTALL
 )
+TITLE = re.compile(r'<h([23]) id="([^"]*)">(.*?)</h\1>', re.DOTALL)
 WIDE = 28  # characters; a table of shorter cells keeps each in one line
 FOLD = re.compile(r'<details class="fold">.*?</details>', re.DOTALL)
 SECTION = re.compile(r'(?=<h2 id=")')
 HEADING = re.compile(r'<h2 id="([^"]*)">(.*?)</h2>', re.DOTALL)
 MORE = "More on "  # begins the title of a section whose parts are folded
-TITLE = re.compile(r'<h([23]) id="([^"]*)">(.*?)</h\1>', re.DOTALL)
 PART = re.compile(r"(<h3 .*?</h3>)(.*?)(?=<h3 |\Z)", re.DOTALL)
 
 
@@ -200,11 +200,6 @@ def sections(page):
     return found
 
 
-def titles(page):
-    """Return the anchor and the title, as HTML, of each section and each part of it."""
-    return [(anchor, title) for _, anchor, title in TITLE.findall(page)]
-
-
 def with_more_folded(page):
     """Fold each part of a page's section "More on ...": a click on its title opens it."""
     return "".join(
@@ -220,3 +215,8 @@ def plain(text):
     text = FOLD.sub("", text)
     text = re.sub(r"<(?:/?(?:p|li|td|th|tr|h\d|div|pre|summary|figcaption)\b)[^>]*>", " ", text)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
+
+
+def titles(page):
+    """Return the anchor and the title, as HTML, of each section and each part of it."""
+    return [(anchor, title) for _, anchor, title in TITLE.findall(page)]
