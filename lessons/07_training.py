@@ -604,6 +604,9 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy)
 # *What to see: both curves flatten after about 200 updates. The smoothed loss ends a
 # little above the grey line, its goal, the other near 0.*
 #
+# (The small jumps late in each curve? At a rate this high an update now and then throws
+# the model off, and the next ones repair it.)
+#
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
 # entropy of $q$, not with 0**.
 

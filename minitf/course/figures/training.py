@@ -45,7 +45,7 @@ def loss(plain, smoothed, goal, path):
     lines(
         {PLAIN: (updates, plain), SMOOTH: (updates, smoothed)}, path, x="update", y="loss",
         marks=False, title="A smoothed loss ends at its goal, not at 0", levels={"": goal},
-        notes={f"its goal, the entropy of q: {goal:.3f}": (350, goal)},
+        notes={f"the entropy of q: {goal:.3f}": (350, goal)},
     )  # fmt: skip
 
 
