@@ -814,6 +814,32 @@ same(
 )
 
 # %% [markdown]
+# And is the cache really at work? Count the positions that the decoder reads at each
+# step of one sentence.
+
+
+# %%
+def positions_read(cached):
+    """Return how many positions the decoder reads at the last step of greedy."""
+    read_at_steps = []
+    plain_decode = exact.decode
+
+    def counting(target, *others):
+        read_at_steps.append(np.shape(target)[1])
+        return plain_decode(target, *others)
+
+    exact.decode = counting
+    greedy(exact, source[4:5], cached=cached)
+    exact.decode = plain_decode
+    return read_at_steps[-1]
+
+
+read_without = positions_read(cached=False)
+claim("without: the last step reads all tokens", read_without > 5, read_without)
+read_with = positions_read(cached=True)
+claim("with the cache it reads", read_with == 1, read_with)
+
+# %% [markdown]
 # **Use.** What does the cache save? Count the multiplications of one decoder layer of
 # the paper's base model ($d = d_{model} = 512$), for a source of 37 tokens. Without a
 # cache, all $t$ positions are computed at step $t$. With it, one is.
