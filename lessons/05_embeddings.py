@@ -16,9 +16,9 @@ import numpy as np
 from minitf import functions as F
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.course import figures
 from minitf.course.architecture import figure_1
 from minitf.course.checks import embeddings as checks
+from minitf.course.figures import embeddings as figures
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.errors import UserError
 from minitf.nn import Embedding, Parameter
@@ -116,9 +116,9 @@ for piece, i in zip(pieces, ids, strict=True):
 # **State.** Section 3.4: a learned matrix $E$, the *embedding table*, has a row of
 # $d_{model}$ numbers for each id. This row is the *embedding* of the subword.
 #
-# **Derive.** Write an id as a *one-hot* row: zeros, and a 1 at the place of the id. Its
-# product with $E$ picks one row of $E$. So looking up is a matrix product, and lesson
-# 03 has its gradient:
+# **Derive.** Write an id as a *one-hot* row: zeros, and a 1 in the column of the id.
+# Its product with $E$ picks one row of $E$. So looking up is a matrix product, and
+# lesson 03 has its gradient:
 #
 # $$y = \text{onehot} \cdot E, \qquad gE = \text{onehot}^T \cdot gy$$
 #
@@ -135,7 +135,6 @@ for token, i in enumerate(few):
 print(one_hot.astype(int))
 
 # Equate: the library reads the rows, and adds up the gradients of equal ids.
-show(F.embedding)
 same("F.embedding = one-hot matrix times table", F.embedding(E, few), one_hot @ E)
 grad_check(F.embedding, E, few)
 
@@ -148,12 +147,12 @@ same("the table's gradient is onehot^T gy", layer.weight.grad, one_hot.T @ gy)
 # %% [markdown]
 # **Use.** Why does the library not multiply? The paper's batches have about 25,000
 # tokens, its vocabulary 37,000 subwords: a one-hot matrix of them would take 3.7 GB,
-# nearly all zeros.
+# nearly all zeros. So it reads the rows.
 #
 # But reading rows has a trap on the way back: NumPy's `g[ids] += gy`. If an id comes
 # three times, NumPy makes three sums, each of the old row and *one* of the gradients,
 # and writes all three to the same place. The last one wins, and two gradients are lost.
-# `np.add.at` adds one after the other. (Other libraries call this *scatter-add*.)
+# `np.add.at` adds one after the other.
 
 # %%
 tokens = 25_000
@@ -166,47 +165,6 @@ all_added = np.zeros_like(E)
 np.add.at(all_added, few, gy)
 same("g[ids] += gy keeps only the last of three gradients", last_wins[4], gy[3])
 same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
-
-# %% [markdown]
-# A second trap: an id that is not in the table. For a table of 6 rows, 6 is one too
-# many. And -1 is worse, because NumPy silently reads the last row. The library refuses
-# both.
-
-
-# %%
-def is_refused(outside):
-    try:
-        F.embedding(E, np.array([outside]))
-    except IndexError as error:
-        print(f"    {error}")
-        return True
-    return False
-
-
-claim("the id 6 of a table of 6 rows is an error", is_refused(6), "IndexError")
-claim("and so is the id -1", is_refused(-1), "IndexError")
-
-# %% [markdown]
-# And padding, which fills up short sentences? Its id is 0, so it has a row like any
-# other. But behind the mask of lesson 01 no token reads it, and nobody uses the answers
-# at its own positions (the program below takes the first three). So as an input it
-# learns nothing: the gradient of its row is exactly 0.
-
-# %%
-table = Parameter(E)
-padded = np.array([[4, 2, 1, 0, 0]])
-x = F.embedding(table, padded)  # (1, 5, 3)
-mask = padding_mask(padded)[:, 0]  # (1, 1, 5): there are no heads here
-attended = F.attention(x, x, x, mask)
-attended[0, :3].backward(gy[:3])
-padding_gradient = float(abs(table.grad[0]).max())
-claim("padding's row gets the gradient", padding_gradient == 0, padding_gradient)
-word_gradient = table.grad[4]
-claim(
-    "the row of a word gets the gradient",
-    abs(word_gradient).min() > 0,
-    word_gradient.round(2),
-)
 
 # %% [markdown]
 # ## What does a row come to hold?
@@ -265,9 +223,9 @@ claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 #
 # $$\frac{dL}{dE} = \frac{dL}{dE_1} + \frac{dL}{dE_2} + \frac{dL}{dE_3}$$
 #
-# Below is the smallest model with all three uses: one attention in place of all
-# layers. Its loss is the mean of -ln(probability of the right next token): 0 if the
-# model is sure of it, and larger the less it expects it.
+# Below is the smallest model with all three uses: one attention in place of all layers.
+# Its loss is the mean of $-\ln p$, where $p$ is the probability of the right next
+# token: 0 if the model is sure of it, and larger the less it expects it.
 
 # %%
 start = rng.standard_normal((11, 6))  # a table for 11 subwords, d_model 6
@@ -298,25 +256,6 @@ grad_check(lambda table: loss(table, table, table), start, name="tied table")
 # %% [markdown]
 # No line of the model adds the three. `Tensor.backward` does, which lesson 02 showed:
 # whenever a gradient arrives at a tensor that has one already, the two are added.
-#
-# The three parts differ in the rows that they reach.
-
-
-# %%
-def rows_reached(parameter):
-    return np.flatnonzero(abs(parameter.grad).sum(axis=1)).tolist()
-
-
-found = rows_reached(for_source)
-claim("the source's use reaches the rows of its ids", found == [5, 7, 9], found)
-found_in_target = rows_reached(for_target)
-claim("the target's use likewise", found_in_target == [2, 4, 5], found_in_target)
-found_in_output = rows_reached(for_output)
-claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_output)
-
-# %% [markdown]
-# The last line matters: an embedding learns only when its word occurs, but as a row of
-# the output it learns in every update, if only that it was not the right word.
 #
 # **Use.** Tying also saves two of the three tables. For the paper's vocabulary and
 # $d_{model}$ 512 these are millions of numbers. (All of the paper's base model has
@@ -389,10 +328,10 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 #
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
-# Hand 0 goes round once in 2 pi positions. Each following hand is slower than the one
-# before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$ 64.
-# The last one takes $7{,}499 · 2 \pi$ positions here: the exponent never quite reaches
-# 1. The length of a round is the *wavelength* of the pair.
+# Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
+# one before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$
+# 64. The last one takes $7{,}499 · 2 \pi$ positions here. The length of a round is the
+# *wavelength* of the pair.
 #
 # **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
@@ -408,31 +347,17 @@ def waves(length, d_model):
     return table
 
 
-# Equate. (The options layout and base are for models of other programs, see the end.)
-show(sinusoid)
+# Equate.
 PE = sinusoid(100, 64, dtype=np.float64)
 same("sinusoid = one number at a time", PE, waves(100, 64))
 print(f"each hand is slower by a factor of {10000 ** (2 / 64):.2f}")
 print(f"the last one goes round in {10000 ** (62 / 64):,.0f} times 2 pi positions")
 
 # %%
-hands = {}
 for i in (0, 8, 16):  # three of the 32
     positions_per_round = 2 * pi * 10000 ** (2 * i / 64)
     print(f"hand {i:2d} goes round in {positions_per_round:6.2f} positions")
-    sines = PE[:50, 2 * i]
-    hands[f"hand {i}: one round in {positions_per_round:.0f} positions"] = {
-        "": (np.arange(50), sines)
-    }
-draw(
-    figures.line_panels,
-    "05_hands.png",
-    hands,
-    x="position",
-    y="sine of the angle",
-    marks=False,
-    limits=(-1.1, 1.1),
-)
+draw(figures.hands, "05_hands.png", PE[:50])
 
 # %% [markdown]
 # ![The sines of three hands over 50 positions. Hand 0 swings eight times, hand 8 not quite once, hand 16 climbs slowly.](figures/05_hands.png)
@@ -442,7 +367,9 @@ draw(
 # sentence from its end. Together they do both.*
 #
 # **Use.** Can positions be told apart? Take the distance between the vector of position
-# 0 and that of every other: once with one hand, once with all 32.
+# 0 and that of every other: once with one hand, once with all 32. With one hand,
+# position 44 has nearly the same vector. With all of them, no position of a hundred
+# has.
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -450,48 +377,13 @@ one_hand = np.linalg.norm(PE[:, :2] - PE[0, :2], axis=1)
 nearest = from_zero[1:].min()
 claim("one hand: positions 0 and 44 differ by", one_hand[44] < 0.02, one_hand[44])
 claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
-draw(
-    figures.lines,
-    "05_alone.png",
-    {
-        "32 hands": (np.arange(100), from_zero),
-        "one hand": (np.arange(100), one_hand),
-    },
-    x="position",
-    y="distance from position 0",
-    marks=False,
-)
-
-# %% [markdown]
-# ![Distance of each position's vector from that of position 0. With one hand it falls back to nearly 0 every six positions; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
-#
-# *What to see: the curve of one hand comes down towards 0 again and again; there two
-# positions have nearly the same vector. The curve of 32 hands never does.*
-#
-# And why is the position *added* to the word, and not written beside it? Beside it, a
-# matrix would have two parts, $A$ for the word and $B$ for the position, and make
-# $\text{word} · A + \text{position} · B$. Added, both go through one matrix $W$, and
-# $(\text{word} + \text{position}) · W$ is $\text{word} · W + \text{position} · W$. That
-# is the same sum, with shorter vectors and half the matrix. What is lost is that $A$
-# and $B$ could be chosen freely. Is that much? Suppose that a head needs only the word.
-# Then $W$ must drop the position, and with it everything that lies in the same
-# directions. But the positions fill few directions. Of the 512 that the paper's vectors
-# have, a hundred positions need hardly more than 30, and the others are left to the
-# words. (`svd` finds the directions, with the length in each.)
-
-# %%
-lengths = np.linalg.svd(sinusoid(100, 512, dtype=np.float64), compute_uv=False)
-shares = lengths**2 / (lengths**2).sum()
-in_30 = shares[:30].sum()
-claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}")
 
 # %% [markdown]
 # ## What can a model read from the waves?
 # **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
 # $PE(pos)$, the same at every $pos$. So a head can learn to look $k$ words back: the
 # matrix that makes its queries turns $PE(pos)$ into $PE(pos - k)$, and then the largest
-# dot product is that with the key $k$ words back. (With $d_k = d_{model}$, if there is
-# one head. A smaller head can do so with $d_k/2$ of the hands.)
+# dot product is that with the key $k$ words back.
 #
 # **Derive.** A hand turns by some angle $w$ per position. By the rules for the sine and
 # the cosine of a sum, it shows at $pos + k$
@@ -501,16 +393,6 @@ claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}
 # $$\cos(w \, pos + w k) = -\sin(w k) \sin(w \, pos) + \cos(w k) \cos(w \, pos)$$
 #
 # That is a rotation: to move $k$ positions ahead, turn each hand by the angle $w k$.
-#
-# And the dot product of two positions $a$ and $b$ is, hand by hand,
-#
-# $$\sin(w a) \sin(w b) + \cos(w a) \cos(w b) = \cos(w (a - b))$$
-#
-# It depends on their distance $a - b$ only, not on where they are. So does the length
-# of $PE(a) - PE(b)$, because its square is the square of both, $d_{model}/2$ each,
-# minus twice their dot product: what the last figure shows for position 0 holds for
-# every position. (In the model, $\text{word} + PE$ meets $\text{word} + PE$, which
-# makes four products; this is the one of position with position.)
 
 # %%
 angles = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # w of each hand
@@ -530,45 +412,252 @@ def rotation(k):
 for k in (1, 7, 50):
     turned = PE[: 100 - k] @ rotation(k).T
     same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
+
+# %% [markdown]
+# ## Are near positions alike?
+# It would help if they were, before anything is learned: neighbouring words often
+# belong together.
+#
+# **Derive.** The dot product of two positions $a$ and $b$ is, hand by hand,
+#
+# $$\sin(w a) \sin(w b) + \cos(w a) \cos(w b) = \cos(w (a - b))$$
+#
+# It depends on their distance $a - b$ only, not on where they are. And it is largest at
+# the distance 0. We compare it with that of rows drawn at random, which know nothing of
+# near and far.
+
+# %%
 distances = np.arange(100)[:, None] - np.arange(100)  # (100, 100)
 by_distance = np.cos(distances[:, :, None] * angles).sum(axis=2)
 same("PE(a) . PE(b) = sum of cos(w (a - b))", PE @ PE.T, by_distance)
 
-# %% [markdown]
-# **Use.** So near positions are alike, before anything is learned. Rows drawn at
-# random, with which learned positions begin, know nothing of near and far.
-
 # %%
 wide = sinusoid(101, 512)
 random_rows = rng.standard_normal((101, 512)) / sqrt(2)  # as long as those of PE
-across = np.arange(-50, 51)
-draw(
-    figures.lines,
-    "05_distance.png",
-    {
-        "sinusoids": (across, wide @ wide[50]),
-        "random rows": (across, random_rows @ random_rows[50]),
-    },
-    x="the other position minus this one",
-    y="dot product",
-    marks=False,
-)
 claim(
     "dot product of neighbours: sinusoids, then random rows",
     wide[50] @ wide[51] > 200 > 50 > abs(random_rows[50] @ random_rows[51]),
     f"{wide[50] @ wide[51]:.0f}, {random_rows[50] @ random_rows[51]:.0f}",
+)
+draw(
+    figures.distance, "05_distance.png", wide @ wide[50], random_rows @ random_rows[50]
 )
 
 # %% [markdown]
 # ![The dot product of two positions over their distance, from -50 to 50. For sinusoids a peak of 256 at distance 0 with slopes on both sides; for random rows a spike at 0 and noise around 0 elsewhere.](figures/05_distance.png)
 #
 # *What to see: the peak of the sinusoids has slopes: on the whole, the nearer, the more
-# alike. (The small steps are the waves of the fast hands. With the 32 hands of an
-# earlier figure, they are larger.) Random rows have a peak without slopes: a neighbour
-# is no more alike than any other position.*
+# alike. (The small steps are the waves of the fast hands.) Random rows have a peak
+# without slopes: a neighbour is no more alike than any other position.*
 
 # %% [markdown]
-# ## Why 10000?
+# ## What enters the model?
+# **State.** Sections 3.4 and 3.5: the input is
+#
+# $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
+#
+# followed by dropout (section 5.4), which is off here. Where does the root come from?
+# The paper does not say. Tying gives a good reason: the same row of $E$ has to be right
+# in two places. At the top its numbers must be small, or the logits are too large. At
+# the bottom they must be large, or the position drowns the word. The factor serves
+# both.
+#
+# **Derive, at the top.** There, a row of $E$ meets a vector $x$ to which layer norm
+# gave variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By
+# lesson 01 its variance is $d_{model}$ times the variance of the numbers in $E$. The
+# logits should begin small, with variance 1. So `Embedding` draws the numbers of $E$
+# with variance $1/d_{model}$.
+#
+# **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
+# numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
+# $PE$ has $d_{model}/2$ pairs with $\sin^2 + \cos^2 = 1$, so its length is
+# $\sqrt{d_{model}/2}$, which is 16 for $d_{model}$ 512. If they were added as they are,
+# the word would drown in its position. Times $\sqrt{d_{model}}$, the row has length
+# 22.6, and neither drowns the other.
+
+# %%
+# Equate: each step with numbers, for d_model 512 and a vocabulary of 8,000.
+rows = Embedding(8000, 512, rng).weight.numpy()
+vectors = rng.standard_normal((200, 512))
+hidden = F.layer_norm(vectors, np.ones(512), np.zeros(512)).numpy()
+logits = hidden @ rows.T  # (200, 8000)
+claim("the variance of the logits is", abs(logits.var() - 1) < 0.05, logits.var())
+row_length = np.linalg.norm(rows, axis=1).mean()
+PE_length = np.linalg.norm(sinusoid(11, 512)[10])
+claim("the length of a row is 1", abs(row_length - 1) < 0.01, row_length)
+claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length)
+print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
+draw(figures.lengths, "05_lengths.png", row_length, PE_length, 512)
+
+# %% [markdown]
+# ![Three bars, the lengths of vectors for d_model 512: a row of E 1.0, a row times the root of d_model 22.6, PE 16.0.](figures/05_lengths.png)
+#
+# *What to see: without the factor, the position is 16 times as long as the word; with
+# it, they are of similar size.*
+#
+# **Use.** Could one not draw the rows with variance 1 in the first place, and leave the
+# factor out? Then the bottom would be right and the top wrong. The logits would have
+# the standard deviation 22.6: one word of the 8,000 would get nearly all the
+# probability, and seldom the right one.
+#
+# `Positions` is the library's layer that adds $PE$. When a decoder writes a
+# translation, the positions come one at a time, and `start` says how many came before.
+
+# %%
+add_positions = Positions(config, rng)
+X = Tensor(rng.standard_normal((2, 70, 64)))
+added = add_positions(X)
+same("Positions adds PE, to any length", added, X.numpy() + waves(70, 64))
+fifth = add_positions(X[:, 5:6], start=5)
+same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6])
+
+# %% [markdown]
+# Do positions reach the other words? Ask "bites", as at the beginning: it has the same
+# place, and the same input, in both sentences. Without positions it got the same
+# answer.
+
+# %%
+bites_at = slice(2, 5)  # the tokens b, it, es
+without = layered_dog[:, bites_at].numpy()
+same("without positions: the same", layered_man[:, bites_at], without)
+in_no_news = encoder_layer(add_positions(x_dog), None)[:, bites_at].numpy()
+in_news = encoder_layer(add_positions(x_man), None)[:, bites_at].numpy()
+difference_in_layer = abs(in_news - in_no_news).max()
+claim("with positions they differ by", difference_in_layer > 0.01, difference_in_layer)
+
+# %% [markdown]
+# Now "bites" knows what came before it. The layers that follow can tell who bites.
+
+# %% [markdown]
+# ## What did we learn?
+# - An embedding is a row of a table; its gradient is the sum over all tokens that read
+#   the row.
+# - One table embeds source and target and scores the output; its gradient is the sum of
+#   three, added up by `Tensor.backward`.
+# - Words that are used alike come to have similar rows.
+# - Without positions, attention and all layers give a word the same answer in any order
+#   of the words.
+# - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
+#   alike, and slow ones, so that near and far can be told.
+# - $k$ positions on is one rotation, the same everywhere.
+# - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
+#   large ones beside $PE$.
+
+# %% [markdown]
+# ## More on embeddings and positions
+# Nothing later needs what follows. Open what you are curious about.
+#
+# ### How does the library compute the two tables?
+# `F.embedding` reads rows, and on the way back adds up the gradients of equal ids.
+# `sinusoid` computes all positions at once. (Its options are for models of other
+# programs, see the last part.)
+
+# %%
+show(F.embedding)
+show(sinusoid)
+
+# %% [markdown]
+# ### What if an id is not in the table?
+# For a table of 6 rows, 6 is one too many. And -1 is worse, because NumPy silently
+# reads the last row. The library refuses both.
+
+
+# %%
+def is_refused(outside):
+    try:
+        F.embedding(E, np.array([outside]))
+    except IndexError as error:
+        print(f"    {error}")
+        return True
+    return False
+
+
+claim("the id 6 of a table of 6 rows is an error", is_refused(6), "IndexError")
+claim("and so is the id -1", is_refused(-1), "IndexError")
+
+# %% [markdown]
+# ### Does padding learn anything?
+# Padding fills up short sentences. Its id is 0, so it has a row like any other. But
+# behind the mask of lesson 01 no token reads it, and nobody uses the answers at its own
+# positions (the program below takes the first three). So as an input it learns nothing:
+# the gradient of its row is exactly 0.
+
+# %%
+table = Parameter(E)
+padded = np.array([[4, 2, 1, 0, 0]])
+x = F.embedding(table, padded)  # (1, 5, 3)
+mask = padding_mask(padded)[:, 0]  # (1, 1, 5): there are no heads here
+attended = F.attention(x, x, x, mask)
+attended[0, :3].backward(gy[:3])
+padding_gradient = float(abs(table.grad[0]).max())
+claim("padding's row gets the gradient", padding_gradient == 0, padding_gradient)
+word_gradient = table.grad[4]
+claim(
+    "the row of a word gets the gradient",
+    abs(word_gradient).min() > 0,
+    word_gradient.round(2),
+)
+
+# %% [markdown]
+# ### Which rows does each use of the table reach?
+# The three parts of the tied gradient differ in the rows that they reach.
+
+
+# %%
+def rows_reached(parameter):
+    return np.flatnonzero(abs(parameter.grad).sum(axis=1)).tolist()
+
+
+found = rows_reached(for_source)
+claim("the source's use reaches the rows of its ids", found == [5, 7, 9], found)
+found_in_target = rows_reached(for_target)
+claim("the target's use likewise", found_in_target == [2, 4, 5], found_in_target)
+found_in_output = rows_reached(for_output)
+claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_output)
+
+# %% [markdown]
+# The last line matters: an embedding learns only when its word occurs, but as a row of
+# the output it learns in every update, if only that it was not the right word.
+
+# %% [markdown]
+# ### How far apart are positions?
+# The distance of the vector of position 0 from all others, with one hand and with all
+# 32.
+
+# %%
+draw(figures.alone, "05_alone.png", from_zero, one_hand)
+
+# %% [markdown]
+# ![Distance of each position's vector from that of position 0. With one hand it falls back to nearly 0 every six positions; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
+#
+# *What to see: the curve of one hand comes down towards 0 again and again; there two
+# positions have nearly the same vector. The curve of 32 hands never does.*
+#
+# What it shows for position 0 holds for every position: the square of the length of
+# $PE(a) - PE(b)$ is the square of both, $d_{model}/2$ each, minus twice their dot
+# product, which depends on the distance $a - b$ only.
+
+# %% [markdown]
+# ### Why is the position added, and not written beside the word?
+# Beside it, a matrix would have two parts, $A$ for the word and $B$ for the position,
+# and make $\text{word} · A + \text{position} · B$. Added, both go through one matrix
+# $W$, and $(\text{word} + \text{position}) · W$ is
+# $\text{word} · W + \text{position} · W$. That is the same sum, with shorter vectors
+# and half the matrix. What is lost is that $A$ and $B$ could be chosen freely. Is that
+# much? Suppose that a head needs only the word. Then $W$ must drop the position, and
+# with it everything that lies in the same directions. But the positions fill few
+# directions. Of the 512 that the paper's vectors have, a hundred positions need hardly
+# more than 30, and the others are left to the words. (`svd` finds the directions, with
+# the length in each.)
+
+# %%
+lengths = np.linalg.svd(sinusoid(100, 512, dtype=np.float64), compute_uv=False)
+shares = lengths**2 / (lengths**2).sum()
+in_30 = shares[:30].sum()
+claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}")
+
+# %% [markdown]
+# ### Why 10000?
 # The paper gives no reason. Here is one. Call that number the *base*. (The option base
 # of `sinusoid` is not this number; it chooses an exponent.)
 #
@@ -611,20 +700,12 @@ of_bases = {}
 lowest_at = []
 for base in (10, 100, 1000, 10000):
     middles, dots = dots_at_distances(base)
-    of_bases[f"base {base}"] = (middles, dots)
+    of_bases[base] = (middles, dots)
     lowest_at.append(middles[dots.argmin()] / base)
     print(f"    base {base:5d}: lowest at a distance of {lowest_at[-1]:.2f} times it")
 right = all(1.3 < times < 1.9 for times in lowest_at)
 claim("lowest at about 1.57 times the base", right, np.round(lowest_at, 2))
-draw(
-    figures.lines,
-    "05_base.png",
-    of_bases,
-    x="distance of two positions",
-    y="dot product",
-    log="x",
-    marks=False,
-)
+draw(figures.bases, "05_base.png", of_bases)
 
 # %% [markdown]
 # ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each turns at one and a half times its base.](figures/05_base.png)
@@ -638,25 +719,9 @@ draw(
 # large, most of the hands hardly move.
 
 # %% [markdown]
-# ## What enters the model?
-# **State.** Sections 3.4 and 3.5: the input is
-#
-# $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
-#
-# followed by dropout (section 5.4), which is off here. Where does the root come from?
-# The paper does not say. Tying gives a good reason: the same row of $E$ has to be right
-# in two places. At the top its numbers must be small, or the logits are too large. At
-# the bottom they must be large, or the position drowns the word. The factor serves
-# both.
-#
-# **Derive, at the top.** There, a row of $E$ meets a vector $x$ to which layer norm
-# gave variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By
-# lesson 01 its variance is $d_{model}$ times the variance of the numbers in $E$. The
-# logits should begin small, with variance 1. So `Embedding` draws the numbers of $E$
-# with variance $1/d_{model}$.
-#
-# Is variance 1 a good beginning? With the logit $z_v$ of each word $v$, the loss of the
-# right word is
+# ### What is the loss of a new model?
+# Are logits of variance 1 a good beginning? With the logit $z_v$ of each word $v$, the
+# loss of the right word is
 #
 # $$-\ln \frac{e^{z_{right}}}{\sum_v e^{z_v}} = \ln(\sum_v e^{z_v}) - z_{right}$$
 #
@@ -667,14 +732,9 @@ draw(
 # worse than a guess.
 
 # %%
-# Equate: each step with numbers, for d_model 512 and a vocabulary of 8,000.
-rows = Embedding(8000, 512, rng).weight.numpy()
-vectors = rng.standard_normal((200, 512))
-hidden = F.layer_norm(vectors, np.ones(512), np.zeros(512)).numpy()
-logits = hidden @ rows.T  # (200, 8000)
-claim("the variance of the logits is", abs(logits.var() - 1) < 0.05, logits.var())
 mean_power = np.exp(logits).mean()
 claim("the mean of e^logit is", abs(mean_power / exp(0.5) - 1) < 0.05, mean_power)
+print(f"e^(1/2) = {exp(0.5):.2f}")
 
 
 def first_loss(logits):
@@ -686,79 +746,11 @@ guess = log(8000)
 measured = first_loss(logits)
 print(f"a fair guess among 8,000 words: ln 8000 = {guess:.2f}")
 claim("the first loss of the model", guess < measured < guess + 0.7, measured)
-
-# %% [markdown]
-# **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
-# numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
-# $PE$ has $d_{model}/2$ pairs with $\sin^2 + \cos^2 = 1$, so its length is
-# $\sqrt{d_{model}/2}$, which is 16 for $d_{model}$ 512. If they were added as they are,
-# the word would drown in its position. Times $\sqrt{d_{model}}$, the row has length
-# 22.6, and neither drowns the other.
-
-# %%
-print(f"e^(1/2) = {exp(0.5):.2f}")
-row_length = np.linalg.norm(rows, axis=1).mean()
-PE_length = np.linalg.norm(sinusoid(11, 512)[10])
-claim("the length of a row is 1", abs(row_length - 1) < 0.01, row_length)
-claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length)
-draw(
-    figures.bars,
-    "05_lengths.png",
-    {
-        "a row of E": row_length,
-        "a row times sqrt(d_model)": row_length * sqrt(512),
-        "PE": PE_length,
-    },
-    y="length (d_model = 512)",
-)
-print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
-
-# %% [markdown]
-# ![Three bars, the lengths of vectors for d_model 512: a row of E 1.0, a row times the root of d_model 22.6, PE 16.0.](figures/05_lengths.png)
-#
-# *What to see: without the factor, the position is 16 times as long as the word; with
-# it, they are of similar size.*
-#
-# **Use.** Could one not draw the rows with variance 1 in the first place, and leave the
-# factor out? Then the bottom would be right and the top wrong. The logits would have
-# the standard deviation 22.6: one word of the 8,000 would get nearly all the
-# probability, and seldom the right one.
-
-# %%
 loud = first_loss(hidden @ (rows * sqrt(512)).T)
 claim("rows of variance 1: the first loss is", loud > 5 * guess, loud)
 
 # %% [markdown]
-# `Positions` is the library's layer that adds $PE$. When a decoder writes a
-# translation, the positions come one at a time, and `start` says how many came before.
-
-# %%
-add_positions = Positions(config, rng)
-X = Tensor(rng.standard_normal((2, 70, 64)))
-added = add_positions(X)
-same("Positions adds PE, to any length", added, X.numpy() + waves(70, 64))
-fifth = add_positions(X[:, 5:6], start=5)
-same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6])
-
-# %% [markdown]
-# Do positions reach the other words? Ask "bites", as at the beginning: it has the same
-# place, and the same input, in both sentences. Without positions it got the same
-# answer.
-
-# %%
-bites_at = slice(2, 5)  # the tokens b, it, es
-without = layered_dog[:, bites_at].numpy()
-same("without positions: the same", layered_man[:, bites_at], without)
-in_no_news = encoder_layer(add_positions(x_dog), None)[:, bites_at].numpy()
-in_news = encoder_layer(add_positions(x_man), None)[:, bites_at].numpy()
-difference_in_layer = abs(in_news - in_no_news).max()
-claim("with positions they differ by", difference_in_layer > 0.01, difference_in_layer)
-
-# %% [markdown]
-# Now "bites" knows what came before it. The layers that follow can tell who bites.
-
-# %% [markdown]
-# ## Could positions be learned instead?
+# ### Could positions be learned instead?
 # Yes: section 3.5 tried a table of learned positions, and found nearly the same BLEU (a
 # score of translations, lesson 08). A table ends, though; sinusoids go on. (Whether a
 # model can use positions that it never met in training is another question.)
@@ -787,11 +779,11 @@ same("learned positions are a table, times sqrt(d_model)", learned(X), learned_X
 same("with a start, too", learned(X[:, 5:6], start=5), learned_X[:, 5:6])
 
 # %% [markdown]
-# ## What do other programs do differently?
-# For the curious. Some programs have all sines first and then all cosines
-# (`layout="halves"`), and tensor2tensor, the authors' own program, divides by
-# $d_{model}/2 - 1$ in the exponent (`base="t2t"`). Nothing is gained or lost; but a
-# model only works with the sinusoids with which it was trained.
+# ### What do other programs do differently?
+# Some programs have all sines first and then all cosines (`layout="halves"`), and
+# tensor2tensor, the authors' own program, divides by $d_{model}/2 - 1$ in the exponent
+# (`base="t2t"`). Nothing is gained or lost; but a model only works with the sinusoids
+# with which it was trained.
 
 # %%
 halves = sinusoid(100, 64, layout="halves", dtype=np.float64)
@@ -805,24 +797,9 @@ finish(
 )
 
 # %% [markdown]
-# ## What did we learn?
-# - An embedding is a row of a table; its gradient is the sum over all tokens that read
-#   the row.
-# - One table embeds source and target and scores the output; its gradient is the sum of
-#   three, added up by `Tensor.backward`.
-# - Words that are used alike come to have similar rows.
-# - Without positions, attention and all layers give a word the same answer in any order
-#   of the words.
-# - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
-#   alike, and slow ones, so that near and far can be told.
-# - $k$ positions on is one rotation, the same everywhere.
-# - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
-#   large ones beside $PE$.
-
-# %% [markdown]
 # ## Your turn
-# `python lessons/exercise.py 05` writes this part to `my_05_embeddings.py`; fill in
-# the bodies and run it. It imports `np`, `sqrt`, `sin`, `cos`, `record`, `Tensor` and
+# `python lessons/exercise.py 05` writes this part to `my_05_embeddings.py`; fill in the
+# bodies and run it. It imports `np`, `sqrt`, `sin`, `cos`, `record`, `Tensor` and
 # `sinusoid`; `record` is from lesson 02.
 
 

@@ -5,8 +5,8 @@ The pieces of lessons 01 to 05 become the model of figure 1 (section 3.1,
 section 3.2.3, table 3 of the paper).
 
 You need lessons 01 to 05. You will have followed a sentence through figure 1, written
-a model that translates it, counted the parameters of the paper's model, and seen nine
-mistakes by which a model sees the answer, each with the check that finds it.
+a model that translates it, seen how a model cheats by reading the answer, and counted
+the parameters of the paper's model.
 """
 
 # %%
@@ -17,10 +17,10 @@ import numpy as np
 from minitf import functions as F
 from minitf.check import claim, same, show
 from minitf.config import PRESETS, Config
-from minitf.course import figures
 from minitf.course.architecture import figure_1
 from minitf.course.checks import transformer as checks
 from minitf.course.experiments import leaks as experiment
+from minitf.course.figures import transformer as figures
 from minitf.course.lesson import begin, draw, finish, kept, toy_model
 from minitf.tensor import Tensor
 from minitf.text import make_batch
@@ -39,22 +39,20 @@ rng = np.random.default_rng(1)
 
 # %% [markdown]
 # ## What happens to a sentence in a Transformer?
-#
 # Lessons 01 to 05 built pieces: attention, heads, layers, embeddings, positions. None
 # of them translates. This lesson puts them together, and the result does.
 #
 # Here is the goal. A small Transformer was trained beforehand on English and German
-# (lesson 07 tells how one trains, `toy-model/README.md` with which options). It has an
-# encoder of 2 layers and a decoder of 2 layers, 4 heads, and vectors of 64 numbers. It
-# gets an English sentence, the *source*. It writes the German one, the *target*, token
-# by token. A *token* is a word, a piece of a word, or a punctuation mark; there are
-# also a start mark and an end mark. The program repeats three steps:
+# (lesson 07 tells how). It gets an English sentence, the *source*. It writes the German
+# one, the *target*, token by token. A *token* is a word, a piece of a word, or a
+# punctuation mark; there are also a start mark and an end mark. The program repeats
+# three steps:
 #
 # 1. Give the model the source and the tokens written so far. In the beginning that is
 #    only the *start mark*, whose id is 2.
 # 2. For each token that it reads, the model returns a row of numbers, one for each
-# token of the vocabulary: the logits (lesson 05). The softmax turns a row into
-# probabilities of the token that comes next. Only the last row is of use here.
+#    token of the vocabulary: the logits (lesson 05). The softmax turns a row into
+#    probabilities of the token that comes next. Only the last row is of use here.
 # 3. Append the most probable token. Stop if it is the *end mark*, id 3, or if the
 #    sentence becomes too long.
 #
@@ -78,7 +76,7 @@ def words_of(ids):
     for piece in toy.subwords.pieces(ids):
         if piece in names:
             words.append(names[piece])
-        elif piece.startswith("▁"):  # a word begins with this sign, for a blank
+        elif piece.startswith("▁"):  # a word begins with this sign, for a space
             words.append(piece[1:])
         else:
             words.append("-" + piece)
@@ -147,8 +145,8 @@ draw(figure_1, "06_here.png", walk=walk)
 # ![Figure 1 of the paper with eleven numbered steps: the encoder on the left turns 13 tokens into the memory (13, 512); a thick arrow brings it to the source attention of the decoder on the right, whose scores are (8, 11, 13); at the top come logits (11, 37 000) and probabilities](figures/06_here.png)
 #
 # *What to see: two towers. The encoder, on the left, reads the source. The decoder, on
-# the right, writes the target. The one thick arrow between them is all that the
-# decoder ever learns of the source.*
+# the right, writes the target. The one thick arrow between them is all that the decoder
+# ever learns of the source.*
 #
 # The shapes are those of the paper's *base* model:
 #
@@ -161,9 +159,6 @@ draw(figure_1, "06_here.png", walk=walk)
 # | $d_k$, $d_v$ | 64 | numbers of a query and key, and of a value, in one head |
 # | $P_{drop}$ | 0.1 | rate of dropout, in training only |
 # | $V$ | about 37,000 | tokens of the vocabulary (section 5.1) |
-# | an encoder layer | 3,150,336 | its parameters, counted at the end of this lesson |
-# | a decoder layer | 4,199,936 | its parameters |
-# | the model | 63.0 million | its parameters; the paper says 65 |
 #
 # Our source has 13 tokens, cut by the small model's vocabulary (the shapes do not
 # mind): "reads" is cut into "read" and "-s", and the full stop and the end mark are
@@ -179,16 +174,18 @@ draw(figure_1, "06_here.png", walk=walk)
 # 4. **Feed-forward.** Each position by itself: 512 numbers become 2048, then 512 again.
 #    Add & norm. That was one encoder layer.
 # 5. **N x.** Five more layers follow, each with parameters of its own. The array that
-#    leaves the last one is the **memory**. The encoder is done.
+#    leaves the last one is the **memory**: a vector for each token of the source, and
+#    nothing else. The encoder is done.
 # 6. **Outputs (shifted right).** The decoder embeds the target written so far,
 #    beginning with the start mark, and adds the sinusoids.
 # 7. **Masked multi-head attention** is self-attention again, but each position asks
 #    only itself and those before it. The mask forbids the scores above the diagonal.
 # 8. **Multi-head attention**, in the middle, is the *source attention*: the paper's
 #    encoder-decoder attention, now usually called cross-attention. The queries come
-#    from the decoder, the keys and values from the memory. So the scores have a row
-#    for each target position and a column for each source token.
-# 9. **Feed-forward**, and again N x. An add & norm follows each of 7, 8 and 9.
+#    from the decoder, the keys and values from the memory. So the scores have a row for
+#    each target position and a column for each source token.
+# 9. **Feed-forward**, and again N x. Each layer reads the same memory, through matrices
+#    of its own. An add & norm follows each of 7, 8 and 9.
 # 10. **Linear.** Times the embedding table, transposed: a number for each token of the
 #     vocabulary at each position. These numbers are the *logits*.
 # 11. **Softmax.** Each row becomes probabilities. A row is the model's opinion of the
@@ -197,34 +194,6 @@ draw(figure_1, "06_here.png", walk=walk)
 # Then the chosen token is appended to the decoder's input, and steps 6 to 11 run again.
 # The encoder need run only once a sentence. (Our `write` is simple and runs it every
 # time. Lesson 08 does it right.)
-#
-# Do the shapes hold? Ask the library for a new base model. It knows no German yet, but
-# its arrays have their sizes.
-
-# %%
-base = Transformer(Config.preset("base", 37_000))  # sizes by name, V = 37,000
-encoder_layer = base.encoder.layers[0]
-decoder_layer = base.decoder.layers[0]
-attentions = [
-    encoder_layer.self_attention,
-    decoder_layer.self_attention,
-    decoder_layer.source_attention,
-]
-for attention in attentions:
-    attention.keep_weights = True  # keeps the softmax of the scores
-memory, _ = base.encode(pair.source)  # _ is the mask of the padding
-logits = base.logits(base.decode(pair.target_in, memory, None))  # None: no padding
-# Without the first axis, the batch:
-score_shapes = [attention.weights.shape[1:] for attention in attentions]
-as_in_figure = [(8, 13, 13), (8, 11, 11), (8, 11, 13)]
-claim("steps 3, 7, 8: the scores", score_shapes == as_in_figure, score_shapes)
-ends = [memory.shape[1:], logits.shape[1:]]
-claim("steps 5, 10: memory and logits", ends == [(13, 512), (11, 37_000)], ends)
-c = base.config
-sizes = [c.n_layers, c.n_decoder_layers, c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
-table_sizes = [6, 6, 512, 2048, 8, 64, 64]
-in_table = sizes == table_sizes and c.dropout == 0.1
-claim("the sizes of the table", in_table, sizes + [c.dropout])
 
 # %% [markdown]
 # ## How do the pieces make a Transformer?
@@ -232,17 +201,16 @@ claim("the sizes of the table", in_table, sizes + [c.dropout])
 # Now build it. First by hand, in NumPy, for one sentence. Then compare it with the
 # library.
 #
-# **State.** $E$ is the embedding table, $PE$ the sinusoids. Around every *sub-layer*
-# (an attention or a feed-forward network) there is an add & norm,
+# **State.** $E$ is the embedding table, $E_{source}$ its rows for the ids of the
+# source, $PE$ the sinusoids. Around every *sub-layer* (an attention or a feed-forward
+# network) there is an add & norm,
 # $x \leftarrow \text{LayerNorm}(x + \text{Sublayer}(x))$:
 #
-#     encoder:  x = E[source] sqrt(d_model) + PE
-#               N times:  self-attention, feed-forward
-#               the last x is the memory
-#
-#     decoder:  y = E[target] sqrt(d_model) + PE
-#               N times:  masked self-attention, source attention, feed-forward
-#               logits = y E^T
+# - **Encoder:** $x = E_{source} · \sqrt{d_{model}} + PE$. Then $N$ times self-attention
+#   and feed-forward. The last $x$ is the memory.
+# - **Decoder:** $y = E_{target} · \sqrt{d_{model}} + PE$. Then $N$ times masked
+#   self-attention, source attention and feed-forward. At the end
+#   $\text{logits} = y E^T$.
 #
 # (Dropout, lesson 04, acts only in training. Here it is off.)
 #
@@ -367,18 +335,9 @@ same("with the probabilities of the library", chances_by_hand, chances_written)
 # %% [markdown]
 # Everything between the English and the German sentence is on this page.
 #
-# The library's version has the same structure. Here is its decoder layer.
-# `self_residual(x, f)` is the add & norm, $\text{LayerNorm}(x + f(x))$, and $f$ is the
-# attention with its mask. (`caches` is for lesson 08.)
-
-# %%
-show(DecoderLayer)
-
-# %% [markdown]
-# **Equate.** Compare part by part, from the inside to the outside. All parameters are
+# **Equate.** Is it the library's Transformer to the last digit? All parameters are
 # drawn at random: a bias of 0 or a gain of 1, with which training begins, would hide
-# mistakes. `[None]` makes a batch of one sentence, `[0]` takes it out again, and `None`
-# in place of a mask hides nothing.
+# mistakes. (`[None]` makes a batch of one sentence, `[0]` takes it out again.)
 
 # %%
 config = Config(
@@ -396,28 +355,6 @@ def with_random_numbers(module):
     return module
 
 
-encoder = with_random_numbers(Encoder(config, rng))
-decoder = with_random_numbers(Decoder(config, rng))
-layer = with_random_numbers(DecoderLayer(config, rng))
-x = rng.standard_normal((6, 8))  # 6 positions of the source
-y = rng.standard_normal((5, 8))  # 5 positions of the target
-past = causal_mask(5)
-same("Encoder = by hand", encoder(x[None], None)[0], encoder_by_hand(x, encoder, 3))
-same(
-    "DecoderLayer = by hand",
-    layer(y[None], x[None], past, None)[0],
-    decoder_layer_by_hand(y, x, layer),
-)
-same(
-    "Decoder = by hand",
-    decoder(y[None], x[None], past, None)[0],
-    decoder_by_hand(y, x, decoder, 3),
-)
-
-# %% [markdown]
-# The complete model, from ids to logits:
-
-# %%
 model = with_random_numbers(Transformer(config))
 source = np.array([5, 9, 4, 7, 8, 3])
 target = np.array([2, 6, 10, 9, 11])
@@ -428,85 +365,8 @@ same(
 )
 
 # %% [markdown]
-# ## What does figure 1 leave open?
-#
-# Four questions.
-#
-# **What is in the memory?** One vector for each token of the source, and nothing else.
-# It has no fixed size: a source of 13 tokens has a memory of 13 rows. And the decoder
-# remembers nothing between two tokens. Each time it reads again, from the start, all
-# that is written.
-#
-# **Which decoder layer reads it?** All of them. The arrow in the figure is drawn once,
-# because the box is drawn once; "N x" means that there are $N$ arrows. Each layer reads
-# the same memory through its own $W^K$ and $W^V$. To see that, cut the source attention
-# of one layer of the trained model by setting its last matrix to zero. Then ask for the
-# probability of the German sentence, the product of the probabilities of its tokens:
-
-
-# %%
-def probability_of_sentence():
-    chances = F.softmax(trained(pair.source, pair.target_in)).numpy()[0]
-    product = 1.0
-    for t, token in enumerate(pair.target_out[0]):
-        product *= float(chances[t, token])
-    return product
-
-
-def without_source_attention(i):
-    matrix = trained.decoder.layers[i].source_attention.output.weight
-    kept_for_later = matrix.data
-    matrix.data = 0 * kept_for_later
-    probability = probability_of_sentence()
-    matrix.data = kept_for_later
-    return probability
-
-
-complete = probability_of_sentence()
-cut_1 = without_source_attention(0)  # layers are counted from 0
-cut_2 = without_source_attention(1)
-claim("with all of the memory the sentence is probable", complete > 0.4, complete)
-claim("without source attention in layer 1, less so", cut_1 < 0.9 * complete, cut_1)
-claim("without source attention in layer 2, hopeless", cut_2 < 1e-6, cut_2)
-
-# %% [markdown]
-# Both cuts hurt, so both layers read the memory. In this model the last one does most
-# of the work.
-#
-# **What is shared?** No two layers share anything: they have one form, and each its own
-# numbers. The one matrix that is used in several places is the embedding table, in
-# three: it embeds the source, embeds the target, and turns the last vectors into logits
-# (section 3.4). So its name appears once among the parameters, and its gradient is the
-# sum of three (lesson 05).
-
-# %%
-names = [name for name in model.state() if "embedding" in name]
-untied = Transformer(config.replace(tie=False))
-names_untied = [name for name in untied.state() if "embedding" in name]
-claim("the shared table has one name", names == ["embedding.weight"], names)
-claim("with tie=False there are three tables", len(names_untied) == 3, names_untied)
-
-# %% [markdown]
-# **What comes out?** Logits, and not probabilities: the softmax at the top of figure 1
-# is left to whoever calls the model. In training the caller is the loss, which computes
-# the logarithm of the softmax in one go (lesson 07). In writing, the most probable
-# token is the one with the largest logit, softmax or not.
-#
-# One number is worth remembering. A new model knows nothing: its logits have a mean
-# near 0 and a variance near 1, and its loss, the mean of $-\ln p$ of the right token,
-# is near $\ln V + 1/2$ (lesson 05). **A first loss far from that is the first sign of a
-# mistake.** (Only 11 tokens are averaged here, so it is off by a few tenths.)
-
-# %%
-# loss returns the loss with label smoothing (lesson 07), and the mean of -ln p.
-_, minus_log = base.loss(pair.source, pair.target_in, pair.target_out)
-first = float(minus_log)
-expected = math.log(37_000) + 0.5
-claim(
-    "the first loss of the base model is ln V + 1/2, to 5%",
-    abs(first / expected - 1) < 0.05,
-    f"{first:.2f}, expected {expected:.2f}",
-)
+# What comes out are logits, and not probabilities: the softmax at the top of figure 1
+# is left to whoever calls the model.
 
 # %% [markdown]
 # ## How can it learn all positions at once without seeing the answer?
@@ -571,10 +431,9 @@ same("the column at the beginning of the lesson", of_right_token, chances_writte
 
 # %% [markdown]
 # Compare with the column at the beginning of the lesson: the same eleven numbers,
-# because the model had written exactly the true sentence. There
-# they took eleven runs, here one. Most are about 0.95, and none is 1. That is on
-# purpose: the model was trained with *label smoothing* of 0.05, so its goal is a
-# probability of 0.95, not of 1 (lesson 07).
+# because the model had written exactly the true sentence. There they took eleven runs,
+# here one. (Most are about 0.95, and none is 1. That is on purpose: the model was
+# trained with *label smoothing*, lesson 07.)
 #
 # Where does it look for the next word? In the source, through the source attention of
 # its last layer. Here are the weights, the mean of the 4 heads.
@@ -589,25 +448,16 @@ row = predicts.index("Lehrer")
 column = source_words.index("teacher")
 on_teacher = to_source[row, column]
 claim("to predict Lehrer, it looks at teacher", on_teacher > 0.8, on_teacher)
-draw(
-    figures.matrices,
-    "06_source_attention.png",
-    {english: to_source},
-    row_labels=predicts,
-    column_labels=source_words,
-    rows="token to predict",
-    columns="source",
-    bar="attention to the memory",
-    mark=[(row, column)],
-)
+place = (row, column)
+draw(figures.look, "06_source_attention.png", to_source, predicts, source_words, place)
 
 # %% [markdown]
 # ![Heat map, eleven German tokens to predict against thirteen English source tokens: the dark cells run along the diagonal, for Lehrer at teacher with 0.95; for im they are at in, for Garten at garden; das looks at the and at book](figures/06_source_attention.png)
 #
 # *What to see: each row is a query, the framed cell the claim above. Nobody told the
 # model which English word belongs to which German one. The row "Lehrer" is the query of
-# the position that has read "alte": it asks for a word that is not there yet. And
-# "das" needs "the", but also "book", because the German article depends on the noun.*
+# the position that has read "alte": it asks for a word that is not there yet. And "das"
+# needs "the", but also "book", because the German article depends on the noun.*
 
 # %% [markdown]
 # ## Who may look at what, and does the padding matter?
@@ -658,24 +508,10 @@ print("    padding mask", source_padding.shape, "  causal mask", up_to_now.shape
 # is ever stored in full.
 
 # %%
-titles = ("encoder, self", "decoder, self", "decoder, source")
 in_source = words_of(batch.source[1])
 in_target = words_of(batch.target_in[1])
-masks = (
-    np.broadcast_to(source_padding[1, 0], (13, 13)),
-    up_to_now[0, 0],
-    np.broadcast_to(source_padding[1, 0], (11, 13)),
-)
-draw(
-    figures.matrices,
-    "06_masks.png",
-    dict(zip(titles, masks, strict=True)),
-    rows="who asks",
-    columns="who answers",
-    row_labels=dict(zip(titles, (in_source, in_target, in_target), strict=True)),
-    column_labels=dict(zip(titles, (in_source, in_target, in_source), strict=True)),
-    limits=(0, 1.3),  # True is 1, a little paler than the darkest colour
-)
+of_source = source_padding[1, 0]
+draw(figures.masks, "06_masks.png", of_source, up_to_now[0, 0], in_source, in_target)
 
 # %% [markdown]
 # ![Three masks for the padded sentence "The girl sleeps in the kitchen": in the encoder the 5 columns of the padding are white, in the decoder's self-attention all cells above the diagonal, in the source attention again the 5 columns of the source's padding](figures/06_masks.png)
@@ -689,12 +525,8 @@ draw(
 # *What to see: at the fourth step, the decoder looks back at four tokens; the mask with
 # the frame hides the others.*
 #
-# Two things look like mistakes. In all three pictures the rows of the padding are not
-# masked. Nobody reads what comes out of them: the columns of the padding are hidden
-# from all, and the loss leaves its rows out. And in the middle picture the columns of
-# the target's padding are not masked either. They need no mask, because padding is on
-# the *right*: it is later than every token, and the causal mask hides it already. (With
-# padding on the left, it would need one.)
+# Why does the padding of the target need no mask? It is on the *right*: it is later
+# than every token, and the causal mask hides it already.
 #
 # **Equate.** The program by hand knows no padding: it gets each sentence alone. A batch
 # must give what its sentences give alone.
@@ -713,24 +545,9 @@ for i in (0, 1):
     )
 
 # %% [markdown]
-# The loss, too, counts the tokens and leaves the padding out, both in the sum and in
-# the number by which it divides:
-
-# %%
-minus_logs = -np.log(F.softmax(in_batch).numpy())
-of_right_tokens = []
-for i in (0, 1):
-    for t in range(n_target[i]):
-        of_right_tokens.append(minus_logs[i, t, batch.target_out[i, t]])
-loss, _ = trained.loss(batch.source, batch.target_in, batch.target_out, smoothing=0.0)
-claim("the batch has 11 + 8 tokens to predict", batch.n_tokens == 19, batch.n_tokens)
-same("the loss = the mean over these tokens", loss, np.mean(of_right_tokens))
-
-# %% [markdown]
 # What if the padding mask is missing? There is no error message. The sentence reads its
-# padding as if it were words. And how much padding it has depends on its neighbours in
-# the batch. Its
-# memory, whose numbers are about 1 in size, changes a lot:
+# padding as if it were words, and how much padding it has depends on its neighbours in
+# the batch. Its memory, whose numbers are about 1 in size, changes a lot:
 
 # %%
 short_ids = batch.source[1:]  # the padded sentence
@@ -742,7 +559,6 @@ claim("without the padding mask the memory changes by", moved > 0.1, moved)
 
 # %% [markdown]
 # ## How can the future leak in?
-#
 # A model that sees the word that it must predict learns one thing: to copy it. Its loss
 # is wonderful. Then it is asked to translate, the word is not there yet, and it writes
 # nonsense. Such a *leak* is the most expensive mistake of all, because everything looks
@@ -764,38 +580,27 @@ claim("without the padding mask the memory changes by", moved > 0.1, moved)
 #
 # **State.** Position $t$ of the line *reads* holds token $t - 1$ of the target, and its
 # output, output $t$, must predict token $t$. So output $t$ must not depend on token $t$
-# nor on a later one, that is, on what stands at position $t + 1$ or later.
+# nor on a later one.
 #
-# "Not move" means 0.0, to the last digit. Lesson 01 showed that a computer rounds, and
-# that another order of additions changes the last digit. But a masked weight is an
-# exact zero, and 0 times anything adds nothing: the same additions in the same order
-# give the same result. So even the smallest difference is a leak.
+# "Not move" means 0.0, to the last digit. A masked weight is an exact zero, and 0 times
+# anything adds nothing: the same additions in the same order give the same result. So
+# even the smallest difference is a leak.
 #
-# **Derive.** Here are nine ways to see the future. Each looks right at first sight:
+# **Derive.** Here are five ways to see the future. Each looks right at first sight:
 #
 # | mistake | what the program does | how the future gets in |
 # |---|---|---|
 # | no causal mask | it passes no mask on | every position sees all |
 # | mask shifted by one | `np.tri(T, k=1)`, a diagonal more | $t$ sees $t + 1$ |
-# | mask transposed | `mask.transpose(0, 1, 3, 2)` | position $t$ sees all later ones |
-# | mask in layer 1 only | the other layers get none | layer 2 looks ahead |
 # | mask after the softmax | `softmax(scores) * mask` | its sum is over all keys |
-# | softmax over the queries | `softmax(scores, axis=2)` | its sum has later queries |
-# | norm over time | mean and variance along $T$ | the mean is over all positions |
 # | target not shifted | it reads token $t$ to predict token $t$ | directly |
 # | target in the source | a source line holds the translation | through the memory |
 #
-# The first mistakes are those of the self-attention. Here they are as code. ("Mask in
-# layer 1 only" is "no causal mask" in every decoder layer but the first.)
-
-# %%
-show(experiment.LeakyAttention)
-
-# %% [markdown]
-# Try them on small new models and random text. Each sentence has 6 words, and each word
-# is drawn from 16, whatever the others are (ids 4 to 19). `pair_of` makes from sources
-# and targets what the two towers read: the sources, and the start mark with all targets
-# but the last, unless the mistake says otherwise.
+# ("More on the Transformer" has four more, and the code of all of them.) Try them on
+# small new models and random text. Each sentence has 6 words, and each word is drawn
+# from 16, whatever the others are (ids 4 to 19). `pair_of` makes from sources and
+# targets what the two towers read: the sources, and the start mark with all targets but
+# the last, unless the mistake says otherwise.
 
 
 # %%
@@ -834,8 +639,8 @@ for mistake in experiment.MISTAKES:
 # How good does each loss look? Train each model on random text. There is nothing to
 # learn in it, so an honest model cannot do better than guess: its loss is
 # $\ln 16 = 2.77$. Then ask for each word as in translation, where the decoder's input
-# ends before it. This takes a minute or two, so it was done once, by the
-# command `python -m minitf.course.experiments.leaks`.
+# ends before it. This takes a minute or two, so it was done once, by the command
+# `python -m minitf.course.experiments.leaks`.
 
 # %%
 results = kept("leaks")
@@ -850,20 +655,7 @@ for mistake in experiment.MISTAKES:
     print(f"    {mistake:26s} {a} {b:4s} {last_loss:15.2f} {in_translation:12.2f}")
 
 # %% [markdown]
-# | mistake | found by | loss, training | loss, translating |
-# |---|---|---|---|
-# | none | | 2.78 | 2.78 |
-# | no causal mask | A, B | 0.48 | 5.46 |
-# | mask shifted by one | A, B | 0.47 | 5.42 |
-# | mask transposed | A, B | 0.49 | 6.91 |
-# | mask in layer 1 only | A, B | 0.47 | 5.35 |
-# | mask after the softmax | A, B | 0.64 | 6.10 |
-# | softmax over the queries | A, B | 0.56 | 6.16 |
-# | norm over time | A, B | 0.53 | 3.59 |
-# | target not shifted | B only | 0.00 | 10.18 |
-# | target in the source | B only | 0.01 | 6.22 |
-#
-# What the table says:
+# Read the table.
 #
 # - **Check B finds all nine, check A seven.** Check A changes the line that the decoder
 #   *reads* and cannot know that it is the wrong line. The unshifted target obeys the
@@ -871,16 +663,8 @@ for mistake in experiment.MISTAKES:
 # - **Every leak makes the loss look better than a guess,** and every one ruins the
 #   translation: there its loss is above the 2.77, by 0.8 at least. That is the look of
 #   "good loss, nonsense text".
-# - Many leaks end near $\ln 16 / 6 = 0.46$ and not at 0: the shifted target leaves out
-#   the last word, so nobody reads it, and it must be guessed, one word of 6. The
-#   unshifted target and the target in the source do reach 0, because they hand over
-#   *every* word, the last, too.
 # - **A loss that is too good is the third check.** On text that it has not seen before,
 #   no honest model gets there. A model that copies its input does.
-#
-# How does a model without a causal mask copy the next word? One head is enough.
-# $PE(t + 1)$ is a linear map of $PE(t)$ (lesson 05), so a query can ask for "the
-# position after mine".
 
 # %%
 leaking = experiment.MISTAKES[1:]
@@ -903,64 +687,15 @@ claim("their lowest loss when they translate", best > guess + 0.5, best)
 # %%
 updates = np.arange(10, 401, 10)  # 10 to 400
 chosen = ("none", "mask after the softmax", "no causal mask", "target not shifted")
-curves = {}
-for name in chosen:
-    label = "none (honest)" if name == "none" else name
-    curves[label] = (updates, results[name]["training"])
-draw(
-    figures.lines,
-    "06_leaks.png",
-    curves,
-    x="updates",
-    y="training loss",
-    title="Random text: an honest model can only guess",
-    marks=False,
-    levels={"a guess, ln 16": guess, "ln 16 / 6": guess / 6},
-)
+losses = {name: results[name]["training"] for name in chosen}
+draw(figures.leaks, "06_leaks.png", updates, losses, guess)
 
 # %% [markdown]
 # ![Training loss of four models on random text over 400 updates: the honest one stays at ln 16, 2.77; the target that is not shifted falls to 0 at once; without causal mask and with the mask after the softmax the loss falls towards 0.46](figures/06_leaks.png)
 #
-# *What to see: the legend names the mistake. The only honest curve is the one that
-# stays at the upper dashed line, and every fall below it is a leak. At the lower line
-# one word of 6 is guessed, and the others are copied.*
-#
-# One point of it again, run now, so that you can trust the kept numbers:
-
-# %%
-_, first_losses = experiment.train("target not shifted", updates=10)
-same(
-    "10 updates, repeated: the kept loss of an unshifted target",
-    np.mean(first_losses),
-    results["target not shifted"]["training"][0],
-    rtol=0.02,
-)
-
-# %% [markdown]
-# **Why is a mask after the softmax a leak?** It sets the forbidden weights to 0, so no
-# forbidden *value* comes through. But the softmax has divided by a sum over all keys,
-# the later ones too. How much is left for the permitted weights tells something about
-# the later keys.
-#
-# **And a softmax over the wrong axis?** It divides by a sum over the queries, and those
-# of later positions are among them. Checks A and B find it, and so does a still cheaper
-# one, from lesson 01: the weights of each query must sum to 1.
-
-# %%
-queries = rng.standard_normal((5, 8))
-scores = queries @ queries.T / math.sqrt(8)
-up_to_own = causal_mask(5)[0, 0]
-permitted = np.where(up_to_own, scores, -1e9)
-wrong_sums = F.softmax(permitted, axis=0).numpy().sum(axis=1)
-off = float(abs(wrong_sums - 1).max())
-claim("softmax over the queries: they miss 1 by", off > 0.1, off)
-after_softmax = F.softmax(scores).numpy() * up_to_own
-first_sum = after_softmax[0].sum()
-claim(
-    "mask after the softmax: the first query's weights sum to",
-    first_sum < 0.9,
-    first_sum,
-)
+# *What to see: the only honest curve is the one that stays at the upper dashed line.
+# Every fall below it is a leak. At the lower line one word of 6 is guessed, and the
+# others are copied: the shifted target leaves out the last word, so nobody reads it.*
 
 # %% [markdown]
 # ## How large is the model of the paper?
@@ -997,11 +732,12 @@ for name, number in parameters.items():
     millions[name] = number / 1e6
     print(f"    {name:16s} {number:12,}   {millions[name]:5.2f} million")
 on_paper = sum(parameters.values())
+base = Transformer(Config.preset("base", 37_000))  # sizes by name, V = 37,000
 in_library = sum(parameter.size for parameter in base.parameters())
 print(f"    {'together':16s} {on_paper:12,}")
 same("the base model counted = on paper", in_library, on_paper)
 same("count_parameters = on paper", base.config.count_parameters(), on_paper)
-draw(figures.bars, "06_parameters.png", millions, y="millions of parameters", digits=2)
+draw(figures.parameters, "06_parameters.png", millions)
 
 # %% [markdown]
 # ![Bars of the base model's parameters in millions: 18 attentions 18.87, 12 feed-forward networks 25.20, 30 norms 0.03, embedding table 18.94](figures/06_parameters.png)
@@ -1010,10 +746,9 @@ draw(figures.bars, "06_parameters.png", millions, y="millions of parameters", di
 # has $8 d_{\text{model}}^2$ numbers, an attention $4 d_{\text{model}}^2$, and $12 \cdot
 # 8$ is more than $18 \cdot 4$.*
 #
-# So we count 63.0 million, and the paper says 65. The formulas are hardly to blame:
-# below, one $V$ fits ten models of the paper. The only number in them that the paper
-# does not give exactly is $V$, and with about 41,000 rows the table adds the missing
-# two million.
+# So we count 63.0 million, and the paper says 65. The only number in the formulas that
+# the paper does not give exactly is $V$, and with about 41,000 rows the table adds the
+# missing two million.
 
 # %%
 print(f"    with 37,000 tokens: {on_paper / 1e6:.1f} million")
@@ -1023,8 +758,8 @@ claim("with 41,000 tokens there are 65 million", round(larger) == 65, f"{larger:
 # %% [markdown]
 # ## What did we learn?
 #
-# - The encoder reads the source and leaves a memory, a vector for each token;
-#   every decoder layer reads that memory.
+# - The encoder reads the source and leaves a memory, a vector for each token; every
+#   decoder layer reads that memory.
 # - The model returns logits for all positions at once; the softmax is applied outside.
 # - The base model has 63.0 million parameters with 37,000 tokens, and the paper's 65
 #   million with about 41,000.
@@ -1036,11 +771,232 @@ claim("with 41,000 tokens there are 65 million", round(larger) == 65, f"{larger:
 #   must predict it must not move, to the last digit.
 
 # %% [markdown]
-# ## For the curious: which vocabulary do the paper's sizes imply?
+# ## More on the Transformer
+# Nothing later needs what follows. Open what you are curious about.
 #
-# *Nothing later needs it.* The library knows the models of the paper by name, in
-# PRESETS: a name, and the sizes in which that model differs from the base. Table 3
-# states the millions of parameters of eleven of them.
+# ### What does the library's decoder layer look like?
+# It has the structure of ours. `self_residual(x, f)` is the add & norm,
+# $\text{LayerNorm}(x + f(x))$, and $f$ is the attention with its mask. (`caches` is for
+# lesson 08.)
+
+# %%
+show(DecoderLayer)
+
+# %% [markdown]
+# Compare part by part, from the inside to the outside. (`None` in place of a mask hides
+# nothing.)
+
+# %%
+encoder = with_random_numbers(Encoder(config, rng))
+decoder = with_random_numbers(Decoder(config, rng))
+layer = with_random_numbers(DecoderLayer(config, rng))
+x = rng.standard_normal((6, 8))  # 6 positions of the source
+y = rng.standard_normal((5, 8))  # 5 positions of the target
+past = causal_mask(5)
+same("Encoder = by hand", encoder(x[None], None)[0], encoder_by_hand(x, encoder, 3))
+same(
+    "DecoderLayer = by hand",
+    layer(y[None], x[None], past, None)[0],
+    decoder_layer_by_hand(y, x, layer),
+)
+same(
+    "Decoder = by hand",
+    decoder(y[None], x[None], past, None)[0],
+    decoder_by_hand(y, x, decoder, 3),
+)
+
+# %% [markdown]
+# ### Do the shapes of the walk hold?
+# Ask the library's new base model. It knows no German yet, but its arrays have their
+# sizes.
+
+# %%
+encoder_layer = base.encoder.layers[0]
+decoder_layer = base.decoder.layers[0]
+attentions = [
+    encoder_layer.self_attention,
+    decoder_layer.self_attention,
+    decoder_layer.source_attention,
+]
+for attention in attentions:
+    attention.keep_weights = True  # keeps the softmax of the scores
+memory, _ = base.encode(pair.source)  # _ is the mask of the padding
+logits = base.logits(base.decode(pair.target_in, memory, None))  # None: no padding
+# Without the first axis, the batch:
+score_shapes = [attention.weights.shape[1:] for attention in attentions]
+as_in_figure = [(8, 13, 13), (8, 11, 11), (8, 11, 13)]
+claim("steps 3, 7, 8: the scores", score_shapes == as_in_figure, score_shapes)
+ends = [memory.shape[1:], logits.shape[1:]]
+claim("steps 5, 10: memory and logits", ends == [(13, 512), (11, 37_000)], ends)
+c = base.config
+sizes = [c.n_layers, c.n_decoder_layers, c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
+table_sizes = [6, 6, 512, 2048, 8, 64, 64]
+in_table = sizes == table_sizes and c.dropout == 0.1
+claim("the sizes of the table", in_table, sizes + [c.dropout])
+
+# %% [markdown]
+# ### Does the decoder remember what it has done?
+# No. It remembers nothing between two tokens. Each time it reads again, from the start,
+# all that is written. And the memory has no fixed size: a source of 13 tokens has a
+# memory of 13 rows.
+#
+# ### Which decoder layer reads the memory?
+# All of them. The arrow in the figure is drawn once, because the box is drawn once; "N
+# x" means that there are $N$ arrows. Each layer reads the same memory through its own
+# $W^K$ and $W^V$. To see that, cut the source attention of one layer of the trained
+# model by setting its last matrix to zero. Then ask for the probability of the German
+# sentence, the product of the probabilities of its tokens:
+
+
+# %%
+def probability_of_sentence():
+    chances = F.softmax(trained(pair.source, pair.target_in)).numpy()[0]
+    product = 1.0
+    for t, token in enumerate(pair.target_out[0]):
+        product *= float(chances[t, token])
+    return product
+
+
+def without_source_attention(i):
+    matrix = trained.decoder.layers[i].source_attention.output.weight
+    kept_for_later = matrix.data
+    matrix.data = 0 * kept_for_later
+    probability = probability_of_sentence()
+    matrix.data = kept_for_later
+    return probability
+
+
+complete = probability_of_sentence()
+cut_1 = without_source_attention(0)  # layers are counted from 0
+cut_2 = without_source_attention(1)
+claim("with all of the memory the sentence is probable", complete > 0.4, complete)
+claim("without source attention in layer 1, less so", cut_1 < 0.9 * complete, cut_1)
+claim("without source attention in layer 2, hopeless", cut_2 < 1e-6, cut_2)
+
+# %% [markdown]
+# Both cuts hurt, so both layers read the memory. In this model the last one does most
+# of the work.
+#
+# ### What do the parts share?
+# No two layers share anything: they have one form, and each its own numbers. The one
+# matrix that is used in several places is the embedding table, in three: it embeds the
+# source, embeds the target, and turns the last vectors into logits (section 3.4). So
+# its name appears once among the parameters, and its gradient is the sum of three
+# (lesson 05).
+
+# %%
+names = [name for name in model.state() if "embedding" in name]
+untied = Transformer(config.replace(tie=False))
+names_untied = [name for name in untied.state() if "embedding" in name]
+claim("the shared table has one name", names == ["embedding.weight"], names)
+claim("with tie=False there are three tables", len(names_untied) == 3, names_untied)
+
+# %% [markdown]
+# ### Which loss has a new model?
+# A new model knows nothing: its logits have a mean near 0 and a variance near 1, and
+# its loss, the mean of $-\ln p$ of the right token, is near $\ln V + 1/2$ (lesson 05).
+# **A first loss far from that is the first sign of a mistake.** (Only 11 tokens are
+# averaged here, so it is off by a few tenths.)
+
+# %%
+# loss returns the loss with label smoothing (lesson 07), and the mean of -ln p.
+_, minus_log = base.loss(pair.source, pair.target_in, pair.target_out)
+first = float(minus_log)
+expected = math.log(37_000) + 0.5
+claim(
+    "the first loss of the base model is ln V + 1/2, to 5%",
+    abs(first / expected - 1) < 0.05,
+    f"{first:.2f}, expected {expected:.2f}",
+)
+
+# %% [markdown]
+# ### What happens to the padding's own rows, and to the loss?
+# In the picture of the masks, the rows of the padding are not masked. Nobody reads what
+# comes out of them: the columns of the padding are hidden from all, and the loss leaves
+# its rows out. (With padding on the left, the target would need a mask for its padding,
+# too.)
+#
+# The loss counts the tokens and leaves the padding out, both in the sum and in the
+# number by which it divides:
+
+# %%
+minus_logs = -np.log(F.softmax(in_batch).numpy())
+of_right_tokens = []
+for i in (0, 1):
+    for t in range(n_target[i]):
+        of_right_tokens.append(minus_logs[i, t, batch.target_out[i, t]])
+loss, _ = trained.loss(batch.source, batch.target_in, batch.target_out, smoothing=0.0)
+claim("the batch has 11 + 8 tokens to predict", batch.n_tokens == 19, batch.n_tokens)
+same("the loss = the mean over these tokens", loss, np.mean(of_right_tokens))
+
+# %% [markdown]
+# ### How do the leaks look as code, and which others are there?
+# The first mistakes are those of the self-attention. ("Mask in layer 1 only" is "no
+# causal mask" in every decoder layer but the first.)
+
+# %%
+show(experiment.LeakyAttention)
+
+# %% [markdown]
+# | mistake | what the program does | how the future gets in |
+# |---|---|---|
+# | mask transposed | `mask.transpose(0, 1, 3, 2)` | position $t$ sees all later ones |
+# | mask in layer 1 only | the other layers get none | layer 2 looks ahead |
+# | softmax over the queries | `softmax(scores, axis=2)` | its sum has later queries |
+# | norm over time | mean and variance along $T$ | the mean is over all positions |
+#
+# How does a model without a causal mask copy the next word? One head is enough.
+# $PE(t + 1)$ is a linear map of $PE(t)$ (lesson 05), so a query can ask for "the
+# position after mine".
+#
+# Many leaks end near $\ln 16 / 6 = 0.46$ and not at 0: the last word must be guessed,
+# one word of 6. The unshifted target and the target in the source do reach 0, because
+# they hand over *every* word, the last, too.
+#
+# **Why is a mask after the softmax a leak?** It sets the forbidden weights to 0, so no
+# forbidden *value* comes through. But the softmax has divided by a sum over all keys,
+# the later ones too. How much is left for the permitted weights tells something about
+# the later keys.
+#
+# **And a softmax over the wrong axis?** It divides by a sum over the queries, and those
+# of later positions are among them. Checks A and B find it, and so does a still cheaper
+# one, from lesson 01: the weights of each query must sum to 1.
+
+# %%
+queries = rng.standard_normal((5, 8))
+scores = queries @ queries.T / math.sqrt(8)
+up_to_own = causal_mask(5)[0, 0]
+permitted = np.where(up_to_own, scores, -1e9)
+wrong_sums = F.softmax(permitted, axis=0).numpy().sum(axis=1)
+off = float(abs(wrong_sums - 1).max())
+claim("softmax over the queries: they miss 1 by", off > 0.1, off)
+after_softmax = F.softmax(scores).numpy() * up_to_own
+first_sum = after_softmax[0].sum()
+claim(
+    "mask after the softmax: the first query's weights sum to",
+    first_sum < 0.9,
+    first_sum,
+)
+
+# %% [markdown]
+# One point of the figure of the leaks again, run now, so that you can trust the kept
+# numbers:
+
+# %%
+_, first_losses = experiment.train("target not shifted", updates=10)
+same(
+    "10 updates, repeated: the kept loss of an unshifted target",
+    np.mean(first_losses),
+    results["target not shifted"]["training"][0],
+    rtol=0.02,
+)
+
+# %% [markdown]
+# ### Which vocabulary do the paper's sizes imply?
+# The library knows the models of the paper by name, in PRESETS: a name, and the sizes
+# in which that model differs from the base. Table 3 states the millions of parameters
+# of eleven of them. One $V$ fits ten of them, so the formulas of this lesson are hardly
+# to blame for the missing two million.
 
 # %%
 PAPER = {

@@ -3,11 +3,9 @@
 
 A new model (lesson 06) has the right shape and knows nothing: its probabilities have
 nothing to do with the sentence. Nobody could set the 63,045,632 numbers of the paper's
-base model by hand. Training sets them. It repeats one *update* many times, and the
-update answers three questions: how wrong is the model on some sentences (the loss)?
-Which way should each number move (the gradient, lesson 02)? And how far (Adam, and
-its learning rate)? This lesson derives the answers of the paper (sections 5.3 and
-5.4), trains models in seconds, and measures what each answer is good for.
+base model by hand. Training sets them. This lesson trains a model first, in seconds,
+and then opens the steps one by one: the loss, Adam, and the learning rate (sections 5.3
+and 5.4). At the end it measures what each of them is good for.
 
 You need lessons 01 to 06.
 """
@@ -19,10 +17,10 @@ from minitf import forms
 from minitf import functions as F
 from minitf.check import claim, grad_check, same, show
 from minitf.config import Config
-from minitf.course import figures
 from minitf.course.architecture import figure_1
 from minitf.course.checks import training as checks
 from minitf.course.experiments import smoothing, warmup
+from minitf.course.figures import training as figures
 from minitf.course.lesson import begin, draw, finish, kept
 from minitf.course.trained_rows import ReversedRows, parameters_of_the_trainer
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
@@ -38,7 +36,101 @@ begin("07_training")
 rng = np.random.default_rng(1)
 print(f"the base model has {Config.preset('base').count_parameters():,} parameters")
 
+# %% [markdown]
+# ## What does a training look like?
+# A task whose answers we know: read 3 to 8 random digits and write them backwards.
+#
+#     2 7 1 8 2 8  ->  8 2 8 1 7 2
+#
+# It is a small translation. The first output needs the last input, the second the last
+# but one: attention must learn where to look, from the positions alone.
+#
+# A new Transformer of 2 + 2 layers is to learn it. Its tokens: 0 is padding, 2 the
+# start mark, 3 the end mark, 4 to 13 are the digits.
+#
+# The training is five lines, repeated: take a batch, delete the old gradients, compute
+# the loss, compute the gradients, make one step.
+
+
 # %%
+def rate_of(update):
+    """Return a fifth of the paper's learning rate, found by trying."""
+    return warmup_rate(update, 32, warmup_steps=100, factor=0.2)
+
+
+def train(model, optimizer, updates=400):
+    """Make the updates; after each, yield its number and its loss."""
+    rng = np.random.default_rng(7)
+    for update in range(1, updates + 1):
+        batch = warmup.reversal(rng, 64)  # 64 random rows, with their answers
+        optimizer.zero_grad()
+        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
+        loss.backward()
+        optimizer.step(rate_of(update))
+        yield update, float(loss)
+
+
+# %% [markdown]
+# Around the loop we watch: the loss, the model's own answer for one row, and how far a
+# typical number of the model (the median) moves in each update, which we need later.
+# (`label_smoothing` has a section of its own.) Let it run.
+
+
+# %%
+def say(model, digits):
+    """Return the model's answer, token by token; lesson 08 tells more."""
+    source = np.array([[int(digit) + 4 for digit in digits] + [3]])
+    written = [2]  # the start mark
+    while written[-1] != 3 and len(written) < 10:  # 3 is the end mark
+        next_logits = model(source, np.array([written])).numpy()[0, -1]
+        written.append(int(next_logits.argmax()))
+    return " ".join(str(i - 4) if i > 3 else "." for i in written[1:])
+
+
+def watched(eps, sample=""):
+    """Train 2 + 2 layers; return the model, its losses and its moves."""
+    config = Config(
+        14, n_layers=2, d_model=32, d_ff=64, n_heads=4, dropout=0.0, label_smoothing=eps
+    )
+    # float64: processors round differently, and in float32 that changes the course.
+    model = Transformer(config, seed=1).astype(np.float64)
+    optimizer = Adam(model.named_parameters())
+    losses = []
+    moves = []
+    unmoved = optimizer.data.copy()
+    with forms.on():  # the same equations, computed faster (lesson 01)
+        for update, loss in train(model, optimizer):
+            losses.append(loss)
+            moved = abs(Tensor(optimizer.data - unmoved).numpy())
+            moves.append(float(np.median(moved)) / rate_of(update))
+            unmoved = optimizer.data.copy()
+            if sample and update in (20, 50, 100, 200):
+                print(f"after {update} updates: {say(model, sample)}")
+    return model, np.array(losses), np.array(moves)
+
+
+print("the right answer: 8 2 8 1 7 2 .")
+model, losses, moves = watched(0.1, "271828")
+
+# %% [markdown]
+# Read the answers. After 20 updates it ends the row at once: each row has an end mark,
+# so that is the most frequent token, and frequencies are all it knows. After 50 it
+# repeats a digit of this row, and stops at the right place. After 100 it knows two
+# digits of the row, but neither the 1, the 7 nor the order, and stops one digit too
+# early. After 200 all is right.
+#
+# Has it learned the rule, or only this row? Give it 1,000 new rows. A row counts only
+# if every token is right.
+
+# %%
+new_rows = warmup.reversal(np.random.default_rng(2), 1000)
+chosen = model(new_rows.source, new_rows.target_in).numpy().argmax(axis=-1)
+right = (chosen == new_rows.target_out) | (new_rows.target_out == 0)
+claim(
+    "new random rows of 3 to 8 digits are reversed",
+    right.all(axis=1).mean() > 0.9,
+    f"{right.all(axis=1).mean():.1%}",
+)
 draw(figure_1, "07_here.png", here=["loss", "backward"])
 
 # %% [markdown]
@@ -47,32 +139,11 @@ draw(figure_1, "07_here.png", here=["loss", "backward"])
 # *What to see: the loss compares the output with the right words. Its gradient runs
 # back against every arrow, through decoder and encoder, down to the embeddings. (The
 # thick lines are drawn beside the boxes, so that you can see them.)*
-
-# %% [markdown]
-# ## What does training do to one number?
-# Take a model with a single parameter, $x = 1$. On the first batch of sentences the
-# gradient of its loss is 2: if $x$ grows by a little, the loss grows twice as much. So
-# $x$ should shrink. But how far?
 #
-# The simplest rule is *gradient descent*, $x - \text{rate} · \text{gradient}$, where
-# the *learning rate* is a small number that we choose. It has a flaw. The gradients of
-# one model differ widely in size, and a rate that suits the large ones would hardly
-# move the numbers whose gradients are small. And a small gradient does not mean that a
-# number is nearly right: the row of a rare word has one because the word is rare.
-#
-# *Adam* (section 5.3) measures each gradient against its usual size. After one
-# gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first step is
-#
-# $$x = 1 - 0.1 \cdot \frac{2}{2} = 0.9$$
-#
-# That is the update of one number: a gradient, its usual size, a rate. Now each of them
-# in turn. Where does the gradient come from? What is the usual size, once there are
-# several gradients? And which rate?
-
-# %%
-first_gradient = 2.0
-usual_size = np.sqrt(first_gradient**2)
-print(f"x after one step of Adam: {1 - 0.1 * first_gradient / usual_size:.1f}")
+# Nobody told the model the rule. Each update asks three questions. How wrong is the
+# model on this batch (`model.loss`)? Which way should each number move
+# (`loss.backward`, lesson 02)? And how far (`optimizer.step`)? The rest of this lesson
+# answers the first and the last.
 
 # %% [markdown]
 # ## How wrong is a prediction?
@@ -96,8 +167,8 @@ print(f"x after one step of Adam: {1 - 0.1 * first_gradient / usual_size:.1f}")
 # is $-\ln 0.197 = 1.63$.
 #
 # Why the logarithm? The probability of a sentence is the product of the probabilities
-# of its words; -ln makes a sum of it, so each word has a loss of its own. And -ln does
-# not forgive a model that is sure and wrong: with $p_y = 0.001$ the loss is 6.9,
+# of its words; $-\ln$ makes a sum of it, so each word has a loss of its own. And $-\ln$
+# does not forgive a model that is sure and wrong: with $p_y = 0.001$ the loss is 6.9,
 # whereas $1 - p_y$ could never exceed 1.
 #
 # The exp of the mean of this loss is the *perplexity* (section 5.4). A perplexity of 4
@@ -129,7 +200,7 @@ print(f"loss if the true word has 0.001: {-np.log(0.001):.1f}")
 # %%
 row_of_logits = Parameter(z)
 dog = 3
-# log_softmax is the ln of the softmax, in one function (why: see below).
+# log_softmax is the ln of the softmax, in one function.
 (-F.log_softmax(row_of_logits)[dog]).backward()
 q = np.array([0.0, 0.0, 0.0, 1.0])
 print(f"p - q = {(p - q).round(2)}")
@@ -137,30 +208,11 @@ same("the gradient of -ln p_y is p - q", row_of_logits.grad, p - q)
 grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 
 # %% [markdown]
-# **Use.** Why `log_softmax`, and not the logarithm of `softmax`? A word with a very low
-# logit has a softmax of exactly 0 in floating point, and $\ln 0$ is minus infinity.
-# `log_softmax` computes step 1 and never makes the softmax. (As in lesson 01, the
-# largest logit is first subtracted from all, so that no exp overflows.)
-
-# %%
-low = np.array([1.0, 3.0, 2.0, -1000.0])
-same(
-    "log_softmax = z - ln of the sum of exp(z)",
-    F.log_softmax(low),
-    low - np.log(np.exp(low).sum()),
-)
-claim(
-    "at a logit of -1000 softmax is 0, log_softmax is",
-    F.softmax(low).numpy()[3] == 0,
-    f"{F.log_softmax(low).numpy()[3]:.1f}",
-)
-
-# %% [markdown]
 # ## Why should a model not be too sure?
 # The loss $-\ln p_y$ has no goal. However sure the model is of the true word, raising
 # its logit lowers the loss a bit more, without end. So a model that knows a sentence by
-# heart goes on growing surer of it. (Whether that costs translations is measured in the
-# last experiment.) *Label smoothing* (section 5.4) gives it a goal that can be reached.
+# heart goes on growing surer of it. *Label smoothing* (section 5.4) gives it a goal
+# that can be reached.
 #
 # **State.** $q$ is no longer 1 and 0. The true word gets $1 - \epsilon$, and the others
 # share $\epsilon$, the paper's $\epsilon_{ls} = 0.1$. With $V$ words in the vocabulary:
@@ -170,9 +222,10 @@ claim(
 # \text{loss} = -\sum_j q_j \ln p_j$$
 #
 # (The paper gives no formula; this one is from its program, tensor2tensor.) In the tiny
-# example, with "dog" as the true word, $q = (0.033, 0.033, 0.033, 0.9)$. The loss of a
-# batch is the mean over its $n$ target tokens. Padding is no target: it adds nothing to
-# the sum and is not counted in $n$.
+# example, with "dog" as the true word, $q = (0.033, 0.033, 0.033, 0.9)$.
+#
+# The loss of a batch is the mean over its $n$ target tokens. Padding is no target: it
+# adds nothing to the sum and is not counted in $n$.
 #
 # **Derive.** The gradient, again in two steps.
 #
@@ -183,14 +236,7 @@ claim(
 #    rows with their weights give $q$. Once more the gradient is $p - q$.
 #
 # It is 0 where $p = q$: **that is the goal**. There the loss is $-\sum_j q_j \ln q_j$,
-# which is called the *entropy* of $q$. No logits give a smaller one: the loss is
-# *convex* in the logits (its curve bends upwards everywhere, as in the figure below),
-# so a place without slope is its lowest. Why convex? Move the logits along any
-# direction $a$. The slope is the sum of $a_j (p_j - q_j)$. By the Jacobian of lesson
-# 02, $p_j$ changes by $p_j (a_j - \sum_k p_k a_k)$ for each unit of the way. So the
-# slope changes by $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the
-# numbers $a_j$ with the probabilities $p$. It is never negative, so the slope never
-# falls.
+# which is called the *entropy* of $q$. No logits give a smaller one.
 
 
 # %%
@@ -223,10 +269,10 @@ same("label_smoothed_cross_entropy = loops", loss, smoothed)
 same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_gradient)
 
 # %% [markdown]
-# **Use.** The goal as a picture. Take 14 tokens, the vocabulary of the task below: ten
-# digits, and marks for padding, unknown, start and end. Let the logit of the true word
-# lead the 13 others by more and more. At $p = q$ it is $0.9 / (0.1 / 13) = 117$ times
-# as probable as any other, so its logit leads by $\ln 117 = 4.76$.
+# **Use.** The goal as a picture. Take 14 tokens, the vocabulary of the digits. Let the
+# logit of the true word lead the 13 others by more and more. At $p = q$ it is
+# $0.9 / (0.1 / 13) = 117$ times as probable as any other, so its logit leads by
+# $\ln 117 = 4.76$.
 
 # %%
 leads = np.linspace(0, 12, 121)
@@ -258,24 +304,14 @@ claim(
 )
 
 # %%
-draw(
-    figures.lines,
-    "07_smoothing.png",
-    {
-        "eps = 0": (leads, losses_by_lead(0.0)),
-        "eps = 0.1": (leads, losses_by_lead(0.1)),
-    },
-    x="lead of the true word's logit",
-    y="loss (14 words)",
-    marks=False,
-    notes={f"{entropy:.3f}, at a lead of {best_lead:.2f}": (best_lead, entropy)},
-)
+curves = [losses_by_lead(0.0), losses_by_lead(0.1)]
+draw(figures.smoothing, "07_smoothing.png", leads, curves, best_lead, entropy)
 
 # %% [markdown]
 # ![The loss against the lead of the true word's logit: without smoothing it falls towards 0 for ever; with eps = 0.1 it is least, 0.58, at a lead of 4.8, and rises after that](figures/07_smoothing.png)
 #
-# *What to see: without smoothing, each further lead still lowers the loss, if only by
-# a little. With it, the loss has a lowest point, and surer models are punished.*
+# *What to see: without smoothing, each further lead still lowers the loss, if only by a
+# little. With it, the loss has a lowest point, and surer models are punished.*
 
 # %% [markdown]
 # ## How many words does one update use?
@@ -355,14 +391,28 @@ print(
 )
 
 # %% [markdown]
-# The last line shows the flaw of gradient descent: the gradients of one model differ
+# The last line tells something for the next section: the gradients of one model differ
 # widely in size.
 
 # %% [markdown]
 # ## What is the usual size of a gradient?
-# Back to the parameter $x = 1$ and the rate 0.1. After the first gradient, 2, two more
-# batches follow. Their gradients are 1, and then -1: the third batch would rather have
-# a larger $x$.
+# Take a model with a single parameter, $x = 1$. On the first batch of sentences the
+# gradient of its loss is 2: if $x$ grows by a little, the loss grows twice as much. So
+# $x$ should shrink. But how far?
+#
+# The simplest rule is *gradient descent*, $x - \text{rate} · \text{gradient}$, where
+# the *learning rate* is a small number that we choose. It has a flaw. A rate that suits
+# the large gradients would hardly move the numbers whose gradients are small. And a
+# small gradient does not mean that a number is nearly right: the row of a rare word has
+# one because the word is rare.
+#
+# *Adam* (section 5.3) measures each gradient against its usual size. After one
+# gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first step is
+#
+# $$x = 1 - 0.1 \cdot \frac{2}{2} = 0.9$$
+#
+# Two more batches follow. Their gradients are 1, and then -1: the third batch would
+# rather have a larger $x$. What is the usual size of three gradients?
 #
 # **State.** Adam keeps two running means, and divides one by the root of the other:
 #
@@ -387,11 +437,11 @@ print(
 #
 # On paper:
 #
-# | update | $g$ | $m$ | $v$ | $m$ corrected | $v$ corrected | $x$ moves by | $x$ |
+# | update | $g$ | $m$ | $v$ | $\hat{m}$ | $\hat{v}$ | $x$ moves by | $x$ |
 # |---|---|---|---|---|---|---|---|
-# | 1 | 2 | 0.20 | 0.08 | 2.00 | 4.00 | -0.1 * 2.00 / 2.00 = -0.10 | 0.90 |
-# | 2 | 1 | 0.28 | 0.10 | 1.47 | 2.48 | -0.1 * 1.47 / 1.58 = -0.09 | 0.81 |
-# | 3 | -1 | 0.15 | 0.12 | 0.56 | 1.98 | -0.1 * 0.56 / 1.41 = -0.04 | 0.77 |
+# | 1 | 2 | 0.20 | 0.08 | 2.00 | 4.00 | $-0.1 · 2.00 / 2.00 = -0.10$ | 0.90 |
+# | 2 | 1 | 0.28 | 0.10 | 1.47 | 2.48 | $-0.1 · 1.47 / 1.58 = -0.09$ | 0.81 |
+# | 3 | -1 | 0.15 | 0.12 | 0.56 | 1.98 | $-0.1 · 0.56 / 1.41 = -0.04$ | 0.77 |
 #
 # As a program, for one number or an array of them:
 
@@ -432,11 +482,11 @@ same(
 # Look at the moves. The first one is -0.10, the rate itself: after one gradient,
 # $\hat{m} = g$ and $\sqrt{\hat{v}} = |g|$, so the quotient is +1 or -1 *whatever the
 # gradient*. The third is small, because the gradients disagree: +2, +1 and -1 partly
-# cancel in $m$, but their squares cannot cancel in $v$. So a move of Adam is **the rate
-# times a measure of how much the gradients agree**. That is mostly between -1 and 1. A
-# size that all gradients of a number share drops out. (Several gradients in a row that
-# are much larger than those before them make the measure larger than 1, up to 1.7: the
-# Cauchy-Schwarz inequality tells that bound.)
+# cancel in $m$, but their squares cannot cancel in $v$.
+#
+# So a move of Adam is **the rate times a measure of how much the gradients agree**.
+# That is mostly between -1 and 1. A size that all gradients of a number share drops
+# out.
 #
 # Nine numbers, whose gradients differ in size by a factor of a hundred million, show
 # it: all move alike.
@@ -456,15 +506,11 @@ larger = last_column(adam_by_hand(x, 1000 * gradients, rate=0.1))
 same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
 
 # %% [markdown]
-# **Equate.** The library's update has the same lines: read only the last three. It
-# changes its arrays in place (`m[...] =` writes into the array `m`), because a model's
-# $m$ and $v$ are as large as the model. (`xp` is NumPy or its counterpart on a GPU,
-# where `@accelerated` allows a faster form and `finite` skips a broken gradient.)
+# **Equate.** The library's update has the same lines. It changes its arrays in place,
+# because a model's $m$ and $v$ are as large as the model.
+
 
 # %%
-show(adam_update)
-
-
 def library_path():
     """Return x after each `adam_update`."""
     moving = Tensor(x.copy()).data
@@ -479,32 +525,6 @@ def library_path():
 
 same("adam_update = by hand, three updates", library_path(), by_hand)
 
-# %% [markdown]
-# The class `Adam` does this for all parameters of a model at once: it lays them one
-# after the other in one long array, its `data`, and counts $t$. Here its model is a 2 x
-# 3 matrix and a row of 3: the nine numbers from above.
-
-
-# %%
-matrix = Parameter(x[:6].reshape(2, 3))
-row = Parameter(x[6:])
-adam = Adam([("matrix", matrix), ("row", row)])
-
-
-def steps_of_adam():
-    """Return the nine numbers after each step."""
-    path = []
-    for g in gradients:
-        adam.zero_grad()  # else the new gradients would be added to the old ones
-        # The backward of a parameter itself puts g into its gradient.
-        matrix.backward(g[:6].reshape(2, 3))
-        row.backward(g[6:])
-        adam.step(0.1)
-        path.append(np.concatenate([matrix.numpy().ravel(), row.numpy()]))
-    return path
-
-
-same("Adam = by hand, three steps", steps_of_adam(), by_hand)
 # %% [markdown]
 # ## How large is the learning rate?
 # **State.** Equation 3. The rate of update $t$ (the paper says *step*) is
@@ -524,29 +544,12 @@ same("Adam = by hand, three steps", steps_of_adam(), by_hand)
 # | 1 | 1.75e-07 |
 # | 4,000, the peak | 6.99e-04 |
 # | 100,000, the base model's last | 1.40e-04 |
-#
-# The paper gives no reasons. These are the usual ones:
-#
-# - Why does it fall? Each batch's gradient is a noisy guess of the true one. A constant
-#   rate keeps the model shaking with that noise; a smaller one lets it settle.
-# - Why as $1 / \sqrt{t}$? Add up the rates from 4,000 to 100,000. If they fell as
-#   $1 / t$, the sum would be that of 3.2 times 4,000 updates at the peak rate; with
-#   $1 / \sqrt{t}$ it is that of 8 times 4,000. So late updates still count.
-# - Why $1 / \sqrt{d_{model}}$? Adam moves every number by about the rate. An output
-#   sums $d_{model}$ products of a weight and an input, which has a size of about 1
-#   after a layer norm. If the moves have independent signs, the sum changes by the rate
-#   times $\sqrt{d_{model}}$; the factor keeps that the same in every width. (In the
-#   first updates they are not independent: see the warm-up.)
-# - Why the warm-up? That takes an experiment: see below.
 
 # %%
 table = {step: warmup_rate(step, 512) for step in (1, 4000, 100_000)}
 for step, rate in table.items():
     print(f"step {step:7,d}: rate {rate:.2e}")
 same("the peak is 1 / sqrt(512 * 4000)", table[4000], (512 * 4000) ** -0.5)
-print("updates 4,000 to 100,000 add up to 4,000 peak rates, times")
-print(f"    {np.log(25):.1f} if the rate falls as 1 / t")
-print(f"    {2 * (np.sqrt(25) - 1):.0f} if it falls as 1 / sqrt(t)")
 counts_20k = np.arange(1, 20_001)
 
 
@@ -559,19 +562,8 @@ by_formula = 512**-0.5 * np.minimum(counts_20k**-0.5, counts_20k * 4000**-1.5)
 same("warmup_rate = equation 3, steps 1 to 20,000", rates_for(4000), by_formula, atol=0)
 
 # %%
-draw(
-    figures.lines,
-    "07_schedule.png",
-    {
-        "warmup_steps = 4,000, the paper's": (counts_20k, rates_for(4000)),
-        "warmup_steps = 1,000": (counts_20k, rates_for(1000)),
-        "warmup_steps = 8,000": (counts_20k, rates_for(8000)),
-    },
-    x="update",
-    y="learning rate, d_model 512",
-    marks=False,
-    notes={"update 4,000: 0.0007": (4000, table[4000])},
-)
+rates = {steps: rates_for(steps) for steps in (4000, 1000, 8000)}
+draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 
 # %% [markdown]
 # ![Three curves of the learning rate over 20,000 steps: each rises in a straight line and then falls slowly; the paper's peak is 7e-4 at step 4,000, a shorter warm-up gives a higher peak](figures/07_schedule.png)
@@ -580,100 +572,18 @@ draw(
 # higher peak; once warm, all three follow the same curve.*
 
 # %% [markdown]
-# ## What does a training look like?
-# All the pieces together, on a task whose answers we know: read 3 to 8 random digits
-# and write them backwards, 2 7 1 8 2 8 -> 8 2 8 1 7 2. It is a small translation. The
-# first output needs the last input, the second the last but one: attention must learn
-# where to look, from the positions alone.
-#
-# The tokens: 0 is padding, 2 the start mark, 3 the end mark, 4 to 13 are the digits.
-# The training is five lines, repeated: take a batch, delete the old gradients, compute
-# the loss and the gradients, make one step.
-
-# %%
-show(warmup.reversal)
-
-
-def rate_of(update):
-    """Return a fifth of equation 3, found by trying.
-
-    With a warm-up of 100 updates, equation 3 would peak too high for this model.
-    """
-    return warmup_rate(update, 32, warmup_steps=100, factor=0.2)
-
-
-def train(model, optimizer, updates=400):
-    """Make the updates; after each, yield its number and its loss."""
-    rng = np.random.default_rng(7)
-    for update in range(1, updates + 1):
-        batch = warmup.reversal(rng, 64)
-        optimizer.zero_grad()
-        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
-        loss.backward()
-        optimizer.step(rate_of(update))
-        yield update, float(loss)
-
+# Why does the rate fall? Each batch's gradient is a noisy guess of the true one. A
+# constant rate keeps the model shaking with that noise; a smaller one lets it settle.
+# Why it begins small takes an experiment: "Why must the rate begin small?".
 
 # %% [markdown]
-# Around the loop we watch: the loss, the model's own answer for one row, and how far a
-# typical number (the median) moves in each update, as a share of the rate.
-
+# ## How far can the loss fall?
+# Back to the training at the beginning. Its model learned with smoothing 0.1 and 14
+# words, so its goal is known: the entropy of $q$, 0.582. Did it get there? We compare
+# it with a model that learns without smoothing.
 
 # %%
-def say(model, digits):
-    """Return the model's answer, token by token; lesson 08 tells more."""
-    source = np.array([[int(digit) + 4 for digit in digits] + [3]])
-    written = [2]  # the start mark
-    while written[-1] != 3 and len(written) < 10:  # 3 is the end mark
-        next_logits = model(source, np.array([written])).numpy()[0, -1]
-        written.append(int(next_logits.argmax()))
-    return " ".join(str(i - 4) if i > 3 else "." for i in written[1:])
-
-
-def watched(eps, sample=""):
-    """Train 2 + 2 layers; return the model, its losses and its moves."""
-    config = Config(
-        14,
-        n_layers=2,
-        d_model=32,
-        d_ff=64,
-        n_heads=4,
-        dropout=0.0,
-        label_smoothing=eps,
-    )
-    # float64: processors round differently, and in float32 that changes the course.
-    model = Transformer(config, seed=1).astype(np.float64)
-    optimizer = Adam(model.named_parameters())
-    losses = []
-    moves = []
-    unmoved = optimizer.data.copy()
-    with forms.on():  # the same equations, computed faster (lesson 01)
-        for update, loss in train(model, optimizer):
-            losses.append(loss)
-            moved = abs(Tensor(optimizer.data - unmoved).numpy())
-            moves.append(float(np.median(moved)) / rate_of(update))
-            unmoved = optimizer.data.copy()
-            if sample and update in (20, 50, 100, 200):
-                print(f"after {update} updates: {say(model, sample)}")
-    return model, np.array(losses), np.array(moves)
-
-
-print("the right answer: 8 2 8 1 7 2 .")
-model, losses, moves = watched(0.1, "271828")
 _, unsmoothed_losses, _ = watched(0.0)
-
-# %% [markdown]
-# Read the answers. After 20 updates it ends the row at once: each row has an end mark,
-# so that is the most frequent token, and frequencies are all it knows. After 50 it
-# repeats a digit of this row, and stops at the right place. After 100 it knows two
-# digits of the row, but neither the 1, the 7 nor the order, and stops one digit too
-# early. After 200 all is right. Nobody told it the rule: it came out of $p - q$ alone.
-#
-# **Use.** How far can the loss fall? The model learns with smoothing 0.1 and the 14
-# words of the smoothing figure. So its goal is the entropy of $q$, 0.582.
-
-# %%
-every_ten = np.arange(10, 401, 10)
 means = losses.reshape(-1, 10).mean(axis=1)  # each the mean of ten updates
 unsmoothed_means = unsmoothed_losses.reshape(-1, 10).mean(axis=1)
 claim(
@@ -686,131 +596,30 @@ claim(
     unsmoothed_means[-1] < 0.03,
     f"{unsmoothed_means[-1]:.3f}",
 )
-draw(
-    figures.lines,
-    "07_loss.png",
-    {"eps = 0": (every_ten, unsmoothed_means), "eps = 0.1": (every_ten, means)},
-    x="update",
-    y="loss",
-    marks=False,
-    levels={"": entropy},
-    notes={f"its goal, the entropy of q: {entropy:.3f}": (350, entropy)},
-)
+draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy)
 
 # %% [markdown]
 # ![Two curves of the loss over 400 updates: without smoothing it falls to 0, with eps = 0.1 it flattens at 0.6, a little above a level line, the entropy of q](figures/07_loss.png)
 #
-# *What to see: both curves flatten after about 200 updates. The smoothed loss ends
-# a little above the grey line, its goal, the other near 0.*
+# *What to see: both curves flatten after about 200 updates. The smoothed loss ends a
+# little above the grey line, its goal, the other near 0.*
 #
 # (The small jumps late in each curve? At a rate this high an update now and then throws
 # the model off, and the next ones repair it.)
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
-# entropy of $q$, not with 0**. What counts is whether new rows come out right. We give
-# the model the right digits so far and ask for the next one. A row counts only if every
-# token is right; then the model would also have written it alone, since each right
-# token is its next input.
-
-# %%
-new_rows = warmup.reversal(np.random.default_rng(2), 1000)
-chosen = model(new_rows.source, new_rows.target_in).numpy().argmax(axis=-1)
-right = (chosen == new_rows.target_out) | (new_rows.target_out == 0)
-claim(
-    "new random rows of 3 to 8 digits are reversed",
-    right.all(axis=1).mean() > 0.9,
-    f"{right.all(axis=1).mean():.1%}",
-)
+# entropy of $q$, not with 0**.
 
 # %% [markdown]
 # ## Why must the rate begin small?
-# Equation 3 begins with a rate 4,000 times below its peak. Why waste those updates? Our
-# answer has four links:
+# Equation 3 begins with a rate 4,000 times below its peak. Why waste those updates? Try
+# without.
 #
-# 1. Adam's first moves are its largest.
-# 2. The first moves all pull in one direction.
-# 3. So all positions become alike, and what is alike is hard to tell apart again.
-# 4. Post-norm makes this worse.
-#
-# The first three are measured here. The reason for the fourth is a conjecture.
-#
-# **1. Adam's first moves are its largest.** A move is the rate times the agreement of
-# the gradients. At the first update each number has seen one gradient, which agrees
-# with itself, so *every* number of the model moves by the full rate. Later the batches
-# disagree. If the gradients were pure noise, with random signs, they would cancel in
-# the mean $\hat{m}$. In it, the gradient of $k$ updates ago has the weight
-# $(1 - \beta_1) \beta_1^k$. With random signs, the *squares* of such terms add up:
-#
-# $$(1 - \beta_1)^2 (1 + \beta_1^2 + \beta_1^4 + \ldots)
-# = \frac{(1 - \beta_1)^2}{1 - \beta_1^2} = \frac{1 - \beta_1}{1 + \beta_1}
-# = \frac{0.1}{1.9} = \frac{1}{19}$$
-#
-# In a plain mean of $n$ signs it would be $1/n$, so this mean is worth 19 of them. The
-# moves would have the size $1 / \sqrt{19} = 0.23$, and a typical (median) one two
-# thirds of that, 0.15, as for all normally distributed numbers. Compare the training
-# above:
-
-# %%
-worth = (1 + 0.9) / (1 - 0.9)
-print(
-    f"a running mean is worth {worth:.0f} gradients; noise shrinks to {worth**-0.5:.2f}"
-)
-for step in (1, 5, 10, 20, 50, 100):
-    print(
-        f"update {step:3d}: a typical number moves by {moves[step - 1]:.2f} "
-        "times the rate"
-    )
-noise = np.sqrt(0.1 / 1.9)
-print(f"pure noise: {noise:.2f}, its median {0.6745 * noise:.2f}")
-claim(
-    "moves of updates 1 and 50, as shares of the rate",
-    moves[0] > 0.99 and moves[49] < 0.2,
-    f"{moves[0]:.2f}, {moves[49]:.2f}",
-)
-
-# %% [markdown]
-# By update 100 a typical number only trembles. In the first updates all numbers march.
-#
-# **2. They march in one direction.** First on paper. Take one output of a layer, a sum
-# of four products, at two positions whose inputs are
-#
-# | | input 1 | input 2 | input 3 | input 4 |
-# |---|---|---|---|---|
-# | position A | 1 | 1 | 1 | -1 |
-# | position B | 1 | 1 | -1 | 1 |
-#
-# The first two inputs are common to both positions; the other two tell them apart.
-# A new model's outputs are random, and what it can learn first needs no attention:
-# how frequent each token is. That asks the same of every position. Say both ask this
-# output to fall, so the output has the gradient 1 at A and at B.
-#
-# The gradient of a weight is the sum over the positions of its input times that 1: here
-# 2, 2, 0, 0. **What the positions share adds up; what tells them apart cancels.** Adam
-# then moves the first two weights by a full rate each, however small their gradients
-# are. At the rate 0.008 both outputs fall by 2 * 0.008 = 0.016. A model of width 32
-# sums 32 products and can shift by 0.26 at once, in each of its layers.
-#
-# (In a real model the rest does not cancel exactly, and Adam moves those weights by a
-# full rate as well. But the signs of what is left are random. Of 32 such products most
-# cancel, and about $\sqrt{32}$ = 5.7 rates remain, against 32 where all pull together.)
-
-# %%
-inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
-of_weights = inputs.sum(axis=0)
-print(f"the gradients of the four weights: {of_weights}")
-print(f"both outputs shift by {inputs @ (-0.008 * np.sign(of_weights))}")
-print(f"32 products shift by up to {32 * 0.008:.2f}")
-print(f"with random signs by about {np.sqrt(32):.1f} rates, not 32")
-
-# %% [markdown]
-# Does a real model do this? Take the paper's 6 + 6 layers, but $d_{model}$ 32, on the
-# task of the digits, and make **one update** with the rate 0.008. Before and after it
-# we measure how far apart the encoder's output vectors are (its *memory*), over all
-# positions of 64 rows: their distance from their mean, as a share of their length. 1
-# means that they have nothing in common, 0 that they are all the same.
-#
-# Then the test of the direction: the same update once more, with every number moved by
-# the same amount, but up or down at random.
+# Take the paper's 6 + 6 layers, but $d_{model}$ 32, on the task of the digits.
+# *Warm-up* reaches the peak rate, 0.008, after 200 updates; *at once* begins with it.
+# We watch how far apart the encoder's output vectors are (its *memory*): their distance
+# from their mean, as a share of their length. 1 means that they have nothing in common,
+# 0 that they are all the same.
 
 
 # %%
@@ -823,56 +632,6 @@ def distance_apart(model):
     vectors = memory.numpy()[probe.source != 0]
     from_mean = vectors - vectors.mean(axis=0)
     return float(np.sqrt((from_mean**2).sum() / (vectors**2).sum()))
-
-
-def one_update(seed):
-    """Return the distance before an update, after it, and after one of random signs."""
-    model = warmup.new_model(seed)
-    optimizer = Adam(model.named_parameters())
-    start = optimizer.data.copy()
-    distances = [distance_apart(model)]
-    batch = warmup.reversal(np.random.default_rng(seed), 64)
-    loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
-    loss.backward()
-    optimizer.step(0.008)
-    distances.append(distance_apart(model))
-    signs = np.random.default_rng(5).choice([-1.0, 1.0], len(start))
-    optimizer.data[...] = start + (optimizer.data - start) * Tensor(signs).data
-    distances.append(distance_apart(model))
-    return distances
-
-
-with forms.on():
-    first_updates = np.array([one_update(seed) for seed in (1, 2, 3)])
-print("        before   one update   random signs")
-for seed, columns in enumerate(first_updates, 1):
-    print(f"seed {seed}  {columns[0]:6.2f}   {columns[1]:10.2f}   {columns[2]:12.2f}")
-left = first_updates / first_updates[:, :1]  # shares of the distance before
-claim(
-    "with each seed, one update leaves less than 60% of the distance",
-    left[:, 1].max() < 0.6,
-    left[:, 1].round(2),
-)
-claim(
-    "random signs leave nearly all of it, or more",
-    left[:, 2].min() > 0.8,
-    left[:, 2].round(2),
-)
-
-# %% [markdown]
-# **One update at the full rate makes the positions much more alike. Moves of the same
-# size in random directions do not.** So the danger is not the size of the first moves
-# alone, but that they push all positions the same way. (That this way is that of the
-# *frequencies* is our reading. The loss at which such models get stuck, in the next
-# section, supports it.)
-#
-# **3. What is alike is hard to tell apart again.** If the memory has the same vector at
-# each position, attention returns that vector wherever it looks. Then it does not
-# matter where it looks, and the gradient that should teach it where to look vanishes.
-# (Noci et al. 2022 prove this for the queries and keys of a new model.)
-#
-# We follow the distance further. *Warm-up* reaches the peak rate, 0.008, after 200
-# updates; *at once* begins with it.
 
 
 # %%
@@ -919,41 +678,67 @@ claim(
     pre_apart[-1] > 0.3,
     f"{min(pre_apart):.2f} at the least, {pre_apart[-1]:.2f} after 60 updates",
 )
-draw(
-    figures.lines,
-    "07_collapse.png",
-    {
-        "warm-up, post-norm": (np.arange(61), warm_apart[:61]),
-        "at once, post-norm": (np.arange(61), cold_apart),
-        "at once, pre-norm": (np.arange(61), pre_apart),
-    },
-    x="update",
-    y="distance between positions in the memory",
-    limits=(-0.05, 1.05),
-    marks=False,
-)
+draw(figures.collapse, "07_collapse.png", warm_apart[:61], cold_apart, pre_apart)
 
 # %% [markdown]
 # ![The distance between positions over 60 updates, from 0.55 before the first: with warm-up it stays above that; in pre-norm it falls to 0.14 and rises again; in post-norm, begun at the full rate, it falls to 0.06 in two updates, jumps up once at update 25, and is near 0 again from update 28 on](figures/07_collapse.png)
 #
 # *What to see: with the warm-up the positions stay apart. At once, in post-norm, two
 # updates make them alike; they part once, at update 25, and fall together again. In
-# pre-norm they come close, but part for good.*
+# pre-norm (lesson 04) they come close, but part for good.*
 #
-# (This is one seed. Why it parts at update 25 we do not know. The rate is still the
-# full one, and the next updates push it together again.)
+# **What is alike is hard to tell apart again.** If the memory has the same vector at
+# each position, attention returns that vector wherever it looks. Then it does not
+# matter where it looks, and the gradient that should teach it where to look vanishes.
+# (Noci et al. 2022 prove this for the queries and keys of a new model.)
 #
-# **4. Why only in post-norm?** Here we have a measurement, the green curve, and only a
-# guess at its reason. Post-norm divides the sum $x + \text{Sublayer}(x)$ by its size,
-# twelve times in the encoder. If a large common part has been added, each division
-# shrinks the differences between positions. In pre-norm the road of $x$ has one
-# division only, at its end.
+# Why do two updates suffice? Because **Adam's first moves are its largest**. At the
+# first update each number has seen one gradient, which agrees with itself, so *every*
+# number of the model moves by the full rate. Later the batches disagree, and their
+# gradients cancel. Compare the training at the beginning of the lesson:
+
+# %%
+for step in (1, 5, 10, 20, 50, 100):
+    print(
+        f"update {step:3d}: a typical number moves by {moves[step - 1]:.2f} "
+        "times the rate"
+    )
+claim(
+    "moves of updates 1 and 50, as shares of the rate",
+    moves[0] > 0.99 and moves[49] < 0.2,
+    f"{moves[0]:.2f}, {moves[49]:.2f}",
+)
+
+# %% [markdown]
+# And because **they march in one direction**. Take one output of a layer, a sum of four
+# products, at two positions whose inputs are
 #
-# Two papers explain it in other ways. Xiong et al. 2020 prove that a new post-norm
-# model has large gradients near its output, and train pre-norm without a warm-up. Liu
-# et al. 2020 find that post-norm amplifies every small change of the parameters (lesson
-# 04 measures that). All three may be at work.
+# | | input 1 | input 2 | input 3 | input 4 |
+# |---|---|---|---|---|
+# | position A | 1 | 1 | 1 | -1 |
+# | position B | 1 | 1 | -1 | 1 |
 #
+# The first two inputs are common to both positions; the other two tell them apart. What
+# can a new model learn first? How frequent each token is. That asks the same of every
+# position. Say both ask this output to fall: it has the gradient 1 at A and at B.
+#
+# The gradient of a weight is the sum over the positions of its input times that 1: here
+# 2, 2, 0, 0. **What the positions share adds up; what tells them apart cancels.** Adam
+# then moves the first two weights by a full rate each, however small their gradients
+# are. At the rate 0.008 both outputs fall by 2 · 0.008 = 0.016. A model of width 32
+# sums 32 products and can shift by 0.26 at once, in each of its layers.
+
+# %%
+inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
+of_weights = inputs.sum(axis=0)
+print(f"the gradients of the four weights: {of_weights}")
+print(f"both outputs shift by {inputs @ (-0.008 * np.sign(of_weights))}")
+print(f"32 products shift by up to {32 * 0.008:.2f}")
+
+# %% [markdown]
+# A warm-up keeps these first moves small, until the batches begin to disagree.
+
+# %% [markdown]
 # ## Does a warm-up win against a fixed rate?
 # Could we not take a lower rate instead, and save the trouble? To find out took 72
 # trainings of 600 updates. They were run once, by a command that you can repeat:
@@ -991,24 +776,7 @@ for schedule in warmup.SCHEDULES:
     row_of_means = "".join(f"{mean:8.2f}" for mean in means_of_seeds(schedule))
     print(f"{schedule:9s}{row_of_means}")
 
-# %% [markdown]
-# At the highest rates, the models get stuck at one loss. It has a meaning. A model that
-# gives the same answer at each position of every row can do no better than the average
-# of all $q$: the frequencies of the tokens. Its loss is the entropy of that average. (A
-# token with the share $s$ of all has $q = 0.9$ in $s$ of the cases, where it is the
-# true one, and $q = 0.1 / 13$ in all others.)
-
 # %%
-many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
-shares = np.array([(many == token).sum() for token in range(14)]) / (many != 0).sum()
-shares[0] = 0.0  # padding is not a target
-average_q = shares * 0.9 + (1 - shares) * 0.1 / 13
-frequencies_only = -(average_q * np.log(average_q)).sum()
-claim(
-    "stuck: nearly the loss of a model that knows frequencies only",
-    abs(means_of_seeds("fixed")[-1] - frequencies_only) < 0.05,
-    f"{means_of_seeds('fixed')[-1]:.2f}, expected {frequencies_only:.2f}",
-)
 best_warm = min(means_of_seeds("warm-up"))
 best_cold = min(*means_of_seeds("at once"), *means_of_seeds("fixed"))
 claim(
@@ -1016,36 +784,20 @@ claim(
     best_warm < best_cold - 0.05,
     f"{best_warm:.2f} against {best_cold:.2f}",
 )
-thousandths = 1000 * np.array(warmup.PEAKS)
-draw(
-    figures.lines,
-    "07_warmup.png",
-    {
-        "warm-up": (thousandths, means_of_seeds("warm-up")),
-        "at once": (thousandths, means_of_seeds("at once")),
-        "fixed": (thousandths, means_of_seeds("fixed")),
-    },
-    x="peak rate, in thousandths",
-    y="loss after 600 updates",
-    log="x",
-    levels={"frequencies only": frequencies_only},
-)
+of_schedules = {schedule: means_of_seeds(schedule) for schedule in warmup.SCHEDULES}
+draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules)
 
 # %% [markdown]
-# ![The loss after 600 updates against the peak rate: without warm-up it is lowest, 0.84, at 0.002, and rises to the level of frequencies only, 2.46; with warm-up it falls to 0.64 at 0.006, and rises only at 0.016](figures/07_warmup.png)
+# ![The loss after 600 updates against the peak rate: without warm-up it is lowest, 0.84, at 0.002, and rises to 2.46; with warm-up it falls to 0.64 at 0.006, and rises only at 0.016](figures/07_warmup.png)
 #
 # *What to see: without a warm-up, rates above 0.002 get worse and worse. With it, rates
 # three times higher work, and they lead to the lowest loss.*
 #
 # So **the warm-up wins because it makes higher rates usable**. At the three lowest
 # rates it does not help: a fixed rate ends lower (0.84 against 0.93 at 0.002). Nothing
-# there needs protection, and the warm-up spends 200 updates on small steps. And at
-# 0.016 even the warm-up does not protect every seed: the mean is 1.50.
-#
-# How sure is this? Neighbouring rates differ by up to a factor of two, so the best rate
-# of each schedule is known only roughly; the task is one toy task, and after 600
-# updates the models are not finished.
-#
+# there needs protection, and the warm-up spends 200 updates on small steps.
+
+# %% [markdown]
 # ## Does label smoothing raise BLEU?
 # Section 5.4 says that label smoothing "hurts perplexity", but "improves accuracy and
 # BLEU". How can a model be worse and better at once? On paper: two models predict three
@@ -1060,31 +812,12 @@ draw(
 # has all three right. **Perplexity asks how probable the true word is. A translation
 # only asks which word comes first.**
 #
-# *Why perplexity gets worse* is certain for a model that is nearly always right:
-# smoothing gives probability away. A model that
-# learned its goal perfectly gives each true word 0.9. Even if it is right everywhere,
-# its perplexity is 1 / 0.9 = 1.11 and not 1.
-#
-# *Why more of the true words come first* is not settled. Müller et al. 2019 write that
-# "not much is known" about it. Two reasons are proposed:
-#
-# - Smoothing keeps the model from growing ever surer of training sentences that it
-#   knows by heart (Gao et al. 2020: it punishes over-confident outputs).
-# - Probabilities that are less extreme help a *beam* search, which compares the
-#   probabilities of several translations (Müller et al. 2019; lesson 08).
-#
-# What does our own experiment say? It translates English to German, from the built-in
-# toy corpus. A model of 2 + 2 layers, with $d_{model}$ 64 and no dropout, sees 2,000 or
+# Does it happen to real models? Our experiment translates English to German, from the
+# built-in toy corpus. A model of 2 + 2 layers, with $d_{model}$ 64 and no dropout, sees
 # 8,000 pairs for 600 updates, with four seeds. It is judged on 500 new sentences (the
-# command: `python -m minitf.course.experiments.smoothing`). Its translations are
-# *greedy*: at each position the most probable word is taken, without a beam. So **the
-# second reason cannot play a part here**.
-#
-# *BLEU* (lesson 08) counts how many words, and runs of two to four words, a translation
-# shares with a reference; 100 is a perfect match. *Accuracy* is the share of tokens
-# whose most probable word is right, given the right words before it, *confidence* the
-# mean probability of that word. A
-# larger confidence than accuracy means too sure.
+# command: `python -m minitf.course.experiments.smoothing`). *BLEU* (lesson 08) counts
+# how many words, and runs of two to four words, a translation shares with a reference;
+# 100 is a perfect match.
 
 # %%
 model_a = np.array([0.99, 0.99, 0.45])
@@ -1099,16 +832,6 @@ claim(
     abs(after_100["perplexity"] / kept_run[0]["perplexity"] - 1) < 0.1,
     f"{after_100['perplexity']:.1f} and {kept_run[0]['perplexity']:.1f}",
 )
-print("updates  translation")
-for then in kept_run:
-    print(f"{then['update']:>7}  {then['sample']}")
-
-# %% [markdown]
-# These were translations of "The old teacher reads the new book in the garden.", which
-# is "Der alte Lehrer liest das neue Buch im Garten." First
-# there are frequent words in German order, then more and more of the right ones, with a
-# relapse after 400 updates. The last one is right. (It is the first seed, with eps =
-# 0.1 and 8,000 pairs.)
 
 
 # %%
@@ -1117,6 +840,264 @@ def at_the_end(run, name):
     return np.array([seed[-1][name] for seed in judged[run]])
 
 
+unsmoothed = "8000 pairs, 0.0"
+smooth = "8000 pairs, 0.1"
+gains = at_the_end(smooth, "bleu") - at_the_end(unsmoothed, "bleu")
+claim(
+    "smoothed, the perplexity is worse with each seed",
+    at_the_end(smooth, "perplexity").min() > at_the_end(unsmoothed, "perplexity").max(),
+    f"{at_the_end(smooth, 'perplexity').mean():.2f} "
+    f"against {at_the_end(unsmoothed, 'perplexity').mean():.2f}",
+)
+claim(
+    "its BLEU is better with each of the four seeds",
+    gains.min() > 1,
+    f"by {gains.mean():.1f} ({gains.min():.1f} to {gains.max():.1f})",
+)
+
+# %%
+judged_after = np.arange(200, 601, 100)
+
+
+def mean_curve(run, name):
+    """Return the mean of the seeds after each 100 updates, from 200 on."""
+    values = []
+    for seed in judged[run]:
+        values.append([then[name] for then in seed[1:]])
+    return np.mean(values, axis=0)
+
+
+perplexities = [mean_curve(run, "perplexity") for run in (unsmoothed, smooth)]
+bleus = [mean_curve(run, "bleu") for run in (unsmoothed, smooth)]
+print(f"BLEU after 600 updates: {bleus[1][-1]:.1f} against {bleus[0][-1]:.1f}")
+draw(figures.bleu, "07_bleu.png", judged_after, perplexities, bleus)
+
+# %% [markdown]
+# ![Two panels over 600 updates: the perplexity with eps = 0.1 ends higher, 1.32 against 1.21, while its BLEU ends higher too, 89.2 against 84.8](figures/07_bleu.png)
+#
+# *What to see: the smoothed model loses on the left, where less is better, and wins on
+# the right. The means meet at 500 updates, where one smoothed seed had a bad moment.*
+#
+# So the paper's sentence holds here too, on a small scale. Single runs spread widely,
+# and the gain depends on where one stops: read its sign, not its size. Why smoothing
+# helps is not settled ("More on training" has what is known).
+
+# %% [markdown]
+# ## What did we learn?
+# - How wrong is a prediction? $-\ln$ of the true word's probability; its gradient with
+#   respect to the logits is $p - q$.
+# - Why label smoothing? It gives the loss a goal, $p = q$, where it is the entropy of
+#   $q$.
+# - How far does Adam move a number? The rate times the agreement of its gradients; on
+#   the first update always the full rate, later mostly the little that noise leaves.
+# - When do parameters change? Once per update, by the mean over all its target tokens,
+#   however many parts compute it.
+# - How large is the rate? It grows for 4,000 steps to 7e-4, then falls as
+#   $1 / \sqrt{t}$.
+# - Why a warm-up? The first moves are large and push all one way, so at a high rate two
+#   of them make all positions of a post-norm model alike; and even if they part again,
+#   at that rate they fall back.
+# - How can perplexity and BLEU disagree? One asks how sure the model is of the true
+#   word, the other only whether it comes first.
+
+# %% [markdown]
+# ## More on training
+# Nothing later needs what follows. Open what you are curious about.
+#
+# ### Why log_softmax, and not the logarithm of softmax?
+# A word with a very low logit has a softmax of exactly 0 in floating point, and $\ln 0$
+# is minus infinity. `log_softmax` computes $z - \ln \sum_w \exp(z_w)$ and never makes
+# the softmax. (As in lesson 01, the largest logit is first subtracted from all, so that
+# no exp overflows.)
+
+# %%
+low = np.array([1.0, 3.0, 2.0, -1000.0])
+same(
+    "log_softmax = z - ln of the sum of exp(z)",
+    F.log_softmax(low),
+    low - np.log(np.exp(low).sum()),
+)
+claim(
+    "at a logit of -1000 softmax is 0, log_softmax is",
+    F.softmax(low).numpy()[3] == 0,
+    f"{F.log_softmax(low).numpy()[3]:.1f}",
+)
+
+# %% [markdown]
+# ### Why has the smoothed loss no other lowest point?
+# The loss is *convex* in the logits: its curve bends upwards everywhere, as in the
+# figure of the smoothed loss, so a place without slope is its lowest.
+#
+# Why convex? Move the logits along any direction $a$. The slope is the sum of
+# $a_j (p_j - q_j)$. By the Jacobian of lesson 02, $p_j$ changes by
+# $p_j (a_j - \sum_k p_k a_k)$ for each unit of the way. So the slope changes by
+# $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the numbers $a_j$
+# with the probabilities $p$. It is never negative, so the slope never falls.
+#
+# ### Why does the rate fall as the root, and with the width?
+# The paper gives no reasons. These are the usual ones:
+#
+# - Why as $1 / \sqrt{t}$? Add up the rates from 4,000 to 100,000. If they fell as
+#   $1 / t$, the sum would be that of 3.2 times 4,000 updates at the peak rate; with
+#   $1 / \sqrt{t}$ it is that of 8 times 4,000. So late updates still count.
+# - Why $1 / \sqrt{d_{model}}$? Adam moves every number by about the rate. An output
+#   sums $d_{model}$ products of a weight and an input, which has a size of about 1
+#   after a layer norm. If the moves have independent signs, the sum changes by the rate
+#   times $\sqrt{d_{model}}$; the factor keeps that the same in every width. (In the
+#   first updates they are not independent: there lies the danger.)
+
+# %%
+print("updates 4,000 to 100,000 add up to 4,000 peak rates, times")
+print(f"    {np.log(25):.1f} if the rate falls as 1 / t")
+print(f"    {2 * (np.sqrt(25) - 1):.0f} if it falls as 1 / sqrt(t)")
+
+# %% [markdown]
+# ### How small do Adam's moves become?
+# A move is the rate times the agreement of the gradients. If the gradients were pure
+# noise, with random signs, they would cancel in the mean $\hat{m}$. In it, the gradient
+# of $k$ updates ago has the weight $(1 - \beta_1) \beta_1^k$. With random signs, the
+# *squares* of such terms add up:
+#
+# $$(1 - \beta_1)^2 (1 + \beta_1^2 + \beta_1^4 + \ldots)
+# = \frac{(1 - \beta_1)^2}{1 - \beta_1^2} = \frac{1 - \beta_1}{1 + \beta_1}
+# = \frac{0.1}{1.9} = \frac{1}{19}$$
+#
+# In a plain mean of $n$ signs it would be $1/n$, so this mean is worth 19 of them. The
+# moves would have the size $1 / \sqrt{19} = 0.23$, and a typical (median) one two
+# thirds of that, 0.15, as for all normally distributed numbers. In the training at the
+# beginning of the lesson the moves come down to that by update 50.
+#
+# (Several gradients in a row that are much larger than those before them make the
+# measure larger than 1, up to 1.7: the Cauchy-Schwarz inequality tells that bound.)
+
+# %%
+worth = (1 + 0.9) / (1 - 0.9)
+print(
+    f"a running mean is worth {worth:.0f} gradients; noise shrinks to {worth**-0.5:.2f}"
+)
+noise = np.sqrt(0.1 / 1.9)
+print(f"pure noise: {noise:.2f}, its median {0.6745 * noise:.2f}")
+print(f"the largest measure: {(0.1**2 / 0.02 / (1 - 0.9**2 / 0.98)) ** 0.5:.1f}")
+
+# %% [markdown]
+# ### Is it the size of the first moves, or their direction?
+# On paper all the first moves pull one way. Does a real model do this? Make **one
+# update** of the model with 6 + 6 layers, with the rate 0.008. Then the same update
+# once more, with every number moved by the same amount, but up or down at random.
+
+
+# %%
+def one_update(seed):
+    """Return the distance before an update, after it, and after one of random signs."""
+    model = warmup.new_model(seed)
+    optimizer = Adam(model.named_parameters())
+    start = optimizer.data.copy()
+    distances = [distance_apart(model)]
+    batch = warmup.reversal(np.random.default_rng(seed), 64)
+    loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
+    loss.backward()
+    optimizer.step(0.008)
+    distances.append(distance_apart(model))
+    signs = np.random.default_rng(5).choice([-1.0, 1.0], len(start))
+    optimizer.data[...] = start + (optimizer.data - start) * Tensor(signs).data
+    distances.append(distance_apart(model))
+    return distances
+
+
+with forms.on():
+    first_updates = np.array([one_update(seed) for seed in (1, 2, 3)])
+print("        before   one update   random signs")
+for seed, columns in enumerate(first_updates, 1):
+    print(f"seed {seed}  {columns[0]:6.2f}   {columns[1]:10.2f}   {columns[2]:12.2f}")
+left = first_updates / first_updates[:, :1]  # shares of the distance before
+claim(
+    "with each seed, one update leaves less than 60% of the distance",
+    left[:, 1].max() < 0.6,
+    left[:, 1].round(2),
+)
+claim(
+    "random signs leave nearly all of it, or more",
+    left[:, 2].min() > 0.8,
+    left[:, 2].round(2),
+)
+
+# %% [markdown]
+# **One update at the full rate makes the positions much more alike. Moves of the same
+# size in random directions do not.** So the danger is not the size of the first moves
+# alone, but that they push all positions the same way. (That this way is that of the
+# *frequencies* is our reading.)
+#
+# In a real model the rest does not cancel exactly, and Adam moves those weights by a
+# full rate as well. But the signs of what is left are random. Of 32 such products most
+# cancel, and about $\sqrt{32} = 5.7$ rates remain, against 32 where all pull together.
+
+# %%
+print(f"with random signs by about {np.sqrt(32):.1f} rates, not 32")
+
+# %% [markdown]
+# ### Why only in post-norm?
+# Here we have a measurement, the curve of pre-norm, and only a guess at its reason.
+# Post-norm divides the sum $x + \text{Sublayer}(x)$ by its size, twelve times in the
+# encoder. If a large common part has been added, each division shrinks the differences
+# between positions. In pre-norm the road of $x$ has one division only, at its end.
+#
+# Two papers explain it in other ways. Xiong et al. 2020 prove that a new post-norm
+# model has large gradients near its output, and train pre-norm without a warm-up. Liu
+# et al. 2020 find that post-norm amplifies every small change of the parameters (lesson
+# 04 measures that). All three may be at work.
+#
+# (The figure is one seed. Why it parts at update 25 we do not know. The rate is still
+# the full one, and the next updates push it together again.)
+#
+# ### What do the models that get stuck know?
+# Without a warm-up, the models end at one loss at the highest rates. It has a meaning.
+# A model that gives the same answer at each position of every row can do no better than
+# the average of all $q$: the frequencies of the tokens. Its loss is the entropy of that
+# average. (A token with the share $s$ of all has $q = 0.9$ in $s$ of the cases, where
+# it is the true one, and $q = 0.1 / 13$ in all others.)
+
+# %%
+many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
+shares = np.array([(many == token).sum() for token in range(14)]) / (many != 0).sum()
+shares[0] = 0.0  # padding is not a target
+average_q = shares * 0.9 + (1 - shares) * 0.1 / 13
+frequencies_only = -(average_q * np.log(average_q)).sum()
+claim(
+    "stuck: nearly the loss of a model that knows frequencies only",
+    abs(means_of_seeds("fixed")[-1] - frequencies_only) < 0.05,
+    f"{means_of_seeds('fixed')[-1]:.2f}, expected {frequencies_only:.2f}",
+)
+
+# %% [markdown]
+# Even the warm-up does not protect every seed at the rate 0.016: the mean is 1.50. And
+# how sure is the comparison? Neighbouring rates differ by up to a factor of two, so the
+# best rate of each schedule is known only roughly; the task is one toy task, and after
+# 600 updates the models are not finished.
+
+# %% [markdown]
+# ### Why does label smoothing raise BLEU?
+# *Why perplexity gets worse* is certain for a model that is nearly always right:
+# smoothing gives probability away. A model that learned its goal perfectly gives each
+# true word 0.9. Even if it is right everywhere, its perplexity is 1 / 0.9 = 1.11 and
+# not 1.
+#
+# *Why more of the true words come first* is not settled. Müller et al. 2019 write that
+# "not much is known" about it. Two reasons are proposed:
+#
+# - Smoothing keeps the model from growing ever surer of training sentences that it
+#   knows by heart (Gao et al. 2020: it punishes over-confident outputs).
+# - Probabilities that are less extreme help a *beam* search, which compares the
+#   probabilities of several translations (Müller et al. 2019; lesson 08).
+#
+# Our translations are *greedy*: at each position the most probable word is taken,
+# without a beam. So **the second reason cannot play a part here**. What about the
+# first? *Accuracy* is the share of tokens whose most probable word is right, given the
+# right words before it, *confidence* the mean probability of that word. A larger
+# confidence than accuracy means too sure. The experiment was made with 2,000 pairs as
+# well, which a model soon knows by heart.
+
+# %%
+print(f"perplexity of a perfect smoothed model: {1 / 0.9:.2f}")
 print("pairs   eps  perplexity  accuracy  confidence  BLEU (of four seeds)")
 for pairs, eps in smoothing.RUNS:
     run = f"{pairs} pairs, {eps}"
@@ -1127,69 +1108,16 @@ for pairs, eps in smoothing.RUNS:
         f"  {at_the_end(run, 'confidence').mean():10.1%}"
         f"  {bleu.mean():.1f} ({bleu.min():.1f} to {bleu.max():.1f})"
     )
-
-# %%
-unsmoothed = "8000 pairs, 0.0"
-smooth = "8000 pairs, 0.1"
-gains = at_the_end(smooth, "bleu") - at_the_end(unsmoothed, "bleu")
 accuracy = at_the_end(smooth, "accuracy").mean()
 plain_accuracy = at_the_end(unsmoothed, "accuracy").mean()
 claim(
-    "8,000 pairs: smoothed, the perplexity is worse with each seed",
-    at_the_end(smooth, "perplexity").min() > at_the_end(unsmoothed, "perplexity").max(),
-    f"{at_the_end(smooth, 'perplexity').mean():.2f} "
-    f"against {at_the_end(unsmoothed, 'perplexity').mean():.2f}",
-)
-claim(
-    "smoothed, fewer tokens are wrong, on average over the seeds",
+    "8,000 pairs: smoothed, fewer tokens are wrong, on average over the seeds",
     accuracy > plain_accuracy + 0.005,
     f"{1 - accuracy:.1%} against {1 - plain_accuracy:.1%}",
 )
-claim(
-    "its BLEU is better with each of the four seeds",
-    gains.min() > 1,
-    f"by {gains.mean():.1f} ({gains.min():.1f} to {gains.max():.1f})",
-)
 print(f"ten tokens right: {plain_accuracy**10:.0%} without, {accuracy**10:.0%} with")
 
-# %%
-judged_after = np.arange(200, 601, 100)
-
-
-def mean_curve(run, name):
-    """Return the updates from 200 on, and the mean of the seeds after each."""
-    values = []
-    for seed in judged[run]:
-        values.append([then[name] for then in seed[1:]])
-    return judged_after, np.mean(values, axis=0)
-
-
-draw(
-    figures.line_panels,
-    "07_bleu.png",
-    {
-        "perplexity: less is better": {
-            "eps = 0": mean_curve(unsmoothed, "perplexity"),
-            "eps = 0.1": mean_curve(smooth, "perplexity"),
-        },
-        "BLEU: more is better": {
-            "eps = 0": mean_curve(unsmoothed, "bleu"),
-            "eps = 0.1": mean_curve(smooth, "bleu"),
-        },
-    },
-    x="update",
-    y={"perplexity: less is better": "perplexity", "BLEU: more is better": "BLEU"},
-)
-
 # %% [markdown]
-# ![Two panels over 600 updates: the perplexity with eps = 0.1 ends higher, 1.32 against 1.21, while its BLEU ends higher too, 89.2 against 84.8](figures/07_bleu.png)
-#
-# *What to see: the smoothed model loses on the left, where less is better, and wins on
-# the right. The means meet at 500 updates, where one smoothed seed had a bad moment.*
-#
-# So the paper's sentence holds here too, on a small scale. Single runs spread widely,
-# and the gain depends on where one stops: read its sign, not its size.
-#
 # **What the experiment shows.** The gain is in the ranking itself: with 8,000 pairs,
 # about a quarter fewer tokens are wrong. Errors add up over a sentence. If they were
 # independent, ten tokens in a row would be right in 70% of the cases instead of 62%.
@@ -1203,14 +1131,56 @@ draw(
 # know the other.
 
 # %% [markdown]
-# ## How does the library do the same?
-# Four notes for readers of the library; nothing later in the course needs them.
-#
-# *The class `Adam`* first copies all parameters into one long array (`flatten`): each
-# parameter becomes a view of its slice, and one `adam_update` serves the model.
+# ### How do the translations change during a training?
+# "The old teacher reads the new book in the garden." is "Der alte Lehrer liest das neue
+# Buch im Garten." First there are frequent words in German order, then more and more of
+# the right ones, with a relapse after 400 updates. The last one is right. (It is the
+# first seed, with eps = 0.1 and 8,000 pairs.)
 
 # %%
-# x: the nine numbers of "What is the usual size of a gradient?"
+for then in kept_run:
+    print(f"after {then['update']} updates: {then['sample']}")
+
+# %% [markdown]
+# ### How does the library do the same?
+# Four notes for readers of the library.
+#
+# *The class `Adam`* makes the update for all parameters of a model at once, and counts
+# $t$. It first copies them into one long array (`flatten`), its `data`: each parameter
+# becomes a view of its slice, and one `adam_update` serves the model. Of this function
+# read only the last three lines. (`m[...] =` writes into the array `m`; `xp` is NumPy
+# or its counterpart on a GPU, where `@accelerated` allows a faster form and `finite`
+# skips a broken gradient.)
+
+# %%
+show(adam_update)
+
+# %% [markdown]
+# Here the model is a matrix of 2 rows and 3 columns, and a row of 3: the nine numbers
+# of "What is the usual size of a gradient?".
+
+# %%
+matrix = Parameter(x[:6].reshape(2, 3))
+row = Parameter(x[6:])
+adam = Adam([("matrix", matrix), ("row", row)])
+
+
+def steps_of_adam():
+    """Return the nine numbers after each step."""
+    path = []
+    for g in gradients:
+        adam.zero_grad()  # else the new gradients would be added to the old ones
+        # The backward of a parameter itself puts g into its gradient.
+        matrix.backward(g[:6].reshape(2, 3))
+        row.backward(g[6:])
+        adam.step(0.1)
+        path.append(np.concatenate([matrix.numpy().ravel(), row.numpy()]))
+    return path
+
+
+same("Adam = by hand, three steps", steps_of_adam(), by_hand)
+
+# %%
 flat_matrix = Parameter(x[:6].reshape(2, 3))
 flat_row = Parameter(x[6:])
 data, flat_gradients = flatten([flat_matrix, flat_row])
@@ -1302,24 +1272,6 @@ finish(
     "The loss has a goal at p = q, Adam first moves each number by the rate, "
     "a high rate must be reached slowly."
 )
-
-# %% [markdown]
-# ## What did we learn?
-# - How wrong is a prediction? $-\ln$ of the true word's probability; its gradient with
-#   respect to the logits is $p - q$.
-# - Why label smoothing? It gives the loss a goal, $p = q$, where it is the entropy of
-#   $q$.
-# - How far does Adam move a number? The rate times the agreement of its gradients;
-#   on the first update always the full rate, later mostly the little that noise leaves.
-# - When do parameters change? Once per update, by the mean over all its target
-#   tokens, however many parts compute it.
-# - How large is the rate? It grows for 4,000 steps to 7e-4, then falls as
-#   $1 / \sqrt{t}$.
-# - Why a warm-up? The first moves are large and push all one way, so at a high rate two
-#   of them make all positions of a post-norm model alike; and even if they part again,
-#   at that rate they fall back.
-# - How can perplexity and BLEU disagree? One asks how sure the model is of the true
-#   word, the other only whether it comes first.
 
 # %% [markdown]
 # ## Your turn

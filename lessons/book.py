@@ -255,16 +255,15 @@ def run(name, programs, figures):
 
 def with_links(hint, page):
     """Link the titles of sections that a hint names in quotation marks."""
-    from book_parts.markup import plain, sections
+    from book_parts.markup import plain, titles
 
-    for anchor, heading, _ in sections(page):
-        if anchor:
-            name = re.escape(plain(heading)).replace("'", "(?:'|&#x27;)")
-            hint = re.sub(
-                f"(&quot;)({name})(&quot;)",
-                lambda found, anchor=anchor: f'<a href="#{anchor}">{found[2]}</a>',
-                hint,
-            )
+    for anchor, title in titles(page):
+        name = re.escape(plain(title)).replace("'", "(?:'|&#x27;)")
+        hint = re.sub(
+            f"(&quot;)({name})(&quot;)",
+            lambda found, anchor=anchor: f'<a href="#{anchor}">{found[2]}</a>',
+            hint,
+        )
     return hint
 
 

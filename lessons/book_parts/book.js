@@ -61,6 +61,14 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !found.hidden) { query.value = ""; search(); }
 });
 
+// A link to what is folded opens it.
+function unfold() {
+  const target = location.hash.length > 1 && $(decodeURIComponent(location.hash.slice(1)));
+  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+}
+addEventListener("hashchange", unfold);
+unfold();
+
 // What scrolls can be scrolled by keys, and print shows what is folded, but for hints.
 function reachable() {
   for (const box of document.querySelectorAll("pre, .scroll")) {

@@ -36,7 +36,8 @@ AFTER = [
     ),
     (r"<mo>(max|min)</mo>", r"<mi>\1</mi>"),
     (
-        r"(<mi>(?:ln|log|exp|sin|cos)</mi>)(?=<m(?:i|n|sub|sup|frac|row|under)\b)",
+        r"(?<!<msup>)(?<!<msub>)(<mi>(?:ln|log|exp|sin|cos)</mi>)"
+        r"(?=<m(?:i|n|sub|sup|frac|row|under)\b)",
         rf"\1{SPACE}",
     ),
     (r"(</mi>|</mn>|&#x00029;</mo>)(?=<mi>(?:ln|log|exp|sin|cos)</mi>)", rf"\1{SPACE}"),
@@ -59,6 +60,7 @@ CELL = re.compile(r"<t[dh][^>]*>(.*?)</t[dh]>", re.DOTALL)
 FORMULA_HEADING = re.compile(
     r"<th>(<span[^>]*><math(?:(?!</math>).)*</math></span>)</th>", re.DOTALL
 )
+TITLE = re.compile(r'<h([23]) id="([^"]*)">(.*?)</h\1>', re.DOTALL)
 WIDE = 28  # characters; a table of shorter cells keeps each in one line
 FOLD = re.compile(r'<details class="fold">.*?</details>', re.DOTALL)
 SECTION = re.compile(r'(?=<h2 id=")')
@@ -232,3 +234,8 @@ def plain(text):
     text = FOLD.sub("", text)
     text = re.sub(r"<(?:/?(?:p|li|td|th|tr|h\d|div|pre|summary|figcaption)\b)[^>]*>", " ", text)
     return " ".join(html.unescape(re.sub(r"<[^>]+>", "", text)).split())
+
+
+def titles(page):
+    """Return the anchor and the title, as HTML, of each section and each part of it."""
+    return [(anchor, title) for _, anchor, title in TITLE.findall(page)]

@@ -105,7 +105,7 @@ def begin(name, trainer=None):
     off, `show` prints the program that a check runs; `train` turns them on, and so does `with
     forms.on():`.
     trainer: for lesson 09, the command line that runs instead of the lesson if any other option is
-    given. --quick alone is the lesson with a training run at its end; returns whether it was given.
+    given. --quick alone is the lesson with a training run in it; returns whether it was given.
     """
     arguments = [] if _notebook() else sys.argv[1:]
     _run.name, _run.trainer = name, trainer

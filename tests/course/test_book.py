@@ -60,6 +60,8 @@ def to_html(markdown, address=lambda address: address):
         ("(-3, -1)", '<mo form="prefix">&#x02212;</mo><mn>1</mn>', "<mo>&#x02212;</mo>"),
         ("a - b", "<mo>&#x02212;</mo>", "prefix"),
         (r"\ln p", "<mi>ln</mi><mspace", ""),
+        (r"\sin^2", "<msup><mi>sin</mi><mn>2</mn></msup>", ""),
+        (r"\log_2 x", "<msub><mi>log</mi><mn>2</mn></msub>", ""),
         (r"\ln(p)", "<mi>ln</mi><mo", "<mspace"),
         (r"\max(0, x)", "<mi>max</mi>", "<mo>max"),
         (r"\text{warmup\_steps}", "warmup_steps", "\\"),
@@ -179,6 +181,11 @@ def test_no_more_slides_than_allowed_and_the_figures_stay(tmp_path):
     )
     kinds = [each["kind"] for each in slides.slides_of(page, tmp_path, 12)]
     assert len(kinds) == 12 and kinds[0] == "opening" and kinds.count("figure") == 9
+
+
+def test_a_hint_may_lead_to_a_section_or_a_part_of_one():
+    page = to_html("# L\n\n## One?\n\n### Two?\n\n#### Three")
+    assert markup.titles(page) == [("one", "One?"), ("two", "Two?")]
 
 
 # A page -------------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def test_a_sheet_as_a_program_says_the_same(lesson, tmp_path):
 
 @each_lesson
 def test_each_exercise_has_a_hint_that_names_a_section_of_its_lesson(lesson):
-    tree, headings = tree_of(lesson), {line.removeprefix("## ") for line in prose_of(lesson)}
+    tree, headings = tree_of(lesson), {line.lstrip("# ") for line in prose_of(lesson)}
     docs = {
         node.name: ast.get_docstring(node)
         for node in tree.body

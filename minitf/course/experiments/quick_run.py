@@ -1,4 +1,4 @@
-"""The training at the end of lesson 09, `--quick`, for readers who do not run it.
+"""The training of lesson 09, `--quick`, for readers who do not run it.
 
     python -m minitf.course.experiments.quick_run
 

@@ -217,6 +217,7 @@ def matrices(
     path,
     signed=False,
     mark=None,
+    title="",
 ):
     """Draw matrices side by side, white for the least and dark for the most of all of them.
 
@@ -227,7 +228,7 @@ def matrices(
     ends in an arrow where numbers are beyond the limits.
     signed: draw 0 white, positive numbers blue and negative ones brown, with a minus sign in each
     cell that no number fills; the limits are then (-most, most). mark: the (row, column) of the
-    cells with a thick frame in every panel, or {title: such cells}.
+    cells with a thick frame in every panel, or {title: such cells}. title: above all panels.
     Raises ValueError if the labels do not fit the matrices, or a marked cell is not there.
     """
     panels = {title: np.asarray(matrix, dtype=float) for title, matrix in panels.items()}
@@ -237,8 +238,10 @@ def matrices(
     marked = mark if isinstance(mark, dict) else dict.fromkeys(panels, mark or ())
     low, high = limits or _limits(panels.values(), signed)
     figure = new_figure(max(WIDTH, 4.2 * len(panels)), HEIGHT, 0.1)
+    if title:
+        figure.suptitle(title, fontsize=FONT)
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axes, (title, matrix) in zip(all_axes, panels.items(), strict=True):
+    for axes, (heading, matrix) in zip(all_axes, panels.items(), strict=True):
         first = axes is all_axes[0]
         image = axes.imshow(
             matrix, cmap=_two_sided() if signed else "Blues", vmin=low, vmax=high,
@@ -246,11 +249,11 @@ def matrices(
         )  # fmt: skip
         if np.isnan(matrix).any():  # the background is seen through the cells that hold nan
             axes.patch.set(facecolor=NO_NUMBER, edgecolor=HATCHED, hatch=HATCH, linewidth=0)
-        axes.set_title(title, fontsize=FONT)
+        axes.set_title(heading, fontsize=FONT)
         axes.set_xlabel(columns, fontsize=FONT)
         axes.set_ylabel(rows if first else "", fontsize=FONT, labelpad=8)
         axes.tick_params(labelsize=SMALL)
-        across, down = column_labels[title], row_labels[title]
+        across, down = column_labels[heading], row_labels[heading]
         if across is not None:
             wide = figure.get_figwidth() / len(panels) / len(across)
             turned = 90 if LETTER * max(map(len, across)) > 0.8 * wide else 0
@@ -262,7 +265,7 @@ def matrices(
             _write_values(axes, matrix, values, low, high, signed)
         elif signed and matrix.size <= MOST_SIGNS:
             _write_signs(axes, matrix, low, high)
-        _frame_cells(axes, matrix, marked.get(title, ()), FRAME[signed], path)
+        _frame_cells(axes, matrix, marked.get(heading, ()), FRAME[signed], path)
     if bar:
         beyond = _beyond(panels.values(), low, high)
         scale = figure.colorbar(image, ax=list(all_axes), shrink=0.9, extend=beyond)

@@ -1,0 +1,71 @@
+"""The figures of lesson 09, training on WMT."""
+
+from minitf.course.figures import bars, dots, lines, matrices
+
+__all__ = ["averages", "estimates", "padding", "ring", "speed_ups"]
+
+
+def padding(percents, path):
+    """Draw how much of the batches is padding. percents: {pairs: per cent}."""
+    bars(
+        percents, path, y="padding, %",
+        title="Planned, batches of 25,000 tokens waste little",
+    )  # fmt: skip
+
+
+def averages(updates, alone, of_means, before, path):
+    """Draw the loss of single checkpoints and of means of five."""
+    curves = {
+        "this checkpoint alone": (updates, alone),
+        "mean of the last 5, 10 updates apart": (updates, of_means),
+    }
+    lines(
+        curves, path, x="update", y="loss, unseen sentences", levels={"before": before},
+        title="At each point the mean of five is better",
+        limits=(min(of_means) - 0.08, before + 0.03),  # below the curves is room for the legend
+    )  # fmt: skip
+
+
+def ring(after_turns, path):
+    """Draw of how many GPUs each slice is the sum. after_turns[turn][GPU][slice]."""
+    three = "after 3: one complete on each"
+    names = [str(number) for number in range(4)]
+    panels = {
+        "after 1 turn": after_turns[1],
+        "after 2 turns": after_turns[2],
+        three: after_turns[3],
+        "after 6: all complete": after_turns[6],
+    }
+    matrices(
+        panels, rows="GPU", columns="slice of the gradient", row_labels=names,
+        column_labels=names, values=".0f", limits=(0, 4), path=path,
+        mark={three: [(0, 1), (1, 2), (2, 3), (3, 0)]},
+        title="Each turn adds one GPU to a slice; then the complete sums go round",
+    )  # fmt: skip
+
+
+def speed_ups(n_gpus, of_links, path):
+    """Draw how many times as fast as one some GPUs are. of_links: {link: numbers}."""
+    curves = {
+        "ideal: n times as fast": (n_gpus, n_gpus),
+        "half of ideal": (n_gpus, n_gpus / 2),
+        **{name: (n_gpus, numbers) for name, numbers in of_links.items()},
+    }
+    lines(
+        curves, path, x="GPUs, which share 25,000 tokens", y="times as fast as one GPU", log="xy",
+        title="The slower the link, the fewer GPUs help",
+    )  # fmt: skip
+
+
+def estimates(like_four, like_ott, like_authors, path):
+    """Draw what 27.3 would be in sacreBLEU, by scores that were counted both ways."""
+    values = {
+        "if it falls like\nthe four outputs": like_four,
+        "like the model\nof Ott et al.": like_ott,
+        "like the authors' later model,\nwith changed quotes": like_authors,
+    }
+    dots(
+        values, path, x="estimate of the paper's 27.3 in sacreBLEU", digits=1,
+        limits=(25.5, 27.5), levels={"as printed: 27.3": 27.3},
+        title="sacreBLEU would say less than 27.3\n",
+    )  # fmt: skip

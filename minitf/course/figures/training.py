@@ -1,0 +1,89 @@
+"""The figures of lesson 07, training."""
+
+import numpy as np
+
+from minitf.course.figures import line_panels, lines
+
+__all__ = ["bleu", "collapse", "loss", "schedule", "smoothing", "warmup"]
+
+SCHEDULES = {
+    "warm-up": "with a warm-up",
+    "at once": "at once, then falling",
+    "fixed": "fixed, never falling",
+}
+PLAIN, SMOOTH = "eps = 0", "eps = 0.1"
+
+
+def smoothing(leads, curves, best_lead, entropy, path):
+    """Draw the loss over the lead of the true word. curves: without smoothing, and with it."""
+    plain, smoothed = curves
+    lines(
+        {PLAIN: (leads, plain), SMOOTH: (leads, smoothed)}, path,
+        x="lead of the true word's logit", y="loss (14 words)", marks=False,
+        title="The smoothed loss has a lowest point",
+        notes={f"{entropy:.3f}, at a lead of {best_lead:.2f}": (best_lead, entropy)},
+    )  # fmt: skip
+
+
+def schedule(updates, rates, path):
+    """Draw the learning rate of each update. rates: {warmup_steps: rates}."""
+    curves = {
+        f"warmup_steps = {steps:,}" + ", the paper's" * (steps == 4000): (updates, values)
+        for steps, values in rates.items()
+    }
+    peak = max(rates[4000])
+    lines(
+        curves, path, x="update", y="learning rate, d_model 512", marks=False,
+        title="Up in a straight line, then slowly down",
+        notes={f"update 4,000: {peak:.4f}": (4000, peak)},
+    )  # fmt: skip
+
+
+def loss(plain, smoothed, goal, path):
+    """Draw the loss of two trainings, each number the mean of ten updates."""
+    updates = np.arange(10, 10 * len(plain) + 1, 10)
+    lines(
+        {PLAIN: (updates, plain), SMOOTH: (updates, smoothed)}, path, x="update", y="loss",
+        marks=False, title="A smoothed loss ends at its goal, not at 0", levels={"": goal},
+        notes={f"the entropy of q: {goal:.3f}": (350, goal)},
+    )  # fmt: skip
+
+
+def collapse(warm, cold, pre_norm, path):
+    """Draw how far apart the positions are before and after each update."""
+    curves = {
+        "warm-up, post-norm": warm,
+        "at once, post-norm": cold,
+        "at once, pre-norm": pre_norm,
+    }
+    lines(
+        {name: (np.arange(len(values)), values) for name, values in curves.items()}, path,
+        x="update", y="distance between positions", limits=(-0.05, 1.05), marks=False,
+        title="Without a warm-up, all positions become alike",
+    )  # fmt: skip
+
+
+def warmup(peaks, of_schedules, path):
+    """Draw the loss at the end over the peak rate. of_schedules: {schedule: losses}."""
+    thousandths = 1000 * np.array(peaks)
+    curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in of_schedules.items()}
+    lines(
+        curves, path, x="peak rate, in thousandths", y="loss after 600 updates", log="x",
+        title="A warm-up makes higher rates usable",
+    )  # fmt: skip
+
+
+def bleu(updates, perplexities, bleus, path):
+    """Draw perplexity and BLEU during a training; of each, without smoothing and with it."""
+    panels = {
+        "perplexity: less is better": perplexities,
+        "BLEU: more is better": bleus,
+    }
+    curves = {
+        title: {PLAIN: (updates, plain), SMOOTH: (updates, smoothed)}
+        for title, (plain, smoothed) in panels.items()
+    }
+    line_panels(
+        curves, path, x="update", y=dict(zip(panels, ("perplexity", "BLEU"), strict=True)),
+        title="Smoothing: worse perplexity, better BLEU",
+    )  # fmt: skip
