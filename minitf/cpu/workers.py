@@ -14,6 +14,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import warnings
 
 from minitf.cpu.machine import cores
@@ -69,12 +70,24 @@ def _can_fork():
 
 @contextlib.contextmanager
 def _deferred_signals():
-    """Hold back signals, including Ctrl-C, until the end of the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFERRED_SIGNALS)
+    """Hold back signals, including Ctrl-C, until the end of the block.
+
+    Where there are other threads, a signal that is blocked here arrives in one of them, and Python
+    runs its handler in the main thread all the same. So there the handlers wait as well.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFERRED_SIGNALS)
+    handlers, received = {}, []
     try:
+        if threading.current_thread() is threading.main_thread():
+            for number in _DEFERRED_SIGNALS:
+                handlers[number] = signal.signal(number, lambda number, _: received.append(number))
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number in received:
+            signal.raise_signal(number)
 
 
 class _Worker:

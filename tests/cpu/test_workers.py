@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -102,18 +103,30 @@ def test_children_that_the_system_waits_for(n_cores):
 
 @forks
 def test_an_interruption_while_processes_are_made(n_cores, monkeypatch):
+    interrupt_while_processes_are_made(n_cores, monkeypatch)
+
+
+def interrupt_while_processes_are_made(n_cores, monkeypatch):
     """A worker ignores the signal; the parent ends all workers."""
     fork, here = os.fork, os.getpid()
 
     def interrupted():
         pid = fork()
         os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)  # until a thread has received it
         return pid
 
     monkeypatch.setattr("os.fork", interrupted)
     with pytest.raises(KeyboardInterrupt):
         list(over_cores(lambda i: time.sleep(600), range(n_cores)))
     assert os.getpid() == here
+
+
+@forks
+def test_an_interruption_that_another_thread_receives_waits_as_well(n_cores, monkeypatch):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()  # a thread in which no signal is blocked
+        interrupt_while_processes_are_made(n_cores, monkeypatch)
 
 
 @forks
