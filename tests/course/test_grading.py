@@ -522,6 +522,7 @@ def test_a_class_is_graded_into_a_table_csv_and_json(tmp_path):
     assert fritz["points"] == "0" and "SyntaxError" in str(fritz)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="links, pipes and such names need POSIX")
 def test_a_file_of_a_class_spoils_no_other(tmp_path):
     folder = tmp_path / "answers"
