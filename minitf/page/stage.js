@@ -240,10 +240,10 @@ function beamOf(g) {
 const canShowTurn = () => hasModel && Boolean(data.turning) && shown.line !== data.turning;
 
 function linkToTurn(g, x, y, room) {
-  const text = fitted("\u25b8 a sentence that the beam saves", room,
+  const text = fitted("\u25b8 watch the beam rescue a sentence", room,
     `${g.isNarrow ? 12 : 13}px system-ui, sans-serif`);
   return pressable({ class: "link", id: "turning",
-    "aria-label": "Show a sentence that the beam saves" }, () => showTurn(),
+    "aria-label": "Watch the beam rescue a sentence" }, () => showTurn(),
   svg("rect", { x: x - 4, y: y - 17, width: room + 8, height: 23, rx: 3 }),
   svg("text", { x, y, "font-size": g.isNarrow ? 12 : 13 }, text));
 }

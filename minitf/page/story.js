@@ -125,10 +125,10 @@ function storyOfBeam() {
 const quoted = (token) => `\u201c${isolated(word(token))}\u201d`;
 const whole = (weight) => `${Math.round(100 * weight)} %`;
 
-// Return in words what a row of weights takes in: of one word, or if that is less than a half, of
-// two.
+// Return in words what a row of weights mixes: its greatest part, or if that is less than a half,
+// the two greatest.
 function sharesOf(row, tokens) {
-  const [first, second] = greatest(row, 2), of = (i) => `${whole(row[i])} of ${quoted(tokens[i])}`;
+  const [first, second] = greatest(row, 2), of = (i) => `${whole(row[i])} ${quoted(tokens[i])}`;
   const isShared = row[first] < 0.5 && row[second] >= 0.1 && !isMark(tokens[second]);
   return isShared ? `${of(first)} and ${of(second)}` : of(first);
 }
@@ -158,27 +158,30 @@ function captionOf({ name, layer, t }) {
         + "not know the order of the words.";
     case "encoder": {
       const [i, j, weight] = strongest(layer);
-      const takes = `${quoted(shown.source[i])} takes in ${whole(weight)} of `
+      const takes = `of what ${quoted(shown.source[i])} takes in, ${whole(weight)} is `
         + `${quoted(shown.source[j])}`;
-      return layer ? `Layer ${layer + 1} does it again with the new vectors: here ${takes}.`
-        : "Attention: each word takes in a share of the words it looks at, so that its vector "
-          + `tells what is around it. Here ${takes}.`;
+      return layer ? `Layer ${layer + 1} does both again with the new vectors: here, ${takes}.`
+        : "Attention: each word takes in a mixture of the words it looks at, so that its vector "
+          + `tells what is around it. Here, ${takes}.`;
     }
     case "network":
-      return layer < last ? "A small network then changes each vector by itself."
+      return layer < last
+        ? "A small network, the same for all words, then works on each vector alone."
         : "The encoder is done: each vector now means its word in this sentence.";
     case "decoder":
       return t ? `${number}: the decoder first looks at what it has written.`
-        : "Now the decoder writes, one word after the other. At first it has read only the mark of "
-          + "the start, <s>.";
+        : "Now the decoder writes, word after word; they come in from the right. It sees only what "
+          + "it has written (the rest is masked): at first the mark of the start, <s>.";
     case "source": {
       const row = lookingOf("source")[t], shares = sharesOf(row, shown.source);
-      if (!t) return "To know what to write, it looks at the input, and takes in a share of each "
-        + `word: here ${shares}.`;
+      if (!t) return "To know what to write, it looks at the input, and takes in a mixture of its "
+        + `words: here ${shares}.`;
       return goesBack(t) ? whyBack(t) : `${number}: it takes in ${shares}.`;
     }
     case "next": {
       const [[token, p]] = shown.steps[t], taken = `${quoted(token)} has ${percent(p)}`;
+      if (t === storyOfBeam().turn)
+        return `${number}: ${taken}, more than ${ownAt(t)}. Watch both.`;
       return t ? `${number}: ${taken}.` : "From what it has taken in, it gives each word that it "
         + `knows a probability. Here ${taken}, and all others together have ${percent(1 - p)}.`;
     }
@@ -189,14 +192,18 @@ function captionOf({ name, layer, t }) {
   }
 }
 
+// Return the token of step t of the translation, with its probability if that is known.
+function ownAt(t) {
+  const own = shown.steps[t].find(([other]) => other === shown.target[t]);
+  return quoted(shown.target[t]) + (own ? ` (${percent(own[1])})` : "");
+}
+
 function captionOfDrop(t, number) {
   const { turn, lead } = storyOfBeam(), token = quoted(shown.target[t]);
   if (t === turn) {
-    const [[likeliest, p], ...others] = shown.steps[t];
-    const own = others.find(([other]) => other === shown.target[t]);
-    return `${quoted(likeliest)} (${percent(p)}) is likelier than ${token}`
-      + `${own ? ` (${percent(own[1])})` : ""}: without a beam, it would be written. The beam goes `
-      + "on with both.";
+    const [[likeliest, p]] = shown.steps[t];
+    return `${quoted(likeliest)} (${percent(p)}) is likelier than ${ownAt(t)}: without a beam, it `
+      + "would be written. The beam goes on with both.";
   }
   if (t === lead)
     return `Now the version with ${quoted(shown.target[turn])} is ahead, as the other one goes on `
@@ -223,7 +230,7 @@ function captionOfEnd() {
 function captionOfStart() {
   const t = farthestLooking(), shares = sharesOf(lookingOf("source")[t], shown.source);
   return `Attention: to write ${quoted(shown.target[t])}, the model looks at the input and takes `
-    + `in a share of each word, here ${shares}.`
+    + `in a mixture of its words, here ${shares}.`
     + (goesBack(t) && isVerbAtEnd(t) ? " It looks back, as German puts this part of the verb last."
       : "");
 }

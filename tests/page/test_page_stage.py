@@ -177,7 +177,7 @@ def test_a_link_names_a_moment_and_a_view(path):
 
 def shares_in(caption):
     """Return the shares that a caption tells: [(percent, word)]."""
-    words = re.findall(r"(\d+) % of \u201c\u2068(.+?)\u2069", caption)
+    words = re.findall(r"(\d+) % \u201c\u2068(.+?)\u2069", caption)
     words += [
         pair[::-1] for pair in re.findall(r"back at \u201c\u2068(.+?)\u2069\u201d \((\d+)", caption)
     ]
