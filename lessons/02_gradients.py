@@ -568,17 +568,19 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, x, y)
 #
 # $$= y_j \left( gy_j - \sum_i gy_i y_i \right)$$
 #
-# This has a meaning. If the score of key $j$ rises, key $j$ gains weight, and that
-# weight is taken from all keys (itself included) in proportion to their weights. For
-# each unit of weight that moves, $L$ gains $gy_j$, and loses the average of the $gy$
-# with the weights $y$, which is the last sum. So the bracket is **gain minus cost**.
-# And all of it is multiplied by the weight $y_j$: the score of a key with a small
-# weight learns slowly, and with the weight 0 it learns nothing.
+# This has a meaning. If the score of key $j$ rises, weight moves to key $j$, and it is
+# taken from all keys (itself included) in proportion to their weights. A unit of weight
+# costs $gy_j$ on key $j$: so much does it add to $L$. Where it comes from, it cost the
+# average of the $gy$ with the weights $y$, which is the last sum. So the bracket is
+# **the price of key $j$ above the average**. And all of it is multiplied by the weight
+# $y_j$: the score of a key with a small weight learns slowly, and with the weight 0 it
+# learns nothing.
 #
 # Let $gy = (1, -2, 3)$ arrive at our three weights. Their average of $gy$ is 1.6. Key 1
-# offers 1, which is less. So the gradient of its score is *negative*, -0.05, although
+# costs 1, which is less. So the gradient of its score is *negative*, -0.05, although
 # its $gy$ is positive: $L$ falls when this key takes weight from the others. Key 3
-# offers more than the average, and has a large weight: its score gets 0.93.
+# costs more than the average, and has a large weight: its score gets 0.93, so training
+# will lower it most.
 
 # %%
 gy = np.array([1.0, -2.0, 3.0])
@@ -642,18 +644,18 @@ same("attention hands the values P^T gY", tensor_V.grad, gV)
 # the gradient 0, by the formula above.)
 #
 # ### What moved the query?
-# Now we can read the first line that this lesson printed. By $gQ = gS \, K$ the
-# gradient of the query is a sum of keys: some of "river", (3, 0), and some of "money",
-# (0, 3). Its number for water is negative, so $L$ falls if the query becomes more like
-# "river". Its number for money is positive. Training subtracts both: **the query moves
-# towards keys that deserve more weight, and away from the others.**
+# Now we can read the first line that this lesson printed: the gradient of the query
+# was (-5.4, 7.5). By $gQ = gS \, K$ it is a sum of keys: some of "river", (3, 0), and
+# some of "money", (0, 3). Its number for water is negative, so $L$ falls if the query
+# becomes more like "river". Its number for money is positive. Training subtracts both:
+# **the query moves towards keys that deserve more weight, and away from the others.**
 #
-# Why is the gradient small at first, and then *grows*? Look at
-# $y_j (gy_j - \text{average})$. The score of "river" is multiplied by its weight, which
-# is still small. The score of "money" has a large weight but a small bracket: while
-# "money" has nearly all the weight, the average is nearly its own $gy$. **A softmax
-# that is too sure, either way, learns slowly.** This is why lesson 01 divides by
-# $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
+# Why does the gradient *grow* at first, to (-8.8, 9.8) after two updates, although the
+# loss has fallen? Look at $y_j (gy_j - \text{average})$. The score of "river" is
+# multiplied by its weight, which was only 0.1. The score of "money" had a large weight
+# but a small bracket: the more weight "money" has, the nearer is the average to its own
+# $gy$. **A softmax that is too sure, either way, learns slowly.** This is why lesson 01
+# divides by $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
 
 # %% [markdown]
 # ## How can a gradient check lie?
@@ -1022,8 +1024,8 @@ def check_fools_the_sum():
 # %% [markdown]
 # **Now yours: pieces 5 to 10** of `my_transformer.py`. The tape is yours now:
 # `Tensor.backward`, `Tensor.__add__`, `Tensor.__matmul__`, `Tensor.transpose`,
-# `topological_order` and `attention`. (`python lessons/build.py` writes the file, if you
-# have none.)
+# `topological_order` and `attention`. (`python lessons/build.py` writes the file, if
+# you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

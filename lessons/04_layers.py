@@ -88,7 +88,7 @@ draw(figures.alike, "04_alike.png", apart)
 #
 # *What to see: after three attentions every position has the same vector. Attention
 # averages, and averages of averages are all alike. What else is in a layer keeps the
-# words apart.*
+# words apart for longer.*
 
 # %% [markdown]
 # ## What happens to a word inside a layer?
@@ -295,14 +295,15 @@ grad_check(F.layer_norm, X, gain, bias)
 
 # %% [markdown]
 # ## What is the feed-forward network for?
-# What attention fetches from a pair of words is a sum: what the one says alone plus
-# what the other says alone. (The weights do depend on both words. But they only choose
-# how much of each is fetched.) And some questions about a pair have no such answer.
+# With given weights, what attention fetches from a pair of words is a sum: what the one
+# says alone plus what the other says alone. (The weights do depend on both words, but
+# they only choose how much of each is fetched.) And some questions about a pair have no
+# such answer.
 #
 # Here is the smallest. Attention has put the number of one word, 0 or 1, into one
 # feature, and the number of another word into a second feature: $(a, b)$. The answer is
-# to be +1 if they differ and -1 if they are equal. A linear answer is a sum
-# $f(a) + g(b)$, and whatever $f$ and $g$ are, it would need
+# to be +1 if they differ and -1 if they are equal. Such a sum, here called a linear
+# answer, is $f(a) + g(b)$, and whatever $f$ and $g$ are, it would need
 #
 # $$f(0) + g(0) = -1$$
 #
@@ -517,12 +518,13 @@ claim("the mean of 20,000 outputs is x, but for", off < 0.02, f"{off:.1%}")
 # $$\text{LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
 #
 # **Derive.** The usual reason is the gradient. Suppose that the slope of $f$ is 0.5.
-# Through 16 layers of $f(x)$ alone the gradient is halved 16 times, and almost nothing
-# is left. The slope of $x + f(x)$ is 1 + 0.5: the 1 is a road on which nothing is lost.
+# Through 16 layers, which have 32 sub-layers, of $f(x)$ alone the gradient is halved 32
+# times, and almost nothing is left. The slope of $x + f(x)$ is 1 + 0.5: the 1 is a road
+# on which nothing is lost.
 #
-# But 1.5 to the power 16 is 657: now the gradient may explode instead, and the vectors
-# grow, too, as each layer adds something. The norm takes care of that. So is it the
-# road or the norm that saves the gradient? We measure.
+# But 1.5 to the power 32 is 431,440: now the gradient may explode instead, and the
+# vectors grow, too, as each sub-layer adds something. The norm takes care of that. So
+# is it the road or the norm that saves the gradient? We measure.
 #
 # **Use.** Four ways to connect the sub-layers of 1 to 16 encoder layers, before any
 # training. A random gradient of size 1 starts at the output. How much arrives at the
@@ -530,7 +532,7 @@ claim("the mean of 20,000 outputs is x, but for", off < 0.02, f"{off:.1%}")
 
 
 # %%
-print(f"1.5 to the power 16 is {1.5**16:.0f}")
+print(f"1.5 to the power 32 is {1.5**32:,.0f}")
 
 
 def through_a_stack(x, n_layers, connection, generator):
@@ -750,9 +752,9 @@ draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 #
 # The reason, in short: in post-norm every sub-layer adds an equal share to the change,
 # however deep the stack is, while in pre-norm the sum grows, and late sub-layers add
-# less and less to it. So **a new post-norm model must take small steps**, and the more
-# so the deeper it is. That is what the *warm-up* of lesson 07 is for, and why very deep
-# models are pre-norm.
+# less and less to it. That speaks for **small steps at the beginning in post-norm**,
+# and for smaller ones the deeper the model is. (Random moves are not updates: lesson 07
+# trains both orders, with and without its *warm-up*. Very deep models are pre-norm.)
 
 # %% [markdown]
 # ## What did we learn?

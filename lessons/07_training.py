@@ -692,10 +692,11 @@ draw(figures.collapse, "07_collapse.png", warm_apart[:61], cold_apart, pre_apart
 # matter where it looks, and the gradient that should teach it where to look vanishes.
 # (Noci et al. 2022 prove this for the queries and keys of a new model.)
 #
-# Why do two updates suffice? Because **Adam's first moves are its largest**. At the
-# first update each number has seen one gradient, which agrees with itself, so *every*
-# number of the model moves by the full rate. Later the batches disagree, and their
-# gradients cancel. Compare the training at the beginning of the lesson:
+# Why do two updates suffice? First, because **Adam's first moves are typically its
+# largest**. At the first update each number has seen one gradient, which agrees with
+# itself, so *every* number of the model moves by the full rate. Later the batches
+# disagree, and their gradients cancel. Compare the training at the beginning of the
+# lesson:
 
 # %%
 for step in (1, 5, 10, 20, 50, 100):
@@ -710,8 +711,8 @@ claim(
 )
 
 # %% [markdown]
-# And because **they march in one direction**. Take one output of a layer, a sum of four
-# products, at two positions whose inputs are
+# Second, because **the first moves all push the same way**. Take one output of a layer,
+# a sum of four products, at two positions whose inputs are
 #
 # | | input 1 | input 2 | input 3 | input 4 |
 # |---|---|---|---|---|
@@ -727,6 +728,14 @@ claim(
 # then moves the first two weights by a full rate each, however small their gradients
 # are. At the rate 0.008 both outputs fall by 2 · 0.008 = 0.016. A model of width 32
 # sums 32 products and can shift by 0.26 at once, in each of its layers.
+#
+# (In a real model the rest does not cancel exactly, and Adam moves those weights by a
+# full rate, too. But what is left has random signs: of 32 such moves most cancel, and
+# about $\sqrt{32} = 5.7$ rates remain, against 32.)
+#
+# A common shift does not by itself make A and B alike: their difference is what it was.
+# But then comes a norm, which divides by the size of the whole: **the larger the common
+# part, the less is left of the difference**, twelve times in an encoder of six layers.
 
 # %%
 inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
@@ -734,6 +743,7 @@ of_weights = inputs.sum(axis=0)
 print(f"the gradients of the four weights: {of_weights}")
 print(f"both outputs shift by {inputs @ (-0.008 * np.sign(of_weights))}")
 print(f"32 products shift by up to {32 * 0.008:.2f}")
+print(f"with random signs by about {np.sqrt(32):.1f} rates, not 32")
 
 # %% [markdown]
 # A warm-up keeps these first moves small, until the batches begin to disagree.
@@ -1027,19 +1037,12 @@ claim(
 # alone, but that they push all positions the same way. (That this way is that of the
 # *frequencies* is our reading.)
 #
-# In a real model the rest does not cancel exactly, and Adam moves those weights by a
-# full rate as well. But the signs of what is left are random. Of 32 such products most
-# cancel, and about $\sqrt{32} = 5.7$ rates remain, against 32 where all pull together.
-
-# %%
-print(f"with random signs by about {np.sqrt(32):.1f} rates, not 32")
 
 # %% [markdown]
 # ### Why only in post-norm?
 # Here we have a measurement, the curve of pre-norm, and only a guess at its reason.
-# Post-norm divides the sum $x + \text{Sublayer}(x)$ by its size, twelve times in the
-# encoder. If a large common part has been added, each division shrinks the differences
-# between positions. In pre-norm the road of $x$ has one division only, at its end.
+# Post-norm divides the sum $x + \text{Sublayer}(x)$ by its size, as we saw. In pre-norm
+# the road of $x$ has one division only, at its end.
 #
 # Two papers explain it in other ways. Xiong et al. 2020 prove that a new post-norm
 # model has large gradients near its output, and train pre-norm without a warm-up. Liu

@@ -315,15 +315,15 @@ finds(
 #
 # **Rule 3: an end mark counts only among the best $k$.** A candidate that ends is
 # *finished*, and leaves the beam, if its rank is at most $k$. Further down it is
-# dropped, as any other word would be. Take $k = 1$ and a model that says "Gute" with
+# dropped, as any other word would be. So a beam of 1 is greedy decoding, which ends
+# only if the end mark is the likeliest. Take $k = 1$ and a model that says "Gute" with
 # 0.6 and nothing at all with 0.4:
 #
 #     step 1:  Gute 0.6   (end) 0.4                         keep Gute, drop the end
 #     step 2:  Gute Nacht 0.3   Gute Reise 0.3              keep Gute Nacht
 #
 # The empty text is dropped at rank 2, although its 0.4 is more than the 0.3 of the text
-# that is found. By $P$ it is even the better text: a first sign that $P$ alone is a bad
-# judge.
+# that is found. (Nobody wants it: the most probable text need not be the best.)
 
 # %%
 COFFEE = {
@@ -353,8 +353,9 @@ finds("an end mark of rank 2 counts in a beam of 2", {"": 0.4}, search(SILENCE, 
 # $$\text{score}(Y) = \ln P(Y|X) / lp(Y), \quad
 # lp(Y) = \left(\frac{5 + |Y|}{6}\right)^\alpha$$
 #
-# $|Y|$ counts the tokens, *and the end mark*. $\ln P$ is negative, so a larger divisor
-# brings a score nearer to 0: better. (The name is unlucky: the penalty takes away the
+# $|Y|$ counts the tokens, *and the end mark*; a text of one token has $lp = 1$, and the
+# 5 softens the effect on short texts. $\ln P$ is negative, so a larger divisor brings a
+# score nearer to 0: better. (The name is unlucky: the penalty takes away the
 # disadvantage of long texts.)
 #
 # With $\alpha = 0$ every text has $lp = 1$, and the score is $\ln P$. With $\alpha = 1$
@@ -379,10 +380,11 @@ finds("by score the longer text wins", {"Ja gern": 0.288}, search(COFFEE, 2, alp
 
 # %% [markdown]
 # **Rule 5: stop when $k$ texts are finished and none of the others can win.** After
-# step 2 of the coffee, "Ja" is finished, with the score -0.9984, and "Ja gern" may
-# still go on. How good can it become? Its $\ln P$ can only fall. Its divisor grows, at
-# most to that of the longest text allowed. Here that has 51 tokens, because the source
-# has 1: $lp = 56/6$. So its score can never exceed the *bound*
+# step 2 of the coffee with $k = 2$, "Ja" and "Nein" are finished, "Ja" with the better
+# score, -0.9984, and "Ja gern" may still go on. How good can it become? Its $\ln P$ can
+# only fall. Its divisor grows, at most to that of the longest text allowed. Here that
+# has 51 tokens, because the source has 1: $lp = (5 + 51)/6 = 56/6$. So its score can
+# never exceed the *bound*
 #
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
@@ -494,15 +496,15 @@ draw(figures.search, "08_tree.png", call, in_picture, tokens)
 # here. The beam keeps both. One step later the full stop has turned them round: it
 # leaves "Er ruft uns an." at -3.32, and "Er ruft uns uns." falls to -3.53.*
 #
+# Dotted boxes were dropped at once. The dark boxes end a text. They carry its score,
+# $\ln P$ (-3.41) divided by the penalty, so do not compare it with the numbers of the
+# light ones.
+#
 # [The same with a trained model: a sentence that the beam saves](toy-page.html#turning)
 #
 # *What to see: at the step that is shown, greedy decoding would write the first word of
 # the list, and in the end "kalten" (cold) twice. The beam keeps the second one as well.
 # Press "Step" four times: one word later it is ahead.*
-#
-# Dotted boxes were dropped at once. The dark boxes end a text. They carry its score,
-# $\ln P$ (-3.41) divided by the penalty, so do not compare it with the numbers of the
-# light ones.
 #
 # Would you like to watch the search yourself? The next cell writes a page with the
 # trained model and this sentence, 08_page.html, beside the figures. Open it in a

@@ -28,7 +28,7 @@ def gains(of_beams, intervals, path):
     }
     dots(
         values, path, x="BLEU of the beam minus BLEU of greedy", levels={"greedy": 0},
-        title="Only with the penalty does a beam gain\n",
+        title="The penalty helps a beam; the gain over greedy is small\n",
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def collapse(warm, cold, pre_norm, path):
     lines(
         {name: (np.arange(len(values)), values) for name, values in curves.items()}, path,
         x="update", y="distance between positions", limits=(-0.05, 1.05), marks=False,
-        title="Without a warm-up, all positions become alike",
+        title="Without a warm-up, post-norm makes all positions alike",
     )  # fmt: skip
 
 
