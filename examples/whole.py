@@ -73,7 +73,8 @@ def attention_weights(Q, K, mask):
 
     mask: True where a query may look, broadcast to (B, h, L, S).
     """
-    # P = softmax(Q K^T / sqrt(d_k)), with the score -infinity where the mask is False: exp gives 0
+    # P = softmax(Q K^T / sqrt(d_k)), with the score -infinity where the mask is False: exp gives 0;
+    # the division keeps the scores so small that the softmax can still learn
     scores = Q @ K.swapaxes(-1, -2) / math.sqrt(Q.shape[-1])
     return softmax(np.where(mask, scores, -np.inf))
 
@@ -111,7 +112,7 @@ class Tensor:
         return f"Tensor({self.data}, grad={self.grad})"
 
     def backward(self):
-        """Take this Tensor as the loss: add to x.grad the gradient of each x that it comes from."""
+        """Take this Tensor as the loss, once: add its gradient to x.grad of each x before it."""
         # the gradient of the loss itself is 1
         self.grad = np.ones_like(self.data)
         # a node hands its gradient on, by input_gradients, when all nodes that use it have done so:
@@ -203,7 +204,7 @@ def attention(Q, K, V, mask):
 
 
 class Module:
-    """A part of the model: its attributes are parameters, other modules, and lists of modules."""
+    """A part of the model: parameters, other modules, and lists of modules are its attributes."""
 
     def parameters(self, path=""):
         """Return all parameters by name, such as encoder.0.feed_forward.W_1."""
@@ -225,8 +226,9 @@ class Module:
 
 
 def glorot_matrix(n_in, n_out):
-    """Draw a matrix that about keeps the variance of what passes it (Glorot and Bengio 2010)."""
-    # uniform within +- sqrt(6 / (n_in + n_out))
+    """Draw the numbers of a matrix (Glorot and Bengio 2010)."""
+    # uniform within +- sqrt(6 / (n_in + n_out)): so large that what passes it, forward and back,
+    # does not fade, and no larger
     limit = math.sqrt(6 / (n_in + n_out))
     return Tensor(rng.uniform(-limit, limit, (n_in, n_out)).astype(np.float32))
 
@@ -306,8 +308,8 @@ def dropout(x, c):
     # y = x, unless c.training: the Config says whether the model learns
     if not c.training:
         return x
-    # mask = 1 with probability 1 - P_drop, else 0, drawn anew in each call from rng
-    # y = mask * x / (1 - P_drop), gx = mask * gy / (1 - P_drop): the mean stays what it is
+    # mask = 1 / (1 - P_drop) with probability 1 - P_drop, else 0, drawn in each call from rng:
+    # y = mask * x, gx = mask * gy; by the division, the mean stays what it is
     mask = (rng.random(x.data.shape) >= c.P_drop).astype(x.data.dtype) / (1 - c.P_drop)
     return Tensor(x.data * mask, (x,), lambda gy: (gy * mask,))
 
@@ -388,7 +390,8 @@ def enter(ids, E, c):
 
     Sections 3.4 and 3.5.
     """
-    # Dropout(E[ids] sqrt(d_model) + PE), where PE is a Tensor in the precision of E
+    # Dropout(E[ids] sqrt(d_model) + PE), where PE is a Tensor in the precision of E; the rows of E,
+    # drawn small since they make the logits as well, are made as large as PE
     x = embedding(E, ids) * math.sqrt(c.d_model)
     PE = sinusoids(ids.shape[1], c.d_model)
     return dropout(x + Tensor(PE.astype(x.data.dtype)), c)
@@ -475,7 +478,8 @@ class Transformer(Module):
 
         target: (B, L)   memory: (B, S, d_model)   source: (B, S), only for its mask
         """
-        # N times a decoder layer, with causal mask (target) and padding mask (source)
+        # N times a decoder layer, with causal mask (target) and padding mask (source); the target's
+        # padding needs none: it comes last, so the causal mask hides it from all other tokens
         y = enter(target, self.E, self.c)
         for layer in self.decoder:
             y = layer(y, memory, causal_mask(target.shape[1]), padding_mask(source))
@@ -522,7 +526,7 @@ def cross_entropy(logits, target, epsilon_ls):
 
     Label smoothing (section 5.4) leaves epsilon_ls of the probability to the other tokens.
     """
-    # p = softmax(logits)
+    # ln p, with p = softmax(logits)
     ln_p = log_softmax(logits.data)
     # q = 1 - epsilon_ls for the target, epsilon_ls / (vocab_size - 1) for each other token
     q = np.full_like(ln_p, epsilon_ls / (ln_p.shape[-1] - 1))
@@ -542,7 +546,8 @@ def cross_entropy(logits, target, epsilon_ls):
 
 def learning_rate(step, d_model, warmup_steps):
     """Return the rate of an update, the first of which is step 1. Section 5.3, equation 3."""
-    # lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)
+    # lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5): up, since Adam's first moves
+    # are its largest, then down
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
@@ -605,7 +610,7 @@ def greedy(model, ids):
 
 
 def length_penalty(length, alpha):
-    """Return the divisor of ln p(Y) with which long texts Y are no worse than short ones."""
+    """Return the divisor of ln p(Y) that makes up for the length of Y, more with a larger alpha."""
     # lp(Y) = ((5 + |Y|) / 6)^alpha, where |Y| is the length  (Wu et al. 2016, equation 14)
     return ((5 + length) / 6) ** alpha
 
