@@ -19,6 +19,7 @@ __all__ = [
     "Progress",
     "complain",
     "counted",
+    "drop_stdout",
     "exit_code",
     "is_terminal",
     "misspelt",
@@ -171,8 +172,13 @@ def settle_stdout():
         if sys.stdout:
             sys.stdout.flush()
     except OSError:
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_stdout()
+
+
+def drop_stdout():
+    """Write what standard output has not written yet, and what is still to come, to nowhere."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def quoted(*words):

@@ -102,11 +102,16 @@ def _check_free(directory, subwords):
     found = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     of_a_model = {CONFIG, "model.safetensors", *VOCABULARIES, *filter(WEIGHTS.fullmatch, found)}
     for name in sorted(of_a_model - subwords.contents().keys()):
-        if name in found:
+        if name in found and not _is_left(directory / name):
             raise UserError(
                 f"{directory / name}: would be mistaken for part of the model: move this file "
                 "away, or choose another folder"
             )
+
+
+def _is_left(path):
+    """Return whether a file is weights that a killed save_model has left: its name is its hash."""
+    return bool(WEIGHTS.fullmatch(path.name)) and sha256(path).startswith(path.name[6:14])
 
 
 def _is_config(path):

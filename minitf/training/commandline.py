@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 import numpy as np
 
 from minitf import backend
-from minitf.cli import counted, plain_streams, quoted, settle_stdout
+from minitf.cli import counted, drop_stdout, plain_streams, quoted
 from minitf.config import Config
 from minitf.cpu.replicas import keep_to_cores
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
@@ -481,7 +481,7 @@ def _run(arguments, program, model, ranks):
             started = _started(program) if ranks.size == 1 else ""
             _, code = _train(trainer, command, started)
             if trainer.log.closed:  # else Python complains when it flushes the output at its end
-                settle_stdout()
+                drop_stdout()
             return ranks.tell(code)
 
 

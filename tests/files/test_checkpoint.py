@@ -211,6 +211,15 @@ def test_a_model_is_read_while_it_is_saved_again(tmp_path, words, monkeypatch):
     assert (arrays["weight"] == 2).all() and config == {"version": 2}
 
 
+def test_weights_without_a_configuration_are_replaced(tmp_path, words):
+    """As a first save leaves them if it is killed before config.json has its name."""
+    save_model(tmp_path, {"weight": np.ones(3)}, {"version": 1}, words)
+    (tmp_path / "config.json").unlink()
+    save_model(tmp_path, {"weight": np.full(3, 2)}, {"version": 2}, words)
+    assert read_model(tmp_path).config == {"version": 2}
+    assert weights_in(tmp_path).exists()
+
+
 def test_leftovers_are_removed_when_old(saved, arrays):
     folder = saved.parent
     ours = ".minitf-0123abcd.tmp"
