@@ -99,7 +99,8 @@ def _check_free(directory, subwords):
     """Raise UserError if save_model would delete files that belong to no model."""
     if _is_config(directory / CONFIG):
         return
-    found = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+    with user_errors(directory):
+        found = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     of_a_model = {CONFIG, "model.safetensors", *VOCABULARIES, *filter(WEIGHTS.fullmatch, found)}
     for name in sorted(of_a_model - subwords.contents().keys()):
         if name in found and not _is_left(directory / name):
