@@ -19,7 +19,6 @@ __all__ = [
     "Progress",
     "complain",
     "counted",
-    "drop_stdout",
     "exit_code",
     "is_terminal",
     "misspelt",
@@ -28,7 +27,7 @@ __all__ = [
     "plain_streams",
     "quoted",
     "say",
-    "settle_stdout",
+    "settle_streams",
     "terminal_safe",
 ]
 
@@ -118,7 +117,7 @@ def exit_code(program, run):
             complain(program, stop)
         return 130
     finally:
-        settle_stdout()
+        settle_streams()
 
 
 def complain(program, message):
@@ -159,26 +158,22 @@ def piped():
         if sys.stdout:
             sys.stdout.flush()
     except BrokenPipeError:
-        settle_stdout()
+        settle_streams()
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename:
             raise
         raise UserError("the disk of the output is full: write it to another one") from error
 
 
-def settle_stdout():
-    """Drop output that standard output refuses, or Python would try again when it ends."""
-    try:
-        if sys.stdout:
-            sys.stdout.flush()
-    except OSError:
-        drop_stdout()
-
-
-def drop_stdout():
-    """Write what standard output has not written yet, and what is still to come, to nowhere."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def settle_streams():
+    """Drop what standard output or error refuse, or Python would try again when it ends."""
+    for stream in sys.stdout, sys.stderr:
+        try:
+            if stream:
+                stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def quoted(*words):

@@ -19,7 +19,7 @@ from minitf import check as checking
 from minitf import forms
 from minitf.backend import use
 from minitf.check import COLUMNS, proved
-from minitf.cli import OptionParser, counted, piped, settle_stdout
+from minitf.cli import OptionParser, counted, piped, settle_streams
 from minitf.course.answering import is_empty
 from minitf.course.calls import AnswerError, Ended
 from minitf.course.checks.compare import advice
@@ -148,7 +148,7 @@ def begin(name, trainer=None):
         get_ipython().set_custom_exc((AssertionError,), _show_in_notebook)
     else:
         sys.excepthook = _end
-        atexit.register(settle_stdout)  # what is printed last may find no reader either
+        atexit.register(settle_streams)  # what is printed last may find no reader either
         sys.stdout = _UnderHeadings(sys.stdout, inspect.currentframe().f_back)
         checking._report = _each_claim if options.verbose else sys.stdout.count
     return getattr(options, "quick", False)
@@ -168,7 +168,7 @@ def _end(kind, error, trace):
     if issubclass(kind, KeyboardInterrupt):
         sys.exit(130)
     if issubclass(kind, BrokenPipeError):
-        settle_stdout()
+        settle_streams()
         sys.exit(141)  # as a program of Unix that SIGPIPE ends: not all claims were checked
     sys.__excepthook__(kind, error, trace)
 

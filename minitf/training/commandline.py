@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 import numpy as np
 
 from minitf import backend
-from minitf.cli import counted, drop_stdout, plain_streams, quoted
+from minitf.cli import counted, plain_streams, quoted, settle_streams
 from minitf.config import Config
 from minitf.cpu.replicas import keep_to_cores
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
@@ -435,6 +435,8 @@ def main(
         code = 2
     except KeyboardInterrupt:
         message, code = _interrupted(arguments, program), 130
+    finally:
+        settle_streams()  # of a terminal that was closed
     ranks.fail(f"{program}: {' '.join(message.splitlines())}", code)
     return code
 
@@ -480,8 +482,6 @@ def _run(arguments, program, model, ranks):
             # Not for several ranks: how these were launched is not known.
             started = _started(program) if ranks.size == 1 else ""
             _, code = _train(trainer, command, started)
-            if trainer.log.closed:  # else Python complains when it flushes the output at its end
-                drop_stdout()
             return ranks.tell(code)
 
 

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import select
+import subprocess
 import sys
 import time
 import types
@@ -61,6 +62,22 @@ def test_how_a_program_ends(error, code, said, capsys):
 
     assert exit_code("name.py", run) == code
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="about pipes of POSIX")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_what_nobody_reads_any_more_changes_no_exit_code(stream):
+    """Python tries to write what is left when it ends; if it cannot, the code would be 120."""
+    program = "import sys; from minitf.cli import exit_code\n"
+    program += (
+        f"exit_code('x', lambda: sys.{stream}.write('a bar, without an end of its line') and 0)"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    process = subprocess.Popen([sys.executable, "-c", program], env=buffered, **{stream: writing})
+    os.close(writing)
+    assert process.wait() == 0
 
 
 @pytest.fixture
