@@ -91,7 +91,7 @@ draw(figures.learned, "02_learned.png", [0, 2, 5, 50], words, np.array(learned))
 draw(figure_1, "02_here.png", here=["loss", "backward"])
 
 # %% [markdown]
-# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. A thick line leads from the loss back down, beside the encoder and beside the decoder, to the embeddings at the bottom.](figures/02_here.png)
+# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. A thick line leads from the loss back down, beside the encoder and beside the decoder, with an arrow into each box, to the embeddings at the bottom.](figures/02_here.png)
 #
 # *What to see: the loss is the last number to be computed, and the first to have a
 # gradient. From there all others are found, from the last to the first. (The thick line

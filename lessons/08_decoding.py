@@ -1107,7 +1107,7 @@ draw(
 # ![The gain of a beam of 4 over greedy at 17 checkpoints. With alpha 1 it is above 0 at all of them, with alpha 0 it falls to -3.39 at 300 updates; the largest gain is near 6, at 450 updates.](figures/08_checkpoints.png)
 #
 # *What to see: the line of $\alpha$ 0, without the penalty, goes below greedy's line
-# four times. With the penalty the beam is never worse.*
+# four times. With $\alpha$ = 1 the beam was never worse in this training.*
 #
 # Why the peak and the pit? A beam without a penalty shortens. At 450 updates greedy
 # writes too much (106.3% of the references' length), and the beam helps: 100.9%. At 300
@@ -1217,7 +1217,7 @@ claim(
 )
 
 # %% [markdown]
-# So with four beginnings the search misses no reference that the model would prefer,
+# So with four beginnings the search misses almost no reference the model would prefer,
 # and yet hardly anything is won. (Now and then a wider beam still finds a better score:
 # the mean of 8 is higher.) Greedy has 14 + 180 = 194 wrong sentences, a beam of 8 still
 # 192. Of the 14 search errors, 6 became right. The other 8 became model errors: a

@@ -230,12 +230,18 @@ def _top(d):
         d.text(DECODER - 2.7, 13.65, "the right words")
         d.arrow((DECODER - 2.7, 13.4), (DECODER - 2.7, 13.12))
     if d.is_here("backward"):
-        # Two branches, beside the encoder and beside the decoder, down to their embeddings.
-        for turn, embedding in ((5.08, ENCODER + BOX / 2), (5.5, DECODER - BOX / 2)):
+        # Two branches, beside the encoder and beside the decoder, with an arrow into each box.
+        encoder, decoder = (1.36, 4.0, 6.1), (1.36, 4.0, 6.6, 8.8, 10.6)
+        for turn, edge, boxes in (
+            (5.08, ENCODER + BOX / 2, encoder),
+            (5.5, DECODER - BOX / 2, decoder),
+        ):
             d.arrow(
-                *((4.9, 12.39), (4.9, 10.9), (turn, 10.9), (turn, 1.36), (embedding, 1.36)),
+                *((4.9, 12.39), (4.9, 10.9), (turn, 10.9), (turn, 1.36), (edge, 1.36)),
                 colour=STRONG, width=3,
             )  # fmt: skip
+            for y in boxes[1:]:
+                d.arrow((turn, y), (edge, y), colour=STRONG, width=2)
         d.text(4.55, 10.9, "the gradient of\nevery number", STRONG, weight="bold", align="right")
     if d.is_here("output"):
         # The word that was written is the next input of the decoder.

@@ -50,7 +50,7 @@ def checkpoints(updates, without, with_penalty, path):
     }
     lines(
         curves, path, x="updates of the training", y="BLEU of beam 4 minus BLEU of greedy",
-        title="With the penalty a beam is never worse than greedy", levels={"": 0},
+        title="With alpha 1, a beam was never worse than greedy", levels={"": 0},
     )  # fmt: skip
 
 

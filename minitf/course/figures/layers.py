@@ -23,7 +23,7 @@ def facts(sizes, errors, best_linear, path):
         {"feed-forward network": (sizes, errors)},
         x="units, $d_{ff}$",
         y="mean square error of 64 facts",
-        title="Four units know what no sum can",
+        title="Units learn what no sum can",
         log="x",
         limits=(0, 1),
         levels={"best linear answer": best_linear},
@@ -79,7 +79,7 @@ def order_of_norm(depths, movement, path):
         {name: (depths, moved) for name, moved in movement.items()},
         x="layers",
         y="change of the output",
-        title="The same small change moves post-norm further",
+        title="The same small change moves post-norm's output further",
         limits=(0, 0.12),
         path=path,
     )

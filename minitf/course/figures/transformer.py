@@ -51,5 +51,5 @@ def parameters(millions, path):
     """Draw the parameters of the base model. millions: {part: its parameters}."""
     bars(
         millions, path, y="millions of parameters", digits=2,
-        title="Most parameters are in the feed-forward networks",
+        title="The feed-forward networks are the largest part",
     )  # fmt: skip
