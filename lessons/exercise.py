@@ -258,7 +258,9 @@ def graded_apart(path):
                 command, capture_output=True, timeout=60 * MINUTES, check=False, **limit
             )
         except subprocess.TimeoutExpired:
-            raise UserError(f"{path}: no end after {MINUTES} minutes") from None
+            raise UserError(
+                f"{path}: no end after {MINUTES} minutes: read it"
+            ) from None
     if done.returncode == 2:
         said = done.stderr.decode("utf-8", "replace").strip()
         said = said.removeprefix("exercise.py: ")
@@ -267,7 +269,8 @@ def graded_apart(path):
         return json.loads(done.stdout)
     except ValueError as error:
         code = done.returncode
-        raise UserError(f"{path}: its grading ended (exit code {code})") from error
+        said = f"{path}: it ended its own grading (exit code {code}): read it"
+        raise UserError(said) from error
 
 
 def limit_memory():

@@ -231,7 +231,10 @@ class _Process:
                 cwd=self.folder.name, env=environment, **own_group,
             )  # fmt: skip
         except PermissionError as error:
-            raise UserError(f"{sys.executable}: {user or 'you'} may not run this Python") from error
+            raise UserError(
+                f"{sys.executable}: {user or 'you'} may not run this Python: use one outside of "
+                "your home folder"
+            ) from error
         # Threads, because a process that has stopped reading or writing must not stop this one.
         self.sent, self.received = queue.SimpleQueue(), queue.Queue(maxsize=4)
         for work in _write, _read:

@@ -535,7 +535,7 @@ def test_a_file_of_a_class_spoils_no_other(tmp_path):
     os.mkfifo(folder / "pipe.py")
     done = command(tmp_path, "--class", "answers")
     said = " ".join(done.stdout.split())
-    assert done.returncode == 2 and "answers/mallory.py: its grading ended" in said, done
+    assert done.returncode == 2 and "answers/mallory.py: it ended its own grading" in said, done
     with open(folder / "grades" / "04_layers.csv", encoding="utf-8", newline="") as file:
         points = {row["file"]: row["points"] for row in csv.DictReader(file)}
     names = "anna.py", "zoe/my.py", "zoe_my.py", "Bob.PY", "_dora.py", "eve?anna.py"
