@@ -19,10 +19,8 @@ import numpy as np
 from minitf import decode, forms
 from minitf import functions as F
 from minitf.config import Config
-from minitf.cpu import threads
 from minitf.cpu.decode import Layout
 from minitf.cpu.strips import in_strips, packed_copy, product, strips_shape
-from minitf.cpu.threads import FasterWay
 from minitf.tensor import Tensor
 
 __all__ = ["PackedDecoder", "StraightScorer", "for_decoding", "is_straight"]
@@ -103,7 +101,6 @@ class _Affine:
         self.width = sum(map(len, biases))
         self.shape = strips_shape(len(self.weights[0]), self.width)
         self.bias = None if all(b is None for _, b in layers) else np.concatenate(biases)
-        self.faster_way = FasterWay()  # of computing the product: alone, or with a helper
 
     def pack(self, array):
         """Write the strips to the first elements of an array; return the rest of it."""
@@ -116,20 +113,10 @@ class _Affine:
         return array[size:]
 
     def __call__(self, x):
-        y = self._product(x)
+        y = product(x, self.strips, self.width)
         if self.bias is not None:
             y += self.bias
         return y
-
-    def _product(self, x):
-        """Multiply, with a helper if one was lent and if two threads fetch the matrix faster."""
-        helper = None if self.faster_way.chosen == 0 else threads.helper()
-        if helper is None:
-            return product(x, self.strips, self.width)
-        return self.faster_way.take(
-            lambda: product(x, self.strips, self.width),
-            lambda: product(x, self.strips, self.width, helper),
-        )
 
 
 def _weight_and_bias(linear):

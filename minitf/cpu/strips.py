@@ -2,15 +2,18 @@
 
 Before a product, OpenBLAS copies the matrix into a memory layout that suits the processor. For a
 thousand rows the copy costs little; for the few rows of a decoding step it takes longer than the
-product. Below a million multiplications OpenBLAS makes no copy, and is fast if the matrix has few
-columns. So a matrix that is used for many steps is cut once into strips, blocks of 64 columns:
-products of few rows become up to three times as fast.
+product. On a processor with AVX-512 it has programs for small matrices too: below a million
+multiplications they make no copy, and they are fast if the matrix has few columns. So there a
+matrix that is used for many steps is cut once into strips, blocks of 64 columns: products of few
+rows become up to three times as fast. Elsewhere strips would only be slower, by a tenth to a half,
+and a matrix is one strip as wide as itself.
 """
 
 import copy
 
 import numpy as np
 
+from minitf.cpu import threads
 from minitf.nn import Linear, Module, Parameter
 from minitf.tensor import as_array, is_recording, record
 
@@ -24,52 +27,51 @@ __all__ = [
 ]
 
 _WIDTH = 64  # columns of a strip
+# The kernels of OpenBLAS that have programs for small matrices.
+_FOR_SMALL = {"SkylakeX", "Cooperlake", "SapphireRapids"}
+_CUT = threads.kernels() in _FOR_SMALL  # whether matrices are cut
 _FEW = 10**6  # multiplications; below this, OpenBLAS does not copy the matrix
-_CHUNKS = 8  # of the strips of a product that two threads share
 
 
 def strips_shape(d, f):
     """Return the shape of the strips of a matrix (D, F)."""
-    return -(-f // _WIDTH), d, _WIDTH  # F/64 rounded up
+    return (-(-f // _WIDTH), d, _WIDTH) if _CUT else (1, d, f)  # F/64 rounded up
 
 
 def in_strips(matrix, strips=None):
     """Return a matrix (D, F) as strips (F/64, D, 64), in the given array or in a new one.
 
-    The last strip is padded with zeros.
+    The last strip is padded with zeros. Where matrices are not cut: as one strip (1, D, F).
     """
     if strips is None:
         strips = np.empty(strips_shape(*matrix.shape), dtype=matrix.dtype)
+    width = strips.shape[2]
     for i, strip in enumerate(strips):
-        columns = matrix[:, i * _WIDTH : (i + 1) * _WIDTH]
+        columns = matrix[:, i * width : (i + 1) * width]
         strip[:, : columns.shape[1]] = columns
         strip[:, columns.shape[1] :] = 0
     return strips
 
 
-def product(x, strips, f, helper=None):
+def product(x, strips, f):
     """Multiply a few rows by a matrix (D, F) in strips: (N, D) -> (N, F).
 
-    helper: a Helper (cpu/threads.py) that computes some of the strips. The result has the same
-    bits.
     >>> product(np.arange(6.0).reshape(2, 3), in_strips(np.eye(3, 5)), 5)
     array([[0., 1., 2., 0., 0.],
            [3., 4., 5., 0., 0.]])
     """
     given, (count, d, width) = len(x), strips.shape
-    # A single row would use another program of OpenBLAS: its last bits would not be those of the
-    # same row among others. (It is slower than two rows on some processors, and faster on others.)
+    if not _CUT:
+        # BLAS multiplies four rows at a time: fewer are faster one after the other.
+        return x @ strips[0] if given > 3 else (x[:, None] @ strips[0])[:, 0]
+    # A single row would use another program of OpenBLAS, which takes longer than this one for two.
     if given == 1:
         x = np.concatenate([x, x])
     n = len(x)
     y = np.empty((n, count * width), dtype=x.dtype)
     out = y.reshape(n, count, width).swapaxes(0, 1)  # (F/64, N, 64)
     most = max(4, _FEW // (d * width) & ~3)  # rows of one product, a multiple of four
-    if n <= most and helper:
-        size = -(-count // _CHUNKS)
-        chunks = [slice(start, start + size) for start in range(0, count, size)]
-        helper.each(lambda chunk: np.matmul(x, strips[chunk], out=out[chunk]), chunks)
-    elif n <= most:
+    if n <= most:
         np.matmul(x, strips, out=out)
     else:
         slices = -(-n // most)

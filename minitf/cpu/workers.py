@@ -18,7 +18,6 @@ import threading
 import warnings
 
 from minitf.cpu.machine import cores
-from minitf.cpu.threads import helped
 
 __all__ = ["over_cores"]
 
@@ -36,11 +35,7 @@ def over_cores(function, items):
     not deliver, because it failed or was killed, is computed here; so errors are raised here too.
     """
     n = min(cores(), len(items), _MAX_PROCESSES)
-    if n < 2 <= cores():  # at most one item: another thread may help
-        with helped():
-            results = [function(item) for item in items]
-        yield from results
-    elif n < 2:
+    if n < 2:
         yield from map(function, items)
     elif not _can_fork():
         from concurrent.futures import ThreadPoolExecutor  # lazily: it loads logging

@@ -30,7 +30,9 @@ def packed(module):
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 13, 29, 64, 100])
 @pytest.mark.parametrize("shape", [(5, 7), (64, 64), (12, 130), (300, 65)])
-def test_products(rows, shape, rng, monkeypatch):
+@pytest.mark.parametrize("cut", [True, False])
+def test_products(cut, rows, shape, rng, monkeypatch):
+    monkeypatch.setattr(strips, "_CUT", cut)
     monkeypatch.setattr(strips, "_FEW", 10_000)  # so that there are parts of four rows and more
     x, matrix = rng.normal(size=(rows, shape[0])), rng.normal(size=shape)
     y = product(x, in_strips(matrix), shape[1])
@@ -40,6 +42,7 @@ def test_products(rows, shape, rng, monkeypatch):
 
 def test_no_slice_of_a_product_is_a_single_row(rng, monkeypatch):
     """A single row has other last bits: OpenBLAS computes it by another program."""
+    monkeypatch.setattr(strips, "_CUT", True)
     monkeypatch.setattr(strips, "_FEW", 1)  # slices of four rows
     x, packed = rng.normal(size=(5, 6)), strips.in_strips(rng.normal(size=(6, 70)))
     rows, own = [], np.matmul

@@ -14,7 +14,6 @@ from seam import forms_on
 
 from minitf import forms
 from minitf.backend import using
-from minitf.cpu import threads
 from minitf.loss import projected_cross_entropy
 
 ROWS, CASES = form_cases.rows(), form_cases.cases()
@@ -217,8 +216,6 @@ def test_every_size_at_which_a_form_takes_another_branch_is_lowered():
 @pytest.mark.parametrize("room", LIBRARY)
 def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
     """So no tile, no shortcut and no border of a form is left unchecked by the tests above."""
-    # Else the tables would use the helper that an earlier test made, and not make one.
-    monkeypatch.setattr(threads, "_of_this_process", [])
     names = {form.__module__ for form in forms._forms[room].values()} | HELPERS[room]
     modules = {sys.modules[name].__file__: sys.modules[name] for name in names}
     missing = {(file, line) for file, module in modules.items() for line in lines_of(module)}
@@ -248,7 +245,7 @@ ELSEWHERE = {
     "slice_bounds",  # serves the replicas, and no form
     # tests/cpu/test_attention_tiles.py, test_decoder.py and test_threads.py hold these.
     *("_has_fast_exp2", "for_decoding", "pack", "packed_decoder", "is_straight"),
-    *("each", "run", "help", "take", "without_signals", "one_blas_thread"),
+    *("each", "kernels", "without_signals", "one_blas_thread"),
 }
 HELPERS = {
     "cpu": {f"minitf.cpu.{name}" for name in ("strips", "sums", "threads")},

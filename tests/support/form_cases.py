@@ -20,7 +20,6 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
 from minitf.config import Config
-from minitf.cpu import threads
 from minitf.nn import Dropout, Linear, Module, Parameter, flatten
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
@@ -478,7 +477,6 @@ def _decoding_cases():
             searches,
             lambda dtype: _beams(dtype, LEARNED | ONE_SIZE, beam=3, n_best=3),
         ),
-        Case("a beam of 4, with a helper", searches, _helped, ("cpu",)),
         Case("a beam of 1", searches, lambda dtype: _beams(dtype, PRE_NORM, beam=1)),
         Case("a beam of 4, attention by distance", searches[1:], _near),
         Case("a beam of 4, maps without biases", searches, _unbiased),
@@ -556,12 +554,6 @@ def _beams(dtype, switches, beam=4, n_best=1):
     """Return the translations of four sentences that end at different steps."""
     found = decode.beam_search(*_task(dtype, switches), beam, n_best=n_best, max_extra=6)
     return _written(h for sentence in found for h in sentence)
-
-
-def _helped(dtype):
-    """Return the translations that a second thread helped to find."""
-    with threads.helped():
-        return _beams(dtype, {})
 
 
 class Near(MultiHeadAttention):
@@ -824,15 +816,16 @@ TILES = {
             "HAS_FAST_EXP2": True,
         },
         "cpu.loss": {"CHUNK_ROWS": 3},
-        "cpu.threads": {"_FEW": 1, "_TRIALS": 1},
+        "cpu.threads": {"_FEW": 1},
         "cpu.decode": {"_CACHED": 80, "_GROW_BY": 2},
-        "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CHUNKS": 3},
+        "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True},
         "gpu.loss": {"CHUNK_ROWS": 10, "ROW_THREADS": 256},
         **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},
     },
     "tiles of one head": {
         "cpu.attention": {"LONGEST_KEPT": 1, "BLOCK_QUERIES": 2, "BLOCK_KEYS": 3, "LARGE": 1},
         "cpu.loss": {"CHUNK_ROWS": 10},
+        "cpu.strips": {"_CUT": False},
     },
     "tiles of one query": {
         "cpu.attention": {"TILE_SCORES": 1, "LONGEST_KEPT": S, "HAS_FAST_EXP2": False},
