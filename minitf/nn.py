@@ -214,7 +214,7 @@ class Module(metaclass=forms.WatchedClass):
                     f"{name} is {arrays[name].dtype} in the weights, not float: {advice}"
                 )
         for name, parameter in parameters.items():
-            parameter.data[...] = to_device(arrays[name], parameter.dtype)
+            parameter.data[...] = to_device(arrays[name])
         return self
 
     def __repr__(self):

@@ -1,5 +1,6 @@
 """Where a sentence ends: the patterns for English and German, and what ends none."""
 
+import functools
 import re
 from itertools import pairwise
 
@@ -65,37 +66,34 @@ _ORDINAL = (
 )
 # The first of these that fits, (what is before the end of a full stop, what is after it), says
 # whether the sentence goes on.
-_RULES = [
-    (re.compile(rf"(?:{before})$"), re.compile(after), goes_on)
-    for before, after, goes_on in (
-        (r"", rf"\W+$|{_CLOSING}\s+[.!?…,;:)]", True),  # no sentence follows
-        # "... I", and after a question in quotes: Tom asked.
-        (r"\.\.\.|…|\. \. \.", r"\s+I\b", True),
-        (r"[\[(](?:\.\.\.|…)", r"[\])]", True),
-        (r"[!?]", rf"[\"'”’“»«]\s+(?:I|[A-Z]\w+) (?:{_SPEECH})\b", True),
-        (r"[!?…]|\.\.", "", False),
-        (rf"\b(?:{_TITLES})\.", "", True),
-        (r"\b(?:etc|usw|usf|Ph\.D|LL\.[BM]|\d+ ?(?:B\.C|A\.D|C\.E))\.", _NO_SMALL, False),
-        # "At 5 p.m. Tom left", and no sentence before the time.
-        (rf"\b(?:At|By|From|Until|After|Before|Around)(?: \w+)? [\d:.]+ ?{_HALF}", "", True),
-        (rf"\b{_HALF}", r"\s+(?:Eastern|Pacific|\w+day|[A-Z]{3,4})\b", True),
-        (rf"\b{_HALF}", _NO_SMALL, False),
-        # "It is I", "Give me an A", "A, B and C", "20 °C": no initial.
-        (r"\b(?:is|was|than|as|or|and|did|do|said) I\.", "", False),
-        (r"\b(?:[Aa]n?|[Gg]rade|[Pp]lan|[Tt]eam|[Tt]ype|[Tt]yp|[Vv]itamin) [A-Z]\.", "", False),
-        (r"(?:\b[A-Z] (?:and|or|und|oder) |°\s?)[A-Z]\.", "", False),
-        (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", _START, False),
-        (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", "", True),
-        (r"\d (?:ft|in|lbs?|oz|yd|hrs?|min)\.", r"\s+\d", True),
-        (rf"\b(?:{_NUMBERED})\.", r"\s+(?:\d|§)", True),
-        # Dates: "3. Oktober", "24. 12. 2010".
-        (r"\d\.", rf"\s+(?:{_MONTHS}|{_RANKED})\b", True),
-        (r"\b\d\d?\.", r"\s+\d\d?\.\s", True),
-        (r"\b\d\d?\.\s\d\d?\.", r"\s+(?:\d\d|\d{4})\b", True),
-        (rf"{_ORDINAL}\.", _START, False),
-        (rf"{_ORDINAL}\.", "", True),
-    )
-]
+_RULES = (
+    (r"", rf"\W+$|{_CLOSING}\s+[.!?…,;:)]", True),  # no sentence follows
+    # "... I", and after a question in quotes: Tom asked.
+    (r"\.\.\.|…|\. \. \.", r"\s+I\b", True),
+    (r"[\[(](?:\.\.\.|…)", r"[\])]", True),
+    (r"[!?]", rf"[\"'”’“»«]\s+(?:I|[A-Z]\w+) (?:{_SPEECH})\b", True),
+    (r"[!?…]|\.\.", "", False),
+    (rf"\b(?:{_TITLES})\.", "", True),
+    (r"\b(?:etc|usw|usf|Ph\.D|LL\.[BM]|\d+ ?(?:B\.C|A\.D|C\.E))\.", _NO_SMALL, False),
+    # "At 5 p.m. Tom left", and no sentence before the time.
+    (rf"\b(?:At|By|From|Until|After|Before|Around)(?: \w+)? [\d:.]+ ?{_HALF}", "", True),
+    (rf"\b{_HALF}", r"\s+(?:Eastern|Pacific|\w+day|[A-Z]{3,4})\b", True),
+    (rf"\b{_HALF}", _NO_SMALL, False),
+    # "It is I", "Give me an A", "A, B and C", "20 °C": no initial.
+    (r"\b(?:is|was|than|as|or|and|did|do|said) I\.", "", False),
+    (r"\b(?:[Aa]n?|[Gg]rade|[Pp]lan|[Tt]eam|[Tt]ype|[Tt]yp|[Vv]itamin) [A-Z]\.", "", False),
+    (r"(?:\b[A-Z] (?:and|or|und|oder) |°\s?)[A-Z]\.", "", False),
+    (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", _START, False),
+    (rf"(?:\b(?:{_ABBREVIATIONS})|{_INITIAL})\.", "", True),
+    (r"\d (?:ft|in|lbs?|oz|yd|hrs?|min)\.", r"\s+\d", True),
+    (rf"\b(?:{_NUMBERED})\.", r"\s+(?:\d|§)", True),
+    # Dates: "3. Oktober", "24. 12. 2010".
+    (r"\d\.", rf"\s+(?:{_MONTHS}|{_RANKED})\b", True),
+    (r"\b\d\d?\.", r"\s+\d\d?\.\s", True),
+    (r"\b\d\d?\.\s\d\d?\.", r"\s+(?:\d\d|\d{4})\b", True),
+    (rf"{_ORDINAL}\.", _START, False),
+    (rf"{_ORDINAL}\.", "", True),
+)
 _SENTENCE = re.compile(
     rf"[.!?…]{_CLOSING}\s+(?!\s)|[。！？]+[」』”’]*\s*"
     rf"|(?<=[^\W\d_A-Z]{{2}})[.!?](?=(?:{_STARTERS})(?:\s|[,']))"  # a space was forgotten
@@ -142,7 +140,16 @@ def _goes_on(text, match, is_small):
         begins = is_small and stop + 1 == match.end() and _ANY_STARTER.match(text, match.end())
         if not (begins or _BRAND.match(text, match.end())):
             return True
-    for before, after, goes_on in _RULES:
+    for before, after, goes_on in _rules():
         if after.match(text, stop) and before.search(text, max(0, stop - _LONGEST), stop):
             return goes_on
     return False
+
+
+@functools.cache
+def _rules():
+    """Return _RULES, compiled: only now, for that takes 15 ms, and a single sentence needs none."""
+    return [
+        (re.compile(rf"(?:{before})$"), re.compile(after), goes_on)
+        for before, after, goes_on in _RULES
+    ]
