@@ -117,11 +117,11 @@ const STARTERS = `A(?!\\.)|After|All|Also|Although|An|And|Another|Any|Are|As|At|
   + `Our|Perhaps|Please|She|Should|Since|So|Some|Somebody|Someone|Something|Thank|`
   + `Thanks|That|The|Their|Then|There|These|They|This|Those|To|Today|Tomorrow|Under|`
   + `Until|Was|We|Were|What|When|Where|Which|While|Who|Why|With|Without|Would|Yes|`
-  + `Yesterday|You|Your|Aber|Alle|Alles|Als|Am|Auch|Auf|Aus|Bei|Beide|Bis|Bist|Bitte|`
+  + `Yesterday|You|Your|Aber|Alle|Alles|Als|Am|Auch|Auf|Aus|Bei|Beide|Bin|Bis|Bist|Bitte|`
   + `Da|Dabei|Daf\u00fcr|Daher|Damit|Danach|Danke|Dann|Das|Dass|Davon|Dazu|Dein|Dem|Den|`
   + `Denn|Der|Deshalb|Die|Dies|Diese|Dieser|Dieses|Doch|Dort|Du|Ein|Eine|Einem|Einen|`
-  + `Einer|Einige|Er|Es|Euer|F\u00fcr|Gestern|Hast|Hat|Heute|Hier|Ich|Ihm|Ihn|Ihr|Ihre|Im|`
-  + `Ist|Ja|Jede|Jeder|Jedes|Jemand|Jetzt|Kein|Keine|Keiner|Kommen|K\u00f6nnen|Leider|Man|`
+  + `Einer|Einige|Er|Es|Euer|F\u00fcr|Gestern|Habe|Haben|Habt|Hallo|Hast|Hat|Heute|Hier|Ich|Ihm|Ihn|Ihr|Ihre|Im|`
+  + `Ist|Ja|Jede|Jeder|Jedes|Jemand|Jetzt|Kann|Kannst|K\u00f6nnt|Kein|Keine|Keiner|Kommen|K\u00f6nnen|Leider|Man|`
   + `Manche|Mein|Meine|Mit|Muss|Nach|Nachdem|Nein|Nicht|Nichts|Niemand|Noch|Nun|Nur|`
   + `Ob|Obwohl|Oder|Ohne|Schon|Sein|Seine|Seit|Sie|Sind|Soll|Sonst|Sp\u00e4ter|Trotzdem|`
   + `Um|Und|Uns|Unser|Unsere|Viele|Vielen|Vielleicht|Von|Vor|Wann|War|Waren|Warum|`
@@ -132,7 +132,7 @@ const TITLES = `Mr|Mrs|Ms|Messrs|Dr|Prof|Mt|Gov|Sen|Rep|Gen|Lt|Sgt|Cpl|Pvt|Capt|
   + `sog|ehem|allg|lt|geb|Geb|einschl|incl|kath|evang|dt|engl|frz|ital|span|lat|`
   + `griech|staatl|st\u00e4dt|wiss|techn|stellv|Fig|Sec|Ch|para|`
   + `chap|[Ss]ect|Mfg|[Pp]kg|Pck|rd|Az|Urt|Beschl|Lkr|gegr|verh|gest|Aufl|Hrsg|hrsg|Bsp|`
-  + `tsp|tbsp|z\\.\\s?B|d\\.\\s?h|u\\.\\s?a`;
+  + `tsp|tbsp|z\\.\\s?(?:B|H|Hd)|d\\.\\s?h|u\\.\\s?a`;
 const ABBREVIATIONS = `St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|Jan|Feb|Mar|Apr|Jun|Jul|Aug|`
   + `Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|Do|Sa|So|med|jur|phil|`
   + `ff|Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|J\u00e4n|Febr|al|gem|Gem|Tab|Bd|Anl|`
@@ -175,6 +175,7 @@ const RULES = [
   [`${ORDINAL}\\.`, "", true],
 ];
 const SENTENCE = `[.!?\u2026]${CLOSING}\\s+(?!\\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*\\s*`
+  + `|[\\u2600-\\u27bf\\u{1f300}-\\u{1faff}]\\ufe0f?\\s+(?=(?:${STARTERS})(?!\\w|-))`
   + `|(?<=(?![A-Z])\\p{L}(?![A-Z])\\p{L})[.!?](?=(?:${STARTERS})(?:\\s|[,']))`;
 const LONGEST = 30; // characters that the patterns look at before a full stop
 

@@ -17,11 +17,12 @@ _STARTERS = (
     "Nobody|Not|Nothing|Now|On|Once|One|Only|Or|Our|Perhaps|Please|She|Should|Since|So|Some|"
     "Somebody|Someone|Something|Thank|Thanks|That|The|Their|Then|There|These|They|This|Those|To|"
     "Today|Tomorrow|Under|Until|Was|We|Were|What|When|Where|Which|While|Who|Why|With|Without|"
-    "Would|Yes|Yesterday|You|Your|Aber|Alle|Alles|Als|Am|Auch|Auf|Aus|Bei|Beide|Bis|Bist|Bitte|"
+    "Would|Yes|Yesterday|You|Your|Aber|Alle|Alles|Als|Am|Auch|Auf|Aus|Bei|Beide|Bin|Bis|Bist|Bitte|"
     "Da|Dabei|Dafür|Daher|Damit|Danach|Danke|Dann|Das|Dass|Davon|Dazu|Dein|Dem|Den|Denn|Der|"
     "Deshalb|Die|Dies|Diese|Dieser|Dieses|Doch|Dort|Du|Ein|Eine|Einem|Einen|Einer|Einige|Er|Es|"
-    "Euer|Für|Gestern|Hast|Hat|Heute|Hier|Ich|Ihm|Ihn|Ihr|Ihre|Im|Ist|Ja|Jede|Jeder|Jedes|Jemand|"
-    "Jetzt|Kein|Keine|Keiner|Kommen|Können|Leider|Man|Manche|Mein|Meine|Mit|Muss|Nach|Nachdem|"
+    "Euer|Für|Gestern|Habe|Haben|Habt|Hallo|Hast|Hat|Heute|Hier|Ich|Ihm|Ihn|Ihr|Ihre|Im|Ist|Ja|"
+    "Jede|Jeder|Jedes|Jemand|Jetzt|Kann|Kannst|Könnt|Kein|Keine|Keiner|Kommen|Können|Leider|Man|"
+    "Manche|Mein|Meine|Mit|Muss|Nach|Nachdem|"
     "Nein|Nicht|Nichts|Niemand|Noch|Nun|Nur|Ob|Obwohl|Oder|Ohne|Schon|Sein|Seine|Seit|Sie|Sind|"
     "Soll|Sonst|Später|Trotzdem|Um|Und|Uns|Unser|Unsere|Viele|Vielen|Vielleicht|Von|Vor|Wann|War|"
     "Waren|Warum|Weil|Welche|Wem|Wen|Wenn|Wer|Wie|Wieso|Wir|Wird|Wo|Zu|Zuerst|Zum|Zur"
@@ -33,7 +34,7 @@ _TITLES = (
     "Vgl|inkl|Inkl|exkl|Exkl|zzgl|Zzgl|evtl|Evtl|ggf|Ggf|bes|sog|ehem|allg|lt|geb|Geb|einschl|"
     "incl|kath|evang|dt|engl|frz|ital|span|lat|griech|staatl|städt|wiss|techn|stellv|Fig|Sec|Ch|"
     "para|chap|[Ss]ect|Mfg|[Pp]kg|Pck|rd|Az|Urt|Beschl|Lkr|gegr|verh|gest|Aufl|Hrsg|hrsg|Bsp|tsp|tbsp|"
-    r"z\.\s?B|d\.\s?h|u\.\s?a"
+    r"z\.\s?(?:B|H|Hd)|d\.\s?h|u\.\s?a"
 )
 # After one of these only if the next word is one of the starters.
 _ABBREVIATIONS = (
@@ -50,6 +51,7 @@ _RANKED = (
 _MONTHS = (
     "Januar|Jänner|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
 )
+_EMOJI = "[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f?"
 # A single letter, as in "А. С." or "a.m.": not the end of a word after an apostrophe or in an
 # address, and not a character of East Asia, which is a syllable.
 _INITIAL = "(?<!\\w)(?<!['’=/&#@\u0300-\u036f])[^\\W\\d_\u0900-\U0010ffff]"
@@ -96,6 +98,7 @@ _RULES = (
 )
 _SENTENCE = re.compile(
     rf"[.!?…]{_CLOSING}\s+(?!\s)|[。！？]+[」』”’]*\s*"
+    rf"|{_EMOJI}\s+(?=(?:{_STARTERS})(?!\w|-))"
     rf"|(?<=[^\W\d_A-Z]{{2}})[.!?](?=(?:{_STARTERS})(?:\s|[,']))"  # a space was forgotten
 )
 _SHORT = re.compile(rf"(?:\b(?:{_TITLES}|{_ABBREVIATIONS}|etc|usw|usf)|{_INITIAL})\.$")

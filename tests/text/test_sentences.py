@@ -10,6 +10,9 @@ There are plans A, B and C. | Plan C is the cheapest.
 See para. 3 of the contract (Urt. v. 3.4.2012, Az. IV ZR 7/12). | It is short.
 Das Dorf liegt im Lkr. Rosenheim und hat rd. 300 Einwohner. | Der Verein (gegr. 1904) ist klein.
 Gov. Brown and Sen. Warren met.
+I am at the bar 🍺 | Can you come? | Bin da ☀️ | Habt ihr Zeit?
+We love 🍕 Pizza.
+Der Brief geht z. Hd. Frau Hill ans Amt.
 Gen. Lee met Rep. Smith in Ohio.
 She works at Smith Co. Ltd. in Leeds.
 Acme Inc. Chairman Bob Hill left.
