@@ -28,6 +28,14 @@ from pathlib import Path
 
 import numpy as np
 
+# What keeps all contenders from using more than AVX2: OpenBLAS, oneDNN, MKL, PyTorch, CTranslate2.
+AVX2 = {
+    "OPENBLAS_CORETYPE": "HASWELL",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "CT2_FORCE_CPU_ISA": "AVX2",
+}
 LONG = 0.1  # seconds; shorter work is repeated until a measurement takes as long
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples")]
@@ -41,6 +49,8 @@ SUBWORDS = ROOT / "examples" / "models" / "en-de" / "subwords.model"
 def main(arguments=None):
     """Measure the chosen rows; return exit code 1 if a contender computed something else."""
     options = _options(arguments)
+    if options.isa:
+        os.environ.update(AVX2)  # for the processes of the contenders
     with tempfile.TemporaryDirectory() as folder:
         contest = Contest(options, folder)
         found = contest.describe()
@@ -103,6 +113,12 @@ def _options(arguments):
         type=int,
         metavar="N",
         help="threads of each program (default: as many as it chooses)",
+    )
+    parser.add_argument(
+        "--isa",
+        choices=["avx2"],
+        help="keep all programs from using wider instructions, on a processor that has them: what "
+        "most laptops have",
     )
     parser.add_argument(
         "--json", metavar="FILE", help="write all measurements to this file, for table.py"
@@ -184,6 +200,8 @@ class Contest:
         """Return the machine, the versions of all contenders, and the missing ones."""
         with Worker("machine", threads=self.options.threads) as worker:
             machine = worker.call(job="about", threads=self.options.threads)
+        if self.options.isa:
+            machine["instructions"] = [self.options.isa]
         found = _circumstances() | {
             "processor": machine["model name"],
             "machine": machine,
