@@ -16,8 +16,7 @@ __all__ = ["Layout", "continuations", "normalisers_of"]
 
 _CACHED = 1 << 17  # logits; the terms of so many fit the cache
 _GROW_BY = 8  # tokens of each beam; the caches grow by so many
-# Scores in a block of continuations; the first that leaves enough blocks is used.
-_BLOCKS = (32, 16, 8, 4, 2, 1)
+_BLOCK = 32  # scores in a block of continuations
 
 
 class Layout:
@@ -77,50 +76,33 @@ class Layout:
 
 @form_of(decode.continuations)
 def continuations(scores, totals, count):
-    """Return the best continuations, found among the blocks of scores with the greatest maxima.
+    """Return the best continuations, found among the few that may be among the best.
 
-    The best `count` scores are in the `count` blocks with the greatest maxima, so few scores are
-    compared one by one. Block i contains the tokens i, i + stride, i + 2 * stride ..., so that the
-    maxima of all blocks are those along one axis. The last tokens, too few for one more row of
-    blocks, are always compared.
+    The scores are cut into blocks, and the greatest of each block is found. At least `count`
+    continuations are as good as the block that comes in the place `count`, so no worse one is
+    needed; the others are sorted. Block i contains the tokens i, i + stride, i + 2 * stride ..., so
+    that the greatest of all blocks are found along one axis. The last tokens may be in no block.
     """
     (n, beams), size = totals.shape, scores.shape[-1]
     count = min(count, beams * size)
-    width = next(width for width in _BLOCKS if beams * (size // width) >= count)
-    stride = size // width
-    blocks = scores[:, : width * stride].reshape(n, beams, width, stride)
-    more = min(count + 1, beams * stride)  # one more, to see whether its score equals the last
+    width = _BLOCK if beams * (size // _BLOCK) >= count else 1
+    stride, on_device = size // width, to_device(totals)
+    greatest = scores[:, : width * stride].reshape(n, beams, width, stride).max(axis=2)
+    sums = (greatest + on_device[:, :, None]).reshape(n, -1)
+    least = xp.partition(sums, sums.shape[1] - count, axis=-1)[:, -count, None]  # (B, 1)
+    lower = least - 1e-12 * abs(least)  # as sum and difference were rounded
+    with np.errstate(invalid="ignore"):  # of -inf - -inf
+        limits = xp.where(least == -xp.inf, least, lower - on_device).astype(scores.dtype)
+    found = xp.flatnonzero(scores >= xp.nextafter(limits, -xp.inf).reshape(-1, 1))
 
-    # Of each sentence, the blocks with the greatest maxima, (B, more).
-    negative = (to_device(-totals)[:, :, None] - blocks.max(axis=2)).reshape(n, -1)
-    chosen = to_numpy(xp.argpartition(negative, more - 1, axis=-1)[:, :more])
-    sentence, beam, block = np.arange(n)[:, None], chosen // stride, chosen % stride
-
-    # All continuations in them: indices in the flat scores of a sentence, and totals.
-    index = sentence[:, :, None], beam[:, :, None], np.arange(width), block[:, :, None]
-    values = to_numpy(blocks[tuple(map(to_device, index))]).astype(np.float64)  # (B, more, width)
-    values = (values + totals[sentence, beam, None]).reshape(n, -1)
-    best = (beam[:, :, None] * size + np.arange(width) * stride + block[:, :, None]).reshape(n, -1)
-    if last := size - width * stride:
-        rest = to_numpy(scores[:, size - last :]).astype(np.float64).reshape(n, beams, last)
-        values = np.concatenate([values, (rest + totals[:, :, None]).reshape(n, -1)], axis=1)
-        tokens = np.arange(beams)[:, None] * size + np.arange(size - last, size)  # (beams, last)
-        best = np.concatenate([best, np.broadcast_to(tokens.ravel(), (n, tokens.size))], axis=1)
-
-    # The best of them, sorted; equals by their index.
-    first = np.argpartition(-values, more - 1, axis=-1)[:, :more]
-    best, values = best[sentence, first], values[sentence, first]
-    order = np.lexsort((best, -values))
-    best, values = best[sentence, order], values[sentence, order]
-
-    # If these scores are equal, a block that was not chosen may contain a lower index.
-    equal = values[:, count - 1] == values[:, -1]
-    for i in np.flatnonzero(equal):
-        sums = (to_numpy(scores[i * beams : (i + 1) * beams]) + totals[i, :, None]).ravel()
-        best[i] = np.argsort(-sums, kind="stable")[:more]
-        values[i] = sums[best[i]]
-    best, values = best[:, :count], values[:, :count]
-    return best % size, best // size, values
+    values, found = to_numpy(scores.reshape(-1)[found]).astype(np.float64), to_numpy(found)
+    values += totals.reshape(-1)[found // size]
+    sentence = found // (beams * size)
+    best_first = np.lexsort((-values, sentence))  # equals stay in the order of their index
+    start = np.searchsorted(sentence, np.arange(n))
+    best = best_first[start[:, None] + np.arange(count)]
+    index = found[best] % (beams * size)
+    return index % size, index // size, values[best]
 
 
 @form_of(decode.normalisers_of)

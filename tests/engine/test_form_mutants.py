@@ -598,24 +598,22 @@ MUTANTS = {
         "[array[: len(sentences)] for array in arrays_of_layers]",
     ),
     "continuations: equals in any order": (
-        *(
-            decode.continuations,
-            "cpu/decode",
-            "np.lexsort((best, -values))",
-            "np.lexsort((-best, -values))",
-        ),
+        decode.continuations,
+        "cpu/decode",
+        "np.lexsort((-values, sentence))",
+        "np.lexsort((-found, -values, sentence))",
     ),
     "continuations: equals at the border": (
         decode.continuations,
         "cpu/decode",
-        "in np.flatnonzero(equal)",
-        "in ()",
+        "scores >= xp.nextafter(limits, -xp.inf)",
+        "scores > xp.nextafter(limits, xp.inf)",
     ),
     "continuations: totals of another beam": (
         decode.continuations,
         "cpu/decode",
-        "totals[sentence, beam, None]",
-        "totals[:, :1, None]",
+        "[found // size]",
+        "[found // size // beams * beams]",
     ),
     "normalisers: the greatest is not added": (
         decode.normalisers_of,

@@ -817,7 +817,7 @@ TILES = {
         },
         "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1},
-        "cpu.decode": {"_CACHED": 80, "_GROW_BY": 2},
+        "cpu.decode": {"_CACHED": 80, "_GROW_BY": 2, "_BLOCK": 4},
         "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True},
         "gpu.loss": {"CHUNK_ROWS": 10, "ROW_THREADS": 256},
         **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},
