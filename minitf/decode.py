@@ -445,7 +445,7 @@ def agrees(
     c = model.config
     length = min(4, c.max_length) if c.positions == "learned" else 4
     ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
-    ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id
+    ids[ids == c.pad_id] = c.eos_id
     texts = ids[None].copy()
     texts[0, 0] = c.bos_id
     plain, both = lambda source: TokenScorer(model, source, 1, None), []

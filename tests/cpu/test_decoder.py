@@ -17,7 +17,7 @@ from minitf.cpu.decoder import StraightScorer, for_decoding
 from minitf.decode import beam_search, greedy
 from minitf.nn import LayerNorm, Linear
 from minitf.tensor import no_grad
-from minitf.transformer import FeedForward, MultiHeadAttention, Transformer
+from minitf.transformer import FeedForward, MultiHeadAttention, Positions, Transformer
 
 
 def with_two_heads(model):
@@ -62,6 +62,13 @@ def with_another_network(model):
 
 def with_a_function_for_dropout(model):
     model.decoder.layers[0].feed_forward.dropout = lambda x: x * x
+
+
+def with_positions_that_no_cache_knows(model):
+    class FromTheEnd(Positions):
+        can_cache = False
+
+    model.target_positions.__class__ = FromTheEnd
 
 
 def with_no_layers(model):

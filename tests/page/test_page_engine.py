@@ -219,6 +219,25 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)
 
 
+def test_every_number_draws_a_token_that_has_a_probability():
+    """The sum of a thousand terms is rounded: what is left of it in the end may be more than 0."""
+    program = f"""
+        const {{ sampled }} = require({json.dumps(str(PACKAGE / "page" / "engine.js"))});
+        const impossible = [-Infinity, -Infinity], found = [];
+        for (let n = 0; n < 50; n++) {{
+            const next = Array.from({{ length: 1000 }}, (_, i) => Math.sin(i * 1.7 + n) - 3);
+            for (const number of [0, 1 - 2 ** -53])
+                found.push(sampled([...impossible, ...next, ...impossible], 1, () => number));
+        }}
+        // The first has 1/4 at a temperature of 1, and 1/10 at one of 1/2.
+        for (const [temperature, number] of [[1, 0.2], [1, 0.3], [0.5, 0.05], [0.5, 0.2]])
+            found.push(sampled([0, Math.log(3)], temperature, () => number));
+        console.log(JSON.stringify(found));
+    """
+    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [2, 1001] * 50 + [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize("name", ["ABBREVIATIONS", "TITLES", "STARTERS", "RANKED", "MONTHS"])
 def test_the_lists_of_the_page_are_those_of_python(name):
     """The sentences above try only some of the words."""
