@@ -83,7 +83,9 @@ def test_of_equals_the_lower_ids_can_be_drawn():
 def test_the_least_and_the_greatest_number_draw_a_word_that_has_a_probability(
     number, token, monkeypatch
 ):
-    monkeypatch.setattr(np.random, "default_rng", lambda seed: SimpleNamespace(random=lambda: number))
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda seed: SimpleNamespace(random=lambda: number)
+    )
     scores = np.array([[-np.inf, 0.0, -np.inf, 0.0, -np.inf]])
     assert _drawing(1.0, 0, 1.0, 0)(scores, [0]).tolist() == [token]
 

@@ -202,7 +202,7 @@ def _losses(rng):
                 (hidden, impossible, targets, smoothing),
             )
         )
-    for smoothing in (1 - 1 / V, 0.95, 1.0):  # q is not larger for the true word
+    for smoothing in (0.5, 1 - 1 / V, 0.95, 1.0):  # q is not larger for the true word
         for weight in (logits(V, D) / 3, impossible):
             arguments = hidden, weight, targets, smoothing
             name = "impossible" if weight is impossible else "finite"
