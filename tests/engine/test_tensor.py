@@ -438,11 +438,14 @@ def test_wrong_gradients_are_named():
     ):
         with pytest.raises(ValueError, match=f"{op.__name__}.*{message}"):
             op(x).backward(np.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"a_number.*shape \(\)"):
+        a_number(Tensor(np.ones((1, 3)))).backward(np.ones((1, 3)))
 
 
 def test_vectors_are_refused_by_the_matrix_product():
-    with pytest.raises(ValueError, match="reshape a vector"):
-        Tensor(np.ones(3)) @ Tensor(np.ones((3, 2)))
+    for left, right in (((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,)), ((2, 3), ()), ((), (2, 3))):
+        with pytest.raises(ValueError, match="reshape a vector"):
+            Tensor(np.ones(left)) @ Tensor(np.ones(right))
 
 
 def test_repr_float_len(library):

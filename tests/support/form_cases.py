@@ -97,6 +97,7 @@ def _attention(rng):
         Row("a mask of each sentence's keys", function, (*inputs(), mask(B, 1, 1, S))),
         Row("a mask of queries", function, (*inputs(), mask(B, 1, T, 1))),
         Row("a mask of each head", function, (*inputs(), mask(H, T, S))),
+        Row("a mask of more axes than all", function, (*inputs((B, 1)), mask(B, H, T, S))),
         Row("nothing to attend to", function, (*inputs(), nothing)),
         Row("nothing to attend to, dropout", function, (*inputs(), nothing, 0.4), {"seed": 4}),
         Row("causal", function, (*inputs(t=S), past)),
