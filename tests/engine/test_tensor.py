@@ -14,7 +14,7 @@ from minitf import functions as F
 from minitf.backend import to_numpy, use, using, xp
 from minitf.errors import UserError
 from minitf.nn import Parameter
-from minitf.tensor import Tensor, no_grad, record
+from minitf.tensor import Tensor, is_recording, no_grad, record, recording
 
 
 def test_dtypes():
@@ -262,6 +262,14 @@ def test_one_no_grad_may_be_used_again_and_inside_itself():
                 assert not recorded()
             assert not recorded()
         assert recorded()
+
+
+def test_recording_is_over_at_the_end_of_its_block():
+    with no_grad():
+        with recording():
+            assert is_recording()
+        assert not is_recording()
+    assert is_recording()
 
 
 def test_no_grad_ends_with_an_error():
