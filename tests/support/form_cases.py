@@ -97,7 +97,6 @@ def _attention(rng):
         Row("a mask of each sentence's keys", function, (*inputs(), mask(B, 1, 1, S))),
         Row("a mask of queries", function, (*inputs(), mask(B, 1, T, 1))),
         Row("a mask of each head", function, (*inputs(), mask(H, T, S))),
-        Row("a mask of more axes than all", function, (*inputs((B, 1)), mask(B, H, T, S))),
         Row("nothing to attend to", function, (*inputs(), nothing)),
         Row("nothing to attend to, dropout", function, (*inputs(), nothing, 0.4), {"seed": 4}),
         Row("causal", function, (*inputs(t=S), past)),
@@ -115,6 +114,7 @@ def _attention(rng):
         ),
         Row("long", function, (*inputs((1, 2), 37, 41), mask(1, 1, 37, 41), 0.2), {"seed": 9}),
         Row("large scores, one mask for all", F.attention_weights, (*inputs()[:2], mask(T, S))),
+        Row("a mask of more axes than all", function, (*inputs((B, 1)), mask(B, H, T, S))),
     ]
 
 
