@@ -1,19 +1,26 @@
 """The page's engine in JavaScript against Python: subwords, greedy decoding, beam search."""
 
+import base64
+import itertools
 import json
 import random
 import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
+from decoding import likely_end
 from odd_lines import ODD, random_line
 from page_file import parsed
 from paths import EXAMPLES, PACKAGE, ROOT, SUPPORT
 
+from minitf.config import Config
+from minitf.decode import beam_search, greedy
 from minitf.page.writer import page
 from minitf.text import sentences as sentence_ends
 from minitf.text.vocabulary import valid
+from minitf.transformer import Transformer
 from minitf.translation.translator import Translator
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
@@ -217,6 +224,72 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
             continue  # the page's model reads the values themselves
         # A sentence that is too long is cut by Python, and refused by the page.
         assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)
+
+
+PROGRAM = """
+const fs = require("node:fs"), engine = require(process.argv[1]);
+async function run() {
+  const found = [];
+  for (const { head, weights, cases } of JSON.parse(fs.readFileSync(0, "utf8"))) {
+    const model = engine.loadModel(head, new Uint8Array(Buffer.from(weights, "base64")));
+    for (const [ids, width, ...search] of cases)
+      found.push(await (width ? engine.beamSearch(model, ids, width, ...search)
+        : engine.greedy(model, ids, ...search)));
+  }
+  console.log(JSON.stringify(found.map(({ ids, score, beam }) => [ids, score, beam.length])));
+}
+run();
+"""
+
+
+def test_the_searches_of_small_models_are_those_of_python():
+    """With early ends, late ones and none, with limits from one token on, and with equal tokens."""
+    requests, expected = [], []
+    for seed, norm in itertools.product(range(3), ("post", "pre")):
+        sizes = {"n_layers": 2, "n_decoder_layers": 1 + seed % 2, "d_model": 8, "d_ff": 12}
+        config = Config(9, n_heads=2, norm=norm, eps=1e-3, **sizes)
+        model, rng = Transformer(config, seed), np.random.default_rng(seed)
+        for parameter in model.parameters():
+            parameter.data += rng.normal(0, 0.3, parameter.shape).astype(np.float32)
+        state = likely_end(model, by=-1.0 if seed == 2 else 1.0).state()
+        arrays = {name: array.astype(np.float16) for name, array in state.items()}
+        if seed == 2:
+            arrays["embedding.weight"][4:] = 0  # tokens with equal logits
+        model.load_state(arrays).astype("float64").eval()
+        cases = []
+        for length, width, alpha, max_extra in itertools.product(
+            (0, 2), (0, 1) if seed == 2 else (0, 1, 4), (0.0, 1.5), (0, 6)
+        ):
+            ids = rng.integers(4, 9, length).tolist()
+            cases.append([ids, width, alpha, max_extra])
+            source = np.array([[*ids, config.eos_id]])
+            steps = []
+            if width:
+                options = {"cached": False, "record": steps}
+                ((best,),) = beam_search(model, source, width, alpha, max_extra, **options)
+            else:
+                (best,) = greedy(model, source, max_extra, False, alpha)
+            expected.append((best.ids, best.score, len(steps[0]) if width else 0))
+        requests.append(
+            {
+                "head": {
+                    "config": config.to_dict(),
+                    "pieces": list("abcdefghi"),
+                    "arrays": [(name, array.shape) for name, array in arrays.items()],
+                },
+                "weights": base64.b64encode(
+                    b"".join(a.tobytes() for a in arrays.values())
+                ).decode(),
+                "cases": cases,
+            }
+        )
+    command = ["node", "-e", PROGRAM, PACKAGE / "page" / "engine.js"]
+    given = json.dumps(requests)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert [(ids, steps) for ids, _, steps in found] == [(ids, n) for ids, _, n in expected]
+    assert [score for _, score, _ in found] == pytest.approx([x for _, x, _ in expected], rel=1e-4)
+    assert {0, 1, 8} <= {len(ids) for ids, *_ in expected}
 
 
 def test_every_number_draws_a_token_that_has_a_probability():
