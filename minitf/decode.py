@@ -347,8 +347,8 @@ class _Search:
 
     def _add(self, hypotheses, ids, total, length):
         if total > -np.inf:
-            score = float(total) / length_penalty(length, self.alpha)
-            hypotheses.append(Hypothesis(ids.tolist(), float(total), score))
+            score = total / length_penalty(length, self.alpha)
+            hypotheses.append(Hypothesis(ids.tolist(), float(total), float(score)))
 
     def best(self):
         """Return the n_best: those that finished, then those cut off, each sorted by score.

@@ -232,6 +232,16 @@ def test_wrong_arguments_are_named(decode):
             decode(small_model(), sources(2), alpha=alpha)
 
 
+def test_numbers_of_numpy_are_numbers():
+    """Scores, too, are Python's: JSON takes no float32."""
+    options = {"alpha": np.float32(0.5), "max_extra": np.int64(2)}
+    (best,) = beam_search(small_model(), sources(2), np.int64(3), **options)[0]
+    (first,) = greedy(small_model(), sources(2), **options)
+    for found in (best, first):
+        assert type(found.score) is type(found.log_probability) is float
+        assert all(type(token) is int for token in found.ids)
+
+
 def test_a_beam_of_none():
     with pytest.raises(ValueError, match="the beam width must be at least 1, not 0"):
         beam_search(small_model(), sources(2), beam=0)
