@@ -423,6 +423,9 @@ def cases():
             lambda dtype: _adam(dtype, (7, 5), [True] * 2),
             ("cpu",),
         ),
+        Case(
+            "Adam, two axes on a GPU", (), lambda dtype: _adam(dtype, (7, 5), [True] * 2), ("gpu",)
+        ),
         Case("Adam, no axis", (), lambda dtype: _adam(dtype, (), [True] * 2)),
         Case(
             "Adam, one number", (optim.adam_update,), lambda dtype: _adam(dtype, (1,), [True] * 3)
