@@ -17,7 +17,9 @@ from minitf.backend import to_device, to_numpy, using
 from minitf.config import Config
 from minitf.gpu.decoder import StraightScorer
 from minitf.gpu.matmul import use_precision
+from minitf.gpu.multihead import multi_head_attention
 from minitf.loss import projected_cross_entropy
+from minitf.nn import Linear, Parameter
 from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
@@ -195,6 +197,34 @@ def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, cha
             used = {"attention_step", "bias_relu_dropout", "add_norm", "best_of_rows"}
             assert launched == used
     assert isinstance(scorer, decode.TokenScorer if changed else StraightScorer)
+
+
+class _Doubled(Linear):
+    def __call__(self, x):
+        return super().__call__(x) * 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["nothing", "bias", "output bias", "size of values", "heads", "output", "mask", "no sentence"],
+)
+def test_which_attentions_the_form_takes(change):
+    """What it declines, it declines before a kernel runs."""
+    with using(strict.with_kernels):
+        config = Config(9, d_model=4, n_heads=2, d_v=3 if change == "size of values" else 2)
+        attention = MultiHeadAttention(config, np.random.default_rng(0))
+        if change == "bias":
+            attention.key.bias = Parameter(np.ones(4))
+        elif change == "output bias":
+            attention.output.bias = Parameter(np.ones(4))
+        elif change == "heads":
+            attention.n_heads = 3
+        elif change == "output":
+            attention.output.__class__ = _Doubled
+        x = Tensor(to_device(np.ones((0 if change == "no sentence" else 1, 2, 4), np.float32)))
+        mask = to_device(np.ones((1, 1, 1, 3), bool)) if change == "mask" else None
+        y = multi_head_attention(attention, x, x, mask)
+        assert (y is NotImplemented) == (change != "nothing")
 
 
 LARGE = pytest.param(75, 4, marks=pytest.mark.slow)
