@@ -15,11 +15,12 @@ from minitf import decode, forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.config import Config
+from minitf.cpu.decode import Layout
 from minitf.gpu.decoder import StraightScorer
 from minitf.gpu.matmul import use_precision
 from minitf.gpu.multihead import multi_head_attention
 from minitf.loss import projected_cross_entropy
-from minitf.nn import Linear, Parameter
+from minitf.nn import Linear, Parameter, flatten
 from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
@@ -225,6 +226,30 @@ def test_which_attentions_the_form_takes(change):
         mask = to_device(np.ones((1, 1, 1, 3), bool)) if change == "mask" else None
         y = multi_head_attention(attention, x, x, mask)
         assert (y is NotImplemented) == (change != "nothing")
+
+
+def test_sentences_that_go_on_keep_all_that_is_theirs():
+    """Of three sentences with two texts each, the second is done."""
+    with using(strict.module):
+        of_sentences = to_device(np.arange(3))
+        scorer = StraightScorer.__new__(StraightScorer)
+        scorer.width, scorer.layout = 2, Layout(3, 2)
+        scorer.caches = [of_sentences, of_sentences]
+        scorer.source = scorer.source_mask = of_sentences
+        scorer.layout.own = np.arange(6).reshape(3, 2, 1)
+        scorer.layout.capacity = 1
+        scorer.select(np.array([1, 0, 5, 4]))
+        for kept in (*scorer.caches, scorer.source, scorer.source_mask):
+            assert to_numpy(kept).tolist() == [0, 2]
+    assert scorer.layout.own.ravel().tolist() == [1, 0, 5, 4]
+
+
+def test_a_bias_that_is_also_the_input_gets_both_gradients():
+    with using(strict.with_kernels):
+        bias, weight = Parameter(np.ones(3, np.float32)), Parameter(np.eye(3, dtype=np.float32) * 4)
+        flatten([bias, weight])
+        F.linear(bias, weight, bias).sum().backward()
+        assert to_numpy(bias.grad).tolist() == [5, 5, 5]
 
 
 LARGE = pytest.param(75, 4, marks=pytest.mark.slow)
