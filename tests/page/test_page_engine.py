@@ -143,7 +143,7 @@ def test_the_search_is_that_of_the_options(translator, tmp_path):
 
 
 @pytest.mark.parametrize("width", [4, pytest.param(3, marks=pytest.mark.slow)])
-def test_the_beam_and_the_likely_tokens_are_those_of_python(tmp_path, width):
+def test_all_that_explains_a_translation_is_that_of_python(tmp_path, width):
     toy, line = Translator.load(TOY), "The old woman gave the child a red book."
     explained = toy.explain(line, beam=width)
     (found,) = run_engine(tmp_path, toy, [line], width, explained=True)
@@ -155,6 +155,13 @@ def test_the_beam_and_the_likely_tokens_are_those_of_python(tmp_path, width):
     for here, there in zip(found["steps"], explained.steps, strict=True):
         assert [token for token, _ in here] == [token for token, _ in there]
         assert [p for _, p in here] == pytest.approx([p for _, p in there], abs=1e-4)
+    for kind, weights in explained.weights.items():
+        np.testing.assert_allclose(found["weights"][kind], weights, atol=1e-4, err_msg=kind)
+    size = toy.model.config.d_model
+    for kind, vectors in explained.vectors.items():
+        some = np.arange(vectors.shape[-1]) * size // vectors.shape[-1]
+        here = np.array(found["vectors"][kind])[..., some]
+        np.testing.assert_allclose(here, vectors, atol=1e-3, err_msg=kind)
 
 
 def test_the_text_of_any_ids_is_that_of_python(translator, tmp_path):
