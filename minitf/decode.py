@@ -347,8 +347,8 @@ class _Search:
 
     def _add(self, hypotheses, ids, total, length):
         if total > -np.inf:
-            score = float(total) / length_penalty(length, self.alpha)
-            hypotheses.append(Hypothesis(ids.tolist(), float(total), score))
+            score = total / length_penalty(length, self.alpha)
+            hypotheses.append(Hypothesis(ids.tolist(), float(total), float(score)))
 
     def best(self):
         """Return the n_best: those that finished, then those cut off, each sorted by score.
@@ -446,7 +446,7 @@ def agrees(
     c = model.config
     length = min(4, c.max_length) if c.positions == "learned" else 4
     ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
-    ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id
+    ids[ids == c.pad_id] = c.eos_id
     texts = ids[None].copy()
     texts[0, 0] = c.bos_id
     try:

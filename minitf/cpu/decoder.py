@@ -66,8 +66,8 @@ def is_straight(model, scorer_of, tolerance=1e-4):
     """Return whether a straight line has the logits that the model's modules compute.
 
     scorer_of, tolerance: as `decode.agrees` takes them.
-    Once they agree, they are compared again only if another layer or setting is in the model, or
-    something was replaced: see `forms.changes`.
+    Once they agree, they are compared again only if another layer, setting or shape is in the
+    model, or something was replaced: see `forms.changes`.
     """
     now = forms.changes(), _settings(model)
     if _agreed.get(model) != now:
@@ -81,12 +81,15 @@ _agreed = weakref.WeakKeyDictionary()  # model: what it was made of when it was 
 
 
 def _settings(model):
-    """Return the types of all modules and of their attributes, and the values of settings."""
+    """Return the types of all modules and of their attributes, the values of settings, and the
+    shapes of parameters.
+    """
     settings = int, float, str, Config, types.FunctionType
-    return [
-        (type(module), [v if isinstance(v, settings) else type(v) for v in vars(module).values()])
-        for module in model.modules()
-    ]
+
+    def setting(value):
+        return value if isinstance(value, settings) else (type(value), getattr(value, "shape", ()))
+
+    return [(type(m), [setting(value) for value in vars(m).values()]) for m in model.modules()]
 
 
 class _Affine:

@@ -40,7 +40,7 @@ for room in ("cpu", "gpu"):
     form_of(transformer.feed_forward_network, room)(_feed_forward_network)
 
 
-def attends_plainly(attention, x, memory, mask):
+def attends_plainly(attention, x, memory):
     """Return whether a form may compute an attention without calling its methods and projections.
 
     One that does not call its `output` either has to look at that as well. Other calls are left to
@@ -53,7 +53,6 @@ def attends_plainly(attention, x, memory, mask):
         all(type(layer) is Linear for layer in layers)
         and x.ndim == memory.ndim == 3
         and len(x) == len(memory)
-        and getattr(mask, "ndim", 0) != 3  # the equation raises the error
         and x.shape[1] > 0
         and memory.shape[1] > 0  # without keys there is no greatest score
         and len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) == 1

@@ -26,7 +26,7 @@ def multi_head_attention(attention, x, memory, mask=None):
     In backward the gradients of Q, K and V are written side by side as well, so that one product
     computes the gradient of an input, and another those of its weights.
     """
-    if not is_recording() or not attends_plainly(attention, x, memory, mask):
+    if not is_recording() or not attends_plainly(attention, x, memory):
         return NotImplemented
     layers = attention.query, attention.key, attention.value
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]

@@ -77,7 +77,7 @@ def _takes(attention, x, memory, mask):
 
     It needs plain layers without biases, heads of one size, a mask that fits, and a sentence.
     """
-    if not attends_plainly(attention, x, memory, mask) or type(attention.output) is not Linear:
+    if not attends_plainly(attention, x, memory) or type(attention.output) is not Linear:
         return False
     projected = attention.query, attention.key, attention.value
     size = attention.output.weight.shape[0]  # of all heads

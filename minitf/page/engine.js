@@ -528,12 +528,14 @@ function greatestIndices(numbers, count) {
   return best;
 }
 
-// Return a token that is drawn from softmax(ln P / temperature). draw: returns numbers from 0 to 1.
+// Return a token that is drawn from softmax(ln P / temperature). draw: returns numbers below 1, from
+// 0 on.
 function sampled(next, temperature, draw) {
   const highest = next.reduce((a, b) => Math.max(a, b));
   const terms = Array.from(next, (p) => Math.exp((p - highest) / temperature));
-  let left = draw() * terms.reduce((a, b) => a + b);
-  return terms.findIndex((term) => (left -= term) < 0);
+  const drawn = draw() * terms.reduce((a, b) => a + b);
+  let sum = 0; // of the same numbers in the same order: at last it is more than what was drawn
+  return terms.findIndex((term) => (sum += term) > drawn);
 }
 
 const mostProbable = (next) => greatestIndices(next, 1)[0];
@@ -656,5 +658,6 @@ function explainPass(model, sourceIds, targetIds) {
 
 if (typeof module !== "undefined") // in node, for tests
   module.exports = {
-    loadModel, normalise, encodeText, inSmallLetters, partOf, decodeIds, nameOf, greedy, beamSearch, explainPass,
+    loadModel, normalise, encodeText, inSmallLetters, partOf, decodeIds, nameOf, greedy, beamSearch,
+    explainPass, sampled,
   };

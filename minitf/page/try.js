@@ -37,7 +37,7 @@ function wantedWeights(name, head, row, weights) {
   return wanted;
 }
 
-// Return a function that returns numbers from 0 to 1, the same ones for the same seed: a linear
+// Return a function that returns numbers from 0 on, below 1, the same ones for the same seed: a linear
 // congruential generator with the constants of Numerical Recipes.
 function drawing(seed) {
   let state = (seed * 2654435761) >>> 0;

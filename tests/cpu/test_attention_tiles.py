@@ -55,6 +55,26 @@ def test_a_single_head_without_batch(tile, rng):
     )
 
 
+@pytest.mark.parametrize("longest", [0, S], ids=["computed again", "kept"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_far_from_0_have_a_softmax(longest, dtype, rng, monkeypatch):
+    """Of one head or of all. Their powers would all be 0, or infinite, if the largest were not
+    subtracted.
+    """
+    monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", longest)
+    monkeypatch.setattr(cpu_attention, "BLOCK_KEYS", 3)
+    value, mask = rng.normal(size=(2, 3, S, D)).astype(dtype), np.arange(S) < 5
+    for of_query, of_key in ((-1000, 1), (1000, 1), (1, -1000), (1, 1000)):
+        query, key = np.ones((2, 3, T, K), dtype), np.ones((2, 3, S, K), dtype)
+        for heads in (0, (1, 1)):
+            query[heads] *= of_query
+            key[heads] *= of_key
+        for visible in (None, mask):
+            y = F.attention(Tensor(query), Tensor(key), Tensor(value), visible).numpy()
+            mean = value[:, :, slice(None) if visible is None else visible].mean(axis=2)
+            np.testing.assert_allclose(y, np.repeat(mean[:, :, None], T, 2), atol=1e-3)
+
+
 LONG = 600  # more than LONGEST_KEPT
 
 

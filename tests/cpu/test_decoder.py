@@ -17,7 +17,7 @@ from minitf.cpu.decoder import StraightScorer, for_decoding
 from minitf.decode import beam_search, greedy
 from minitf.nn import LayerNorm, Linear
 from minitf.tensor import no_grad
-from minitf.transformer import FeedForward, MultiHeadAttention, Transformer
+from minitf.transformer import FeedForward, MultiHeadAttention, Positions, Transformer
 
 
 def with_two_heads(model):
@@ -64,6 +64,13 @@ def with_a_function_for_dropout(model):
     model.decoder.layers[0].feed_forward.dropout = lambda x: x * x
 
 
+def with_positions_that_no_cache_knows(model):
+    class FromTheEnd(Positions):
+        can_cache = False
+
+    model.target_positions.__class__ = FromTheEnd
+
+
 def with_no_layers(model):
     model.decoder.layers = []
 
@@ -78,6 +85,8 @@ CHANGES = [change for name, change in sorted(globals().items()) if name.startswi
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_changed_model_is_decoded_by_its_modules(change, rng):
     model, source = likely_end(small_model()), random_batch(rng, rows=4).source
+    with forms_on():
+        greedy(model, source, max_extra=0)  # by the straight line, before the change
     change(model)
     fast = for_decoding(model)
     with forms_on():
@@ -87,6 +96,15 @@ def test_a_changed_model_is_decoded_by_its_modules(change, rng):
             with no_grad():
                 scorer = decode.token_scorer(decoded, source, 3, True)
             assert type(scorer) is decode.TokenScorer
+
+
+def test_a_prepared_model_follows_a_method_that_is_replaced_later(rng, monkeypatch):
+    model, source = small_model(), random_batch(rng).source
+    fast, replaced = for_decoding(model), lambda self, x: -self.outer(self.inner(x))
+    monkeypatch.setattr(FeedForward, "__call__", replaced)
+    with forms_on():
+        found = beam_search(fast, source, 3, max_extra=6)
+    assert_same(found, beam_search(model, source, 3, max_extra=6, cached=False))
 
 
 @pytest.mark.parametrize("way", ["subclass", "attribute"])

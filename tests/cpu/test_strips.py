@@ -18,7 +18,7 @@ from minitf.cpu.decoder import for_decoding
 from minitf.cpu.strips import PackedParameter, in_strips, packed_copy, product
 from minitf.decode import beam_search, greedy
 from minitf.nn import Linear, Module, Parameter
-from minitf.tensor import no_grad
+from minitf.tensor import Tensor, no_grad
 from minitf.text import make_batch
 from minitf.transformer import FeedForward, MultiHeadAttention, Transformer
 from minitf.translation import Translator
@@ -40,16 +40,41 @@ def test_products(cut, rows, shape, rng, monkeypatch):
     np.testing.assert_allclose(y, x @ matrix, rtol=1e-12, atol=1e-12)
 
 
-def test_no_slice_of_a_product_is_a_single_row(rng, monkeypatch):
+@pytest.mark.parametrize("n, slices", [(5, [4, 2]), (1, [2]), (2, [2])])
+def test_no_slice_of_a_product_is_a_single_row(n, slices, rng, monkeypatch):
     """A single row has other last bits: OpenBLAS computes it by another program."""
     monkeypatch.setattr(strips, "_CUT", True)
     monkeypatch.setattr(strips, "_FEW", 1)  # slices of four rows
-    x, packed = rng.normal(size=(5, 6)), strips.in_strips(rng.normal(size=(6, 70)))
+    x, packed = rng.normal(size=(n, 6)), strips.in_strips(rng.normal(size=(6, 70)))
     rows, own = [], np.matmul
     monkeypatch.setattr(np, "matmul", lambda x, y, out: rows.append(len(x)) or own(x, y, out=out))
     found = strips.product(x, packed, 70)
-    assert rows == [4, 2]
-    np.testing.assert_allclose(found, (x @ packed).swapaxes(0, 1).reshape(5, -1)[:, :70])
+    assert rows == slices
+    np.testing.assert_allclose(found, (x @ packed).swapaxes(0, 1).reshape(n, -1)[:, :70])
+
+
+def test_where_the_strips_do_not_serve_a_packed_matrix_is_a_matrix(rng):
+    """With other axes, with a gradient, beside another dtype, and as a class of its own."""
+    matrix, x = rng.normal(size=(5, 5)), np.ones((2, 5), np.float32)
+    packed = PackedParameter(matrix, copy=False).cut()
+    packed.packed_transpose = PackedParameter(matrix.T, copy=False).cut()
+    with forms_on(), no_grad():
+        assert packed.transpose() is packed.packed_transpose
+        assert np.array_equal(packed.transpose(0, 1).data, matrix)
+        y = F.linear(x, packed)
+        assert y.dtype == np.float64
+        np.testing.assert_allclose(y.numpy(), x @ matrix, rtol=1e-12)
+        with pytest.raises(TypeError, match="linear mixes float32 and float64"):
+            F.linear(Tensor(x), packed)
+    packed.transpose().sum().backward()
+    assert np.array_equal(packed.grad, np.ones((5, 5)))
+
+    class Own(Parameter):
+        pass
+
+    layer = Linear(3, 4, rng)
+    layer.weight = Own(layer.weight)
+    assert type(packed_copy(layer, layer).weight) is Own
 
 
 def test_on_a_gpu_nothing_is_packed():

@@ -172,6 +172,10 @@ def test_several_heads_over_an_empty_set(t, s, library, rng):
     [
         ((T, K), (S, K + 1), (S, K)),
         ((T, K), (S, K), (S + 1, K)),
+        ((T, K), (S, K), (1, K)),
+        ((T, K), (1, K), (S, K)),
+        ((T, K), (S, 1), (S, K)),
+        ((T, 1), (S, K), (S, K)),
         ((T, 0), (S, 0), (S, K)),
         ((K,), (S, K), (S, K)),
         ((B, T, K), (H, S, K), (S, K)),

@@ -5,8 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from decoding import likely_end
 from models import Table, fixed_table, random_table, small_model, sources
-from plain import BOS, EOS, PAD, log_softmax, penalty, plain_beam_search
+from plain import BOS, EOS, PAD, UNK, log_softmax, penalty, plain_beam_search
 from seam import forms_on
 
 from minitf import forms
@@ -60,27 +61,35 @@ def test_the_end_mark_finishes_only_among_the_best():
 LATE = {(): {EOS: 0.5, 4: 0.45}, (4,): {4: 0.99}, (4, 4): {4: 0.99}, (4, 4, 4): {EOS: 0.99}}
 
 
-def test_the_search_goes_on_while_a_living_one_can_win():
+@pytest.mark.parametrize("first", [0.45, 0.4])
+def test_the_search_goes_on_while_a_living_one_can_win(first):
     """One is finished at once; the penalty lets the longer one win, as long as its length can
-    ever be reached.
+    ever be reached. 0.4 could not win with one word more, but wins with three.
     """
-    model = fixed_table(LATE)
+    model = fixed_table({**LATE, (): {EOS: 0.5, 4: first}})
     (found,) = beam_search(model, sources(2), beam=1, alpha=1.0, max_extra=8, cached=False)[0]
-    total = math.log(0.45 * 0.99**3)
+    total = math.log(first * 0.99**3)
     assert found.ids == [4, 4, 4]
     assert found.log_probability == pytest.approx(total)
     assert found.score == pytest.approx(total / (9 / 6))
 
 
-@pytest.mark.parametrize("alpha, max_extra", [(0.0, 8), (1.0, 0)])
-def test_the_search_stops_when_none_can_win(alpha, max_extra):
-    """ln 0.45 is below ln 0.5 without a penalty, and also with that of the two words that are
-    allowed at most.
+@pytest.mark.parametrize(
+    "beam, alpha, max_extra, probabilities",
+    [
+        (1, 0.0, 8, {EOS: 0.5, 4: 0.42}),
+        (1, 1.0, 0, {EOS: 0.5, 4: 0.42}),
+        (1, 0.0, 8, {EOS: 0.5, 4: 0.5}),
+        (2, 1.0, 8, {EOS: 1.0}),
+    ],
+)
+@np.errstate(divide="ignore")  # the last ones have probabilities of 0
+def test_the_search_stops_when_none_can_win(beam, alpha, max_extra, probabilities):
+    """ln 0.42 is below ln 0.5 without a penalty, and also with that of the two words that are
+    allowed at most. An equal one cannot win either, nor one that is impossible.
     """
-    model = fixed_table({**LATE, (): {EOS: 0.5, 4: 0.42}})
-    (found,) = beam_search(
-        model, sources(2), beam=1, alpha=alpha, max_extra=max_extra, cached=False
-    )[0]
+    model = fixed_table({**LATE, (): probabilities})
+    (found,) = beam_search(model, sources(2), beam, alpha, max_extra, cached=False)[0]
     assert found.ids == []
     assert model.steps == 1
 
@@ -223,6 +232,16 @@ def test_wrong_arguments_are_named(decode):
             decode(small_model(), sources(2), alpha=alpha)
 
 
+def test_numbers_of_numpy_are_numbers():
+    """Scores, too, are Python's: JSON takes no float32."""
+    options = {"alpha": np.float32(0.5), "max_extra": np.int64(2)}
+    (best,) = beam_search(small_model(), sources(2), np.int64(3), **options)[0]
+    (first,) = greedy(small_model(), sources(2), **options)
+    for found in (best, first):
+        assert type(found.score) is type(found.log_probability) is float
+        assert all(type(token) is int for token in found.ids)
+
+
 def test_a_beam_of_none():
     with pytest.raises(ValueError, match="the beam width must be at least 1, not 0"):
         beam_search(small_model(), sources(2), beam=0)
@@ -269,16 +288,33 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive(seed, alpha):
 
 
 def test_recording_changes_no_result_and_has_the_steps_of_each_sentence():
-    model, source = small_model(seed=3), sources(3)
-    record = []
-    found = beam_search(model, source, beam=3, n_best=3, max_extra=4, record=record)
-    assert found == beam_search(model, source, beam=3, n_best=3, max_extra=4)
-    assert len(record) == len(source)
-    for steps, hypotheses in zip(record, found, strict=True):
-        ended = {step.log_probabilities[rank] for step in steps for rank in step.finished}
-        cut = {steps[-1].log_probabilities[rank] for rank in steps[-1].kept}
-        assert {hypothesis.log_probability for hypothesis in hypotheses} <= ended | cut
-        for step in steps:
-            assert len(step.tokens) == 6 and len(step.kept) == 3
-            assert all(step.tokens[rank] == EOS for rank in step.finished)
-            assert all(step.tokens[rank] != EOS for rank in step.kept)
+    """Of sentences that are done at different steps. From the steps all texts can be written, also
+    if the first word is given, so that the end mark, as all others, is impossible there.
+    """
+    model, source = likely_end(small_model(seed=3)), sources(3, 1, 5)
+
+    def unknown_first(texts, rows, left):
+        return np.tile((np.arange(11) == UNK) | (texts.shape[1] > 1), (len(texts), 1))
+
+    for allowed in (None, unknown_first):
+        options, record = {"n_best": 4, "max_extra": 4, "allowed": allowed}, []
+        found = beam_search(model, source, 4, record=record, **options)
+        assert found == beam_search(model, source, 4, **options)
+        assert len({len(steps) for steps in record}) == len(record) == len(source)
+        for steps, hypotheses in zip(record, found, strict=True):
+            recorded = set().union(*texts_of(steps))
+            assert recorded >= {(tuple(h.ids), h.log_probability) for h in hypotheses}
+
+
+def texts_of(steps):
+    """Return (ids, ln P) of the texts that ended, and of those that were there at the end."""
+    alive, ended = [()] * 4, set()
+    for step in steps:
+        assert len(step.tokens) == 8 and len(step.kept) == 4
+        texts = [(*alive[of], token) for of, token in zip(step.parents, step.tokens, strict=True)]
+        ends = [rank for rank in range(4) if step.tokens[rank] == EOS]
+        assert step.finished == [rank for rank in ends if step.log_probabilities[rank] > -np.inf]
+        ended |= {(texts[rank][:-1], step.log_probabilities[rank]) for rank in step.finished}
+        assert EOS not in [step.tokens[rank] for rank in step.kept]
+        alive = [texts[rank] for rank in step.kept]
+    return ended, {(texts[rank], step.log_probabilities[rank]) for rank in step.kept}

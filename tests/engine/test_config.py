@@ -271,6 +271,9 @@ def test_replace_lets_the_size_of_the_keys_follow():
     assert Config.preset("base").replace(d_model=1024).d_k == 128
     assert Config.preset("B-dk16").replace(d_model=1024).d_k == 16, "a d_k that was chosen stays"
     assert Config.preset("base").replace(n_heads=16, d_k=10).d_k == 10
+    assert Config.preset("B-dk16").replace(d_model=1024).d_v == 128, "values follow by themselves"
+    wide = Config.preset("base", d_v=80).replace(d_model=1024)
+    assert (wide.d_k, wide.d_v) == (128, 80)
 
 
 def test_replace_lets_the_decoder_follow():

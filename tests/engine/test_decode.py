@@ -301,6 +301,23 @@ def test_nothing_is_projected_twice(rng, monkeypatch):
     assert len(seen["self"]) == source.shape[1] - 1 + 1
 
 
+def test_a_model_of_few_positions_has_a_cache():
+    assert decode.can_cache(small_model(positions="learned", max_length=3))
+
+
+@pytest.mark.parametrize("part", [np.s_[:, :-1], np.s_[0], np.s_[:, :1]], ids=str)
+def test_a_scorer_whose_logits_have_another_shape_does_not_agree(part):
+    """Also where NumPy would broadcast them, and where it could not."""
+
+    class Other(decode.TokenScorer):
+        def __call__(self, texts):
+            logits, normalisers = super().__call__(texts)
+            return logits[part], normalisers
+
+    model = small_model()
+    assert not decode.agrees(model, lambda source: Other(model, source, 1, None))
+
+
 @pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])
 def test_decoding_on_every_backend(rng, library, changes):
     source = random_batch(rng, rows=5).source

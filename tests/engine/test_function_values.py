@@ -43,6 +43,9 @@ def test_where_takes_nothing_from_masked_elements():
     y = F.where(mask, x, -2.0)
     y.backward(np.array([3.0, 4.0, 5.0]))
     assert y.numpy().tolist() == [1, -2, -2] and x.grad.tolist() == [3, 0, 0]
+    x, value = Tensor([1.0, 2.0, 3.0]), Tensor([4.0, 5.0, 6.0])
+    F.where(mask, x, value).backward(np.array([np.inf, np.nan, 5.0]))
+    assert x.grad.tolist() == [np.inf, 0, 0] and np.isnan(value.grad).tolist() == [0, 1, 0]
     never = F.where(mask, Tensor([1.0, 2.0, 3.0]), -np.inf)
     assert never.numpy().tolist() == [1, -np.inf, -np.inf]
 
@@ -110,6 +113,23 @@ def test_attention_without_recording_is_attention(rng):
                 F.attention(query, key, value, *arguments).numpy(), recorded, rtol=1e-12
             )
     assert not np.allclose(recorded, F.attention(query, key, value, mask).numpy())
+
+
+@np.errstate(invalid="ignore")
+def test_an_infinite_score_is_that_of_a_softmax():
+    """NaN if it may be attended to: nothing there says how much of it."""
+    key = np.array([[np.inf], [1.0], [-np.inf]])
+    for mask, expected in [
+        ([1, 1, 1], [np.nan, np.nan, np.nan]),
+        ([0, 1, 1], [0, 1, 0]),
+        ([0, 0, 1], [0, 0, 0]),
+        ([1, 0, 0], [np.nan, np.nan, np.nan]),
+    ]:
+        for weights in (
+            F.attention_weights(np.ones((1, 1)), key, np.array([mask], bool)),
+            F.attention(np.ones((1, 1)), key, np.eye(3), np.array([mask], bool)),
+        ):
+            np.testing.assert_array_equal(weights.numpy(), [expected], str(mask))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

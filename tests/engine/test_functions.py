@@ -17,7 +17,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.beyond import functions as variations
 from minitf.check import grad_check
-from minitf.loss import projected_cross_entropy
+from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.tensor import Tensor
 
 BINARY = {
@@ -128,10 +128,26 @@ def test_mean_divides_by_what_it_added_up():
     assert Tensor(x).mean().item() == 11.5
 
 
-def test_equal_maxima_share_the_gradient():
-    x = Tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]])
-    x.max(1).backward([1.0, 5.0])
-    assert x.grad.tolist() == [[0, 0.5, 0.5], [5, 0, 0]]
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_equal_maxima_share_the_gradient(keepdims):
+    for axis, gradient, expected in [
+        (1, [1.0, 5.0], [[0, 0.5, 0.5], [0, 0, 5]]),
+        (0, [1.0, 5.0, 3.0], [[0, 5, 1.5], [1, 0, 1.5]]),
+        ((0, 1), 6.0, [[0, 2, 2], [0, 0, 2]]),
+        (None, 6.0, [[0, 2, 2], [0, 0, 2]]),
+        ((), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [[1, 2, 3], [4, 5, 6]]),
+    ]:
+        x = Tensor([[1.0, 3.0, 3.0], [2.0, 0.0, 3.0]])
+        y = x.max(axis, keepdims)
+        y.backward(np.reshape(gradient, y.shape))
+        assert x.grad.tolist() == expected, axis
+
+
+def test_the_slope_at_a_kink_is_0():
+    for function in (F.relu, abs):
+        x = Tensor([-2.0, 0.0, -0.0, 3.0])
+        function(x).backward(np.ones(4))
+        assert x.grad.tolist() == [-1.0 if function is abs else 0, 0, 0, 1]
 
 
 ONE = {
@@ -434,6 +450,30 @@ def test_operators_and_variations_on_every_library(name, function, arguments, li
         expected = run()
     for got, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_number_of_numpy_is_a_number(on):
+    """Beside an array of float32, NumPy's float64 would make one of float64."""
+    half, count = np.float64(0.5), np.int64(3)
+    x, ids = Tensor(np.float32([[1, 2, 3], [4, 5, 7]])), [1, 2]
+    weight, ones = Tensor(np.ones((3, 3), np.float32)), np.ones(3)
+    with forms_on() if on else forms.off():
+        for y in (
+            *(x + half, half - x, x * half, half / x, x / half, x**half, x**count, x**-half),
+            F.where([True, False, True], x, half),
+            F.layer_norm(x, ones, ones, half),
+            F.add_norm(x, x * x, ones, ones, half, half, count),
+            F.dropout(x, half, count),
+            F.feed_forward(x, weight, ones, weight, ones, half, count),
+            F.attention(x, x * x, x, None, half, count),
+            label_smoothed_cross_entropy(x, ids, half / 2, count, count),
+            projected_cross_entropy(x, weight, ids, half / 2, count, count)[0],
+            projected_cross_entropy(x, weight, ids, half, count, half)[0],
+        ):
+            assert y.dtype == np.float32
+            y.sum().backward()  # which refuses gradients of another dtype
+    assert x.grad.dtype == weight.grad.dtype == np.float32
 
 
 @pytest.mark.parametrize("on", [True, False])

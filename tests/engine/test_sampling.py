@@ -1,6 +1,7 @@
 """Drawn texts: the probabilities of the draws, what can be drawn, seeds, and language models."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,6 +76,18 @@ def test_of_equals_the_lower_ids_can_be_drawn():
     assert set(draws(200, scores, top_k=1)) == {1}
     assert set(draws(200, scores, temperature=0)) == {1}
     assert set(draws(200, scores, top_p=0.3)) == {1, 2}
+    assert set(draws(200, np.zeros(4), top_p=0.5)) == {0, 1}, "they sum to exactly one half"
+
+
+@pytest.mark.parametrize("number, token", [(0.0, 1), (0.5, 3), (1 - 2**-53, 3)])
+def test_the_least_and_the_greatest_number_draw_a_word_that_has_a_probability(
+    number, token, monkeypatch
+):
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda seed: SimpleNamespace(random=lambda: number)
+    )
+    scores = np.array([[-np.inf, 0.0, -np.inf, 0.0, -np.inf]])
+    assert _drawing(1.0, 0, 1.0, 0)(scores, [0]).tolist() == [token]
 
 
 def test_what_has_no_probability_is_never_drawn():

@@ -21,7 +21,7 @@ from minitf.cpu.strips import PackedParameter
 from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
-from minitf.nn import LayerNorm, Parameter
+from minitf.nn import LayerNorm, Linear, Parameter
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import Residual
 
@@ -332,3 +332,27 @@ def test_dropout_takes_any_shape_on_kernels():
     with using(strict.with_kernels):
         for shape in ((), (3, 0), (0, 3)):
             assert F.dropout(to_device(np.ones(shape, np.float32)), 0.5, seed=1).shape == shape
+
+
+def test_a_form_with_another_default_or_almost_the_same_result_disagrees():
+    """Also where the example gives the argument."""
+    forms._load("cpu")
+    form = forms._forms["cpu"][F.add_norm]
+
+    def other(x, added, gain, bias, eps=1e-5, rate=0.0, seed=None):
+        return form(x, added, gain, bias, eps, rate, seed)
+
+    def almost(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
+        return form(x, added, gain, bias, eps, rate, seed) * (1 + 1e-6)
+
+    assert proof.disagreement(F.add_norm, form) is None
+    assert "defaults" in proof.disagreement(F.add_norm, other)
+    assert "differs by" in proof.disagreement(F.add_norm, almost)
+
+
+def test_a_method_that_is_taken_away_is_a_change():
+    before = forms.changes()
+    Linear.extra = lambda self: None
+    assert forms.changes() == before + 1
+    del Linear.extra
+    assert forms.changes() == before + 2

@@ -14,7 +14,7 @@ from minitf import functions as F
 from minitf.backend import to_numpy, use, using, xp
 from minitf.errors import UserError
 from minitf.nn import Parameter
-from minitf.tensor import Tensor, no_grad, record
+from minitf.tensor import Tensor, is_recording, no_grad, record, recording
 
 
 def test_dtypes():
@@ -264,6 +264,14 @@ def test_one_no_grad_may_be_used_again_and_inside_itself():
         assert recorded()
 
 
+def test_recording_is_over_at_the_end_of_its_block():
+    with no_grad():
+        with recording():
+            assert is_recording()
+        assert not is_recording()
+    assert is_recording()
+
+
 def test_no_grad_ends_with_an_error():
     with pytest.raises(ZeroDivisionError), no_grad():
         raise ZeroDivisionError
@@ -438,11 +446,14 @@ def test_wrong_gradients_are_named():
     ):
         with pytest.raises(ValueError, match=f"{op.__name__}.*{message}"):
             op(x).backward(np.ones((2, 3)))
+    with pytest.raises(ValueError, match=r"a_number.*shape \(\)"):
+        a_number(Tensor(np.ones((1, 3)))).backward(np.ones((1, 3)))
 
 
 def test_vectors_are_refused_by_the_matrix_product():
-    with pytest.raises(ValueError, match="reshape a vector"):
-        Tensor(np.ones(3)) @ Tensor(np.ones((3, 2)))
+    for left, right in (((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,)), ((2, 3), ()), ((), (2, 3))):
+        with pytest.raises(ValueError, match="reshape a vector"):
+            Tensor(np.ones(left)) @ Tensor(np.ones(right))
 
 
 def test_repr_float_len(library):

@@ -65,6 +65,12 @@ def test_the_layouts_hold_the_same_numbers_and_the_bases_do_not():
     assert np.abs(paper[:, 2:] - t2t[:, 2:]).max() > 0.1
 
 
+def test_sinusoids_of_two_features_have_one_frequency():
+    for base in ("paper", "t2t"):
+        expected = [[np.sin(position), np.cos(position)] for position in range(5)]
+        np.testing.assert_allclose(sinusoid(5, 2, base=base), expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     "arguments", [(4, 6, "halfs"), (4, 6, "interleaved", "papr"), (4, 5), (4, 5, "halves")]
 )

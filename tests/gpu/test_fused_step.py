@@ -15,9 +15,12 @@ from minitf import decode, forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.config import Config
+from minitf.cpu.decode import Layout
 from minitf.gpu.decoder import StraightScorer
 from minitf.gpu.matmul import use_precision
+from minitf.gpu.multihead import multi_head_attention
 from minitf.loss import projected_cross_entropy
+from minitf.nn import Linear, Parameter, flatten
 from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
@@ -197,10 +200,62 @@ def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, cha
     assert isinstance(scorer, decode.TokenScorer if changed else StraightScorer)
 
 
+class _Doubled(Linear):
+    def __call__(self, x):
+        return super().__call__(x) * 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["nothing", "bias", "output bias", "size of values", "heads", "output", "mask", "no sentence"],
+)
+def test_which_attentions_the_form_takes(change):
+    """What it declines, it declines before a kernel runs."""
+    with using(strict.with_kernels):
+        config = Config(9, d_model=4, n_heads=2, d_v=3 if change == "size of values" else 2)
+        attention = MultiHeadAttention(config, np.random.default_rng(0))
+        if change == "bias":
+            attention.key.bias = Parameter(np.ones(4))
+        elif change == "output bias":
+            attention.output.bias = Parameter(np.ones(4))
+        elif change == "heads":
+            attention.n_heads = 3
+        elif change == "output":
+            attention.output.__class__ = _Doubled
+        x = Tensor(to_device(np.ones((0 if change == "no sentence" else 1, 2, 4), np.float32)))
+        mask = to_device(np.ones((1, 1, 1, 3), bool)) if change == "mask" else None
+        y = multi_head_attention(attention, x, x, mask)
+        assert (y is NotImplemented) == (change != "nothing")
+
+
+def test_sentences_that_go_on_keep_all_that_is_theirs():
+    """Of three sentences with two texts each, the second is done."""
+    with using(strict.module):
+        of_sentences = to_device(np.arange(3))
+        scorer = StraightScorer.__new__(StraightScorer)
+        scorer.width, scorer.layout = 2, Layout(3, 2)
+        scorer.caches = [of_sentences, of_sentences]
+        scorer.source = scorer.source_mask = of_sentences
+        scorer.layout.own = np.arange(6).reshape(3, 2, 1)
+        scorer.layout.capacity = 1
+        scorer.select(np.array([1, 0, 5, 4]))
+        for kept in (*scorer.caches, scorer.source, scorer.source_mask):
+            assert to_numpy(kept).tolist() == [0, 2]
+    assert scorer.layout.own.ravel().tolist() == [1, 0, 5, 4]
+
+
+def test_a_bias_that_is_also_the_input_gets_both_gradients():
+    with using(strict.with_kernels):
+        bias, weight = Parameter(np.ones(3, np.float32)), Parameter(np.eye(3, dtype=np.float32) * 4)
+        flatten([bias, weight])
+        F.linear(bias, weight, bias).sum().backward()
+        assert to_numpy(bias.grad).tolist() == [5, 5, 5]
+
+
 LARGE = pytest.param(75, 4, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("levels", [None, 2], ids=["few equals", "many equals"])
+@pytest.mark.parametrize("levels", [None, 2, 0], ids=["few equals", "many equals", "equal firsts"])
 @pytest.mark.parametrize(("size", "width"), [(5, 4), (40, 1), LARGE])
 def test_the_best_of_a_step_are_those_of_its_equations(size, width, levels):
     """Also with texts that are not there, equals at the border, and few words.
@@ -211,7 +266,10 @@ def test_the_best_of_a_step_are_those_of_its_equations(size, width, levels):
     logits = rng.normal(size=(4 * width, size)).astype(np.float32)
     if levels:
         logits = np.round(logits * levels) / np.float32(levels)
-    logits[-width:] *= np.float32(1e-20)
+    if levels == 0:  # those at the border differ
+        logits[:, -2:] = 9
+    else:
+        logits[-width:] *= np.float32(1e-20)
     totals = -rng.integers(0, 3, (4, width)).astype(float)
     totals[0, 1:] = -np.inf
     with using(strict.with_kernels):

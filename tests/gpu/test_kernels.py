@@ -71,7 +71,7 @@ def plain_gradients(function, arrays, gy):
 
 
 @pytest.mark.parametrize("first_row", [0, 5])
-@pytest.mark.parametrize("shape", [*SHAPES[:4], (2, 600), (13,), (4, 16), (2, 3, 4, 5)])
+@pytest.mark.parametrize("shape", [*SHAPES[:4], (2, 600), (13,), (512,), (4, 16), (2, 3, 4, 5)])
 def test_dropout_draws_the_mask_of_numpy(kernels_on, shape, first_row):
     """Bit for bit, wherever the rows begin: the generator decides about 16 elements at a time."""
     x, gy = normal(*shape), normal(*shape, seed=1)

@@ -41,6 +41,7 @@ LAYOUTS = {  # a matrix (T, K), or batches of it, made from arrays in memory
     "heads": lambda xp: xp.asarray(normal(B, T, H, K)).transpose(0, 2, 1, 3),
     "heads, transposed": lambda xp: xp.asarray(normal(B, K, H, T)).transpose(0, 2, 3, 1),
     "heads of one sentence": lambda xp: xp.asarray(normal(1, T, H, K)).transpose(0, 2, 1, 3),
+    "batches of one row": lambda xp: xp.asarray(normal(B, K + 2))[:, None, 1 : K + 1],
     "a part of the batch": lambda xp: xp.asarray(normal(2 * B, T, K))[::2],
     "one matrix for all": lambda xp: xp.broadcast_to(xp.asarray(normal(T, K)), (B, H, T, K)),
 }

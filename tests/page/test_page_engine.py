@@ -1,19 +1,26 @@
 """The page's engine in JavaScript against Python: subwords, greedy decoding, beam search."""
 
+import base64
+import itertools
 import json
 import random
 import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
+from decoding import likely_end
 from odd_lines import ODD, random_line
 from page_file import parsed
 from paths import EXAMPLES, PACKAGE, ROOT, SUPPORT
 
+from minitf.config import Config
+from minitf.decode import beam_search, greedy
 from minitf.page.writer import page
 from minitf.text import sentences as sentence_ends
 from minitf.text.vocabulary import valid
+from minitf.transformer import Transformer
 from minitf.translation.translator import Translator
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
@@ -112,7 +119,7 @@ def test_sixty_translations_are_those_of_python(translator, tmp_path, width):
 
 
 def test_a_few_translations_are_those_of_python(translator, tmp_path):
-    lines = sentences(translator, 4)
+    lines = sentences(translator, 2)
     for width in (1, 4):
         expected = [
             best[0].text for best in translator.translate(lines, beam=width, wellformed=False)
@@ -136,7 +143,7 @@ def test_the_search_is_that_of_the_options(translator, tmp_path):
 
 
 @pytest.mark.parametrize("width", [4, pytest.param(3, marks=pytest.mark.slow)])
-def test_the_beam_and_the_likely_tokens_are_those_of_python(tmp_path, width):
+def test_all_that_explains_a_translation_is_that_of_python(tmp_path, width):
     toy, line = Translator.load(TOY), "The old woman gave the child a red book."
     explained = toy.explain(line, beam=width)
     (found,) = run_engine(tmp_path, toy, [line], width, explained=True)
@@ -148,6 +155,13 @@ def test_the_beam_and_the_likely_tokens_are_those_of_python(tmp_path, width):
     for here, there in zip(found["steps"], explained.steps, strict=True):
         assert [token for token, _ in here] == [token for token, _ in there]
         assert [p for _, p in here] == pytest.approx([p for _, p in there], abs=1e-4)
+    for kind, weights in explained.weights.items():
+        np.testing.assert_allclose(found["weights"][kind], weights, atol=1e-4, err_msg=kind)
+    size = toy.model.config.d_model
+    for kind, vectors in explained.vectors.items():
+        some = np.arange(vectors.shape[-1]) * size // vectors.shape[-1]
+        here = np.array(found["vectors"][kind])[..., some]
+        np.testing.assert_allclose(here, vectors, atol=1e-3, err_msg=kind)
 
 
 def test_the_text_of_any_ids_is_that_of_python(translator, tmp_path):
@@ -217,6 +231,91 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
             continue  # the page's model reads the values themselves
         # A sentence that is too long is cut by Python, and refused by the page.
         assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)
+
+
+PROGRAM = """
+const fs = require("node:fs"), engine = require(process.argv[1]);
+async function run() {
+  const found = [];
+  for (const { head, weights, cases } of JSON.parse(fs.readFileSync(0, "utf8"))) {
+    const model = engine.loadModel(head, new Uint8Array(Buffer.from(weights, "base64")));
+    for (const [ids, width, ...search] of cases)
+      found.push(await (width ? engine.beamSearch(model, ids, width, ...search)
+        : engine.greedy(model, ids, ...search)));
+  }
+  console.log(JSON.stringify(found.map(({ ids, score, beam }) => [ids, score, beam.length])));
+}
+run();
+"""
+
+
+def test_the_searches_of_small_models_are_those_of_python():
+    """With early ends, late ones and none, with limits from one token on, and with equal tokens."""
+    requests, expected = [], []
+    for seed, norm in itertools.product(range(3), ("post", "pre")):
+        sizes = {"n_layers": 2, "n_decoder_layers": 1 + seed % 2, "d_model": 8, "d_ff": 12}
+        config = Config(9, n_heads=2, norm=norm, eps=1e-3, **sizes)
+        model, rng = Transformer(config, seed), np.random.default_rng(seed)
+        for parameter in model.parameters():
+            parameter.data += rng.normal(0, 0.3, parameter.shape).astype(np.float32)
+        state = likely_end(model, by=-1.0 if seed == 2 else 1.0).state()
+        arrays = {name: array.astype(np.float16) for name, array in state.items()}
+        if seed == 2:
+            arrays["embedding.weight"][4:] = 0  # tokens with equal logits
+        model.load_state(arrays).astype("float64").eval()
+        cases = []
+        for length, width, alpha, max_extra in itertools.product(
+            (0, 2), (0, 1) if seed == 2 else (0, 1, 4), (0.0, 1.5), (0, 6)
+        ):
+            ids = rng.integers(4, 9, length).tolist()
+            cases.append([ids, width, alpha, max_extra])
+            source = np.array([[*ids, config.eos_id]])
+            steps = []
+            if width:
+                options = {"cached": False, "record": steps}
+                ((best,),) = beam_search(model, source, width, alpha, max_extra, **options)
+            else:
+                (best,) = greedy(model, source, max_extra, False, alpha)
+            expected.append((best.ids, best.score, len(steps[0]) if width else 0))
+        requests.append(
+            {
+                "head": {
+                    "config": config.to_dict(),
+                    "pieces": list("abcdefghi"),
+                    "arrays": [(name, array.shape) for name, array in arrays.items()],
+                },
+                "weights": base64.b64encode(
+                    b"".join(a.tobytes() for a in arrays.values())
+                ).decode(),
+                "cases": cases,
+            }
+        )
+    command = ["node", "-e", PROGRAM, PACKAGE / "page" / "engine.js"]
+    given = json.dumps(requests)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert [(ids, steps) for ids, _, steps in found] == [(ids, n) for ids, _, n in expected]
+    assert [score for _, score, _ in found] == pytest.approx([x for _, x, _ in expected], rel=1e-4)
+    assert {0, 1, 8} <= {len(ids) for ids, *_ in expected}
+
+
+def test_every_number_draws_a_token_that_has_a_probability():
+    """The sum of a thousand terms is rounded: what is left of it in the end may be more than 0."""
+    program = f"""
+        const {{ sampled }} = require({json.dumps(str(PACKAGE / "page" / "engine.js"))});
+        const impossible = [-Infinity, -Infinity], found = [];
+        for (let n = 0; n < 50; n++) {{
+            const next = Array.from({{ length: 1000 }}, (_, i) => Math.sin(i * 1.7 + n) - 3);
+            for (const number of [0, 1 - 2 ** -53])
+                found.push(sampled([...impossible, ...next, ...impossible], 1, () => number));
+        }}
+        // The first has 1/4 at a temperature of 1, and 1/10 at one of 1/2.
+        for (const [temperature, number] of [[1, 0.2], [1, 0.3], [0.5, 0.05], [0.5, 0.2]])
+            found.push(sampled([0, Math.log(3)], temperature, () => number));
+        console.log(JSON.stringify(found));
+    """
+    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [2, 1001] * 50 + [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("name", ["ABBREVIATIONS", "TITLES", "STARTERS", "RANKED", "MONTHS"])

@@ -113,6 +113,7 @@ def _attention(rng):
         ),
         Row("long", function, (*inputs((1, 2), 37, 41), mask(1, 1, 37, 41), 0.2), {"seed": 9}),
         Row("large scores, one mask for all", F.attention_weights, (*inputs()[:2], mask(T, S))),
+        Row("a mask of more axes than all", function, (*inputs((B, 1)), mask(B, H, T, S))),
     ]
 
 
@@ -201,7 +202,7 @@ def _losses(rng):
                 (hidden, impossible, targets, smoothing),
             )
         )
-    for smoothing in (1 - 1 / V, 0.95, 1.0):  # q is not larger for the true word
+    for smoothing in (0.5, 1 - 1 / V, 0.95, 1.0):  # q is not larger for the true word
         for weight in (logits(V, D) / 3, impossible):
             arguments = hidden, weight, targets, smoothing
             name = "impossible" if weight is impossible else "finite"
@@ -420,6 +421,9 @@ def cases():
             (optim.adam_update,),
             lambda dtype: _adam(dtype, (7, 5), [True] * 2),
             ("cpu",),
+        ),
+        Case(
+            "Adam, two axes on a GPU", (), lambda dtype: _adam(dtype, (7, 5), [True] * 2), ("gpu",)
         ),
         Case("Adam, no axis", (), lambda dtype: _adam(dtype, (), [True] * 2)),
         Case(
@@ -698,8 +702,9 @@ def _with_gradients(compute, x, modules):
 
 
 def _of_other_inputs(dtype):
-    """Return attention to one memory for all sentences, to an empty one, and whether two dtypes
-    and masks that do not fit are refused."""
+    """Return attention to one memory for all sentences, with its gradients, to an empty one, and
+    whether two dtypes, masks that do not fit, and a memory of two axes are refused.
+    """
     rng = np.random.default_rng(10)
     module = MultiHeadAttention(Config(V, d_model=D, n_heads=H), rng).astype(dtype)
     x, memory = (
@@ -716,8 +721,14 @@ def _of_other_inputs(dtype):
             module(x, x, to_device(np.ones(shape, dtype=bool)))
         except ValueError as error:
             refused.append("attention takes a query" in str(error))
-    of_memories = [to_numpy(module(x, y).data) for y in (memory, x[:, :0])]
-    return [*of_memories, np.array(refused, dtype=dtype)]
+    try:
+        module(x, memory[0, :B])
+    except ValueError as error:
+        refused.append("x must be (B, T, D)" in str(error))
+    results = [module(x, y) for y in (memory, x[:, :0])]
+    results[0].sum().backward()
+    arrays = *(y.data for y in results), x.grad, memory.grad
+    return [*map(to_numpy, arrays), np.array(refused, dtype=dtype)]
 
 
 def _heads(dtype):
@@ -728,15 +739,16 @@ def _heads(dtype):
     for d_v in (D // H, 2):
         config = Config(V, d_model=D, n_heads=H, d_v=d_v, attention_dropout=0.3)
         for changed in (
-            *("nothing", "training", "a bias", "a bias of the output", "a layer", "the output"),
-            *("a method", "kept", "shared"),
+            *("nothing", "training", "a bias", "biases", "a bias of the output", "a layer"),
+            *("the output", "a method", "kept", "shared"),
         ):
             module = (Near if changed == "a method" else MultiHeadAttention)(config, rng)
             if changed == "training":
                 module.eval()
-            elif changed == "a bias":
+            elif changed in ("a bias", "biases"):
                 module.query.bias = Parameter(rng.normal(size=len(module.query.weight.data[0])))
-                module.value.bias = Parameter(rng.normal(size=len(module.value.weight.data[0])))
+                if changed == "biases":
+                    module.value.bias = Parameter(rng.normal(size=len(module.value.weight.data[0])))
             elif changed == "a bias of the output":
                 module.output.bias = Parameter(rng.normal(size=D))
             elif changed == "a layer":

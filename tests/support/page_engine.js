@@ -2,7 +2,7 @@
 // PAGE.json: {head, weights (base64 of the deflated numbers), lines, width, search, ...}.
 // search: alpha and max_extra. ids_only: only the ids of the lines. parts_of: only the first part
 // of each line that has more subwords than this. texts_of: the lines are lists of ids; their texts.
-// explained: also the likely tokens of each step.
+// explained: also what explainPass returns.
 "use strict";
 const fs = require("node:fs"), zlib = require("node:zlib");
 const engine = require(process.argv[2]);
@@ -13,12 +13,15 @@ async function translated(model, line) {
   const found = width > 1 ? await engine.beamSearch(model, ids, width, ...search)
     : await engine.greedy(model, ids, ...search);
   return { ids, found: found.ids, text: engine.decodeIds(model, found.ids), score: found.score,
-    beam: found.beam, steps: request.explained ? stepsOf(model, ids, found.ids) : null };
+    beam: found.beam, ...(request.explained ? explained(model, ids, found.ids) : {}) };
 }
 
-function stepsOf(model, source, target) {
+function explained(model, source, target) {
   const eos = model.config.eos_id;
-  return engine.explainPass(model, [...source, eos], [...target, eos]).steps;
+  const pass = engine.explainPass(model, [...source, eos], [...target, eos]);
+  for (const tokens of [pass.vectors.embeddings, ...pass.vectors.source, ...pass.vectors.target])
+    tokens.forEach((vector, i) => { tokens[i] = [...vector]; });
+  return pass;
 }
 
 function partOf(model, line) {
