@@ -35,7 +35,8 @@ def run_engine(folder, translator, lines, width=1, search=(), **options):
     found = parsed(page(explained, translator.model, translator.subwords))
     request = {
         "head": json.loads(found["head"]),
-        "weights": found["weights"],
+        "low": found["low"],
+        "high": found["high"],
         "lines": lines,
         "width": width,
         "search": search,

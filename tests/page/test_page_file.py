@@ -311,7 +311,7 @@ def test_the_page_of_the_lessons_is_that_of_today(toy, explained):
     for key in ("script", "style", "head", "line", "translation"):
         assert stored[key] == made[key], key
     assert json.loads(stored["data"])["search"] == json.loads(made["data"])["search"]
-    assert unpacked(stored["weights"]) == unpacked(made["weights"])
+    assert stored["low"] == made["low"] and unpacked(stored["high"]) == unpacked(made["high"])
 
 
 def test_a_page_of_a_model_of_ones_own_has_no_names_of_the_trainer(toy, tmp_path):
@@ -334,5 +334,5 @@ def test_a_lesson_writes_a_page_with_its_model(toy, tmp_path, monkeypatch, capsy
     found = parsed(text)
     assert found["line"] == "Tom saw a dog." and "the toy corpus of minitf" in text
     assert json.loads(found["data"])["languages"] == ["en", "de"]
-    assert unpacked(found["weights"])
-    assert capsys.readouterr().out == f"    page   {path}, 1.0 MB: open it in a browser\n"
+    assert unpacked(found["high"])
+    assert capsys.readouterr().out == f"    page   {path}, 0.9 MB: open it in a browser\n"
