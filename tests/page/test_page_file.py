@@ -104,7 +104,7 @@ def test_the_page_refers_to_nothing_outside(explained, toy):
     assert set(re.findall(r"https?://[\w./]*", text)) == {"http://www.w3.org/2000/svg"}
     found = parsed(text)
     assert not re.findall(r"@import|url\(", found["style"])
-    # What could make a request; links are to a file that the page saves, and to a lesson of the book.
+    # What could make a request; links are to a file that the page saves, and to a lesson.
     asking = "fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|Worker"
     asking += r"|import\(|\.open\(|location\.\w+"
     assert set(re.findall(asking, found["script"])) == {"location.hash"}
