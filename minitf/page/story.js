@@ -242,9 +242,9 @@ function whereToLook(now) {
   return [
     paragraph("Three learned matrices turn the vector of a word into three others: the query (what "
       + "it asks for), the key (what it can be found by) and the value (what it passes on). A "
-      + "query and a key are multiplied number by number, and the sum of these products is the "
-      + "score of the pair. The softmax makes shares of the scores, and the word takes in that "
-      + "share of each value."),
+      + "query and a key are multiplied number by number; the sum of these products, divided by "
+      + "the square root of their count, is the score of the pair. The softmax makes shares of the "
+      + "scores, and the word takes in that share of each value."),
     ...(told && shown.inner && !isChanged() ? [paragraph(scoresOf(told)),
       button("See all the numbers", () => {
         chooseShown();
