@@ -276,7 +276,8 @@ function scoresOf({ kind, layer = shown.weights[kind].length - 1, row }) {
     + `key of ${quoted(columns[first])}` + (second === undefined || isHidden(kind, row, second)
     ? `: the share is ${whole(weights[first])}.`
     : ` and ${score(second)} with that of ${quoted(columns[second])}, the next best: the shares are `
-      + `${whole(weights[first])} and ${whole(weights[second])}.`);
+      + `${whole(weights[first])} and ${weights[second] < 0.005 ? "less than 1%"
+        : whole(weights[second])}.`);
 }
 
 // Return a link to a lesson of the book, if the page is shown in it; else the lesson is only named.
