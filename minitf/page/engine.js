@@ -333,7 +333,7 @@ function fourTimes([x0, x1, x2 = x1, x3 = x2], W, [y0, y1, y2 = y1, y3 = y2]) {
 function oneTimes(x, W, y) {
   const D = x.length, F = y.length;
   for (let j = 0; j < F; j += 4) {
-    const [k, l, m] = [j + 1, j + 2, j + 3].map((each) => Math.min(each, F - 1));
+    const k = Math.min(j + 1, F - 1), l = Math.min(j + 2, F - 1), m = Math.min(j + 3, F - 1);
     const column = j * D, second = k * D, third = l * D, fourth = m * D;
     let a = 0, b = 0, c = 0, d = 0;
     for (let i = 0; i < D; i++) {

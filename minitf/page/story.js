@@ -251,7 +251,7 @@ function whereToLook(now) {
         chosen.head = bestHead(told)[0];
         openView("hand");
       })] : []),
-    lessonOn("Lesson 01 derives it", "../01_attention.html#how-can-a-word-look-at-other-words"),
+    lessonOn("Lesson 01 of the course derives this", "../01_attention.html#how-can-a-word-look-at-other-words"),
   ];
 }
 
