@@ -202,15 +202,15 @@ function captionOfDrop(t, number) {
   const { turn, lead } = storyOfBeam(), token = quoted(shown.target[t]);
   if (t === turn) {
     const [[likeliest, p]] = shown.steps[t];
-    return `${quoted(likeliest)} (${percent(p)}) is likelier than ${ownAt(t)}, so without a beam it `
-      + "would be written. The beam goes on with both.";
+    return `${quoted(likeliest)} (${percent(p)}) is likelier than ${ownAt(t)}, so without a beam `
+      + "it would be written. The beam goes on with both.";
   }
   if (t === lead)
-    return `Now the version with ${quoted(shown.target[turn])} is ahead, because the other one goes `
-      + "on with less likely words. That is what the beam is for.";
+    return `Now the version with ${quoted(shown.target[turn])} is ahead, because the other one `
+      + "goes on with less likely words. That is what the beam is for.";
   if (t) return `${number}: ${token} is written.`;
-  return shown.beam.length ? `${token} is written. The model also keeps the ${shown.width - 1} next `
-    + "best versions (together: the beam), in case this one leads to a worse sentence."
+  return shown.beam.length ? `${token} is written. The model also keeps the ${shown.width - 1} `
+    + "next best versions (together: the beam), in case this one leads to a worse sentence."
     : `${token} is written, and read for the next word.`;
 }
 
@@ -221,7 +221,7 @@ function captionOfEnd() {
     return `Done. The beam kept the ${shown.width} best versions at each step, in case the `
       + "likeliest word led to a worse sentence; here it did not.";
   return "Done. Without the beam, the translation would have been "
-    + (shown.greedy ? `\u201c${isolated(shown.greedy)}\u201d.`
+    + (shown.greedy ? `\u201c${isolated(shown.greedy)}\u201d`
       : `another sentence, with ${quoted(shown.steps[turn][0][0])} instead of `
         + `${quoted(shown.target[turn])}.`);
 }
