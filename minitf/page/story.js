@@ -251,7 +251,8 @@ function whereToLook(now) {
         chosen.head = bestHead(told)[0];
         openView("hand");
       })] : []),
-    lessonOn("Lesson 01 of the course derives this", "../01_attention.html#how-can-a-word-look-at-other-words"),
+    lessonOn("Lesson 01 of the course derives this",
+      "../01_attention.html#how-can-a-word-look-at-other-words"),
   ];
 }
 
@@ -275,8 +276,8 @@ function scoresOf({ kind, layer = shown.weights[kind].length - 1, row }) {
   return `Here, in head ${head + 1} of layer ${layer + 1}, ${asks} scores ${score(first)} with the `
     + `key of ${quoted(columns[first])}` + (second === undefined || isHidden(kind, row, second)
     ? `: the share is ${whole(weights[first])}.`
-    : ` and ${score(second)} with that of ${quoted(columns[second])}, the next best: the shares are `
-      + `${whole(weights[first])} and ${weights[second] < 0.005 ? "less than 1%"
+    : ` and ${score(second)} with that of ${quoted(columns[second])}, the next best: the shares `
+      + `are ${whole(weights[first])} and ${weights[second] < 0.005 ? "less than 1%"
         : whole(weights[second])}.`);
 }
 
