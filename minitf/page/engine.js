@@ -10,18 +10,16 @@
 // bytes as a fallback).
 // The page's writer (minitf/page/writer.py) refuses any other.
 //
-// A vector is a Float32Array, a sequence an array of vectors, a matrix (n, m) a Float32Array of
-// n * m numbers, row after row. JavaScript computes in float64; what is stored in a vector is
+// A vector is a Float32Array, a sequence an array of vectors, a matrix (n, m) a Float32Array of its
+// m columns, one after another. JavaScript computes in float64; what is stored in a vector is
 // rounded.
 "use strict";
 
 // Weights -----------------------------------------------------------------------------------------
 
-// Return the model: config, pieces and named arrays. `bytes` has the float16 numbers of all arrays.
-function loadModel(head, bytes) {
-  const halves = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2);
-  const numbers = fromFloat16(halves);
-  const weights = {};
+// Return the model: config, pieces and named arrays. low, high: the two bytes of all their numbers.
+function loadModel(head, low, high) {
+  const numbers = fromFloat16(low, high), weights = {};
   let start = 0;
   for (const [name, shape] of head.arrays) {
     const size = shape.reduce((a, b) => a * b);
@@ -38,13 +36,13 @@ function loadModel(head, bytes) {
 // token that looks, and returns those that are used instead; withoutPositions leaves the sinusoids
 // out.
 
-// Return finite float16 numbers as float32. Both have a sign, an exponent (5 or 8 bits, where 15
-// or 127 means 2^0), and a fraction (10 or 23 bits): bits that are moved are too small by
-// 2^(127 - 15).
-function fromFloat16(halves) {
-  const bits = new Uint32Array(halves.length), numbers = new Float32Array(bits.buffer);
+// Return finite float16 numbers as float32; low, high: the two bytes of each. Both formats have a
+// sign, an exponent (5 or 8 bits, where 15 or 127 means 2^0), and a fraction (10 or 23 bits): bits
+// that are moved are too small by 2^(127 - 15).
+function fromFloat16(low, high) {
+  const bits = new Uint32Array(low.length), numbers = new Float32Array(bits.buffer);
   for (let i = 0; i < bits.length; i++) {
-    bits[i] = ((halves[i] & 0x8000) << 16) | ((halves[i] & 0x7fff) << 13);
+    bits[i] = ((high[i] & 0x80) << 24) | ((high[i] & 0x7f) << 21) | (low[i] << 13);
     numbers[i] *= 2 ** 112;
   }
   return numbers;
@@ -302,51 +300,82 @@ function printable(text) {
 
 // Layers ------------------------------------------------------------------------------------------
 
-// Return x W + b: (D,) and (D, F) -> (F,).
+// Return x W + b for each vector x of a sequence: (D,) and (D, F) -> (F,).
 //
-// The sum of rows of W, each times a number of x, is made of four rows at a time: twice as fast, as
-// y is read and written less often. Numbers that are 0, as half are after a ReLU, are left out.
-function linear(x, W, b, size) {
-  const y = new Float32Array(size), used = [], starts = [];
-  if (b) y.set(b);
-  for (let i = 0; i < x.length; i++)
-    if (x[i] !== 0) { used.push(x[i]); starts.push(i * size); }
-  for (; used.length % 4; starts.push(0)) used.push(0);
-  for (let n = 0; n < used.length; n += 4) {
-    const x0 = used[n], x1 = used[n + 1], x2 = used[n + 2], x3 = used[n + 3];
-    const r0 = starts[n], r1 = starts[n + 1], r2 = starts[n + 2], r3 = starts[n + 3];
-    for (let j = 0; j < size; j++)
-      y[j] += x0 * W[r0 + j] + x1 * W[r1 + j] + x2 * W[r2 + j] + x3 * W[r3 + j];
-  }
-  return y;
+// A number of the result is x times a column of W. Each number of a column is used for four vectors
+// while it is at hand: the words of the input, or the texts of a beam.
+function linear(sequence, W, b, size) {
+  const results = sequence.map(() => new Float32Array(size));
+  for (let n = 0; n < sequence.length; n += 4)
+    if (n + 1 < sequence.length) fourTimes(sequence.slice(n, n + 4), W, results.slice(n, n + 4));
+    else oneTimes(sequence[n], W, results[n]);
+  return b ? results.map((y) => y.map((number, j) => number + b[j])) : results;
 }
 
-// Return LayerNorm(x), with the biased variance. Section 3.1.
-function layerNorm(model, name, x) {
+// Write the products of two to four vectors with all columns, two columns at a time.
+function fourTimes([x0, x1, x2 = x1, x3 = x2], W, [y0, y1, y2 = y1, y3 = y2]) {
+  const D = x0.length, F = y0.length;
+  for (let j = 0; j < F; j += 2) {
+    const k = Math.min(j + 1, F - 1), column = j * D, other = k * D;
+    let a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0;
+    for (let i = 0; i < D; i++) {
+      const w = W[column + i], v = W[other + i];
+      a0 += x0[i] * w; b0 += x0[i] * v;
+      a1 += x1[i] * w; b1 += x1[i] * v;
+      a2 += x2[i] * w; b2 += x2[i] * v;
+      a3 += x3[i] * w; b3 += x3[i] * v;
+    }
+    y0[j] = a0; y1[j] = a1; y2[j] = a2; y3[j] = a3;
+    y0[k] = b0; y1[k] = b1; y2[k] = b2; y3[k] = b3;
+  }
+}
+
+// Write the products of a vector with all columns, four columns at a time.
+function oneTimes(x, W, y) {
+  const D = x.length, F = y.length;
+  for (let j = 0; j < F; j += 4) {
+    const k = Math.min(j + 1, F - 1), l = Math.min(j + 2, F - 1), m = Math.min(j + 3, F - 1);
+    const column = j * D, second = k * D, third = l * D, fourth = m * D;
+    let a = 0, b = 0, c = 0, d = 0;
+    for (let i = 0; i < D; i++) {
+      const number = x[i];
+      a += number * W[column + i];
+      b += number * W[second + i];
+      c += number * W[third + i];
+      d += number * W[fourth + i];
+    }
+    y[j] = a; y[k] = b; y[l] = c; y[m] = d;
+  }
+}
+
+// Return LayerNorm(x) of each vector, with the biased variance. Section 3.1.
+function layerNorm(model, name, sequence) {
   const gain = model.weights[`${name}.gain`], bias = model.weights[`${name}.bias`];
-  const D = x.length;
-  let mean = 0, variance = 0;
-  for (const xi of x) mean += xi / D;
-  for (const xi of x) variance += (xi - mean) ** 2 / D;
-  const deviation = Math.sqrt(variance + model.config.eps);
-  return x.map((xi, i) => ((xi - mean) / deviation) * gain[i] + bias[i]);
+  return sequence.map((x) => {
+    const D = x.length;
+    let mean = 0, variance = 0;
+    for (const xi of x) mean += xi / D;
+    for (const xi of x) variance += (xi - mean) ** 2 / D;
+    const deviation = Math.sqrt(variance + model.config.eps);
+    return x.map((xi, i) => ((xi - mean) / deviation) * gain[i] + bias[i]);
+  });
 }
 
 // A sub-layer in the paper's order is LayerNorm(x + Sublayer(x)); a model with norm = "pre" computes
 // x + Sublayer(LayerNorm(x)), and a last norm above all layers. Return what the sub-layer reads ...
-function entering(model, name, x) {
-  return model.config.norm === "pre" ? layerNorm(model, `${name}.norm`, x) : x;
+function entering(model, name, sequence) {
+  return model.config.norm === "pre" ? layerNorm(model, `${name}.norm`, sequence) : sequence;
 }
 
-// ... and what leaves it, where y is what the sub-layer made.
-function leaving(model, name, x, y) {
-  const sum = x.map((xi, i) => xi + y[i]);
-  return model.config.norm === "pre" ? sum : layerNorm(model, `${name}.norm`, sum);
+// ... and what leaves it, where `made` is what the sub-layer made.
+function leaving(model, name, sequence, made) {
+  const sums = sequence.map((x, n) => x.map((xi, i) => xi + made[n][i]));
+  return model.config.norm === "pre" ? sums : layerNorm(model, `${name}.norm`, sums);
 }
 
-// Return what leaves the encoder or the decoder, of the top layer's x.
-function lastNorm(model, name, x) {
-  return model.config.norm === "pre" ? layerNorm(model, `${name}.norm`, x) : x;
+// Return what leaves the encoder or the decoder, of what the top layer made.
+function lastNorm(model, name, sequence) {
+  return model.config.norm === "pre" ? layerNorm(model, `${name}.norm`, sequence) : sequence;
 }
 
 // Return the scores as probabilities: softmax(s)_i = exp(s_i) / sum_j exp(s_j).
@@ -357,38 +386,42 @@ function softmax(scores) {
   return terms.map((term) => term / sum);
 }
 
-// Return a vector of attention, softmax(q K^T / sqrt(d_k)) V in each head, times W^O.
-// weights: gets for each head an array with the attention weight of every key. row: the number of
-// the token that looks. Section 3.2.
-function attend(model, name, query, keys, values, row, weights) {
-  const { d_model: D, n_heads: H, d_k: K } = model.config, joined = new Float32Array(H * K);
-  for (let h = 0; h < H; h++) {
-    const start = h * K;
-    const scores = keys.map((key) => {
-      let product = 0;
-      for (let i = start; i < start + K; i++) product += query[i] * key[i];
-      return product / Math.sqrt(K);
-    });
-    const computed = softmax(scores);
-    const ofHead = model.changes?.weights(name, h, row, computed) ?? computed;
-    for (let j = 0; j < values.length; j++)
-      for (let i = start; i < start + K; i++) joined[i] += ofHead[j] * values[j][i];
-    weights?.push(ofHead);
-  }
-  return linear(joined, model.weights[`${name}.output.weight`], null, D);
+// Return for each token that looks its vector of attention, softmax(q K^T / sqrt(d_k)) V in each
+// head, times W^O; and its weights, for each head an array with that of every key.
+// looking: [{ query, keys, values, row }]; row: the number of the token. Section 3.2.
+function attend(model, name, looking) {
+  const { d_model: D, n_heads: H, d_k: K } = model.config, weights = looking.map(() => []);
+  const joined = looking.map(({ query, keys, values, row }, n) => {
+    const heads = new Float32Array(H * K);
+    for (let h = 0; h < H; h++) {
+      const start = h * K;
+      const scores = keys.map((key) => {
+        let product = 0;
+        for (let i = start; i < start + K; i++) product += query[i] * key[i];
+        return product / Math.sqrt(K);
+      });
+      const computed = softmax(scores);
+      const ofHead = model.changes?.weights(name, h, row, computed) ?? computed;
+      for (let j = 0; j < values.length; j++)
+        for (let i = start; i < start + K; i++) heads[i] += ofHead[j] * values[j][i];
+      weights[n].push(ofHead);
+    }
+    return heads;
+  });
+  return { vectors: linear(joined, model.weights[`${name}.output.weight`], null, D), weights };
 }
 
 // Return x W^Q, x W^K or x W^V of all heads, one after another; `what` is query, key or value.
-function project(model, name, what, x) {
+function project(model, name, what, sequence) {
   const { n_heads: H, d_k: K } = model.config;
-  return linear(x, model.weights[`${name}.${what}.weight`], null, H * K);
+  return linear(sequence, model.weights[`${name}.${what}.weight`], null, H * K);
 }
 
-// Return max(0, x W_1 + b_1) W_2 + b_2. Section 3.3.
-function feedForward(model, name, x) {
+// Return max(0, x W_1 + b_1) W_2 + b_2 of each vector. Section 3.3.
+function feedForward(model, name, sequence) {
   const { d_model: D, d_ff: F } = model.config, w = model.weights;
-  const inner = linear(x, w[`${name}.inner.weight`], w[`${name}.inner.bias`], F);
-  const rectified = inner.map((number) => Math.max(0, number));
+  const inner = linear(sequence, w[`${name}.inner.weight`], w[`${name}.inner.bias`], F);
+  const rectified = inner.map((y) => y.map((number) => Math.max(0, number)));
   return linear(rectified, w[`${name}.outer.weight`], w[`${name}.outer.bias`], D);
 }
 
@@ -416,83 +449,75 @@ function embed(model, id, position) {
 
 // Encoder and decoder -----------------------------------------------------------------------------
 
-// Return the memory: a vector for each source token. weights: gets [layer][head][row][column].
-// record: gets for each layer the queries, keys and values, and the vectors that it makes.
-function encodeSource(model, ids, weights, record) {
+// Return what the decoder and the views need of a source. ids: of its tokens, with the end mark.
+// layers: for each layer of the encoder the queries, keys and values, the weights, and the vectors
+// that it makes. caches: for each layer of the decoder the keys and values of the memory, which is
+// what leaves the encoder: they are the same at every step.
+function encode(model, ids) {
   let x = ids.map((id, position) => embed(model, id, position));
+  const layers = [];
   for (let l = 0; l < model.config.n_layers; l++) {
     const layer = `encoder.layers.${l}`, name = `${layer}.self_attention`;
     const attention = `${layer}.attention_residual`, network = `${layer}.feed_forward_residual`;
-    const read = x.map((xi) => entering(model, attention, xi));
+    const read = entering(model, attention, x);
     const [queries, keys, values] = ["query", "key", "value"].map((what) =>
-      read.map((xi) => project(model, name, what, xi)));
-    const rows = queries.map(() => []);
-    const attended = queries.map((q, i) => attend(model, name, q, keys, values, i, rows[i]));
-    x = x.map((xi, i) => leaving(model, attention, xi, attended[i]));
-    x = x.map((xi) => leaving(model, network, xi,
-      feedForward(model, `${layer}.feed_forward`, entering(model, network, xi))));
-    weights?.push(byHead(rows));
-    record?.push({ queries, keys, values, output: x });
-  }
-  return x.map((xi) => lastNorm(model, "encoder", xi));
-}
-
-// Return rows[i][h] as heads[h][i].
-function byHead(rows) {
-  return rows[0].map((_, h) => rows.map((row) => row[h]));
-}
-
-// Return for each decoder layer the keys and values of the source: the same at every step.
-function sourceCaches(model, memory) {
-  return Array.from({ length: model.config.n_decoder_layers }, (_, l) => {
-    const name = `decoder.layers.${l}.source_attention`;
-    return {
-      keys: memory.map((m) => project(model, name, "key", m)),
-      values: memory.map((m) => project(model, name, "value", m)),
-    };
-  });
-}
-
-// Read the newest token of a text. Return the logits of the next one, and the caches with this one.
-// caches: for each layer the keys and values of the tokens before; they are not changed, so several
-// texts may continue the same caches. record: gets for each layer both queries, both weights, and the vector.
-function decodeStep(model, source, caches, id, position, record) {
-  let x = embed(model, id, position);
-  const grown = source.map((ofSource, l) => {
-    const layer = `decoder.layers.${l}`, own = `${layer}.self_attention`;
-    const read = entering(model, `${layer}.self_residual`, x);
-    const keys = [...(caches?.[l].keys ?? []), project(model, own, "key", read)];
-    const values = [...(caches?.[l].values ?? []), project(model, own, "value", read)];
-    const selfQuery = project(model, own, "query", read), selfWeights = [];
-    const ofText = attend(model, own, selfQuery, keys, values, position, selfWeights);
-    x = leaving(model, `${layer}.self_residual`, x, ofText);
-    const cross = `${layer}.source_attention`, asking = `${layer}.source_residual`;
-    const sourceQuery = project(model, cross, "query", entering(model, asking, x));
-    const sourceWeights = [], network = `${layer}.feed_forward_residual`;
-    const ofInput = attend(model, cross, sourceQuery, ofSource.keys, ofSource.values,
-      position, sourceWeights);
-    x = leaving(model, asking, x, ofInput);
+      project(model, name, what, read));
+    const { vectors, weights } = attend(model, name, queries.map((query, row) =>
+      ({ query, keys, values, row })));
+    x = leaving(model, attention, x, vectors);
     x = leaving(model, network, x,
       feedForward(model, `${layer}.feed_forward`, entering(model, network, x)));
-    record?.push({ selfQuery, selfWeights, sourceQuery, sourceWeights, output: x });
-    return { keys, values };
+    layers.push({ queries, keys, values, weights, output: x });
+  }
+  const memory = lastNorm(model, "encoder", x);
+  const caches = Array.from({ length: model.config.n_decoder_layers }, (_, l) => {
+    const name = `decoder.layers.${l}.source_attention`;
+    return { keys: project(model, name, "key", memory),
+      values: project(model, name, "value", memory) };
   });
-  return { logits: logitsOf(model, lastNorm(model, "decoder", x)), caches: grown };
+  return { ids, layers, caches };
 }
 
-// Return the score of every token of the vocabulary: x E^T. Section 3.4.
-function logitsOf(model, x) {
-  const D = x.length, E = model.weights["embedding.weight"];
-  const logits = new Float32Array(model.config.vocabulary_size);
-  for (let id = 0, start = 0; id < logits.length; id++, start += D) {
-    let even = 0, odd = 0; // two sums, as a processor adds to one while it waits for the other
-    for (let i = 0; i < D; i += 2) {
-      even += x[i] * E[start + i];
-      odd += x[i + 1] * E[start + i + 1];
-    }
-    logits[id] = even + odd;
-  }
-  return logits;
+// Read the newest tokens of some texts, which go on in different ways. Return for each token the
+// logits of the next one; for each text the caches with these tokens; and for each layer the
+// queries and the weights of both attentions, and the vectors that it makes.
+// texts: [{ ids, caches }]: the newest tokens, and for each layer the keys and values of the tokens
+// before, if there are any. They are not changed, so several texts may continue the same caches.
+function decode(model, source, texts) {
+  const rows = texts.flatMap(({ ids, caches }, text) => ids.map((id, n) =>
+    ({ id, text, row: (caches?.[0].keys.length ?? 0) + n })));
+  const grown = texts.map(() => []), layers = [];
+  let x = rows.map(({ id, row }) => embed(model, id, row));
+  source.caches.forEach((ofSource, l) => {
+    const layer = `decoder.layers.${l}`, own = `${layer}.self_attention`;
+    const read = entering(model, `${layer}.self_residual`, x);
+    const [queries, keys, values] = ["query", "key", "value"].map((what) =>
+      project(model, own, what, read));
+    texts.forEach(({ caches }, text) => {
+      const ofText = (vectors) => vectors.filter((_, n) => rows[n].text === text);
+      grown[text].push({ keys: [...(caches?.[l].keys ?? []), ...ofText(keys)],
+        values: [...(caches?.[l].values ?? []), ...ofText(values)] });
+    });
+    // A token sees itself and the tokens before it: the mask.
+    const self = attend(model, own, rows.map(({ text, row }, n) => ({ query: queries[n], row,
+      keys: grown[text][l].keys.slice(0, row + 1),
+      values: grown[text][l].values.slice(0, row + 1) })));
+    x = leaving(model, `${layer}.self_residual`, x, self.vectors);
+    const cross = `${layer}.source_attention`, asking = `${layer}.source_residual`;
+    const sourceQueries = project(model, cross, "query", entering(model, asking, x));
+    const ofInput = attend(model, cross, rows.map(({ row }, n) =>
+      ({ query: sourceQueries[n], row, ...ofSource })));
+    x = leaving(model, asking, x, ofInput.vectors);
+    const network = `${layer}.feed_forward_residual`;
+    x = leaving(model, network, x,
+      feedForward(model, `${layer}.feed_forward`, entering(model, network, x)));
+    layers.push({ queries, weights: self.weights, sourceQueries, sourceWeights: ofInput.weights,
+      output: x });
+  });
+  // The score of every token of the vocabulary: x E^T. Section 3.4. A row of E is a column of E^T.
+  const logits = linear(lastNorm(model, "decoder", x), model.weights["embedding.weight"], null,
+    model.config.vocabulary_size);
+  return { logits, caches: grown, layers };
 }
 
 // Return ln P of every next token; padding and the start mark are never written.
@@ -501,7 +526,7 @@ function logProbabilities(model, logits) {
   let sum = 0;
   for (const logit of logits) sum += Math.exp(logit - highest);
   const normaliser = Math.log(sum) + highest;
-  const found = Float64Array.from(logits, (logit) => logit - normaliser);
+  const found = new Float64Array(logits).map((logit) => logit - normaliser);
   found[model.config.pad_id] = found[model.config.bos_id] = -Infinity;
   return found;
 }
@@ -540,20 +565,21 @@ function sampled(next, temperature, draw) {
 
 const mostProbable = (next) => greatestIndices(next, 1)[0];
 
+// Return the greatest length of a translation, with its end mark.
+const limitOf = (source, maxExtra) => Math.max(1, source.ids.length - 1 + maxExtra);
+
 // Choose the next token again and again, by default the most probable one, up to the end mark.
-// ids: of the source, without the end mark. onToken: called with the ids so far; may be async.
+// source: what `encode` returned. onToken: called with the ids so far; may be async.
 // choose: returns a token, given ln P of each.
-async function greedy(model, ids, alpha = ALPHA, maxExtra = MAX_EXTRA, onToken = () => {},
+async function greedy(model, source, alpha = ALPHA, maxExtra = MAX_EXTRA, onToken = () => {},
   choose = mostProbable) {
-  const { bos_id: bos, eos_id: eos } = model.config;
-  const source = sourceCaches(model, encodeSource(model, [...ids, eos]));
-  const found = [];
+  const { bos_id: bos, eos_id: eos } = model.config, found = [];
   let total = 0, length = 0, id = bos, caches = null;
-  while (length < Math.max(1, ids.length + maxExtra)) {
-    const step = decodeStep(model, source, caches, id, length);
-    const next = logProbabilities(model, step.logits);
+  while (length < limitOf(source, maxExtra)) {
+    const step = decode(model, source, [{ ids: [id], caches }]);
+    const next = logProbabilities(model, step.logits[0]);
     id = choose(next);
-    [caches, length, total] = [step.caches, length + 1, total + next[id]];
+    [caches, length, total] = [step.caches[0], length + 1, total + next[id]];
     if (id === eos) break;
     found.push(id);
     await onToken(found);
@@ -563,16 +589,14 @@ async function greedy(model, ids, alpha = ALPHA, maxExtra = MAX_EXTRA, onToken =
 }
 
 // Return the `count` most probable texts that have one token more than these, the best first.
-// position: of the token that each of them reads now, its last.
-function bestContinuations(model, source, texts, position, count) {
-  const continuations = [];
-  texts.forEach((text, parent) => {
-    const step = decodeStep(model, source, text.caches, text.last, position);
-    const next = logProbabilities(model, step.logits);
-    for (const id of greatestIndices(next, count))
-      if (next[id] > -Infinity)
-        continuations.push({ ids: [...text.ids, id], last: id, parent, caches: step.caches,
-          total: text.total + next[id] });
+function bestContinuations(model, source, texts, count) {
+  const { logits, caches } = decode(model, source, texts.map((text) =>
+    ({ ids: [text.last], caches: text.caches })));
+  const continuations = texts.flatMap((text, parent) => {
+    const next = logProbabilities(model, logits[parent]);
+    return greatestIndices(next, count).filter((id) => next[id] > -Infinity).map((id) => ({
+      ids: [...text.ids, id], last: id, parent, caches: caches[parent],
+      total: text.total + next[id] }));
   });
   continuations.sort((a, b) => b.total - a.total); // stable: the earlier text comes first
   return continuations.slice(0, count);
@@ -580,16 +604,15 @@ function bestContinuations(model, source, texts, position, count) {
 
 // Keep the W most probable beginnings of the translation, and finish the best of them.
 // The program of minitf/decode.py for one sentence; `beam` gets the same record of every step.
-async function beamSearch(model, ids, W = 4, alpha = ALPHA, maxExtra = MAX_EXTRA,
+async function beamSearch(model, source, W = 4, alpha = ALPHA, maxExtra = MAX_EXTRA,
   onToken = () => {}) {
   const { bos_id: bos, eos_id: eos } = model.config;
-  const source = sourceCaches(model, encodeSource(model, [...ids, eos]));
-  const limit = Math.max(1, ids.length + maxExtra), finished = [], cut = [], beam = [];
+  const limit = limitOf(source, maxExtra), finished = [], cut = [], beam = [];
   const hypothesis = (text, length) => ({ ids: text.ids, logProbability: text.total,
     score: text.total / lengthPenalty(length, alpha) });
   let texts = [{ ids: [], last: bos, total: 0, caches: null }];
   for (let length = 1; ; length++) {
-    const best = bestContinuations(model, source, texts, length - 1, 2 * W);
+    const best = bestContinuations(model, source, texts, 2 * W);
     const ended = best.flatMap((text, r) => (text.last === eos && r < W ? [r] : []));
     const kept = best.flatMap((text, r) => (text.last !== eos ? [r] : [])).slice(0, W);
     for (const r of ended)
@@ -613,51 +636,46 @@ async function beamSearch(model, ids, W = 4, alpha = ALPHA, maxExtra = MAX_EXTRA
 
 // Explain -----------------------------------------------------------------------------------------
 
-// Read a translation again from its beginning, and return all attention weights, [layer][head][row]
-// [column] of each kind, the five most probable tokens of each step, queries, keys and values, and
-// the vectors: [token] as they enter the first layer and as they leave each.
-function explainPass(model, sourceIds, targetIds) {
-  const encoderWeights = [], encoderRecord = [];
-  const source = sourceCaches(model, encodeSource(model, sourceIds, encoderWeights, encoderRecord));
-  const records = [], steps = []; // one for each token of the target
-  let caches = null, id = model.config.bos_id;
-  targetIds.forEach((target, t) => {
-    const record = [], step = decodeStep(model, source, caches, id, t, record);
-    const next = logProbabilities(model, step.logits);
-    steps.push(greatestIndices(next, 5).map((i) => [nameOf(model, i), Math.exp(next[i])]));
-    records.push(record);
-    [caches, id] = [step.caches, target];
+// Read a whole translation at once, and return all attention weights, [layer][head][row][column] of
+// each kind, the five most probable tokens of each step, queries, keys and values, and the vectors:
+// [token] as they enter the first layer and as they leave each.
+function explainPass(model, source, targetIds) {
+  const read = [model.config.bos_id, ...targetIds.slice(0, -1)], T = read.length;
+  const { logits, caches: [caches], layers } = decode(model, source, [{ ids: read }]);
+  const steps = logits.map((ofToken) => {
+    const next = logProbabilities(model, ofToken);
+    return greatestIndices(next, 5).map((i) => [nameOf(model, i), Math.exp(next[i])]);
   });
-  const ofLayer = (l, name) => records.map((record) => record[l][name]);
-  const T = targetIds.length;
-  // A step of the decoder has weights for the tokens that it has read; the mask hides the rest.
+  // A row of the decoder has weights for the tokens that it sees; the mask hides the rest.
   const untilEnd = (row) => [...row, ...new Array(T - row.length).fill(0)];
   const weights = {
-    encoder: encoderWeights,
-    decoder: source.map((_, l) =>
-      byHead(ofLayer(l, "selfWeights")).map((head) => head.map(untilEnd))),
-    source: source.map((_, l) => byHead(ofLayer(l, "sourceWeights"))),
+    encoder: source.layers.map((layer) => byHead(layer.weights)),
+    decoder: layers.map((layer) => byHead(layer.weights).map((head) => head.map(untilEnd))),
+    source: layers.map((layer) => byHead(layer.sourceWeights)),
   };
   const inner = {
     d_model: model.config.d_model,
     d_k: model.config.d_k,
-    encoder: encoderRecord,
-    decoder: caches.map((cache, l) => ({ ...cache, queries: ofLayer(l, "selfQuery") })),
-    source: source.map((cache, l) => ({ ...cache, queries: ofLayer(l, "sourceQuery") })),
+    encoder: source.layers,
+    decoder: caches.map((cache, l) => ({ ...cache, queries: layers[l].queries })),
+    source: source.caches.map((cache, l) => ({ ...cache, queries: layers[l].sourceQueries })),
   };
-  const read = [model.config.bos_id, ...targetIds.slice(0, -1)];
   const vectors = {
-    embeddings: sourceIds.map((each) => embeddingOf(model, each)),
-    source: [sourceIds.map((each, i) => embed(model, each, i)),
-      ...encoderRecord.map(({ output }) => output)],
-    target: [read.map((each, i) => embed(model, each, i)),
-      ...source.map((_, l) => ofLayer(l, "output"))],
+    embeddings: source.ids.map((id) => embeddingOf(model, id)),
+    source: [source.ids.map((id, i) => embed(model, id, i)),
+      ...source.layers.map(({ output }) => output)],
+    target: [read.map((id, i) => embed(model, id, i)), ...layers.map(({ output }) => output)],
   };
   return { weights, steps, inner, vectors };
 }
 
+// Return rows[i][h] as heads[h][i].
+function byHead(rows) {
+  return rows[0].map((_, h) => rows.map((row) => row[h]));
+}
+
 if (typeof module !== "undefined") // in node, for tests
   module.exports = {
-    loadModel, normalise, encodeText, inSmallLetters, partOf, decodeIds, nameOf, greedy, beamSearch,
-    explainPass, sampled,
+    loadModel, normalise, encodeText, inSmallLetters, partOf, decodeIds, nameOf, encode, greedy,
+    beamSearch, explainPass, sampled,
   };

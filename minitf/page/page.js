@@ -153,6 +153,7 @@ async function build() {
   addEventListener("afterprint", () => { showOnly(chosen.view); buildStage(); });
   addEventListener("hashchange", openLinked);
   openLinked();
+  performance.mark("drawn");
   // The model is unpacked before it is needed, but after the stage is drawn.
   if (hasModel) setTimeout(refine);
 }
@@ -194,8 +195,9 @@ async function refine() {
   const model = await unpackModel();
   isSmoothed = model.config.label_smoothing > 0;
   if (busy || shown !== stored || stored.isCut) return;
-  shown = { ...stored, ...explainPass(model, ...data.ids), ids: data.ids[0].slice(0, -1),
-    twins: null };
+  const [source, target] = data.ids;
+  shown = { ...stored, ...explainPass(model, encode(model, source), target),
+    ids: source.slice(0, -1), twins: null };
   note.textContent = about;
   updateAll();
   await compareWithGreedy();

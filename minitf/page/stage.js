@@ -248,7 +248,8 @@ function linkToTurn(g, x, y, room) {
   svg("text", { x, y, "font-size": g.isNarrow ? 12 : 13 }, text));
 }
 
-// Translate a sentence that the beam saves, and play from just before it does, or show that moment.
+// Translate a sentence that the beam saves, and play from just before it does to its end, or show
+// that moment.
 async function showTurn(isPlayed = !isStill.matches) {
   const field = document.getElementById("field");
   field.value = data.turning;
@@ -257,7 +258,9 @@ async function showTurn(isPlayed = !isStill.matches) {
   const { turn } = storyOfBeam();
   if (turn < 0) return;
   goTo(placeOf(isPlayed ? "source" : "drop", turn) + (isPlayed ? 0 : 1));
-  if (isPlayed) play();
+  if (!isPlayed) return;
+  stage.scene.beam.group.scrollIntoView({ block: "nearest" });
+  play();
 }
 
 // Build the picture for the translation that is shown, and paint it.
@@ -265,6 +268,7 @@ function buildStage() {
   const room = document.getElementById("scene");
   if (!room || room.clientWidth < 50) return;
   stage.moments = momentsOf(shown);
+  paintLegend();
   stage.time = clamp(stage.time, 0, stage.moments.length);
   const available = innerHeight - room.getBoundingClientRect().top - scrollY - 8;
   const g = geometryOf(room.clientWidth, Math.max(400, available)), { x } = g;
@@ -503,7 +507,7 @@ function paintArrow(g, { childNodes: [line, head] }, { to, rows }, taken, t) {
 
 // Show the texts that the beam holds after step t.
 function paintBeam({ beam }, now, t, isEnd) {
-  const isDropped = t >= 0 && (isEnd || progress(placeOf("drop", t)) > 0.4);
+  const isDropped = t >= 0 && (isEnd || progress(placeOf("drop", t)) > 0);
   const step = isDropped ? t : t - 1;
   if (beam.step === step && beam.isEnd === isEnd) return;
   Object.assign(beam, { step, isEnd });
@@ -556,11 +560,14 @@ function showStage(section) {
         { " 0.5": "\u00bd\u00d7", " 1": "1\u00d7", " 2": "2\u00d7", " 4": "4\u00d7" }, " 1",
         (value) => { stage.speed = Number(value); }, "Speed")),
     element("p", { id: "caption" }),
+    element("details", { id: "why", ontoggle: () => paintWhy(momentNow()) },
+      element("summary", {}, "How does it know where to look?"), element("div")),
     element("p", { id: "legend" },
       element("span", {}, element("span", { class: "scale", "aria-hidden": "true" }),
         " A strip is a vector: 8 of its numbers, from \u22122 to 2."),
       element("span", {}, element("span", { class: "shareline", "aria-hidden": "true" }),
-        " A line is attention: thicker is a greater share."),
+        " A line is attention: thicker is a larger share."),
+      element("span", { id: "pieces" }),
       element("span", {}, "Point at a word, or press a box.")),
     element("div", { id: "scene" }));
 }
@@ -573,6 +580,23 @@ function paintControls(now, t) {
   const caption = document.getElementById("caption");
   if (caption.textContent !== text) caption.textContent = text;
   caption.dataset.number = NUMBERS[nameOfMoment(now)] ?? "";
+  paintWhy(now);
+}
+
+// Fill what is folded under the caption, if it is open, for the attention that is told.
+function paintWhy(now) {
+  const why = document.getElementById("why"), told = JSON.stringify(focusOf(now));
+  if (!why.open || (why.told === told && why.shown === shown)) return;
+  Object.assign(why, { told, shown });
+  why.lastChild.replaceChildren(...whereToLook(now));
+}
+
+// Say in the legend that rare words are written in pieces, where there are any.
+function paintLegend() {
+  const tokens = [...shown.source, ...shown.target], at = tokens.findIndex(continues);
+  document.getElementById("pieces").textContent = at < 1 ? ""
+    : ` A rare word is written in pieces: ${tokens.slice(at - 1, at + 1).map(word).map(isolated)
+      .join(" ")} is one word.`;
 }
 
 function goTo(time) {
@@ -615,14 +639,16 @@ function play(until = stage.moments.length) {
   stage.frame = requestAnimationFrame(run);
 }
 
-// Go to the next or an earlier still; a step forward is played.
+// Go to the next or an earlier still; a step forward is played, and the one at which the beam saves
+// the sentence is played until the sentence is whole.
 function stepBy(count) {
   pause();
   const at = count > 0 ? Math.floor(stage.time + 1e-9) : Math.ceil(stage.time - 1e-9);
   const to = clamp(at + count, 1, stage.moments.length);
   if (count === 1 && !isStill.matches && to > stage.time) {
     stage.time = Math.max(stage.time, to - 1);
-    play(to);
+    const isRescue = to - 1 === placeOf("drop", storyOfBeam().lead);
+    play(isRescue ? stage.moments.length : to);
   } else goTo(to);
   stage.time = clamp(stage.time, 0, stage.moments.length);
   announce(captionOf(stage.moments[Math.max(0, to - 1)]));

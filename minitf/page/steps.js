@@ -39,7 +39,7 @@ function stepOf(t, weights, layer) {
     : "Another is taken: beam search compares several unfinished translations, not single steps.";
   const smoothed = isSmoothed && likely[0] > 0.9 ? "Even where the model is sure, something is "
     + "left for all others: it was trained with label smoothing, to give the right token a "
-    + "little less than 100 %." : "";
+    + "little less than 100%." : "";
   return [
     element("p", { class: "sofar", dir: directionOf(false), lang: data.languages[1] || null },
       ...alreadyRead().slice(0, t + 1).flatMap((token, i) =>

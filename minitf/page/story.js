@@ -9,7 +9,7 @@ function momentsOf({ weights, target }) {
   const moments = [{ name: "tokens", seconds: 3 }, { name: "vectors", seconds: 3.5 },
     { name: "positions", seconds: 3.5 }];
   weights.encoder.forEach((_, layer) => moments.push(
-    { name: "encoder", layer, seconds: layer ? 3 : 7 }, { name: "network", layer, seconds: 2.2 }));
+    { name: "encoder", layer, seconds: layer ? 3 : 10 }, { name: "network", layer, seconds: 2.2 }));
   const { turn, lead } = storyOfBeam();
   target.forEach((_, t) => {
     // The first word is explained; so is one for which the decoder goes back.
@@ -123,7 +123,7 @@ function storyOfBeam() {
 // What is said ------------------------------------------------------------------------------------
 
 const quoted = (token) => `\u201c${isolated(word(token))}\u201d`;
-const whole = (weight) => `${Math.round(100 * weight)} %`;
+const whole = (weight) => `${Math.round(100 * weight)}%`;
 
 // Return in words what a row of weights mixes: its greatest part, or if that is less than a half,
 // the two greatest.
@@ -138,9 +138,9 @@ function whyBack(t) {
   const row = lookingOf("source")[t], s = favourite(row);
   const back = `it looks back at ${quoted(shown.source[s])} (${whole(row[s])})`;
   return (isOnlyOneLeft(t, s) ? `All other words are translated: now ${back}.`
-    : `Now ${back}, which it had passed.`)
+    : `Now ${back}, which it had passed over.`)
     + (isVerbAtEnd(t) ? " In German, this part of the verb comes last."
-      : " In the translation, its place is here.");
+      : " In the translation, it belongs here.");
 }
 
 // Return at most two short sentences about a moment. Only the first word is told at length.
@@ -148,42 +148,42 @@ function captionOf({ name, layer, t }) {
   const last = shown.weights.encoder.length - 1, number = `Step ${t + 1}`;
   switch (name) {
     case "tokens":
-      return "The sentence is cut into tokens: words, or pieces of rarer words. </s> marks its "
-        + "end.";
+      return "The sentence is cut into tokens: words, or pieces of rare words. </s> marks its end.";
     case "vectors":
       return "Each word becomes a vector: a list of numbers, learned in training. Words that are "
-        + "used alike have similar ones.";
+        + "used alike have similar vectors.";
     case "positions":
-      return "To each vector, a pattern is added that tells its place. Without it, the model would "
+      return "A pattern that tells its place is added to each vector. Without it, the model would "
         + "not know the order of the words.";
     case "encoder": {
       const [i, j, weight] = strongest(layer);
-      const takes = `of what ${quoted(shown.source[i])} takes in, ${whole(weight)} is `
+      const takes = `${whole(weight)} of what ${quoted(shown.source[i])} takes in is `
         + `${quoted(shown.source[j])}`;
-      return layer ? `Layer ${layer + 1} does both again with the new vectors: here, ${takes}.`
-        : "Attention: each word takes in a mixture of the words it looks at, so that its vector "
-          + `tells what is around it. Here, ${takes}.`;
+      return layer ? `Layer ${layer + 1} does both again with the new vectors: now ${takes}.`
+        : "Attention: each word takes in a mixture of all words. It asks with one vector, each "
+          + "word offers another (both are learned), and the better the two match, the larger the "
+          + `share: ${takes}.`;
     }
     case "network":
       return layer < last
-        ? "A small network, the same for all words, then works on each vector alone."
-        : "The encoder is done: each vector now means its word in this sentence.";
+        ? "Then a small network, the same for every word, works on each vector by itself."
+        : "The encoder is done: each vector now stands for what its word means in this sentence.";
     case "decoder":
-      return t ? `${number}: the decoder first looks at what it has written.`
-        : "Now the decoder writes, word after word; they come in from the right. It sees only what "
-          + "it has written (the rest is masked): at first the mark of the start, <s>.";
+      return t ? `${number}: first, the decoder looks at what it has written so far.`
+        : "Now the decoder writes the translation, word by word. It sees only what it has written "
+          + "so far (the rest is masked): at first, just the start mark <s>.";
     case "source": {
       const row = lookingOf("source")[t], shares = sharesOf(row, shown.source);
-      if (!t) return "To know what to write, it looks at the input, and takes in a mixture of its "
-        + `words: here ${shares}.`;
+      if (!t) return "To know what to write next, it looks at the input and takes in a mixture of "
+        + `its words: here, ${shares}.`;
       return goesBack(t) ? whyBack(t) : `${number}: it takes in ${shares}.`;
     }
     case "next": {
-      const [[token, p]] = shown.steps[t], taken = `${quoted(token)} has ${percent(p)}`;
+      const [[token, p]] = shown.steps[t], taken = `${quoted(token)} gets ${percent(p)}`;
       if (t === storyOfBeam().turn)
         return `${number}: ${taken}, more than ${ownAt(t)}. Watch both.`;
-      return t ? `${number}: ${taken}.` : "From what it has taken in, it gives each word that it "
-        + `knows a probability. Here ${taken}, and all others together have ${percent(1 - p)}.`;
+      return t ? `${number}: ${taken}.` : "From what it has taken in, it gives every word that it "
+        + `knows a probability: ${taken}, all others together get ${percent(1 - p)}.`;
     }
     case "drop":
       return captionOfDrop(t, number);
@@ -202,15 +202,15 @@ function captionOfDrop(t, number) {
   const { turn, lead } = storyOfBeam(), token = quoted(shown.target[t]);
   if (t === turn) {
     const [[likeliest, p]] = shown.steps[t];
-    return `${quoted(likeliest)} (${percent(p)}) is likelier than ${ownAt(t)}: without a beam, it `
-      + "would be written. The beam goes on with both.";
+    return `${quoted(likeliest)} (${percent(p)}) is likelier than ${ownAt(t)}, so without a beam `
+      + "it would be written. The beam goes on with both.";
   }
   if (t === lead)
-    return `Now the version with ${quoted(shown.target[turn])} is ahead, as the other one goes on `
-      + "with less likely words. That is what the beam is for.";
+    return `Now the version with ${quoted(shown.target[turn])} is ahead, because the other one `
+      + "goes on with less likely words. That is what the beam is for.";
   if (t) return `${number}: ${token} is written.`;
-  return shown.beam.length ? `${token} is written. The beam also keeps ${shown.width - 1} other `
-    + "versions, in case this one leads to a worse sentence."
+  return shown.beam.length ? `${token} is written. The model also keeps the ${shown.width - 1} `
+    + "next best versions (together: the beam), in case this one leads to a worse sentence."
     : `${token} is written, and read for the next word.`;
 }
 
@@ -219,9 +219,9 @@ function captionOfEnd() {
   if (!shown.beam.length) return "Done: the end mark </s> is written.";
   if (turn < 0)
     return `Done. The beam kept the ${shown.width} best versions at each step, in case the `
-      + "likeliest word leads to a worse sentence: here it did not.";
-  return "Done. Without the beam, it would have become "
-    + (shown.greedy ? `\u201c${isolated(shown.greedy)}\u201d.`
+      + "likeliest word led to a worse sentence; here it did not.";
+  return "Done. Without the beam, the translation would have been "
+    + (shown.greedy ? `\u201c${isolated(shown.greedy)}\u201d`
       : `another sentence, with ${quoted(shown.steps[turn][0][0])} instead of `
         + `${quoted(shown.target[turn])}.`);
 }
@@ -230,7 +230,59 @@ function captionOfEnd() {
 function captionOfStart() {
   const t = farthestLooking(), shares = sharesOf(lookingOf("source")[t], shown.source);
   return `Attention: to write ${quoted(shown.target[t])}, the model looks at the input and takes `
-    + `in a mixture of its words, here ${shares}.`
-    + (goesBack(t) && isVerbAtEnd(t) ? " It looks back, as German puts this part of the verb last."
-      : "");
+    + `in a mixture of its words: here, ${shares}.`
+    + (goesBack(t) && isVerbAtEnd(t) ? " It looks back because German puts this part of the verb "
+      + "last." : "");
+}
+
+// Return what is said of the question how a word knows where to look: what a query and a key are,
+// and those of the row that a moment tells, in the head that looks at one place most.
+function whereToLook(now) {
+  const told = focusOf(now);
+  return [
+    paragraph("Three learned matrices turn the vector of a word into three others: the query (what "
+      + "it asks for), the key (what it can be found by) and the value (what it passes on). A "
+      + "query and a key are multiplied number by number; the sum of these products, divided by "
+      + "the square root of their count, is the score of the pair. The softmax makes shares of the "
+      + "scores, and the word takes in that share of each value."),
+    ...(told && shown.inner && !isChanged() ? [paragraph(scoresOf(told)),
+      button("See all the numbers", () => {
+        chooseShown();
+        chosen.head = bestHead(told)[0];
+        openView("hand");
+      })] : []),
+    lessonOn("Lesson 01 of the course derives this",
+      "../01_attention.html#how-can-a-word-look-at-other-words"),
+  ];
+}
+
+// Return the number of the head whose row has the greatest weight, and that row.
+function bestHead({ kind, layer = shown.weights[kind].length - 1, row }) {
+  const rows = shown.weights[kind][layer].map((head) => head[row]);
+  const [head] = greatest(rows.map((weights) => Math.max(...weights)), 1);
+  return [head, rows[head]];
+}
+
+// Return in words the two greatest scores of a row.
+function scoresOf({ kind, layer = shown.weights[kind].length - 1, row }) {
+  const [head, weights] = bestHead({ kind, layer, row }), K = shown.inner.d_k;
+  const { queries, keys } = shown.inner[kind][layer];
+  const part = (vector) => Array.from(vector.slice(head * K, (head + 1) * K));
+  const [rows, columns] = namesOf(kind), [first, second] = greatest(weights, 2);
+  const score = (s) => (dot(part(queries[row]), part(keys[s])) / Math.sqrt(K)).toFixed(1)
+    .replace("-", "\u2212");
+  const asks = kind === "encoder" ? `the query of ${quoted(rows[row])}`
+    : `the query with which the decoder looks before it writes ${quoted(rows[row])}`;
+  return `Here, in head ${head + 1} of layer ${layer + 1}, ${asks} scores ${score(first)} with the `
+    + `key of ${quoted(columns[first])}` + (second === undefined || isHidden(kind, row, second)
+    ? `: the share is ${whole(weights[first])}.`
+    : ` and ${score(second)} with that of ${quoted(columns[second])}, the next best: the shares `
+      + `are ${whole(weights[first])} and ${weights[second] < 0.005 ? "less than 1%"
+        : whole(weights[second])}.`);
+}
+
+// Return a link to a lesson of the book, if the page is shown in it; else the lesson is only named.
+function lessonOn(text, address) {
+  if (self === top) return paragraph(`${text}.`);
+  return element("p", {}, element("a", { href: address, target: "_top" }, text), ".");
 }

@@ -67,7 +67,7 @@ function directionOf(isSource) {
   return (code ? FROM_RIGHT.test(code) : RIGHT_LETTER.test(text)) ? "rtl" : "ltr";
 }
 
-const percent = (p) => (p < 0.0005 ? "< 0.1 %" : `${(100 * p).toFixed(p < 0.095 ? 1 : 0)} %`);
+const percent = (p) => (p < 0.0005 ? "< 0.1%" : `${(100 * p).toFixed(p < 0.095 ? 1 : 0)}%`);
 const average = (numbers) => numbers.reduce((a, b) => a + b, 0) / numbers.length;
 
 const ruler = document.createElement("canvas").getContext("2d");

@@ -34,35 +34,44 @@ function bytesOfBase64(text) {
 // Return the bytes of a text: it is base64 of deflated bytes.
 async function unpack(text) {
   const { readable, writable } = new DecompressionStream("deflate-raw");
-  const writer = writable.getWriter(); // all bytes at once: from a Blob, they come in small pieces
+  const writer = writable.getWriter(), reader = readable.getReader(), pieces = [];
   writer.write(bytesOfBase64(text));
   writer.close();
-  return new Uint8Array(await new Response(readable).arrayBuffer());
+  let size = 0;
+  for (let piece; (piece = (await reader.read()).value); size += piece.length) pieces.push(piece);
+  const bytes = new Uint8Array(size);
+  for (const piece of pieces.reverse()) bytes.set(piece, size -= piece.length);
+  return bytes;
+}
+
+// Return arrays that Python packed: { shape, numbers } by name; unit: what one byte is.
+async function unpackArrays(arrays, Bytes, unit) {
+  const unpacked = Object.entries(arrays).map(async ([name, { shape, packed }]) => {
+    const { buffer } = await unpack(packed);
+    return [name, { shape, numbers: Array.from(new Bytes(buffer), (byte) => byte / unit) }];
+  });
+  return Object.fromEntries(await Promise.all(unpacked));
+}
+
+// Return numbers as an array of arrays of arrays ... of this shape.
+function shaped(numbers, [, ...shape]) {
+  if (!shape.length) return numbers;
+  const size = shape.reduce((a, b) => a * b), parts = [];
+  for (let start = 0; start < numbers.length; start += size)
+    parts.push(shaped(numbers.slice(start, start + size), shape));
+  return parts;
 }
 
 // Return the translation that Python stored: its weights are bytes, 255 for 1; of its vectors, it
 // has some numbers, as bytes, 32 for 1.
 async function storedTranslation() {
-  const weights = {};
-  for (const [kind, { shape: [L, H, T, S], packed }] of Object.entries(data.weights)) {
-    const numbers = await unpack(packed);
-    const row = (start) => Array.from(numbers.subarray(start, start + S), (byte) => byte / 255);
-    weights[kind] = Array.from({ length: L }, (_, l) => Array.from({ length: H }, (_, h) =>
-      Array.from({ length: T }, (_, t) => row(((l * H + h) * T + t) * S))));
-  }
-  const vectors = {};
-  for (const [name, { shape, packed }] of Object.entries(data.vectors)) {
-    const bytes = await unpack(packed), N = shape.at(-1), rows = [];
-    const numbers = Array.from(new Int8Array(bytes.buffer), (byte) => byte / 32);
-    for (let start = 0; start < numbers.length; start += N)
-      rows.push(numbers.slice(start, start + N));
-    vectors[name] = shape.length < 3 ? rows
-      : Array.from({ length: shape[0] }, (_, l) => rows.slice(l * shape[1], (l + 1) * shape[1]));
-  }
-  const beam = JSON.parse(new TextDecoder().decode(await unpack(data.beam)));
+  const [weights, vectors, beam] = await Promise.all([unpackArrays(data.weights, Uint8Array, 255),
+    unpackArrays(data.vectors, Int8Array, 32), unpack(data.beam)]);
+  for (const arrays of [weights, vectors])
+    for (const name in arrays) arrays[name] = shaped(arrays[name].numbers, arrays[name].shape);
   return { line: data.line, translation: data.translation, source: data.source, target: data.target,
-    weights, vectors, steps: data.steps, beam, width: data.search.width, limit: data.search.limit,
-    isCut: data.is_cut };
+    weights, vectors, steps: data.steps, beam: JSON.parse(new TextDecoder().decode(beam)),
+    width: data.search.width, limit: data.search.limit, isCut: data.is_cut };
 }
 
 // Return the tokens of the rows and columns of a kind. The decoder's row t decides on target token
@@ -88,14 +97,18 @@ const headName = (head) => (head < 0 ? "mean of all heads" : `head ${head + 1}`)
 
 // Made in the page -------------------------------------------------------------------------------
 
-const WATCHED = 30; // ms; so often the text that is being written is shown
+const isRead = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
+const WATCHED = 100; // ms; so often the text that is being written is shown
 let unpacking = null; // the promise of the model in this page
 let busy = false;
 let isSmoothed = false; // whether the model in this page was trained with label smoothing
 
+// Return the model, when the browser has read the page to its end, where the weights are.
 function unpackModel() {
-  unpacking ??= unpack(document.getElementById("weights").textContent).then((bytes) =>
-    loadModel(JSON.parse(document.getElementById("head").textContent), bytes));
+  const textOf = (id) => document.getElementById(id).content.textContent;
+  unpacking ??= isRead.then(() => unpack(textOf("high"))).then((high) =>
+    loadModel(JSON.parse(document.getElementById("head").textContent),
+      bytesOfBase64(textOf("low")), high));
   return unpacking;
 }
 
@@ -124,7 +137,8 @@ async function translate(text, { width, temperature = 0, draw }, onText = () => 
   if (hasMoreThan(model, line, longest))
     throw new Error(`This is too long: the model reads up to ${longest} tokens at once, and a word `
       + "that it does not know has several. Type less.");
-  const ids = encodeText(model, line);
+  const ids = encodeText(model, line), eos = model.config.eos_id;
+  const source = encode(model, [...ids, eos]);
   let watched = performance.now();
   const write = async (found) => {
     onText(decodeIds(model, found));
@@ -134,14 +148,14 @@ async function translate(text, { width, temperature = 0, draw }, onText = () => 
   const onToken = (found) => performance.now() - watched > WATCHED && write(found);
   const choose = temperature > 0 ? (next) => sampled(next, temperature, draw) : mostProbable;
   const best = width > 1 && !temperature
-    ? await beamSearch(model, ids, width, alpha, maxExtra, onToken)
-    : await greedy(model, ids, alpha, maxExtra, onToken, choose);
+    ? await beamSearch(model, source, width, alpha, maxExtra, onToken)
+    : await greedy(model, source, alpha, maxExtra, onToken, choose);
   await write(best.ids); // the views follow
-  const eos = model.config.eos_id, source = [...ids, eos], target = [...best.ids, eos];
+  const target = [...best.ids, eos];
   const names = (list) => list.map((id) => nameOf(model, id));
   const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
   return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
-    source: names(source), target: names(target), ...explainPass(model, source, target), beam,
+    source: names(source.ids), target: names(target), ...explainPass(model, source, target), beam,
     width: temperature ? 1 : width, temperature, limit: Math.max(1, ids.length + maxExtra), ids };
 }
 
@@ -149,7 +163,8 @@ async function translate(text, { width, temperature = 0, draw }, onText = () => 
 async function compareWithGreedy() {
   const found = shown, { alpha, max_extra: maxExtra } = data.search;
   if (!found.ids || found.greedy || storyOfBeam().turn < 0) return;
-  const model = await unpackModel(), { ids } = await greedy(model, found.ids, alpha, maxExtra);
+  const model = await unpackModel(), source = encode(model, [...found.ids, model.config.eos_id]);
+  const { ids } = await greedy(model, source, alpha, maxExtra);
   found.greedy = decodeIds(model, ids);
   paint();
 }

@@ -31,8 +31,9 @@ _TATOEBA = (
 _EVERYDAY = "It is best at everyday sentences of up to 15 words. For example:"
 CORPORA = {
     "toy": Corpus(
-        "the toy corpus of minitf, a Transformer written from scratch in Python. It knows the "
-        "words of this corpus and no others (corpus, weights and code: MIT licence)",
+        "made-up sentences that come with minitf, a Transformer written from scratch in Python. It "
+        "knows the words of these sentences and no others (sentences, weights and code: MIT "
+        "licence)",
         "This small model learned from made-up sentences that use a few hundred words. What it "
         "makes of other words is nonsense, and so it may be with known words in a new kind of "
         "sentence. Begin with a capital letter, and end with a full stop or a question mark. For "

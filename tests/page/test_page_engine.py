@@ -1,6 +1,5 @@
 """The page's engine in JavaScript against Python: subwords, greedy decoding, beam search."""
 
-import base64
 import itertools
 import json
 import random
@@ -17,7 +16,7 @@ from paths import EXAMPLES, PACKAGE, ROOT, SUPPORT
 
 from minitf.config import Config
 from minitf.decode import beam_search, greedy
-from minitf.page.writer import page
+from minitf.page.writer import _weights_of, page
 from minitf.text import sentences as sentence_ends
 from minitf.text.vocabulary import valid
 from minitf.transformer import Transformer
@@ -42,7 +41,8 @@ def run_engine(folder, translator, lines, width=1, search=(), **options):
     found = parsed(page(explained, translator.model, translator.subwords))
     request = {
         "head": json.loads(found["head"]),
-        "weights": found["weights"],
+        "low": found["low"],
+        "high": found["high"],
         "lines": lines,
         "width": width,
         "search": search,
@@ -234,14 +234,17 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
 
 
 PROGRAM = """
-const fs = require("node:fs"), engine = require(process.argv[1]);
+const fs = require("node:fs"), zlib = require("node:zlib"), engine = require(process.argv[1]);
 async function run() {
   const found = [];
-  for (const { head, weights, cases } of JSON.parse(fs.readFileSync(0, "utf8"))) {
-    const model = engine.loadModel(head, new Uint8Array(Buffer.from(weights, "base64")));
-    for (const [ids, width, ...search] of cases)
-      found.push(await (width ? engine.beamSearch(model, ids, width, ...search)
-        : engine.greedy(model, ids, ...search)));
+  for (const { head, low, high, cases } of JSON.parse(fs.readFileSync(0, "utf8"))) {
+    const bytes = [Buffer.from(low, "base64"), zlib.inflateRawSync(Buffer.from(high, "base64"))];
+    const model = engine.loadModel(head, ...bytes);
+    for (const [ids, width, ...search] of cases) {
+      const source = engine.encode(model, [...ids, model.config.eos_id]);
+      found.push(await (width ? engine.beamSearch(model, source, width, ...search)
+        : engine.greedy(model, source, ...search)));
+    }
   }
   console.log(JSON.stringify(found.map(({ ids, score, beam }) => [ids, score, beam.length])));
 }
@@ -284,9 +287,7 @@ def test_the_searches_of_small_models_are_those_of_python():
                     "pieces": list("abcdefghi"),
                     "arrays": [(name, array.shape) for name, array in arrays.items()],
                 },
-                "weights": base64.b64encode(
-                    b"".join(a.tobytes() for a in arrays.values())
-                ).decode(),
+                **dict(re.findall(r'id="(\w+)">(.*?)<', _weights_of(model))),
                 "cases": cases,
             }
         )

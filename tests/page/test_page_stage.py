@@ -177,7 +177,7 @@ def test_a_link_names_a_moment_and_a_view(path):
 
 def shares_in(caption):
     """Return the shares that a caption tells: [(percent, word)]."""
-    words = re.findall(r"(\d+) % \u201c\u2068(.+?)\u2069", caption)
+    words = re.findall(r"(\d+)% \u201c\u2068(.+?)\u2069", caption)
     words += [
         pair[::-1] for pair in re.findall(r"back at \u201c\u2068(.+?)\u2069\u201d \((\d+)", caption)
     ]
@@ -223,13 +223,32 @@ def test_the_captions_tell_the_weights(toy, path):
                 of_name = [w for w, each in zip(weights[t], names, strict=True) if each == name]
                 assert min(abs(100 * w - share) for w in of_name) < 1, caption
             assert pairs[0][1] == names[most[t]]
-            assert f"{pairs[0][0]} %" in shares and len(shares) <= 4
+            assert f"{pairs[0][0]}%" in shares and len(shares) <= 4
             if "All other words" in caption:
                 others = {s for s, name in enumerate(names) if name.isalpha()} - {most[t]}
                 assert others <= set(most[:t]) and not others & set(most[t + 1 :])
             if "In German" in caption:
                 told.append(explained.target[t])
         assert told == at_end, line
+
+
+def test_where_a_word_looks_is_told_by_scores(path):
+    """The shares that are told are the softmax of the scores that are told, in every attention."""
+    script = """
+    at("why").open = true;
+    const found = [];
+    for (const [name, number] of [["encoder", 0], ["encoder", 1], ["decoder", 3], ["source", 9]]) {
+      goTo(placeOf(name, number) + 1);
+      found.push(at("why").querySelectorAll("p")[1].textContent);
+    }
+    return found;
+    """
+    for told in asked(path, script):
+        numbers = re.findall(r"scores (\S+) with|and (\S+) with", told.replace("\u2212", "-"))
+        first, second = (float(one or other) for one, other in numbers)
+        shares = [int(share) for share in re.findall(r"(\d+)%", told)]
+        expected = shares[0] * np.exp(second - first)
+        assert abs(shares[1] - expected) < 1 + 0.12 * expected, told  # both are rounded
 
 
 def test_a_sentence_that_the_beam_saves(toy, path):
@@ -245,9 +264,19 @@ def test_a_sentence_that_the_beam_saves(toy, path):
       goTo(placeOf(name, t) + 1);
       return at("caption").textContent;
     });
+    const kept = () => stage.scene.beam.rows.map(({ text }) => text.textContent);
+    goTo(placeOf("drop", lead) + 0.01);
+    const atLead = [kept()];
+    goTo(placeOf("drop", lead) + 1);
+    atLead.push(kept());
+    stage.speed = 300;
+    goTo(placeOf("drop", lead));
+    stepBy(1);
+    while (stage.isPlaying) await frame();
+    const ended = stage.time === stage.moments.length;
     goTo(placeOf("drop", turn) + 1);
     const rows = stage.scene.beam.rows.map(({ bar }) => bar.classList.contains("taken"));
-    return { begun, expected: placeOf("source", turn), turn, lead, captions, rows,
+    return { atLead, ended, begun, expected: placeOf("source", turn), turn, lead, captions, rows,
       translation: shown.translation, isThere: at("turning") !== null };
     """
     found = asked(path, script)
@@ -264,6 +293,7 @@ def test_a_sentence_that_the_beam_saves(toy, path):
     assert "likelier" in found["captions"][0] and "ahead" in found["captions"][1]
     assert greedy in found["captions"][2]
     assert found["rows"].index(True) == 1  # the winner is behind, and kept
+    assert found["atLead"][0] == found["atLead"][1] and found["ended"]
 
 
 def test_a_view_shows_the_attention_of_the_moment(path):

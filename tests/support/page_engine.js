@@ -1,5 +1,5 @@
 // node page_engine.js ENGINE.js PAGE.json: translate lines with the engine and the model of a page.
-// PAGE.json: {head, weights (base64 of the deflated numbers), lines, width, search, ...}.
+// PAGE.json: {head, low, high (as in the page), lines, width, search, ...}.
 // search: alpha and max_extra. ids_only: only the ids of the lines. parts_of: only the first part
 // of each line that has more subwords than this. texts_of: the lines are lists of ids; their texts.
 // explained: also what explainPass returns.
@@ -10,15 +10,15 @@ const request = JSON.parse(fs.readFileSync(process.argv[3], "utf8"));
 
 async function translated(model, line) {
   const { width, search } = request, ids = engine.encodeText(model, line);
-  const found = width > 1 ? await engine.beamSearch(model, ids, width, ...search)
-    : await engine.greedy(model, ids, ...search);
+  const source = engine.encode(model, [...ids, model.config.eos_id]);
+  const found = width > 1 ? await engine.beamSearch(model, source, width, ...search)
+    : await engine.greedy(model, source, ...search);
   return { ids, found: found.ids, text: engine.decodeIds(model, found.ids), score: found.score,
-    beam: found.beam, ...(request.explained ? explained(model, ids, found.ids) : {}) };
+    beam: found.beam, ...(request.explained ? explained(model, source, found.ids) : {}) };
 }
 
 function explained(model, source, target) {
-  const eos = model.config.eos_id;
-  const pass = engine.explainPass(model, [...source, eos], [...target, eos]);
+  const pass = engine.explainPass(model, source, [...target, model.config.eos_id]);
   for (const tokens of [pass.vectors.embeddings, ...pass.vectors.source, ...pass.vectors.target])
     tokens.forEach((vector, i) => { tokens[i] = [...vector]; });
   return pass;
@@ -29,8 +29,8 @@ function partOf(model, line) {
 }
 
 async function run() {
-  const bytes = zlib.inflateRawSync(Buffer.from(request.weights, "base64"));
-  const model = engine.loadModel(request.head, new Uint8Array(bytes));
+  const [low, high] = [request.low, request.high].map((text) => Buffer.from(text, "base64"));
+  const model = engine.loadModel(request.head, low, zlib.inflateRawSync(high));
   const begun = performance.now(), results = [];
   for (const line of request.lines)
     if (request.texts_of) results.push(engine.decodeIds(model, line));
