@@ -15,7 +15,6 @@ import numpy as np
 from minitf import backend
 from minitf.cli import counted, plain_streams, quoted, settle_streams
 from minitf.config import Config
-from minitf.cpu.replicas import keep_to_cores
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
@@ -253,7 +252,7 @@ def _say_resumed(trainer, start):
 
 
 def _say_machine(trainer):
-    ranks, facts = trainer.team.ranks, trainer.team.machine
+    ranks, facts = trainer.ranks, trainer.updater.machine
     if ranks.size > 1:
         trainer.log.say(f"ranks    {ranks.description}")
     count = sum(p.size for p in trainer.model.parameters())
@@ -305,9 +304,9 @@ def _train(trainer, command, started):
     """
     resume = functools.partial(_resume, trainer.settings, started, trainer.make_model)
     # Only rank 0 writes to the folder.
-    locked = contextlib.nullcontext() if trainer.team.ranks.rank else trainer.folder.locked()
+    locked = contextlib.nullcontext() if trainer.ranks.rank else trainer.folder.locked()
     with locked, stop_on_signals(trainer.stop), _without_warnings():
-        if not trainer.team.ranks.rank:
+        if not trainer.ranks.rank:
             # The text was read without the lock.
             trainer.folder.must_be_as(trainer.stamp)
             if not trainer.settings.resume:
@@ -322,7 +321,7 @@ def _train(trainer, command, started):
             reason = trainer.stop.reason or "another rank received a signal"
             trainer.log.say(f"stopped  {reason}: {resume()} continues from step {trainer.step:,}")
         trainer.log.draw()
-        if not finished or trainer.team.ranks.rank:
+        if not finished or trainer.ranks.rank:
             return None, 0
         try:
             results = finish(trainer, command)
@@ -469,7 +468,7 @@ def _run(arguments, program, model, ranks):
         print(score_files(*arguments[1:]))
         return 0
     ranks.join()
-    keep_to_cores(ranks.cores())
+    ranks.keep_to_cores()
     settings, given = parse(arguments, program)
     with ranks.together():
         trainer = build(settings, given, ranks, model)

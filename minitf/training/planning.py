@@ -108,30 +108,30 @@ def arithmetic(config, rows, source, target, n_tokens):
     )
 
 
-def try_batches(team, batches, say):
+def try_batches(updater, batches, say):
     """Run batches forward and backward, discard the results, and return the seconds it took.
 
-    team: the Team that computes. say: takes lines that show progress.
+    updater: the Updater that computes. say: takes lines that show progress.
     With the largest batches of a run, memory runs out now or hardly ever: with --sample-subwords,
     those of a later epoch may be a little larger.
     """
     seconds = 0.0
     with Progress("of the largest batches tried", say=say) as bar:
         for i, batch in enumerate(batches, 1):
-            seconds += team.try_batch(batch)
+            seconds += updater.try_batch(batch)
             bar.to(i)
     return seconds
 
 
-def summary(load, team, batch, first_seconds):
+def summary(load, updater, batch, first_seconds):
     """Return a line that predicts the time of a run that has begun, None if the run is short.
 
     batch: this rank's slice of a typical one. first_seconds: of the pass over the largest batches.
     """
     s = load.settings
-    if team.ranks.tell(first_seconds) * s.accumulate * load.steps < LONG:
+    if updater.ranks.tell(first_seconds) * s.accumulate * load.steps < LONG:
         return None
-    passes, _ = _passes(load, team, batch)
+    passes, _ = _passes(load, updater, batch)
     seconds = passes * load.steps
     if min(seconds, 60 * s.minutes or seconds) < LONG:
         return None
@@ -144,7 +144,7 @@ def summary(load, team, batch, first_seconds):
     )
 
 
-def report(load, team, largest, typical, update):
+def report(load, updater, largest, typical, update):
     """Measure slices of batches, and yield lines that predict the memory and the time of a run.
 
     largest, typical: this rank's slices of the largest batches, and of a typical one. update:
@@ -152,7 +152,7 @@ def report(load, team, largest, typical, update):
     Each line comes as soon as it is known. Slices are so small that they fit where a batch does
     not. All ranks measure; rank 0 decides.
     """
-    s, tell = load.settings, team.ranks.tell
+    s, tell = load.settings, updater.ranks.tell
     times = f" x {s.accumulate}" if s.accumulate > 1 else ""
     updates = max(1, round(load.updates))
     yield (
@@ -171,8 +171,8 @@ def report(load, team, largest, typical, update):
         "much more"
     )
     used, free = tell((used_memory(), free_memory()))
-    fixed, batch, slices = tell(_needed(team, largest))
-    copies = _copied(team)
+    fixed, batch, slices = tell(_needed(updater, largest))
+    copies = _copied(updater)
     if free is not None and fixed + max(batch, copies) > SAFE * free:
         yield from _does_not_fit(s, fixed, batch, copies, free)
         return
@@ -181,8 +181,8 @@ def report(load, team, largest, typical, update):
     yield f"memory   at most about {_short(most)}B{each_rank} ({slices})" + (
         f"; {_short(free)}B are free" if free else ""
     )
-    passes, slices = _passes(load, team, typical)
-    seconds = passes + tell(_rest_of_update(team, typical, update))
+    passes, slices = _passes(load, updater, typical)
+    seconds = passes + tell(_rest_of_update(updater, typical, update))
     speed = load.tokens / seconds
     yield (
         f"time     {_duration(seconds)} per update ({slices}), "
@@ -220,9 +220,9 @@ def _line(few, small, more, large):
     return large - slope * more, slope
 
 
-def _rows(team, batch, tokens):
+def _rows(updater, batch, tokens):
     """Return how many rows a slice of about so many tokens has: equally many for each replica."""
-    n = len(team.replicas.models)
+    n = len(updater.models)
     return min(max(tokens // _width(batch) // n, 1) * n, len(batch.source))
 
 
@@ -242,38 +242,38 @@ def _described(batch, few, more):
 # Memory -------------------------------------------------------------------------------------------
 
 
-def _needed(team, batches):
+def _needed(updater, batches):
     """Predict the memory of the largest batch: (bytes of any batch, bytes of its rows, slices)."""
     fixed, batch, slices = max(
-        (_predicted(team, batch) for batch in batches), key=lambda found: found[0] + found[1]
+        (_predicted(updater, batch) for batch in batches), key=lambda found: found[0] + found[1]
     )
-    return _untouched(team) + fixed, batch, slices
+    return _untouched(updater) + fixed, batch, slices
 
 
-def _untouched(team):
+def _untouched(updater):
     """Return the bytes of arrays that are allocated, but take memory only in the first update.
 
     They are the gradients of each replica. On a GPU they take memory at once.
     """
-    return 0 if on_gpu() else team.optimizer.gradients.nbytes * len(team.replicas.models)
+    return 0 if on_gpu() else updater.optimizer.gradients.nbytes * len(updater.models)
 
 
-def _copied(team):
+def _copied(updater):
     """Return the bytes of the copies from which files are written, when no batch is in memory.
 
     About 20 a parameter: the weights, Adam's m and v, and the average of weights in float64. Those
     of a GPU are in the memory of its host.
     """
-    return 0 if on_gpu() else 5 * team.optimizer.gradients.nbytes
+    return 0 if on_gpu() else 5 * updater.optimizer.gradients.nbytes
 
 
-def _predicted(team, batch):
+def _predicted(updater, batch):
     """Predict the memory of a batch: (bytes of any batch, bytes of its rows, slices)."""
     total = len(batch.source)
     tokens = min(SLICE_TOKENS, total * _width(batch) // 2)
-    few, more = _rows(team, batch, tokens // 4), _rows(team, batch, tokens)
-    team.try_batch(batch.rows(0, few))  # allocates what is made only once, such as positions
-    small, large = (memory_of(lambda n=n: team.try_batch(batch.rows(0, n))) for n in (few, more))
+    few, more = _rows(updater, batch, tokens // 4), _rows(updater, batch, tokens)
+    updater.try_batch(batch.rows(0, few))  # allocates what is made only once, such as positions
+    small, large = (memory_of(lambda n=n: updater.try_batch(batch.rows(0, n))) for n in (few, more))
     fixed, slope = _line(few, small, more, large)
     return fixed, slope * total, _described(batch, few, more)
 
@@ -302,38 +302,38 @@ def _does_not_fit(settings, fixed, batch, copies, free):
 # Time ---------------------------------------------------------------------------------------------
 
 
-def _passes(load, team, batch):
+def _passes(load, updater, batch):
     """Predict the seconds of the passes that an average update makes; return them and the slices.
 
     batch: this rank's slice of a typical one. The slowest rank counts: the others wait for it.
     """
-    most = min(team.ranks.gather(len(batch.source)))
+    most = min(updater.ranks.gather(len(batch.source)))
     tokens = SLICE_TOKENS
-    more = min(_equal_rows(team, batch, tokens), most)
-    team.try_batch(batch.rows(0, more))  # the first pass also fetches memory from the system
-    large = _pass_seconds(team, batch, more)
+    more = min(_equal_rows(updater, batch, tokens), most)
+    updater.try_batch(batch.rows(0, more))  # the first pass also fetches memory from the system
+    large = _pass_seconds(updater, batch, more)
     while large < ENOUGH and more < most:
         tokens *= 2
-        more = min(_equal_rows(team, batch, tokens), most)
-        large = _pass_seconds(team, batch, more)
+        more = min(_equal_rows(updater, batch, tokens), most)
+        large = _pass_seconds(updater, batch, more)
     few, small = more, large
     if more < most:
-        few = min(_equal_rows(team, batch, tokens // 4), most)
-        small = _pass_seconds(team, batch, few)
+        few = min(_equal_rows(updater, batch, tokens // 4), most)
+        small = _pass_seconds(updater, batch, few)
     fixed, slope = _line(_work(load, batch, few), small, _work(load, batch, more), large)
     passes = math.ceil(load.settings.accumulate / load.ranks)  # of this rank
     return passes * fixed + slope * load.work / load.ranks, _described(batch, few, more)
 
 
-def _equal_rows(team, batch, tokens):
+def _equal_rows(updater, batch, tokens):
     """Return the rows of a slice by `_rows` of rank 0, so that all ranks make the same passes."""
-    return team.ranks.tell(_rows(team, batch, tokens))
+    return updater.ranks.tell(_rows(updater, batch, tokens))
 
 
-def _pass_seconds(team, batch, rows):
+def _pass_seconds(updater, batch, rows):
     """Return the seconds of a pass over a slice; of the slowest rank."""
     sliced = batch.rows(0, rows)
-    return max(team.ranks.gather(_repeated(lambda: team.try_batch(sliced), team.ranks)))
+    return max(updater.ranks.gather(_repeated(lambda: updater.try_batch(sliced), updater.ranks)))
 
 
 def _work(load, batch, rows):
@@ -343,15 +343,15 @@ def _work(load, batch, rows):
     return float(arithmetic(load.config, rows, *width, sliced.n_tokens))
 
 
-def _rest_of_update(team, batch, update):
+def _rest_of_update(updater, batch, update):
     """Return the seconds that an update takes beside its passes: Adam, and sums over the ranks.
 
     update: makes an update in which every rank has one pair.
     """
     update()  # slower: it touches Adam's moments for the first time
     pair = batch.rows(0, 1)
-    complete = _repeated(lambda: _timed(update), team.ranks)
-    return max(0.0, complete - _repeated(lambda: team.try_batch(pair), team.ranks))
+    complete = _repeated(lambda: _timed(update), updater.ranks)
+    return max(0.0, complete - _repeated(lambda: updater.try_batch(pair), updater.ranks))
 
 
 def _timed(action):

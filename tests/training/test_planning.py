@@ -17,10 +17,10 @@ from runs import SMALL, prepare_folder, run
 from minitf import backend
 from minitf.cpu import machine
 from minitf.cpu.machine import memory_of
-from minitf.cpu.replicas import Replicas
 from minitf.training import commandline, planning
 from minitf.training.planning import arithmetic
 from minitf.training.settings import parse
+from minitf.training.update import Updater
 
 TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
 
@@ -40,11 +40,11 @@ def trainer(folder):
 
 
 def slice_of(trainer, indices):
-    return trainer.team.largest_slice(indices, trainer.settings.accumulate)
+    return trainer.updater.largest_slice(indices)
 
 
 def needed(trainer):
-    fixed, batch, _ = planning._needed(trainer.team, trainer.largest_batches())
+    fixed, batch, _ = planning._needed(trainer.updater, trainer.largest_batches())
     return fixed + batch
 
 
@@ -52,7 +52,7 @@ def report(trainer, update=lambda: None):
     """Return the lines of --plan."""
     load = trainer.workload()
     typical = slice_of(trainer, load.typical)
-    return planning.report(load, trainer.team, trainer.largest_batches(), typical, update)
+    return planning.report(load, trainer.updater, trainer.largest_batches(), typical, update)
 
 
 # Arithmetic ---------------------------------------------------------------------------------------
@@ -120,8 +120,8 @@ def test_memory_of_is_the_most_at_one_time():
 
 def test_the_largest_batch_is_predicted_from_a_slice_of_it(trainer):
     batch = trainer.largest_batches()[0]
-    fixed, proportional, _ = planning._predicted(trainer.team, batch)
-    real = memory_of(lambda: trainer.team.replicas.backward(batch, batch.n_tokens, 0, 0))
+    fixed, proportional, _ = planning._predicted(trainer.updater, batch)
+    real = memory_of(lambda: trainer.updater.backward(batch, batch.n_tokens, 0))
     assert len(batch.source) > 20 and real > 1e6
     assert fixed + proportional == pytest.approx(real, rel=0.15)
 
@@ -158,7 +158,7 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
 def test_the_copies_from_which_files_are_written_are_predicted(trainer):
     trainer.update()
     most = planning.memory_of(trainer.save)
-    assert 0.8 * most < planning._copied(trainer.team) < 1.3 * most
+    assert 0.8 * most < planning._copied(trainer.updater) < 1.3 * most
 
 
 def test_a_model_whose_files_cannot_be_written(trainer, monkeypatch):
@@ -188,7 +188,7 @@ def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
 
 
 class Clock:
-    """Replaces Team.try_batch: passes take a time that is known, and their rows are noted."""
+    """Replaces Updater.try_batch: passes take a time that is known, and their rows are noted."""
 
     def __init__(self, load, fixed, slope):
         self.load, self.fixed, self.slope, self.rows = load, fixed, slope, []
@@ -203,8 +203,8 @@ def predicted_passes(trainer, monkeypatch, fixed, slope):
     load = trainer.workload()
     typical = slice_of(trainer, load.typical)
     clock = Clock(load, fixed, slope)
-    monkeypatch.setattr(trainer.team, "try_batch", clock)
-    seconds, _ = planning._passes(load, trainer.team, typical)
+    monkeypatch.setattr(trainer.updater, "try_batch", clock)
+    seconds, _ = planning._passes(load, trainer.updater, typical)
     return seconds, typical, clock.rows
 
 
@@ -255,7 +255,7 @@ def test_ranks_with_unequal_slices_make_the_same_passes(trainer, monkeypatch, co
         rows = []
         team = types.SimpleNamespace(
             ranks=FakeRanks(rank, barrier, values),
-            replicas=trainer.team.replicas,
+            models=trainer.updater.models,
             try_batch=lambda batch: rows.append(len(batch.source)) or cost,
         )
         planning._passes(load, team, typical.rows(0, lengths[rank]))
@@ -268,14 +268,14 @@ def test_ranks_with_unequal_slices_make_the_same_passes(trainer, monkeypatch, co
 
 def test_the_rest_of_an_update_does_not_count_its_pass_again(trainer, monkeypatch):
     batch = trainer.largest_batches()[0]
-    monkeypatch.setattr(trainer.team, "try_batch", lambda batch: 2.0)
+    monkeypatch.setattr(trainer.updater, "try_batch", lambda batch: 2.0)
     seconds = iter([100.0, 5.0, 5.5, 6.0])  # the first update is slower
     monkeypatch.setattr(planning, "_timed", lambda update: update())
     monkeypatch.setattr(planning, "FEWEST_REPEATS", 3)
     monkeypatch.setattr(planning, "MOST_REPEATS", 3)
-    assert planning._rest_of_update(trainer.team, batch, lambda: next(seconds)) == 3.5
-    monkeypatch.setattr(trainer.team, "try_batch", lambda batch: 9.0)
-    assert planning._rest_of_update(trainer.team, batch, lambda: 5.0) == 0.0
+    assert planning._rest_of_update(trainer.updater, batch, lambda: next(seconds)) == 3.5
+    monkeypatch.setattr(trainer.updater, "try_batch", lambda batch: 9.0)
+    assert planning._rest_of_update(trainer.updater, batch, lambda: 5.0) == 0.0
 
 
 # Lines --------------------------------------------------------------------------------------------
@@ -284,13 +284,13 @@ def test_the_rest_of_an_update_does_not_count_its_pass_again(trainer, monkeypatc
 def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
     """The first lines come before anything is run; memory is known before anything large is."""
     rows, updates = [], []
-    backward = Replicas.backward
+    backward = Updater.backward
 
     def watch(self, batch, *arguments):
         rows.append(len(batch.source))
         return backward(self, batch, *arguments)
 
-    monkeypatch.setattr(Replicas, "backward", watch)
+    monkeypatch.setattr(Updater, "backward", watch)
     lines = report(trainer, lambda: updates.append(len(rows)))
     assert [next(lines).split()[0] for _ in range(3)] == ["update", "products", "measure"]
     assert not rows, "nothing was run before"
