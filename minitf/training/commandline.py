@@ -34,7 +34,6 @@ from minitf.training.settings import (
     flag,
     model_changes,
     parse,
-    plain,
     resumed,
     resumed_model,
 )
@@ -279,7 +278,7 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     defaults replace those of the checkpoint.
     Raises UserError.
     """
-    settings = plain(settings)
+    settings = dataclasses.replace(settings)  # plain values, also where somebody assigned others
     check(settings)
     given = {
         field.name
