@@ -23,6 +23,7 @@ from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
 from minitf.training.log import RunLog
+from minitf.training.planning import plan
 from minitf.training.results import finish, to_translate
 from minitf.training.settings import (
     Settings,
@@ -288,7 +289,7 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     check_together(settings, given)
     trainer = build(settings, given, model=model)
     if settings.plan:
-        trainer.plan()
+        plan(trainer)
         return None
     results, _ = _train(trainer, "minitf.training.train", None)
     return results
@@ -472,7 +473,7 @@ def _run(arguments, program, model, ranks):
     with ranks.together():
         trainer = build(settings, given, ranks, model)
         if settings.plan:
-            trainer.plan()
+            plan(trainer)
             return ranks.tell(0)
         # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
         with stop_on_signals(trainer.stop):

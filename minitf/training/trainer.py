@@ -22,7 +22,7 @@ from minitf.training.log import RunLog, step_line
 from minitf.training.schedule import cooldown_start, learning_rate
 from minitf.training.settings import Settings, fill_in
 from minitf.training.signals import Interrupted, StopRequest
-from minitf.training.update import Updater
+from minitf.training.update import Updater, shares
 from minitf.training.validation import Scores, Validator
 from minitf.transformer import Transformer
 from minitf.translation import Translator
@@ -147,41 +147,24 @@ class Trainer:
         self.ranks.check_same(self.optimizer.data, f"weights after step {self.step:,}")
 
     def _try_largest_batches(self):
-        """Compute the largest batches before the first update, and predict what the run takes."""
+        """Compute the largest batches before the first update: memory runs out now or never."""
         self.log.say(
             "trial    running the largest batches first, to find out whether they fit into memory"
         )
-        seconds = planning.try_batches(self.updater, self.largest_batches(), self.log.say)
-        load = self.workload()
-        if line := planning.summary(load, self.updater, self._slice(load.typical), seconds):
-            self.log.say(line)
-
-    def workload(self):
-        """Return what the rest of the run computes, for a prediction."""
-        steps = max(0, self.settings.steps - self.step)
-        return planning.workload(
-            self.settings, self.config, self.dataset, self.cursor.plan, steps, self.ranks.size
-        )
-
-    def plan(self):
-        """Log what the run would take, by updates of slices; they change the weights."""
-        load = self.workload()
-        typical = self._slice(load.typical)
-
-        def update():
-            self.update(UpdateBatches(0, 0, [load.typical[: self.ranks.size]]))  # a pair for each
-            self.updater.read()  # waits for a GPU
-
-        for line in planning.report(load, self.updater, self.largest_batches(), typical, update):
-            self.log.say(line)
+        planning.try_batches(self.updater, self.largest_batches(), self.log.say)
 
     def largest_batches(self):
-        """Return this rank's slices of the batches that may need the most memory."""
-        return [self._slice(indices) for indices in self.dataset.largest(self.cursor.plan)]
+        """Return this rank's slices of the batches that may need the most memory.
 
-    def _slice(self, indices):
-        """Return this rank's slice of a batch."""
-        return self.updater.largest_slice(indices)
+        The largest slices, if an update has several such batches.
+        """
+        found = []
+        for indices in self.dataset.largest(self.cursor.plan):
+            sizes = [len(indices)] * self.settings.accumulate
+            mine = shares(sizes, self.ranks.size)[self.ranks.rank]
+            most = max((stop - start for _, start, stop in mine), default=1)
+            found.append(self.dataset.batch(indices).rows(0, most))
+        return found
 
     def _train(self):
         """Update until a limit is reached or a stop is agreed on; return the limit, if any."""

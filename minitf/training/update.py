@@ -6,7 +6,6 @@ on its own core with products of one thread, keep both busy from the first layer
 
 import contextlib
 import math
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 from minitf import forms
@@ -258,25 +257,6 @@ class Updater:
             if parameter.grad is not None and not bool(xp.isfinite(parameter.grad).all()):
                 return f"the gradient of {name} is not finite"
         return "the norm of the gradient is not finite"
-
-    # A trial --------------------------------------------------------------------------------------
-
-    def largest_slice(self, indices):
-        """Return this rank's slice of a batch, the largest if an update has several such batches.
-
-        indices: of the batch, in the dataset.
-        """
-        mine = shares([len(indices)] * self.accumulate, self.ranks.size)[self.ranks.rank]
-        most = max((stop - start for _, start, stop in mine), default=1)
-        return self.dataset.batch(indices).rows(0, most)
-
-    def try_batch(self, batch):
-        """Run a batch forward and backward, discard the results, and return the seconds it took."""
-        started = time.perf_counter()
-        loss, _ = self.backward(batch, batch.n_tokens, 0)
-        float(loss)  # waits for a GPU
-        self.models[0].zero_grad()
-        return time.perf_counter() - started
 
 
 def _machine():
