@@ -368,20 +368,21 @@ def _say_usage(trainer, command):
 
 
 def _exit_code(trainer, score, perplexity, started):
-    """Return the exit code of a run, and say so if its model cannot translate."""
+    """Return the exit code of a run, and say so if its model cannot translate.
+
+    score, perplexity: on the validation text. started: as for `_train`.
+    """
     s, done = trainer.settings, trainer.step
     if score >= NO_MODEL:
         return 0
-    references = trainer.dataset.valid.target
-    # Not even the references themselves, as translations, would score more.
-    if trainer.validator.score(trainer.dataset.references(references), references).score < NO_MODEL:
+    references = trainer.dataset.references(trainer.dataset.valid.target)
+    if all(len(line.split()) < 4 for line in references):
         trainer.log.say(
             "notice   BLEU cannot judge this model, as it counts four words in a row, and the "
             "sentences of the validation text are shorter: judge it by the perplexity, or validate "
             "on longer sentences"
         )
         return 0
-    in_python = started is None
     trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
     if trained and trained[-1] < LEARNED and KNOWN * trained[-1] < perplexity:
         trainer.log.say(
@@ -390,22 +391,30 @@ def _exit_code(trainer, score, perplexity, started):
             "validation text in the order of the training text's? If they are, the model knows a "
             "small text by heart: train on more"
         )
-        return 0 if done >= s.steps else CUT_SHORT
-    if done >= s.steps:
-        code, more = 0, f"a larger {'steps' if in_python else '--steps'}"
-    elif trainer.out_of_patience():
-        code, more = CUT_SHORT, "patience=0" if in_python else "--patience 0"
     else:
-        code, more = CUT_SHORT, f"the same {'minutes' if in_python else '--minutes'} or more"
+        _say_continue(trainer, score, started)
+    return 0 if done >= s.steps else CUT_SHORT
+
+
+def _say_continue(trainer, score, started):
+    """Say how to train a model further that cannot translate yet."""
+    s, done = trainer.settings, trainer.step
+    if done >= s.steps:
+        more = "a larger --steps"
+    elif trainer.out_of_patience():
+        more = "--patience 0"
+    else:
+        more = "the same --minutes or more"
+    if started is None:  # in Python
+        more = more.replace("--patience 0", "patience=0").replace("--", "")
     # A whole command would be too long here: its options are enough.
-    resume = _resume(s, None if in_python else "", trainer.make_model)
+    resume = _resume(s, None if started is None else "", trainer.make_model)
     warmup = f" (the learning rate rises for the first {counted(s.warmup_steps, 'update')})"
     trainer.log.say(
         f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
         f"{done:,} of {counted(s.steps, 'update')}{warmup if done < s.warmup_steps else ''}: "
         f"continue with {resume} and {more}"
     )
-    return code
 
 
 # The command --------------------------------------------------------------------------------------
