@@ -398,17 +398,15 @@ def _exit_code(trainer, score, perplexity, started):
 
 def _say_continue(trainer, score, started):
     """Say how to train a model further that cannot translate yet."""
-    s, done = trainer.settings, trainer.step
+    s, done, in_python = trainer.settings, trainer.step, started is None
     if done >= s.steps:
-        more = "a larger --steps"
+        more = f"a larger {'steps' if in_python else '--steps'}"
     elif trainer.out_of_patience():
-        more = "--patience 0"
+        more = "patience=0" if in_python else "--patience 0"
     else:
-        more = "the same --minutes or more"
-    if started is None:  # in Python
-        more = more.replace("--patience 0", "patience=0").replace("--", "")
+        more = f"the same {'minutes' if in_python else '--minutes'} or more"
     # A whole command would be too long here: its options are enough.
-    resume = _resume(s, None if started is None else "", trainer.make_model)
+    resume = _resume(s, None if in_python else "", trainer.make_model)
     warmup = f" (the learning rate rises for the first {counted(s.warmup_steps, 'update')})"
     trainer.log.say(
         f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
