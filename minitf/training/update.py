@@ -173,7 +173,6 @@ class Updater:
         config = self.models[0].config
         # Each replica has to be worth its thread.
         n = max(1, min(len(self.models), rows * width * config.d_model // _WORTH_IT, rows))
-        parts = [batch.rows(start, stop) for [(_, start, stop)] in shares([rows], n)]
 
         def compute(model, part):
             with F.dropout_state(self.seed, step, part.first_row):
@@ -187,6 +186,7 @@ class Updater:
             tokens = max(batch.source.size, batch.target_in.size)
             with threads_for(2 * tokens * config.d_model * config.d_ff):  # in every layer
                 return compute(self.models[0], batch)
+        parts = [batch.rows(start, stop) for [(_, start, stop)] in shares([rows], n)]
         parameters = list(zip(*(model.parameters() for model in self.models[:n]), strict=True))
         for weight, *copies in parameters:
             for p in copies:

@@ -361,7 +361,7 @@ def test_words_cut_by_bpe_are_joined(folder):
         ({"valid": ["valid.en", "valid.de"]}, "--valid is only used with --train"),
         ({"train": ["a", "b"], "valid": ["a", "b"], "corpus": "multi30k"}, "choose one of them"),
         ({"start_from": "there", "preset": "base"}, "leave out --preset"),
-        ({"train": "st", "valid": ["a", "b"]}, "the setting train cannot be 'st': give list"),
+        ({"train": "st", "valid": ["a", "b"]}, "the setting train cannot be 'st': give a list"),
     ],
 )
 def test_python_programs_learn_of_settings_that_contradict_each_other(folder, wrong, reason):
