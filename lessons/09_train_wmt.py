@@ -27,7 +27,6 @@ from minitf.course.checks import train_wmt as checks
 from minitf.course.figures import train_wmt as figures
 from minitf.course.lesson import begin, draw, finish, kept, toy_model, train
 from minitf.course.ranks import gradients_of_ranks
-from minitf.cpu.replicas import Replicas
 from minitf.data import toy
 from minitf.files.arrays import average
 from minitf.optim import Adam
@@ -36,6 +35,7 @@ from minitf.text.normal import normalise
 from minitf.training import main
 from minitf.training.evaluation import bleu, split_compounds
 from minitf.training.settings import fill_in, parse
+from minitf.training.update import Updater
 from minitf.transformer import Transformer
 
 # QUICK: the option --quick was given, and "What must be typed?" trains a small
@@ -444,21 +444,21 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 
 
 # %%
-def another_model():  # Replicas calls it to make its copies
+def another_model():  # the Updater calls it to make its copies
     return Transformer(model.config)
 
 
 def gradient_on(cores):
     adam.zero_grad()
-    cores.backward(batch, all_tokens, seed=3, step=7)
+    cores.backward(batch, all_tokens, step=7)
     return to_numpy(adam.collect()).copy()
 
 
-two_cores = Replicas(model, another_model, count=2)
-n_shares = len(two_cores.slices(batch))
-claim("shares of the batch, one for each core", n_shares == 2, n_shares)
+two_cores = Updater(model, adam, build=another_model, replicas=2, seed=3)
 on_two_cores = gradient_on(two_cores)
-same("Replicas: two cores = one", on_two_cores, on_one_gpu)
+n_shares = sum(each.embedding.weight.grad is not None for each in two_cores.models)
+claim("shares of the batch, one for each core", n_shares == 2, n_shares)
+same("Updater: two cores = one", on_two_cores, on_one_gpu)
 
 # %% [markdown]
 # The rows of an update may be shared out in any way. Its gradient is the same, but for
@@ -1221,6 +1221,6 @@ def check_slowest_link():
 INTRODUCES = (
     "text.Subwords",
     "text.plan_batches",
-    "replicas.Replicas",
+    "update.Updater",
     "arrays.average",
 )

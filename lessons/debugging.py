@@ -32,7 +32,7 @@ from minitf.tensor import no_grad, record
 from minitf.text import BOS, EOS, PAD, make_batch
 from minitf.training.cursor import UpdateBatches
 from minitf.training.evaluation import bleu
-from minitf.training.guard import Guard
+from minitf.training.update import Updater
 from minitf.transformer import Decoder, MultiHeadAttention, padding_mask
 
 LETTERS = "abcdefghij"
@@ -454,12 +454,12 @@ def first_not_finite(model, batch):
     return "no layer"
 
 
-def message_of_the_trainer(adam, loss, norm):
+def message_of_the_trainer(model, batch):
     """Return what minitf's trainer says instead of making this update."""
-    guard = Guard(SimpleNamespace(optimizer=adam))
-    figures = [np.asarray(figure) for figure in (loss.data, loss.data, norm)]
+    data = SimpleNamespace(batch=lambda indices: batch)
+    updater = Updater(model, Adam(model.named_parameters()), data)
     try:
-        guard.check(0, UpdateBatches(0, 0, [np.arange(8)]), figures, 50)
+        updater.update(UpdateBatches(0, 0, [np.arange(len(batch.source))]), rate=0.001)
     except UserError as error:
         return str(error)
     return ""
@@ -475,18 +475,15 @@ def nan():
     naive = model_with(MultiHeadAttention, InfiniteMask)
     losses = []
     places = []
-    adam = Adam(naive.named_parameters())
-    message = ""
     with np.errstate(invalid="ignore"):
-        for step in range(2):
+        message = message_of_the_trainer(naive, batch)
+        adam = Adam(naive.named_parameters())
+        for _ in range(2):
             loss = right_loss(naive, batch)
             naive.zero_grad()
             loss.backward()
-            norm = gradient_norm(adam.collect())
             losses.append(float(loss))
             places.append(first_not_finite(naive, batch))
-            if step == 0:
-                message = message_of_the_trainer(adam, loss, norm)
             adam.step(0.001)
     right = right_loss(model, batch)
     right.backward()

@@ -127,16 +127,24 @@ class Adam:
                 parameter.grad = _copied(f"{name}.grad", parameter.grad, gradient, advice)
         return self.gradients
 
-    def step(self, rate: float, finite: bool | np.ndarray = True) -> None:
+    def step(
+        self,
+        rate: float,
+        gradients: np.ndarray | None = None,
+        finite: bool | np.ndarray = True,
+    ) -> None:
         """Update every parameter by its gradient.
 
-        finite: as in `adam_update`. The step is counted even if `finite` is False.
+        gradients: what `collect` returned, if it was called for this update. finite: as in
+        `adam_update`. The step is counted even if `finite` is False.
         """
-        if all(parameter.grad is None for _, parameter in self.named_parameters):
-            raise RuntimeError(
-                "no parameter has a gradient: call backward() of a loss that was computed from them"
-            )
-        gradients = self.collect()
+        if gradients is None:
+            if all(parameter.grad is None for _, parameter in self.named_parameters):
+                raise RuntimeError(
+                    "no parameter has a gradient: call backward() of a loss that was computed from "
+                    "them"
+                )
+            gradients = self.collect()
         self.step_count += 1
         constants = self.beta_1, self.beta_2, self.eps
         adam_update(self.data, gradients, self.m, self.v, self.step_count, rate, *constants, finite)

@@ -35,7 +35,7 @@ LESSON_OF = {
         (
             "test_checkpoint",
             "test_damaged_files",
-            "test_replicas",
+            "test_updater",
             "test_distributed",
             "test_mpirun",
         ),

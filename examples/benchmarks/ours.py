@@ -15,12 +15,13 @@ from benchmarks.protocol import cores, peak_memory, serve
 from minitf import Config, Tensor, Transformer, __version__
 from minitf import functions as F
 from minitf.cpu.machine import keep_memory
-from minitf.cpu.replicas import Replicas
 from minitf.cpu.workers import over_cores
 from minitf.data import corpora, dataset, toy
-from minitf.optim import Adam, gradient_norm
+from minitf.optim import Adam
 from minitf.text import Batch
+from minitf.training.cursor import UpdateBatches
 from minitf.training.settings import Settings
+from minitf.training.update import Updater
 from minitf.translation.translator import Translator, slices
 
 BUNDLED = Path(__file__).resolve().parent.parent / "models" / "en-de"
@@ -64,14 +65,18 @@ def bundled(task):
 
 
 class Training:
-    """What a trainer needs: the replicas of a model, the optimizer, and batches taken in turn."""
+    """The updates of a trainer, on batches taken in turn."""
 
     def __init__(self, model, batches, threads):
         keep_memory()
         self.model, self.batches, self.steps = model, batches, 0
-        self.optimizer = Adam(model.named_parameters())
-        self.replicas = Replicas(
-            model, lambda: Transformer(model.config, initialise=False), threads or cores()
+        self.updater = Updater(
+            model,
+            Adam(model.named_parameters()),
+            dataset=self,
+            build=lambda: Transformer(model.config, initialise=False),
+            replicas=threads or cores(),
+            seed=1,
         )
 
     @classmethod
@@ -80,21 +85,24 @@ class Training:
         model = model_of(task).astype(task.get("dtype", "float32"))
         return cls(model, [Batch(*work.batch(task))], task["threads"])
 
+    def batch(self, indices):
+        """Return the batch whose number all its rows have."""
+        return self.batches[indices[0]]
+
+    def next(self):
+        """Return the next batch, as an update takes it."""
+        i = self.steps % len(self.batches)
+        return UpdateBatches(0, i, [np.full(len(self.batches[i].source), i)])
+
     def gradients(self):
         """Run forward and backward; returns the loss."""
-        batch = self.batches[self.steps % len(self.batches)]
-        self.optimizer.zero_grad()
-        loss, _ = self.replicas.backward(batch, batch.n_tokens, 1, self.steps)
-        return float(loss)
+        return float(self.updater.gradient(self.next(), self.steps)[0])
 
     def step(self):
-        """Make one update, as Trainer.update does; returns the loss."""
-        loss = self.gradients()
-        float(gradient_norm(self.optimizer.collect()))
-        with self.replicas.lend_threads():
-            self.optimizer.step(work.RATE)
+        """Make one update; returns the loss."""
+        loss, *_ = self.updater.update(self.next(), work.RATE)
         self.steps += 1
-        return loss
+        return float(loss)
 
 
 def check_training(task):
@@ -157,7 +165,7 @@ def decoder(task):
 class Attention:
     """Attention alone, forward and backward, on heads that are views of (B, n, H, K).
 
-    These are the layouts inside a model. The batch is cut over the cores as Replicas cuts it.
+    These are the layouts inside a model. The batch is cut over the cores as the Updater cuts it.
     """
 
     def __init__(self, task):

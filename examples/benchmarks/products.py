@@ -15,6 +15,7 @@ from benchmarks.ours import Training
 from benchmarks.protocol import serve
 from minitf import backend
 from minitf import functions as F
+from minitf.training.update import shares
 
 
 class Watched(np.ndarray):
@@ -60,11 +61,14 @@ def record(training):
     Each product is a list of (shape, strides) of x, y and x @ y.
     """
     batch, parts = training.batches[0], []
+    training.gradients()  # after which those replicas have a gradient that share the batch
+    copies = training.updater.models[1:]
+    replicas = 1 + sum(copy.embedding.weight.grad is not None for copy in copies)
     with backend.using(_watching()):
         for p in training.model.parameters():
             p.data = p.data.view(Watched)
-        for part in training.replicas.slices(batch):
-            Watched.seen = []
+        for [(_, start, stop)] in shares([len(batch.source)], replicas):
+            Watched.seen, part = [], batch.rows(start, stop)
             with F.dropout_state(1, 0, part.first_row):
                 loss, _ = training.model.train().loss(
                     part.source, part.target_in, part.target_out, batch.n_tokens
@@ -121,7 +125,7 @@ class Products:
 
 def train(task):
     training = Training.of(task)
-    return Products(record(training), training.replicas.pool)
+    return Products(record(training), training.updater.pool)
 
 
 def count(task):

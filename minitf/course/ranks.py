@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from minitf.backend import to_numpy
+from minitf.training.cursor import UpdateBatches
 from minitf.training.distributed import Ranks
-from minitf.training.team import Team
+from minitf.training.update import Updater
 
 __all__ = ["gradients_of_ranks"]
 
@@ -14,23 +15,22 @@ __all__ = ["gradients_of_ranks"]
 def gradients_of_ranks(model, optimizer, batches, size, seed, step):
     """Return what each rank computes of an update, before the ranks sum it: flat gradients.
 
-    Everything but the sending is the trainer's: `Ranks.slices` says which rows a rank takes, and
-    `Team` adds up their gradients. What the ranks would ask each other, the number of target tokens
-    of the update, each is told in advance.
+    Everything but the sending is the trainer's: its Updater says which rows a rank takes, and adds
+    up their gradients. What the ranks would ask each other, the number of target tokens of the
+    update, each is told in advance.
 
     model, optimizer: a Transformer, and the Adam of its parameters. batches: of the update.
     size: the number of ranks. seed, step: of the dropout masks.
     """
     n_tokens = sum(model.count_targets(batch.target_out) for batch in batches)
     dataset = SimpleNamespace(batch=lambda indices: batches[indices[0]])
-    update = [np.full(len(batch.target_out), i) for i, batch in enumerate(batches)]
+    update = UpdateBatches(0, 0, [np.full(len(b.target_out), i) for i, b in enumerate(batches)])
     gradients = []
     for rank in range(size):
         ranks = _Alone(rank, size, n_tokens)
-        options = {"replicas": 1, "seed": seed, "accumulate": len(batches)}
-        team = Team(model, optimizer, dataset, ranks, lambda: None, **options)
-        team.gradient(update, step)
-        gradients.append(to_numpy(optimizer.collect()).copy())
+        options = {"ranks": ranks, "seed": seed, "accumulate": len(batches)}
+        Updater(model, optimizer, dataset, **options).gradient(update, step)
+        gradients.append(to_numpy(optimizer.gradients).copy())
     return gradients
 
 

@@ -11,6 +11,7 @@ import os
 import re
 from itertools import combinations, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -193,43 +194,64 @@ def prepare(settings, corpus, log, subwords=None):
     elif settings.train and isinstance(subwords, Words):  # of --start-from: the text is cut, too
         corpus = dataclasses.replace(corpus, cut=True, tokenized=True)
     _check_sampling(settings, corpus, subwords)
-    pairs = corpus.train
-    if n_added := len(corpus.added.source):
-        log(f"added    {counted(n_added, 'pair')} from {settings.add[0]}")
-        pairs = corpora.Pairs(
-            *(text + more for text, more in zip(pairs, corpus.added, strict=True))
-        )
+    pairs = _with_added(settings, corpus, log)
     longest = min(settings.max_length, settings.batch_tokens - 1)
-    encoded = sampler = None
     if isinstance(pairs.source, corpora.Lines):
-        encoded = encode_pairs(corpus.name, pairs, subwords, longest, log)
-        sources, targets = _mapped(encoded)
-        counts, unknown, n_ids = encoded.counts, encoded.unknown, len(encoded.ids)
+        ids = _ids_in_file(corpus.name, pairs, subwords, longest, log)
     else:
-        sources, targets = (
-            Rows.encode(subwords, lines, log, side) for side, lines in pairs._asdict().items()
-        )
-        kept, counts = corpora.clean(sources, targets, longest)
-        sources, targets = sources.keep(kept), targets.keep(kept)
-        if settings.sample_subwords:
-            sampler = Sampler(
-                subwords,
-                corpora.Pairs(*([side[i] for i in kept] for side in pairs)),
-                (sources, targets),
-                settings.sample_subwords,
-                settings.seed,
-                longest,
-            )
-        unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in (sources, targets))
-        n_ids = len(sources.ids) + len(targets.ids)
-    log(f"pairs    {counts['kept']:,} to train on{_left_out(counts)}")
-    if not counts["kept"]:
-        raise UserError(f"no pair is left to train on{_left_out(counts)}: {_CHECK}")
-    _check_unknown(unknown / n_ids, learned, log)
+        ids = _ids_in_memory(settings, pairs, subwords, longest, log)
+    log(f"pairs    {ids.counts['kept']:,} to train on{_left_out(ids.counts)}")
+    if not ids.counts["kept"]:
+        raise UserError(f"no pair is left to train on{_left_out(ids.counts)}: {_CHECK}")
+    _check_unknown(ids.unknown, learned, log)
     valid = _validation(corpus.valid, subwords, longest, log)
     none = corpora.Pairs([], [])
     corpus = dataclasses.replace(corpus, train=none, added=none)
-    return Dataset(corpus, subwords, sources, targets, valid, encoded, sampler)
+    return Dataset(corpus, subwords, ids.sources, ids.targets, valid, ids.encoded, ids.sampler)
+
+
+def _with_added(settings, corpus, log):
+    """Return the training pairs with those of --add."""
+    if not (n_added := len(corpus.added.source)):
+        return corpus.train
+    log(f"added    {counted(n_added, 'pair')} from {settings.add[0]}")
+    return corpora.Pairs(
+        *(text + more for text, more in zip(corpus.train, corpus.added, strict=True))
+    )
+
+
+class _Ids(NamedTuple):
+    """Training pairs as ids: how many were kept and left out, and the share of unknown ids."""
+
+    sources: Rows
+    targets: Rows
+    counts: dict[str, int]
+    unknown: float
+    encoded: Encoded | None = None
+    sampler: Sampler | None = None
+
+
+def _ids_in_file(name, pairs, subwords, longest, log):
+    """Return the ids of a text that is too long for the memory, from a file that is made once."""
+    encoded = encode_pairs(name, pairs, subwords, longest, log)
+    unknown = encoded.unknown / len(encoded.ids) if len(encoded.ids) else 0.0
+    return _Ids(*_mapped(encoded), encoded.counts, unknown, encoded=encoded)
+
+
+def _ids_in_memory(settings, pairs, subwords, longest, log):
+    """Return the ids of a text, and what samples other subwords, if that is asked for."""
+    sources, targets = (
+        Rows.encode(subwords, lines, log, side) for side, lines in pairs._asdict().items()
+    )
+    kept, counts = corpora.clean(sources, targets, longest)
+    sides = sources.keep(kept), targets.keep(kept)
+    sampler = None
+    if settings.sample_subwords:
+        lines = corpora.Pairs(*([side[i] for i in kept] for side in pairs))
+        sampler = Sampler(subwords, lines, sides, settings.sample_subwords, settings.seed, longest)
+    unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in sides)
+    n_ids = sum(len(side.ids) for side in sides)
+    return _Ids(*sides, counts, unknown / n_ids if n_ids else 0.0, sampler=sampler)
 
 
 def _warn_about_files(settings, corpus, log):

@@ -15,7 +15,6 @@ import numpy as np
 from minitf import backend
 from minitf.cli import counted, plain_streams, quoted, settle_streams
 from minitf.config import Config
-from minitf.cpu.replicas import keep_to_cores
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
@@ -24,6 +23,7 @@ from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
 from minitf.training.log import RunLog
+from minitf.training.planning import plan
 from minitf.training.results import finish, to_translate
 from minitf.training.settings import (
     Settings,
@@ -35,7 +35,6 @@ from minitf.training.settings import (
     flag,
     model_changes,
     parse,
-    plain,
     resumed,
     resumed_model,
 )
@@ -253,7 +252,7 @@ def _say_resumed(trainer, start):
 
 
 def _say_machine(trainer):
-    ranks, facts = trainer.team.ranks, trainer.team.machine
+    ranks, facts = trainer.ranks, trainer.updater.machine
     if ranks.size > 1:
         trainer.log.say(f"ranks    {ranks.description}")
     count = sum(p.size for p in trainer.model.parameters())
@@ -280,7 +279,7 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     defaults replace those of the checkpoint.
     Raises UserError.
     """
-    settings = plain(settings)
+    settings = dataclasses.replace(settings)  # plain values, also where somebody assigned others
     check(settings)
     given = {
         field.name
@@ -290,7 +289,7 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     check_together(settings, given)
     trainer = build(settings, given, model=model)
     if settings.plan:
-        trainer.plan()
+        plan(trainer)
         return None
     results, _ = _train(trainer, "minitf.training.train", None)
     return results
@@ -305,9 +304,9 @@ def _train(trainer, command, started):
     """
     resume = functools.partial(_resume, trainer.settings, started, trainer.make_model)
     # Only rank 0 writes to the folder.
-    locked = contextlib.nullcontext() if trainer.team.ranks.rank else trainer.folder.locked()
+    locked = contextlib.nullcontext() if trainer.ranks.rank else trainer.folder.locked()
     with locked, stop_on_signals(trainer.stop), _without_warnings():
-        if not trainer.team.ranks.rank:
+        if not trainer.ranks.rank:
             # The text was read without the lock.
             trainer.folder.must_be_as(trainer.stamp)
             if not trainer.settings.resume:
@@ -322,7 +321,7 @@ def _train(trainer, command, started):
             reason = trainer.stop.reason or "another rank received a signal"
             trainer.log.say(f"stopped  {reason}: {resume()} continues from step {trainer.step:,}")
         trainer.log.draw()
-        if not finished or trainer.team.ranks.rank:
+        if not finished or trainer.ranks.rank:
             return None, 0
         try:
             results = finish(trainer, command)
@@ -369,20 +368,21 @@ def _say_usage(trainer, command):
 
 
 def _exit_code(trainer, score, perplexity, started):
-    """Return the exit code of a run, and say so if its model cannot translate."""
+    """Return the exit code of a run, and say so if its model cannot translate.
+
+    score, perplexity: on the validation text. started: as for `_train`.
+    """
     s, done = trainer.settings, trainer.step
     if score >= NO_MODEL:
         return 0
-    references = trainer.dataset.valid.target
-    # Not even the references themselves, as translations, would score more.
-    if trainer.validator.score(trainer.dataset.references(references), references).score < NO_MODEL:
+    references = trainer.dataset.references(trainer.dataset.valid.target)
+    if all(len(line.split()) < 4 for line in references):
         trainer.log.say(
             "notice   BLEU cannot judge this model, as it counts four words in a row, and the "
             "sentences of the validation text are shorter: judge it by the perplexity, or validate "
             "on longer sentences"
         )
         return 0
-    in_python = started is None
     trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
     if trained and trained[-1] < LEARNED and KNOWN * trained[-1] < perplexity:
         trainer.log.say(
@@ -391,13 +391,20 @@ def _exit_code(trainer, score, perplexity, started):
             "validation text in the order of the training text's? If they are, the model knows a "
             "small text by heart: train on more"
         )
-        return 0 if done >= s.steps else CUT_SHORT
-    if done >= s.steps:
-        code, more = 0, f"a larger {'steps' if in_python else '--steps'}"
-    elif trainer.out_of_patience():
-        code, more = CUT_SHORT, "patience=0" if in_python else "--patience 0"
     else:
-        code, more = CUT_SHORT, f"the same {'minutes' if in_python else '--minutes'} or more"
+        _say_continue(trainer, score, started)
+    return 0 if done >= s.steps else CUT_SHORT
+
+
+def _say_continue(trainer, score, started):
+    """Say how to train a model further that cannot translate yet."""
+    s, done, in_python = trainer.settings, trainer.step, started is None
+    if done >= s.steps:
+        more = f"a larger {'steps' if in_python else '--steps'}"
+    elif trainer.out_of_patience():
+        more = "patience=0" if in_python else "--patience 0"
+    else:
+        more = f"the same {'minutes' if in_python else '--minutes'} or more"
     # A whole command would be too long here: its options are enough.
     resume = _resume(s, None if in_python else "", trainer.make_model)
     warmup = f" (the learning rate rises for the first {counted(s.warmup_steps, 'update')})"
@@ -406,7 +413,6 @@ def _exit_code(trainer, score, perplexity, started):
         f"{done:,} of {counted(s.steps, 'update')}{warmup if done < s.warmup_steps else ''}: "
         f"continue with {resume} and {more}"
     )
-    return code
 
 
 # The command --------------------------------------------------------------------------------------
@@ -469,12 +475,12 @@ def _run(arguments, program, model, ranks):
         print(score_files(*arguments[1:]))
         return 0
     ranks.join()
-    keep_to_cores(ranks.cores())
+    ranks.keep_to_cores()
     settings, given = parse(arguments, program)
     with ranks.together():
         trainer = build(settings, given, ranks, model)
         if settings.plan:
-            trainer.plan()
+            plan(trainer)
             return ranks.tell(0)
         # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
         with stop_on_signals(trainer.stop):

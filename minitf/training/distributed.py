@@ -4,7 +4,7 @@ gradients are summed.
     mpirun -n 2 python lessons/09_train_wmt.py ...
 
 starts the program twice. The processes, rank 0 and rank 1, run the same program on the same
-weights; each computes the gradient of its slice of an update (minitf/training/team.py), and all
+weights; each computes the gradient of its slice of an update (minitf/training/update.py), and all
 change their weights by the sum, which up to rounding is the gradient that one process would have
 found. Rank 0 also does what must be done only once: it reads the text and sends it to the others,
 validates, and writes the log and the files.
@@ -23,6 +23,7 @@ from minitf.backend import to_device, to_numpy, xp
 from minitf.cli import counted
 from minitf.cpu.machine import cpu_cores
 from minitf.cpu.sums import slice_bounds
+from minitf.cpu.threads import libraries
 from minitf.errors import UserError
 from minitf.gpu import nccl
 
@@ -107,6 +108,11 @@ class Ranks:
         """Return how many threads this rank may use; ranks on the same cores share them."""
         return max(1, cpu_cores() // self._sharing)
 
+    def keep_to_cores(self):
+        """Limit BLAS to those threads; on its own it ignores the CPU quota of a container."""
+        for library in libraries.select(user_api="blas").lib_controllers:
+            library.set_num_threads(min(library.get_num_threads(), self.cores()))
+
     def connect(self):
         """Choose a GPU for each rank, if they compute on GPUs.
 
@@ -136,30 +142,6 @@ class Ranks:
             if self.size == 1:
                 raise
             raise UserError(f"the program called sys.exit({error.code!r})") from error
-
-    def slices(self, sizes):
-        """Return this rank's slices of an update's batches: [(batch, first row, row after last)].
-
-        sizes: the number of rows of each batch. Each batch counts as equally long. The batches of
-        an update are concatenated and cut into one slice for each rank: between batches where
-        possible, else between rows.
-
-        >>> Ranks(rank=1, size=2).slices([10, 4, 8, 8])
-        [(2, 0, 8), (3, 0, 8)]
-        >>> Ranks(rank=0, size=2).slices([10, 4, 8]), Ranks(rank=1, size=2).slices([10, 4, 8])
-        ([(0, 0, 10), (1, 0, 2)], [(1, 2, 4), (2, 0, 8)])
-        """
-        # The unit is 1 / size of a batch, so that every rank has len(sizes) units.
-        first, last = self.rank * len(sizes), (self.rank + 1) * len(sizes)
-        slices = []
-        for i, rows in enumerate(sizes):
-            start, stop = (
-                rows * min(max(edge - i * self.size, 0), self.size) // self.size
-                for edge in (first, last)
-            )
-            if start < stop:
-                slices.append((i, start, stop))
-        return slices
 
     # What the ranks send each other ---------------------------------------------------------------
 

@@ -5,78 +5,30 @@ it instead, each some of its rows, and continues the straight line through both:
 
     y = fixed + slope x        memory: x = rows; time: x = operations of the matrix products
 
-That is exact enough, because all rows of a batch have the same width: a slice attends over as
-many positions as the batch does, and has the same proportion of products to everything else.
+That is exact enough, because all rows of a batch have about the same width.
 """
 
-import dataclasses
 import math
 import statistics
 import time
 
-import numpy as np
-
 from minitf.backend import on_gpu
 from minitf.cli import Progress, counted
-from minitf.config import Config
 from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of, used_memory
-from minitf.training.settings import Settings, smaller_model
+from minitf.training.cursor import UpdateBatches
+from minitf.training.settings import smaller_model
 
-__all__ = ["Workload", "arithmetic", "report", "summary", "try_batches", "workload"]
+__all__ = ["arithmetic", "plan", "try_batches"]
 
 # Sections 5.1 and 5.2: the updates of the base model, and target tokens in each.
 PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000
-LONG = 600  # seconds; a shorter run is not predicted unless asked for
 SAFE = 0.9  # fraction of the free memory that arrays may take; a process needs more than arrays
 SLICE_TOKENS = 2048  # tokens of the larger slice on one side; the other has a quarter of them
-ENOUGH = 1.0  # seconds of a pass over the larger slice; if it takes less, the slice is doubled
+ENOUGH = 1.0  # seconds of an update of the larger slice; if it takes less, the slice is doubled
 REPEAT_SECONDS = 4  # seconds that the repetitions of one measurement should take together ...
-FEWEST_REPEATS, MOST_REPEATS = 2, 20  # ... if that is between so many repetitions
+FEWEST_REPEATS, MOST_REPEATS = 2, 10  # ... if that is between so many repetitions
 SAMPLE = 500  # batches whose shapes represent an epoch
 FEWEST_TOKENS = 50  # tokens of a batch, about one sentence
-
-
-@dataclasses.dataclass(frozen=True)
-class Workload:
-    """The settings of a run, and averages over an epoch.
-
-    steps: updates to come. pairs, updates: in an epoch. tokens, work: the target tokens and the
-    operations of an update on average. typical: the pairs of a batch with about the average work,
-    as indices into the dataset. ranks: how many share an update.
-    """
-
-    settings: Settings
-    config: Config
-    steps: int
-    pairs: int
-    updates: float
-    tokens: float
-    work: float
-    typical: np.ndarray
-    ranks: int
-
-
-def workload(settings, config, dataset, plan, steps, ranks):
-    """Return the Workload of a run. plan: the batches of an epoch. steps: updates to come."""
-    sides = dataset.sources, dataset.targets
-    tokens = float(sides[1].lengths.sum() + len(sides[1])) / len(plan)  # with the end marks
-    sample = plan[:: len(plan) // SAMPLE + 1]  # a plan is in random order
-    lengths = [[int(side.lengths[rows].max()) + 1 for side in sides] for rows in sample]
-    source, target = np.array(lengths, float).T
-    n_rows = np.array([len(rows) for rows in sample], float)
-    work = arithmetic(config, n_rows, source, target, tokens)
-    n = settings.accumulate
-    return Workload(
-        settings,
-        config,
-        steps,
-        pairs=len(sides[1]),
-        updates=len(plan) / n,
-        tokens=tokens * n,
-        work=float(work.mean()) * n,
-        typical=sample[int(np.abs(work - work.mean()).argmin())],
-        ranks=ranks,
-    )
 
 
 def arithmetic(config, rows, source, target, n_tokens):
@@ -108,102 +60,95 @@ def arithmetic(config, rows, source, target, n_tokens):
     )
 
 
-def try_batches(team, batches, say):
-    """Run batches forward and backward, discard the results, and return the seconds it took.
+def try_batches(updater, batches, say):
+    """Run batches forward and backward, and discard the results.
 
-    team: the Team that computes. say: takes lines that show progress.
+    updater: the Updater that computes. say: takes lines that show progress.
     With the largest batches of a run, memory runs out now or hardly ever: with --sample-subwords,
     those of a later epoch may be a little larger.
     """
-    seconds = 0.0
     with Progress("of the largest batches tried", say=say) as bar:
         for i, batch in enumerate(batches, 1):
-            seconds += team.try_batch(batch)
+            try_batch(updater, batch)
             bar.to(i)
-    return seconds
 
 
-def summary(load, team, batch, first_seconds):
-    """Return a line that predicts the time of a run that has begun, None if the run is short.
+def try_batch(updater, batch):
+    """Run a batch forward and backward, and discard the results."""
+    loss, _ = updater.backward(batch, batch.n_tokens, 0)
+    float(loss)  # waits for a GPU
+    updater.models[0].zero_grad()
 
-    batch: this rank's slice of a typical one. first_seconds: of the pass over the largest batches.
+
+def plan(trainer):
+    """Log the memory and the time of a run, measured on slices of its batches.
+
+    If its batches do not fit into the free memory, log what to change. Else a few updates of slices
+    are made, which change the weights. All ranks measure; rank 0 decides.
     """
-    s = load.settings
-    if team.ranks.tell(first_seconds) * s.accumulate * load.steps < LONG:
-        return None
-    passes, _ = _passes(load, team, batch)
-    seconds = passes * load.steps
-    if min(seconds, 60 * s.minutes or seconds) < LONG:
-        return None
-    memory = largest_memory()
-    return (
-        f"plan     {load.tokens:,.0f} target tokens and {_short(load.work)}FLOP per update, "
-        + (f"{_short(memory)}B of memory, " if memory else "")
-        + f"about {_duration(seconds)} for the remaining {counted(load.steps, 'update')}"
-        + f"{_time_limit(s, seconds)}; --plan says more"
-    )
-
-
-def report(load, team, largest, typical, update):
-    """Measure slices of batches, and yield lines that predict the memory and the time of a run.
-
-    largest, typical: this rank's slices of the largest batches, and of a typical one. update:
-    makes an update in which every rank has one pair, and waits for it; it changes the model.
-    Each line comes as soon as it is known. Slices are so small that they fit where a batch does
-    not. All ranks measure; rank 0 decides.
-    """
-    s, tell = load.settings, team.ranks.tell
+    s, say = trainer.settings, trainer.log.say
+    tokens, work, typical = _average(trainer)
     times = f" x {s.accumulate}" if s.accumulate > 1 else ""
-    updates = max(1, round(load.updates))
-    yield (
+    updates = max(1, round(len(trainer.cursor.plan) / s.accumulate))
+    say(
         f"update   at most {s.batch_tokens:,}{times} tokens on each side, padding included; "
-        f"{load.tokens:,.0f} target tokens on average; "
-        f"{counted(updates, 'update')} per epoch of {counted(load.pairs, 'pair')}"
+        f"{tokens:,.0f} target tokens on average; "
+        f"{counted(updates, 'update')} per epoch of {counted(len(trainer.dataset.targets), 'pair')}"
     )
-    yield (
-        f"products {_short(load.work)}FLOP (floating-point operations) per update, forward and "
-        "backward"
+    say(
+        "measure  some rows of the largest batches for the memory, and of a typical batch for the "
+        "time; extrapolated figures may be off by a fifth, and on a busy machine by much more"
     )
     keep_memory()
-    yield (
-        "measure  slices (some rows) of the largest batches for the memory, of a typical batch for "
-        "the time; a figure extrapolated from them may be off by a fifth, and on a busy machine by "
-        "much more"
+    if _fits(trainer):
+        steps = max(0, s.steps - trainer.step)
+        _say_time(trainer, tokens, work, steps, _seconds(trainer, typical, work))
+
+
+def _average(trainer):
+    """Return averages over an epoch, and a typical batch.
+
+    They are the target tokens and the operations of an update, and the indices of the batch whose
+    operations are nearest to the average.
+    """
+    dataset, batches, n = trainer.dataset, trainer.cursor.plan, trainer.settings.accumulate
+    targets = dataset.targets.lengths
+    tokens = float(targets.sum() + len(targets)) / len(batches)  # with the end marks
+    sample = batches[:: len(batches) // SAMPLE + 1]  # a plan is in random order
+    work = [
+        arithmetic(
+            trainer.config,
+            len(rows),
+            int(dataset.sources.lengths[rows].max()) + 1,
+            int(targets[rows].max()) + 1,
+            tokens,
+        )
+        for rows in sample
+    ]
+    mean = statistics.fmean(work)
+    nearest = min(range(len(sample)), key=lambda i: abs(work[i] - mean))
+    return tokens * n, mean * n, sample[nearest]
+
+
+def _say_time(trainer, tokens, work, steps, seconds):
+    """Log the time of the run, its speed, and the time of the paper's run at that speed."""
+    minutes, speed = trainer.settings.minutes, tokens / seconds
+    limited = 0 < 60 * minutes < steps * seconds
+    trainer.log.say(
+        f"time     {_duration(seconds)} per update, "
+        f"{_duration(steps * seconds)} for the remaining {counted(steps, 'update')}"
+        ", validations not included"
+        f"{f' (--minutes {minutes:g} ends the run earlier)' if limited else ''}"
     )
-    used, free = tell((used_memory(), free_memory()))
-    fixed, batch, slices = tell(_needed(team, largest))
-    copies = _copied(team)
-    if free is not None and fixed + max(batch, copies) > SAFE * free:
-        yield from _does_not_fit(s, fixed, batch, copies, free)
-        return
-    each_rank = f" on each of {load.ranks} ranks" if load.ranks > 1 else ""
-    most = max((used or 0) + fixed + max(batch, copies), largest_memory() or 0)
-    yield f"memory   at most about {_short(most)}B{each_rank} ({slices})" + (
-        f"; {_short(free)}B are free" if free else ""
+    trainer.log.say(
+        f"speed    {speed:,.0f} target tokens/s, {_short(work / seconds)}FLOP/s (floating-point "
+        "operations of the matrix products)"
     )
-    passes, slices = _passes(load, team, typical)
-    seconds = passes + tell(_rest_of_update(team, typical, update))
-    speed = load.tokens / seconds
-    yield (
-        f"time     {_duration(seconds)} per update ({slices}), "
-        f"{_duration(load.steps * seconds)} for the remaining {counted(load.steps, 'update')}"
-        f", validations not included{_time_limit(s, load.steps * seconds)}"
-    )
-    yield f"speed    {speed:,.0f} target tokens/s, {_short(load.work / seconds)}FLOP/s"
-    yield (
+    trainer.log.say(
         f"paper    {_duration(PAPER_STEPS * PAPER_TOKENS / speed)} for the paper's "
         f"{PAPER_STEPS:,} updates of {PAPER_TOKENS:,} target tokens, at this speed and without "
         "validations"
     )
-
-
-def _time_limit(settings, seconds):
-    """Return a remark if --minutes ends a run that takes `seconds`."""
-    limited = 0 < 60 * settings.minutes < seconds
-    return f" (--minutes {settings.minutes:g} ends the run earlier)" if limited else ""
-
-
-# Slices -------------------------------------------------------------------------------------------
 
 
 def _line(few, small, more, large):
@@ -220,68 +165,23 @@ def _line(few, small, more, large):
     return large - slope * more, slope
 
 
-def _rows(team, batch, tokens):
-    """Return how many rows a slice of about so many tokens has: equally many for each replica."""
-    n = len(team.replicas.models)
-    return min(max(tokens // _width(batch) // n, 1) * n, len(batch.source))
-
-
-def _width(batch):
-    """Return the number of positions in a row, on the longer side."""
-    return max(batch.source.shape[1], batch.target_in.shape[1])
-
-
-def _described(batch, few, more):
-    """Return the basis of a prediction as text. few, more: the rows of both slices."""
-    if more >= len(batch.source):
-        return f"measured on a batch of {len(batch.source) * _width(batch):,} tokens"
-    few, more = few * _width(batch), more * _width(batch)
-    return f"extrapolated from slices of {few:,} and {more:,} tokens"
-
-
 # Memory -------------------------------------------------------------------------------------------
 
 
-def _needed(team, batches):
-    """Predict the memory of the largest batch: (bytes of any batch, bytes of its rows, slices)."""
-    fixed, batch, slices = max(
-        (_predicted(team, batch) for batch in batches), key=lambda found: found[0] + found[1]
-    )
-    return _untouched(team) + fixed, batch, slices
-
-
-def _untouched(team):
-    """Return the bytes of arrays that are allocated, but take memory only in the first update.
-
-    They are the gradients of each replica. On a GPU they take memory at once.
-    """
-    return 0 if on_gpu() else team.optimizer.gradients.nbytes * len(team.replicas.models)
-
-
-def _copied(team):
-    """Return the bytes of the copies from which files are written, when no batch is in memory.
-
-    About 20 a parameter: the weights, Adam's m and v, and the average of weights in float64. Those
-    of a GPU are in the memory of its host.
-    """
-    return 0 if on_gpu() else 5 * team.optimizer.gradients.nbytes
-
-
-def _predicted(team, batch):
-    """Predict the memory of a batch: (bytes of any batch, bytes of its rows, slices)."""
-    total = len(batch.source)
-    tokens = min(SLICE_TOKENS, total * _width(batch) // 2)
-    few, more = _rows(team, batch, tokens // 4), _rows(team, batch, tokens)
-    team.try_batch(batch.rows(0, few))  # allocates what is made only once, such as positions
-    small, large = (memory_of(lambda n=n: team.try_batch(batch.rows(0, n))) for n in (few, more))
-    fixed, slope = _line(few, small, more, large)
-    return fixed, slope * total, _described(batch, few, more)
-
-
-def _does_not_fit(settings, fixed, batch, copies, free):
-    """Yield the memory needed, and settings that make the same update in the free memory."""
-    s = settings
-    yield (
+def _fits(trainer):
+    """Log the memory that the run needs; return whether so much is free."""
+    s, ranks, updater = trainer.settings, trainer.ranks, trainer.updater
+    used, free = ranks.tell((used_memory(), free_memory()))
+    found = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
+    fixed, batch = ranks.tell(found)
+    copies = _copied(updater)
+    if free is None or fixed + max(batch, copies) <= SAFE * free:
+        most = max((used or 0) + fixed + max(batch, copies), largest_memory() or 0)
+        each_rank = f" on each of {ranks.size} ranks" if ranks.size > 1 else ""
+        of_free = f"; {_short(free)}B are free" if free else ""
+        trainer.log.say(f"memory   at most about {_short(most)}B{each_rank}{of_free}")
+        return True
+    trainer.log.say(
         f"memory   this run does not fit: it needs another {_short(fixed + max(batch, copies))}B "
         f"({_short(batch)}B for the largest batch, or {_short(copies)}B to write the files), but "
         f"only {_short(free)}B are free"
@@ -289,83 +189,86 @@ def _does_not_fit(settings, fixed, batch, copies, free):
     # 0.9: a batch of fewer tokens may be filled better.
     tokens = int(0.9 * (SAFE * free - fixed) / batch * s.batch_tokens)
     if tokens < FEWEST_TOKENS or fixed + copies > SAFE * free:
-        yield f"change   even small batches do not fit: {smaller_model(s)}"
-        return
+        trainer.log.say(f"change   even small batches do not fit: {smaller_model(s)}")
+        return False
     tokens -= tokens % 10 ** (len(str(tokens)) - 2)  # two digits are enough
     times = math.ceil(s.accumulate * s.batch_tokens / tokens)
     shorter = f" --max-length {tokens - 1}" if tokens <= s.max_length else ""
-    yield (
+    trainer.log.say(
         f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or {smaller_model(s)}"
     )
+    return False
+
+
+def _memory(updater, batch):
+    """Predict the memory of a batch from slices of it: (bytes of any batch, bytes of its rows)."""
+    total, width = len(batch.source), max(batch.source.shape[1], batch.target_in.shape[1])
+    tokens, n = min(SLICE_TOKENS, total * width // 2), len(updater.models)
+    # Equally many rows for each replica.
+    few, more = (min(max(most // width // n, 1) * n, total) for most in (tokens // 4, tokens))
+    try_batch(updater, batch.rows(0, few))  # allocates what is made only once, such as positions
+    small, large = (
+        memory_of(lambda rows=rows: try_batch(updater, batch.rows(0, rows))) for rows in (few, more)
+    )
+    fixed, slope = _line(few, small, more, large)
+    # The gradients of the replicas are allocated, but take memory only in the first update; on a
+    # GPU at once.
+    untouched = 0 if on_gpu() else updater.optimizer.gradients.nbytes * n
+    return untouched + fixed, slope * total
+
+
+def _copied(updater):
+    """Return the bytes of the copies from which files are written, when no batch is in memory.
+
+    About 20 a parameter: the weights, Adam's m and v, and the average of weights in float64. Those
+    of a GPU are in the memory of its host.
+    """
+    return 0 if on_gpu() else 5 * updater.optimizer.gradients.nbytes
 
 
 # Time ---------------------------------------------------------------------------------------------
 
 
-def _passes(load, team, batch):
-    """Predict the seconds of the passes that an average update makes; return them and the slices.
-
-    batch: this rank's slice of a typical one. The slowest rank counts: the others wait for it.
-    """
-    most = min(team.ranks.gather(len(batch.source)))
-    tokens = SLICE_TOKENS
-    more = min(_equal_rows(team, batch, tokens), most)
-    team.try_batch(batch.rows(0, more))  # the first pass also fetches memory from the system
-    large = _pass_seconds(team, batch, more)
-    while large < ENOUGH and more < most:
+def _seconds(trainer, typical, work):
+    """Predict the seconds of an update with `work` operations, from updates of a few rows."""
+    tokens = SLICE_TOKENS * trainer.ranks.size
+    more, operations = _rows(trainer, typical, tokens)
+    large = _measured(trainer, more)
+    while large < ENOUGH and len(more) < len(typical):
         tokens *= 2
-        more = min(_equal_rows(team, batch, tokens), most)
-        large = _pass_seconds(team, batch, more)
-    few, small = more, large
-    if more < most:
-        few = min(_equal_rows(team, batch, tokens // 4), most)
-        small = _pass_seconds(team, batch, few)
-    fixed, slope = _line(_work(load, batch, few), small, _work(load, batch, more), large)
-    passes = math.ceil(load.settings.accumulate / load.ranks)  # of this rank
-    return passes * fixed + slope * load.work / load.ranks, _described(batch, few, more)
+        more, operations = _rows(trainer, typical, tokens)
+        large = _measured(trainer, more)
+    few, fewer_operations = _rows(trainer, typical, tokens // 4)
+    small = _measured(trainer, few)
+    fixed, slope = _line(fewer_operations, small, operations, large)
+    passes = math.ceil(trainer.settings.accumulate / trainer.ranks.size)  # of this rank
+    return passes * fixed + slope * work
 
 
-def _equal_rows(team, batch, tokens):
-    """Return the rows of a slice by `_rows` of rank 0, so that all ranks make the same passes."""
-    return team.ranks.tell(_rows(team, batch, tokens))
+def _rows(trainer, indices, tokens):
+    """Return the first pairs of a batch, of about so many tokens, and the operations of these."""
+    whole = trainer.dataset.batch(indices)
+    width = max(whole.source.shape[1], whole.target_in.shape[1])
+    indices = indices[: max(tokens // width, trainer.ranks.size)]
+    batch = trainer.dataset.batch(indices)
+    shape = len(indices), batch.source.shape[1], batch.target_in.shape[1]
+    return indices, arithmetic(trainer.config, *shape, batch.n_tokens)
 
 
-def _pass_seconds(team, batch, rows):
-    """Return the seconds of a pass over a slice; of the slowest rank."""
-    sliced = batch.rows(0, rows)
-    return max(team.ranks.gather(_repeated(lambda: team.try_batch(sliced), team.ranks)))
+def _measured(trainer, indices):
+    """Return the median of the seconds of some updates of these pairs, the same on every rank."""
 
+    def update():
+        started = time.perf_counter()
+        trainer.update(UpdateBatches(0, 0, [indices]))
+        trainer.updater.read()  # waits for a GPU
+        return trainer.ranks.tell(time.perf_counter() - started)
 
-def _work(load, batch, rows):
-    """Count the operations of a pass over a slice."""
-    sliced = batch.rows(0, rows)
-    width = sliced.source.shape[1], sliced.target_in.shape[1]
-    return float(arithmetic(load.config, rows, *width, sliced.n_tokens))
-
-
-def _rest_of_update(team, batch, update):
-    """Return the seconds that an update takes beside its passes: Adam, and sums over the ranks.
-
-    update: makes an update in which every rank has one pair.
-    """
-    update()  # slower: it touches Adam's moments for the first time
-    pair = batch.rows(0, 1)
-    complete = _repeated(lambda: _timed(update), team.ranks)
-    return max(0.0, complete - _repeated(lambda: team.try_batch(pair), team.ranks))
-
-
-def _timed(action):
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
-def _repeated(measure, ranks):
-    """Return the median of some measurements of seconds, equally many on every rank."""
-    first = measure()
-    n = ranks.tell(math.ceil(REPEAT_SECONDS / max(first, 1e-9)))
+    update()  # slower: it fetches memory from the system
+    first = update()
+    n = math.ceil(REPEAT_SECONDS / max(first, 1e-9))
     n = min(max(n, FEWEST_REPEATS), MOST_REPEATS)
-    return statistics.median([first, *(measure() for _ in range(n - 1))])
+    return statistics.median([first, *(update() for _ in range(n - 1))])
 
 
 # Numbers ------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def finish(trainer: Trainer, command: str) -> dict:
         "seconds": round(trainer.clock.total(), 1),
         "settings": dataclasses.asdict(trainer.settings),
         "versions": versions(),
-        "machine": trainer.team.machine,
+        "machine": trainer.updater.machine,
     }
     save_text(trainer.folder.path / RESULTS, json.dumps(results, indent=1) + "\n")
     return results

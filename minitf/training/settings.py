@@ -4,14 +4,12 @@
 
 import argparse
 import dataclasses
-import inspect
+import operator
 import os
 import re
 import reprlib
 import types
 import typing
-
-import numpy as np
 
 from minitf.cli import OptionParser, number
 from minitf.config import PRESETS, Config
@@ -30,7 +28,6 @@ __all__ = [
     "fill_in",
     "model_changes",
     "parse",
-    "plain",
     "resumed",
     "resumed_model",
 ]
@@ -43,27 +40,55 @@ _TUNING_WARMUP, _TUNING_RATE = 50, 0.25  # which a higher rate would damage; --h
 _MIN_VALID_EVERY = 50  # updates; with fewer, validations would take longer than training
 
 
-# What --resume does with a setting that is given again: no update depends on it, though which
-# weights are kept may (FREE); the run is no longer bit for bit the uninterrupted one (COURSE); or
-# the change is refused (FIXED).
-FREE, COURSE, FIXED = "free", "course", "fixed"
+# What a resumed run does with a setting that is given again: no update depends on it, though which
+# weights are kept may (FREE); the run is no longer bit for bit the uninterrupted one (COURSE); the
+# change is refused (FIXED); it is added to what was given before (ADDED). SESSION: the setting is
+# that of each session, given or not.
+FREE, COURSE, FIXED, ADDED, SESSION = "free", "course", "fixed", "added", "session"
 
 
-def setting(default, help, least=None, most=10**12, on_resume=FREE, files=False):
-    """Return a field of Settings.
+def setting(default, help, **facts):
+    """Return a field of Settings: a row of the table that argparse, the checks and --resume read.
 
-    default: None if `fill_in` or the backend chooses it. help: for --help. least, most: limits of a
-    number. on_resume: FREE, COURSE or FIXED. files: the value is two paths, SOURCE and TARGET.
+    default: None if `fill_in` or the backend chooses it. help: for --help. facts: least and most,
+    the limits of a number; choices, all values that there are; files, whether the value is two
+    paths, SOURCE and TARGET; on_resume, see above.
     """
-    metadata = {"help": help, "limits": (least, most), "on_resume": on_resume, "files": files}
+    facts = {"most": 10**12, "on_resume": FREE, **facts, "help": help}
     if default is list:
-        return dataclasses.field(default_factory=list, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+        return dataclasses.field(default_factory=list, metadata=facts)
+    return dataclasses.field(default=default, metadata=facts)
+
+
+def kind_of(field):
+    """Return the type of a field without `| None` and without what it contains: bool, list ..."""
+    hint = field.type.__args__[0] if isinstance(field.type, types.UnionType) else field.type
+    return typing.get_origin(hint) or hint
+
+
+def _list_of_texts(values):
+    if not isinstance(values, (list, tuple)):
+        raise TypeError
+    return [os.fsdecode(value) for value in values]
+
+
+# How a value of a Python program, such as a Path or a number of NumPy, becomes one that a
+# checkpoint can store; each raises TypeError or ValueError for another kind of value.
+_PLAIN = {
+    bool: lambda value: bool(operator.index(value)),
+    int: operator.index,
+    float: float,
+    str: os.fsdecode,
+    list: _list_of_texts,
+}
 
 
 @dataclasses.dataclass
 class Settings:
-    """Everything that a run depends on besides the corpus; stored in every checkpoint."""
+    """Everything that a run depends on besides the corpus; stored in every checkpoint.
+
+    Raises UserError for a value of a kind that a setting cannot have; for its limits see `check`.
+    """
 
     corpus: str = setting("toy", f"train on this corpus: {', '.join(NAMES)}")
     train: list[str] | None = setting(
@@ -83,11 +108,13 @@ class Settings:
         "runs/latest",
         "folder for the model, its checkpoints, log.jsonl and curves.png; translate.py --model "
         "reads it",
+        on_resume=SESSION,
     )
     preset: str = setting("tiny", f"size of the model: {', '.join(PRESETS)}", on_resume=FIXED)
     set: list[str] = setting(
         list,
         "change one setting of the model, e.g. --set d_model=128 --set norm=pre; may be repeated",
+        on_resume=ADDED,
     )
     vocabulary_size: int = setting(
         0,
@@ -100,6 +127,7 @@ class Settings:
         "sentencepiece",
         "how the text is cut: sentencepiece, or none if it is already cut (words, or BPE with @@)",
         on_resume=FIXED,
+        choices=("sentencepiece", "none"),
     )
     sample_subwords: float = setting(
         0.0,
@@ -232,11 +260,13 @@ class Settings:
         False,
         "continue from the last checkpoint in --out; settings that are given again change, others "
         "stay",
+        on_resume=SESSION,
     )
     plan: bool = setting(
         False,
         "train nothing: measure slices (some rows) of batches, and estimate the memory and the "
         "time of the run",
+        on_resume=SESSION,
     )
     backend: str | None = setting(
         None, "numpy or cupy (default: the environment variable MINITF_BACKEND, else numpy)"
@@ -245,7 +275,20 @@ class Settings:
         "float32",
         f"precision of the operands of a GPU's matrix products: {', '.join(PRECISIONS)}",
         on_resume=COURSE,
+        choices=tuple(PRECISIONS),
     )
+
+    def __post_init__(self):
+        for name, field in _FIELDS.items():
+            value, kind = getattr(self, name), kind_of(field)
+            if value is None and field.default is None:
+                continue
+            try:
+                setattr(self, name, _PLAIN[kind](value))
+            except (TypeError, ValueError):
+                raise UserError(
+                    f"the setting {name} cannot be {reprlib.repr(value)}: give {_KINDS[kind]}"
+                ) from None
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
@@ -307,6 +350,7 @@ _KINDS = {
     float: "a number",
     str: "a text",
     tuple: "a list of whole numbers such as 1,5",
+    list: "a list of texts",
 }
 
 
@@ -317,7 +361,7 @@ training begins, or after a second Ctrl-C."""
 
 
 # The messages of argparse, as patterns, and plainer ones.
-_PLAIN = (
+_PLAINER = (
     (r"^argument (\S+): must be", r"\1 must be"),
     (r"^argument --score: expected 2 arguments", "--score needs two files: HYP REF"),
     (r"^argument (\S+): expected 2 arguments", r"\1 needs two files: SOURCE TARGET"),
@@ -327,7 +371,7 @@ _PLAIN = (
 
 class _Parser(OptionParser):
     def error(self, message):
-        for pattern, plainer in _PLAIN:
+        for pattern, plainer in _PLAINER:
             message = re.sub(pattern, plainer, message)
         super().error(message)
 
@@ -416,10 +460,10 @@ def _add_option(parser, field):
     if default not in (None, False, 0, dataclasses.MISSING):
         help += f" (default {default})"
     help = help.replace("%", "%%")
-    kind = _kind(Settings, field.name)
-    if field.metadata["files"]:
+    kind = kind_of(field)
+    if field.metadata.get("files"):
         parser.add_argument(name, nargs=2, metavar=("SOURCE", "TARGET"), help=help)
-    elif field.name == "set":
+    elif kind is list:
         parser.add_argument(name, action="append", metavar="KEY=VALUE", help=help)
     elif kind is bool:
         parser.add_argument(name, action="store_true", help=help)
@@ -435,35 +479,25 @@ def _metavar(name, kind):
     return "DIR" if name in ("out", "start_from") else "NAME"
 
 
-def _kind(cls, name):
-    """Return the type of a field of a dataclass: bool, int, float, str, tuple, or else list."""
-    hint = typing.get_type_hints(cls)[name]
-    if typing.get_origin(hint) is tuple:
-        return tuple
-    kinds = (hint, *typing.get_args(hint))
-    return next((kind for kind in (bool, int, float, str) if kind in kinds), list)
-
-
 def check(settings: Settings) -> None:
     """Raise UserError for a number or a name out of range, before any time is spent on it."""
     for name, field in _FIELDS.items():
-        value, least, most = getattr(settings, name), *field.metadata["limits"]
+        value, facts = getattr(settings, name), field.metadata
         if value is None:
             continue
-        if least is not None and not least <= value <= most:
-            limit = f"at most {most}" if value > most else f"at least {least}"
+        if "least" in facts and not facts["least"] <= value <= facts["most"]:
+            most = value > facts["most"]
+            limit = f"at most {facts['most']}" if most else f"at least {facts['least']}"
             raise UserError(f"{flag(name)} must be {limit}, not {value}")
-        if field.metadata["files"] and len(value) != 2:
+        if "choices" in facts and value not in facts["choices"]:
+            raise UserError(
+                f"{flag(name)} must be one of {', '.join(facts['choices'])}, not {value!r}"
+            )
+        if "files" in facts and len(value) != 2:
             raise UserError(f"{flag(name)} needs two files: SOURCE TARGET")
     if settings.learning_rate == 0:
         raise UserError(
             "--learning-rate must be more than 0: it is a factor, 1 for the paper's schedule"
-        )
-    if settings.subwords not in ("sentencepiece", "none"):
-        raise UserError(f"--subwords must be sentencepiece or none, not {settings.subwords!r}")
-    if settings.precision not in PRECISIONS:
-        raise UserError(
-            f"--precision must be one of {', '.join(PRECISIONS)}, not {settings.precision!r}"
         )
     if not settings.out:
         raise UserError("--out must name a folder")
@@ -479,11 +513,8 @@ def check_together(settings, given):
 
     given: the names of the settings that were asked for, without those that --quick implies.
     """
-    if settings.valid and not settings.train and not settings.resume:
-        raise UserError(
-            "--valid is only used with --train: leave it out, a named corpus has its own "
-            "validation sentences"
-        )
+    if not settings.resume:
+        _check_texts(settings)
     if {"corpus", "train"} <= given:
         raise UserError("--corpus and --train are both given: choose one of them")
     if settings.start_from and not settings.resume:
@@ -491,6 +522,14 @@ def check_together(settings, given):
             raise UserError(
                 f"--start-from uses that model's size and subwords: leave out {flag(name)}"
             )
+
+
+def _check_texts(settings):
+    if settings.valid and not settings.train:
+        raise UserError(
+            "--valid is only used with --train: leave it out, a named corpus has its own "
+            "validation sentences"
+        )
 
 
 def fill_in(settings, epoch):
@@ -569,51 +608,7 @@ def check_stored(stored):
             f"of another version of minitf (its setting {min(other)}): continue the run with that "
             "version, or begin a new one"
         )
-    if name := _wrong_type(stored):
-        raise UserError(
-            f"the setting {name} cannot be {reprlib.repr(stored[name])}: copy the file again"
-        )
     check(Settings(**stored))
-
-
-def plain(settings):
-    """Return settings of a Python program as the command line would give them.
-
-    Paths become text, tuples lists, and NumPy's numbers Python's, which a checkpoint can store.
-    Raises UserError for a value of another type.
-    """
-    values = {name: _plain(getattr(settings, name)) for name in _FIELDS}
-    if name := _wrong_type(values):
-        kind = inspect.formatannotation(typing.get_type_hints(Settings)[name])
-        raise UserError(f"the setting {name} cannot be {reprlib.repr(values[name])}: give {kind}")
-    return Settings(**values)
-
-
-def _plain(value):
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _wrong_type(values):
-    """Return the name of a value that a field of Settings cannot have, or None."""
-    for name, hint in typing.get_type_hints(Settings).items():
-        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        if name in values and not any(_is(values[name], option) for option in options):
-            return name
-    return None
-
-
-def _is(value, kind):
-    if kind == list[str]:
-        return type(value) is list and all(type(item) is str for item in value)
-    return type(value) in ((int, float) if kind is float else (kind,))
-
-
-def _names(on_resume):
-    return [name for name, field in _FIELDS.items() if field.metadata["on_resume"] == on_resume]
 
 
 def resumed(settings, given, stored):
@@ -623,35 +618,36 @@ def resumed(settings, given, stored):
     given. The changes, {name: (before, now)}, are those after which the run is not bit for bit the
     uninterrupted one.
     """
-    before = Settings(**stored)
-    for name in _names(FIXED):
-        if name in given and getattr(settings, name) != getattr(before, name):
-            raise UserError(
-                f"--resume cannot change {flag(name)} {getattr(settings, name)} (it was "
-                f"{getattr(before, name)}): leave it out, or start a new run in another folder "
-                "with --out"
-            )
-    own = {name: getattr(settings, name) for name in given}
-    own |= {"out": settings.out, "resume": True, "plan": settings.plan}
-    if "set" in given:
-        newest = {item.partition("=")[0]: item for item in before.set + settings.set}
-        own["set"] = list(newest.values())
-    if "valid" in given and "train" not in given and ("corpus" in given or not before.train):
-        raise UserError(
-            "--valid is only used with --train: leave it out, a named corpus has its own "
-            "validation sentences"
-        )
+    before, merged = Settings(**stored), dict(stored)
     if "corpus" in given:
-        own |= {"train": None, "valid": None}
-    merged = Settings(**{**stored, **own})
-    if merged.valid and not merged.train:
-        raise UserError(
-            f"the checkpoint in {merged.out} has a validation text but no training text: "
-            "add --train SOURCE TARGET"
+        merged |= {"train": None, "valid": None}
+    for name, field in _FIELDS.items():
+        was, now, on_resume = (
+            getattr(before, name),
+            getattr(settings, name),
+            field.metadata["on_resume"],
         )
-    names = _names(COURSE) + (["steps"] if merged.cooldown else [])
-    pairs = {name: (getattr(before, name), getattr(merged, name)) for name in names}
-    return merged, {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        if on_resume == SESSION:
+            merged[name] = now
+        elif name not in given:
+            continue
+        elif on_resume == FIXED and now != was:
+            raise UserError(
+                f"--resume cannot change {flag(name)} {now} (it was {was}): leave it out, or start "
+                "a new run in another folder with --out"
+            )
+        elif on_resume == ADDED:  # the later of two values of a field counts
+            merged[name] = list({item.partition("=")[0]: item for item in was + now}.values())
+        else:
+            merged[name] = now
+    merged = Settings(**merged)
+    _check_texts(merged)
+    changes = {
+        name: (getattr(before, name), getattr(merged, name))
+        for name, field in _FIELDS.items()
+        if field.metadata["on_resume"] == COURSE or (name == "steps" and merged.cooldown)
+    }
+    return merged, {name: pair for name, pair in changes.items() if pair[0] != pair[1]}
 
 
 def resumed_model(config, assignments):
@@ -690,7 +686,8 @@ def model_changes(assignments):
 
     Raises UserError for a wrong name or value.
     """
-    names = [field.name for field in dataclasses.fields(Config) if field.name not in _NOT_SET]
+    kinds = {field.name: kind_of(field) for field in dataclasses.fields(Config)}
+    names = [name for name in kinds if name not in _NOT_SET]
     changes = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -698,9 +695,8 @@ def model_changes(assignments):
             raise UserError(
                 f"--set {assignment}: write KEY=VALUE, where KEY is one of {', '.join(names)}"
             )
-        kind = _kind(Config, name)
         try:
-            changes[name] = _parsed(value, kind)
+            changes[name] = _parsed(value, kinds[name])
         except (ValueError, KeyError):
-            raise UserError(f"--set {assignment}: {value!r} is not {_KINDS[kind]}") from None
+            raise UserError(f"--set {assignment}: {value!r} is not {_KINDS[kinds[name]]}") from None
     return changes

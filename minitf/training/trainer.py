@@ -1,4 +1,4 @@
-"""The training step, and the loop around it: updates, validations, checkpoints."""
+"""The loop around the updates: validations, checkpoints, the log."""
 
 import dataclasses
 import functools
@@ -12,18 +12,17 @@ from minitf.config import Config
 from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
-from minitf.optim import Adam, clip_gradient, warmup_rate
+from minitf.optim import Adam, warmup_rate
 from minitf.training import planning
 from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.clock import Clock
 from minitf.training.cursor import Cursor, UpdateBatches
 from minitf.training.distributed import Ranks
-from minitf.training.guard import Guard
 from minitf.training.log import RunLog, step_line
 from minitf.training.schedule import cooldown_start, learning_rate
 from minitf.training.settings import Settings, fill_in
 from minitf.training.signals import Interrupted, StopRequest
-from minitf.training.team import Team
+from minitf.training.update import Updater, shares
 from minitf.training.validation import Scores, Validator
 from minitf.transformer import Transformer
 from minitf.translation import Translator
@@ -71,17 +70,17 @@ class Trainer:
             check_size(config, dict(self.model.named_parameters()))
         self.optimizer = Adam(self.model.named_parameters())
         self.ranks = ranks or Ranks()
-        self.team = Team(
+        self.updater = Updater(
             self.model,
             self.optimizer,
             dataset,
-            self.ranks,
             build=lambda: model(config, initialise=False),
             replicas=settings.replicas,
+            ranks=self.ranks,
             seed=settings.seed,
             accumulate=settings.accumulate,
+            clip=settings.clip,
         )
-        self.guard = Guard(self.team)
         self.stop, self.clock, self.scores = StopRequest(), Clock(), Scores()
         self.validator = Validator(dataset, settings, log.say, self.stop)
         self.weights = []  # names of the files that the next average is made of
@@ -103,19 +102,10 @@ class Trainer:
     def update(self, batches: UpdateBatches | None = None):
         """Change the weights once, by the gradient of the next batches, or of other batches.
 
-        Returns (loss, plain negative log-likelihood, gradient norm, target tokens).
-        Raises UserError before anything is changed if a figure is not finite; on a GPU, `Guard`
-        turns the update into a no-op and raises later.
+        Returns and raises what `Updater.update` does.
         """
-        s = self.settings
-        batches = batches or self.cursor.next(s.accumulate)
-        figures, n_tokens = self.team.gradient(batches.indices, self.step)
-        self.guard.check(self.step, batches, figures, n_tokens)
-        if s.clip:
-            clip_gradient(self.optimizer.gradients, s.clip, norm=figures[2])
-        with self.team.lend_threads():
-            self.optimizer.step(self.rate(self.step + 1), self.guard.finite)
-        return *figures, n_tokens
+        batches = batches or self.cursor.next(self.settings.accumulate)
+        return self.updater.update(batches, self.rate(self.step + 1))
 
     def rate(self, step):
         """Return the learning rate of a step; steps count from 1."""
@@ -132,7 +122,7 @@ class Trainer:
         keep_memory()
         self.clock.start(self.step)
         try:
-            self.team.check_same_weights(self.step)
+            self._check_same_weights()
             if self.step < self.settings.steps:
                 self._try_largest_batches()
             if self.ranks.rank == 0 and not self.folder.has_checkpoint():
@@ -152,42 +142,29 @@ class Trainer:
             self.log.say(f"stopped  {limit}{'' if trained else ': no update was left to do'}")
         return not self.stop.agreed
 
+    def _check_same_weights(self):
+        """Raise UserError unless all ranks have the same weights, as they should at any step."""
+        self.ranks.check_same(self.optimizer.data, f"weights after step {self.step:,}")
+
     def _try_largest_batches(self):
-        """Compute the largest batches before the first update, and predict what the run takes."""
+        """Compute the largest batches before the first update: memory runs out now or never."""
         self.log.say(
             "trial    running the largest batches first, to find out whether they fit into memory"
         )
-        seconds = planning.try_batches(self.team, self.largest_batches(), self.log.say)
-        load = self.workload()
-        if line := planning.summary(load, self.team, self._slice(load.typical), seconds):
-            self.log.say(line)
-
-    def workload(self):
-        """Return what the rest of the run computes, for a prediction."""
-        steps = max(0, self.settings.steps - self.step)
-        return planning.workload(
-            self.settings, self.config, self.dataset, self.cursor.plan, steps, self.ranks.size
-        )
-
-    def plan(self):
-        """Log what the run would take, by updates of slices; they change the weights."""
-        load = self.workload()
-        typical = self._slice(load.typical)
-
-        def update():
-            self.update(UpdateBatches(0, 0, [load.typical[: self.ranks.size]]))  # a pair for each
-            self.guard.read()  # waits for a GPU
-
-        for line in planning.report(load, self.team, self.largest_batches(), typical, update):
-            self.log.say(line)
+        planning.try_batches(self.updater, self.largest_batches(), self.log.say)
 
     def largest_batches(self):
-        """Return this rank's slices of the batches that may need the most memory."""
-        return [self._slice(indices) for indices in self.dataset.largest(self.cursor.plan)]
+        """Return this rank's slices of the batches that may need the most memory.
 
-    def _slice(self, indices):
-        """Return this rank's slice of a batch."""
-        return self.team.largest_slice(indices, self.settings.accumulate)
+        The largest slices, if an update has several such batches.
+        """
+        found = []
+        for indices in self.dataset.largest(self.cursor.plan):
+            sizes = [len(indices)] * self.settings.accumulate
+            mine = shares(sizes, self.ranks.size)[self.ranks.rank]
+            most = max((stop - start for _, start, stop in mine), default=1)
+            found.append(self.dataset.batch(indices).rows(0, most))
+        return found
 
     def _train(self):
         """Update until a limit is reached or a stop is agreed on; return the limit, if any."""
@@ -201,7 +178,7 @@ class Trainer:
                 self._log_if_due(pace)
                 with self.clock.pause():
                     self._validate_if_due()
-            if self.guard.has_unlogged():
+            if self.updater.has_unlogged():
                 self._log_updates()
         if not self.stop.agreed and self.scores.validated < self.step:
             self.validate()
@@ -249,23 +226,23 @@ class Trainer:
             pace.restart()
             return
         if pace.due():
-            self.guard.read()  # on a GPU this waits, so not after every update
+            self.updater.read()  # on a GPU this waits, so not after every update
             if not self.log.bar.possible:
                 self.log.say(step_line(self._entry()))
-        self.log.bar.what = f"step {self.step:,}  loss {self.guard.loss:.3f}"
+        self.log.bar.what = f"step {self.step:,}  loss {self.updater.loss:.3f}"
         self.log.bar.to(self.step, self._seconds_left())
 
     def _log_updates(self):
-        self.guard.read()
+        self.updater.read()
         self.log.step(self._entry())
-        self.guard.unlogged.clear()
+        self.updater.unlogged.clear()
         self.clock.next_lap()
 
     def _entry(self):
         """Return the average figures of the updates since the last entry of the log."""
-        seconds = self.clock.lap()  # after guard.read(): on a GPU, that waits for the updates
-        tokens = [n for *_, n in self.guard.unlogged]
-        figures = [row[:3] for row in self.guard.unlogged]
+        seconds = self.clock.lap()  # after updater.read(): on a GPU, that waits for the updates
+        tokens = [n for *_, n in self.updater.unlogged]
+        figures = [row[:3] for row in self.updater.unlogged]
         loss, nll, norm = np.average(figures, axis=0, weights=tokens).tolist()
         return {
             "step": self.step,
@@ -336,8 +313,8 @@ class Trainer:
         keep: whether the weights of this step are part of later averages. model: False leaves the
         present model, because to average large ones takes longer than an update.
         """
-        self.guard.read()
-        self.team.check_same_weights(self.step)
+        self.updater.read()
+        self._check_same_weights()
         if self.ranks.rank:
             return
         state = self.model.state()
@@ -377,8 +354,8 @@ class Trainer:
 
     def _save_interrupted(self):
         """Save the state between two validations; the model only if there is none yet."""
-        self.guard.read()
-        self.team.check_same_weights(self.step)
+        self.updater.read()
+        self._check_same_weights()
         if self.ranks.rank:
             return
         if not self.folder.has_model():
@@ -396,7 +373,7 @@ class Trainer:
             "seconds": self.clock.total(),
             "settings": dataclasses.asdict(self.settings),
             "config": self.config.to_dict(),
-            "machine": self.team.machine,
+            "machine": self.updater.machine,
             "data": self.fingerprint,
             "valid_text": self.valid_text,
             "probe": probe(self.model),
@@ -423,7 +400,7 @@ class Trainer:
 
     def changes(self, meta):
         """Return the machine's facts that differ from a checkpoint's: {name: (before, now)}."""
-        before, machine = meta["machine"], self.team.machine
+        before, machine = meta["machine"], self.updater.machine
         pairs = {name: (before.get(name, value), value) for name, value in machine.items()}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 

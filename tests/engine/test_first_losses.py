@@ -14,9 +14,9 @@ import pytest
 from paths import FIXTURES
 
 from minitf.config import Config
-from minitf.cpu.replicas import Replicas
 from minitf.optim import Adam, warmup_rate
 from minitf.text import Batch
+from minitf.training.update import Updater
 from minitf.transformer import Transformer
 
 FIXTURE = FIXTURES / "parity-model-post.npz"
@@ -54,12 +54,13 @@ def first_losses(dtype, steps=10, **changes):
         for b in range(3)
     ]
     model = Transformer(config).astype(dtype).load_state(weights)
-    optimizer, replicas = Adam(model.named_parameters()), Replicas(model, None, 1)
+    optimizer = Adam(model.named_parameters())
+    updater = Updater(model, optimizer, seed=5)
     losses = []
     for step in range(1, steps + 1):
         batch = batches[(step - 1) % 3]
         optimizer.zero_grad()
-        losses.append(float(replicas.backward(batch, batch.n_tokens, seed=5, step=step - 1)[0]))
+        losses.append(float(updater.backward(batch, batch.n_tokens, step - 1)[0]))
         optimizer.step(
             warmup_rate(step, config.d_model, settings["warmup_steps"], settings["factor"])
         )

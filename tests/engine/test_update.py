@@ -10,19 +10,18 @@ import pytest
 from runs import PACE, SMALL, prepare_folder, run
 
 from minitf import functions as F
-from minitf.cpu import replicas as parallel
 from minitf.cpu import threads
-from minitf.cpu.replicas import Replicas
 from minitf.files.arrays import load_arrays
 from minitf.optim import Adam
 from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
-from minitf.training import commandline
+from minitf.training import commandline, update
 from minitf.training.clock import WARM_UP, Clock
 from minitf.training.evaluation import perplexity
 from minitf.training.log import read_history
 from minitf.training.settings import parse
 from minitf.training.trainer import Trainer
+from minitf.training.update import Updater
 from minitf.transformer import Transformer
 
 TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
@@ -81,7 +80,7 @@ def plain_updates(trainer, model, n):
 )
 def test_updates_are_those_of_a_plain_loop(folder, monkeypatch, replicas, more):
     """Over three and a half epochs; some updates take batches of two of them."""
-    monkeypatch.setattr(parallel, "_WORTH_IT", 1)
+    monkeypatch.setattr(update, "_WORTH_IT", 1)
     # At small rates the last bits of a sum, which depend on how a batch is cut, stay small.
     trainer = build(*more.split(), "--replicas", str(replicas), "--learning-rate", "0.02")
     model = Transformer(trainer.config, trainer.settings.seed)
@@ -100,21 +99,21 @@ def test_adam_may_use_the_threads_of_the_replicas(folder, replicas):
     step, seen = trainer.optimizer.step, []
     trainer.optimizer.step = lambda *arguments: (seen.append(threads._lent.get()), step(*arguments))
     trainer.update()
-    assert seen == [(trainer.team.replicas.pool, replicas)]
-    assert (trainer.team.replicas.pool is None) == (replicas == 1)
+    assert seen == [(trainer.updater.pool, replicas)]
+    assert (trainer.updater.pool is None) == (replicas == 1)
     assert threads._lent.get() == (None, 1)
 
 
 def test_no_two_batches_draw_the_same_dropout(folder, monkeypatch):
     """Neither in one update nor in neighbouring ones: every step number is used once."""
     places = []
-    backward = Replicas.backward
+    backward = Updater.backward
 
-    def watch(self, batch, n_tokens, seed, step):
+    def watch(self, batch, n_tokens, step):
         places.append(step)
-        return backward(self, batch, n_tokens, seed, step)
+        return backward(self, batch, n_tokens, step)
 
-    monkeypatch.setattr(Replicas, "backward", watch)
+    monkeypatch.setattr(Updater, "backward", watch)
     trainer = build("--accumulate", "3")
     for _ in range(4):
         trainer.update()
@@ -151,7 +150,7 @@ def test_an_entry_of_the_log_weighs_every_token_alike(folder):
     trainer = build()
     trainer.optimizer.step_count = 4
     trainer.cursor.move(2, 3)
-    trainer.guard.unlogged = [(1.0, 0.5, 2.0, 10), (3.0, 2.5, 4.0, 30)]
+    trainer.updater.unlogged = [(1.0, 0.5, 2.0, 10), (3.0, 2.5, 4.0, 30)]
     trainer.clock._lap = time.perf_counter() - 8
     entry = trainer._entry()
     assert (entry["loss"], entry["gradient_norm"], round(entry["tokens_per_second"], 1)) == (
@@ -173,7 +172,7 @@ def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
     """An hour of them between two log entries does not change the tokens per second."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    update, validate = Trainer.update, Trainer.validate
+    make_update, validate = Trainer.update, Trainer.validate
 
     def passing(method, seconds):
         def wrapper(self):
@@ -182,7 +181,7 @@ def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
 
         return wrapper
 
-    monkeypatch.setattr(Trainer, "update", passing(update, 2))
+    monkeypatch.setattr(Trainer, "update", passing(make_update, 2))
     monkeypatch.setattr(Trainer, "validate", passing(validate, 3600))
     assert run("here", "--steps", "9", "--valid-every", "3", "--log-every", "2") == 0
     entries = [entry for entry in read_history("here") if "loss" in entry]

@@ -15,13 +15,12 @@ from variants import SwiGLU, Variant
 
 from minitf import transformer
 from minitf.config import Config
-from minitf.cpu import replicas
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model, save_model
 from minitf.nn import Linear
 from minitf.text import Words
-from minitf.training import commandline
+from minitf.training import commandline, update
 from minitf.training.settings import parse
 from minitf.transformer import Transformer
 from minitf.translation import Translator
@@ -68,7 +67,7 @@ def test_a_variant_is_trained_and_used(folder):
 
 
 def test_a_variant_is_resumed_bit_for_bit(folder, monkeypatch):
-    monkeypatch.setattr(replicas, "_WORTH_IT", 1)  # on two replicas
+    monkeypatch.setattr(update, "_WORTH_IT", 1)  # on two replicas
     assert trained("whole", "--replicas", "2") is not None
     with monkeypatch.context() as patch:
         at_step(patch, 6, terminate)

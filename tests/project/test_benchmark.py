@@ -110,7 +110,7 @@ def test_a_batch_that_is_cut_has_the_same_products(tmp_path, monkeypatch):
     job = task(tmp_path, threads=2)
     ours.draw(job)
     whole = products.count(job)
-    monkeypatch.setattr("minitf.cpu.replicas._WORTH_IT", 1)
+    monkeypatch.setattr("minitf.training.update._WORTH_IT", 1)
     cut = products.count(job)
     assert cut["flops"] == whole["flops"]
     assert cut["products"] == 2 * whole["products"]

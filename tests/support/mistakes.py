@@ -81,7 +81,7 @@ TRAINER = {
     f"{TEXTS} --vocabulary-size 20": "choose a --vocabulary-size of at least",
     "--corpus klingon": "unknown corpus 'klingon': choose from toy",
     "--corpus tatoeba-en-de": "set MINITF_DATA",
-    "--subwords words": "--subwords must be sentencepiece or none",
+    "--subwords words": "--subwords must be one of sentencepiece, none",
     # the model
     "--preset huge": "unknown preset 'huge'",
     "--set d_model": "--set d_model: write KEY=VALUE",

@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 from variants import Variant
 
-from minitf.cpu import replicas as parallel
-from minitf.training import commandline
+from minitf.training import commandline, update
 from minitf.training.distributed import launched
 from minitf.training.log import RunLog
 from minitf.training.trainer import Trainer
@@ -50,23 +49,23 @@ def watch_updates(accidents, out):
     A note has the number of the micro-batch, of the row in it, the row, and the tokens of
     the update.
     """
-    update = Trainer.update
+    plain = Trainer.update
 
     def watched(self, *batches):
-        backward = self.team.replicas.backward
+        backward = self.updater.backward
 
-        def noted(batch, n_tokens, seed, step):
+        def noted(batch, n_tokens, step):
             for i, (source, target) in enumerate(
                 zip(batch.source.tolist(), batch.target_out.tolist(), strict=True)
             ):
                 print(step, batch.first_row + i, source, target, n_tokens, file=out)
-            return backward(batch, n_tokens, seed, step)
+            return backward(batch, n_tokens, step)
 
-        self.team.replicas.backward = noted
+        self.updater.backward = noted
         try:
-            result = update(self, *batches)
+            result = plain(self, *batches)
         finally:
-            self.team.replicas.backward = backward
+            self.updater.backward = backward
         for step, rank, what in accidents:
             if (self.step, launched()[0]) == (step, rank):
                 act(self, what)
@@ -109,7 +108,7 @@ def refuse_to_write(*arguments):
 
 
 def main(wish, arguments):
-    parallel._WORTH_IT = 1  # else batches this small would not be cut over threads
+    update._WORTH_IT = 1  # else batches this small would not be cut over threads
     RunLog.draw = lambda self, seconds=0: None
     os.fsync = lambda handle: None
     if launched()[0]:

@@ -1,4 +1,4 @@
-"""Which rank computes which rows, how ranks find each other, and errors if they cannot."""
+"""How ranks find each other, what they decide together, and errors if they cannot."""
 
 import shlex
 import sys
@@ -29,43 +29,7 @@ def start_as(monkeypatch, rank, size):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", str(size))
 
 
-# Which rows ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
-def test_every_row_has_one_rank(rng, size):
-    for n_batches in range(1, 10):
-        sizes = rng.integers(1, 30, n_batches).tolist()
-        rows = [(i, row) for i, n in enumerate(sizes) for row in range(n)]
-        shared = [
-            (i, row)
-            for rank in range(size)
-            for i, start, stop in Ranks(rank, size).slices(sizes)
-            for row in range(start, stop)
-        ]
-        assert shared == rows, "in order, none twice, none missing"
-
-
-@pytest.mark.parametrize("n_batches, size", [(4, 2), (6, 3), (8, 8), (5, 1)])
-def test_batches_are_not_cut_if_there_are_enough(n_batches, size):
-    for rank in range(size):
-        each = n_batches // size
-        whole = [(i, 0, 10 + i) for i in range(rank * each, (rank + 1) * each)]
-        assert Ranks(rank, size).slices([10 + i for i in range(n_batches)]) == whole
-
-
-@pytest.mark.parametrize("n_batches, size", [(1, 2), (3, 2), (2, 5), (7, 4)])
-def test_the_ranks_have_equal_work(n_batches, size):
-    """Of batches with 20 rows, a rank computes its fraction to within two rows."""
-    for rank in range(size):
-        rows = sum(stop - start for _, start, stop in Ranks(rank, size).slices([20] * n_batches))
-        assert abs(rows - 20 * n_batches / size) < 2
-
-
-def test_more_ranks_than_rows():
-    slices = [Ranks(rank, 5).slices([3]) for rank in range(5)]
-    assert sorted(part for mine in slices for part in mine) == [(0, 0, 1), (0, 1, 2), (0, 2, 3)]
-    assert [] in slices
+# What ranks decide together ----------------------------------------------------------------------
 
 
 def test_ranks_decide_by_their_votes_alone(tmp_path, monkeypatch):

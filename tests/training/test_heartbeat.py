@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 from runs import SMALL, prepare_folder, run
 
-from minitf.cpu.replicas import Replicas
 from minitf.data import rows, tokenized
 from minitf.data.corpora import Pairs
 from minitf.data.rows import Rows
 from minitf.text import Words
 from minitf.training import commandline, evaluation
 from minitf.training.clock import Clock
-from minitf.training.guard import Guard
 from minitf.training.log import read_history
 from minitf.training.settings import parse
 from minitf.training.signals import Interrupted
 from minitf.training.trainer import Trainer
+from minitf.training.update import Updater
 from minitf.translation import Translator
 
 
@@ -136,7 +135,7 @@ def test_a_line_announces_everything_that_takes_long(folder, monkeypatch, capsys
     record(commandline, "read_corpus", "corpus   train.en, train.de")
     record(Words, "train", "subwords are learned from the training text")
     record(
-        Replicas,
+        Updater,
         "backward",
         "trial    running the largest batches first, to find out whether they fit into memory",
     )
@@ -209,14 +208,14 @@ def test_the_speed_includes_waiting_for_the_gpu(folder, monkeypatch):
     """On a GPU the host waits for the updates when it reads their figures."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    read = Guard.read
+    read = Updater.read
 
     def wait(self):
         now[0] += 10.0 * len(self._unread)
         read(self)
 
-    monkeypatch.setattr(Guard, "read", wait)
-    monkeypatch.setattr(Guard, "delays", lambda self: True)
+    monkeypatch.setattr(Updater, "read", wait)
+    monkeypatch.setattr(Updater, "delays", lambda self: True)
     assert run("here", "--steps", "4", "--log-every", "2") == 0
     entries = [entry for entry in read_history("here") if "loss" in entry]
     assert len(entries) == 2 and all(entry["tokens_per_second"] < 60 / 10 for entry in entries)

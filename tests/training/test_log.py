@@ -7,7 +7,6 @@ import json
 import pytest
 
 import minitf
-from minitf.cpu.replicas import machine
 from minitf.errors import UserError
 from minitf.training import log as runlog
 from minitf.training.log import RunLog, read_history, step_line, versions
@@ -176,13 +175,6 @@ def test_a_failed_drawing_does_not_stop_the_run(tmp_path):
     log.history.append({"step": 1})  # no figures
     log.draw()
     assert len(lines) == 1 and lines[0].startswith("notice   curves.png could not be drawn: ")
-
-
-def test_the_facts_on_which_last_bits_depend():
-    here = machine(replicas=2)
-    assert here.keys() == {"arrays", "matrix products", "replicas"}
-    assert here["arrays"].startswith("numpy 2.") and here["replicas"] == 2
-    assert here == machine(2) and json.loads(json.dumps(here)) == here
 
 
 @pytest.mark.parametrize("ending", ["", "-cuda12x", "-cuda13x"])

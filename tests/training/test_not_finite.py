@@ -41,8 +41,8 @@ def after_backward(spoil):
     """Change the results of the backward pass: spoil(trainer, loss, nll) returns (loss, nll)."""
 
     def poison(trainer):
-        backward = trainer.team.replicas.backward
-        trainer.team.replicas.backward = lambda *arguments: spoil(trainer, *backward(*arguments))
+        backward = trainer.updater.backward
+        trainer.updater.backward = lambda *arguments: spoil(trainer, *backward(*arguments))
 
     return poison
 
@@ -130,7 +130,7 @@ def test_it_stops_before_the_update_and_names_the_place(folder, words, clip, dev
         with pytest.raises(UserError) as error:
             for _ in range(3):  # on a GPU, later updates change nothing either
                 trainer.update()
-            trainer.guard.read()
+            trainer.updater.read()
         assert (trainer.step, trainer.optimizer.step_count) == (2, 2)
         for old, new in zip(before, state(trainer.optimizer), strict=True):
             assert np.array_equal(old, new, equal_nan=True)
@@ -177,19 +177,19 @@ def test_a_fault_that_does_not_recur_is_reported_too(folder):
     with using("strict"):
         trainer = build("--accumulate", "2", "--batch-tokens", "30")
         trainer.update()
-        backward, calls = trainer.team.replicas.backward, []
+        backward, calls = trainer.updater.backward, []
 
         def faulty_once(*arguments):
             calls.append(0)
             loss, nll = backward(*arguments)
             return (loss * np.nan, nll) if len(calls) == 1 else (loss, nll)
 
-        trainer.team.replicas.backward = faulty_once
+        trainer.updater.backward = faulty_once
         trainer.update()
         with pytest.raises(
             UserError, match=r"the loss is nan at step 2 \(epoch 1, batch 3 and the one after it\)"
         ):
-            trainer.guard.read()
+            trainer.updater.read()
         assert len(calls) == 4
 
 
@@ -227,23 +227,23 @@ def waiting(action):
 )
 def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch, library, waits):
     """Only the equation of Adam reads the flag, once per update; its form passes it to the GPU."""
-    monkeypatch.setattr("minitf.cpu.replicas._WORTH_IT", 1)
+    monkeypatch.setattr("minitf.training.update._WORTH_IT", 1)
     with backend.using(library), forms_on():
         tiny = ("--batch-tokens", "10", "--set", "d_model=4")
         trainer = build("--accumulate", "2", "--clip", "0.5", "--replicas", "2", *tiny)
         forms.check()  # each form is compared with its equation before its first use
         assert waiting(lambda: [trainer.update() for _ in range(3)]) == waits
-        assert waiting(trainer.guard.read) == 1
-        assert len(trainer.guard.unlogged) == 3 and all(
-            type(x) is float for row in trainer.guard.unlogged for x in row[:3]
+        assert waiting(trainer.updater.read) == 1
+        assert len(trainer.updater.unlogged) == 3 and all(
+            type(x) is float for row in trainer.updater.unlogged for x in row[:3]
         )
-        assert waiting(trainer.guard.read) == 0
+        assert waiting(trainer.updater.read) == 0
         trainer.update()
         saved = []
         monkeypatch.setattr(
             trainer.folder,
             "add_weights",
-            lambda *arguments: saved.append(len(trainer.guard.unlogged)) or 1 / 0,
+            lambda *arguments: saved.append(len(trainer.updater.unlogged)) or 1 / 0,
         )
         with pytest.raises(ZeroDivisionError):
             trainer.save()
@@ -258,8 +258,8 @@ def test_the_same_losses_as_on_the_cpu(folder):
         other = build()
         for _ in range(3):
             other.update()
-        other.guard.read()
-        assert np.allclose(other.guard.unlogged, trainer.guard.unlogged, rtol=1e-5)
+        other.updater.read()
+        assert np.allclose(other.updater.unlogged, trainer.updater.unlogged, rtol=1e-5)
         for mine, theirs in zip(state(trainer.optimizer), state(other.optimizer), strict=True):
             assert np.allclose(mine, theirs, rtol=1e-4, atol=1e-6)
 

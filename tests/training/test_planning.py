@@ -3,9 +3,7 @@
 import operator
 import re
 import shlex
-import threading
-import types
-from concurrent.futures import ThreadPoolExecutor
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +15,11 @@ from runs import SMALL, prepare_folder, run
 from minitf import backend
 from minitf.cpu import machine
 from minitf.cpu.machine import memory_of
-from minitf.cpu.replicas import Replicas
 from minitf.training import commandline, planning
 from minitf.training.planning import arithmetic
 from minitf.training.settings import parse
+from minitf.training.trainer import Trainer
+from minitf.training.update import Updater
 
 TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
 
@@ -39,20 +38,16 @@ def trainer(folder):
     return commandline.build(parse([*TEXTS, *SMALL, *sizes])[0])
 
 
-def slice_of(trainer, indices):
-    return trainer.team.largest_slice(indices, trainer.settings.accumulate)
-
-
 def needed(trainer):
-    fixed, batch, _ = planning._needed(trainer.team, trainer.largest_batches())
-    return fixed + batch
+    return max(sum(planning._memory(trainer.updater, batch)) for batch in trainer.largest_batches())
 
 
-def report(trainer, update=lambda: None):
+def report(trainer):
     """Return the lines of --plan."""
-    load = trainer.workload()
-    typical = slice_of(trainer, load.typical)
-    return planning.report(load, trainer.team, trainer.largest_batches(), typical, update)
+    lines = []
+    trainer.log._write = lines.append
+    planning.plan(trainer)
+    return lines
 
 
 # Arithmetic ---------------------------------------------------------------------------------------
@@ -94,14 +89,14 @@ def test_arithmetic_is_the_sum_of_all_products(rng, monkeypatch, changes):
 
 
 def test_averages_are_those_of_the_epoch(trainer):
-    load = trainer.workload()
+    tokens, work, typical = planning._average(trainer)
     batches = [trainer.dataset.batch(rows) for rows in trainer.cursor.plan]
     n_tokens = sum(batch.n_tokens for batch in batches)
-    assert load.tokens == pytest.approx(2 * n_tokens / len(batches)), "two batches to an update"
+    assert tokens == pytest.approx(2 * n_tokens / len(batches)), "two batches to an update"
     shapes = [(*batch.source.shape, batch.target_in.shape[1], batch.n_tokens) for batch in batches]
-    assert load.work == pytest.approx(
-        2 * np.mean([arithmetic(trainer.config, *shape) for shape in shapes])
-    )
+    operations = [arithmetic(trainer.config, *shape) for shape in shapes]
+    assert work == pytest.approx(2 * np.mean(operations))
+    assert any(np.array_equal(typical, rows) for rows in trainer.cursor.plan)
 
 
 # Memory -------------------------------------------------------------------------------------------
@@ -120,8 +115,9 @@ def test_memory_of_is_the_most_at_one_time():
 
 def test_the_largest_batch_is_predicted_from_a_slice_of_it(trainer):
     batch = trainer.largest_batches()[0]
-    fixed, proportional, _ = planning._predicted(trainer.team, batch)
-    real = memory_of(lambda: trainer.team.replicas.backward(batch, batch.n_tokens, 0, 0))
+    fixed, proportional = planning._memory(trainer.updater, batch)
+    fixed -= trainer.updater.optimizer.gradients.nbytes  # which a trial has touched by now
+    real = memory_of(lambda: trainer.updater.backward(batch, batch.n_tokens, 0))
     assert len(batch.source) > 20 and real > 1e6
     assert fixed + proportional == pytest.approx(real, rel=0.15)
 
@@ -142,8 +138,9 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     free = int(share * needed(trainer) / planning.SAFE)
     monkeypatch.setattr(planning, "free_memory", lambda: free)
     monkeypatch.setattr(planning, "FEWEST_TOKENS", 5)
-    monkeypatch.setattr(planning, "_copied", lambda team: 0)
-    lines = list(report(trainer, lambda: pytest.fail("it does not fit")))
+    monkeypatch.setattr(planning, "_copied", lambda updater: 0)
+    monkeypatch.setattr(trainer, "update", lambda *_: pytest.fail("it does not fit"))
+    lines = report(trainer)
     assert re.match(r"memory +this run does not fit: it needs another [\d.]+ .B ", lines[-2])
     more = changed(lines[-1])
     settings, _ = parse(
@@ -158,15 +155,15 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
 def test_the_copies_from_which_files_are_written_are_predicted(trainer):
     trainer.update()
     most = planning.memory_of(trainer.save)
-    assert 0.8 * most < planning._copied(trainer.team) < 1.3 * most
+    assert 0.8 * most < planning._copied(trainer.updater) < 1.3 * most
 
 
 def test_a_model_whose_files_cannot_be_written(trainer, monkeypatch):
     """Smaller batches would not help."""
     copies = 10**9
-    monkeypatch.setattr(planning, "_copied", lambda team: copies)
+    monkeypatch.setattr(planning, "_copied", lambda updater: copies)
     monkeypatch.setattr(planning, "free_memory", lambda: copies)
-    lines = list(report(trainer))
+    lines = report(trainer)
     assert "or 1.00 GB to write the files), but only 1.00 GB are free" in lines[-2]
     assert "choose a smaller --preset, or" in lines[-1]
     monkeypatch.setattr(planning, "free_memory", lambda: 2 * copies)
@@ -178,126 +175,76 @@ def test_a_model_whose_files_cannot_be_written(trainer, monkeypatch):
 
 def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
     monkeypatch.setattr(planning, "free_memory", lambda: 1000)
-    assert "choose a smaller --preset, or" in list(report(trainer))[-1]
+    assert "choose a smaller --preset, or" in report(trainer)[-1]
     for origin, advice in (("start_from", "start from a smaller"), ("resume", "of more memory")):
         monkeypatch.setattr(trainer.settings, origin, "there")
-        assert advice in list(report(trainer))[-1]
+        assert advice in report(trainer)[-1]
 
 
 # Time ---------------------------------------------------------------------------------------------
 
 
-class Clock:
-    """Replaces Team.try_batch: passes take a time that is known, and their rows are noted."""
+@pytest.fixture
+def clock(trainer, monkeypatch):
+    """Updates that take a time that is known; returns the list of their pairs, and the time."""
+    updates, seconds = [], {"now": 0.0, "fixed": 0.0, "slope": 0.0}
 
-    def __init__(self, load, fixed, slope):
-        self.load, self.fixed, self.slope, self.rows = load, fixed, slope, []
+    def update(batches):
+        (rows,) = batches.indices
+        updates.append(len(rows))
+        shape = trainer.dataset.batch(rows)
+        width = shape.source.shape[1], shape.target_in.shape[1]
+        work = arithmetic(trainer.config, len(rows), *width, shape.n_tokens)
+        seconds["now"] += seconds["fixed"] + seconds["slope"] * work
 
-    def __call__(self, batch):
-        self.rows.append(len(batch.source))
-        return self.fixed + self.slope * planning._work(self.load, batch, len(batch.source))
-
-
-def predicted_passes(trainer, monkeypatch, fixed, slope):
-    """Return the predicted seconds of an update, the typical batch, and the rows of all slices."""
-    load = trainer.workload()
-    typical = slice_of(trainer, load.typical)
-    clock = Clock(load, fixed, slope)
-    monkeypatch.setattr(trainer.team, "try_batch", clock)
-    seconds, _ = planning._passes(load, trainer.team, typical)
-    return seconds, typical, clock.rows
-
-
-def test_time_of_a_slow_batch_is_predicted_from_slices(trainer, monkeypatch):
+    monkeypatch.setattr(trainer, "update", update)
+    monkeypatch.setattr(time, "perf_counter", lambda: seconds["now"])
     monkeypatch.setattr(planning, "SLICE_TOKENS", 80)
-    load = trainer.workload()
-    seconds, typical, rows = predicted_passes(trainer, monkeypatch, 3.0, 1e-6)
-    assert max(rows) * planning._width(typical) <= 80 and max(rows) <= len(typical.source) / 2
-    assert min(rows) <= max(rows) / 3, "a line needs two points that are far from each other"
-    assert seconds == pytest.approx(2 * 3.0 + 1e-6 * load.work), "an update has two passes"
+    return updates, seconds
 
 
-def test_a_quick_batch_is_measured_uncut(trainer, monkeypatch):
-    monkeypatch.setattr(planning, "SLICE_TOKENS", 80)
-    load = trainer.workload()
-    seconds, typical, rows = predicted_passes(trainer, monkeypatch, 0.0, 1e-12)
-    assert max(rows) == len(typical.source)
-    assert seconds == pytest.approx(1e-12 * load.work)
+def test_time_of_a_slow_batch_is_predicted_from_slices(trainer, clock):
+    updates, seconds = clock
+    seconds |= {"fixed": 3.0, "slope": 1e-6}
+    _, work, typical = planning._average(trainer)
+    found = planning._seconds(trainer, typical, work)
+    assert max(updates) <= len(typical) / 2 and min(updates) <= max(updates) / 3, (
+        "a line needs two points that are far from each other"
+    )
+    assert found == pytest.approx(2 * 3.0 + 1e-6 * work), "an update has two passes"
 
 
-class FakeRanks:
-    """One of several ranks, each a thread. gather and tell wait for all of them, as MPI's do."""
-
-    def __init__(self, rank, barrier, values):
-        self.rank, self.barrier, self.values = rank, barrier, values
-
-    def gather(self, value):
-        self.values[self.rank] = value
-        self.barrier.wait(10)
-        found = list(self.values)
-        self.barrier.wait(10)
-        return found
-
-    def tell(self, value):
-        return self.gather(value)[0]
+def test_a_quick_batch_is_measured_uncut(trainer, clock):
+    updates, seconds = clock
+    seconds["slope"] = 1e-12
+    _, work, typical = planning._average(trainer)
+    assert planning._seconds(trainer, typical, work) == pytest.approx(1e-12 * work)
+    assert max(updates) == len(typical)
 
 
-@pytest.mark.parametrize("cost", [0.0, 3.0])
-def test_ranks_with_unequal_slices_make_the_same_passes(trainer, monkeypatch, cost):
-    """Three ranks that share an even number of batches have more or fewer rows of the typical."""
-    load = trainer.workload()
-    typical = slice_of(trainer, load.typical)
-    lengths = 7, 4, 8
-    monkeypatch.setattr(planning, "SLICE_TOKENS", 40)
-    barrier, values = threading.Barrier(3), [None] * 3
-
-    def passes(rank):
-        rows = []
-        team = types.SimpleNamespace(
-            ranks=FakeRanks(rank, barrier, values),
-            replicas=trainer.team.replicas,
-            try_batch=lambda batch: rows.append(len(batch.source)) or cost,
-        )
-        planning._passes(load, team, typical.rows(0, lengths[rank]))
-        return rows
-
-    with ThreadPoolExecutor(3) as pool:
-        first, *others = pool.map(passes, range(3))
-    assert others == [first, first] and max(first) <= min(lengths)
-
-
-def test_the_rest_of_an_update_does_not_count_its_pass_again(trainer, monkeypatch):
-    batch = trainer.largest_batches()[0]
-    monkeypatch.setattr(trainer.team, "try_batch", lambda batch: 2.0)
-    seconds = iter([100.0, 5.0, 5.5, 6.0])  # the first update is slower
-    monkeypatch.setattr(planning, "_timed", lambda update: update())
-    monkeypatch.setattr(planning, "FEWEST_REPEATS", 3)
-    monkeypatch.setattr(planning, "MOST_REPEATS", 3)
-    assert planning._rest_of_update(trainer.team, batch, lambda: next(seconds)) == 3.5
-    monkeypatch.setattr(trainer.team, "try_batch", lambda batch: 9.0)
-    assert planning._rest_of_update(trainer.team, batch, lambda: 5.0) == 0.0
-
-
-# Lines --------------------------------------------------------------------------------------------
-
-
-def test_each_line_comes_as_soon_as_it_is_known(trainer, monkeypatch):
-    """The first lines come before anything is run; memory is known before anything large is."""
-    rows, updates = [], []
-    backward = Replicas.backward
+def test_nothing_large_is_run(trainer, monkeypatch):
+    """The memory is known before the first update, from slices that fit where a batch does not."""
+    events, backward, update = [], Updater.backward, Trainer.update
 
     def watch(self, batch, *arguments):
-        rows.append(len(batch.source))
+        events.append(len(batch.source))
         return backward(self, batch, *arguments)
 
-    monkeypatch.setattr(Replicas, "backward", watch)
-    lines = report(trainer, lambda: updates.append(len(rows)))
-    assert [next(lines).split()[0] for _ in range(3)] == ["update", "products", "measure"]
-    assert not rows, "nothing was run before"
-    assert next(lines).startswith("memory") and not updates
-    assert max(rows) <= len(trainer.largest_batches()[0].source) / 2, "slices are small: they fit"
-    assert [line.split()[0] for line in lines] == ["time", "speed", "paper"]
-    assert len(updates) > planning.FEWEST_REPEATS
+    def watch_update(self, batches):
+        events.append("a real update")
+        return update(self, batches)
+
+    monkeypatch.setattr(Updater, "backward", watch)
+    monkeypatch.setattr(Trainer, "update", watch_update)
+    monkeypatch.setattr(planning, "REPEAT_SECONDS", 0)
+    trainer.log._write = lambda text: events.append(text.split()[0])
+    planning.plan(trainer)
+    words = [event for event in events if isinstance(event, str) and event != "a real update"]
+    assert words == ["update", "measure", "memory", "time", "speed", "paper"]
+    first = events.index("memory")
+    assert "a real update" not in events[:first] and "a real update" in events[first:]
+    most = max(event for event in events[:first] if isinstance(event, int))
+    assert most <= len(trainer.largest_batches()[0].source) / 2
 
 
 # The command --------------------------------------------------------------------------------------
@@ -315,7 +262,6 @@ def test_plan_measures_and_writes_nothing(folder, monkeypatch, capsys):
     )
     assert names[8:] == [
         "update",
-        "products",
         "measure",
         "memory",
         "time",
@@ -339,20 +285,4 @@ def test_a_resumed_run_is_planned_for_the_remaining_updates(folder, monkeypatch,
     assert {path: path.read_bytes() for path in Path("here").iterdir()} == before
     assert run("here", "--steps", "5", "--plan") == 0, (
         "where a run is already, a plan takes nothing away"
-    )
-
-
-def test_a_long_run_is_predicted(folder, monkeypatch, capsys):
-    assert run("short", "--steps", "2") == 0
-    assert "plan  " not in capsys.readouterr().out
-    monkeypatch.setattr(planning, "LONG", 0)
-    assert run("long", "--steps", "2") == 0
-    assert re.search(
-        r"plan +\d+ target tokens and .* for the remaining 2 updates; --plan",
-        capsys.readouterr().out,
-    )
-    assert run("cut", "--steps", "1000000", "--minutes", "0.001") in (0, commandline.CUT_SHORT)
-    assert re.search(
-        r"for the remaining 1,000,000 updates \(--minutes 0.001 ends the run earlier\)",
-        capsys.readouterr().out,
     )

@@ -29,20 +29,19 @@ from runs import (
 )
 
 from minitf import forms
-from minitf.cpu import replicas as parallel
-from minitf.cpu.replicas import Replicas
 from minitf.data.corpora import read_pairs
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
-from minitf.training import commandline, planning
+from minitf.training import commandline, planning, update
 from minitf.training.checkpoints import RunFolder
 from minitf.training.evaluation import perplexity
 from minitf.training.log import read_history
 from minitf.training.settings import Settings
 from minitf.training.signals import StopRequest, stop_on_signals
 from minitf.training.trainer import Trainer
+from minitf.training.update import Updater
 from minitf.training.validation import Validator
 from minitf.translation import Translator
 
@@ -59,7 +58,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("replicas, accumulate", [slow(1, 1), slow(2, 1), (2, 2)])
 def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
-    monkeypatch.setattr(parallel, "_WORTH_IT", 1)  # else batches this small would not be cut
+    monkeypatch.setattr(update, "_WORTH_IT", 1)  # else batches this small would not be cut
     shape = [
         "--replicas",
         str(replicas),
@@ -121,13 +120,13 @@ def test_a_run_with_sampled_subwords_and_a_cooldown_is_bit_exact(folder, monkeyp
 @pytest.mark.slow
 def test_no_two_batches_have_the_same_dropout_masks(folder, monkeypatch):
     """The last update of an epoch has fewer batches than the others, if subwords are sampled."""
-    drawn, backward = [], Replicas.backward
+    drawn, backward = [], Updater.backward
 
-    def watch(self, batch, n_tokens, seed, step):
+    def watch(self, batch, n_tokens, step):
         drawn.append(step)
-        return backward(self, batch, n_tokens, seed, step)
+        return backward(self, batch, n_tokens, step)
 
-    monkeypatch.setattr(Replicas, "backward", watch)
+    monkeypatch.setattr(Updater, "backward", watch)
     monkeypatch.setattr(Trainer, "_try_largest_batches", lambda self: None)
     more = "--subwords sentencepiece --vocabulary-size 290 --batch-tokens 200 --accumulate 4"
     assert run("sampled", *more.split(), "--sample-subwords", "0.1") == 0

@@ -15,13 +15,13 @@ from saved_files import weights_in
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import backend
-from minitf.cpu import replicas as parallel
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model
 from minitf.optim import gradient_norm
-from minitf.training import commandline, planning, results, team
+from minitf.training import commandline, planning, results, update
 from minitf.training.settings import Settings, parse
+from minitf.training.update import Updater
 from minitf.training.validation import Validator
 from minitf.transformer import Transformer
 from minitf.translation import Translator
@@ -361,7 +361,7 @@ def test_words_cut_by_bpe_are_joined(folder):
         ({"valid": ["valid.en", "valid.de"]}, "--valid is only used with --train"),
         ({"train": ["a", "b"], "valid": ["a", "b"], "corpus": "multi30k"}, "choose one of them"),
         ({"start_from": "there", "preset": "base"}, "leave out --preset"),
-        ({"train": "st", "valid": ["a", "b"]}, "the setting train cannot be 'st': give list"),
+        ({"train": "st", "valid": ["a", "b"]}, "the setting train cannot be 'st': give a list"),
     ],
 )
 def test_python_programs_learn_of_settings_that_contradict_each_other(folder, wrong, reason):
@@ -427,7 +427,7 @@ def test_accumulated_batches_weigh_every_token_alike(small):
     n_tokens = [batch.n_tokens for batch in batches]
     assert n_tokens[0] != n_tokens[1]
     wanted, losses = 0, []
-    small.team.replicas.models[0].train = lambda: small.model  # no dropout
+    small.updater.models[0].train = lambda: small.model  # no dropout
     for batch in batches:
         small.optimizer.zero_grad()
         loss, _ = small.model.loss(batch.source, batch.target_in, batch.target_out)
@@ -467,14 +467,14 @@ def test_the_norm_of_a_small_gradient_takes_one_thread(small, monkeypatch):
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
         return gradient_norm(gradients)
 
-    monkeypatch.setattr(team, "gradient_norm", watch)
+    monkeypatch.setattr(update, "gradient_norm", watch)
     with threadpool_limits(2, "blas"):
         small.update()
     assert set(seen) == {1}
 
 
 def test_clipping_shortens_the_gradient(small):
-    small.settings.clip = 0.01
+    small.updater.clip = 0.01
     norm = small.update()[2]
     assert norm > 0.01
     assert np.linalg.norm(small.optimizer.gradients) == pytest.approx(0.01, rel=1e-4)
@@ -507,15 +507,15 @@ def test_an_update_on_gpu_like_arrays(folder, stand_in):
 
 def test_the_largest_batch_comes_first(small, monkeypatch):
     tried = []
-    backward = parallel.Replicas.backward
+    backward = Updater.backward
 
-    def watch(self, batch, n_tokens, seed, step):
+    def watch(self, batch, n_tokens, step):
         tried.append(batch)
-        return backward(self, batch, n_tokens, seed, step)
+        return backward(self, batch, n_tokens, step)
 
-    monkeypatch.setattr(parallel.Replicas, "backward", watch)
+    monkeypatch.setattr(Updater, "backward", watch)
     before = small.model.state()
-    planning.try_batches(small.team, small.largest_batches(), print)
+    planning.try_batches(small.updater, small.largest_batches(), print)
     assert all(np.array_equal(array, before[name]) for name, array in small.model.state().items())
     assert all(parameter.grad is None for parameter in small.model.parameters())
     batches = [small.dataset.batch(rows) for rows in small.cursor.plan]
@@ -536,7 +536,7 @@ def test_out_of_memory_says_what_to_do(folder, monkeypatch, capsys):
     def backward(*arguments):
         raise MemoryError("Unable to allocate 7.3 TiB")
 
-    monkeypatch.setattr(parallel.Replicas, "backward", backward)
+    monkeypatch.setattr(Updater, "backward", backward)
     assert run("here") == 2
     assert (
         "out of memory after step 0: lower --batch-tokens, which is 60" in capsys.readouterr().err

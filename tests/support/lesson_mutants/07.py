@@ -136,8 +136,8 @@ MUTANTS = {
     ),
     "an update of its last batch only": ("for i, batch in mine:", "for i, batch in mine[-1:]:"),
     "batches divided by their own tokens in the trainer": (
-        "self.replicas.backward(batch, n_tokens, self.seed, first",
-        "self.replicas.backward(batch, batch.n_tokens, self.seed, first",
+        "self.backward(batch, n_tokens, first",
+        "self.backward(batch, batch.n_tokens, first",
     ),
     "an update divided by the tokens of its first batch": (
         "self.ranks.total(sum(count(batch.target_out) for _, batch in mine))",

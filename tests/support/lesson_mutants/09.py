@@ -46,8 +46,8 @@ MUTANTS = {
     ),
     # One update on many GPUs
     "gradients divided by the tokens of their slice": (
-        "rows.source, rows.target_in, rows.target_out, n_tokens",
-        "rows.source, rows.target_in, rows.target_out",
+        "part.source, part.target_in, part.target_out, n_tokens",
+        "part.source, part.target_in, part.target_out",
     ),
     "gradients divided by the tokens of their rank": (
         "(n_tokens,) = self.ranks.total(sum(count(batch.target_out) for _, batch in mine))",
@@ -58,11 +58,11 @@ MUTANTS = {
         "self.target_out[rows], self.first_row",
     ),
     "replicas that draw the masks of the first rows": (
-        "F.dropout_state(seed, step, rows.first_row)",
-        "F.dropout_state(seed, step)",
+        "F.dropout_state(self.seed, step, part.first_row)",
+        "F.dropout_state(self.seed, step)",
     ),
     "replicas of which only the first counts": ("mine[own] += theirs[own]", "pass"),
-    "batches of an update with the same masks": ("self.seed, first + i)", "self.seed, first)"),
+    "batches of an update with the same masks": ("n_tokens, first + i)", "n_tokens, first)"),
     "an update that forgets all but its last batch": (
         "        for i, batch in mine:\n",
         "        for i, batch in mine[-1:]:\n",
@@ -72,8 +72,8 @@ MUTANTS = {
         "        for i, batch in mine:\n            self.optimizer.zero_grad()\n",
     ),
     "ranks that all take the first rows": (
-        "first, last = self.rank * len(sizes), (self.rank + 1) * len(sizes)",
-        "first, last = 0, len(sizes)",
+        "edges = share * len(sizes), (share + 1) * len(sizes)",
+        "edges = 0, len(sizes)",
     ),
     # The average
     "an average that forgets all but the last checkpoint": (

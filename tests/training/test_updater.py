@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,18 +13,20 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from minitf import dropout
 from minitf import functions as F
 from minitf.config import Config
-from minitf.cpu import replicas as parallel
-from minitf.cpu.replicas import Replicas, threads_for
-from minitf.cpu.threads import each
-from minitf.nn import Linear
+from minitf.cpu.threads import each, lent
+from minitf.nn import Linear, Module, Parameter
 from minitf.optim import Adam, adam_update, warmup_rate
 from minitf.tensor import no_grad
+from minitf.text import Batch
+from minitf.training import update
+from minitf.training.distributed import Ranks
 from minitf.training.settings import QUICK
+from minitf.training.update import Updater, shares
 from minitf.transformer import Transformer
 
 RATES = {"dropout": 0.2, "attention_dropout": 0.3, "feed_forward_dropout": 0.1}
 ROWS = 7
-WORTH_IT = parallel._WORTH_IT
+WORTH_IT = update._WORTH_IT
 switches = pytest.mark.parametrize(
     "changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"]
 )
@@ -31,7 +34,7 @@ switches = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def small_batches_are_cut_too(monkeypatch):
-    monkeypatch.setattr(parallel, "_WORTH_IT", 1)
+    monkeypatch.setattr(update, "_WORTH_IT", 1)
 
 
 def build(dtype="float64", **changes):
@@ -39,12 +42,31 @@ def build(dtype="float64", **changes):
     return model, Adam(model.named_parameters())
 
 
-def replicate(model, count, **changes):
-    return Replicas(model, lambda: small_model(seed=9, **RATES, **changes), count)
+def updater(count, dtype="float64", **changes):
+    """Return an Updater of so many replicas; the weights that its copies are built with are others.
+
+    Its optimizer has the gradient.
+    """
+    model, optimizer = build(dtype, **changes)
+    return Updater(
+        model,
+        optimizer,
+        build=lambda: small_model(dtype, seed=9, **RATES, **changes),
+        replicas=count,
+        seed=5,
+    )
+
+
+def gradient(found, *batches, n_tokens=None):
+    """Compute some batches; return the sums of loss and nll, and the flat gradient."""
+    found.optimizer.zero_grad()
+    n_tokens = n_tokens or sum(batch.n_tokens for batch in batches)
+    figures = [found.backward(batch, n_tokens, step=6) for batch in batches]
+    return np.sum(figures, axis=0), found.optimizer.collect()
 
 
 def whole(batch, **changes):
-    """Return the loss and the flat gradient of the uncut batch, computed without replicas.py."""
+    """Return the loss and the flat gradient of the uncut batch, computed without update.py."""
     model, optimizer = build(**changes)
     with F.dropout_state(seed=5, step=6):
         loss, nll = model.train().loss(
@@ -54,7 +76,8 @@ def whole(batch, **changes):
     return float(loss), float(nll), optimizer.collect().copy()
 
 
-def assert_equal(result, gradients, expected):
+def assert_equal(found, expected):
+    result, gradients = found
     assert result == pytest.approx(expected[:2], rel=1e-9)
     assert np.allclose(gradients, expected[2], rtol=1e-9, atol=1e-9 * np.abs(expected[2]).max())
 
@@ -72,7 +95,7 @@ def test_micro_batches_equal_one_batch(rng, changes, cuts):
             pair = model.train().loss(part.source, part.target_in, part.target_out, batch.n_tokens)
         pair[0].backward()
         losses.append([float(x) for x in pair])
-    assert_equal(np.sum(losses, axis=0), optimizer.collect(), expected)
+    assert_equal((np.sum(losses, axis=0), optimizer.collect()), expected)
 
 
 @switches
@@ -80,12 +103,9 @@ def test_micro_batches_equal_one_batch(rng, changes, cuts):
 def test_cores_equal_one_core(rng, changes, count):
     batch = random_batch(rng, ROWS)
     expected = whole(batch, **changes)
-    model, optimizer = build(**changes)
-    replicas = replicate(model, count, **changes)
+    cores = updater(count, **changes)
     for _ in range(2):  # the first call leaves nothing behind
-        optimizer.zero_grad()
-        result = replicas.backward(batch, batch.n_tokens, seed=5, step=6)
-        assert_equal(result, optimizer.collect(), expected)
+        assert_equal(gradient(cores, batch), expected)
 
 
 @pytest.mark.filterwarnings("error")
@@ -99,20 +119,47 @@ def test_weights_that_were_not_drawn_are_not_computed_with(rng):
         return twin
 
     batch = random_batch(rng, ROWS)
-    model, optimizer = build()
-    result = Replicas(model, chance, 3).backward(batch, batch.n_tokens, 5, 6)
-    assert_equal(result, optimizer.collect(), whole(batch))
+    cores = Updater(*build(), build=chance, replicas=3, seed=5)
+    assert_equal(gradient(cores, batch), whole(batch))
 
 
 def test_micro_batches_over_cores_equal_one_batch(rng):
     batch = random_batch(rng, ROWS)
-    model, optimizer = build()
-    replicas = replicate(model, 2)
-    losses = [
-        replicas.backward(part, batch.n_tokens, 5, 6)
-        for part in (batch.rows(0, 3), batch.rows(3, 7))
-    ]
-    assert_equal(np.sum(losses, axis=0), optimizer.collect(), whole(batch))
+    assert_equal(gradient(updater(2), batch.rows(0, 3), batch.rows(3, 7)), whole(batch))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_every_row_is_in_one_share(rng, size):
+    for n_batches in range(1, 10):
+        sizes = rng.integers(1, 30, n_batches).tolist()
+        rows = [(i, row) for i, n in enumerate(sizes) for row in range(n)]
+        shared = [
+            (i, row)
+            for share in shares(sizes, size)
+            for i, start, stop in share
+            for row in range(start, stop)
+        ]
+        assert shared == rows, "in order, none twice, none missing"
+
+
+@pytest.mark.parametrize("n_batches, size", [(4, 2), (6, 3), (8, 8), (5, 1)])
+def test_batches_are_not_cut_if_there_are_enough(n_batches, size):
+    for rank, share in enumerate(shares([10 + i for i in range(n_batches)], size)):
+        each = n_batches // size
+        assert share == [(i, 0, 10 + i) for i in range(rank * each, (rank + 1) * each)]
+
+
+@pytest.mark.parametrize("n_batches, size", [(1, 2), (3, 2), (2, 5), (7, 4)])
+def test_shares_are_equal_work(n_batches, size):
+    """Of batches with 20 rows, each is its fraction to within two rows."""
+    for share in shares([20] * n_batches, size):
+        assert abs(sum(stop - start for _, start, stop in share) - 20 * n_batches / size) < 2
+
+
+def test_more_shares_than_rows():
+    found = shares([3], 5)
+    assert [part for share in found for part in share] == [(0, 0, 1), (0, 1, 2), (0, 2, 3)]
+    assert [] in found
 
 
 def test_a_wrong_sum_would_be_found(rng):
@@ -128,32 +175,44 @@ def test_a_wrong_sum_would_be_found(rng):
         assert not np.allclose(optimizer.collect(), expected, rtol=1e-2, atol=0)
 
 
+def noted(cores):
+    """Return the list of the batches that its models compute from now on."""
+    parts = []
+    for model in cores.models:
+        plain = model.loss
+
+        def loss(source, target_in, target_out, n_tokens, plain=plain):
+            parts.append((source, target_in, target_out))
+            return plain(source, target_in, target_out, n_tokens)
+
+        model.loss = loss
+    return parts
+
+
 def test_the_slices_are_the_rows_of_the_batch(rng, monkeypatch):
-    model, _ = build()
-    replicas = replicate(model, 3)
-    batch = random_batch(rng, ROWS)
-    slices = replicas.slices(batch)
-    assert [len(part.source) for part in slices] == [2, 2, 3]
-    assert [part.first_row for part in slices] == [0, 2, 4]
-    for field in ("source", "target_in", "target_out"):
-        assert np.array_equal(
-            np.concatenate([getattr(part, field) for part in slices]), getattr(batch, field)
-        )
-    assert len(replicas.slices(random_batch(rng, 2))) == 2, "no slice is empty"
-    size = batch.target_in.size * model.config.d_model
+    cores, batch = updater(3), random_batch(rng, ROWS)
+    parts = noted(cores)
+    gradient(cores, batch)
+    assert sorted(len(source) for source, _, _ in parts) == [2, 2, 3]
+    rows = [row for part in parts for row in zip(*map(np.ndarray.tolist, part), strict=True)]
+    whole_rows = zip(batch.source, batch.target_in, batch.target_out, strict=True)
+    assert sorted(rows) == sorted(tuple(map(np.ndarray.tolist, row)) for row in whole_rows)
+    size = batch.target_in.size * cores.models[0].config.d_model
     for worth_it, n in ((size // 2, 2), (size, 1), (size + 1, 1)):
-        monkeypatch.setattr(parallel, "_WORTH_IT", worth_it)
-        assert len(replicas.slices(batch)) == n, "small batches are not worth a thread"
+        monkeypatch.setattr(update, "_WORTH_IT", worth_it)
+        parts.clear()
+        gradient(cores, batch)
+        assert len(parts) == n, "small batches are not worth a thread"
 
 
 def train(count, rng, dtype="float64", steps=3):
-    model, optimizer = build(dtype)
-    replicas = Replicas(model, lambda: small_model(dtype, seed=9, **RATES), count)
+    cores = updater(count, dtype)
+    model, optimizer = cores.models[0], cores.optimizer
     for step in range(1, steps + 1):
-        batch = random_batch(rng, ROWS, vocabulary_size=V)
-        optimizer.zero_grad()
-        replicas.backward(batch, batch.n_tokens, seed=1, step=step)
+        gradient(cores, random_batch(rng, ROWS, vocabulary_size=V))
         optimizer.step(warmup_rate(step, model.config.d_model, warmup_steps=4))
+        for parameter in model.parameters():  # somebody assigns an array
+            parameter.data = parameter.data * 1.01
     return model.state()
 
 
@@ -174,7 +233,7 @@ def test_a_run_can_be_repeated_bit_for_bit():
 def test_each_item_is_taken_once(count, n):
     """Adam's step changes every slice of the parameters exactly once."""
     taken = []
-    with replicate(build()[0], count).lend_threads():
+    with lent(updater(count).pool, count):
         each(taken.append, list(range(n)))
     assert sorted(taken) == list(range(n))
 
@@ -190,7 +249,7 @@ def test_only_threads_that_are_lent_are_taken(count, expected):
         threads.add(threading.get_ident())
 
     running = threading.active_count()
-    with replicate(build()[0], count).lend_threads():
+    with lent(updater(count).pool, count):
         each(note, list(range(23)))
     assert len(threads) == expected
     assert (threading.get_ident() in threads) == (count == 1)
@@ -206,76 +265,82 @@ def test_a_step_on_several_threads_is_the_step_on_one(rng):
     results = []
     for count in (1, 3):
         data, m, v = x.copy(), np.zeros_like(x), np.zeros_like(x)
-        with replicate(build()[0], count).lend_threads():
+        with lent(updater(count).pool, count):
             for t in (1, 2):
                 adam_update(data, g, m, v, t, 0.1)
         results.append((data, m, v))
     assert all(np.array_equal(*pair) for pair in zip(*results, strict=True))
 
 
-def test_replicas_made_before_the_optimizer(rng):
-    """Adam moves the weights in memory; the replicas must follow."""
-    model = small_model(**RATES)
-    replicas = replicate(model, 2)
-    optimizer = Adam(model.named_parameters())
-    optimizer.data *= 1.1
-    expected_model, expected = build()
-    expected.data *= 1.1
-    batch = random_batch(rng, ROWS)
-    with F.dropout_state(seed=5, step=6):
-        loss, _ = expected_model.train().loss(batch.source, batch.target_in, batch.target_out)
-    loss.backward()
-    replicas.backward(batch, batch.n_tokens, seed=5, step=6)
-    assert np.allclose(optimizer.collect(), expected.collect(), rtol=1e-9, atol=1e-12)
-
-
 def test_replicas_have_the_dtype_of_the_model(rng):
-    """Twins are built in float32; gradients of a float64 model must keep all digits."""
+    """Copies are built in float32; gradients of a float64 model must keep all digits."""
     batch = random_batch(rng, ROWS)
-    model, optimizer = build()
-    replicas = Replicas(model, lambda: small_model("float32", **RATES), 2)
-    assert_equal(replicas.backward(batch, batch.n_tokens, 5, 6), optimizer.collect(), whole(batch))
+    cores = Updater(*build(), build=lambda: small_model("float32", **RATES), replicas=2, seed=5)
+    assert_equal(gradient(cores, batch), whole(batch))
 
 
 def test_the_switches_of_the_calling_thread_stay(rng):
     """no_grad and the dropout state belong to a thread; the replicas' threads have their own."""
-    model, optimizer = build()
     batch = random_batch(rng, ROWS)
     with F.dropout_state(seed=8, step=8), no_grad():
-        replicate(model, 2).backward(batch, batch.n_tokens, 5, 6)
+        found = gradient(updater(2), batch)
         assert (dropout._state.seed, dropout._state.place) == (8, 0)
-    assert np.allclose(optimizer.collect(), whole(batch)[2], rtol=1e-9, atol=1e-12)
+    assert_equal(found, whole(batch))
 
 
 def test_an_error_in_a_thread_arrives_and_leaves_nothing_behind(rng):
-    model, optimizer = build()
-    replicas = replicate(model, 3)
-    batch = random_batch(rng, ROWS)
-    wrong = random_batch(rng, ROWS)
+    cores = updater(3)
+    batch, wrong = random_batch(rng, ROWS), random_batch(rng, ROWS)
     wrong.source[-1, 0] = V + 5
     with pytest.raises(IndexError, match=f"{V + 5}"):
-        replicas.backward(wrong, wrong.n_tokens, 5, 6)
-    optimizer.zero_grad()
-    result = replicas.backward(batch, batch.n_tokens, 5, 6)
-    assert_equal(result, optimizer.collect(), whole(batch))
+        gradient(cores, wrong)
+    assert_equal(gradient(cores, batch), whole(batch))
 
 
 def test_every_slice_has_its_own_thread(rng):
-    model, _ = build()
-    replicas = replicate(model, 3)
+    cores = updater(3)
     threads = {}
-    for i, twin in enumerate(replicas.models):
-        plain = twin.loss
+    for i, model in enumerate(cores.models):
+        plain = model.loss
 
         def loss(*arguments, i=i, plain=plain):
             threads[i] = threading.get_ident()
             return plain(*arguments)
 
-        twin.loss = loss
-    batch = random_batch(rng, ROWS)
-    replicas.backward(batch, batch.n_tokens, 5, 6)
+        model.loss = loss
+    gradient(cores, random_batch(rng, ROWS))
     assert set(threads) == {0, 1, 2}
     assert threading.get_ident() not in threads.values()
+
+
+class Experts(Module):
+    """A model with a bias for each kind of row, which only rows of that kind use."""
+
+    config = SimpleNamespace(d_model=2, d_ff=2)
+
+    def __init__(self):
+        self.linear = Linear(3, 2, np.random.default_rng(0))
+        self.biases = [Parameter(np.zeros(2, np.float32)) for _ in range(3)]
+
+    def train(self):
+        return self
+
+    def loss(self, source, target_in, target_out, n_tokens):
+        rows = [self.linear(np.ones(3, np.float32)) + self.biases[kind] for kind in source[:, 0]]
+        loss = sum(rows[1:], rows[0]).sum() / n_tokens
+        return loss, loss
+
+
+@pytest.mark.parametrize("kinds", [(0, 0), (0, 1), (1, 0), (2, 1)], ids=str)
+def test_a_parameter_that_only_some_rows_use_gets_their_gradient(kinds):
+    """Such as an expert that no row of one replica uses."""
+    model = Experts()
+    cores = Updater(model, Adam(model.named_parameters()), build=Experts, replicas=2)
+    batch = Batch(*(np.array(kinds).reshape(2, 1) for _ in range(3)))
+    for _ in range(2):  # nothing is left of the first
+        _, found = gradient(cores, batch, n_tokens=1)
+        expected = [2.0] * 8 + [float(kinds.count(kind)) for kind in (0, 0, 1, 1, 2, 2)]
+        assert found.tolist() == expected
 
 
 # The threads of the matrix products ---------------------------------------------------------------
@@ -295,54 +360,40 @@ def two_threads():
 @pytest.mark.parametrize(("count", "tiny", "threads"), [(1, 1e8, {1}), (1, 0, {2}), (3, 0, {1})])
 def test_tiny_products_have_one_thread(rng, monkeypatch, two_threads, count, tiny, threads):
     """So have those of several replicas; large products of an uncut batch have all."""
-    monkeypatch.setattr(parallel, "_TINY", tiny)
+    monkeypatch.setattr(update, "_TINY", tiny)
     seen = []
     forward = Transformer.loss
     monkeypatch.setattr(
         Transformer, "loss", lambda *args: (seen.append(blas_threads()), forward(*args))[1]
     )
     batch = random_batch(rng, ROWS)
-    replicate(build()[0], count).backward(batch, batch.n_tokens, seed=5, step=6)
+    gradient(updater(count), batch)
     assert seen == [threads] * count
     assert blas_threads() == {2}, "only inside"
 
 
 def test_what_is_tiny_depends_on_the_shape_of_the_batch_alone(rng, monkeypatch, two_threads):
-    replicas = replicate(build()[0], 1)
-    short, long = random_batch(rng, ROWS, 3, 9), random_batch(rng, ROWS, 9, 3)
-    config = replicas.models[0].config
-    for batch in (short, long):
-        assert replicas._operations(batch) == 2 * ROWS * 9 * config.d_model * config.d_ff
-    for operations, threads in ((99, {1}), (100, {2})):
-        monkeypatch.setattr(parallel, "_TINY", 100)
-        with threads_for(operations):
-            assert blas_threads() == threads
+    one, seen = updater(1), []
+    plain, config = one.models[0].loss, one.models[0].config
+    one.models[0].loss = lambda *arguments: (seen.append(blas_threads()), plain(*arguments))[1]
+    operations = 2 * ROWS * 9 * config.d_model * config.d_ff
+    for batch in (random_batch(rng, ROWS, 3, 9), random_batch(rng, ROWS, 9, 3)):
+        for tiny in (operations, operations + 1):
+            monkeypatch.setattr(update, "_TINY", tiny)
+            gradient(one, batch)
+    assert seen == [{2}, {1}] * 2
 
 
 def test_a_batch_of_quick_is_tiny():
     """Its updates use one thread, however busy the machine is."""
     config = Config.preset(QUICK["preset"], QUICK["vocabulary_size"])
-    assert 2 * QUICK["batch_tokens"] * config.d_model * config.d_ff < parallel._TINY
+    assert 2 * QUICK["batch_tokens"] * config.d_model * config.d_ff < update._TINY
     assert QUICK["batch_tokens"] * config.d_model < 2 * WORTH_IT, "and not worth a second replica"
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, {1}), (2, {2}), (64, {2})])
 def test_blas_keeps_to_the_cores_of_a_container(two_threads, cores, threads):
-    parallel.keep_to_cores(cores)
+    ranks = Ranks()
+    ranks.cores = lambda: cores
+    ranks.keep_to_cores()
     assert blas_threads() == threads
-
-
-@pytest.mark.parametrize("touched", [{0}, {1}, {0, 1}, set()])
-def test_a_parameter_that_only_some_rows_touch_gets_their_gradient(touched):
-    """Such as an expert that no row of one replica uses."""
-    model, twin = Linear(3, 2, np.random.default_rng(0)), Linear(3, 2, None)
-    replicas = Replicas(model, lambda: twin, 2)
-    for i, part in enumerate((model, twin)):
-        part.weight.grad = np.ones((3, 2), np.float32)
-        part.bias.grad = np.full(2, 1 + i, np.float32) if i in touched else None
-    replicas._sum(2)
-    assert (model.weight.grad == 2).all()
-    if touched:
-        assert (model.bias.grad == sum(1 + i for i in touched)).all()
-    else:
-        assert model.bias.grad is None

@@ -1,0 +1,275 @@
+"""One update of the weights: the gradient, by all cores of all ranks; its check; Adam's step.
+
+A matrix product on two cores leaves one of them idle between products. Two halves of a batch, each
+on its own core with products of one thread, keep both busy from the first layer to the last.
+"""
+
+import contextlib
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+from minitf import forms
+from minitf import functions as F
+from minitf.backend import on_gpu, to_device, to_numpy, xp
+from minitf.cpu.sums import slice_bounds
+from minitf.cpu.threads import lent, libraries, one_blas_thread
+from minitf.errors import UserError
+from minitf.nn import flatten
+from minitf.optim import clip_gradient, gradient_norm
+from minitf.training.distributed import Ranks
+
+__all__ = ["Updater", "shares", "threads_for"]
+
+_TINY = 1e8  # operations of a matrix product: about a millisecond on one core
+_WORTH_IT = 1 << 16  # numbers in the activations of a replica; for fewer, a thread costs too much
+
+
+def shares(sizes, count):
+    """Cut the rows of some batches into equal shares: [(batch, first row, row after last)] of each.
+
+    sizes: the number of rows of each batch; each batch counts as equally long. A cut is between
+    batches where possible, else between rows.
+
+    >>> shares([10, 4, 8, 8], 2)
+    [[(0, 0, 10), (1, 0, 4)], [(2, 0, 8), (3, 0, 8)]]
+    >>> shares([10, 4, 8], 2)
+    [[(0, 0, 10), (1, 0, 2)], [(1, 2, 4), (2, 0, 8)]]
+    """
+    # The unit is 1 / count of a batch, so that every share has len(sizes) units.
+    found = []
+    for share in range(count):
+        edges = share * len(sizes), (share + 1) * len(sizes)
+        rows = [
+            (i, *(n * min(max(edge - i * count, 0), count) // count for edge in edges))
+            for i, n in enumerate(sizes)
+        ]
+        found.append([(i, start, stop) for i, start, stop in rows if start < stop])
+    return found
+
+
+def threads_for(operations):
+    """Return a `with` block in which BLAS has one thread if products are tiny, else all.
+
+    operations: multiplications and additions of a product.
+    The threads of BLAS wait for each other at the end of every product. If another process uses one
+    of the cores, they wait some milliseconds until the scheduler runs them: ten to thirty times as
+    long as a tiny product takes. On idle cores a second thread gains nothing for a tiny product.
+    """
+    return one_blas_thread() if operations < _TINY else contextlib.nullcontext()
+
+
+class Updater:
+    """Updates a model: its weights change by the gradient of some batches, or not at all.
+
+    Each rank computes a share of the rows of an update. On a rank, each replica, a copy of the
+    model that shares its weights, computes a share of the rows of a batch on a core of its own. The
+    sum of their gradients is the gradient that one core would have found, up to rounding.
+
+    model, optimizer: a Transformer, and the Adam of its parameters. dataset: has the batches of
+    `update` and `gradient`. build: makes a model of the same shape, for another replica; its
+    weights need not be drawn. replicas: how many a rank has, 0 for one on each core; a GPU has one.
+    How many share a batch depends on its shape alone, so that a run can be repeated bit for bit.
+    ranks: the Ranks of the run. seed: of the dropout masks. accumulate: the most batches of an
+    update. clip: the largest norm of a gradient, 0 for any.
+
+    machine: the facts on which the last bits of a sum depend; if one of them changes, a resumed run
+    is not bit-exact.
+    loss: of the last update that was read. unlogged: (loss, nll, norm, target tokens), as plain
+    numbers, of those read since the last entry of the log.
+    """
+
+    def __init__(
+        self,
+        model,
+        optimizer,
+        dataset=None,
+        build=None,
+        replicas=1,
+        ranks=None,
+        seed=0,
+        accumulate=1,
+        clip=0.0,
+    ):
+        self.optimizer, self.dataset, self.ranks = optimizer, dataset, ranks or Ranks()
+        self.seed, self.accumulate, self.clip = seed, accumulate, clip
+        n = 1 if on_gpu() else replicas or self.ranks.cores()
+        self.models = [model]
+        for _ in range(n - 1):
+            twin = build()
+            for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+                theirs.data = mine.data  # its own may be NaN
+            flatten(twin.parameters())
+            self.models.append(twin)
+        self.pool = ThreadPoolExecutor(n) if n > 1 else None
+        self.machine = _machine() | {
+            "replicas": n,
+            "ranks": self.ranks.size,
+            "forms": "on" if forms.are_on() else "off",
+        }
+        self.finite = True  # on a GPU a flag, which makes all updates after a wrong one no-ops
+        self.loss, self.unlogged, self._unread = math.nan, [], []
+
+    def update(self, batches, rate):
+        """Change the weights once, with this learning rate. batches: an UpdateBatches.
+
+        Returns (loss, plain negative log-likelihood, gradient norm, target tokens), the first three
+        as arrays.
+        Raises UserError before anything is changed if one of them is not finite. On a GPU that
+        would mean waiting for every update; there the weights stay, and `read` raises.
+        """
+        step = self.optimizer.step_count
+        figures = loss, _, norm, _ = self.gradient(batches, step)
+        self._unread.append((step, batches, figures))
+        if self.delays():
+            self.finite &= xp.isfinite(loss) & xp.isfinite(norm)
+        else:
+            self.read()
+        gradients = self.optimizer.gradients
+        if self.clip:
+            clip_gradient(gradients, self.clip, norm)
+        with lent(self.pool, len(self.models)):  # Adam's form may use the threads of the replicas
+            self.optimizer.step(rate, gradients, self.finite)
+        return figures
+
+    # The gradient ---------------------------------------------------------------------------------
+
+    def gradient(self, batches, step):
+        """Leave the gradient of an update in the optimizer: the same on every rank.
+
+        batches: an UpdateBatches. step: the number of updates before this one; it decides which
+        dropout masks are drawn. Returns the figures, as `update`.
+        """
+        sizes = [len(indices) for indices in batches.indices]
+        mine = [
+            (i, self.dataset.batch(batches.indices[i]).rows(start, stop))
+            for i, start, stop in shares(sizes, self.ranks.size)[self.ranks.rank]
+        ]
+        count = self.models[0].count_targets
+        (n_tokens,) = self.ranks.total(sum(count(batch.target_out) for _, batch in mine))
+        self.optimizer.zero_grad()
+        loss, nll = 0.0, 0.0
+        # Not len(batches): an update with fewer of them would repeat masks of earlier ones.
+        first = step * self.accumulate
+        for i, batch in mine:
+            figures = self.backward(batch, n_tokens, first + i)
+            loss, nll = loss + figures[0], nll + figures[1]
+        gradients = self.optimizer.collect()
+        self.ranks.sum(gradients)
+        with threads_for(2 * gradients.size):
+            norm = gradient_norm(gradients)
+        if self.ranks.size > 1:
+            loss, nll = self.ranks.total(float(loss), float(nll))
+            norm = self.ranks.tell(float(norm))  # its last bits depend on the machine
+            loss, nll, norm = (to_device(x, gradients.dtype) for x in (loss, nll, norm))
+        return loss, nll, norm, n_tokens
+
+    def backward(self, batch, n_tokens, step):
+        """Add the gradient of a batch to that of the model, on all cores of this rank.
+
+        n_tokens: the target tokens by which it is divided. step: of the dropout masks.
+        Returns (loss, plain negative log-likelihood) as arrays.
+        """
+        rows, width = batch.target_in.shape
+        config = self.models[0].config
+        # Each replica has to be worth its thread.
+        n = max(1, min(len(self.models), rows * width * config.d_model // _WORTH_IT, rows))
+
+        def compute(model, part):
+            with F.dropout_state(self.seed, step, part.first_row):
+                loss, nll = model.train().loss(
+                    part.source, part.target_in, part.target_out, n_tokens
+                )
+            loss.backward()
+            return loss.data, nll.data
+
+        if n == 1:
+            tokens = max(batch.source.size, batch.target_in.size)
+            with threads_for(2 * tokens * config.d_model * config.d_ff):  # in every layer
+                return compute(self.models[0], batch)
+        parts = [batch.rows(start, stop) for [(_, start, stop)] in shares([rows], n)]
+        parameters = list(zip(*(model.parameters() for model in self.models[:n]), strict=True))
+        for weight, *copies in parameters:
+            for p in copies:
+                p.data, p.grad = weight.data, None  # somebody may have assigned another array
+        with one_blas_thread():
+            figures = list(self.pool.map(compute, self.models, parts))
+        gradients = []
+        for same in parameters:
+            if any(p.grad is not None for p in same):
+                if same[0].grad is None:  # only rows of other replicas used this parameter
+                    same[0]._receive(xp.zeros_like(same[0].data))
+                gradients.append([p.grad.reshape(-1) for p in same if p.grad is not None])
+
+        def add(core):  # a slice of each array
+            for mine, *others in gradients:
+                own = slice(*slice_bounds(mine.size, n)[core])
+                for theirs in others:  # always in this order: sums of floats depend on it
+                    mine[own] += theirs[own]
+
+        list(self.pool.map(add, range(n)))
+        return tuple(sum(column) for column in zip(*figures, strict=True))
+
+    # The check ------------------------------------------------------------------------------------
+
+    def delays(self):
+        """Return whether figures stay on the GPU until `read`.
+
+        Several ranks exchange theirs in every update, so there they are read immediately.
+        """
+        return on_gpu() and self.ranks.size == 1
+
+    def read(self):
+        """Fetch the figures of updates that were not read; raise at the first that is not finite.
+
+        The UserError names the first weight, loss or gradient that is not finite.
+        """
+        if not self._unread:
+            return
+        unread, self._unread = self._unread, []
+        # One transfer for all of them: on a GPU, each one waits.
+        table = to_numpy(xp.stack([xp.stack(figures[:3]) for _, _, figures in unread])).tolist()
+        for (step, batches, (*_, n_tokens)), row in zip(unread, table, strict=True):
+            if not all(map(math.isfinite, row)):
+                if self.delays():  # the gradient in memory is of a later update: compute it again
+                    self.optimizer.step_count = step
+                    self.gradient(batches, step)
+                raise UserError(
+                    f"{self._not_finite(row[0])} at step {step + 1} ({batches}): the update was "
+                    "not made; continue from the last checkpoint with --resume, and with a lower "
+                    "--learning-rate or --clip 1 if it happens again"
+                )
+            self.loss = row[0]
+            self.unlogged.append((*row, n_tokens))
+
+    def has_unlogged(self):
+        """Return whether there were updates since the last entry of the log."""
+        return bool(self._unread or self.unlogged)
+
+    def _not_finite(self, loss):
+        """Name what is not finite: a weight spoils the loss, and the loss the gradients."""
+        parameters = self.optimizer.named_parameters
+        for name, parameter in parameters:
+            if not bool(xp.isfinite(parameter.data).all()):
+                return f"the weight {name} is not finite"
+        if not math.isfinite(loss):
+            return f"the loss is {loss}"
+        for name, parameter in parameters:
+            if parameter.grad is not None and not bool(xp.isfinite(parameter.grad).all()):
+                return f"the gradient of {name} is not finite"
+        return "the norm of the gradient is not finite"
+
+
+def _machine():
+    """Return the array library, and the libraries of its matrix products."""
+    blas = [
+        (
+            f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} "
+            f"x{pool['num_threads']}"
+        )
+        for pool in libraries.info()
+        if pool["user_api"] == "blas"
+    ]
+    return {
+        "arrays": f"{xp.__name__} {getattr(xp, '__version__', '')}".strip(),
+        "matrix products": ", ".join(sorted(set(blas))),
+    }
