@@ -51,7 +51,6 @@ HOMES = {  # a room, or a file of it
 }
 # Not while `import minitf` runs.
 LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "safetensors", "sacrebleu", "sacremoses"}
-SUPPORTING = {"differences"}  # files of the engine for a second reading
 FILES = sorted(PACKAGE.rglob("*.py"))
 CODE = [
     path
@@ -159,14 +158,14 @@ def test_the_map_names_every_file():
 def test_the_map_lists_the_engine_in_the_order_of_its_imports():
     text = (PACKAGE / "README.md").read_text(encoding="utf-8").partition("## The rooms")[0]
     order = re.findall(r"^\| `(\w+)\.py`", text, re.MULTILINE)
-    assert set(order) == set(ENGINE) - SUPPORTING
+    assert set(order) == set(ENGINE)
     for n, name in enumerate(order):
         needed = {
             module.split(".")[1]
             for module, _ in imports(PACKAGE / f"{name}.py")
             if module.startswith("minitf.")
         }
-        assert needed & set(ENGINE) - SUPPORTING <= set(order[:n]), name
+        assert needed & set(ENGINE) <= set(order[:n]), name
 
 
 def loaded_by(code):
