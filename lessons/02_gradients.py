@@ -273,7 +273,7 @@ same("Tensor.backward gives q the gradient 3", tensor_q.grad, 3.0)
 # ## Why does the order matter?
 # A tape holds everything that was ever computed, even results that nobody needs any
 # more. So the library keeps none. Each Tensor knows only its own inputs and its
-# backward, and the walk has to find an order by itself. Not every order will do.
+# backward, and the walk has to find an order by itself. Not every order works.
 #
 # Here is the smallest graph on which a careless walk goes wrong. A node $b$ is used
 # twice, and $a$ waits for the gradient of $b$:
