@@ -1,4 +1,4 @@
-"""Each room imports only from the rooms in this table, and heavy packages only in their homes."""
+"""Each folder imports only from those in this table, and heavy packages only in their homes."""
 
 import ast
 import functools
@@ -156,7 +156,7 @@ def test_the_map_names_every_file():
 
 
 def test_the_map_lists_the_engine_in_the_order_of_its_imports():
-    text = (PACKAGE / "README.md").read_text(encoding="utf-8").partition("## The rooms")[0]
+    text = (PACKAGE / "README.md").read_text(encoding="utf-8").partition("## The folders")[0]
     order = re.findall(r"^\| `(\w+)\.py`", text, re.MULTILINE)
     assert set(order) == set(ENGINE)
     for n, name in enumerate(order):
