@@ -837,7 +837,7 @@ def predicted_weights():
     weights on paper (with a calculator), then write down the list of four numbers, to
     two digits, and run.
 
-    Hint: "How can a word look at other words?" has the table; now it has a row more.
+    Hint: "How can a word look at other words?" has the table; now it has one more row.
     """
     ...
 

@@ -430,7 +430,7 @@ def randomised(layer):
     return layer.load_state(state)
 
 
-# (No words occur here, so any size of the vocabulary will do.)
+# (No words occur here, so the vocabulary may have any size.)
 config = Config(vocabulary_size=10, d_model=8, d_ff=32, n_heads=2, dropout=0.25)
 feed_forward = randomised(FeedForward(config, rng))
 W_1, b_1, W_2, b_2 = feed_forward.state().values()
@@ -752,7 +752,7 @@ draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 #
 # The reason, in short: in post-norm every sub-layer adds an equal share to the change,
 # however deep the stack is, while in pre-norm the sum grows, and late sub-layers add
-# less and less to it. That speaks for **small steps at the beginning in post-norm**,
+# less and less to it. That is a reason for **small steps at the beginning in post-norm**,
 # and for smaller ones the deeper the model is. (Random moves are not updates: lesson 07
 # trains both orders, with and without its *warm-up*. Very deep models are pre-norm.)
 

@@ -121,7 +121,7 @@ draw(figure_1, "09_here.png", here=["input", "decoder input", "loss"])
 # pieces of earlier ones.
 #
 # What if two pairs are equally frequent? After the second merge "▁s n" and "n ow" both
-# occur 4 times. Any rule will do, as long as everybody keeps it. The library's rule:
+# occur 4 times. Any rule works, as long as everybody keeps it. The library's rule:
 # the shorter piece wins, and of equally long ones the first by alphabet. So "now" is
 # merged before "▁sn", because "▁" comes after all letters.
 #

@@ -423,7 +423,7 @@ def lesson_in(path, cells):
         "its exercises are": by_answers[0] if by_answers else None,
     }
     found = {what: lesson for what, lesson in found.items() if lesson}
-    if not found and by_name:  # as of a sheet that is no Python
+    if not found and by_name:  # such as a sheet that is not Python
         return by_name[0]
     if not found:
         raise UserError(f"{path}: neither its title nor an answer names a lesson")

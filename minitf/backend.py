@@ -51,7 +51,7 @@ def use(library: str | types.ModuleType) -> None:
 
 
 def _room_of(module):
-    """Return the room with the forms for a library, "cpu" or "gpu", or None: see forms.py."""
+    """Return the folder with the forms for a library, "cpu" or "gpu", or None: see forms.py."""
     if module is np:
         return "cpu"
     if module.__name__ == "cupy" or hasattr(module, "kernels"):  # a stand-in for CuPy, in tests

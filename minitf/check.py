@@ -1,7 +1,7 @@
 """Checks that a reader can trust: is this gradient right, do these two programs agree?
 
 A gradient is checked by its definition: move one element of the input a little, and see how much
-the result changes (`_central_differences`).
+the result changes (`_comparison`).
 
 The result must be one number. The sum of the outputs would not do: the outputs of a softmax always
 sum to 1, so even a gradient of zeros would pass. `grad_check` gives each output a random weight.
@@ -10,21 +10,14 @@ sum to 1, so even a gradient of zeros would pass. `grad_check` gives each output
 from __future__ import annotations
 
 import inspect
+import itertools
 import textwrap
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from minitf.backend import to_device, to_numpy
-from minitf.differences import (
-    NOTICEABLE,
-    Examination,
-    index_text,
-    label_of,
-    random_signs,
-    rounding_error,
-    units_of,
-)
 from minitf.tensor import ArrayLike, Tensor
 
 __all__ = ["claim", "grad_check", "proved", "same", "show"]
@@ -33,6 +26,12 @@ proved = []  # the names of the checks that passed and said so, in order: a less
 
 COLUMNS = 80  # of a line; 22 of them are for "ok" and "max error 1.2e-16"
 SMALL = 400  # elements; each costs two calls of the function, so larger inputs are sampled
+SAMPLED = 24  # elements of a large input that are checked one by one
+EXTREMES = 4  # of these: so many have the smallest gradients, so many the largest
+FACTOR = 100  # between the step and two others, a shorter and a longer one
+# Mistakes in a formula (a factor, a sign, a missing term) change a gradient by far more than 1%.
+# A difference whose own error may be larger than that might not notice them: it proves nothing.
+NOTICEABLE = 0.01
 
 
 def grad_check(
@@ -55,11 +54,11 @@ def grad_check(
     tuple whose first element is checked. At a kink, as that of relu at 0, there is no slope, and
     the check fails: move the element away from it.
     step: h as a fraction of the mean size of the input's elements. rtol, atol: an element may be
-    wrong by rtol times its own size, plus the rounding error of the difference, plus atol.
-    If some elements seem wrong, or too small to tell, `minitf.differences` tries other steps before
-    it decides. If an input has more than 400 elements, it checks 24 with a nonzero gradient one by
-    one, and all of them in 16 groups of about equal gradients, each along a random direction; the
-    line says so. That calls fn about 80 times for each large input.
+    wrong by rtol times its own size, plus the rounding error of the difference, plus atol. If an
+    element seems wrong, or too small to tell, two more differences are taken, with steps of 100 h
+    and h / 100: rounding may hide its slope, or the function bend within h.
+    If an input has more than 400 elements, it checks 24 with a nonzero gradient one by one, and all
+    of them together along a random direction; the line says so.
     Returns the largest error. Raises AssertionError that names the input, the element, both numbers
     and, where it can be recognised, the likely cause; ValueError if there is nothing to check:
     no argument is an array of floating-point numbers, or a gradient is too small beside the values
@@ -76,54 +75,26 @@ def grad_check(
             f"{name}: nothing to check: give at least one array of floating-point numbers"
         )
     weights, gradients = _backward(fn, name, arrays, floats, rng)
-    units = units_of([arrays[i] for i in floats])
+    units = _units([arrays[i] for i in floats])
     worst, notes = 0.0, []
     for i, unit in zip(floats, units, strict=True):
-        f, x, gradient = _with_input(fn, arrays, i), arrays[i], gradients[i]
-        small, note = x.size <= SMALL, ""
-        error = _largest_error(f, x, weights, gradient, step * unit, rtol, atol) if small else None
-        if error is None:
-            label, others = label_of(fn, i), [arrays[j] for j in floats if j != i]
-            examination = Examination(
-                name, label, f, x, weights, gradient, unit, others, small, rtol, atol, step, rng
+        x, gradient, label = arrays[i], gradients[i], _label(fn, i)
+        subject = f"{name}: the gradient of {label}"
+        f = _as_function_of(fn, arrays, i, weights)
+        compare = _comparison(f, x, gradient, unit, step, rtol, atol, rng)
+        moves = _moves(gradient, unit, rng)
+        slopes = [compare(move) for move in moves]
+        if not all(slope.right for slope in slopes):
+            others = [arrays[j] for j in floats if j != i]
+            raise AssertionError(
+                subject + _mistake(compare, moves, slopes, gradient, weights, others)
             )
-            error, note = examination.run()
-        worst = max(worst, error)
-        notes += [note] if note else []
+        worst = max(worst, *(slope.error for slope in slopes))
+        if note := _note(subject, slopes, gradient):
+            notes.append(f"{label}: {note}")
     if verbose:
         _report(f"{name} gradient", "; ".join([f"max error {worst:.1e}", *notes]), worst)
     return worst
-
-
-def _largest_error(f, x, weights, gradient, h, rtol, atol):
-    """Return the largest error of a gradient; None if an element seems wrong or too small to tell.
-
-    f: returns the outputs for x, as an array. weights: of the outputs.
-    """
-    error = abs(gradient - _central_differences(f, x, weights, h))
-    # How far a difference may be off because f rounds its outputs.
-    rounding = rounding_error(weights * f(x)) / h
-    right = error <= rtol * abs(gradient) + rounding + atol
-    # Where rounding may be as large as a mistake, agreement proves nothing.
-    certain = rounding <= NOTICEABLE * abs(gradient)
-    return float(error.max()) if (right & certain).all() else None
-
-
-def _central_differences(f, x, weights, h):
-    """Return the gradient of L = sum(weights * f(x)), computed from values of f alone.
-
-        dL/dx_k = (L(x + h e_k) - L(x - h e_k)) / 2h        e_k: 1 at element k, else 0
-
-    The error is of order h^2, while that of the simpler (L(x + h e_k) - L(x)) / h is of order h.
-    """
-    gradient = np.empty_like(x)
-    for k in np.ndindex(x.shape):
-        above, below = x.copy(), x.copy()
-        above[k] += h
-        below[k] -= h
-        # Subtract first, then sum: outputs that do not change add no rounding error.
-        gradient[k] = (weights * (f(above) - f(below))).sum() / (2 * h)
-    return gradient
 
 
 def same(
@@ -221,7 +192,7 @@ def _backward(fn, name, arrays, floats, rng):
         raise AssertionError(
             f"{name} gives a different result when called again: fix its randomness with a seed"
         )
-    weights = random_signs(rng, out.shape)
+    weights = _random_signs(rng, out.shape)
     start = to_device(weights.copy())
     try:
         out.backward(start)
@@ -231,7 +202,7 @@ def _backward(fn, name, arrays, floats, rng):
         raise AssertionError(f"{name}: backward changed the gradient that it was given")
     gradients = {}
     for i in floats:
-        label, found = label_of(fn, i), inputs[i].grad
+        label, found = _label(fn, i), inputs[i].grad
         if not np.array_equal(inputs[i].numpy(), arrays[i]):
             raise AssertionError(f"{name} changed its {label}")
         gradients[i] = np.zeros_like(arrays[i]) if found is None else to_numpy(found)
@@ -249,11 +220,6 @@ def _call(fn, values):
     return (out[0] if isinstance(out, tuple) else out), inputs
 
 
-def _with_input(fn, arrays, i):
-    """Return fn as a function of its input i alone, from array to array."""
-    return lambda x: _call(fn, [*arrays[:i], x, *arrays[i + 1 :]])[0].numpy()
-
-
 def _is_float(array):
     return isinstance(array, np.ndarray) and array.dtype.kind == "f"
 
@@ -263,3 +229,272 @@ def _as_float64(array):
         array = array.numpy()
     array = to_numpy(array) if hasattr(array, "dtype") else array
     return array.astype(np.float64) if _is_float(array) else array
+
+
+def _as_function_of(fn, arrays, i, weights):
+    """Return a function from input i to the weighted outputs, whose sum is L."""
+    return lambda x: weights * _call(fn, [*arrays[:i], x, *arrays[i + 1 :]])[0].numpy()
+
+
+# A gradient beside differences --------------------------------------------------------------------
+
+
+class _Slope(NamedTuple):
+    """The slope along one direction: from backward, and from central differences."""
+
+    got: float
+    numeric: float
+    error: float
+    doubt: float  # by how much rounding may put `numeric` off
+    right: bool  # False for NaN
+    certain: bool  # whether a mistake would show
+    lost: bool  # whether rounding hides such a slope however long the step is
+    kink: bool
+
+
+def _units(inputs):
+    """Return for each input the unit of its steps: the geometric mean of its elements' sizes.
+
+    Only finite elements count, because a mask may contain -infinity. An input of zeros, such as a
+    new bias, has the smallest unit of the others: beside inputs of 1e-12, a step of 1e-5 would be
+    far too long.
+    """
+    sizes = [abs(x[np.isfinite(x) & (x != 0)]) for x in inputs]
+    units = [float(np.exp(np.log(some).mean())) if some.size else 0.0 for some in sizes]
+    smallest = min((unit for unit in units if unit), default=1.0)
+    return [unit or smallest for unit in units]
+
+
+def _moves(gradient, unit, rng):
+    """Return the directions to compare along, as arrays like the input.
+
+    Each element of a small input; a sample of a large one, and all of its elements together.
+    """
+    sizes, small = abs(gradient), gradient.size <= SMALL
+    elements = np.arange(gradient.size) if small else _sample(sizes.ravel(), rng)
+    moves = [np.zeros(gradient.shape) for _ in elements]
+    for move, k in zip(moves, elements, strict=True):
+        move.flat[k] = unit
+    if small:
+        return moves
+    # Elements with a small gradient move further, or those with a large one would hide them.
+    usual = np.median(sizes[sizes > 0]) if sizes.any() else 1.0
+    further = np.clip(usual / np.maximum(sizes, usual / 30), 1 / 30, 30)
+    return [*moves, unit * further * _random_signs(rng, gradient.shape)]
+
+
+def _sample(sizes, rng):
+    """Choose the elements with the smallest and the largest gradients, and others at random."""
+    by_size = np.argsort(sizes, kind="stable")[(sizes == 0).sum() :]
+    if by_size.size <= SAMPLED:
+        return by_size
+    between = by_size[EXTREMES:-EXTREMES]
+    others = rng.choice(between, SAMPLED - 2 * EXTREMES, replace=False)
+    return np.sort([*by_size[:EXTREMES], *others, *by_size[-EXTREMES:]])
+
+
+def _random_signs(rng, shape):
+    """Draw numbers of either sign, none of them tiny, so that no element escapes the check."""
+    return rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 1.5, shape)
+
+
+def _comparison(f, x, gradient, unit, step, rtol, atol, rng):
+    """Return a function that compares a gradient with central differences along a direction v.
+
+        dL/dv = (L(x + h v) - L(x - h v)) / 2h
+
+    The error of order h^2 is that of a function that bends; the error of the simpler
+    (L(x + h v) - L(x)) / h is of order h. Rounding adds an error of order 1 / h.
+    """
+    middle = f(x)
+    # How far outputs are off by rounding. Each is the result of several operations, of which each
+    # is rounded by eps / 2 of its size: 4 eps, or more if that shows over a tiny step, along which
+    # every function is straight. The errors of different outputs are independent, so their sum is
+    # about the root of the sum of their squares.
+    tiny = 1e-10 * unit * _random_signs(rng, x.shape)
+    bend = f(np.asarray(x + tiny)) - 2 * middle + f(np.asarray(x - tiny))
+    rounding = max(4 * np.finfo(np.float64).eps * np.linalg.norm(middle), np.linalg.norm(bend))
+
+    def difference(v, h):
+        """Return the slope along v, and by how much the slopes on both sides of x differ."""
+        # asarray, because NumPy's sum of arrays without axes is a scalar.
+        above, below = f(np.asarray(x + h * v)), f(np.asarray(x - h * v))
+        # Subtract first, then sum: outputs that do not change add no rounding error.
+        bend = (above - middle) - (middle - below)
+        return (above - below).sum() / (2 * h), abs(bend.sum()) / h
+
+    def judge(v, steps):
+        """Return the _Slope along v: it is right if it agrees with one of the differences."""
+        length, summands = np.linalg.norm(v), gradient * v
+        got, size = summands.sum(), np.linalg.norm(summands)
+        slopes, bends = np.array([difference(v, h) for h in steps]).T
+        doubts, errors = rounding / steps, abs(got - slopes)
+        scale = max([size, *(abs(slopes) - doubts)[np.isfinite(slopes)]])
+        # Where rounding may be as large as a mistake, agreement proves nothing.
+        certain = doubts <= NOTICEABLE * scale
+        counts = certain if certain.any() else doubts == doubts.min()
+        right = counts & (errors <= rtol * scale + doubts + atol * length)
+        best = np.argmax(right if right.any() else counts)
+        # Without a kink the slopes on both sides differ less over a shorter step.
+        kink = bends[0] > max(0.5 * bends[-1], 10 * doubts[0])
+        return _Slope(
+            *(float(number / length) for number in (got, slopes[best], errors[best], doubts[best])),
+            right=bool(right[best]),
+            certain=bool(certain[best]),
+            lost=bool(abs(got) <= rounding),
+            kink=bool(kink),
+        )
+
+    def compare(v):
+        """Return the _Slope along v, from one difference where that settles it."""
+        first = judge(v, np.array([step]))
+        if first.right and first.certain:
+            return first
+        # The function may bend within the step, or rounding may hide the slope.
+        return judge(v, step * np.array([1, 1 / FACTOR, FACTOR]))
+
+    return compare
+
+
+def _note(subject, slopes, gradient):
+    """Return the limits of a check, for the line "ok"; "" if every element was checked.
+
+    Raises ValueError if the gradient is too small to be checked at all.
+    """
+    if all(slope.lost for slope in slopes):
+        return f"zero to within {max(slope.doubt for slope in slopes):.0e}"
+    if not any(slope.certain and slope.got for slope in slopes):
+        raise ValueError(
+            f"{subject} is at most {abs(gradient).max():.1e}, too small compared with the values "
+            "of the function for a finite difference to measure, so nothing was checked: remove "
+            "the large terms that are added to it, or scale the input up"
+        )
+    hidden = sum(slope.got != 0 and not slope.certain for slope in slopes)
+    notes = [f"{hidden} of {len(slopes)} slopes too small to be checked"] if hidden else []
+    if gradient.size > SMALL:
+        singles = len(slopes) - 1
+        notes.append(f"checked {singles} of {gradient.size:,} elements, and all of them together")
+    return ", ".join(notes)
+
+
+# What is wrong with a gradient --------------------------------------------------------------------
+
+
+def _mistake(compare, moves, slopes, gradient, weights, others):
+    """Return the end of a message: the element with the largest error, and the likely cause.
+
+    weights: of the outputs. others: the other inputs.
+    """
+    checked = list(zip(moves, slopes, strict=True))
+    if gradient.size > SMALL:
+        v, together = checked.pop()
+        if not together.right:
+            v = _suspect(compare, v)
+            checked.append((v, compare(v)))
+    wrong = [pair for pair in checked if not pair[1].right]
+    if not wrong:  # each error is within its tolerance, their sum is not
+        return (
+            f", along a random direction through {gradient.size:,} elements, "
+            f"is {together.got:.9g}, but should be {together.numeric:.9g}"
+        )
+    v, slope = max(wrong, key=lambda pair: np.nan_to_num(pair[1].error, nan=np.inf))
+    got, numeric = (np.array([getattr(s, name) for _, s in checked]) for name in ("got", "numeric"))
+    if slope.kink:
+        cause = ": the function has a kink there, and so no slope; move the input away from it"
+    elif not np.isfinite(numeric).all():
+        cause = ""
+    elif gradient.size <= SMALL:
+        cause = _likely_cause(gradient, numeric.reshape(gradient.shape), weights, others)
+    else:
+        cause = _common_cause(got, numeric)
+    where = index_text(np.unravel_index(np.flatnonzero(v)[0], gradient.shape))
+    return f"{where} is {slope.got:.9g}, but should be {slope.numeric:.9g}{cause}"
+
+
+def _suspect(compare, v):
+    """Halve a direction, always keeping the half with the larger error; return one element."""
+    while (elements := np.flatnonzero(v)).size > 1:
+        halves = [np.zeros(v.shape), np.zeros(v.shape)]
+        for half, kept in zip(halves, np.array_split(elements, 2), strict=True):
+            half.flat[kept] = v.flat[kept]
+        v = max(halves, key=lambda half: compare(half).error * np.linalg.norm(half))
+    return abs(v)
+
+
+def _label(fn, i):
+    """Name an input by its number and, if it can be found, its parameter."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    named = i < len(parameters) and parameters[i].kind is not inspect.Parameter.VAR_POSITIONAL
+    return f"input {i} ({parameters[i].name})" if named else f"input {i}"
+
+
+def index_text(at):
+    """Return " at (1, 2)" for an index; "" for the index of an array without axes."""
+    return f" at {tuple(int(k) for k in at)}" if at else ""
+
+
+def _likely_cause(got, wanted, gy, others):
+    """Recognise frequent mistakes in a gradient; return "" if it is none of them.
+
+    got, wanted: the gradient from backward and the right one. gy: the gradient of the output.
+    others: the other inputs.
+    """
+    if got.ndim >= 2 and got.shape[-1] == got.shape[-2] and _close(got.swapaxes(-1, -2), wanted):
+        return ": it is the transpose of the right one (a product with its factors exchanged?)"
+    for other in others:
+        made = [text for text, product in _products(gy, other) if _close(product, got)]
+        needed = [text for text, product in _products(gy, other) if _close(product, wanted)]
+        if made and needed:
+            return f": it is {made[0]}, where {needed[0]} is needed (a transposed product)"
+    if cause := _common_cause(got, wanted):
+        return cause
+    for axis in range(got.ndim):
+        off = wanted - got
+        along = np.broadcast_to(off.mean(axis, keepdims=True), off.shape)
+        if got.shape[axis] > 1 and _close(off, along):
+            return (
+                f": it is off by the same amount all along axis {axis} (a missing mean or sum "
+                "over that axis?)"
+            )
+    return ""
+
+
+def _common_cause(got, wanted):
+    """Recognise a mistake that any sample of the elements shows; return "" if it is another one."""
+    if not got.any():
+        return (
+            ": it is zero everywhere, as if the gradient did not arrive (was .data used, "
+            "or does backward return zeros or nothing?)"
+        )
+    if _close(got, wanted):  # only some small elements are wrong
+        return ""
+    # The factor with the smallest squared error; scaled, because squares of tiny numbers are 0.
+    scaled = got / abs(got).max()
+    factor = float((scaled * wanted).sum() / (scaled * got).sum())
+    if _close(got * factor, wanted):
+        return (
+            f": every element is off by a factor of {factor:.6g} (a factor, a sign, or a mean "
+            "instead of a sum?)"
+        )
+    return ""
+
+
+def _close(a, b):
+    """Return whether arrays agree to four digits."""
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-4, atol=1e-4 * abs(b).max())
+
+
+def _products(gy, other):
+    """Yield products of the output's gradient, another input, and their transposes, two at a time.
+
+    For y = x w the gradients are gy w^T and x^T gy. A mistake in one of them usually is another of
+    these products.
+    """
+    factors = {"gy": gy, "gy.T": gy.T, "other": other, "other.T": other.T}
+    for left, right in itertools.permutations(factors, 2):
+        a, b = factors[left], factors[right]
+        if a.ndim == b.ndim == 2 and a.shape[1] == b.shape[0]:
+            yield f"{left} @ {right}", a @ b

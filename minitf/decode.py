@@ -340,7 +340,7 @@ class _Search:
         elif len(self.finished) >= self.beam:
             scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
             # ln P is at most 0 and falls with every token. So no text can get a score above the
-            # highest ln P of now divided by the largest penalty, that of the greatest length.
+            # highest current ln P divided by the largest penalty, that of the greatest length.
             bound = highest / length_penalty(self.limit, self.alpha)
             self.done = bound <= scores[self.n_best - 1]
         return kept

@@ -1,7 +1,7 @@
 """The seam between equations and speed.
 
 An *op* is a function that computes an equation of the paper, by the plainest correct program. An
-op that needs a faster program has *forms* as well, in one or both of two rooms (folders):
+op that needs a faster program has *forms* as well, in one or both of two folders:
 `minitf/cpu/` for NumPy's arrays and `minitf/gpu/` for CuPy's. A form takes the arguments of its
 equation and returns the same values and gradients.
 
@@ -84,7 +84,7 @@ def accelerated(equation: Op) -> Op:
 def form_of(op: Callable, room: str | None = None) -> Callable[[Callable], Callable]:
     """Register the decorated function as the form of `op`.
 
-    room: "cpu" or "gpu"; by default the one that contains the form.
+    room: the folder, "cpu" or "gpu"; by default the one that contains the form.
     For arguments that it does not take, the form returns NotImplemented without side effects.
     Raises ValueError for a function outside minitf/cpu and minitf/gpu.
     """
@@ -128,7 +128,7 @@ def _say_dropped(room, op, why):
 
 
 def _load(room):
-    """Import the forms of a room."""
+    """Import the forms of a folder."""
     importlib.import_module(f"minitf.{room}")
     if unknown := _left_out.difference(names(room)):
         print(
@@ -188,7 +188,7 @@ class WatchedClass(type):
 
 
 def names(room: str) -> list[str]:
-    """Return the names of the forms of a room (imported before), and of its decoder."""
+    """Return the names of the forms of a folder (imported before), and of its decoder."""
     return [*(op.__name__ for op in _forms[room]), "decoder"]
 
 

@@ -47,7 +47,6 @@ GRID = {"color": "#dddddd", "linewidth": 0.7}
 
 FONT = 12.0  # points
 SMALLEST_FONT = 4.0  # points
-LETTER = 0.085  # inches; the width of a letter of 12 points
 CELL = 0.24  # inches; less if the picture would otherwise be larger than LARGEST
 LARGEST = 26.0  # inches
 LINES_FROM = 0.1  # inches; lines between smaller cells would cover them
@@ -102,33 +101,62 @@ def attention_maps(
     if caption:
         joined = words and weights.shape[1:] != sizes
         caption = _explained(drawable(caption), [*target_tokens, *source_tokens, title], joined)
-    grid = _Grid(len(weights), rows, columns)
-    figure = new_figure(grid.width, grid.height)
+    n_heads, across = len(weights), _across(len(weights), rows, columns)
+    down = -(-n_heads // across)
+    cell = min(CELL, LARGEST / (across * len(columns)), LARGEST / (down * len(rows)))
+    panels = np.array([across * len(columns), down * len(rows)]) * cell
+    figure = new_figure(*(panels + 12), padding=GAP / 2)  # more than the labels need
+    figure.get_layout_engine().set(wspace=0, hspace=0)
+    grid = figure.subplots(down, across, squeeze=False)
     highest = float(np.nanmax(weights)) or 1.0
-    for head, panel in enumerate(weights):
-        axes = figure.add_axes(grid.panel(head))
+    for head, axes in enumerate(grid.flat):
+        if head >= n_heads:
+            axes.set_axis_off()
+            continue
         image = axes.imshow(
-            panel, cmap="Blues", vmin=0, vmax=highest, aspect="auto", interpolation="nearest"
+            weights[head],
+            cmap="Blues",
+            vmin=0,
+            vmax=highest,
+            aspect="auto",
+            interpolation="nearest",
         )
-        _label_head(axes, head, grid, names)
-    bar = figure.colorbar(image, cax=figure.add_axes(grid.colour_bar()))
+        axes.set_title(f"head {head + 1}", fontsize=FONT, pad=4)
+        _separate_cells(axes, len(rows), len(columns), lines=cell > LINES_FROM)
+        _name_cells(axes.yaxis, rows, cell, shown=head % across == 0)
+        _name_cells(axes.xaxis, columns, cell, shown=head + across >= n_heads)
+    row_name = figure.supylabel(names[0], fontsize=FONT, **text_style())
+    column_name = figure.supxlabel(names[1], fontsize=FONT, **text_style())
+    tall = min(3.0, panels[1])
+    bar = figure.colorbar(
+        image, ax=grid[:, -1].tolist(), aspect=tall / 0.12, shrink=tall / panels[1], pad=0.04
+    )
     bar.set_label("attention weight", fontsize=FONT)
     bar.ax.tick_params(labelsize=0.8 * FONT)
     bar.outline.set_linewidth(0.5)
+    # Whatever the labels take, the cells keep their size: the figure grows, and is arranged again.
+    _arrange(figure)
+    first = grid[0, 0].get_window_extent()
+    taken = figure.get_size_inches() - np.multiply((across, down), first.size) / figure.dpi
+    figure.set_size_inches(*(panels + taken))
+    _arrange(figure)
+    first, last = grid[0, 0].get_position(), grid[-1, 0].get_position()
+    row_name.set_y((first.y1 + last.y0) / 2)
+    column_name.set_x((first.x0 + grid[0, -1].get_position().x1) / 2)
     _head(figure, title, caption)
     save_figure(figure, path)
 
 
-def _label_head(axes, head, grid, names):
-    """Write the labels of one panel; its rows and columns are named at the edges of the grid."""
-    axes.set_title(f"head {head + 1}", fontsize=FONT, pad=4)
-    _separate_cells(axes, len(grid.rows), len(grid.columns), lines=grid.cell > LINES_FROM)
-    _name_cells(axes.yaxis, grid.rows, grid.cell, shown=grid.is_left(head))
-    _name_cells(axes.xaxis, grid.columns, grid.cell, shown=grid.is_lowest(head))
-    row_name = names[0] if grid.has_row_name(head, names[0]) else ""
-    column_name = names[1] if grid.has_column_name(head, names[1]) else ""
-    axes.set_ylabel(row_name, fontsize=FONT, **text_style())
-    axes.set_xlabel(column_name, fontsize=FONT, **text_style())
+def _across(n, rows, columns):
+    """Return the number of columns of n panels that best fills a slide."""
+
+    def penalty(across):
+        down = -(-n // across)
+        wide = across * (len(columns) * CELL + GAP) + 0.11 * max(map(len, rows))
+        high = down * (len(rows) * CELL + HEAD_TITLE + GAP) + 0.11 * max(map(len, columns))
+        return abs(np.log(wide / high / 1.7)) + 0.3 * (-n % across)
+
+    return min(range(1, n + 1), key=penalty)
 
 
 def _explained(caption, tokens, joined):
@@ -162,62 +190,6 @@ def _lines(text, width, most=None):
         while len(shorter := textwrap.wrap(text, width)) == fewest and width > 1:
             lines, width = shorter, width - 1
     return lines
-
-
-class _Grid:
-    """The positions of the panels, in the number of columns that best fills a slide."""
-
-    def __init__(self, n, rows, columns):
-        self.n, self.rows, self.columns = n, rows, columns
-        # Labels are outside the panels, and the saved picture grows around them: a guess of their
-        # length will do.
-        margins = [0.11 * max(map(len, labels)) for labels in (rows, columns)]
-
-        def size(across):
-            down = -(-n // across)
-            wide = across * len(columns) * CELL + (across - 1) * GAP
-            high = down * (len(rows) * CELL + HEAD_TITLE) + (down - 1) * GAP
-            return wide, high
-
-        def penalty(across):
-            wide, high = size(across)
-            empty = -n % across
-            return abs(np.log((wide + margins[0]) / (high + margins[1]) / 1.7)) + 0.3 * empty
-
-        self.across = min(range(1, n + 1), key=penalty)
-        self.cell = CELL * min(1.0, LARGEST / max(size(self.across)))
-        self.wide, self.high = len(columns) * self.cell, len(rows) * self.cell
-        self.width = self.across * (self.wide + GAP) + 0.16
-        self.height = -(-n // self.across) * (self.high + HEAD_TITLE + GAP)
-
-    def panel(self, head):
-        """Return the box of a head's panel, as fractions of the figure."""
-        row, column = divmod(head, self.across)
-        top = row * (self.high + HEAD_TITLE + GAP) + HEAD_TITLE
-        return self._box(column * (self.wide + GAP), top, self.wide, self.high)
-
-    def colour_bar(self):
-        """Return the box of the colour bar, right of the panels."""
-        high = min(3.0, max(1.0, self.high))
-        return self._box(self.across * (self.wide + GAP), HEAD_TITLE, 0.12, high)
-
-    def _box(self, left, top, wide, high):
-        bottom = 1 - (top + high) / self.height
-        return left / self.width, bottom, wide / self.width, high / self.height
-
-    def is_left(self, head):
-        return head % self.across == 0
-
-    def is_lowest(self, head):
-        return head + self.across >= self.n
-
-    def has_row_name(self, head, name):
-        """Return whether the rows are named here: small panels share a name, which is longer."""
-        return self.is_left(head) and (head == 0 or LETTER * len(name) < self.high)
-
-    def has_column_name(self, head, name):
-        """Return the same for the columns."""
-        return self.is_lowest(head) and (self.is_left(head) or LETTER * len(name) < self.wide)
 
 
 def _separate_cells(axes, n_rows, n_columns, lines):
@@ -512,8 +484,7 @@ def save_figure(figure, path):
         raise ValueError(f"{path}: unknown picture format {path.suffix!r}: use .png, .pdf or .svg")
     try:
         with warnings.catch_warnings():
-            # A character without a font is drawn as a box, and the caption says so.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            _ignore_boxes()
             figure.savefig(path, bbox_inches="tight", pad_inches=0.12)
     except (OSError, RuntimeError) as error:  # the latter where LaTeX is missing, for .pgf
         (reason, *_) = (getattr(error, "strerror", None) or str(error)).splitlines() or [""]
@@ -521,6 +492,18 @@ def save_figure(figure, path):
         if not path.parent.is_dir():
             advice = "its folder does not exist: make it, or choose another folder"
         raise ValueError(f"{path}: cannot be written ({reason}): {advice}") from error
+
+
+def _arrange(figure):
+    """Let matplotlib compute the positions in a figure."""
+    with warnings.catch_warnings():
+        _ignore_boxes()
+        figure.draw_without_rendering()
+
+
+def _ignore_boxes():
+    # A character without a font is drawn as a box, and the caption says so.
+    warnings.filterwarnings("ignore", message="Glyph .* missing from")
 
 
 def _fonts():

@@ -1,1 +1,1 @@
-"""The lessons' own room: options, checks, exercises and figures."""
+"""What the lessons alone use: options, checks, exercises and figures."""

@@ -763,7 +763,7 @@ class Mutant(SourceFileLoader):
 
 
 def rooms_of(file):
-    """Return the rooms whose forms use a file: its own, or for `cpu/layers` both."""
+    """Return the folders whose forms use a file: its own, or for `cpu/layers` both."""
     return [file.split("/")[0]] if file != "cpu/layers" else list(checks.LIBRARY)
 
 

@@ -1,4 +1,4 @@
-"""Each room imports only from the rooms in this table, and heavy packages only in their homes."""
+"""Each folder imports only from those in this table, and heavy packages only in their homes."""
 
 import ast
 import functools
@@ -51,7 +51,6 @@ HOMES = {  # a room, or a file of it
 }
 # Not while `import minitf` runs.
 LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "safetensors", "sacrebleu", "sacremoses"}
-SUPPORTING = {"differences"}  # files of the engine for a second reading
 FILES = sorted(PACKAGE.rglob("*.py"))
 CODE = [
     path
@@ -157,16 +156,16 @@ def test_the_map_names_every_file():
 
 
 def test_the_map_lists_the_engine_in_the_order_of_its_imports():
-    text = (PACKAGE / "README.md").read_text(encoding="utf-8").partition("## The rooms")[0]
+    text = (PACKAGE / "README.md").read_text(encoding="utf-8").partition("## The folders")[0]
     order = re.findall(r"^\| `(\w+)\.py`", text, re.MULTILINE)
-    assert set(order) == set(ENGINE) - SUPPORTING
+    assert set(order) == set(ENGINE)
     for n, name in enumerate(order):
         needed = {
             module.split(".")[1]
             for module, _ in imports(PACKAGE / f"{name}.py")
             if module.startswith("minitf.")
         }
-        assert needed & set(ENGINE) - SUPPORTING <= set(order[:n]), name
+        assert needed & set(ENGINE) <= set(order[:n]), name
 
 
 def loaded_by(code):

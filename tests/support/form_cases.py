@@ -31,7 +31,7 @@ ROOMS = {"cpu": "numpy", "gpu": "kernels"}  # the library whose arrays the forms
 class Row:
     """A call of a differentiable function.
 
-    declined: the rooms whose form leaves this call to the equation. constants: the indices of
+    declined: the folders whose form leaves this call to the equation. constants: the indices of
     arguments that are float64 arrays and not Tensors.
     """
 

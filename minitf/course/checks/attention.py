@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from minitf import functions as F
+from minitf.check import index_text
 from minitf.course.checks.compare import equal, on_paper
-from minitf.differences import index_text
 from minitf.transformer import causal_mask
 
 __all__ = [

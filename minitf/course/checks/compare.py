@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from minitf.backend import to_numpy
+from minitf.check import index_text
 from minitf.course.calls import AnswerError
-from minitf.differences import index_text
 from minitf.tensor import ArrayLike, Tensor
 
 __all__ = ["advice", "equal", "gradient", "on_paper", "parts_of", "short"]

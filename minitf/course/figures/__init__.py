@@ -1,4 +1,4 @@
-"""The lessons' figures: large enough for a slide, and readable in a grey print.
+"""The lessons' figures: large enough for a slide, and readable when printed in greyscale.
 
 Like `plot`, every function takes plain arrays and writes one file. Curves differ in their dashes
 and marks, matrices run from white (least) to dark (most), and every font can be read from the back
