@@ -22,7 +22,7 @@ from tiny_translator import save as save_tiny_model
 
 from minitf.files import models
 from minitf.files.arrays import average, load_arrays, save_arrays, write_arrays
-from minitf.files.atomic import clean_leftovers, sha256
+from minitf.files.atomic import clean_leftovers, save_text, sha256
 from minitf.files.models import read_model, read_notes, save_model
 from minitf.translation.loading import load_model
 
@@ -47,6 +47,18 @@ def test_a_file_that_could_not_be_read_is_not_written(saved, arrays):
         save_arrays(saved, {}, {"text": "x" * (1 << 20)})
     assert_same(load_arrays(saved)[0], arrays)
     assert os.listdir(saved.parent) == [saved.name]
+
+
+def test_what_is_written_can_be_read(saved, arrays, monkeypatch):
+    """The longest header that may be written is the longest one that is read."""
+    length = int.from_bytes(saved.read_bytes()[:8], "little")
+    monkeypatch.setattr("minitf.files.arrays.MAX_HEADER", length)
+    save_arrays(saved, arrays, {"step": 12})
+    assert_same(load_arrays(saved)[0], arrays)
+    monkeypatch.setattr("minitf.files.arrays.MAX_HEADER", length - 1)
+    with pytest.raises(ValueError, match="save fewer"):
+        save_arrays(saved, arrays, {"step": 12})
+    assert "too long" in message(load_arrays, saved)
 
 
 def test_the_name_that_the_format_keeps_is_refused(saved, arrays):
@@ -114,7 +126,14 @@ def test_big_endian_arrays_come_back_native(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "value", [np.array([None]), np.array(["a"]), np.array([1j]), np.array([True])]
+    "value",
+    [
+        *(np.array([value]) for value in (None, "a", 1j, True)),
+        pytest.param(
+            np.ones(1, np.longdouble),
+            marks=pytest.mark.skipif(np.longdouble == np.float64, reason="a float64 here"),
+        ),
+    ],
 )
 def test_only_numbers_are_saved(saved, arrays, value):
     with pytest.raises(TypeError, match="'odd'"):
@@ -224,6 +243,7 @@ def test_leftovers_are_removed_when_old(saved, arrays):
     folder = saved.parent
     ours = ".minitf-0123abcd.tmp"
     names = [f"a.npz{ours}", ".tmpaB3xyZ", f"b.safetensors{ours}", "mine.tmp", "b.20250131.tmp"]
+    names += [f"a.npz{ours}.bak", f"{ours}x", ".tmpaB3xyZ1", "x.tmpaB3xyZ", f"a{ours[:-4]}0.tmp"]
     old, hidden, young, *foreign = (folder / name for name in names)
     for path in (old, hidden, young, *foreign):
         path.write_bytes(b"half")
@@ -391,6 +411,9 @@ def test_average_takes_arrays_instead_of_a_file(tmp_path):
         save_arrays(path, state, {})
     assert_same(average([*paths[:2], states[2]]), average(paths))
     assert_same(average(states[:1]), states[0])
+    before = [{"x": np.full(2, value)} for value in (1.0, 2.0)]  # in the type of the sums
+    assert average(before)["x"].tolist() == [1.5, 1.5]
+    assert [each["x"].tolist() for each in before] == [[1, 1], [2, 2]]
 
 
 def test_average_of_float16_does_not_overflow(tmp_path):
@@ -481,3 +504,32 @@ def test_weights_that_float16_cannot_hold_are_named(tmp_path, words):
         assert f"{path}: array 'x' contains NaN or infinity" in message(read_model, tmp_path)
     save_model(tmp_path, {"x": np.array([1, 1e6])}, {}, words, dtype="float32")
     assert read_model(tmp_path)[0]["x"].tolist() == [1, 1e6]
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, arrays, words, monkeypatch):
+    """Else it could be empty after a power cut; and its folder is flushed after the last rename."""
+    events = []
+    replace, fsync = os.replace, os.fsync
+
+    def noted_fsync(handle):
+        events.append(("flush", os.fstat(handle).st_ino))
+        fsync(handle)
+
+    def noted_replace(source, target):
+        events.append(("rename", os.stat(source).st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", noted_replace)
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    save_arrays(tmp_path / "a.safetensors", arrays, {})
+    save_text(tmp_path / "b.txt", "text")
+    words.save(tmp_path / "words.txt")
+    save_model(tmp_path / "model", {"weight": np.ones(3)}, {"version": 1}, words)
+    renamed = [(i, file) for i, (what, file) in enumerate(events) if what == "rename"]
+    assert len(renamed) == 6
+    assert all(("flush", file) in events[:i] for i, file in renamed)
+    if os.name != "nt":  # where a folder cannot be flushed
+        folders = [path.stat().st_ino for path in (tmp_path, tmp_path / "model")]
+        first = [i for i, _ in renamed][:2]  # of the files that are written by themselves
+        assert all(events[i + 1] == ("flush", folders[0]) for i in first)
+        assert events[-1] == ("flush", folders[1])
