@@ -1,5 +1,6 @@
 """Checkpoints and models come back as they were saved, and a killed save leaves a complete file."""
 
+import contextlib
 import errno
 import json
 import os
@@ -22,7 +23,14 @@ from tiny_translator import save as save_tiny_model
 
 from minitf.files import models
 from minitf.files.arrays import average, load_arrays, save_arrays, write_arrays
-from minitf.files.atomic import clean_leftovers, save_text, sha256
+from minitf.files.atomic import (
+    clean_leftovers,
+    install,
+    save_text,
+    sha256,
+    staged,
+    writing,
+)
 from minitf.files.models import read_model, read_notes, save_model
 from minitf.translation.loading import load_model
 
@@ -248,7 +256,11 @@ def test_leftovers_are_removed_when_old(saved, arrays):
     for path in (old, hidden, young, *foreign):
         path.write_bytes(b"half")
         os.utime(path, (time.time() - 3600,) * 2)
-    os.utime(young)
+    os.utime(young, (time.time() - 300,) * 2)
+    link = folder / f"link{ours}"  # no file that we have begun
+    with contextlib.suppress(OSError):  # Windows without the right to make one
+        link.symlink_to(saved)
+        foreign.append(link)
     other = folder / ".tmpAbC123"  # of another program, in Rust as safetensors is
     other.write_bytes(b"what it is writing")
     zeros = folder / ".tmpZeRo00"  # as safetensors makes the file, before it writes
@@ -261,6 +273,15 @@ def test_leftovers_are_removed_when_old(saved, arrays):
     clean_leftovers(folder, minutes=0)
     assert not young.exists() and all(path.exists() for path in foreign)
     clean_leftovers(folder / "none")
+
+
+def test_two_savers_of_one_file_do_not_meet(tmp_path):
+    path = tmp_path / "a.txt"
+    with staged({path: lambda aside: aside.write_text("mine")}) as files:
+        save_text(path, "another's \ud800ä\n")
+        assert path.read_bytes() == "another's ?ä\n".encode()
+        install(files, path)
+    assert path.read_text() == "mine" and os.listdir(tmp_path) == ["a.txt"]
 
 
 @pytest.mark.parametrize("name", ["nowhere/words.txt", "file/words.txt", f"{'w' * 250}.txt"])
@@ -281,7 +302,46 @@ def test_files_that_belong_to_no_model_are_not_deleted(tmp_path, words, name):
     assert os.listdir(tmp_path) == [name] and (tmp_path / name).read_text() == "mine"
 
 
+def test_what_a_model_replaces_goes_and_what_only_looks_like_it_stays(tmp_path, words):
+    save_model(tmp_path, {"weight": np.ones(3)}, {"version": 1}, words)
+    before = weights_in(tmp_path)
+    (tmp_path / "model.safetensors").write_text("of another program")
+    mine = tmp_path / f"{before.name}.bak"
+    mine.write_text("a copy")
+    save_model(tmp_path, {"weight": np.zeros(3)}, {"version": 2}, words)
+    assert not before.exists() and not (tmp_path / "model.safetensors").exists()
+    assert mine.exists() and len(os.listdir(tmp_path)) == 4
+
+
+def test_weights_are_left_by_a_killed_save_only_if_all_of_the_hash_fits(tmp_path, words):
+    save_model(tmp_path / "other", {"weight": np.ones(3)}, {"version": 1}, words)
+    weights = weights_in(tmp_path / "other")
+    digits = weights.name[6:14]
+    other = f"model-{digits[:4]}{int(digits[4:], 16) ^ 1:04x}.safetensors"
+    (tmp_path / "new").mkdir()
+    shutil.copy(weights, tmp_path / "new" / other)
+    text = message(save_model, tmp_path / "new", {"weight": np.ones(3)}, {"version": 1}, words)
+    assert other in text
+
+
 # The disk refuses ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.EACCES, "you may not write there: choose"),
+        (errno.ENOENT, "its folder does not exist: make it"),
+        (errno.ENOSPC, "the disk is full: free"),
+        (errno.EIO, "free some space or choose another folder"),
+    ],
+)
+def test_the_advice_is_about_the_error(code, advice):
+    def refuse():
+        with writing("there"):
+            raise OSError(code, os.strerror(code))
+
+    assert f"{os.strerror(code)}): {advice}" in message(refuse)
 
 
 def test_a_full_disk_keeps_the_old_file(saved, arrays, monkeypatch):

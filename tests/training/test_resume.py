@@ -260,11 +260,11 @@ def test_a_run_goes_on_without_forms_but_says_so(folder, capsys):
     assert "forms on -> off" in said
 
 
-@pytest.mark.slow
-def test_a_run_that_ended_can_continue_as_if_it_had_not(folder):
+@pytest.mark.parametrize("ends", [(6, 13), slow((3, 6, 10, 13))])
+def test_a_run_that_ended_can_continue_as_if_it_had_not(folder, ends):
     copied_run("whole")
-    for steps in (3, 6, 10, 13):
-        assert run("parts", "--steps", str(steps), *([] if steps == 3 else ["--resume"])) == 0
+    for i, steps in enumerate(ends):
+        assert run("parts", "--steps", str(steps), *(["--resume"] if i else [])) == 0
         assert Translator.load("parts").translate(["the cat"], beam=1)
     assert_same_run("whole", "parts")
 
@@ -774,6 +774,14 @@ def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, 
     assert (
         load_arrays("here/checkpoint.safetensors")[1]["step"] == 9
     )  # 7, 8 and 9 were no improvement
+
+
+def test_the_patience_does_not_end_a_run_with_a_cooldown(folder, monkeypatch):
+    measure = Validator.measure
+    monkeypatch.setattr(Validator, "measure", lambda self, t: (9.0, measure(self, t)[1]))
+    settings = "--valid-every 1 --steps 4 --patience 1 --cooldown 0.5"
+    run("here", *settings.split())
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
 
 
 def test_a_closed_output_stops_the_run(folder, monkeypatch):
