@@ -784,6 +784,28 @@ def test_the_patience_does_not_end_a_run_with_a_cooldown(folder, monkeypatch):
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
 
 
+def test_an_average_has_weights_of_the_cooldown_or_weights_before_it(folder, monkeypatch):
+    """And no weights are deleted that the checkpoint on the disk names."""
+    averaged, deleted = [], []
+    save_model, unlink = RunFolder.save_model, os.unlink
+
+    def noted(self, model, arrays, subwords, notes):
+        averaged.append((notes["step"], notes["averaged"]))
+        save_model(self, model, arrays, subwords, notes)
+
+    def checked(path, **options):
+        if (name := Path(path).name).startswith("weights-") and Path(path).exists():
+            deleted.append(name)
+            assert name not in load_arrays("here/checkpoint.safetensors")[1]["weights"]
+        unlink(path, **options)
+
+    monkeypatch.setattr(RunFolder, "save_model", noted)
+    monkeypatch.setattr(os, "unlink", checked)
+    run("here", *shlex.split("--steps 5 --cooldown 0.4 --valid-every 1 --average 2"))
+    assert averaged[:5] == [(1, 1), (2, 2), (3, 2), (4, 1), (5, 2)], "it begins after step 3"
+    assert len(set(deleted)) == 3
+
+
 def test_a_closed_output_stops_the_run(folder, monkeypatch):
     written = []
 
