@@ -230,7 +230,8 @@ function inSmallLetters(model, line) {
 // Return a word in capitals as it is probably written: the, Tom, Stra\u00dfe for STRASSE, TV.
 function smallForm(model, word) {
   if (AS_THEY_ARE.has(word)) return word;
-  const [first] = word, low = word.toLowerCase(), sharp = low.replaceAll("ss", "\u00df");
+  const [first] = word, low = word.toLowerCase(), rest = [...low].slice(1).join("");
+  const sharp = [...low][0] + rest.replaceAll("ss", "\u00df");  // no word begins with it: SSD
   const tails = [low, sharp].map((text) => first + [...text].slice(1).join(""));
   const forms = [low, tails[0], sharp, tails[1], word];
   const lengths = forms.map((form) => encodeText(model, form).length), least = Math.min(...lengths);

@@ -608,6 +608,15 @@ def test_words_in_capitals_are_written_as_the_model_has_read_them():
     assert in_small_letters(list(lines), subwords) == list(lines.values())
 
 
+def test_no_letter_of_a_word_in_capitals_is_lost():
+    """A word that begins with SS is not written with one letter less, which has fewer subwords."""
+    lines = ["THE SS CAME", "AN SSD, SSL", "MASSSTAB UND STRASSE", "ESSEN, ASS. TO KISS A BOSS"]
+    text = "the S came an Sd Sl Maßstab und Straße essen ass to kiss a boss"
+    subwords = Subwords.train([text] * 9, 370, log=lambda _: None)
+    small = in_small_letters(lines, subwords)
+    assert [line.upper() for line in small] == lines and "Straße" in small[2]
+
+
 def test_the_first_letter_of_a_sentence_in_capitals_stays_behind_a_quote(subwords):
     lines = [
         "  THE DOG SAW A BIRD.",
