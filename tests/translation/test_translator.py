@@ -205,10 +205,19 @@ class Pieces:
 def test_the_parts_of_a_sentence_read_as_one(parts, sources, expected):
     found = [[Translation(text, -1, -1)] for text in parts.split("|")]
     subwords = Pieces("Aber", "aber", "Flughafen")
-    joined = as_one_sentence(found, sources.split("|"), subwords)
+    joined = as_one_sentence(found, sources.split("|"), [[]] * len(found), subwords)
     assert "|".join(best.text for (best,) in joined) == expected
     cut = [bool(best.given_up) for (best,) in joined]
     assert cut == [*(not s.endswith((".", '."')) for s in sources.split("|")[:-1]), False]
+
+
+def test_values_at_the_edges_of_a_part_stay_as_they_are(subwords):
+    found = [[Translation(text, -1.0, -1.0)] for text in ("Er mag A.", "Tom_1 auch.", "Ab sofort.")]
+    sources, values = ["He likes A.", "Tom_1 too,", "Ab now."], [["A."], ["Tom_1"], ["Ab"]]
+    joined = as_one_sentence(found, ["He likes", *sources[1:]], values, subwords)
+    assert [best.text for (best,) in joined] == ["Er mag A.", "Tom_1 auch,", "Ab sofort."]
+    changed = as_one_sentence(found, ["He likes", *sources[1:]], [[]] * 3, subwords)
+    assert [best.text for (best,) in changed] == ["Er mag A", "tom_1 auch,", "ab sofort."]
 
 
 @pytest.mark.parametrize("wrong", [None, float("nan"), b"text", 7])
