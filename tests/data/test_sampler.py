@@ -128,6 +128,7 @@ def test_of_a_frequent_word_an_epoch_has_a_limited_number_of_cuts(subwords, monk
 def test_symbols_and_marks_are_never_cut_wherever_they_stand():
     lines = ["XXL the ①.", "(NPs (②)there"] * 10 + ["XX (NP the cat there ③④ ⑤hat XX"] * 10
     subwords = Subwords.train([*LINES, "①"], 350, symbols=["XX", "(NP"], log=lambda notice: None)
+    assert len(subwords.encode(["XX (NP XX"])[0]) == 3  # each one with the space before it
     merges = subwords.merges()
     usual = subwords.encode(lines)
     for line, ids_of_line in zip(lines, usual, strict=True):
