@@ -248,6 +248,7 @@ def test_fewer_steps_end_a_run_with_its_average(folder, monkeypatch):
     with monkeypatch.context() as patch:
         at_step(patch, 9, terminate)
         assert run("here", "--steps", "100") == 0
+    assert read_model("here").notes["step"] == 8, "the average stays, also behind the checkpoint"
     assert run("here", "--resume", "--steps", "8", text=False) == 0
     assert read_model("here").notes["averaged"] == 2
 
@@ -264,7 +265,12 @@ def test_a_run_goes_on_without_forms_but_says_so(folder, capsys):
 def test_a_run_that_ended_can_continue_as_if_it_had_not(folder, ends):
     copied_run("whole")
     for i, steps in enumerate(ends):
+        if i:
+            arrays, meta = load_arrays("parts/checkpoint.safetensors")
+            save_arrays("parts/checkpoint.safetensors", arrays, meta | {"seconds": i * 1e6})
         assert run("parts", "--steps", str(steps), *(["--resume"] if i else [])) == 0
+        assert load_arrays("parts/checkpoint.safetensors")[1]["seconds"] > i * 1e6
+        assert json.loads(Path("parts/results.json").read_text())["seconds"] > i * 1e6
         assert Translator.load("parts").translate(["the cat"], beam=1)
     assert_same_run("whole", "parts")
 
@@ -617,6 +623,7 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
     resume = "09_train_wmt.py --resume --out here"
     assert f"stopped  {name} received: {resume} continues from step 2" in said
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
+    assert read_model("here").notes["step"] == 2, "the first one can be tried"
 
 
 @pytest.mark.slow
