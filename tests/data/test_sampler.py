@@ -52,7 +52,9 @@ def test_a_merge_is_left_out_with_its_probability():
     # Of aab, the pair ab is merged, or left out each time that it is seen, which is once.
     cuts = [merges.cut("aab", 0.3, draw) for _ in range(10_000)]
     assert np.mean([len(cut) == 3 for cut in cuts]) == pytest.approx(0.3, abs=0.015)
-    assert merges.cut("ab", 0.0, draw) == [260]
+    # The least and the greatest that a generator draws.
+    assert merges.cut("ab", 0.0, lambda: 0.0) == [260]
+    assert merges.cut("ab", 1.0, lambda: 1 - 2.0**-53) == [261, 262]
 
 
 def test_of_equal_pairs_the_first_is_merged():
