@@ -593,3 +593,14 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, arrays, words, m
         first = [i for i, _ in renamed][:2]  # of the files that are written by themselves
         assert all(events[i + 1] == ("flush", folders[0]) for i in first)
         assert events[-1] == ("flush", folders[1])
+
+
+def test_a_probe_is_computed_with_the_weights_as_they_are_stored(tmp_path, words):
+    """Else a program that loads them compares its numbers with those of other weights."""
+
+    def probe(weights):
+        return [float(weights["weight"][0]), str(weights["weight"].dtype)]
+
+    save_model(tmp_path, {"weight": np.array([0.1])}, {"version": 1}, words, probe=probe)
+    expected = [float(np.float16(0.1)), "float16"]
+    assert read_model(tmp_path).notes["probe"] == expected

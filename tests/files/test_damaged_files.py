@@ -227,6 +227,7 @@ CARDS = {
     "half": ("{", ["damaged"]),
     "list": ("[]", ["not a config.json of this minitf (format None; this version reads 1)"]),
     "later": ('{"format": 2}', ["(format 2; this version reads 1): update minitf"]),
+    "text": ('{"format": "1"}', ["(format '1'; this version reads 1)"]),
     "incomplete": ('{"format": 1}', ["incomplete"]),
     "outside": (
         '{"format": 1, "model": {}, "sha256": {"../a": "", "model.safetensors": ""}}',
