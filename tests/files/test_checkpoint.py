@@ -604,3 +604,13 @@ def test_a_probe_is_computed_with_the_weights_as_they_are_stored(tmp_path, words
     save_model(tmp_path, {"weight": np.array([0.1])}, {"version": 1}, words, probe=probe)
     expected = [float(np.float16(0.1)), "float16"]
     assert read_model(tmp_path).notes["probe"] == expected
+
+
+def test_a_model_in_the_place_of_another_has_its_own_hashes_and_no_leftovers(tmp_path, words):
+    save_model(tmp_path, {"weight": np.ones(3)}, {"version": 1}, words)
+    left = tmp_path / "words.txt.minitf-0123abcd.tmp"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    other = type(words)(["ein", "anderes"])
+    save_model(tmp_path, {"weight": np.ones(3)}, {"version": 1}, other)
+    assert read_model(tmp_path).subwords.words == other.words and not left.exists()
