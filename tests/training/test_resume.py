@@ -783,6 +783,17 @@ def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, 
     )  # 7, 8 and 9 were no improvement
 
 
+@pytest.mark.parametrize("last", [9.0, 3.0])
+def test_a_validation_at_the_end_of_a_session_counts_for_nothing(folder, monkeypatch, last):
+    """Whether it is better or worse: a run that goes on would not have had it."""
+    measure, found = Validator.measure, itertools.chain([5.0], itertools.repeat(last))
+    monkeypatch.setattr(Validator, "measure", lambda self, t: (next(found), measure(self, t)[1]))
+    run("here", "--steps", "6")  # the only one that is due is after step 4
+    meta = load_arrays("here/checkpoint.safetensors")[1]
+    counted = meta["validated"], meta["best_perplexity"], meta["bad_validations"]
+    assert counted == (4, 5.0, 0) and meta["weights"] == ["weights-00000004.safetensors"]
+
+
 def test_the_patience_does_not_end_a_run_with_a_cooldown(folder, monkeypatch):
     measure = Validator.measure
     monkeypatch.setattr(Validator, "measure", lambda self, t: (9.0, measure(self, t)[1]))
