@@ -293,6 +293,19 @@ def test_an_interrupted_validation_is_repeated(folder, monkeypatch):
     assert_same_run("whole", "parts")
 
 
+def test_the_updates_before_an_interrupted_last_validation_are_saved(folder, monkeypatch):
+    measure, calls = Validator.measure, itertools.count(1)
+
+    def interrupted(self, translator):
+        if next(calls) == 2:
+            terminate()
+        return measure(self, translator)
+
+    monkeypatch.setattr(Validator, "measure", interrupted)
+    assert run("here", "--steps", "6") == 0  # validated after step 4, and at the end
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 6
+
+
 @pytest.mark.parametrize(
     ("script", "program", "started"),
     [
