@@ -433,3 +433,13 @@ def test_end_marks_count_in_the_largest_batches():
     plan = [np.arange(12), np.arange(12, 15)]
     largest = Dataset.largest(SimpleNamespace(sources=rows, targets=rows), plan)
     assert [len(rows) for rows in largest] == [12, 3]
+
+
+def test_the_order_of_batches_depends_on_the_seed_and_the_epoch():
+    rows = SimpleNamespace(lengths=np.repeat([1, 2, 3], 9))
+    text = SimpleNamespace(sources=rows, targets=rows)
+    plans = [
+        [batch.tolist() for batch in Dataset.plan(text, epoch, 12, seed)]
+        for epoch, seed in ((0, 1), (0, 2), (1, 1), (0, 1))
+    ]
+    assert plans[0] == plans[3] and plans[0] not in plans[1:3]

@@ -344,7 +344,7 @@ def test_the_advice_is_about_the_error(code, advice):
     assert f"{os.strerror(code)}): {advice}" in message(refuse)
 
 
-def test_a_full_disk_keeps_the_old_file(saved, arrays, monkeypatch):
+def test_a_full_disk_keeps_the_old_file(saved, arrays, words, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -352,6 +352,7 @@ def test_a_full_disk_keeps_the_old_file(saved, arrays, monkeypatch):
     text = message(save_arrays, saved, {"new": np.zeros(3)}, {})
     assert str(saved) in text and "No space left" in text
     assert_same(load_arrays(saved)[0], arrays)
+    assert "No space left" in message(words.save, saved.parent / "words.txt")
     assert os.listdir(saved.parent) == [saved.name]
 
 

@@ -293,6 +293,17 @@ def test_an_interrupted_validation_is_repeated(folder, monkeypatch):
     assert_same_run("whole", "parts")
 
 
+def test_a_model_whose_code_was_changed_is_not_trained_on(folder, capsys):
+    assert run("here", "--steps", "5", "--valid-every", "4", "--log-every", "3") == 0
+    logged = [entry["step"] for entry in read_history("here") if "loss" in entry]
+    assert logged == [3, 4, 5], "also before each validation"
+    arrays, meta = load_arrays("here/checkpoint.safetensors")
+    probe = [2 * number + 1 for number in meta["probe"]]
+    save_arrays("here/checkpoint.safetensors", arrays, meta | {"probe": probe})
+    assert run("here", "--resume", "--steps", "7") == 2
+    assert "computes other numbers than when it was saved" in capsys.readouterr().err
+
+
 def test_the_updates_before_an_interrupted_last_validation_are_saved(folder, monkeypatch):
     measure, calls = Validator.measure, itertools.count(1)
 

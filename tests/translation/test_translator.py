@@ -17,7 +17,7 @@ from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
 from minitf.translation.parts import Part, restored
 from minitf.translation.parts import joined as joined_translations
-from minitf.translation.rejoin import as_one_sentence
+from minitf.translation.rejoin import as_one_sentence, without_added_stop
 from minitf.translation.sentences import in_small_letters
 
 ADDED = [
@@ -653,3 +653,8 @@ def test_load_takes_from_the_notes_whether_capitals_are_read(subwords, tmp_path)
         notes = {} if noted is None else {"reads_capitals": noted}
         folder = save(tmp_path / str(noted), subwords, notes)
         assert Translator.load(folder).reads_capitals is expected
+
+
+@pytest.mark.parametrize(("words", "expected"), [(8, "Er kam"), (9, "Er kam.")])
+def test_a_fragment_has_eight_words_at_most(words, expected):
+    assert without_added_stop("Er kam.", "so " * (words - 1) + "far") == expected
