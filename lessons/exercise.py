@@ -281,8 +281,12 @@ def limit_memory():
 
 
 def printable(name):
-    """Return a name, or a message with names, that any terminal and file can show."""
-    return "".join(each if each.isprintable() else "?" for each in str(name))
+    """Return a name, or a message with names, that any terminal and file can show.
+
+    Other characters become numbers, such as %0A: different names stay different.
+    """
+    signs = (c if c.isprintable() else f"%{ord(c):02X}" for c in str(name))
+    return "".join(signs)
 
 
 def grade_for_gradescope(arguments):

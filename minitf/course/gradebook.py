@@ -7,6 +7,7 @@ import re
 import shutil
 import textwrap
 import zipfile
+import zlib
 from pathlib import Path
 
 from minitf.course.grading import exercises, points_of
@@ -232,8 +233,16 @@ def write_class(folder: Path, graded: dict[str, dict]) -> None:
         own = {name: each for name, each in graded.items() if each["lesson"] == lesson}
         (folder / f"{lesson}.csv").write_text(as_csv(own), encoding="utf-8")
     for name, result in graded.items():
-        path = folder / Path(name).parent / Path(name).name[:200]
+        path = folder / Path(name).parent / _short(Path(name).name)
         path.parent.mkdir(parents=True, exist_ok=True)
         for ending, thing in ((".json", result), (".results.json", for_gradescope(result))):
             text = json.dumps(thing, indent=2, ensure_ascii=False) + "\n"
             path.with_name(path.name + ending).write_text(text, encoding="utf-8")
+
+
+def _short(name):
+    """Return a file's name to which an ending can be added: at most 200 bytes, still its own."""
+    encoded = name.encode()
+    if len(encoded) <= 200:
+        return name
+    return f"{encoded[:190].decode(errors='ignore')}-{zlib.crc32(encoded):08x}"

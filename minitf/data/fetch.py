@@ -14,7 +14,7 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
-from minitf.cli import Progress
+from minitf.cli import Progress, terminal_safe
 from minitf.errors import UserError
 
 __all__ = ["NoConnection", "NotAllowed", "NotFound", "Remote", "fetch"]
@@ -141,14 +141,16 @@ def _fetch_all(remote, part):
             if complete:
                 return replies
         except urllib.error.HTTPError as error:
-            reached, reason = True, f"{error.code} {error.reason}"
+            reached, reason = True, _in_a_line(f"{error.code} {error.reason}")
             if error.code < 500 and error.code not in (408, 429):
                 kind = _REFUSALS.get(error.code, UserError)
                 raise kind(f"cannot download {remote.url} ({reason}): {_advice(part)}") from None
-        except (OSError, http.client.HTTPException) as error:
+        # ValueError: a redirect to what is no URL, for example.
+        except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             hint = CERTIFICATES if isinstance(reason, ssl.SSLCertVerificationError) else ""
-            reason = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
+            reason = getattr(reason, "strerror", None) or str(reason)
+            reason = _in_a_line(reason) or type(error).__name__
             if isinstance(error, urllib.error.URLError) and not reached:
                 raise NoConnection(f"no connection to {remote.host}: {reason}{hint}") from None
         tries = 0 if _size(part) > most else tries + 1
@@ -159,6 +161,11 @@ def _fetch_all(remote, part):
                 advice += f", which continues after the first {_size(part):,} bytes"
             raise UserError(f"{remote.url}: {reason}, {TRIES} times in a row: {advice}")
         time.sleep(WAIT * 2 ** (tries - 1) if tries else 0)
+
+
+def _in_a_line(text):
+    """Return what a server said as a short line that is safe for a terminal."""
+    return " ".join(terminal_safe(text).split())[:100]
 
 
 def _fetch_more(remote, part):

@@ -69,7 +69,7 @@ function strip(text) {
 // Text as a person pastes it to text as a model learned it, as in minitf/text/normal.py.
 const INVISIBLE = new RegExp("[\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f\\u00ad\\u061c\\u180e\\u200b"
   + "\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb]", "gu");
-const JOINERS = /([\u0590-\u{10ffff}])([\u200c\u200d]+)|[\u200c\u200d]/gu;
+const JOINER = /(?<![\u0590-\u{10ffff}])[\u200c\u200d]+/u;
 const ALIKE = [[/[\u2018\u2019\u201a\u201b\u2032\u00b4\u02bc]/gu, "'"],
   [/[\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb]/gu, '"'], [/[\u2010\u2011]/gu, "-"],
   [/[\u2012\u2014\u2015\u2212]/gu, "\u2013"], [/\u2026/gu, "..."], [/[\ufb05\ufb06]/gu, "st"],
@@ -77,12 +77,13 @@ const ALIKE = [[/[\u2018\u2019\u201a\u201b\u2032\u00b4\u02bc]/gu, "'"],
 
 function normalise(text) {
   let line = text.replace(/\p{Surrogate}/gu, "\ufffd");
-  line = line.replace(INVISIBLE, "").replace(JOINERS, "$1$2");
+  line = line.replace(INVISIBLE, "").normalize("NFC");
   if (!/[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]/u.test(line))
     line = line.replace(/[\uff01-\uff5e]/gu, (c) => String.fromCharCode(c.charCodeAt(0) - 0xfee0));
   line = line.replace(/(\p{L})\u2014(?=\p{L})/gu, "$1 \u2013 ");
   for (const [pattern, plain] of ALIKE) line = line.replace(pattern, plain);
-  return line.normalize("NFC").replace(/[^\S\ufeff]+|[\x1c-\x1f\x85]+/gu, " ").replace(/ {2,}/g, " ").replace(/^ | $/g, "");
+  line = line.normalize("NFC").replace(/[^\S\ufeff]+|[\x1c-\x1f\x85]+/gu, " ").replace(/ {2,}/g, " ").replace(/^ | $/g, "");
+  return JOINER.test(line) ? normalise(line.replace(new RegExp(JOINER, "gu"), "")) : line;
 }
 
 // Return the ids of a text by byte-pair encoding: join the two neighbours whose union was learned
@@ -228,7 +229,8 @@ function inSmallLetters(model, line) {
 // Return a word in capitals as it is probably written: the, Tom, Stra\u00dfe for STRASSE, TV.
 function smallForm(model, word) {
   if (AS_THEY_ARE.has(word)) return word;
-  const [first] = word, low = word.toLowerCase(), sharp = low.replaceAll("ss", "\u00df");
+  const [first] = word, low = word.toLowerCase(), rest = [...low].slice(1).join("");
+  const sharp = [...low][0] + rest.replaceAll("ss", "\u00df");  // no word begins with it: SSD
   const tails = [low, sharp].map((text) => first + [...text].slice(1).join(""));
   const forms = [low, tails[0], sharp, tails[1], word];
   const lengths = forms.map((form) => encodeText(model, form).length), least = Math.min(...lengths);

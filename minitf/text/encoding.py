@@ -58,7 +58,9 @@ def as_utf8(read: Callable[[], bytes | None], name: str) -> Iterator[bytes | Non
                 raise UserError(f"{name} is {kind}: save it as plain text, in UTF-8")
             data, decode = start, _converter(start)
         yield decode(data)
-    if decode is None and start and start not in _MARKS:  # nothing but the beginning of a mark
+    if decode:
+        yield decode(b"", final=True)  # U+FFFD for a character of which the end is missing
+    elif start and start not in _MARKS:  # nothing but the beginning of a mark
         yield start
 
 
@@ -66,9 +68,9 @@ def _converter(start):
     """Return a function from the bytes of a text that begins so to UTF-8."""
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "")
     if not encoding:
-        return bytes
+        return lambda data, final=False: data
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    return lambda data: decoder.decode(data).encode()
+    return lambda data, final=False: decoder.decode(data, final).encode()
 
 
 class Damage:

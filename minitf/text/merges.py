@@ -1,5 +1,6 @@
 """Byte-pair encoding, merge by merge, and with some merges left out: BPE-dropout."""
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -23,13 +24,16 @@ def words_of(line: str) -> list[str]:
 class Merges:
     """The merges of a vocabulary: a piece that has a lower id is merged earlier.
 
-    pieces: the subword of each id: the special ones, symbols (words that are never cut), a byte
-    each, and then the merges in order, with all characters at the end.
+    pieces: the subword of each id: the special ones, symbols (which are never cut, and merged with
+    nothing, wherever they stand), a byte each, and then the merges in order, with all characters at
+    the end.
     """
 
     def __init__(self, pieces: Sequence[str]):
         first = pieces.index("<0x00>")
         self._symbols = {piece: i for i, piece in enumerate(pieces) if len(SPECIALS) <= i < first}
+        longest_first = sorted(self._symbols, key=len, reverse=True)
+        self._symbol = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         self._bytes = range(first, first + _BYTES)
         self._ids = {piece: i for i, piece in enumerate(pieces) if i >= first + _BYTES}
 
@@ -48,9 +52,16 @@ class Merges:
         >>> merges.cut("▁low"), merges.cut("▁low", 0.5, iter([0.3, 0.9]).__next__)
         ([265, 261], [265, 262, 263, 264])
         """
-        if word in self._symbols:
-            return [self._symbols[word]]
-        parts = list(word)
+        ids, start = [], 0
+        for found in self._symbol.finditer(word):
+            ids += self._merged(word[start : found.start()], probability, draw)
+            ids.append(self._symbols[found[0]])
+            start = found.end()
+        return ids + self._merged(word[start:], probability, draw)
+
+    def _merged(self, text, probability, draw):
+        """Return the ids of a text without symbols."""
+        parts = list(text)
         while True:
             pairs = [
                 (self._ids[left + right], i)

@@ -23,7 +23,7 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
-_JOINER = re.compile("(?<![\u0590-\U0010ffff])[\u200c\u200d]")
+_JOINER = re.compile("(?<![\u0590-\U0010ffff])[\u200c\u200d]+")
 _SPACES = re.compile(r"[\s\x1c-\x1f\x85]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN = re.compile("[!-~]+(?: [!-~]+)*")  # ASCII without a space too many: nothing to do
@@ -44,8 +44,11 @@ def normalise(line: str) -> str:
     """
     if _PLAIN.fullmatch(line):
         return line
-    line = _JOINER.sub("", _INVISIBLE.sub("", _SURROGATE.sub("\ufffd", line)))
+    line = _INVISIBLE.sub("", _SURROGATE.sub("\ufffd", line))
+    line = unicodedata.normalize("NFC", line)  # which makes apostrophes of some Greek accents
     if not _EAST_ASIAN.search(line):
         line = line.translate(_WIDE)
     line = _TIGHT_DASH.sub(" \u2013 ", line).translate(_ALIKE)
-    return _SPACES.sub(" ", unicodedata.normalize("NFC", line)).strip(" ")
+    line = _SPACES.sub(" ", unicodedata.normalize("NFC", line)).strip(" ")
+    # What is beside a joiner that goes may be alike, or compose, only now.
+    return normalise(_JOINER.sub("", line)) if _JOINER.search(line) else line

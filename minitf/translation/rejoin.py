@@ -48,30 +48,43 @@ def without_added_stop(text: str, source: str) -> str:
 
 
 def as_one_sentence(
-    parts: list[list], sources: list[str], subwords: Vocabulary, why: str = CUT
+    parts: list[list],
+    sources: list[str],
+    values: list[list[str]],
+    subwords: Vocabulary,
+    why: str = CUT,
 ) -> list[list]:
     """Return the Translations of each part, without the marks of a sentence inside a sentence.
 
-    why: why there are parts of a sentence; it is noted in `given_up`.
+    values: what is kept in each part, and stays as it is. why: why there are parts of a sentence;
+    it is noted in `given_up`.
 
     A part that a model has translated as a sentence begins with a capital letter and ends with a
     full stop. Where the source has no end of a sentence between two parts, the first letter becomes
     small, and the full stop the mark of the source, such as its comma.
     """
     joined, is_begun = [], False
-    for i, (translations, source) in enumerate(zip(parts, sources, strict=True)):
+    for i, (translations, source, kept) in enumerate(zip(parts, sources, values, strict=True)):
         is_open = i + 1 < len(parts) and goes_on(source)
+        kept = tuple(kept)
         if is_begun:
-            translations = [_with_small_letter(each, subwords) for each in translations]
+            translations = [
+                each if each.text.startswith(kept) else _with_small_letter(each, subwords)
+                for each in translations
+            ]
         if is_open:
-            translations = [_without_stop(each, source.rstrip(), why) for each in translations]
+            translations = [
+                _without_stop(each, source.rstrip(), kept, why) for each in translations
+            ]
         joined.append(translations)
         is_begun = is_open
     return joined
 
 
-def _without_stop(translation, source, why):
-    text, mark = _STOP.sub("", translation.text), _MARK.search(source)
+def _without_stop(translation, source, values, why):
+    text, mark = translation.text, _MARK.search(source)
+    if not text.endswith(values):
+        text = _STOP.sub("", text)
     if mark and text[-1:] not in ",;:–—.!?…":
         text += mark[0]
     return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, why))

@@ -81,8 +81,9 @@ def _small_forms(words, subwords):
     """Return {word in capitals: the same as it is probably written}."""
     forms = {}
     for word in words:
-        sharp = word.lower().replace("ss", "ß")
-        small = [word.lower(), word[0] + word[1:].lower(), sharp, word[0] + sharp[1:]]
+        low = word.lower()
+        sharp = low[:1] + low[1:].replace("ss", "ß")  # no word begins with it: SSD
+        small = [low, word[0] + word[1:].lower(), sharp, word[0] + sharp[1:]]
         forms[word] = [word] if _AS_IT_IS.fullmatch(word) else [*small, word]
     lengths = map(len, subwords.encode([form for each in forms.values() for form in each]))
     best = {}

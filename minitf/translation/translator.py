@@ -293,6 +293,7 @@ class Translator:
             translations += as_one_sentence(
                 [found[part.place] for part in parts],
                 [part.read(part.values) for part in parts],
+                [part.values for part in parts],
                 self.subwords,
                 why,
             )

@@ -8,12 +8,14 @@ import io
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import types
 import zipfile
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -538,7 +540,7 @@ def test_a_file_of_a_class_spoils_no_other(tmp_path):
     assert done.returncode == 2 and "answers/mallory.py: it ended its own grading" in said, done
     with open(folder / "grades" / "04_layers.csv", encoding="utf-8", newline="") as file:
         points = {row["file"]: row["points"] for row in csv.DictReader(file)}
-    names = "anna.py", "zoe/my.py", "zoe_my.py", "Bob.PY", "_dora.py", "eve?anna.py"
+    names = "anna.py", "zoe/my.py", "zoe_my.py", "Bob.PY", "_dora.py", "eve%0Aanna.py"
     assert points == dict.fromkeys(names, "9")
     assert (folder / "grades" / "zoe" / "my.py.json").exists()
     shutil.rmtree(folder / "grades")
@@ -662,6 +664,24 @@ def test_the_starter_for_github_has_a_sheet_and_a_step_for_each_exercise(tmp_pat
     scores = [int(number) for number in re.findall(r"max-score: (\d)", workflow)]
     assert scores == [grading.POINTS[name] for name in NAMES]
     grades_with_the_files_of(folder / ".github" / "course", tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a name is always Unicode")
+def test_no_name_of_a_file_hides_another_or_stops_the_class(tmp_path, monkeypatch):
+    exercise = runpy.run_path(str(ROOT / "lessons" / "exercise.py"))
+    grade_class = exercise["grade_class"]
+    names = [b"M\xfcller.py", b"M\xf6ller.py", b"a\x07.py", b"a\x08.py"]
+    names += [("ä" * 110 + end + ".py").encode() for end in "xyz"]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text("")
+    result = {"lesson": "04_layers", "exercises": [], "points": 0, "max_points": 1, "notes": []}
+    calls = {"graded_apart": lambda path: result, "of_lesson": lambda path, expected: None}
+    for name, function in calls.items():
+        monkeypatch.setitem(grade_class.__globals__, name, function)
+    assert grade_class([str(tmp_path)]) == 0
+    written = os.listdir(tmp_path / "grades")
+    assert len(written) == 2 * len(names) + 1  # two for each, and the table
+    assert len((tmp_path / "grades" / "04_layers.csv").read_text().splitlines()) == 1 + len(names)
 
 
 def test_a_cell_of_a_spreadsheet_is_no_formula():

@@ -9,6 +9,7 @@ import gzip
 import lzma
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -424,3 +425,21 @@ def test_files_that_are_no_plain_text_are_refused(tmp_path, start):
     files = [str(tmp_path / side) for side in "st"]
     with pytest.raises(UserError, match=r"s is .*: .*(UTF-8|utf-8)"):
         read_corpus(Settings(train=files, valid=files))
+
+
+def test_end_marks_count_in_the_largest_batches():
+    """Twelve pairs of one token take more positions than three of six; but fewer to attend to."""
+    rows = SimpleNamespace(lengths=np.repeat([1, 6], [12, 3]))
+    plan = [np.arange(12), np.arange(12, 15)]
+    largest = Dataset.largest(SimpleNamespace(sources=rows, targets=rows), plan)
+    assert [len(rows) for rows in largest] == [12, 3]
+
+
+def test_the_order_of_batches_depends_on_the_seed_and_the_epoch():
+    rows = SimpleNamespace(lengths=np.repeat([1, 2, 3], 9))
+    text = SimpleNamespace(sources=rows, targets=rows)
+    plans = [
+        [batch.tolist() for batch in Dataset.plan(text, epoch, 12, seed)]
+        for epoch, seed in ((0, 1), (0, 2), (1, 1), (0, 1))
+    ]
+    assert plans[0] == plans[3] and plans[0] not in plans[1:3]

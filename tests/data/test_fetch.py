@@ -257,6 +257,25 @@ def test_answers_that_are_no_file(path):
     assert path.read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize(
+    "answered",
+    [
+        b"\x1b[2Jno\rHTTP\r\n\r\n",
+        b"HTTP/1.1 404 no\x1b[2J\rsuch\x85file\r\n\r\n",
+        b"HTTP/1.1 503 " + b"sorry " * 999 + b"\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://[1\r\n\r\n",
+    ],
+)
+def test_whatever_a_server_says_is_one_line(path, answered):
+    def say(handler):
+        handler.wfile.write(answered)
+        handler.close_connection = True
+
+    with serving(say) as server, pytest.raises(UserError) as caught:
+        fetch(known(server.url), path)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 300
+
+
 def test_what_nobody_has_published_is_recorded(path):
     said = []
     with serving(partial(reply, content=CONTENT)) as server:

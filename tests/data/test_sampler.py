@@ -52,7 +52,9 @@ def test_a_merge_is_left_out_with_its_probability():
     # Of aab, the pair ab is merged, or left out each time that it is seen, which is once.
     cuts = [merges.cut("aab", 0.3, draw) for _ in range(10_000)]
     assert np.mean([len(cut) == 3 for cut in cuts]) == pytest.approx(0.3, abs=0.015)
-    assert merges.cut("ab", 0.0, draw) == [260]
+    # The least and the greatest that a generator draws.
+    assert merges.cut("ab", 0.0, lambda: 0.0) == [260]
+    assert merges.cut("ab", 1.0, lambda: 1 - 2.0**-53) == [261, 262]
 
 
 def test_of_equal_pairs_the_first_is_merged():
@@ -125,17 +127,21 @@ def test_of_a_frequent_word_an_epoch_has_a_limited_number_of_cuts(subwords, monk
     assert len({tuple(row) for side in ids(dataset) for row in side}) == 2
 
 
-def test_symbols_are_never_cut_and_lines_that_contain_them_inside_words_are_not_sampled():
-    subwords = Subwords.train(LINES, 330, symbols=["XX", "(NP"], log=lambda notice: None)
-    lines = ["XXL the cat", "(NPs there"] * 10 + ["XX (NP the cat there XX"] * 10
-    dataset = made(subwords, lines=lines)
+def test_symbols_and_marks_are_never_cut_wherever_they_stand():
+    lines = ["XXL the ①.", "(NPs (②)there"] * 10 + ["XX (NP the cat there ③④ ⑤hat XX"] * 10
+    subwords = Subwords.train([*LINES, "①"], 350, symbols=["XX", "(NP"], log=lambda notice: None)
+    assert len(subwords.encode(["XX (NP XX"])[0]) == 3  # each one with the space before it
+    merges = subwords.merges()
     usual = subwords.encode(lines)
+    for line, ids_of_line in zip(lines, usual, strict=True):
+        assert [i for word in words_of(line) for i in merges.cut(word)] == ids_of_line, line
+    dataset = made(subwords, lines=lines, sample_subwords=0.9)
     dataset.begin_epoch(0)
     sources, _ = ids(dataset)
-    assert sources[:20] == usual[:20]
-    assert sources[20:] != usual[20:]
-    symbols = subwords.encode(["XX (NP"])[0]
-    assert all((row[:2], row[-1]) == (symbols, symbols[0]) for row in sources[20:])
+    symbols = range(len(SPECIALS), subwords.vocabulary().index("<0x00>"))
+    for row, before in zip(sources, usual, strict=True):
+        assert row != before and subwords.decode([row]) == subwords.decode([before])
+        assert [i for i in row if i in symbols] == [i for i in before if i in symbols] != []
 
 
 def test_a_row_that_would_become_too_long_is_cut_as_usual(subwords):

@@ -195,6 +195,20 @@ def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
     )
 
 
+def test_a_lap_leaves_out_pauses(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    clock = Clock()
+    for _ in range(2):
+        clock.next_lap()
+        for seconds, pause in ((2, 3600), (3, 60), (4, 0)):
+            now[0] += seconds
+            with clock.pause():
+                now[0] += pause
+        assert clock.lap() == 9
+    assert clock.session() == 2 * 3669
+
+
 def test_the_time_left(monkeypatch):
     """The first updates of a session say nothing about it: they are slower."""
     now = [0.0]

@@ -1,5 +1,6 @@
 """Checkpoints and models come back as they were saved, and a killed save leaves a complete file."""
 
+import contextlib
 import errno
 import json
 import os
@@ -22,7 +23,14 @@ from tiny_translator import save as save_tiny_model
 
 from minitf.files import models
 from minitf.files.arrays import average, load_arrays, save_arrays, write_arrays
-from minitf.files.atomic import clean_leftovers, sha256
+from minitf.files.atomic import (
+    clean_leftovers,
+    install,
+    save_text,
+    sha256,
+    staged,
+    writing,
+)
 from minitf.files.models import read_model, read_notes, save_model
 from minitf.translation.loading import load_model
 
@@ -47,6 +55,18 @@ def test_a_file_that_could_not_be_read_is_not_written(saved, arrays):
         save_arrays(saved, {}, {"text": "x" * (1 << 20)})
     assert_same(load_arrays(saved)[0], arrays)
     assert os.listdir(saved.parent) == [saved.name]
+
+
+def test_what_is_written_can_be_read(saved, arrays, monkeypatch):
+    """The longest header that may be written is the longest one that is read."""
+    length = int.from_bytes(saved.read_bytes()[:8], "little")
+    monkeypatch.setattr("minitf.files.arrays.MAX_HEADER", length)
+    save_arrays(saved, arrays, {"step": 12})
+    assert_same(load_arrays(saved)[0], arrays)
+    monkeypatch.setattr("minitf.files.arrays.MAX_HEADER", length - 1)
+    with pytest.raises(ValueError, match="save fewer"):
+        save_arrays(saved, arrays, {"step": 12})
+    assert "too long" in message(load_arrays, saved)
 
 
 def test_the_name_that_the_format_keeps_is_refused(saved, arrays):
@@ -114,7 +134,14 @@ def test_big_endian_arrays_come_back_native(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "value", [np.array([None]), np.array(["a"]), np.array([1j]), np.array([True])]
+    "value",
+    [
+        *(np.array([value]) for value in (None, "a", 1j, True)),
+        pytest.param(
+            np.ones(1, np.longdouble),
+            marks=pytest.mark.skipif(np.longdouble == np.float64, reason="a float64 here"),
+        ),
+    ],
 )
 def test_only_numbers_are_saved(saved, arrays, value):
     with pytest.raises(TypeError, match="'odd'"):
@@ -224,11 +251,16 @@ def test_leftovers_are_removed_when_old(saved, arrays):
     folder = saved.parent
     ours = ".minitf-0123abcd.tmp"
     names = [f"a.npz{ours}", ".tmpaB3xyZ", f"b.safetensors{ours}", "mine.tmp", "b.20250131.tmp"]
+    names += [f"a.npz{ours}.bak", f"{ours}x", ".tmpaB3xyZ1", "x.tmpaB3xyZ", f"a{ours[:-4]}0.tmp"]
     old, hidden, young, *foreign = (folder / name for name in names)
     for path in (old, hidden, young, *foreign):
         path.write_bytes(b"half")
         os.utime(path, (time.time() - 3600,) * 2)
-    os.utime(young)
+    os.utime(young, (time.time() - 300,) * 2)
+    link = folder / f"link{ours}"  # no file that we have begun
+    with contextlib.suppress(OSError):  # Windows without the right to make one
+        link.symlink_to(saved)
+        foreign.append(link)
     other = folder / ".tmpAbC123"  # of another program, in Rust as safetensors is
     other.write_bytes(b"what it is writing")
     zeros = folder / ".tmpZeRo00"  # as safetensors makes the file, before it writes
@@ -241,6 +273,15 @@ def test_leftovers_are_removed_when_old(saved, arrays):
     clean_leftovers(folder, minutes=0)
     assert not young.exists() and all(path.exists() for path in foreign)
     clean_leftovers(folder / "none")
+
+
+def test_two_savers_of_one_file_do_not_meet(tmp_path):
+    path = tmp_path / "a.txt"
+    with staged({path: lambda aside: aside.write_text("mine")}) as files:
+        save_text(path, "another's \ud800ä\n")
+        assert path.read_bytes() == "another's ?ä\n".encode()
+        install(files, path)
+    assert path.read_text() == "mine" and os.listdir(tmp_path) == ["a.txt"]
 
 
 @pytest.mark.parametrize("name", ["nowhere/words.txt", "file/words.txt", f"{'w' * 250}.txt"])
@@ -261,10 +302,49 @@ def test_files_that_belong_to_no_model_are_not_deleted(tmp_path, words, name):
     assert os.listdir(tmp_path) == [name] and (tmp_path / name).read_text() == "mine"
 
 
+def test_what_a_model_replaces_goes_and_what_only_looks_like_it_stays(tmp_path, words):
+    save_model(tmp_path, {"weight": np.ones(3)}, {"version": 1}, words)
+    before = weights_in(tmp_path)
+    (tmp_path / "model.safetensors").write_text("of another program")
+    mine = tmp_path / f"{before.name}.bak"
+    mine.write_text("a copy")
+    save_model(tmp_path, {"weight": np.zeros(3)}, {"version": 2}, words)
+    assert not before.exists() and not (tmp_path / "model.safetensors").exists()
+    assert mine.exists() and len(os.listdir(tmp_path)) == 4
+
+
+def test_weights_are_left_by_a_killed_save_only_if_all_of_the_hash_fits(tmp_path, words):
+    save_model(tmp_path / "other", {"weight": np.ones(3)}, {"version": 1}, words)
+    weights = weights_in(tmp_path / "other")
+    digits = weights.name[6:14]
+    other = f"model-{digits[:4]}{int(digits[4:], 16) ^ 1:04x}.safetensors"
+    (tmp_path / "new").mkdir()
+    shutil.copy(weights, tmp_path / "new" / other)
+    text = message(save_model, tmp_path / "new", {"weight": np.ones(3)}, {"version": 1}, words)
+    assert other in text
+
+
 # The disk refuses ---------------------------------------------------------------------------------
 
 
-def test_a_full_disk_keeps_the_old_file(saved, arrays, monkeypatch):
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.EACCES, "you may not write there: choose"),
+        (errno.ENOENT, "its folder does not exist: make it"),
+        (errno.ENOSPC, "the disk is full: free"),
+        (errno.EIO, "free some space or choose another folder"),
+    ],
+)
+def test_the_advice_is_about_the_error(code, advice):
+    def refuse():
+        with writing("there"):
+            raise OSError(code, os.strerror(code))
+
+    assert f"{os.strerror(code)}): {advice}" in message(refuse)
+
+
+def test_a_full_disk_keeps_the_old_file(saved, arrays, words, monkeypatch):
     def full(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -272,6 +352,7 @@ def test_a_full_disk_keeps_the_old_file(saved, arrays, monkeypatch):
     text = message(save_arrays, saved, {"new": np.zeros(3)}, {})
     assert str(saved) in text and "No space left" in text
     assert_same(load_arrays(saved)[0], arrays)
+    assert "No space left" in message(words.save, saved.parent / "words.txt")
     assert os.listdir(saved.parent) == [saved.name]
 
 
@@ -391,6 +472,9 @@ def test_average_takes_arrays_instead_of_a_file(tmp_path):
         save_arrays(path, state, {})
     assert_same(average([*paths[:2], states[2]]), average(paths))
     assert_same(average(states[:1]), states[0])
+    before = [{"x": np.full(2, value)} for value in (1.0, 2.0)]  # in the type of the sums
+    assert average(before)["x"].tolist() == [1.5, 1.5]
+    assert [each["x"].tolist() for each in before] == [[1, 1], [2, 2]]
 
 
 def test_average_of_float16_does_not_overflow(tmp_path):
@@ -481,3 +565,53 @@ def test_weights_that_float16_cannot_hold_are_named(tmp_path, words):
         assert f"{path}: array 'x' contains NaN or infinity" in message(read_model, tmp_path)
     save_model(tmp_path, {"x": np.array([1, 1e6])}, {}, words, dtype="float32")
     assert read_model(tmp_path)[0]["x"].tolist() == [1, 1e6]
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, arrays, words, monkeypatch):
+    """Else it could be empty after a power cut; and its folder is flushed after the last rename."""
+    events = []
+    replace, fsync = os.replace, os.fsync
+
+    def noted_fsync(handle):
+        events.append(("flush", os.fstat(handle).st_ino))
+        fsync(handle)
+
+    def noted_replace(source, target):
+        events.append(("rename", os.stat(source).st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", noted_replace)
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    save_arrays(tmp_path / "a.safetensors", arrays, {})
+    save_text(tmp_path / "b.txt", "text")
+    words.save(tmp_path / "words.txt")
+    save_model(tmp_path / "model", {"weight": np.ones(3)}, {"version": 1}, words)
+    renamed = [(i, file) for i, (what, file) in enumerate(events) if what == "rename"]
+    assert len(renamed) == 6
+    assert all(("flush", file) in events[:i] for i, file in renamed)
+    if os.name != "nt":  # where a folder cannot be flushed
+        folders = [path.stat().st_ino for path in (tmp_path, tmp_path / "model")]
+        first = [i for i, _ in renamed][:2]  # of the files that are written by themselves
+        assert all(events[i + 1] == ("flush", folders[0]) for i in first)
+        assert events[-1] == ("flush", folders[1])
+
+
+def test_a_probe_is_computed_with_the_weights_as_they_are_stored(tmp_path, words):
+    """Else a program that loads them compares its numbers with those of other weights."""
+
+    def probe(weights):
+        return [float(weights["weight"][0]), str(weights["weight"].dtype)]
+
+    save_model(tmp_path, {"weight": np.array([0.1])}, {"version": 1}, words, probe=probe)
+    expected = [float(np.float16(0.1)), "float16"]
+    assert read_model(tmp_path).notes["probe"] == expected
+
+
+def test_a_model_in_the_place_of_another_has_its_own_hashes_and_no_leftovers(tmp_path, words):
+    save_model(tmp_path, {"weight": np.ones(3)}, {"version": 1}, words)
+    left = tmp_path / "words.txt.minitf-0123abcd.tmp"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    other = type(words)(["ein", "anderes"])
+    save_model(tmp_path, {"weight": np.ones(3)}, {"version": 1}, other)
+    assert read_model(tmp_path).subwords.words == other.words and not left.exists()

@@ -53,6 +53,12 @@ def test_missing_and_unknown_arrays_are_named(saved_file, arrays):
     assert str(saved_file) in text and "missing: decoder.bias; unknown: step" in text
 
 
+@pytest.mark.parametrize(("count", "said"), [(5, "x4: use"), (6, "x4 and 1 more: use")])
+def test_of_many_missing_arrays_the_first_are_named(saved_file, arrays, count, said):
+    wanted = shapes_of(arrays) | {f"x{i}": (1,) for i in range(count)}
+    assert f"missing: x0, x1, x2, x3, {said}" in message(load_arrays, saved_file, wanted)
+
+
 def test_both_shapes_are_named(saved_file, arrays):
     text = message(load_arrays, saved_file, shapes_of(arrays) | {"encoder.weight": (7, 5)})
     assert "'encoder.weight'" in text and "(5, 7)" in text and "(7, 5)" in text
@@ -221,6 +227,7 @@ CARDS = {
     "half": ("{", ["damaged"]),
     "list": ("[]", ["not a config.json of this minitf (format None; this version reads 1)"]),
     "later": ('{"format": 2}', ["(format 2; this version reads 1): update minitf"]),
+    "text": ('{"format": "1"}', ["(format '1'; this version reads 1)"]),
     "incomplete": ('{"format": 1}', ["incomplete"]),
     "outside": (
         '{"format": 1, "model": {}, "sha256": {"../a": "", "model.safetensors": ""}}',

@@ -209,6 +209,7 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         "STRASSE. \u00dcBER DEM HAUS? \u0130\u01c5 A\u01c4",
         "\u201cTHE DOG!\u201d - (THE CAT). 3 HOUSES, \u00dcBER DEM HAUS",
         "NATO",
+        "AN SSD IS HERE. THE SS IS NOT",
         "I",
         "Gov. Brown left at 5 p.m. He met Sen. Hill. So?",
         "It is in the U.S.A. We are not. I live there.",

@@ -15,6 +15,7 @@ ODD = {
     "byte order mark": b"\xef\xbb\xbfthe dog",
     "marks of subwords": "▁ ▁▁ @@ a@@".encode(),
     "combining": b"a" + "\u0301".encode() * 50,
+    "joiners": "a\u200d\u200db e\u200d\u0301 \u2003\u200c\u1f79\u200d \u1ffd \ufb01\u0301".encode(),
     "highest": "\U0010ffff\ufffe\ufdd0".encode(),
     "NUL": b"\0" * 30,
     "long": b"the dog saw a bird, " * 30,

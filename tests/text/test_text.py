@@ -255,7 +255,8 @@ def test_words_by_frequency():
     ]
     assert words.encode(["a  z\tb", "", "<s>"]) == [[5, UNK, 4], [], [UNK]]
     notices = []
-    assert len(Words.train(["b a b"], 5, log=silent)) == 5
+    for size in (5, 6):
+        assert len(Words.train(["b a b"], size, log=silent)) == size
     assert len(Words.train(["b a b"], 9, log=notices.append)) == 6 and "6 are used" in notices[0]
     with pytest.raises(UserError, match="too small"):
         Words.train(["b a b"], 4)
@@ -416,3 +417,28 @@ def test_a_sentencepiece_model_without_bytes_is_not_one_of_minitf():
     )  # fmt: skip
     with pytest.raises(UserError, match="bytes for unknown characters"):
         Subwords(model.getvalue())
+
+
+@pytest.mark.parametrize(("length", "learned"), [(40, True), (41, False)])
+def test_a_line_of_the_greatest_length_is_learned_from(length, learned, monkeypatch):
+    monkeypatch.setattr("minitf.text.subwords.LONGEST", 40)
+    line = ("abcd " * 9)[: length - 1] + "x"
+    if learned:
+        assert "x" in Subwords.train([line], 270, log=pytest.fail).vocabulary()
+    else:
+        with pytest.raises(UserError, match="each line has more than 40 bytes"):
+            Subwords.train([line], 270)
+
+
+def test_a_rare_character_gets_no_subword():
+    """It takes one from the words; and it can be spelled in bytes."""
+    lines = ["abcd efgh"] * 500
+    found = Subwords.train([*lines, "\u03a9"], 275, log=lambda notice: None)
+    assert "\u03a9" not in found.vocabulary()
+    assert found.decode(found.encode(["\u03a9"])) == ["\u03a9"]
+
+
+def test_of_the_bytes_only_those_that_show_something_are_shown(subwords):
+    names = subwords.vocabulary()
+    shown = subwords.pieces([names.index(f"<0x{byte:02X}>") for byte in (0x1F, 0x20, 0x7E, 0x7F)])
+    assert shown == ["<0x1F>", " ", "~", "<0x7F>"]

@@ -247,6 +247,7 @@ def test_fewer_steps_end_a_run_with_its_average(folder, monkeypatch):
     with monkeypatch.context() as patch:
         at_step(patch, 9, terminate)
         assert run("here", "--steps", "100") == 0
+    assert read_model("here").notes["step"] == 8, "the average stays, also behind the checkpoint"
     assert run("here", "--resume", "--steps", "8", text=False) == 0
     assert read_model("here").notes["averaged"] == 2
 
@@ -259,11 +260,16 @@ def test_a_run_goes_on_without_forms_but_says_so(folder, capsys):
     assert "forms on -> off" in said
 
 
-@pytest.mark.slow
-def test_a_run_that_ended_can_continue_as_if_it_had_not(folder):
+@pytest.mark.parametrize("ends", [(6, 13), slow((3, 6, 10, 13))])
+def test_a_run_that_ended_can_continue_as_if_it_had_not(folder, ends):
     copied_run("whole")
-    for steps in (3, 6, 10, 13):
-        assert run("parts", "--steps", str(steps), *([] if steps == 3 else ["--resume"])) == 0
+    for i, steps in enumerate(ends):
+        if i:
+            arrays, meta = load_arrays("parts/checkpoint.safetensors")
+            save_arrays("parts/checkpoint.safetensors", arrays, meta | {"seconds": i * 1e6})
+        assert run("parts", "--steps", str(steps), *(["--resume"] if i else [])) == 0
+        assert load_arrays("parts/checkpoint.safetensors")[1]["seconds"] > i * 1e6
+        assert json.loads(Path("parts/results.json").read_text())["seconds"] > i * 1e6
         assert Translator.load("parts").translate(["the cat"], beam=1)
     assert_same_run("whole", "parts")
 
@@ -284,6 +290,30 @@ def test_an_interrupted_validation_is_repeated(folder, monkeypatch):
     assert len(Translator.load("parts").translate(["the cat"], beam=1)) == 1
     assert run("parts", "--resume") == 0
     assert_same_run("whole", "parts")
+
+
+def test_a_model_whose_code_was_changed_is_not_trained_on(folder, capsys):
+    assert run("here", "--steps", "5", "--valid-every", "4", "--log-every", "3") == 0
+    logged = [entry["step"] for entry in read_history("here") if "loss" in entry]
+    assert logged == [3, 4, 5], "also before each validation"
+    arrays, meta = load_arrays("here/checkpoint.safetensors")
+    probe = [2 * number + 1 for number in meta["probe"]]
+    save_arrays("here/checkpoint.safetensors", arrays, meta | {"probe": probe})
+    assert run("here", "--resume", "--steps", "7") == 2
+    assert "computes other numbers than when it was saved" in capsys.readouterr().err
+
+
+def test_the_updates_before_an_interrupted_last_validation_are_saved(folder, monkeypatch):
+    measure, calls = Validator.measure, itertools.count(1)
+
+    def interrupted(self, translator):
+        if next(calls) == 2:
+            terminate()
+        return measure(self, translator)
+
+    monkeypatch.setattr(Validator, "measure", interrupted)
+    assert run("here", "--steps", "6") == 0  # validated after step 4, and at the end
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 6
 
 
 @pytest.mark.parametrize(
@@ -616,6 +646,7 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
     resume = "09_train_wmt.py --resume --out here"
     assert f"stopped  {name} received: {resume} continues from step 2" in said
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
+    assert read_model("here").notes["step"] == 2, "the first one can be tried"
 
 
 @pytest.mark.slow
@@ -773,6 +804,47 @@ def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, 
     assert (
         load_arrays("here/checkpoint.safetensors")[1]["step"] == 9
     )  # 7, 8 and 9 were no improvement
+
+
+@pytest.mark.parametrize("last", [9.0, 3.0])
+def test_a_validation_at_the_end_of_a_session_counts_for_nothing(folder, monkeypatch, last):
+    """Whether it is better or worse: a run that goes on would not have had it."""
+    measure, found = Validator.measure, itertools.chain([5.0], itertools.repeat(last))
+    monkeypatch.setattr(Validator, "measure", lambda self, t: (next(found), measure(self, t)[1]))
+    run("here", "--steps", "6")  # the only one that is due is after step 4
+    meta = load_arrays("here/checkpoint.safetensors")[1]
+    counted = meta["validated"], meta["best_perplexity"], meta["bad_validations"]
+    assert counted == (4, 5.0, 0) and meta["weights"] == ["weights-00000004.safetensors"]
+
+
+def test_the_patience_does_not_end_a_run_with_a_cooldown(folder, monkeypatch):
+    measure = Validator.measure
+    monkeypatch.setattr(Validator, "measure", lambda self, t: (9.0, measure(self, t)[1]))
+    settings = "--valid-every 1 --steps 4 --patience 1 --cooldown 0.5"
+    run("here", *settings.split())
+    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
+
+
+def test_an_average_has_weights_of_the_cooldown_or_weights_before_it(folder, monkeypatch):
+    """And no weights are deleted that the checkpoint on the disk names."""
+    averaged, deleted = [], []
+    save_model, unlink = RunFolder.save_model, os.unlink
+
+    def noted(self, model, arrays, subwords, notes):
+        averaged.append((notes["step"], notes["averaged"]))
+        save_model(self, model, arrays, subwords, notes)
+
+    def checked(path, **options):
+        if (name := Path(path).name).startswith("weights-") and Path(path).exists():
+            deleted.append(name)
+            assert name not in load_arrays("here/checkpoint.safetensors")[1]["weights"]
+        unlink(path, **options)
+
+    monkeypatch.setattr(RunFolder, "save_model", noted)
+    monkeypatch.setattr(os, "unlink", checked)
+    run("here", *shlex.split("--steps 5 --cooldown 0.4 --valid-every 1 --average 2"))
+    assert averaged[:5] == [(1, 1), (2, 2), (3, 2), (4, 1), (5, 2)], "it begins after step 3"
+    assert len(set(deleted)) == 3
 
 
 def test_a_closed_output_stops_the_run(folder, monkeypatch):

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import command
 import pytest
@@ -24,6 +25,7 @@ from minitf.errors import UserError
 from minitf.translation import Translation, Translator, commandline
 from minitf.translation import input as reading
 from minitf.translation.arguments import parse
+from minitf.translation.output import rendered
 from minitf.translation.rejoin import CUT
 
 
@@ -459,3 +461,10 @@ def test_help_fits_a_terminal(run, monkeypatch):
     code, out, err = run("--help")
     assert (code, err) == (0, "") and "|||" in out and "json" in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_json_is_one_line_for_every_program():
+    """Many take more than a line feed for the end of a line."""
+    line = "a\u2028b\u2029c\x85d\x0ce\x1ff"
+    found = rendered([line], 0, [[Translation("x", -1.0, -1.0)]], SimpleNamespace(format="json"))
+    assert len(found.splitlines()) == 1 and json.loads(found)["source"] == line

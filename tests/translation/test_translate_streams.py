@@ -311,12 +311,15 @@ def test_a_file_is_refused_before_anything_is_translated(run, tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 def test_the_mark_at_its_beginning_tells_how_a_text_is_encoded(run, tmp_path, encoding):
-    text, path = "the dog\r\na bird: ü\n", tmp_path / "marked"
+    text, path = "the dog\r\na bird: üö\n", tmp_path / "marked"
     marked = text if encoding in ("utf-16", "utf-32") else f"\ufeff{text}"
     path.write_bytes(marked.encode(encoding))
     expected = run(*QUICK, *text.split("\r\n"))
     assert expected[0] == 0 and run(*QUICK, "--input", path) == expected
     assert run(*QUICK, stdin=path.read_bytes()) == expected
+    path.write_bytes(path.read_bytes()[:-1])  # its last character is half there
+    code, out, err = run(*QUICK, "--input", path)
+    assert (code, out.count("\n")) == (0, 2) and "line 2: bytes that are not UTF-8 are lost" in err
 
 
 def test_what_was_lost_is_said_at_the_end_with_the_numbers_of_its_lines(run, tmp_path):

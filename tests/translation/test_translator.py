@@ -17,7 +17,7 @@ from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
 from minitf.translation.parts import Part, restored
 from minitf.translation.parts import joined as joined_translations
-from minitf.translation.rejoin import as_one_sentence
+from minitf.translation.rejoin import as_one_sentence, without_added_stop
 from minitf.translation.sentences import in_small_letters
 
 ADDED = [
@@ -205,10 +205,19 @@ class Pieces:
 def test_the_parts_of_a_sentence_read_as_one(parts, sources, expected):
     found = [[Translation(text, -1, -1)] for text in parts.split("|")]
     subwords = Pieces("Aber", "aber", "Flughafen")
-    joined = as_one_sentence(found, sources.split("|"), subwords)
+    joined = as_one_sentence(found, sources.split("|"), [[]] * len(found), subwords)
     assert "|".join(best.text for (best,) in joined) == expected
     cut = [bool(best.given_up) for (best,) in joined]
     assert cut == [*(not s.endswith((".", '."')) for s in sources.split("|")[:-1]), False]
+
+
+def test_values_at_the_edges_of_a_part_stay_as_they_are(subwords):
+    found = [[Translation(text, -1.0, -1.0)] for text in ("Er mag A.", "Tom_1 auch.", "Ab sofort.")]
+    sources, values = ["He likes A.", "Tom_1 too,", "Ab now."], [["A."], ["Tom_1"], ["Ab"]]
+    joined = as_one_sentence(found, ["He likes", *sources[1:]], values, subwords)
+    assert [best.text for (best,) in joined] == ["Er mag A.", "Tom_1 auch,", "Ab sofort."]
+    changed = as_one_sentence(found, ["He likes", *sources[1:]], [[]] * 3, subwords)
+    assert [best.text for (best,) in changed] == ["Er mag A", "tom_1 auch,", "ab sofort."]
 
 
 @pytest.mark.parametrize("wrong", [None, float("nan"), b"text", 7])
@@ -608,6 +617,15 @@ def test_words_in_capitals_are_written_as_the_model_has_read_them():
     assert in_small_letters(list(lines), subwords) == list(lines.values())
 
 
+def test_no_letter_of_a_word_in_capitals_is_lost():
+    """A word that begins with SS is not written with one letter less, which has fewer subwords."""
+    lines = ["THE SS CAME", "AN SSD, SSL", "MASSSTAB UND STRASSE", "ESSEN, ASS. TO KISS A BOSS"]
+    text = "the S came an Sd Sl Maßstab und Straße essen ass to kiss a boss"
+    subwords = Subwords.train([text] * 9, 370, log=lambda _: None)
+    small = in_small_letters(lines, subwords)
+    assert [line.upper() for line in small] == lines and "Straße" in small[2]
+
+
 def test_the_first_letter_of_a_sentence_in_capitals_stays_behind_a_quote(subwords):
     lines = [
         "  THE DOG SAW A BIRD.",
@@ -635,3 +653,8 @@ def test_load_takes_from_the_notes_whether_capitals_are_read(subwords, tmp_path)
         notes = {} if noted is None else {"reads_capitals": noted}
         folder = save(tmp_path / str(noted), subwords, notes)
         assert Translator.load(folder).reads_capitals is expected
+
+
+@pytest.mark.parametrize(("words", "expected"), [(8, "Er kam"), (9, "Er kam.")])
+def test_a_fragment_has_eight_words_at_most(words, expected):
+    assert without_added_stop("Er kam.", "so " * (words - 1) + "far") == expected
