@@ -101,15 +101,22 @@ def _leaves(statement):
 
 def _kind_of_call(statement):
     value = getattr(statement, "value", None)
+    if isinstance(statement, ast.Assign) and _name_called(value) == "begin":
+        return "imports"
     if isinstance(statement, ast.Assign) and isinstance(value, ast.JoinedStr):
         return "text"
     if isinstance(statement, ast.Assign) and isinstance(value, ast.List | ast.Dict):
         constant = all(isinstance(each, ast.expr_context | ast.List | ast.Dict | ast.Constant)
                        for each in ast.walk(value))  # fmt: skip
         return "constants" if constant else "code"
-    if not (isinstance(statement, ast.Expr) and isinstance(value, ast.Call)):
+    if not isinstance(statement, ast.Expr):
         return "code"
-    return KINDS.get(getattr(value.func, "id", ""), "code")
+    return KINDS.get(_name_called(value), "code")
+
+
+def _name_called(value):
+    """Return the name of the function of a call, else ""."""
+    return getattr(getattr(value, "func", None), "id", "")
 
 
 def code_cell(source, outputs):
