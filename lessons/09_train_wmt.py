@@ -562,12 +562,12 @@ print(f"a gradient with 4 bytes each: {4 * P / 1e6:.0f} MB")
 #
 # $$x \leftarrow x - 0.05 (x + \text{noise})$$
 #
-# with the learning rate 0.05, which is the same as $x \leftarrow 0.95 x - 0.05 \,
-# \text{noise}$. The mean loss is half the variance of $x$. If 5 x's were independent,
-# their mean would have a fifth of their variance, and so a fifth of their loss. But
-# neighbours are nearly the same photograph: of an old $x$, 0.95 is left after one step.
-# After 20 steps it is $0.95^{20}$ = 0.36, and after 100 steps 0.006: the old $x$ is
-# forgotten.
+# with the learning rate 0.05, which is the same as
+# $x \leftarrow 0.95 x - 0.05 \, \text{noise}$. The mean loss is half the variance of
+# $x$. If 5 x's were independent, their mean would have a fifth of their variance, and
+# so a fifth of their loss. But neighbours are nearly the same photograph: of an old
+# $x$, 0.95 is left after one step. After 20 steps it is $0.95^{20}$ = 0.36, and after
+# 100 steps 0.006: the old $x$ is forgotten.
 
 
 # %%
