@@ -403,7 +403,8 @@ claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
 # **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
 # two positions $a$ and $b$ is, hand by hand,
 #
-# $$\sin(\omega a) \sin(\omega b) + \cos(\omega a) \cos(\omega b) = \cos(\omega (a - b))$$
+# $$\sin(\omega a) \sin(\omega b) + \cos(\omega a) \cos(\omega b)
+# = \cos(\omega (a - b))$$
 #
 # It depends on their distance $a - b$ only, not on where they are. And it is largest at
 # the distance 0. We compare it with that of rows drawn at random, which know nothing of
@@ -445,9 +446,11 @@ draw(
 # **Derive.** By the rules for the sine and the cosine of a sum, a hand shows at
 # $p + k$ (with $p$ for $pos$)
 #
-# $$\sin(\omega p + \omega k) = \cos(\omega k) \sin(\omega p) + \sin(\omega k) \cos(\omega p)$$
+# $$\sin(\omega p + \omega k)
+# = \cos(\omega k) \sin(\omega p) + \sin(\omega k) \cos(\omega p)$$
 #
-# $$\cos(\omega p + \omega k) = -\sin(\omega k) \sin(\omega p) + \cos(\omega k) \cos(\omega p)$$
+# $$\cos(\omega p + \omega k)
+# = -\sin(\omega k) \sin(\omega p) + \cos(\omega k) \cos(\omega p)$$
 #
 # That is a rotation: to move $k$ positions ahead, turn each hand by the angle
 # $\omega k$.
