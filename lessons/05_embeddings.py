@@ -440,8 +440,8 @@ draw(
 # **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
 # $PE(pos)$, the same at every $pos$. Why does that matter? A head has one matrix $W^Q$
 # for all positions. If it turns each $PE(pos)$ into $PE(pos - 1)$, then each word asks
-# for the position before its own. And the key that is most like $PE(pos - 1)$ is that
-# of position $pos - 1$, as we have just seen. So each word looks at the word before.
+# for the position before its own. And of all positions, $PE(pos - 1)$ is most like
+# itself, as the last section said. So each word looks at the word before.
 #
 # **Derive.** By the rules for the sine and the cosine of a sum, a hand shows at
 # $p + k$ (with $p$ for $pos$)
@@ -496,7 +496,7 @@ claim("large matrix: at least", least_sharp > 0.8, f"{least_sharp:.2f}")
 draw(figures.back, "05_back.png", soft, sharp)
 
 # %% [markdown]
-# ![Two maps of ten positions. Left, the turned positions as queries: a broad diagonal band below the main diagonal, with weights of 0.17 and more. Right, with a matrix 16 times as large: one dark cell in each row, just left of the main diagonal, at least 0.81.](figures/05_back.png)
+# ![Two maps of ten positions. Left, the turned positions as queries: a broad diagonal band below the main diagonal, with weights of 0.17 and more. Right, with a matrix 16 times as large: one dark cell in each row, one column left of the main diagonal, at least 0.81.](figures/05_back.png)
 #
 # *What to see: right, the dark cells lie one column to the left of the diagonal. Each
 # position looks at the one before it; only the first has none, and looks at itself.

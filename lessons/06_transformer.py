@@ -682,10 +682,12 @@ def check(leaky, mistake, where):
     return float(max(moves))
 
 
-def found_by_checks(mistake):
-    """Return whether check A finds a mistake, and whether check B does."""
+def found_by(mistake):
+    """Return the names of the checks that find a mistake, such as "A B"."""
     leaky = experiment.leaky_model(mistake).astype(np.float64)
-    return check(leaky, mistake, "reads") > 0, check(leaky, mistake, "text") > 0
+    a = "A" if check(leaky, mistake, "reads") > 0 else " "
+    b = "B" if check(leaky, mistake, "text") > 0 else " "
+    return f"{a} {b}"
 
 
 sources, targets = experiment.random_text(np.random.default_rng(3), 4)
@@ -696,7 +698,7 @@ five = [
     "target not shifted",
     "target in the source",
 ]
-found = {mistake: found_by_checks(mistake) for mistake in ["none", *five]}
+found = {mistake: found_by(mistake) for mistake in ["none"] + five}
 
 # %% [markdown]
 # How good does each loss look? The loss of a word is $-\ln p$, where $p$ is the
@@ -721,11 +723,10 @@ guess = math.log(16)
 
 def print_table(found):
     print("    mistake                   found by  loss, training  translating")
-    for mistake, (by_a, by_b) in found.items():
-        checks_that_find = f"{'A' if by_a else ' '} {'B' if by_b else ' '}"
+    for mistake, letters in found.items():
         last_loss = results[mistake]["training"][-1]
         in_translation = results[mistake]["translating"]
-        print(f"    {mistake:26s} {checks_that_find} {last_loss:19.2f}", end="")
+        print(f"    {mistake:26s} {letters} {last_loss:19.2f}", end="")
         print(f" {in_translation:12.2f}")
 
 
@@ -753,12 +754,14 @@ print(
 #   no honest model gets there. A model that copies its input does.
 
 # %%
-missed_by_a = [mistake for mistake in five if not found[mistake][0]]
-missed_by_b = [mistake for mistake in five if not found[mistake][1]]
+missed_by_a = [mistake for mistake in five if "A" not in found[mistake]]
+missed_by_b = [mistake for mistake in five if "B" not in found[mistake]]
 two = ["target not shifted", "target in the source"]
-claim("the honest model passes both checks", found["none"] == (False, False), "none")
+claim("the honest model passes both checks", found["none"].isspace(), "no leak")
 claim("check A misses two leaks of five", missed_by_a == two, missed_by_a)
 claim("check B misses no leak", missed_by_b == [], "0 missed")
+
+# %%
 honest = results["none"]["training"][-1]
 claim("the honest loss stays at a guess", abs(honest - guess) < 0.05, honest)
 worst = max(results[mistake]["training"][-1] for mistake in five)
@@ -912,17 +915,20 @@ claim("steps 3, 7, 8: the scores", score_shapes == as_in_figure, score_shapes)
 ends = [memory.shape[1:], logits.shape[1:]]
 claim("steps 5, 10: memory and logits", ends == [(13, 64), (11, 1600)], ends)
 
+# %%
+
 
 def sizes_of(c):
-    return [c.n_layers, c.n_decoder_layers, c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
+    in_layers = [c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
+    return [c.n_layers, c.n_decoder_layers] + in_layers + [c.vocabulary_size]
 
 
 of_base = sizes_of(base.config)
-in_table = of_base == [6, 6, 512, 2048, 8, 64, 64] and base.config.dropout == 0.1
-claim("the sizes of the base model", in_table, [*of_base, base.config.dropout])
+as_in_table = of_base == [6, 6, 512, 2048, 8, 64, 64, 37_000]
+claim("the sizes of the base model", as_in_table, of_base)
+claim("its rate of dropout", base.config.dropout == 0.1, base.config.dropout)
 of_ours = sizes_of(trained.config)
-in_table = of_ours == [2, 2, 64, 256, 4, 16, 16] and len(toy.subwords) == 1600
-claim("the sizes of ours", in_table, [*of_ours, len(toy.subwords)])
+claim("the sizes of ours", of_ours == [2, 2, 64, 256, 4, 16, 16, 1600], of_ours)
 
 # %% [markdown]
 # ### Does the decoder remember what it has done?
@@ -1042,10 +1048,10 @@ show(experiment.LeakyAttention)
 # Of all nine, check B finds nine and check A seven:
 
 # %%
-found_of_all = {mistake: found_by_checks(mistake) for mistake in experiment.MISTAKES}
+found_of_all = {mistake: found_by(mistake) for mistake in experiment.MISTAKES}
 print_table(found_of_all)
-n_by_a = sum(by_a for by_a, _ in found_of_all.values())
-n_by_b = sum(by_b for _, by_b in found_of_all.values())
+n_by_a = sum("A" in letters for letters in found_of_all.values())
+n_by_b = sum("B" in letters for letters in found_of_all.values())
 claim("of nine leaks check A finds", n_by_a == 7, n_by_a)
 claim("and check B", n_by_b == 9, n_by_b)
 of_all = [results[mistake]["training"][-1] for mistake in experiment.MISTAKES[1:]]

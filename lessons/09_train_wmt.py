@@ -106,10 +106,10 @@ claim("tokens of the text, in letters:", tokens_of(snowy) == 43, tokens_of(snowy
 # Cutting is the first station of the way. Here are the others.
 
 # %%
-draw(figures.stations, "09_stations.png")
+draw(figures.stations, "09_here.png")
 
 # %% [markdown]
-# ![Eight boxes in a row that turns back: text, 4.5 million pairs; pieces, a vocabulary of 37,000; batches, 25,000 tokens each; 8 GPUs, 100,000 updates; checkpoints, one in ten minutes; their mean, of the last 5; translation, newstest2014; score, 27.3 BLEU.](figures/09_stations.png)
+# ![Eight boxes in a row that turns back: text, 4.5 million pairs; pieces, a vocabulary of 37,000; batches, 25,000 tokens each; 8 GPUs, 100,000 updates; checkpoints, one in ten minutes; their mean, of the last 5; translation, newstest2014; score, 27.3 BLEU.](figures/09_here.png)
 #
 # *What to see: the way of the paper's base model. The sections of this lesson follow
 # the arrows; only the translation is lesson 08.*
@@ -522,10 +522,14 @@ def another_model():  # Replicas calls it to make its copies
     return Transformer(model.config)
 
 
-two_cores = Replicas(model, another_model, count=2)
-adam.zero_grad()
-two_cores.backward(batch, all_tokens, seed=3, step=7)  # seed and step: of dropout
-same("Replicas: two cores = one", to_numpy(adam.collect()), on_one_gpu)
+def gradient_on(cores):
+    adam.zero_grad()
+    cores.backward(batch, all_tokens, seed=3, step=7)  # seed and step: of dropout
+    return to_numpy(adam.collect()).copy()
+
+
+on_two_cores = gradient_on(Replicas(model, another_model, count=2))
+same("Replicas: two cores = one", on_two_cores, on_one_gpu)
 
 # %% [markdown]
 # The rows of an update may be shared out in any way. Its gradient is the same, but for
@@ -749,6 +753,7 @@ claim("13a, case counts", round(by_13a, 1) == 58.6, f"{by_13a:.1f}")
 without_case = bleu(ours, reference, lowercase=True).score
 claim("13a, case ignored", round(without_case, 1) == 73.5, f"{without_case:.1f}")
 
+# %%
 # split_compounds cuts at hyphens, as the paper's script does.
 ours_split = [split_compounds(line) for line in ours_13a]
 reference_split = [split_compounds(line) for line in reference_13a]
@@ -818,8 +823,8 @@ print(f"batches of an epoch: {len(plan):,}")
 print(f"epochs in 100,000 updates: {100_000 / len(plan):.0f}")
 claim("updates", settings.steps == 100_000, f"{settings.steps:,}")
 claim("updates of warm-up", settings.warmup_steps == 4000, f"{settings.warmup_steps:,}")
-claim("checkpoints averaged", settings.average == 5, settings.average)
-claim("beams", settings.beam == 4, settings.beam)
+last_and_beam = (settings.average, settings.beam)
+claim("checkpoints averaged, and beam", last_and_beam == (5, 4), last_and_beam)
 
 # %% [markdown]
 # So the paper's model saw the text about 17 times. [REPRODUCE.md](REPRODUCE.md) has the
@@ -927,25 +932,36 @@ same("plan_batches = sort, then fill", sizes_of(plan_of_few), sizes_of(by_hand))
 
 
 # %%
-model = Transformer(model.config.replace(dropout=0.1)).astype(np.float64).train()
-adam = Adam(model.named_parameters())
+noisy_model = Transformer(sizes_of_model.replace(dropout=0.1)).astype(np.float64)
+noisy_model.train()  # turns dropout on
+noisy_adam = Adam(noisy_model.named_parameters())
 
 
 def gradient_with_dropout(part, step):
+    noisy_adam.zero_grad()
     with F.dropout_state(seed=3, step=step, first_row=part.first_row):
-        return gradient_of(part, all_tokens)
+        loss, _ = noisy_model.loss(
+            part.source, part.target_in, part.target_out, all_tokens
+        )
+    loss.backward()
+    return to_numpy(noisy_adam.collect()).copy()
+
+
+def another_noisy_model():
+    return Transformer(noisy_model.config)
 
 
 with_dropout = gradient_with_dropout(batch, step=7)
 of_first = gradient_with_dropout(batch.rows(0, 32), step=7)
 of_second = gradient_with_dropout(batch.rows(32, 64), step=7)
 same("with dropout, two halves, added = the batch", of_first + of_second, with_dropout)
-two_noisy_cores = Replicas(model, another_model, count=2)
-n_shares = len(two_noisy_cores.slices(batch))
+noisy_cores = Replicas(noisy_model, another_noisy_model, count=2)
+n_shares = len(noisy_cores.slices(batch))
 claim("shares of the batch, one for each core", n_shares == 2, n_shares)
-adam.zero_grad()
-two_noisy_cores.backward(batch, all_tokens, seed=3, step=7)
-same("Replicas: with dropout, the same", to_numpy(adam.collect()), with_dropout)
+noisy_adam.zero_grad()
+noisy_cores.backward(batch, all_tokens, seed=3, step=7)
+of_noisy_cores = to_numpy(noisy_adam.collect()).copy()
+same("Replicas: with dropout, the same", of_noisy_cores, with_dropout)
 
 # %% [markdown]
 # Three ranks share an update of two batches, with 32 rows each. So the second rank has
@@ -962,7 +978,7 @@ short_batch = make_batch(rows[32:], mirrored[32:], 30)
 from_long = gradient_with_dropout(long_batch, step=14)
 from_short = gradient_with_dropout(short_batch, step=15)
 update = [long_batch, short_batch]
-of_ranks = gradients_of_ranks(model, adam, update, size=3, seed=3, step=7)
+of_ranks = gradients_of_ranks(noisy_model, noisy_adam, update, 3, seed=3, step=7)
 same("Ranks: three, added = the two batches", sum(of_ranks), from_long + from_short)
 
 # %% [markdown]

@@ -14,6 +14,7 @@ BLOCKS = ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef
 WIDEST = 88  # characters
 MOST_CHECKS = 3  # of a cell
 SHORTEST_ALTERNATIVE = 40  # characters
+LIST_ITEM = re.compile(r"# (?:\d+[.)]|[-+*>]) ")
 IMAGE = re.compile(r"!\[(.*?)\]\(figures/([\w.-]+)\)")
 
 
@@ -90,6 +91,20 @@ def unclosed_formulas(text):
         inside = [line for line in inside if not re.fullmatch(r"# \$\$[^$]+\$\$", line)]
         if kind == "markdown" and (source.count("$$") % 2 or inside):
             found.append(f"line {start}: $$ is inside a line of text, or without its partner")
+    return found
+
+
+def accidental_lists(text):
+    """Lines inside a paragraph that markdown takes for the beginning of a list or a quotation."""
+    found = []
+    for kind, source, start in cells(text):
+        above = ""  # an item of a list may follow one
+        for number, line in enumerate(source.splitlines() if kind == "markdown" else (), start):
+            inside = re.match(r"# [^\s#]", above)  # a title is none
+            if inside and LIST_ITEM.match(line) and not LIST_ITEM.match(above):
+                found.append(f"line {number}: {line[2:40]!r} begins a list inside a paragraph")
+            if not (LIST_ITEM.match(above) and line.startswith("#  ")):  # else the item goes on
+                above = line
     return found
 
 
