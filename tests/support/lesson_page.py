@@ -98,14 +98,20 @@ def accidental_lists(text):
     """Lines inside a paragraph that markdown takes for the beginning of a list or a quotation."""
     found = []
     for kind, source, start in cells(text):
+        lines = re.sub(r"\$\$[^$]*\$\$", _dots, source).splitlines()
         above = ""  # an item of a list may follow one
-        for number, line in enumerate(source.splitlines() if kind == "markdown" else (), start):
+        for number, line in enumerate(lines if kind == "markdown" else (), start):
             inside = re.match(r"# [^\s#]", above)  # a title is none
             if inside and LIST_ITEM.match(line) and not LIST_ITEM.match(above):
                 found.append(f"line {number}: {line[2:40]!r} begins a list inside a paragraph")
             if not (LIST_ITEM.match(above) and line.startswith("#  ")):  # else the item goes on
                 above = line
     return found
+
+
+def _dots(formula):
+    """Return as many lines as a formula has, which begin no list."""
+    return "\n# ".join("." for _ in formula[0].splitlines())
 
 
 # Statements ---------------------------------------------------------------------------------------
