@@ -92,9 +92,9 @@ draw(
 # ![A map with a row for each German word and a column for each English word. The dark cells run down from the upper left to the lower right, except that the row of "lesen", the eighth, is dark at "read", the fifth column.](figures/01_translation.png)
 #
 # *What to see: one dark cell in every row. They run down from left to right, word after
-# word; but the framed one leads from "lesen" back to "read". ("(end)" is the mark that
-# ends a sentence.)* The row "lesen" is the look taken at the moment of writing it. So
-# the model asks with what it has written by then, up to "Buch".
+# word; but the framed one leads from "lesen" back to "read". The row "lesen" is the
+# look taken at the moment of writing it. So the model asks with what it has written by
+# then, up to "Buch". ("(end)" is the mark that ends a sentence.)*
 #
 # [The same, played word for word on the stage of the model](toy-page.html#source-9)
 #

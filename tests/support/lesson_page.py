@@ -15,6 +15,7 @@ WIDEST = 88  # characters
 MOST_CHECKS = 3  # of a cell
 SHORTEST_ALTERNATIVE = 40  # characters
 LIST_ITEM = re.compile(r"# (?:\d+[.)]|[-+*>]) ")
+LIST_BEGINS = re.compile(r"# (?:1[.)]|[-+*>]) ")  # inside a paragraph, too
 IMAGE = re.compile(r"!\[(.*?)\]\(figures/([\w.-]+)\)")
 
 
@@ -102,7 +103,7 @@ def accidental_lists(text):
         above = ""  # an item of a list may follow one
         for number, line in enumerate(lines if kind == "markdown" else (), start):
             inside = re.match(r"# [^\s#]", above)  # a title is none
-            if inside and LIST_ITEM.match(line) and not LIST_ITEM.match(above):
+            if inside and LIST_BEGINS.match(line) and not LIST_ITEM.match(above):
                 found.append(f"line {number}: {line[2:40]!r} begins a list inside a paragraph")
             if not (LIST_ITEM.match(above) and line.startswith("#  ")):  # else the item goes on
                 above = line
