@@ -7,7 +7,6 @@ check stands, as code, behind the tick of the claim that it proved.
 import ast
 import html
 import re
-import textwrap
 
 from .markup import code, folded
 
@@ -51,7 +50,7 @@ def prepare(figures):
         display({{"{CLAIM}": [name, found, frame.f_lineno]}}, raw=True)
 
     def show(thing):
-        display({{"{SOURCE}": inspect.getsource(thing)}}, raw=True)
+        display({{"{SOURCE}": check.source_of(thing)}}, raw=True)
 
     def draw(picture, file_name, *arguments, **options):
         lesson._run.drawn += 1
@@ -149,7 +148,7 @@ def _outputs(outputs, source):
             continue
         close()
         if kind == "source":
-            written.append(f'<div class="source">{code(textwrap.dedent(content))}</div>')
+            written.append(f'<div class="source">{code(content)}</div>')
         else:
             written.append(f'<pre class="out">{html.escape(content)}</pre>')
     close()
