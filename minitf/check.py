@@ -221,7 +221,7 @@ def _in_columns(line):
             subsequent_indent=indent,
             break_on_hyphens=False,
         )
-    # Break in the outermost brackets, after a comma if there is one, as far to the right as it fits.
+    # Break in the outermost brackets, after a comma if there is one, as far right as it fits.
     without_strings = re.sub('"[^"]*"', lambda text: "_" * len(text[0]), code)
     depth, places = 0, []
     for at, sign in enumerate(without_strings[:COLUMNS], 1):
