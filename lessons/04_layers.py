@@ -321,8 +321,8 @@ grad_check(F.layer_norm, X, gain, bias)
 # Attention adds up: what it fetches from two words is something that the one says plus
 # something that the other says. (The weights do depend on both words, but they only
 # choose how much of each is fetched.) Call an answer about two words *linear* if it is
-# such a sum, $f(a) + g(b)$, with any functions $f$ and $g$. Some questions have no linear
-# answer.
+# such a sum, $f(a) + g(b)$, with any functions $f$ and $g$. Some questions have no
+# linear answer.
 #
 # Here is the smallest. Attention has put the number of one word, 0 or 1, into one
 # feature, and the number of another word into a second feature: $(a, b)$. The answer is

@@ -122,6 +122,15 @@ def test_the_plan_of_two_hours_names_sections_of_lesson_03():
 
 
 @each_lesson
+def test_no_line_inside_a_paragraph_is_read_as_a_list(path):
+    """Markdown would begin a list at a line such as "1. Variances add"."""
+    above = ""
+    for line in prose_of(path):
+        assert not line.startswith("1. ") or not above, line
+        above = line
+
+
+@each_lesson
 def test_prose_is_plain(path):
     for line in prose_of(path):
         assert not re.search(FILLERS, line, re.IGNORECASE), line
