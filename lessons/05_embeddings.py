@@ -1,12 +1,41 @@
 # %% [markdown]
 """# Lesson 05. Embeddings and positions
 
-A word becomes a vector, and so does its position (sections 3.4 and 3.5).
+"Dog bites man" is no news, and "man bites dog" is. To the attention of lessons 01 to 04
+they are the same. In this lesson a word becomes a vector, and so does its position, and
+then the two differ (sections 3.4 and 3.5).
 
 You need lessons 01 to 04. At the end you will have turned words into vectors, and
 vectors back into scores of words, with one and the same matrix; and you will have given
 the model what attention lacks, the order of the words.
 """
+
+# %% [markdown]
+# ## Who bites whom?
+# Lesson 03 gave "sees" two heads, one for the word before and one for the word after.
+# But can a head tell which is which? Let attention read "dog bites man" and "man bites
+# dog", with three vectors of two numbers: dog (2, 0), bites (1, 1), man (0, 2). "Bites"
+# looks around, as "bank" did in lesson 01. Its scores are
+#
+# - with dog: 1 · 2 + 1 · 0 = 2,
+# - with bites: 1 · 1 + 1 · 1 = 2,
+# - with man: 1 · 0 + 1 · 2 = 2.
+#
+# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ would leave
+# them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
+# The same three scores, the same three weights, the same sum in another order: (1, 1)
+# again. Attention has read the news and missed it.
+#
+# The cure of the paper is one line: add to each word a vector that says where it is.
+# For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
+# from 0 and read as an angle in radians:
+#
+# | position | 0 | 1 | 2 |
+# |---|---|---|---|
+# | vector | (0, 1) | (0.84, 0.54) | (0.91, -0.42) |
+#
+# Then "dog" is (2, 0) + (0, 1) = (2, 1) at the beginning, and (2, 0) + (0.91, -0.42) =
+# (2.91, -0.42) at the end. The two sentences are no longer made of the same vectors.
 
 # %%
 from math import cos, exp, log, pi, sin, sqrt
@@ -28,32 +57,6 @@ from minitf.transformer import EncoderLayer, Positions, padding_mask, sinusoid
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("05_embeddings")
 rng = np.random.default_rng(1)  # random numbers, the same in each run
-
-# %% [markdown]
-# ## Who bites whom?
-# "Dog bites man" is no news; "man bites dog" is. Let attention read both, with three
-# vectors of two numbers: dog (2, 0), bites (1, 1), man (0, 2). "Bites" looks around, as
-# "bank" did in lesson 01. Its scores are
-#
-# - with dog: 1 · 2 + 1 · 0 = 2,
-# - with bites: 1 · 1 + 1 · 1 = 2,
-# - with man: 1 · 0 + 1 · 2 = 2.
-#
-# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ would leave
-# them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
-# The same three scores, the same three weights, the same sum in another order: (1, 1)
-# again. Attention has read the news and missed it.
-#
-# The cure of the paper is one line: add to each word a vector that says where it is.
-# For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
-# from 0 and read as an angle in radians:
-#
-# | position | 0 | 1 | 2 |
-# |---|---|---|---|
-# | vector | (0, 1) | (0.84, 0.54) | (0.91, -0.42) |
-#
-# Then "dog" is (2, 0) + (0, 1) = (2, 1) at the beginning, and (2, 0) + (0.91, -0.42) =
-# (2.91, -0.42) at the end. The two sentences are no longer made of the same vectors.
 
 # %%
 dog = np.array([2.0, 0.0])
@@ -83,7 +86,13 @@ claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 
 # %% [markdown]
 # (The answers contain the positions themselves, too, so they are no longer near (1,
-# 1).) The difference is small, but it is there, and training can make it large.
+# 1).) The difference is small, but it is there, and training can make it large: below,
+# a head with the right matrix looks at the word before it and at nothing else.
+#
+# Why is the position added, and not written beside the word? The matrices of a head
+# turn a sum into a sum: $(\text{word} + \text{position}) \, W$ is $\text{word} \, W$
+# and $\text{position} \, W$. So a head can use either, as if they stood side by side,
+# and the vectors stay short. (The end of this lesson says what is lost.)
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -175,7 +184,8 @@ same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 # the same direction, and about 0 for rows that have nothing to do with each other.
 
 # %%
-trained = toy_model().model.output_embedding.weight.numpy()  # one row for each subword
+# One row for each subword. (The output uses the same table: see the next section.)
+trained = toy_model().model.output_embedding.weight.numpy()
 directions = trained / np.linalg.norm(trained, axis=1, keepdims=True)
 names = subwords.pieces(range(len(subwords)))
 
@@ -211,17 +221,16 @@ claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 #
 # The logit of a subword is the dot product of $x$ with its row, as a score of attention
 # is that of a query with a key. The softmax makes probabilities of logits. All three
-# uses are *tied*: they share one matrix. (So both languages share one vocabulary.)
+# uses are *tied*: they share one matrix. (So both languages share one vocabulary. The
+# English "die" and the German "die" have one row for two meanings. Their neighbours
+# tell which it is, as with "bank" in lesson 01.)
 #
 # Why should the row that reads a word also write it? The row of "dog" says what the
 # word means. A vector $x$ that is to become "dog" should be like the row of "dog", and
 # its dot product with that row measures how like it is.
 #
-# **Derive.** What is the gradient of a matrix that is used three times? Call its uses
-# $E_1$, $E_2$ and $E_3$. The loss $L$, the number that training makes small, depends on
-# each. If $E$ moves, all three move, and by the chain rule the effects add:
-#
-# $$\frac{dL}{dE} = \frac{dL}{dE_1} + \frac{dL}{dE_2} + \frac{dL}{dE_3}$$
+# **Derive.** The gradient of a matrix that is used three times is the sum of what its
+# uses hand back (lesson 02).
 #
 # Below is the smallest model with all three uses: one attention in place of all layers.
 # Its loss is the mean of $-\ln p$, where $p$ is the probability of the right next
@@ -254,9 +263,6 @@ same("the tied gradient = the sum of three", tied.grad, sum_of_three)
 grad_check(lambda table: loss(table, table, table), start, name="tied table")
 
 # %% [markdown]
-# No line of the model adds the three. `Tensor.backward` does, which lesson 02 showed:
-# whenever a gradient arrives at a tensor that has one already, the two are added.
-#
 # **Use.** Tying also saves two of the three tables. For the paper's vocabulary and
 # $d_{model}$ 512 these are millions of numbers. (All of the paper's base model has
 # about 65 million.)
@@ -269,22 +275,35 @@ print(f"tying saves {2 * one_table:,}")
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
-# **State.** Exchange "dog" and "man" in "The dog bites the man.": the same rows enter,
-# in another order. Let $R$ be the matrix that reorders the rows of $x$; then its
-# transposed matrix $R^T$ puts them back.
+# In the pencil example it does not. Is that so for any vectors, and for a whole layer?
 #
-# **Derive.** The rows of $Q$, $K$ and $V$ move with those of $x$. ($\sqrt{d_k}$ is left
-# out; it changes nothing here.) So the scores $S = Q K^T$ become
-# $R Q (R K)^T = R S R^T$: rows and columns are exchanged alike. Each row keeps the same
-# numbers, so it keeps the same sum, and its softmax the same weights:
+# **State.** Let $R$ be a matrix that reorders rows. This one exchanges the first and
+# the last of three:
 #
-# $$\text{softmax}(R \, S \, R^T) \, R V = R \, \text{softmax}(S) \, R^T R V$$
+# $$R = \begin{pmatrix} 0 & 0 & 1 \\ 0 & 1 & 0 \\ 1 & 0 & 0 \end{pmatrix}$$
 #
-# and $R^T R$ changes nothing, because $R^T$ undoes $R$. What remains is
-# $R \, \text{softmax}(S) \, V$: attention gives the same answers, in the new order. The
-# rest of a layer looks at one position at a time (lesson 04). So no stack of such
+# Then $R x$ is the sentence in the new order, and its transposed matrix puts the words
+# back: $R^T R$ changes nothing. Attention answers the same, in the new order:
+#
+# $$\text{Attention}(R x) = R \, \text{Attention}(x)$$
+#
+# **Derive.** One step after another. ($\sqrt{d_k}$ is left out; it changes nothing
+# here.)
+#
+# 1. The queries become $(R x) W^Q = R (x W^Q) = R Q$: they are in the new order, too,
+#    and so are the keys and values, $R K$ and $R V$.
+# 2. The scores become $R Q (R K)^T = R Q K^T R^T = R S R^T$: their rows are in the new
+#    order, by the $R$, and their columns, by the $R^T$.
+# 3. The softmax is taken of each row. A row has the same numbers as before, in another
+#    order, so it keeps its sum, and each weight stays with its score. The weights are
+#    $R P R^T$.
+# 4. The answers are $R P R^T R V = R P V$, because $R^T R$ changes nothing.
+#
+# The rest of a layer looks at one position at a time (lesson 04). So no stack of such
 # layers, however deep, can tell who bites. (A causal mask tells a little: the first
 # position sees one word, the last one all of them.)
+#
+# Exchange "dog" and "man" in "The dog bites the man.":
 
 # %%
 config = Config(len(subwords), d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -331,7 +350,7 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
 # one before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$
 # 64. The last one takes $7{,}499 · 2 \pi$ positions here. The length of a round is the
-# *wavelength* of the pair.
+# *wavelength* of the pair. (Why 10000? The end of this lesson has a reason.)
 #
 # **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
@@ -379,46 +398,12 @@ claim("one hand: positions 0 and 44 differ by", one_hand[44] < 0.02, one_hand[44
 claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
 
 # %% [markdown]
-# ## What can a model read from the waves?
-# **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
-# $PE(pos)$, the same at every $pos$. So a head can learn to look $k$ words back: the
-# matrix that makes its queries turns $PE(pos)$ into $PE(pos - k)$, and then the largest
-# dot product is that with the key $k$ words back.
-#
-# **Derive.** A hand turns by some angle $w$ per position. By the rules for the sine and
-# the cosine of a sum, it shows at $pos + k$
-#
-# $$\sin(w \, pos + w k) = \cos(w k) \sin(w \, pos) + \sin(w k) \cos(w \, pos)$$
-#
-# $$\cos(w \, pos + w k) = -\sin(w k) \sin(w \, pos) + \cos(w k) \cos(w \, pos)$$
-#
-# That is a rotation: to move $k$ positions ahead, turn each hand by the angle $w k$.
-
-# %%
-angles = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # w of each hand
-
-
-def rotation(k):
-    matrix = np.zeros((64, 64))
-    for i, w in enumerate(angles):
-        matrix[2 * i, 2 * i] = cos(w * k)
-        matrix[2 * i, 2 * i + 1] = sin(w * k)
-        matrix[2 * i + 1, 2 * i] = -sin(w * k)
-        matrix[2 * i + 1, 2 * i + 1] = cos(w * k)
-    return matrix
-
-
-# Equate. rotation(k) turns a column; our positions are rows, so it is transposed.
-for k in (1, 7, 50):
-    turned = PE[: 100 - k] @ rotation(k).T
-    same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
-
-# %% [markdown]
 # ## Are near positions alike?
 # It would help if they were, before anything is learned: neighbouring words often
 # belong together.
 #
-# **Derive.** The dot product of two positions $a$ and $b$ is, hand by hand,
+# **Derive.** Let a hand turn by the angle $w$ per position. The dot product of two
+# positions $a$ and $b$ is, hand by hand,
 #
 # $$\sin(w a) \sin(w b) + \cos(w a) \cos(w b) = \cos(w (a - b))$$
 #
@@ -427,6 +412,7 @@ for k in (1, 7, 50):
 # near and far.
 
 # %%
+angles = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # w of each hand
 distances = np.arange(100)[:, None] - np.arange(100)  # (100, 100)
 by_distance = np.cos(distances[:, :, None] * angles).sum(axis=2)
 same("PE(a) . PE(b) = sum of cos(w (a - b))", PE @ PE.T, by_distance)
@@ -451,6 +437,61 @@ draw(
 # without slopes: a neighbour is no more alike than any other position.*
 
 # %% [markdown]
+# ## What can a model read from the waves?
+# **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
+# $PE(pos)$, the same at every $pos$. That is what a head needs, because one matrix
+# makes its queries at all positions. If it turns $PE(pos)$ into $PE(pos - k)$, the
+# query is most like the key $k$ words back, as we have seen.
+#
+# **Derive.** By the rules for the sine and the cosine of a sum, a hand shows at
+# $pos + k$
+#
+# $$\sin(w \, pos + w k) = \cos(w k) \sin(w \, pos) + \sin(w k) \cos(w \, pos)$$
+#
+# $$\cos(w \, pos + w k) = -\sin(w k) \sin(w \, pos) + \cos(w k) \cos(w \, pos)$$
+#
+# That is a rotation: to move $k$ positions ahead, turn each hand by the angle $w k$.
+
+
+# %%
+def rotation(k):
+    matrix = np.zeros((64, 64))
+    for i, w in enumerate(angles):
+        matrix[2 * i, 2 * i] = cos(w * k)
+        matrix[2 * i, 2 * i + 1] = sin(w * k)
+        matrix[2 * i + 1, 2 * i] = -sin(w * k)
+        matrix[2 * i + 1, 2 * i + 1] = cos(w * k)
+    return matrix
+
+
+# Equate. rotation(k) turns a column; our positions are rows, so it is transposed.
+for k in (1, 7, 50):
+    turned = PE[: 100 - k] @ rotation(k).T
+    same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
+
+# %% [markdown]
+# **Use.** Let a head make its queries by the matrix for one word back, and its keys of
+# $PE$ as it is. Where does position 50 look? The dot products of neighbours are nearly
+# as large as the largest. But a head may also make its matrix larger, and then it sees
+# sharply:
+
+# %%
+for factor in (1, 8, 32):
+    queries = factor * PE @ rotation(-1).T
+    weights = F.attention_weights(queries, PE).numpy()
+    print(
+        f"times {factor:2d}: weights at positions 47 to 51:",
+        weights[50, 47:52].round(2),
+    )
+looks_at = weights[1:].argmax(axis=1)
+claim("every position looks at the one before", (looks_at == np.arange(99)).all(), "99")
+claim("and at hardly anything else", weights[50, 49] > 0.9, weights[50, 49])
+
+# %% [markdown]
+# There it is: the head that looks at the word before it. Training has found one like it
+# in the model of lesson 03.
+
+# %% [markdown]
 # ## What enters the model?
 # **State.** Sections 3.4 and 3.5: the input is
 #
@@ -465,8 +506,8 @@ draw(
 # **Derive, at the top.** There, a row of $E$ meets a vector $x$ to which layer norm
 # gave variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By
 # lesson 01 its variance is $d_{model}$ times the variance of the numbers in $E$. The
-# logits should begin small, with variance 1. So `Embedding` draws the numbers of $E$
-# with variance $1/d_{model}$.
+# logits should begin small, with variance 1 (the end of this lesson says what loss that
+# gives). So `Embedding` draws the numbers of $E$ with variance $1/d_{model}$.
 #
 # **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
 # numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
@@ -498,7 +539,9 @@ draw(figures.lengths, "05_lengths.png", row_length, PE_length, 512)
 # **Use.** Could one not draw the rows with variance 1 in the first place, and leave the
 # factor out? Then the bottom would be right and the top wrong. The logits would have
 # the standard deviation 22.6: one word of the 8,000 would get nearly all the
-# probability, and seldom the right one.
+# probability, and seldom the right one. (Or could one make $PE$ shorter, in place of
+# the words longer? The ratio would be the same. But all that enters would be small, and
+# the first scores of attention nearly 0.)
 #
 # `Positions` is the library's layer that adds $PE$. When a decoder writes a
 # translation, the positions come one at a time, and `start` says how many came before.
