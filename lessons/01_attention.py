@@ -1,8 +1,9 @@
 # %% [markdown]
 """# Lesson 01. Attention
 
-A word means little alone. This lesson builds the operation by which each word of a
-sentence looks at the others and takes from them what it needs. The paper that this
+Is a bank a place for money, or the side of a river? A word means little alone. This
+lesson builds the operation by which each word of a sentence looks at the others and
+takes from them what it needs. The paper that this
 course rebuilds, Attention Is All You Need (by Vaswani and others, in 2017), is named
 after it. Its section 3.2.1 defines it.
 
@@ -11,6 +12,12 @@ attention on paper, in loops and in three lines. You will know why it divides by
 square root, what a mask does, and what attention costs compared with the layers that it
 replaced.
 """
+
+# %% [markdown]
+# ## What is attention good for?
+# Before any formula, watch it at work. A small Transformer, the kind of model that the
+# paper invented, comes with these lessons. It has learned to translate the sentences of
+# a toy grammar from English to German. One line loads it, another asks it.
 
 # %%
 import math
@@ -32,17 +39,11 @@ from minitf.transformer import causal_mask, padding_mask
 begin("01_attention")
 rng = np.random.default_rng(1)  # random numbers, the same in each run
 
-# %% [markdown]
-# ## What is attention good for?
-# Before any formula, watch it at work. A small Transformer, the kind of model that the
-# paper invented, comes with these lessons. It has learned to translate the sentences of
-# a toy grammar from English to German. One line loads it, another asks it.
-
 # %%
 translator = toy_model()
 sentence = "The old man will read the new book."
-translations = translator.translate([sentence])[0]  # of the one sentence, best first
-translation = translations[0].text
+found = translator.translate([sentence])  # several translations of each sentence
+translation = found[0][0].text  # of the first sentence, the best
 print(f"{sentence}  ->  {translation}")
 
 # `claim` ends the lesson if its statement is false. (With -v it prints a line if it is
@@ -51,6 +52,9 @@ last_word = translation.strip(".").split()[-1]
 claim("the last German word is the verb", last_word == "lesen", last_word)
 
 # %% [markdown]
+# (A line with a tick, in the book, is a statement that the program has checked. It
+# opens to the check.)
+#
 # The model got something right that a dictionary cannot. "Read" is the fifth English
 # word, and "lesen", the same verb, is the last German one, because after "wird" (will)
 # German puts the other verb at the end. So when the model wrote its last word, it had
@@ -88,13 +92,14 @@ draw(
 # ![A map with a row for each German word and a column for each English word. The dark cells run down from the upper left to the lower right, except that the row of "lesen", the eighth, is dark at "read", the fifth column.](figures/01_translation.png)
 #
 # *What to see: one dark cell in every row. They run down from left to right, word after
-# word; but the framed one leads from "lesen" back to "read". ("(end)" is the mark that
-# ends a sentence.)*
+# word; but the framed one leads from "lesen" back to "read". A row is the look that is
+# taken in order to write its word. (When the model looked at "read", "lesen" was not
+# written yet. "(end)" is the mark that ends a sentence.)*
 #
-# [The same, played word for word on the stage of the model](toy-page.html#source-9)
+# [The same, played word for word in an interactive picture](toy-page.html#source-9)
 #
-# *What to see: another sentence, at the moment before the last German word. Of what
-# the model takes in, 96% comes from "gave"; German wants "gegeben" (given) at the end.
+# *What to see: another sentence, at the moment before the last German word. The lines
+# are weights, and "gave" has 96% of it all: German wants "gegeben" (given) at the end.
 # Press "Back" to see where it looked before.*
 #
 # Nobody told the model which word translates which. The weights come from numbers that
@@ -116,9 +121,10 @@ draw(figure_1, "01_here.png", here=attentions)
 # ![Figure 1 of the paper, a diagram of the Transformer: the encoder on the left, the decoder on the right. The three attention boxes are marked: one in the encoder, two in the decoder; so is the small diagram of one attention.](figures/01_here.png)
 #
 # *What to see: it is the same operation in all three places, the diagram at the lower
-# right. On the left, in the* encoder, *the English words look at each other. The middle
-# column is the* decoder: *in its lower box, the German words look at each other; in the
-# upper one they look at the English words, as above, along the thick line.*
+# right. The left column, the* encoder, *reads the English, and its words look at each
+# other. The middle column, the* decoder, *writes the German: in its lower box the
+# German words look at each other; in the upper one they look at the English words, as
+# above, along the thick line.*
 
 # %% [markdown]
 # ## How can a word look at other words?
@@ -214,8 +220,12 @@ draw(
 #
 # In a model these are three different vectors, made from the word's one vector by three
 # learned matrices (lesson 03). So a word may look for one thing, be found by another,
-# and give a third. When the model above writes "lesen", its query may say "I need the
-# verb", the key of "read" may say "I am a verb", and its value "the act of reading".
+# and give a third. When the model above is about to write "lesen", its query is made of
+# what it has written so far, and may say "now I need the verb". The key of "read" may
+# say "I am a verb", and its value "the act of reading".
+#
+# (A word is among the words that it looks at. So it can keep something of itself, as
+# "bank" did, with the weight 0.31.)
 
 # %% [markdown]
 # ## How is attention computed?
@@ -302,7 +312,7 @@ same("F.attention_weights = our weights, too", F.attention_weights(Q, K), W)
 same("F.attention = loops", F.attention(Q, K, V), attention_by_loops(Q, K, V))
 
 # %% [markdown]
-# **Use.** The library adds two things to our three lines. The first is a guard against
+# The library adds two things to our three lines. The first is a guard against
 # large scores. $e^{1000}$ is too large for a computer: it *overflows* to infinity, and
 # infinity divided by infinity is no longer a number, "NaN". The cure is to subtract the
 # largest score from all scores first. That divides numerator and denominator by the
@@ -337,8 +347,8 @@ same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_
 # **Derive.** How large are dot products? Let the numbers in $q$ and $k$ be independent,
 # with mean 0 and variance 1. (The *variance* is the average squared distance from the
 # mean.) Now $q · k$ is a sum of $d_k$ products. Each product $q_i k_i$ has mean 0, and
-# its mean square is that of $q_i$ times that of $k_i$, $1 · 1 = 1$; so its variance is
-# 1. Variances of independent numbers add:
+# its mean square is that of $q_i$ times that of $k_i$, $1 · 1 = 1$. So the variance of
+# a product is 1, and variances of independent numbers add:
 #
 # $$\text{var}(q \cdot k) = 1 + 1 + ... + 1 = d_k$$
 #
@@ -354,7 +364,6 @@ same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_
 
 # %%
 def weight_of_first(lead):
-    # An array, as a list would become float32: too few digits for a step of 1e-6.
     return F.softmax(np.array([lead, 0.0])).numpy()[0]
 
 
@@ -366,7 +375,7 @@ for points in (0, 1, 8):
     w = weight_of_first(points)
     slope_of_w = slope_of_first(points)
     print(f"a lead of {points}: weight {w:.4f}, slope {slope_of_w:.4f}")
-    # rtol: a step of a millionth measures a slope to some 6 digits, not to 16.
+    # A step of a millionth measures a slope to some 6 digits.
     same("    the slope is w (1 - w)", slope_of_w, w * (1 - w), rtol=1e-5)
 
 # %% [markdown]
@@ -419,9 +428,9 @@ draw(figures.dot_products, "01_sqrt.png", sizes, largest, slopes)
 #
 # So the paper's suspicion is right, for the random vectors with which a model begins.
 # At its own $d_k$ of 64, undivided scores leave a quarter of the slope, at 2048 less
-# than a twentieth. Could the model not learn smaller numbers by itself? It could, if it
-# learned; but it would start where slopes are nearly 0. The division is a good start
-# for free.
+# than a twentieth. Could the model not learn smaller numbers by itself? It could. But
+# until then it would learn more slowly than it need, and the longer its keys are, the
+# more slowly. The division is a good start for free.
 
 # %% [markdown]
 # ## How is a position kept from looking?
@@ -430,10 +439,12 @@ draw(figures.dot_products, "01_sqrt.png", sizes, largest, slopes)
 #
 # - **Padding.** The sentences of a batch share one array, so short ones are filled up
 #   at the end with a word that means nothing. Nobody may look at it.
-# - **The future.** A model that writes word after word learns from finished texts.
-#   Position $t$ must predict the next word, $t + 1$. If it could see that word, it
-#   would copy it and learn nothing. So it may look at positions up to $t$, itself
-#   included, and no further (section 3.2.3).
+# - **The future.** A model that writes word after word learns from finished texts, and
+#   predicts all of their words at once: from position 1 the second word, from positions
+#   1 and 2 the third, and so on. Position $t$ must predict word $t + 1$. That word
+#   stands there, in the next column. If position $t$ could see it, it would copy it and
+#   learn nothing. So it may look at positions up to $t$, itself included, and no
+#   further (section 3.2.3).
 #
 # **State.** A *mask* has True where a query may attend to a key, False where not.
 #
@@ -470,24 +481,15 @@ words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 # that power is exactly 0, and the other keys share the weight of 1 among them.
 #
 # **Equate.** A word reaches the program as a number, its *id*; the id of padding is 0.
-# `padding_mask` makes the mask from the ids, `causal_mask` from the length. (Causal:
-# the past cannot depend on the future.) Their shapes have four axes, $(B, H, T, S)$:
-# $B$ sentences in the batch, $H$ heads (attentions side by side), $T$ queries and $S$
-# keys. Where all are alike along an axis, the mask has the size 1 there, and NumPy
-# stretches it, which is called *broadcasting*.
-#
-# - `padding_mask(ids)` is $(B, 1, 1, S)$: each sentence has its own padding, and it is
-#   padding for all heads and for all queries.
-# - `causal_mask(T)` is $(1, 1, T, T)$: each query has its own past, and that is the
-#   same in all sentences and heads.
-# - Where both apply, `padding_mask(ids) & causal_mask(T)` is $(B, 1, T, T)$.
+# The library's `padding_mask` makes the mask from the ids, `causal_mask` from the
+# length. (Causal: the past cannot depend on the future.) Both have two axes more in
+# front, for the sentences of a batch and for the heads of lesson 03. Here `[0, 0]`
+# takes the first of each.
 
 # %%
-show(padding_mask)
-show(causal_mask)
 ids = np.array([[11, 12, 13, 14, 0, 0]])  # one sentence: four words, two of padding
-words_only = padding_mask(ids)[0, 0]  # of the first sentence and head: (1, 6)
-past_only = causal_mask(6)[0, 0]  # (6, 6)
+words_only = padding_mask(ids)[0, 0]  # (1, 6): the same for all queries
+past_only = causal_mask(6)[0, 0]  # (6, 6): each query has its own past
 print(past_only.astype(int))
 no_mask = F.attention_weights(X, X).numpy()
 causal = F.attention_weights(X, X, past_only).numpy()
@@ -559,13 +561,16 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # |---|---|---|---|
 # | attention | $n^2 · d$ | 1 | 1 |
 # | recurrent | $n · d^2$ | $n$ | $n$ |
-# | convolution | $k · n · d^2$ | 1 | $n/k$, or $\log_k(n)$ |
-# | attention to $r$ neighbours | $r · n · d$ | 1 | $n/r$ |
+# | convolution | $k · n · d^2$ | 1 | $n/k$ |
 #
-# A step *waits* if it needs the result of the step before: no machine can do the two at
-# the same time. The *path* is the number of steps that a signal takes from the first
-# word to the last. The shorter it is, the easier it is to learn that one of them
-# depends on the other. (The table leaves constant factors out.)
+# Attention has $n · n$ scores, each of $d$ multiplications. A recurrent layer takes
+# each of $n$ words through a matrix of $d$ by $d$ numbers, a convolution through $k$ of
+# them. A step *waits* if it needs the result of the step before: no machine can do the
+# two at the same time. The *path* is the number of steps that a signal takes from the
+# first word to the last. At each of them the signal is mixed with others, and so is
+# what comes back to teach the first word. The shorter the path, the easier it is to
+# learn that one word depends on the other. (The table leaves constant factors out. In
+# the paper it has a row more: see the end of this lesson.)
 #
 # Let $d$ be 512, as in the paper, and let the text grow.
 
@@ -589,9 +594,10 @@ for n in (50, 512, 5_000):
 # at every other directly, and no word waits. **Attention has the shortest path, and
 # pays with $n^2$.**
 #
-# (Table 1 counts scores and averages only. In a model, attention also has learned
-# matrices, and each of them costs $n d^2$, like a matrix of the recurrent layer. Lesson
-# 03 adds them to the bill.)
+# Table 1 counts scores and averages only. In a model, attention also has learned
+# matrices (lesson 03), and each of them costs $n d^2$, like a matrix of the recurrent
+# layer. With them attention is not cheaper than a plain recurrent layer. What it buys
+# is the other two columns.
 
 # %% [markdown]
 # ## What did we learn?
@@ -601,8 +607,7 @@ for n in (50, 512, 5_000):
 # - $q · k$ has the variance $d_k$; divided by $\sqrt{d_k}$, it lets the softmax keep
 #   its slope.
 # - A mask gives forbidden keys the score minus infinity; zero afterwards would leak.
-# - Masks are $(B, 1, 1, S)$ for padding and $(1, 1, T, T)$ for the past.
-# - Scores and averages take $n^2 d$ multiplications, no position waits for another, and
+# - Scores and averages take $n^2 d$ multiplications. No position waits for another, and
 #   every word is one step away from every other.
 
 # %% [markdown]
@@ -661,8 +666,25 @@ with forms.on():
     same("its faster form = loops", F.attention(Q, K, V), attention_by_loops(Q, K, V))
 
 # %% [markdown]
-# ### Does a short sentence notice its padding?
-# It must not: its answers are those that it would get alone.
+# ### Which shape does a mask have?
+# The library's scores have four axes, $(B, H, T, S)$: $B$ sentences in the batch, $H$
+# heads (attentions side by side), $T$ queries and $S$ keys. Where all are alike along
+# an axis, the mask has the size 1 there, and NumPy stretches it, which is called
+# *broadcasting*.
+#
+# - `padding_mask(ids)` is $(B, 1, 1, S)$: each sentence has its own padding, and it is
+#   padding for all heads and for all queries.
+# - `causal_mask(T)` is $(1, 1, T, T)$: each query has its own past, and that is the
+#   same in all sentences and heads.
+# - Where both apply, `padding_mask(ids) & causal_mask(T)` is $(B, 1, T, T)$.
+
+# %%
+show(padding_mask)
+show(causal_mask)
+
+# %% [markdown]
+# Does a short sentence notice its padding? It must not: its answers are those that it
+# would get alone.
 
 # %%
 two_ids = np.array([[11, 12, 13, 14, 15], [16, 17, 18, 0, 0]])
@@ -814,13 +836,12 @@ finish(
 #   state to state, one word at a time. Those $n$ steps are its path.
 # - **The convolution** of width 3 reaches one word to each side. The first and the last
 #   of 17 words are 16 apart, so it needs 16 layers.
-# - **Attention to $r = 4$ neighbours** would reach two words to each side. It would
-#   need half as many layers, 8.
 #
-# (The $n/3$ and $n/4$ of the table would be about 6 and 4. It leaves such factors out:
-# the point is that these paths grow with $n$. Attention to $r$ neighbours is a
-# compromise for long texts. The $n/k$ of convolutions is from the paper's text; the
-# table has only the $\log_k(n)$, of convolutions whose gaps widen from layer to layer.)
+# (The $n/k$ of the table would be about 6. It leaves such factors out: the point is
+# that this path grows with $n$. It is from the paper's text; the paper's table has only
+# $\log_k(n)$, for convolutions whose gaps widen from layer to layer. And it has a row
+# for attention to $r$ neighbours, a compromise for long texts: $r · n · d$
+# multiplications, and a path of $n/r$.)
 
 # %% [markdown]
 # ## Your turn

@@ -479,10 +479,8 @@ for k in (1, 7, 50):
 for factor in (1, 8, 32):
     queries = factor * PE @ rotation(-1).T
     weights = F.attention_weights(queries, PE).numpy()
-    print(
-        f"times {factor:2d}: weights at positions 47 to 51:",
-        weights[50, 47:52].round(2),
-    )
+    around = weights[50, 47:52].round(2)
+    print(f"times {factor:2d}: weights at positions 47 to 51: {around}")
 looks_at = weights[1:].argmax(axis=1)
 claim("every position looks at the one before", (looks_at == np.arange(99)).all(), "99")
 claim("and at hardly anything else", weights[50, 49] > 0.9, weights[50, 49])
