@@ -1,16 +1,22 @@
 # %% [markdown]
 """# Lesson 01. Attention
 
-A word means little alone. This lesson builds the operation by which each word of a
-sentence looks at the others and takes from them what it needs. The paper that this
-course rebuilds, Attention Is All You Need (by Vaswani and others, in 2017), is named
-after it. Its section 3.2.1 defines it.
+Is a bank a place for money, or the side of a river? A word means little alone. This
+lesson builds the operation by which each word of a sentence looks at the others and
+takes from them what it needs. The paper that this course rebuilds, Attention Is All You
+Need (by Vaswani and others, in 2017), is named after it. Its section 3.2.1 defines it.
 
 You need Python, matrices and a little NumPy. At the end you will have computed
 attention on paper, in loops and in three lines. You will know why it divides by a
 square root, what a mask does, and what attention costs compared with the layers that it
 replaced.
 """
+
+# %% [markdown]
+# ## What is attention good for?
+# Before any formula, watch it at work. A small Transformer, the kind of model that the
+# paper invented, comes with these lessons. It has learned to translate the sentences of
+# a toy grammar from English to German. One line loads it, another asks it.
 
 # %%
 import math
@@ -31,12 +37,6 @@ from minitf.transformer import causal_mask, padding_mask
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("01_attention")
 rng = np.random.default_rng(1)  # random numbers, the same in each run
-
-# %% [markdown]
-# ## What is attention good for?
-# Before any formula, watch it at work. A small Transformer, the kind of model that the
-# paper invented, comes with these lessons. It has learned to translate the sentences of
-# a toy grammar from English to German. One line loads it, another asks it.
 
 # %%
 translator = toy_model()
@@ -96,11 +96,11 @@ draw(
 # look taken at the moment of writing it. So the model asks with what it has written by
 # then, up to "Buch". ("(end)" is the mark that ends a sentence.)*
 #
-# [The same, played word for word on the stage of the model](toy-page.html#source-9)
+# [The same, played word for word in an interactive picture](toy-page.html#source-9)
 #
-# *What to see: an interactive picture of another sentence, before its last German word,
-# "gegeben" (given). The weights are the mean over the heads: 96% is for "gave". Press
-# "Back" to see where the model looked before.*
+# *What to see: another sentence, before its last German word, "gegeben" (given). The
+# lines are weights, the mean over the heads, and "gave" has 96% of it all. Press "Back"
+# to see where the model looked before.*
 #
 # Nobody told the model which word translates which. The weights come from numbers that
 # it learned, and this is what it found out.

@@ -1,12 +1,43 @@
 # %% [markdown]
 """# Lesson 05. Embeddings and positions
 
-A word becomes a vector, and so does its position (sections 3.4 and 3.5).
+"Dog bites man" is no news, and "man bites dog" is. To the attention of lessons 01 to 04
+they are the same. In this lesson a word becomes a vector, and so does its position, and
+then the two differ (sections 3.4 and 3.5).
 
 You need lessons 01 to 04. At the end you will have turned words into vectors, and
 vectors back into scores of words, with one and the same matrix; and you will have given
 the model what attention lacks, the order of the words.
 """
+
+# %% [markdown]
+# ## Who bites whom?
+#
+# Lesson 03 gave "sees" two heads, one for the word before and one for the word after.
+# But how can a head tell which is which? Let attention read "dog bites man" and "man
+# bites dog", with three vectors of two numbers: dog (2, 0), bites (1, 1), man (0, 2).
+# "Bites" looks around, as "bank" did in lesson 01. Its scores are
+#
+# - with dog: 1 · 2 + 1 · 0 = 2,
+# - with bites: 1 · 1 + 1 · 1 = 2,
+# - with man: 1 · 0 + 1 · 2 = 2.
+#
+# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ would leave
+# them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
+# The same three scores, the same three weights, the same sum in another order: (1, 1)
+# again. Attention has read the news and missed it.
+#
+# The cure of the paper is one line: add to each word a vector that says where it is.
+# For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
+# from 0 and read as an angle in radians. It is the hand of a clock that turns a little
+# with each word. (Why a clock: see below.)
+#
+# | position | 0 | 1 | 2 |
+# |---|---|---|---|
+# | vector | (0, 1) | (0.84, 0.54) | (0.91, -0.42) |
+#
+# Then "dog" is (2, 0) + (0, 1) = (2, 1) at the beginning, and (2, 0) + (0.91, -0.42) =
+# (2.91, -0.42) at the end. The two sentences are no longer made of the same vectors.
 
 # %%
 from math import cos, exp, log, pi, sin, sqrt
@@ -28,37 +59,6 @@ from minitf.transformer import EncoderLayer, Positions, padding_mask, sinusoid
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("05_embeddings")
 rng = np.random.default_rng(1)  # random numbers, the same in each run
-
-# %% [markdown]
-# ## Who bites whom?
-#
-# In lesson 03 the verb had two heads, one for the word before it and one for the word
-# after. But how can a head know which word is before? "Dog bites man" is no news; "man
-# bites dog" is. Let attention read both, with three vectors of two numbers: dog (2, 0),
-# bites (1, 1), man (0, 2). "Bites" looks around, as "bank" did in lesson 01. Its scores
-# are
-#
-# - with dog: 1 · 2 + 1 · 0 = 2,
-# - with bites: 1 · 1 + 1 · 1 = 2,
-# - with man: 1 · 0 + 1 · 2 = 2.
-#
-# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ would leave
-# them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
-# The same three scores, the same three weights, the same sum in another order: (1, 1)
-# again. Attention has read the news and missed it.
-#
-# The cure of the paper is one line: add to each word a vector that says where it is.
-# For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
-# from 0 and read as an angle in radians. It is the hand of a clock that turns a little
-# with each word. (Why a clock: see below. Why added, and not written beside the word:
-# see the end.)
-#
-# | position | 0 | 1 | 2 |
-# |---|---|---|---|
-# | vector | (0, 1) | (0.84, 0.54) | (0.91, -0.42) |
-#
-# Then "dog" is (2, 0) + (0, 1) = (2, 1) at the beginning, and (2, 0) + (0.91, -0.42) =
-# (2.91, -0.42) at the end. The two sentences are no longer made of the same vectors.
 
 # %%
 dog = np.array([2.0, 0.0])
@@ -91,6 +91,11 @@ claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 # 1).) The difference is small, because nothing here was learned. Can training make it
 # large? Yes: below we build a head that looks at the word before. It gets "dog" in the
 # one sentence and "man" in the other.
+#
+# Why is the position added, and not written beside the word? The matrices of a head
+# turn a sum into a sum: $(\text{word} + \text{position}) \, W$ is $\text{word} \, W$
+# plus $\text{position} \, W$. So a head can use either, as if they stood side by side,
+# and the vectors stay short. (The end of this lesson says what is lost.)
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -262,9 +267,6 @@ same("the tied gradient = the sum of three", tied.grad, sum_of_three)
 grad_check(lambda table: loss(table, table, table), start, name="tied table")
 
 # %% [markdown]
-# No line of the model adds the three. `Tensor.backward` does, which lesson 02 showed:
-# whenever a gradient arrives at a tensor that has one already, the two are added.
-#
 # **Use.** Tying also saves two of the three tables. For the paper's vocabulary and
 # $d_{model}$ 512 these are millions of numbers. (All of the paper's base model has
 # about 65 million.)
@@ -277,6 +279,8 @@ print(f"tying saves {2 * one_table:,}")
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
+# In the pencil example it does not. Is that so for any vectors, and for a whole layer?
+#
 # **State.** Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here
 # it exchanges the first and the third:
 #
@@ -348,7 +352,7 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
 # one before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$
 # 64. The last one takes $7{,}499 · 2 \pi$ positions here. The length of a round is the
-# *wavelength* of the pair.
+# *wavelength* of the pair. (Why 10000? The end of this lesson has a reason.)
 #
 # **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
@@ -552,13 +556,12 @@ draw(figures.lengths, "05_lengths.png", row_length, PE_length, 512)
 # *What to see: without the factor, the position is 16 times as long as the word; with
 # it, they are of similar size.*
 #
-# (One could as well divide $PE$ by the root, in place of making the word larger: what
-# counts is how long the two are beside each other.)
-#
 # **Use.** Could one not draw the rows with variance 1 in the first place, and leave the
 # factor out? Then the bottom would be right and the top wrong. The logits would have
 # the standard deviation 22.6: one word of the 8,000 would get nearly all the
-# probability, and seldom the right one.
+# probability, and seldom the right one. (Or could one make $PE$ shorter, in place of
+# the words longer? The ratio would be the same. But all that enters would be small, and
+# the first scores of attention nearly 0.)
 #
 # `Positions` is the library's layer that adds $PE$. When a decoder writes a
 # translation, the positions come one at a time, and `start` says how many came before.

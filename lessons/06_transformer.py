@@ -10,6 +10,24 @@ a model that translates it, seen how a model cheats by reading the answer, and c
 the parameters of the paper's model.
 """
 
+# %% [markdown]
+# ## What happens to a sentence in a Transformer?
+# A small Transformer was trained beforehand on English and German (lesson 07 tells
+# how). It gets an English sentence, the *source*. It writes the German one, the
+# *target*, token by token. (A *token* is a word, a piece of a word, or a punctuation
+# mark; there are also a start mark and an end mark.) The program repeats three steps:
+#
+# 1. Give the model the source and the tokens written so far. In the beginning that is
+#    only the *start mark*, whose id is 2.
+# 2. For each token that it reads, the model returns a row of numbers, one for each
+#    token of the vocabulary: the logits (lesson 05). The softmax turns a row into
+#    probabilities of the token that comes next. Only the last row is of use here.
+# 3. Append the most probable token. Stop if it is the *end mark*, id 3, or if the
+#    sentence becomes too long.
+#
+# In the code, `run` is the model. It is an argument of `write`, because later we want
+# to put our own model in its place.
+
 # %%
 import math
 
@@ -37,33 +55,6 @@ from minitf.transformer import (
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("06_transformer")
 rng = np.random.default_rng(1)
-
-# %% [markdown]
-# ## What happens to a sentence in a Transformer?
-# Lessons 01 to 05 built pieces: attention, heads, layers, embeddings, positions. None
-# of them translates. This lesson puts them together, and the result does.
-#
-# Here is the goal. A small Transformer was trained beforehand on English and German
-# (lesson 07 tells how). It gets an English sentence, the *source*. It writes the German
-# one, the *target*, token by token. A *token* is a word, a piece of a word, or a
-# punctuation mark; there are also a start mark and an end mark. The program repeats
-# three steps:
-#
-# 1. Give the model the source and the tokens written so far. In the beginning that is
-#    only the *start mark*, whose id is 2.
-# 2. For each token that it reads, the model returns a row of numbers, one for each
-#    token of the vocabulary: the logits (lesson 05). The softmax turns a row into
-#    probabilities of the token that comes next. Only the last row is of use here.
-# 3. Append the most probable token. Stop if it is the *end mark*, id 3, or if the
-#    sentence becomes too long.
-#
-# [A sentence flows through this model, on its stage](toy-page.html#tokens)
-#
-# *What to see: press "Play". The encoder runs once, and the decoder once for each
-# word.*
-#
-# In the code, `run` is the model. It is an argument of `write`, because later we want
-# to put our own model in its place.
 
 # %%
 toy = toy_model()
@@ -117,6 +108,13 @@ text = toy.subwords.decode([written[1:-1]])[0]
 claim("the small model writes the German sentence", text == german, text)
 
 # %% [markdown]
+# One line for each token: the model was asked eleven times.
+#
+# [A sentence flows through this model, on its stage](toy-page.html#tokens)
+#
+# *What to see: press "Play". The encoder runs once, and the decoder once for each
+# word.*
+#
 # Everything that happens to the sentence is inside the one call
 # `trained(source, target)`. Figure 1 of the paper is the map of that call. Here it is
 # with the steps of a walk, and with the shapes of the arrays that this model has at the

@@ -12,6 +12,11 @@ GPUs compute the same update as one, and which scores may be compared. You need 
 01 to 08.
 """
 
+# %% [markdown]
+# ## How can a model spell a word that it never saw?
+# "Schneemann" (a snowman) does not occur in the texts from which the model of the
+# lessons has learned. Can it write the word all the same?
+
 # %%
 from collections import Counter
 from itertools import pairwise
@@ -43,11 +48,6 @@ from minitf.transformer import Transformer
 # well. With other options, such as --corpus, this file is the trainer and no lesson.
 QUICK = begin("09_train_wmt", trainer=main)
 rng = np.random.default_rng(1)
-
-# %% [markdown]
-# ## How can a model spell a word that it never saw?
-# "Schneemann" (a snowman) does not occur in the texts from which the model of the
-# lessons has learned. Can it write the word all the same?
 
 # %%
 speller = toy_model().subwords
@@ -776,11 +776,13 @@ claim("as the paper counts", round(as_the_paper, 1) == 71.0, f"{as_the_paper:.1f
 # %% [markdown]
 # ## What must be typed?
 #
-# One command does all of this lesson: it cuts a text, plans batches, trains, averages,
-# translates a test, and scores it. `--quick` is its smallest run, a model that learns
-# the toy grammar in two minutes. With it, the next cell trains that model here; without
-# it, it prints what a run of the same command found. (*Perplexity*, lesson 07, is $e$
-# to the loss: 1 is perfect.)
+# One command goes the whole way of this lesson, from text to a score. `--quick` is the
+# smallest: a model that learns the toy grammar in two minutes. It learns pieces, plans
+# batches, trains 2,600 updates, writes a checkpoint every 50, averages the last 8 of
+# them, translates sentences that it never saw, and scores them. If this lesson is
+# started with `--quick`, the next cell trains that model here. Otherwise it prints what
+# a run of the same command found. (*Perplexity*, lesson 07, is $e$ to the loss: 1 is
+# perfect.)
 
 # %%
 OPTIONS = "--quick --steps 2600 --valid-every 1300 --save-every 50"
