@@ -156,6 +156,8 @@ y = F.linear(x_tensor, W_tensor, b_tensor)
 y.backward(gy)
 same("F.linear = x W + b", y, x @ W + b)
 same("F.linear: the gradient of x", x_tensor.grad, gy @ W.T)
+
+# %%
 same("F.linear: the gradient of W, a sum over positions", W_tensor.grad, gW_by_position)
 same("F.linear: the gradient of b, another", b_tensor.grad, gy.sum(axis=(0, 1)))
 

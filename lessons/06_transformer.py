@@ -591,17 +591,8 @@ for i in (0, 1):
     )
 
 # %% [markdown]
-# What if the padding mask is missing? There is no error message. The sentence reads its
-# padding as if it were words, and how much padding it has depends on its neighbours in
-# the batch. Its memory, whose numbers are about 1 in size, changes a lot:
-
-# %%
-short_ids = batch.source[1:]  # the padded sentence
-with_mask, _ = trained.encode(short_ids)
-entered = trained.source_positions(trained.embedding(short_ids) * 8.0)  # 8 = sqrt(64)
-without_mask = trained.encoder(entered, None)
-moved = abs(with_mask.numpy() - without_mask.numpy())[0, :8].max()
-claim("without the padding mask the memory changes by", moved > 0.1, moved)
+# (Without the padding mask there is no error message, but a sentence changes with its
+# neighbours in the batch: see the end.)
 
 # %% [markdown]
 # ## How can the future leak in?
@@ -1002,6 +993,20 @@ claim(
     abs(first / expected - 1) < 0.05,
     f"{first:.2f}, expected {expected:.2f}",
 )
+
+# %% [markdown]
+# ### What if the padding mask is missing?
+# There is no error message. The sentence reads its
+# padding as if it were words, and how much padding it has depends on its neighbours in
+# the batch. Its memory, whose numbers are about 1 in size, changes a lot:
+
+# %%
+short_ids = batch.source[1:]  # the padded sentence
+with_mask, _ = trained.encode(short_ids)
+entered = trained.source_positions(trained.embedding(short_ids) * 8.0)  # 8 = sqrt(64)
+without_mask = trained.encoder(entered, None)
+moved = abs(with_mask.numpy() - without_mask.numpy())[0, :8].max()
+claim("without the padding mask the memory changes by", moved > 0.1, moved)
 
 # %% [markdown]
 # ### What happens to the padding's own rows, and to the loss?
