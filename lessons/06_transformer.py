@@ -233,10 +233,10 @@ claim("without the second, it repeats itself, times", repeats >= 2, repeats)
 claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 
 # %% [markdown]
-# Each loss is the one that we expect. In the first sentence the words are right, but no
+# Each of them fails in its own way. In the first sentence the words are right, but no
 # article knows its noun. In the second the model does not know what it has written, and
-# writes "neuen Buch im" again and again. In the third it speaks German, about something
-# else. All three attentions are needed.
+# writes "neuen Buch im" again and again. In the third it writes German words, about
+# something else. All three attentions are needed.
 
 # %% [markdown]
 # ## How do the pieces make a Transformer?
@@ -821,9 +821,9 @@ draw(figures.parameters, "06_parameters.png", millions)
 # is two matrices of $d_{model} \cdot 4 d_{model}$ numbers, together $8 d_{model}^2$; an
 # attention has $4 d_{model}^2$. And $12 \cdot 8$ is more than $18 \cdot 4$.*
 #
-# With 4 bytes each that is 252 MB. And we count 63.0 million, where the paper says 65.
-# The only number in the formulas that the paper does not give exactly is $V$, and with
-# about 41,000 rows the table adds the missing two million.
+# Together they are 63.0 million numbers, and with 4 bytes each 252 MB. The paper says
+# 65 million. The only number in the formulas that it does not give exactly is $V$, and
+# with about 41,000 rows the table adds the missing two million.
 
 # %%
 megabytes = 4 * on_paper / 1e6

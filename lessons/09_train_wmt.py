@@ -340,11 +340,11 @@ claim("the two short ones apart: padding", round(apart) == 6, f"{apart:.0f}%")
 
 # %% [markdown]
 # WMT 2014 has 4.5 million pairs for English and German. We have no data here, so we
-# draw lengths at random, spread like those of real sentences, about 29 tokens on
-# average.
+# draw lengths at random, about 29 tokens on average. Like real ones, most are short and
+# few are long: their logarithms are spread like a bell curve. (With the real lengths,
+# the numbers below would be a little different.)
 
 # %%
-# Their logarithms are spread like a bell curve.
 drawn_sources = np.exp(rng.normal(3.2, 0.6, 4_500_000))
 source_lengths = np.clip(drawn_sources, 2, 250).astype(int)
 drawn_targets = source_lengths * np.exp(rng.normal(0.04, 0.18, 4_500_000))
