@@ -587,10 +587,10 @@ for n in (50, 512, 5_000):
 # at every other directly, and no word waits. **Attention has the shortest path, and
 # pays with $n^2$.**
 #
-# (Table 1 counts scores and averages only. In a model, attention also has learned
+# Table 1 counts scores and averages only. In a model, attention also has learned
 # matrices, and each of them costs $n d^2$, like a matrix of the recurrent layer. With
 # them, attention is never cheaper than a plain recurrent layer, as lesson 03 counts.
-# What it buys is the other two columns.)
+# What it buys is the other two columns.
 
 # %% [markdown]
 # ## What did we learn?
@@ -683,8 +683,8 @@ same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_
 #   same in all sentences and heads.
 # - Where both apply, `padding_mask(ids) & causal_mask(T)` is $(B, 1, T, T)$.
 #
-# In the code, `None` in brackets makes an axis of size 1, and `np.tri` has ones up to
-# the diagonal.
+# In the code, `_ids` refuses what is no array of ids, `None` in brackets makes an axis
+# of size 1, and `np.tri` has ones up to the diagonal.
 
 # %%
 show(padding_mask)
