@@ -2,8 +2,8 @@
 """# Lesson 09. Training on WMT
 
 The model of lesson 06 learns by lesson 07 and translates by lesson 08. What is still
-missing is the way from 4.5 million pairs of sentences to the paper's 27.3 BLEU (section
-5.1, section 5.2, section 6.1).
+missing is the way from 4.5 million pairs of sentences to the paper's 27.3 BLEU
+(section 5.1, section 5.2, section 6.1).
 
 We build each station of that way and check it, and run all of them on a toy text, which
 takes two minutes. The paper's own run was not done with this library. At the end you
@@ -273,9 +273,9 @@ print(f"pieces of the toy model: {len(speller):,}")
 # is still spelled. The toy model has learned its 1,600 pieces from more text, and so
 # has "ne" and "em" as well.
 #
-# And a character that the text never had? It is spelled in its bytes, the numbers from
-# 0 to 255 by which a computer stores any text: that is what the 256 pieces are for. So
-# anything at all can be written, even the sign ½.
+# And a character that the text never had? It is spelled in its bytes, in which a
+# computer stores any text. There are 256 different bytes: that is what the 256 pieces
+# are for. So anything at all can be written, even the sign ½.
 
 # %%
 print("½ ->", " ".join(subwords.pieces(subwords.encode(["½"])[0])))
