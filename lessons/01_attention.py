@@ -41,8 +41,8 @@ rng = np.random.default_rng(1)  # random numbers, the same in each run
 # %%
 translator = toy_model()
 sentence = "The old man will read the new book."
-of_first_sentence = translator.translate([sentence])[0]  # its translations, best first
-translation = of_first_sentence[0].text
+found = translator.translate([sentence])  # several translations of each sentence
+translation = found[0][0].text  # of the first sentence, the best
 print(f"{sentence}  ->  {translation}")
 
 # `claim` ends the lesson if its statement is false. (With -v it prints a line if it is
@@ -67,7 +67,7 @@ claim("the last German word is the verb", last_word == "lesen", last_word)
 # called *heads*; lesson 03 says why. We read one that is quick to understand.)
 
 # %%
-# The model reads pieces of words (lesson 05): join_pieces adds up those of each word.
+# The model reads pieces of words (lesson 05). join_pieces joins them.
 attended = translator.attention(sentence)
 weights_of_heads, german, english = join_pieces(*attended, words=True)
 one_head = weights_of_heads[3]  # (German words, English words)
