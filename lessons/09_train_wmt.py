@@ -464,12 +464,10 @@ print(f"on one core of this computer: {days * speed / here / 365:.1f} years")
 # model and took a share of the batch. So each found a gradient of its own. How do eight
 # gradients become one?
 #
-# Lesson 07 added the gradients of parts that were computed one after the other. Eight
-# GPUs compute them at the same time, and the rule is the same. Take two GPUs and one
-# parameter. The first GPU has two sentences with 6 tokens, and the losses of these
-# tokens have the gradients 1, 0, 1, 0, 1, 0. The second has a sentence with 2 tokens,
-# and the gradients 2, 3. On one GPU the loss would be the average over 8 tokens, and
-# the gradient (3 + 5) / 8 = 1.
+# Take two GPUs and one parameter. The first GPU has two sentences with 6 tokens, and the
+# losses of these tokens have the gradients 1, 0, 1, 0, 1, 0. The second has a sentence
+# with 2 tokens, and the gradients 2, 3. On one GPU the loss would be the average over 8
+# tokens, and the gradient (3 + 5) / 8 = 1.
 #
 # - Each GPU divides by its own tokens, and then we average: 3/6 = 0.5 and 5/2 = 2.5,
 #   average 1.5. Wrong! Each token of the second GPU counted three times as much.
@@ -917,9 +915,16 @@ same("two halves with dropout, added = the batch", from_first + from_second, on_
 two_cores = Replicas(model, another_model, count=2)
 n_shares = len(two_cores.slices(batch))
 claim("shares of the batch, one for each core", n_shares == 2, n_shares)
-adam.zero_grad()
-two_cores.backward(batch, all_tokens, seed=3, step=7)
-same("Replicas: two cores = one", to_numpy(adam.collect()).copy(), on_one_gpu)
+
+
+def gradient_on(cores):
+    adam.zero_grad()
+    cores.backward(batch, all_tokens, seed=3, step=7)
+    return to_numpy(adam.collect()).copy()
+
+
+on_two_cores = gradient_on(two_cores)
+same("Replicas: two cores = one", on_two_cores, on_one_gpu)
 
 # %% [markdown]
 # Three ranks share an update of two batches, with 32 rows each. So the second rank has
