@@ -3,7 +3,7 @@
 
 "Dog bites man" is no news, and "man bites dog" is. To the attention of lessons 01 to 04
 they are the same. In this lesson a word becomes a vector, and so does its position, and
-then the two differ (sections 3.4 and 3.5).
+then the two differ (section 3.4, section 3.5).
 
 You need lessons 01 to 04. At the end you will have turned words into vectors, and
 vectors back into scores of words, with one and the same matrix; and you will have given
@@ -491,7 +491,7 @@ claim("and at hardly anything else", weights[50, 49] > 0.9, weights[50, 49])
 
 # %% [markdown]
 # ## What enters the model?
-# **State.** Sections 3.4 and 3.5: the input is
+# **State.** By section 3.4 and section 3.5, the input is
 #
 # $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
 #

@@ -1075,7 +1075,7 @@ print(f"ten tokens right: {plain_accuracy**10:.0%} without, {accuracy**10:.0%} w
 
 # %%
 for then in kept_run:
-    print(f"after {then['update']} updates: {then['sample']}")
+    print(f"{then['update']} updates: {then['sample']}")
 
 # %% [markdown]
 # ### How many words does one update use?
