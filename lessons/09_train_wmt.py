@@ -412,7 +412,7 @@ print(f"    and {targets_of_few:.0f}% of the targets")
 # To sort by both, there must be many pairs of each target length: 31 batches must share
 # all lengths, thousands of batches need not.
 #
-# So a batch now costs little more than its tokens. What is that?
+# So a batch costs little more than its tokens do. And what do 100,000 batches cost?
 
 # %% [markdown]
 # ## What does the training cost?
@@ -444,7 +444,8 @@ print(f"a gradient with 4 bytes each: {4 * P / 1e6:.0f} MB")
 claim("operations of an update", abs(operations - 9.5e12) < 1e11, f"{operations:.2e}")
 claim("of each GPU in a second", abs(speed - 3e12) < 1e11, f"{speed:.2e}")
 claim("share of a P100's peak, 9.5e12", share_of_peak < 40, f"{share_of_peak:.0f}%")
-print(f"100,000 updates: one such GPU {days:.1f} days, eight {3 * days:.0f} hours")
+hours_on_8 = 24 * days / 8
+print(f"100,000 updates: one such GPU {days:.1f} days, eight {hours_on_8:.0f} hours")
 matrix = rng.standard_normal((1000, 1000), dtype=np.float32)
 started = time.perf_counter()
 matrix @ matrix
