@@ -823,7 +823,8 @@ print(f"checkpoints averaged: {settings.average}, beams: {settings.beam}")
 
 # %% [markdown]
 # ## More on training at scale
-# Nothing later needs what follows. Open what you are curious about.
+# Nothing later needs what follows, but for the last exercise. Open what you are curious
+# about.
 #
 # ### What is lost when a text is cut and put together again?
 # One text can be typed or pasted in many ways: with two spaces, with curly quotes, with
@@ -1265,8 +1266,8 @@ def slowest_link(n, tokens, operations_a_second):
     operations for each parameter and token, and 4 bytes for each number that is sent.
     Use the exact bytes of a ring of n, not those of many GPUs.
 
-    Hint: "How much do more GPUs help?" has the seconds of both. Set them equal, and
-    see what is gone.
+    Hint: "How much do more GPUs help?", in "More on training at scale", has the seconds
+    of both. Set them equal, and see what is gone.
     """
     ...
 
