@@ -1,7 +1,7 @@
 # %% [markdown]
 """# Lesson 03. Multi-head attention
 
-Who bites, and who is bitten? One attention hands over one average, and an average does
+Who sees, and who is seen? One attention hands over one average, and an average does
 not tell. The Transformer uses eight small attentions side by side, at the price of one
 large one (section 3.2.2 of the paper).
 

@@ -513,7 +513,7 @@ draw(figures.back, "05_back.png", soft, sharp)
 
 # %% [markdown]
 # ## What enters the model?
-# **State.** Section 3.4 and section 3.5: the input is
+# **State.** By section 3.4 and section 3.5, the input is
 #
 # $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
 #

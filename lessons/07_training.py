@@ -5,7 +5,7 @@ A new model reads "2 7 1 8 2 8", and is to write it backwards. At first it write
 nothing at all. After a hundred small changes of its numbers it writes "2 8 8 2 8", and
 after two hundred "8 2 8 1 7 2". Nobody tells it the rule. This lesson trains that model
 first, in seconds, and then opens the steps one by one: the loss, Adam, and the learning
-rate (sections 5.3 and 5.4). At the end it finds out why the rate must begin small.
+rate (section 5.3, section 5.4). At the end it finds out why the rate must begin small.
 
 You need lessons 01 to 06.
 """
@@ -1075,7 +1075,7 @@ print(f"ten tokens right: {plain_accuracy**10:.0%} without, {accuracy**10:.0%} w
 
 # %%
 for then in kept_run:
-    print(f"after {then['update']} updates: {then['sample']}")
+    print(f"{then['update']} updates: {then['sample']}")
 
 # %% [markdown]
 # ### How many words does one update use?

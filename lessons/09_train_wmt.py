@@ -457,12 +457,10 @@ for name, a_second in {
 # model and took a share of the batch. So each found a gradient of its own. How do eight
 # gradients become one?
 #
-# Lesson 07 added the gradients of parts that were computed one after the other. Eight
-# GPUs compute them at the same time, and the rule is the same. Take two GPUs and one
-# parameter. The first GPU has two sentences with 6 tokens, and the losses of these
-# tokens have the gradients 1, 0, 1, 0, 1, 0. The second has a sentence with 2 tokens,
-# and the gradients 2, 3. On one GPU the loss would be the average over 8 tokens, and
-# the gradient (3 + 5) / 8 = 1.
+# Take two GPUs and one parameter. The first GPU has two sentences with 6 tokens, and
+# the losses of these tokens have the gradients 1, 0, 1, 0, 1, 0. The second has a
+# sentence with 2 tokens, and the gradients 2, 3. On one GPU the loss would be the
+# average over 8 tokens, and the gradient (3 + 5) / 8 = 1.
 #
 # - Each GPU divides by its own tokens, and then we average: 3/6 = 0.5 and 5/2 = 2.5,
 #   average 1.5. Wrong! Each token of the second GPU counted three times as much.
@@ -1305,8 +1303,8 @@ def slowest_link(n, tokens, operations_a_second):
     operations for each parameter and token, and 4 bytes for each number that is sent.
     Use the exact bytes of a ring of n, not those of many GPUs.
 
-    Hint: "How much do more GPUs help?" has the seconds of both. Set them equal, and
-    see what is gone.
+    Hint: "How much do more GPUs help?", in "More on training at scale", has the seconds
+    of both. Set them equal, and see what is gone.
     """
     ...
 
