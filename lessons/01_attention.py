@@ -41,8 +41,8 @@ rng = np.random.default_rng(1)  # random numbers, the same in each run
 # %%
 translator = toy_model()
 sentence = "The old man will read the new book."
-found = translator.translate([sentence])  # several translations of each sentence
-translation = found[0][0].text  # of the first sentence, the best
+translations = translator.translate([sentence])  # several translations of each sentence
+translation = translations[0][0].text  # of the first sentence, the best
 print(f"{sentence}  ->  {translation}")
 
 # `claim` ends the lesson if its statement is false. (With -v it prints a line if it is

@@ -506,10 +506,10 @@ draw(figures.back, "05_back.png", soft, sharp)
 # position looks at the one before it; only the first has none, and looks at itself.
 # With the small matrix it is a blur.*
 #
-# It is like head 1 of lesson 03, which training had found. Now "bites" has a head for the
-# word before, and with `rotation(1).T` one for the word after: it knows who bites whom.
-# (In a model the vectors hold words as well. The positions fill few directions of their
-# space, so a matrix can read them alone: see the end.)
+# It is like head 1 of lesson 03, which training had found. Now "bites" has a head for
+# the word before, and with `rotation(1).T` one for the word after: it knows who bites
+# whom. (In a model the vectors hold words as well. The positions fill few directions of
+# their space, so a matrix can read them alone: see the end.)
 
 # %% [markdown]
 # ## What enters the model?
