@@ -501,9 +501,11 @@ draw(figures.masks, "01_masks.png", no_mask, padded, causal, names)
 # %% [markdown]
 # ## Why minus infinity, and not zero afterwards?
 # It looks simpler to take the softmax as it is and then write 0 over the forbidden
-# weights. **Use**: here is what goes wrong. The sum in the softmax's denominator still
-# contains the forbidden keys. So the weights no longer sum to 1, and worse, the future
-# *leaks* into the past through that sum.
+# weights.
+#
+# **Use.** Here is what goes wrong. The sum in the softmax's denominator still contains
+# the forbidden keys. So the weights no longer sum to 1, and worse, the future *leaks*
+# into the past through that sum.
 #
 # The test for a leak: change the last two positions, and see whether an earlier answer
 # moves. With the mask it must not, not even in the last digit: a change that cannot

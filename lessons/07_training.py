@@ -1074,8 +1074,9 @@ print(f"ten tokens right: {plain_accuracy**10:.0%} without, {accuracy**10:.0%} w
 # first seed, with eps = 0.1 and 8,000 pairs.)
 
 # %%
+print("updates  translation")
 for then in kept_run:
-    print(f"{then['update']} updates: {then['sample']}")
+    print(f"{then['update']:7}  {then['sample']}")
 
 # %% [markdown]
 # ### How many words does one update use?

@@ -43,7 +43,7 @@ def leaks(updates, losses, guess, path):
         curves, path, x="updates", y="training loss", marks=False,
         title="Random text: an honest model can only guess",
         levels={"a guess, ln 16": guess, "": guess / 6},
-        notes={"ln 16 / 6": (60, guess / 6)},  # its right end is under the curves
+        notes={"ln 16 / 6": (22, guess / 6)},  # its right end is under the curves
         limits=(-0.1, 4.6),  # above the curves there is room for the legend
     )  # fmt: skip
 
