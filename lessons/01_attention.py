@@ -42,8 +42,8 @@ rng = np.random.default_rng(1)  # random numbers, the same in each run
 # %%
 translator = toy_model()
 sentence = "The old man will read the new book."
-found = translator.translate([sentence])  # several translations of each sentence
-translation = found[0][0].text  # of the first sentence, the best
+candidates = translator.translate([sentence])[0]  # several, the best one first
+translation = candidates[0].text
 print(f"{sentence}  ->  {translation}")
 
 # `claim` ends the lesson if its statement is false. (With -v it prints a line if it is

@@ -707,7 +707,8 @@ for mistake in experiment.MISTAKES:
 # %%
 results = kept("leaks")
 guess = math.log(16)
-FIVE = [
+IN_THE_TEXT = [
+    "none",
     "no causal mask",
     "mask shifted by one",
     "mask after the softmax",
@@ -727,7 +728,7 @@ def print_losses(mistakes):
 
 
 print(f"    a guess, ln 16: {guess:.2f}")
-print_losses(["none", *FIVE])
+print_losses(IN_THE_TEXT)
 
 # %% [markdown]
 # Read the table.
@@ -745,13 +746,16 @@ print_losses(["none", *FIVE])
 
 # %%
 print(f"    -ln 0.001 = {-math.log(0.001):.1f}; a sixth of ln 16: {guess / 6:.2f}")
-missed_by_a = [mistake for mistake in FIVE if found_by_a[mistake] == 0]
-missed_by_b = [mistake for mistake in FIVE if found_by_b[mistake] == 0]
+five = IN_THE_TEXT[1:]
+missed_by_a = [mistake for mistake in five if found_by_a[mistake] == 0]
+missed_by_b = [mistake for mistake in five if found_by_b[mistake] == 0]
 two = ["target not shifted", "target in the source"]
 of_honest = [found_by_a["none"], found_by_b["none"]]
 claim("the honest model passes both checks", of_honest == [0, 0], of_honest)
 claim("check A misses two leaks of five", missed_by_a == two, missed_by_a)
 claim("check B misses no leak", missed_by_b == [], "0 missed")
+
+# %%
 honest = results["none"]["training"][-1]
 claim("the honest loss stays at a guess", abs(honest - guess) < 0.05, honest)
 
@@ -908,10 +912,14 @@ sizes = [c.n_layers, c.n_decoder_layers, c.d_model, c.d_ff, c.n_heads, c.d_k, c.
 table_sizes = [6, 6, 512, 2048, 8, 64, 64]
 in_table = sizes == table_sizes and c.dropout == 0.1
 claim("the sizes of the table", in_table, sizes + [c.dropout])
-c = trained.config
-sizes = [c.n_layers, c.n_decoder_layers, c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
-of_ours = sizes == [2, 2, 64, 256, 4, 16, 16] and c.vocabulary_size == 1_600
-claim("and those of ours", of_ours and c.dropout == 0, sizes + [c.vocabulary_size])
+
+# %%
+ours = trained.config
+towers = [ours.n_layers, ours.n_decoder_layers, ours.d_model, ours.d_ff]
+heads = [ours.n_heads, ours.d_k, ours.d_v]
+others = [ours.dropout, ours.vocabulary_size]
+in_table_of_ours = (towers, heads, others) == ([2, 2, 64, 256], [4, 16, 16], [0, 1_600])
+claim("and those of ours", in_table_of_ours, towers + heads + others)
 
 # %% [markdown]
 # ### Does the decoder remember what it has done?
@@ -1003,12 +1011,14 @@ show(experiment.LeakyAttention)
 # Check A misses none of these four, and check B none of all nine.
 
 # %%
-print_losses([mistake for mistake in experiment.MISTAKES[1:] if mistake not in FIVE])
 leaking = experiment.MISTAKES[1:]
-missed_by_a = [mistake for mistake in leaking if found_by_a[mistake] == 0]
-missed_by_b = [mistake for mistake in leaking if found_by_b[mistake] == 0]
-claim("check A misses the same two leaks of nine", missed_by_a == two, missed_by_a)
-claim("check B misses no leak of nine", missed_by_b == [], "0 missed")
+print_losses([mistake for mistake in leaking if mistake not in five])
+all_missed_by_a = [mistake for mistake in leaking if found_by_a[mistake] == 0]
+all_missed_by_b = [mistake for mistake in leaking if found_by_b[mistake] == 0]
+claim("check A misses the same two of nine", all_missed_by_a == two, all_missed_by_a)
+claim("check B misses no leak of nine", all_missed_by_b == [], "0 missed")
+
+# %%
 worst = max(results[mistake]["training"][-1] for mistake in leaking)
 claim("the highest training loss of the nine leaks", worst < guess / 3, worst)
 best = min(results[mistake]["translating"] for mistake in leaking)

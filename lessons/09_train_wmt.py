@@ -465,10 +465,10 @@ print(f"on one core of this computer: {days * speed / here / 365:.1f} years")
 # model and took a share of the batch. So each found a gradient of its own. How do eight
 # gradients become one?
 #
-# Take two GPUs and one parameter. The first GPU has two sentences with 6 tokens, and the
-# losses of these tokens have the gradients 1, 0, 1, 0, 1, 0. The second has a sentence
-# with 2 tokens, and the gradients 2, 3. On one GPU the loss would be the average over 8
-# tokens, and the gradient (3 + 5) / 8 = 1.
+# Take two GPUs and one parameter. The first GPU has two sentences with 6 tokens, and
+# the losses of these tokens have the gradients 1, 0, 1, 0, 1, 0. The second has a
+# sentence with 2 tokens, and the gradients 2, 3. On one GPU the loss would be the
+# average over 8 tokens, and the gradient (3 + 5) / 8 = 1.
 #
 # - Each GPU divides by its own tokens, and then we average: 3/6 = 0.5 and 5/2 = 2.5,
 #   average 1.5. Wrong! Each token of the second GPU counted three times as much.
@@ -722,14 +722,13 @@ claim("split_compounds cuts hyphens only", cut_by_library == ours_split, "2 hyph
 by_13a = bleu(ours, reference).score
 by_hand_13a = bleu(ours_13a, reference_13a, tokenize="none").score
 same("bleu cuts by 13a", by_13a, by_hand_13a)
+
+# %%
 without_case = bleu(ours, reference, lowercase=True).score
 as_the_paper = bleu(ours_split, reference_split, tokenize="none").score
-for rules, score, tokens in (
-    ("13a, case counts", by_13a, "U-Bahn-Steig ... bus"),
-    ("13a, no case", without_case, "U-Bahn-Steig ... Bus"),
-    ("as the paper counts", as_the_paper, "U - Bahn - Steig ... bus"),
-):
-    print(f"    {rules:19s}  BLEU {score:.1f}  {tokens}")
+print(f"    13a, case counts     BLEU {by_13a:.1f}  U-Bahn-Steig ... bus")
+print(f"    13a, no case         BLEU {without_case:.1f}  U-Bahn-Steig ... Bus")
+print(f"    as the paper counts  BLEU {as_the_paper:.1f}  U - Bahn - Steig ... bus")
 claim("without case it is more", without_case > by_13a + 5, f"{without_case:.1f}")
 claim("as the paper counts, too", round(as_the_paper) == 71, f"{as_the_paper:.1f}")
 
