@@ -250,14 +250,14 @@ def walk_the_tape():
 # the tape are then $p$, $q$, $u$ and $L$, in the order in which they were made:
 
 # %%
-p = Number(3.0)
-q = Number(4.0)
-program(p, q)
+number_p = Number(3.0)
+number_q = Number(4.0)
+program(number_p, number_q)
 walk_the_tape()
 names_on_tape = ["p", "q", "u", "L"]
 for name, node in zip(names_on_tape, tape, strict=True):
     print(f"    {name}    value {node.value:4.0f}    gradient {node.gradient:4.0f}")
-same("the tape gives p the gradient 10", p.gradient, 10.0)
+same("the tape gives p the gradient 10", number_p.gradient, 10.0)
 
 # %% [markdown]
 # **Equate.** The library does this walk for arrays. A `Tensor` is an array that

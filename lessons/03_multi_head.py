@@ -116,10 +116,11 @@ draw(
 # what it is, and a matrix $W^V$ makes the values, so it may hand over a third thing.
 
 # %%
-words = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])  # man sees dog
+three_words = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])  # man sees dog
 W_q_of_verbs = np.array([[0.0, 0.0], [4.0, 0.0]])
-print("its own query:   ", F.attention_weights(words, words).numpy()[1].round(2))
-to_nouns = F.attention_weights(words @ W_q_of_verbs, words).numpy()[1]
+to_itself = F.attention_weights(three_words, three_words).numpy()[1]
+to_nouns = F.attention_weights(three_words @ W_q_of_verbs, three_words).numpy()[1]
+print("its own query:   ", to_itself.round(2))
 print("a query by W^Q:  ", to_nouns.round(2))
 print("the scaled score:", round(4 / 2**0.5, 2))
 claim("through W^Q, 'sees' looks at the nouns", to_nouns[1] < 0.1, to_nouns[1])

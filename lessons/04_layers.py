@@ -45,12 +45,15 @@ begin("04_layers")
 rng = np.random.default_rng(1)
 
 # %%
-words = np.array([[1.0, 1.0], [0.0, 0.0], [3.0, 0.0]])
+after_looks = [np.array([[1.0, 1.0], [0.0, 0.0], [3.0, 0.0]])]
+for _ in range(4):
+    words = after_looks[-1]
+    after_looks.append(F.attention(words, words, words).numpy())
+
 print("looks    bank       by         river")
-for looks in range(4):
+for looks, words in enumerate(after_looks):
     numbers = "  ".join(f"{water:.2f} {money:.2f}" for water, money in words)
     print(f"{looks:5}    {numbers}")
-    words = F.attention(words, words, words).numpy()
 furthest = abs(words - words[0]).max()
 claim("after four looks no number of a word differs by more", furthest < 1e-4, furthest)
 

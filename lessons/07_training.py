@@ -627,15 +627,22 @@ draw(figures.collapse, "07_collapse.png", warm_apart[:61], cold_apart, pre_apart
 # training at the beginning of the lesson once more. How far does a typical number (the
 # median) move?
 
+
 # %%
-again, its_optimizer = new_learner(label_smoothing=0.1)
-moves = []
-before = its_optimizer.data.copy()
-with forms.on():
-    for update, _ in train(again, its_optimizer, updates=100):
-        moved = abs(Tensor(its_optimizer.data - before).numpy())
+def typical_moves(updates):
+    """Return how far the median number moves in each update, divided by the rate."""
+    again, optimizer = new_learner(label_smoothing=0.1)
+    moves = []
+    before = optimizer.data.copy()
+    for update, _ in train(again, optimizer, updates):
+        moved = abs(Tensor(optimizer.data - before).numpy())
         moves.append(float(np.median(moved)) / rate_of(update))
-        before = its_optimizer.data.copy()
+        before = optimizer.data.copy()
+    return moves
+
+
+with forms.on():
+    moves = typical_moves(100)
 for step in (1, 5, 10, 20, 50, 100):
     print(
         f"update {step:3d}: a typical number moves by {moves[step - 1]:.2f} "

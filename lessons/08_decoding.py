@@ -250,19 +250,25 @@ def best_longer(table, beginnings, k):
     longer = []
     for words, p in beginnings:
         for word, q in table[words[-1]].items():
-            longer.append(([*words, word], p * q))
+            longer.append((words + [word], p * q))
     longer.sort(key=lambda text: -text[1])
     return longer[:k]
 
 
-for k in (1, 2):
+def two_steps(table, k):
+    """Return the beginnings that are kept after two steps, and print each step."""
     beginnings = [(["<s>"], 1.0)]
     for step in (1, 2):
-        beginnings = best_longer(SLEEP, beginnings, k)
+        beginnings = best_longer(table, beginnings, k)
         kept_texts = [f"{' '.join(words[1:])} {p:.2f}" for words, p in beginnings]
         print(f"    k = {k}, step {step}: keep {', '.join(kept_texts)}")
-found = " ".join(beginnings[0][0][1:])
-claim("a beam of 2 finds the most probable text", found == "Schlaf gut", found)
+    return beginnings
+
+
+by_greed = two_steps(SLEEP, k=1)
+by_two = two_steps(SLEEP, k=2)
+best_of_two = " ".join(by_two[0][0][1:])
+claim("a beam of 2 finds the best text", best_of_two == "Schlaf gut", best_of_two)
 
 # %% [markdown]
 # With $k = 1$ it is greedy, and ends with "Gute Nacht". With $k = 2$ it has not
