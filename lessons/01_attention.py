@@ -1,16 +1,22 @@
 # %% [markdown]
 """# Lesson 01. Attention
 
-A word means little alone. This lesson builds the operation by which each word of a
-sentence looks at the others and takes from them what it needs. The paper that this
-course rebuilds, Attention Is All You Need (by Vaswani and others, in 2017), is named
-after it. Its section 3.2.1 defines it.
+Is a bank a place for money, or the side of a river? A word means little alone. This
+lesson builds the operation by which each word of a sentence looks at the others and
+takes from them what it needs. The paper that this course rebuilds, Attention Is All You
+Need (by Vaswani and others, in 2017), is named after it. Its section 3.2.1 defines it.
 
 You need Python, matrices and a little NumPy. At the end you will have computed
 attention on paper, in loops and in three lines. You will know why it divides by a
 square root, what a mask does, and what attention costs compared with the layers that it
 replaced.
 """
+
+# %% [markdown]
+# ## What is attention good for?
+# Before any formula, watch it at work. A small Transformer, the kind of model that the
+# paper invented, comes with these lessons. It has learned to translate the sentences of
+# a toy grammar from English to German. One line loads it, another asks it.
 
 # %%
 import math
@@ -32,17 +38,11 @@ from minitf.transformer import causal_mask, padding_mask
 begin("01_attention")
 rng = np.random.default_rng(1)  # random numbers, the same in each run
 
-# %% [markdown]
-# ## What is attention good for?
-# Before any formula, watch it at work. A small Transformer, the kind of model that the
-# paper invented, comes with these lessons. It has learned to translate the sentences of
-# a toy grammar from English to German. One line loads it, another asks it.
-
 # %%
 translator = toy_model()
 sentence = "The old man will read the new book."
-translations = translator.translate([sentence])[0]  # of the one sentence, best first
-translation = translations[0].text
+translations = translator.translate([sentence])  # several translations of each sentence
+translation = translations[0][0].text  # of the first sentence, the best
 print(f"{sentence}  ->  {translation}")
 
 # `claim` ends the lesson if its statement is false. (With -v it prints a line if it is
@@ -51,6 +51,10 @@ last_word = translation.strip(".").split()[-1]
 claim("the last German word is the verb", last_word == "lesen", last_word)
 
 # %% [markdown]
+# (A line with a ✓, in a terminal with "ok", is a *claim*: a statement that the program
+# has checked. Were it false, the lesson would end there. In the book, a click shows the
+# check.)
+#
 # The model got something right that a dictionary cannot. "Read" is the fifth English
 # word, and "lesen", the same verb, is the last German one, because after "wird" (will)
 # German puts the other verb at the end. So when the model wrote its last word, it had
@@ -63,7 +67,7 @@ claim("the last German word is the verb", last_word == "lesen", last_word)
 # called *heads*; lesson 03 says why. We read one that is quick to understand.)
 
 # %%
-# The model reads pieces of words (lesson 05): join_pieces adds up those of each word.
+# The model reads pieces of words (lesson 05). join_pieces joins them.
 attended = translator.attention(sentence)
 weights_of_heads, german, english = join_pieces(*attended, words=True)
 one_head = weights_of_heads[3]  # (German words, English words)
@@ -88,14 +92,15 @@ draw(
 # ![A map with a row for each German word and a column for each English word. The dark cells run down from the upper left to the lower right, except that the row of "lesen", the eighth, is dark at "read", the fifth column.](figures/01_translation.png)
 #
 # *What to see: one dark cell in every row. They run down from left to right, word after
-# word; but the framed one leads from "lesen" back to "read". ("(end)" is the mark that
-# ends a sentence.)*
+# word; but the framed one leads from "lesen" back to "read". The row "lesen" is the
+# look taken at the moment of writing it. So the model asks with what it has written by
+# then, up to "Buch". ("(end)" is the mark that ends a sentence.)*
 #
-# [The same, played word for word on the stage of the model](toy-page.html#source-9)
+# [The same, played word for word in an interactive picture](toy-page.html#source-9)
 #
-# *What to see: another sentence, at the moment before the last German word. Of what
-# the model takes in, 96% comes from "gave"; German wants "gegeben" (given) at the end.
-# Press "Back" to see where it looked before.*
+# *What to see: another sentence, before its last German word, "gegeben" (given). The
+# lines are weights, the mean over the heads, and "gave" has 96% of it all. Press "Back"
+# to see where the model looked before.*
 #
 # Nobody told the model which word translates which. The weights come from numbers that
 # it learned, and this is what it found out.
@@ -116,9 +121,10 @@ draw(figure_1, "01_here.png", here=attentions)
 # ![Figure 1 of the paper, a diagram of the Transformer: the encoder on the left, the decoder on the right. The three attention boxes are marked: one in the encoder, two in the decoder; so is the small diagram of one attention.](figures/01_here.png)
 #
 # *What to see: it is the same operation in all three places, the diagram at the lower
-# right. On the left, in the* encoder, *the English words look at each other. The middle
-# column is the* decoder: *in its lower box, the German words look at each other; in the
-# upper one they look at the English words, as above, along the thick line.*
+# right. On the left is the* encoder, *which reads the English: there the English words
+# look at each other. The middle column is the* decoder, *which writes the German: in
+# its lower box, the German words look at each other; in the upper one they look at the
+# English words, as above, along the thick line.*
 
 # %% [markdown]
 # ## How can a word look at other words?
@@ -132,7 +138,8 @@ draw(figure_1, "01_here.png", here=attentions)
 # (0, 0). "River" is (3, 0). Now "bank" looks around. Take a pencil:
 #
 # 1. **Score.** Take the dot product of "bank" with each word: multiply number by
-#    number, and add. It is large if both are large in the same places.
+#    number, and add. It is large if both are large in the same places. ("Bank" is
+#    scored, too: so the word keeps a part of what it was.)
 # 2. **Scale.** Divide each score by $\sqrt{2} = 1.414$, as our vectors have two
 #    numbers. (A section below says why.)
 # 3. **Weigh.** Raise $e = 2.718$ to the power of each score. That makes it positive,
@@ -214,8 +221,9 @@ draw(
 #
 # In a model these are three different vectors, made from the word's one vector by three
 # learned matrices (lesson 03). So a word may look for one thing, be found by another,
-# and give a third. When the model above writes "lesen", its query may say "I need the
-# verb", the key of "read" may say "I am a verb", and its value "the act of reading".
+# and give a third. Before the model above writes "lesen", the query that it makes of
+# "Buch" may say "next I need the verb", the key of "read" may say "I am a verb", and
+# its value "the act of reading".
 
 # %% [markdown]
 # ## How is attention computed?
@@ -237,7 +245,8 @@ draw(
 # MatMul (matrix product) is step 1, Scale step 2, Softmax step 3, and the upper MatMul
 # step 4. Mask comes in a section below.
 #
-# **Derive.** One query after another, and for each query one key after another.
+# **Derive.** One query after another, and for each query one key after another. (`same`
+# claims that two arrays are equal, and says by how much they differ at most.)
 
 
 # %%
@@ -302,11 +311,11 @@ same("F.attention_weights = our weights, too", F.attention_weights(Q, K), W)
 same("F.attention = loops", F.attention(Q, K, V), attention_by_loops(Q, K, V))
 
 # %% [markdown]
-# **Use.** The library adds two things to our three lines. The first is a guard against
-# large scores. $e^{1000}$ is too large for a computer: it *overflows* to infinity, and
-# infinity divided by infinity is no longer a number, "NaN". The cure is to subtract the
-# largest score from all scores first. That divides numerator and denominator by the
-# same number, so no weight changes; and the largest power is 1.
+# The library adds a guard against large scores to our three lines. $e^{1000}$ is too
+# large for a computer: it *overflows* to infinity, and infinity divided by infinity is
+# no longer a number, "NaN". The cure is to subtract the largest score from all scores
+# first. That divides numerator and denominator by the same number, so no weight
+# changes; and the largest power is 1.
 
 # %%
 large = np.array([1000.0, 999.0])
@@ -317,16 +326,9 @@ claim("e^1000 overflows: the naive softmax gives NaN", np.isnan(naive).all(), na
 same("F.softmax of 1000 and 999 = that of 1 and 0", careful, F.softmax(large - 999))
 
 # %% [markdown]
-# The second: many sentences go through at once, as a *batch*. A batch of 7 is an array
-# with one more axis in front, (7, 3, 4) in place of (3, 4). Attention runs in each
-# sentence separately.
-
-# %%
-many_Q = rng.standard_normal((7, 3, 4))
-many_K = rng.standard_normal((7, 5, 4))
-many_V = rng.standard_normal((7, 5, 2))
-one_by_one = [attention_by_loops(many_Q[b], many_K[b], many_V[b]) for b in range(7)]
-same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_one)
+# Many sentences may go through at once, as a *batch*: an array with one more axis in
+# front, such as (7, 3, 4) in place of (3, 4). Attention runs in each sentence
+# separately.
 
 # %% [markdown]
 # ## Why divide by a square root?
@@ -337,8 +339,8 @@ same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_
 # **Derive.** How large are dot products? Let the numbers in $q$ and $k$ be independent,
 # with mean 0 and variance 1. (The *variance* is the average squared distance from the
 # mean.) Now $q · k$ is a sum of $d_k$ products. Each product $q_i k_i$ has mean 0, and
-# its mean square is that of $q_i$ times that of $k_i$, $1 · 1 = 1$; so its variance is
-# 1. Variances of independent numbers add:
+# its mean square is that of $q_i$ times that of $k_i$, $1 · 1 = 1$. So each product has
+# the variance $1$, like its factors. Variances of independent numbers add:
 #
 # $$\text{var}(q \cdot k) = 1 + 1 + ... + 1 = d_k$$
 #
@@ -354,7 +356,6 @@ same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_
 
 # %%
 def weight_of_first(lead):
-    # An array, as a list would become float32: too few digits for a step of 1e-6.
     return F.softmax(np.array([lead, 0.0])).numpy()[0]
 
 
@@ -366,7 +367,7 @@ for points in (0, 1, 8):
     w = weight_of_first(points)
     slope_of_w = slope_of_first(points)
     print(f"a lead of {points}: weight {w:.4f}, slope {slope_of_w:.4f}")
-    # rtol: a step of a millionth measures a slope to some 6 digits, not to 16.
+    # Equal to 5 digits: a step measures a slope no better.
     same("    the slope is w (1 - w)", slope_of_w, w * (1 - w), rtol=1e-5)
 
 # %% [markdown]
@@ -418,10 +419,9 @@ draw(figures.dot_products, "01_sqrt.png", sizes, largest, slopes)
 # $d_k$ is. Undivided, it points at a single key, and its slope goes to nothing.*
 #
 # So the paper's suspicion is right, for the random vectors with which a model begins.
-# At its own $d_k$ of 64, undivided scores leave a quarter of the slope, at 2048 less
-# than a twentieth. Could the model not learn smaller numbers by itself? It could, if it
-# learned; but it would start where slopes are nearly 0. The division is a good start
-# for free.
+# Could the model not learn smaller numbers by itself? It could, but slowly: at the
+# paper's own $d_k$ of 64, undivided scores begin with a quarter of the slope, at 2048
+# with less than a twentieth. The division is a good start for free.
 
 # %% [markdown]
 # ## How is a position kept from looking?
@@ -430,10 +430,12 @@ draw(figures.dot_products, "01_sqrt.png", sizes, largest, slopes)
 #
 # - **Padding.** The sentences of a batch share one array, so short ones are filled up
 #   at the end with a word that means nothing. Nobody may look at it.
-# - **The future.** A model that writes word after word learns from finished texts.
-#   Position $t$ must predict the next word, $t + 1$. If it could see that word, it
-#   would copy it and learn nothing. So it may look at positions up to $t$, itself
-#   included, and no further (section 3.2.3).
+# - **The future.** When a model writes, the future does not exist yet. But when it
+#   learns, the finished text is there, and the model predicts all its words in one
+#   pass: the second from the first, the third from the first two, and so on. At
+#   position $t$ it must predict the word at $t + 1$. If it could see that word, it
+#   would copy it and learn nothing. So a position may look at those up to itself, and
+#   no further (section 3.2.3).
 #
 # **State.** A *mask* has True where a query may attend to a key, False where not.
 #
@@ -471,22 +473,13 @@ words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 #
 # **Equate.** A word reaches the program as a number, its *id*; the id of padding is 0.
 # `padding_mask` makes the mask from the ids, `causal_mask` from the length. (Causal:
-# the past cannot depend on the future.) Their shapes have four axes, $(B, H, T, S)$:
-# $B$ sentences in the batch, $H$ heads (attentions side by side), $T$ queries and $S$
-# keys. Where all are alike along an axis, the mask has the size 1 there, and NumPy
-# stretches it, which is called *broadcasting*.
-#
-# - `padding_mask(ids)` is $(B, 1, 1, S)$: each sentence has its own padding, and it is
-#   padding for all heads and for all queries.
-# - `causal_mask(T)` is $(1, 1, T, T)$: each query has its own past, and that is the
-#   same in all sentences and heads.
-# - Where both apply, `padding_mask(ids) & causal_mask(T)` is $(B, 1, T, T)$.
+# the past cannot depend on the future.) The library puts two axes in front of a mask,
+# one for the sentences of a batch and one for heads that work side by side (lesson 03).
+# So [0, 0] picks the mask of one sentence, (queries, keys).
 
 # %%
-show(padding_mask)
-show(causal_mask)
 ids = np.array([[11, 12, 13, 14, 0, 0]])  # one sentence: four words, two of padding
-words_only = padding_mask(ids)[0, 0]  # of the first sentence and head: (1, 6)
+words_only = padding_mask(ids)[0, 0]  # (1, 6): it is the same for all queries
 past_only = causal_mask(6)[0, 0]  # (6, 6)
 print(past_only.astype(int))
 no_mask = F.attention_weights(X, X).numpy()
@@ -508,9 +501,11 @@ draw(figures.masks, "01_masks.png", no_mask, padded, causal, names)
 # %% [markdown]
 # ## Why minus infinity, and not zero afterwards?
 # It looks simpler to take the softmax as it is and then write 0 over the forbidden
-# weights. **Use**: here is what goes wrong. The sum in the softmax's denominator still
-# contains the forbidden keys. So the weights no longer sum to 1, and worse, the future
-# *leaks* into the past through that sum.
+# weights.
+#
+# **Use.** Here is what goes wrong. The sum in the softmax's denominator still contains
+# the forbidden keys. So the weights no longer sum to 1, and worse, the future *leaks*
+# into the past through that sum.
 #
 # The test for a leak: change the last two positions, and see whether an earlier answer
 # moves. With the mask it must not, not even in the last digit: a change that cannot
@@ -559,15 +554,20 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # |---|---|---|---|
 # | attention | $n^2 · d$ | 1 | 1 |
 # | recurrent | $n · d^2$ | $n$ | $n$ |
-# | convolution | $k · n · d^2$ | 1 | $n/k$, or $\log_k(n)$ |
-# | attention to $r$ neighbours | $r · n · d$ | 1 | $n/r$ |
+# | convolution | $k · n · d^2$ | 1 | $n/k$ |
+#
+# The multiplications: attention has $n \cdot n$ scores, and each takes $d$
+# multiplications. A recurrent layer sends $n$ words through a matrix of $d \cdot d$
+# numbers, and a convolution through $k$ such matrices. (The table leaves constant
+# factors out.)
 #
 # A step *waits* if it needs the result of the step before: no machine can do the two at
 # the same time. The *path* is the number of steps that a signal takes from the first
 # word to the last. The shorter it is, the easier it is to learn that one of them
-# depends on the other. (The table leaves constant factors out.)
+# depends on the other: at each step the signal is changed, and so is the slope on its
+# way back (lesson 02), until little may be left.
 #
-# Let $d$ be 512, as in the paper, and let the text grow.
+# **Use.** Let $d$ be 512, as in the paper, and let the text grow.
 
 # %%
 d = 512
@@ -589,9 +589,10 @@ for n in (50, 512, 5_000):
 # at every other directly, and no word waits. **Attention has the shortest path, and
 # pays with $n^2$.**
 #
-# (Table 1 counts scores and averages only. In a model, attention also has learned
-# matrices, and each of them costs $n d^2$, like a matrix of the recurrent layer. Lesson
-# 03 adds them to the bill.)
+# Table 1 counts scores and averages only. In a model, attention also has learned
+# matrices, and each of them costs $n d^2$, like a matrix of the recurrent layer. With
+# them, attention is never cheaper than a plain recurrent layer, as lesson 03 counts.
+# What it buys is the other two columns.
 
 # %% [markdown]
 # ## What did we learn?
@@ -601,7 +602,6 @@ for n in (50, 512, 5_000):
 # - $q · k$ has the variance $d_k$; divided by $\sqrt{d_k}$, it lets the softmax keep
 #   its slope.
 # - A mask gives forbidden keys the score minus infinity; zero afterwards would leak.
-# - Masks are $(B, 1, 1, S)$ for padding and $(1, 1, T, T)$ for the past.
 # - Scores and averages take $n^2 d$ multiplications, no position waits for another, and
 #   every word is one step away from every other.
 
@@ -659,6 +659,38 @@ same("F.attention_weights does not overflow either", of_large[0], careful)
 show(F.attention)
 with forms.on():
     same("its faster form = loops", F.attention(Q, K, V), attention_by_loops(Q, K, V))
+
+# %% [markdown]
+# ### Does a batch give what its sentences give alone?
+#
+# Yes, for the library's attention runs in each sentence separately.
+
+# %%
+many_Q = rng.standard_normal((7, 3, 4))
+many_K = rng.standard_normal((7, 5, 4))
+many_V = rng.standard_normal((7, 5, 2))
+one_by_one = [attention_by_loops(many_Q[b], many_K[b], many_V[b]) for b in range(7)]
+same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_one)
+
+# %% [markdown]
+# ### Which shapes do masks have?
+#
+# Their shapes have four axes, $(B, H, T, S)$: $B$ sentences in the batch, $H$ heads,
+# $T$ queries and $S$ keys. Where all are alike along an axis, the mask has the size 1
+# there, and NumPy stretches it, which is called *broadcasting*.
+#
+# - `padding_mask(ids)` is $(B, 1, 1, S)$: each sentence has its own padding, and it is
+#   padding for all heads and for all queries.
+# - `causal_mask(T)` is $(1, 1, T, T)$: each query has its own past, and that is the
+#   same in all sentences and heads.
+# - Where both apply, `padding_mask(ids) & causal_mask(T)` is $(B, 1, T, T)$.
+#
+# In the code, `_ids` refuses what is no array of ids, `None` in brackets makes an axis
+# of size 1, and `np.tri` has ones up to the diagonal.
+
+# %%
+show(padding_mask)
+show(causal_mask)
 
 # %% [markdown]
 # ### Does a short sentence notice its padding?
@@ -817,10 +849,11 @@ finish(
 # - **Attention to $r = 4$ neighbours** would reach two words to each side. It would
 #   need half as many layers, 8.
 #
-# (The $n/3$ and $n/4$ of the table would be about 6 and 4. It leaves such factors out:
-# the point is that these paths grow with $n$. Attention to $r$ neighbours is a
-# compromise for long texts. The $n/k$ of convolutions is from the paper's text; the
-# table has only the $\log_k(n)$, of convolutions whose gaps widen from layer to layer.)
+# (The $n/3$ of the table would be about 6. It leaves such factors out: the point is
+# that these paths grow with $n$. The paper's table has a fourth row, attention to $r$
+# neighbours only, with $r · n · d$ multiplications and a path of $n/r$: a compromise
+# for long texts. For convolutions, the $n/k$ is from its text; the table has only the
+# $\log_k(n)$ of convolutions whose gaps widen from layer to layer.)
 
 # %% [markdown]
 # ## Your turn

@@ -1,14 +1,28 @@
 # %% [markdown]
 """# Lesson 02. Gradients
 
-One walk back through a program tells what each of its numbers does to the result.
-That is how a model learns: nobody tells it what its numbers should be.
+A query looks at "money", and should look at "river". Nobody tells it where to look. One
+walk back through the program that computed its answer tells each of its numbers which
+way to move, and fifty small moves later it looks at "river". So a model learns.
 
 You need lesson 01, and the derivatives of sums, products, quotients and powers, of exp
 and of ln. You will have written, in some thirty lines, the walk that trains every model
 of this course; and you will know why its order matters, what the gradient of attention
 is, and which check of a gradient to trust.
 """
+
+# %% [markdown]
+# ## Who tells a query where to look?
+# In lesson 01 a query looked at the key that it resembles. But who chooses the query?
+# Here are three words with the vectors of lesson 01, how much water and how much money:
+# river = (3, 0), by = (0, 0), money = (0, 3). Each is both key and value. Our query
+# begins as (0, 1), so it looks at "money". We want it to fetch "river".
+#
+# Let $L$ be the squared distance of its answer from the vector of "river". A number
+# such as $L$, which says how wrong a program is, is called its *loss*. (Lesson 07
+# defines that of a translator.) We do not tell the query where to look. We only ask,
+# for each of its two numbers: does $L$ rise or fall if this number grows a little? Then
+# we move it a small step the other way, and ask again.
 
 # %%
 import numpy as np
@@ -25,19 +39,6 @@ from minitf.tensor import Tensor, no_grad, record
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("02_gradients")
 rng = np.random.default_rng(1)
-
-# %% [markdown]
-# ## Who tells a query where to look?
-# In lesson 01 a query looked at the key that it resembles. But who chooses the query?
-# Here are three words with the vectors of lesson 01, how much water and how much money:
-# river = (3, 0), by = (0, 0), money = (0, 3). Each is both key and value. Our query
-# begins as (0, 1), so it looks at "money". We want it to fetch "river".
-#
-# Let $L$ be the squared distance of its answer from the vector of "river". A number
-# such as $L$, which says how wrong a program is, is called its *loss*. (Lesson 07
-# defines that of a translator.) We do not tell the query where to look. We only ask,
-# for each of its two numbers: does $L$ rise or fall if this number grows a little? Then
-# we move it a small step the other way, and ask again.
 
 # %%
 words = ["river", "by", "money"]
@@ -245,16 +246,18 @@ def walk_the_tape():
 
 
 # %% [markdown]
-# Our program runs on Numbers as it is, because Numbers can be added and multiplied:
+# Our program runs on Numbers as it is, because Numbers can be added and multiplied. On
+# the tape are then $p$, $q$, $u$ and $L$, in the order in which they were made:
 
 # %%
-p = Number(3.0)
-q = Number(4.0)
-program(p, q)  # its result, L, is now the last number on the tape
+number_p = Number(3.0)
+number_q = Number(4.0)
+program(number_p, number_q)
 walk_the_tape()
-for name, node in zip("pquL", tape, strict=True):
+names_on_tape = ["p", "q", "u", "L"]
+for name, node in zip(names_on_tape, tape, strict=True):
     print(f"    {name}    value {node.value:4.0f}    gradient {node.gradient:4.0f}")
-same("the tape gives p the gradient 10", p.gradient, 10.0)
+same("the tape gives p the gradient 10", number_p.gradient, 10.0)
 
 # %% [markdown]
 # **Equate.** The library does this walk for arrays. A `Tensor` is an array that
@@ -515,43 +518,41 @@ same("B gets A^T gC", tensor_B.grad, gB)
 # $$P = \text{softmax}(Z) \qquad Y = P V$$
 #
 # Three of the four steps are known by now: two products and a division by a fixed
-# number. The fourth, the softmax, turns a row of scores $x$ into a row of weights $y$:
+# number. The fourth, the softmax, turns a row of scores into a row of weights. Let $z$
+# be a row of $Z$, and $p$ the same row of $P$:
 #
-# $$y_i = e^{x_i} / s \qquad s = \sum_j e^{x_j}$$
-#
-# (The row $x$ is a row of $Z$ here, and $y$ a row of $P$. Small $y$ has nothing to do
-# with the answers $Y$.)
+# $$p_i = e^{z_i} / s \qquad s = \sum_j e^{z_j}$$
 #
 # ### First, the softmax
 # Each weight depends on each score, through the sum $s$. The table of all slopes
-# $dy_i/dx_j$ is called the *Jacobian* of $y$.
+# $dp_i/dz_j$ is called the *Jacobian* of $p$.
 #
-# **Derive.** Take the quotient rule. The slope of $s$ for $x_j$ is $e^{x_j}$. The slope
-# of $e^{x_i}$ for $x_j$ is $e^{x_i}$ if $i = j$, and 0 if not. To write both cases in
+# **Derive.** Take the quotient rule. The slope of $s$ for $z_j$ is $e^{z_j}$. The slope
+# of $e^{z_i}$ for $z_j$ is $e^{z_i}$ if $i = j$, and 0 if not. To write both cases in
 # one formula, let $\delta_{ij}$ be 1 if $i = j$, and 0 if not: it is
-# $\delta_{ij} e^{x_i}$. Then
+# $\delta_{ij} e^{z_i}$. Then
 #
-# $$\frac{dy_i}{dx_j} = \frac{\delta_{ij} e^{x_i} s - e^{x_i} e^{x_j}}{s^2}$$
+# $$\frac{dp_i}{dz_j} = \frac{\delta_{ij} e^{z_i} s - e^{z_i} e^{z_j}}{s^2}$$
 #
-# Divide both products by $s^2$, one $s$ for each factor, and each $e^{x_i} / s$ becomes
+# Divide both products by $s^2$, one $s$ for each factor, and each $e^{z_i} / s$ becomes
 # a weight:
 #
-# $$\frac{dy_i}{dx_j} = \delta_{ij} \, y_i - y_i y_j = y_i (\delta_{ij} - y_j)$$
+# $$\frac{dp_i}{dz_j} = \delta_{ij} \, p_i - p_i p_j = p_i (\delta_{ij} - p_j)$$
 #
-# In words: a weight rises with its own score, with the slope $y_i (1 - y_i)$. It falls
-# with every other score, with the slope $-y_i y_j$, because the weights share the
+# In words: a weight rises with its own score, with the slope $p_i (1 - p_i)$. It falls
+# with every other score, with the slope $-p_i p_j$, because the weights share the
 # sum 1. Here is the table for the scores 0, 1 and 2:
 
 # %%
-x = np.array([0.0, 1.0, 2.0])
-y = F.softmax(x).numpy()
+z = np.array([0.0, 1.0, 2.0])
+p = F.softmax(z).numpy()
 jacobian = np.zeros((3, 3))
 for i in range(3):
     for j in range(3):
         delta = 1.0 if i == j else 0.0
-        jacobian[i, j] = y[i] * (delta - y[j])
-print("the weights:", y.round(2).tolist())
-draw(figures.jacobian, "02_jacobian.png", jacobian, x, y)
+        jacobian[i, j] = p[i] * (delta - p[j])
+print("the weights:", p.round(2).tolist())
+draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 
 # %% [markdown]
 # ![A table of three rows, the weights 0.09, 0.24 and 0.67, and three columns, the scores 0, 1 and 2, with signed colours: the numbers on the diagonal are positive, all others negative, and each column sums to 0.](figures/02_jacobian.png)
@@ -560,38 +561,38 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, x, y)
 # what one weight gains, the others lose. So does each row: the same number added to all
 # scores changes no weight.*
 #
-# Now the gradient. $gy_i$ has arrived at weight $i$. Score $j$ acts on all weights, so
+# Now the gradient. $gp_i$ has arrived at weight $i$. Score $j$ acts on all weights, so
 # its gradient is a sum over all of them. (Of $\delta_{ij}$ only the term with $i = j$
 # stays.)
 #
-# $$gx_j = \sum_i gy_i \, y_i (\delta_{ij} - y_j)$$
+# $$gz_j = \sum_i gp_i \, p_i (\delta_{ij} - p_j)$$
 #
-# $$= y_j \left( gy_j - \sum_i gy_i y_i \right)$$
+# $$= p_j \left( gp_j - \sum_i gp_i p_i \right)$$
 #
 # This has a meaning. If the score of key $j$ rises, weight moves to key $j$, and it is
 # taken from all keys (itself included) in proportion to their weights. A unit of weight
-# costs $gy_j$ on key $j$: so much does it add to $L$. Where it comes from, it cost the
-# average of the $gy$ with the weights $y$, which is the last sum. So the bracket is
+# costs $gp_j$ on key $j$: so much does it add to $L$. Where it comes from, it cost the
+# average of the $gp$ with the weights $p$, which is the last sum. So the bracket is
 # **the price of key $j$ above the average**. And all of it is multiplied by the weight
-# $y_j$: the score of a key with a small weight learns slowly, and with the weight 0 it
+# $p_j$: the score of a key with a small weight learns slowly, and with the weight 0 it
 # learns nothing.
 #
-# Let $gy = (1, -2, 3)$ arrive at our three weights. Their average of $gy$ is 1.6. Key 1
+# Let $gp = (1, -2, 3)$ arrive at our three weights. Their average of $gp$ is 1.6. Key 1
 # costs 1, which is less. So the gradient of its score is *negative*, -0.05, although
-# its $gy$ is positive: $L$ falls when this key takes weight from the others. Key 3
+# its $gp$ is positive: $L$ falls when this key takes weight from the others. Key 3
 # costs more than the average, and has a large weight: its score gets 0.93, so training
 # will lower it most.
 
 # %%
-gy = np.array([1.0, -2.0, 3.0])
-average = (gy * y).sum()
-gx = y * (gy - average)
-print("average of gy:", average.round(1))
-print("gradients of the scores:", gx.round(2).tolist())
-tensor_x = Tensor(x)
-F.softmax(tensor_x).backward(gy)
-same("softmax hands back y (gy - sum gy y)", tensor_x.grad, gx)
-same("which is gy times the Jacobian", tensor_x.grad, gy @ jacobian)
+gp = np.array([1.0, -2.0, 3.0])
+average = (gp * p).sum()
+gz = p * (gp - average)
+print("average of gp:", average.round(1))
+print("gradients of the scores:", gz.round(2).tolist())
+tensor_z = Tensor(z)
+F.softmax(tensor_z).backward(gp)
+same("softmax hands back p (gp - sum gp p)", tensor_z.grad, gz)
+same("which is gp times the Jacobian", tensor_z.grad, gp @ jacobian)
 
 # %% [markdown]
 # ### Then all four steps
@@ -651,10 +652,10 @@ same("attention hands the values P^T gY", tensor_V.grad, gV)
 # **the query moves towards keys that deserve more weight, and away from the others.**
 #
 # Why does the gradient *grow* at first, to (-8.8, 9.8) after two updates, although the
-# loss has fallen? Look at $y_j (gy_j - \text{average})$. The score of "river" is
+# loss has fallen? Look at $p_j (gp_j - \text{average})$. The score of "river" is
 # multiplied by its weight, which was only 0.1. The score of "money" had a large weight
 # but a small bracket: the more weight "money" has, the nearer is the average to its own
-# $gy$. **A softmax that is too sure, either way, learns slowly.** This is why lesson 01
+# $gp$. **A softmax that is too sure, either way, learns slowly.** This is why lesson 01
 # divides by $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
 
 # %% [markdown]
@@ -695,10 +696,10 @@ def differences(f, x, c=1.0, h=1e-5):
     return gradient
 
 
-# x: the three scores 0, 1 and 2 of the last section
-measured = differences(F.softmax, x)
-of_right = gradient_of_sum(F.softmax, x)
-of_zeros = gradient_of_sum(softmax_that_learns_nothing, x)
+# z: the three scores 0, 1 and 2 of the last section
+measured = differences(F.softmax, z)
+of_right = gradient_of_sum(F.softmax, z)
+of_zeros = gradient_of_sum(softmax_that_learns_nothing, z)
 same("the sum accepts the right softmax", of_right, measured, atol=1e-8)
 same("the sum accepts one that learns nothing", of_zeros, measured, atol=1e-8)
 
@@ -710,7 +711,7 @@ same("the sum accepts one that learns nothing", of_zeros, measured, atol=1e-8)
 
 # %%
 with np.testing.assert_raises(AssertionError) as zeros_found:
-    grad_check(softmax_that_learns_nothing, x)
+    grad_check(softmax_that_learns_nothing, z)
 claim(
     "grad_check rejects the zeros",
     "zero everywhere" in str(zeros_found.exception),
@@ -752,7 +753,7 @@ result = doubled + doubled * 3.0
 show(result._node.walk_back)
 
 # %% [markdown]
-# And `Tensor.backward` is our `walk_without_tape`. (Skip its long description.)
+# And `Tensor.backward` is our `walk_without_tape`.
 #
 # - `_first_gradient` takes the gradient that you gave, or makes the 1. It refuses a
 #   result that cannot be walked back.
@@ -892,7 +893,7 @@ def counted_softmax(x):
     return F.softmax(x)
 
 
-grad_check(counted_softmax, x)
+grad_check(counted_softmax, z)
 claim("a check of 3 numbers takes 2 x 3 runs and 5 more", len(runs) == 11, len(runs))
 
 # %% [markdown]
@@ -908,8 +909,8 @@ claim("a check of 3 numbers takes 2 x 3 runs and 5 more", len(runs) == 11, len(r
 def errors_by_step(dtype):
     errors = []
     for step in steps:
-        slopes = differences(F.softmax, x.astype(dtype), gy, step)
-        errors.append(abs(slopes - gy @ jacobian).max())
+        slopes = differences(F.softmax, z.astype(dtype), gp, step)
+        errors.append(abs(slopes - gp @ jacobian).max())
     return errors
 
 
@@ -943,10 +944,10 @@ draw(figures.steps, "02_step.png", steps, both_precisions)
 # recorded: the results are the same, but they have no node.
 
 # %%
-recorded = F.exp(tensor_x)
+recorded = F.exp(tensor_z)
 with no_grad():
-    unrecorded = F.exp(tensor_x)
-after_the_block = F.exp(tensor_x)
+    unrecorded = F.exp(tensor_z)
+after_the_block = F.exp(tensor_z)
 same("no_grad changes no result", unrecorded, recorded)
 nodes = [result._node is not None for result in (recorded, unrecorded, after_the_block)]
 claim("inside no_grad nothing gets a node", nodes == [True, False, True], nodes)
@@ -978,7 +979,7 @@ def log_sum_exp(x):
     """Return ln sum_j exp(x_j) over the last axis, through record, without overflow
     at x = 1000. x: a Tensor (..., n). The result has one axis less, and so has gy.
 
-    Hint: "What is the gradient of attention?" has the slopes of s = sum_j exp(x_j).
+    Hint: "What is the gradient of attention?" has the slopes of such a sum, s.
     Those of ln s are one step further.
     """
     ...

@@ -1,13 +1,21 @@
 # %% [markdown]
 """# Lesson 03. Multi-head attention
 
-One attention can look at one thing at a time. The Transformer uses eight small ones
-side by side, at the price of one large one (section 3.2.2 of the paper).
+Who sees, and who is seen? One attention hands over one average, and an average does
+not tell. The Transformer uses eight small attentions side by side, at the price of one
+large one (section 3.2.2 of the paper).
 
 You need lessons 01 and 02. At the end you will have built a layer that learns, the
 objects that hold what it learned, and the attention of the Transformer; and you will
 have seen what one head cannot do and several can.
 """
+
+# %% [markdown]
+# ## Why is one attention not enough?
+# "Man sees dog", "dog sees man": the same three words, and the opposite meaning. In
+# both sentences, "sees" needs to know who is before it and who is after it. What can
+# attention (lesson 01) fetch? Let the values be man = (2, 0) and dog = (0, 2). If
+# "sees" gives both neighbours the weight 1/2, it gets the average of the two:
 
 # %%
 import numpy as np
@@ -29,13 +37,6 @@ from minitf.transformer import MultiHeadAttention, padding_mask
 begin("03_multi_head")
 rng = np.random.default_rng(1)
 
-# %% [markdown]
-# ## Why is one attention not enough?
-# "Man sees dog", "dog sees man": the same three words, and the opposite meaning. In
-# both sentences, "sees" needs to know who is before it and who is after it. What can
-# attention (lesson 01) fetch? Let the values be man = (2, 0) and dog = (0, 2). If
-# "sees" gives both neighbours the weight 1/2, it gets the average of the two:
-
 # %%
 man = np.array([2.0, 0.0])
 dog = np.array([0.0, 2.0])
@@ -50,12 +51,15 @@ claim("'sees' gets the same in both sentences", alike, man_sees_dog)
 # - If "sees" gives all its weight to the word before, it gets (2, 0) or (0, 2). Now it
 #   knows who sees, and nothing about who is seen.
 # - Weights of 1/4 and 3/4 do tell these two sentences apart: (0.5, 1.5) and (1.5, 0.5).
-#   But a language has more words than two. If some word has the vector (0.5, 1.5), then
-#   "sees" between two of *those* gets (0.5, 1.5), too. From *one* weighted sum of two
-#   unknown vectors, neither can be got back.
+#   But a language has more words than two. Let "cat" be (0.5, 1.5). Then "cat sees cat"
+#   gives "sees" (0.5, 1.5) as well, and nobody can tell it from "man sees dog". From
+#   *one* weighted sum of two unknown vectors, neither can be got back.
 #
 # So let two attentions look at the same time. The first fetches the word before, the
 # second the word after, and the two answers are written side by side. Nothing is lost.
+#
+# (How does an attention find the word *before*? Not by the words alone: their vectors
+# must also say where each stands. Lesson 05 adds that. Here we choose the weights.)
 
 # %%
 for before, after in ((man, dog), (dog, man)):
@@ -89,17 +93,44 @@ draw(
 # and a last linear map that mixes them. The thick line brings the encoder's output to
 # the attention in the middle (lesson 06).*
 #
-# To build it we need two tools first: a linear map, because each head sees the words
-# through its own, and a place for its numbers, where training can find them.
+# To build it we need two things first: a way for each head to ask its own question, and
+# a place for what it learns.
 
 # %% [markdown]
 # ## How does a layer make its queries, keys and values?
-# In lesson 01 the queries, keys and values were given. A *layer* makes them itself, out
-# of the vector of each position, with numbers that it learns. It uses a *linear map*
-# from $D$ numbers to $F$ numbers: a matrix $W$ of shape $(D, F)$, called the *weight*,
-# and a vector $b$ of $F$ numbers, the *bias*. (This weight is not an attention weight:
-# where this lesson says "weights", it means those of lesson 01, which the softmax
-# makes.)
+# In lesson 01 a word was its own query, key and value. So it looked at words that
+# resemble it. But a verb needs its nouns, which do not. Take a pencil. Let the vectors
+# have two numbers: how much of a noun, and how much of a verb, the word is. So man =
+# (1, 0), sees = (0, 1) and dog = (1, 0). As its own query, "sees" gives man, itself and
+# dog the scores 0, 1 and 0: it looks at itself.
+#
+# Now let a matrix make the query, $q = x \, W^Q$, and let its two rows be what a noun
+# asks for, and what a verb asks for:
+#
+# $$W^Q = \begin{pmatrix} 0 & 0 \\ 4 & 0 \end{pmatrix}$$
+#
+# A verb asks for nouns, and strongly. The query of "sees" is the second row, (4, 0).
+# Its scores are 4, 0 and 4; divided by $\sqrt{2}$ they are 2.83, 0 and 2.83; and the
+# softmax makes weights of 0.49, 0.03 and 0.49. "Sees" now looks at its nouns. In the
+# same way a matrix $W^K$ makes the keys, so a word may be found by something else than
+# what it is, and a matrix $W^V$ makes the values, so it may hand over a third thing.
+
+# %%
+three_words = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])  # man sees dog
+W_q_of_verbs = np.array([[0.0, 0.0], [4.0, 0.0]])
+to_itself = F.attention_weights(three_words, three_words).numpy()[1]
+to_nouns = F.attention_weights(three_words @ W_q_of_verbs, three_words).numpy()[1]
+print("its own query:   ", to_itself.round(2))
+print("a query by W^Q:  ", to_nouns.round(2))
+print("the scaled score:", round(4 / 2**0.5, 2))
+claim("through W^Q, 'sees' looks at the nouns", to_nouns[1] < 0.1, to_nouns[1])
+
+# %% [markdown]
+# Such a matrix is a *linear map*, from $d_{in}$ numbers to $d_{out}$ numbers. Its
+# matrix $W$, of shape $(d_{in}, d_{out})$, is called the *weight* (which is not an
+# attention weight: where this lesson says "weights", the softmax has made them). In
+# general a vector $b$ of $d_{out}$ numbers is added, the *bias*. Nobody writes these
+# numbers with a pencil: training finds them, and for that they need gradients.
 #
 # **State.** For the vector $x$ of one position, $y = x W + b$. In numbers:
 #
@@ -108,63 +139,42 @@ draw(
 # **Derive.** The gradients follow from that of a matrix product (lesson 02):
 # $gx = gy \, W^T$ and $gW = x^T \, gy$; $b$ is added as it is, so its gradient is $gy$.
 # The same $W$ and $b$ serve all positions of all sentences, so their gradients are
-# *sums* over the positions. Here it is position by position, for 2 sentences of 5
-# positions, $D = 6$ and $F = 3$.
+# *sums* over the positions. Here are 2 sentences of 5 positions, with $d_{in} = 6$ and
+# $d_{out} = 3$.
 
 # %%
 x = rng.standard_normal((2, 5, 6))
 W = rng.standard_normal((6, 3))
 b = rng.standard_normal(3)
 gy = rng.standard_normal((2, 5, 3))  # the gradient that arrives at y
+gW_by_position = sum(np.outer(x[s, t], gy[s, t]) for s, t in np.ndindex(2, 5))
 
-y_by_loops = np.zeros((2, 5, 3))
-gx_by_loops = np.zeros((2, 5, 6))
-gW_by_loops = np.zeros((6, 3))
-for s, t in np.ndindex(2, 5):  # sentence, position
-    y_by_loops[s, t] = x[s, t] @ W + b
-    gx_by_loops[s, t] = gy[s, t] @ W.T
-    for i in range(6):
-        gW_by_loops[i] += x[s, t, i] * gy[s, t]
-gb_by_loops = gy.sum(axis=(0, 1))
-
-# Equate: the library has all positions as rows of one matrix.
+# Equate: the library's linear map.
 x_tensor = Tensor(x)
 W_tensor = Tensor(W)
 b_tensor = Tensor(b)
 y = F.linear(x_tensor, W_tensor, b_tensor)
 y.backward(gy)
-same("F.linear: y = position by position", y, y_by_loops)
-same("F.linear: the gradient of x", x_tensor.grad, gx_by_loops)
+same("F.linear = x W + b", y, x @ W + b)
+same("F.linear: the gradient of x", x_tensor.grad, gy @ W.T)
 
 # %%
-same("F.linear: the gradient of W, a sum over positions", W_tensor.grad, gW_by_loops)
-same("F.linear: the gradient of b, a sum over positions", b_tensor.grad, gb_by_loops)
+same("F.linear: the gradient of W, a sum over positions", W_tensor.grad, gW_by_position)
+same("F.linear: the gradient of b, another", b_tensor.grad, gy.sum(axis=(0, 1)))
 
 # %% [markdown]
 # ## Where are the learned numbers kept?
-# Training moves every learned number $p$ a small step against its gradient, so that the
-# loss $L$, the error, becomes smaller:
-#
-# $$p \leftarrow p - \text{rate} \cdot \partial L / \partial p$$
-#
-# which is called *gradient descent*. ($\partial L / \partial p$ is the $dL/dp$ of
-# lesson 02, while all other numbers stay as they are.) So a program must find all
-# learned numbers. The library has three classes for that:
-#
-# - A `Parameter` is a Tensor that training changes.
-# - A `Module` is an object whose attributes are Parameters, other Modules, or lists of
-#   them. It finds all Parameters inside; the path of attributes to one is its name.
-# - `Linear` is a linear map as a Module. Its Parameters are called weight and bias.
-#   (Their numbers are counted as parameters, too: a weight of shape (6, 6) is one
-#   `Parameter` and 36 parameters.)
-#
-# Here are three maps in a row, of which the last *is* the first, the same object used
-# twice. (The Transformer does that with its largest matrix: lesson 05.)
+# Training moves every learned number a small step against its gradient, again and again
+# (*gradient descent*), so a program must find them all. In the library a `Parameter` is
+# a Tensor that training changes. A `Module` is an object that finds all Parameters
+# inside it, and inside the Modules that it holds, and gives each a name. `Linear` is a
+# linear map as a Module. (Each of its numbers is called a parameter, too: a matrix of
+# shape (6, 6) is one `Parameter` and 36 parameters.)
 
 # %%
 model = Module()
 model.first = Linear(6, 6, rng, bias=False)
-model.others = [Linear(6, 6, rng, bias=False), model.first]
+model.others = [Linear(6, 6, rng, bias=False), model.first]  # the first one once more
 print(model)
 names = [name for name, parameter in model.named_parameters()]
 kinds = {type(parameter) for name, parameter in model.named_parameters()}
@@ -172,9 +182,9 @@ found = names == ["first.weight", "others.0.weight"] and kinds == {Parameter}
 claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 
 # %% [markdown]
-# How do the learned numbers begin? As random ones. If all heads began alike, they would
-# compute the same, get the same gradient, and stay alike for ever. (How large the
-# random numbers should be: see the end of this lesson.)
+# They begin as random numbers. If all heads began alike, they would compute the same,
+# get the same gradient, and stay alike for ever. (How large the random numbers should
+# be: see the end of this lesson.)
 
 # %% [markdown]
 # ## What is multi-head attention, exactly?
@@ -191,15 +201,15 @@ claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 #
 # $$= \text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$$
 #
-# *Concat* writes the answers of the heads side by side. (Cut $W^O$ into $h$ blocks of
+# *Concat* writes the answers of the heads side by side. Cut $W^O$ into $h$ blocks of
 # rows. Then the last product is $\text{head}_1$ times the first block plus
 # $\text{head}_2$ times the second, and so on: each head writes what it found into the
-# vector in its own way.)
+# vector in its own way.
 #
 # The shapes: $W^Q$ and $W^K$ of one head are $(d_{model}, d_k)$, $W^V$ is
 # $(d_{model}, d_v)$, and $W^O$ is $(h d_v, d_{model})$, so that what comes out has
-# $d_{model}$ numbers again. ($d_{model}$ is the length of the vector of a position, $D$
-# above. The maps of attention have no bias in the paper.) The paper takes
+# $d_{model}$ numbers again. ($d_{model}$ is the length of the vector of a position. The
+# maps of attention have no bias in the paper.) The paper takes
 # $d_k = d_v = d_{model} / h$: in its *base model*, the smaller of the two that it
 # trains, $512 / 8 = 64$. More heads are smaller heads.
 #
@@ -227,7 +237,8 @@ def heads_one_by_one(x, memory, layer, mask=None):
 # %% [markdown]
 # **Equate.** Two sentences of 5 positions ask memories of 7 positions, one of which has
 # padding. `Config` holds all sizes of a model. (It always asks for the size of the
-# vocabulary, which does not matter here.)
+# vocabulary, which does not matter here. Three heads of 12 numbers have $d_k = 4$; we
+# choose another $d_v$, so that no mix-up of the two can pass.)
 
 # %%
 sizes = Config(vocabulary_size=11, d_model=12, n_heads=3, d_v=6)
@@ -244,16 +255,16 @@ for s in range(2):
 # %% [markdown]
 # ## How are the heads cut apart?
 # The library has no loop over the heads. One product $x W^Q$ makes the queries of all
-# heads, $(T, H·K)$, with $H = h$ heads and $K = d_k$ numbers in each. They are cut into
-# heads, $(H, T, K)$, and one call of `attention` serves all of them, as if they were a
-# batch (lesson 01).
+# heads, $(T, h \cdot d_k)$, for the $T$ positions. They are cut into heads,
+# $(h, T, d_k)$, and one call of `attention` serves all of them, as if they were a batch
+# (lesson 01).
 #
 # The cut is a famous trap. The numbers of a position are its heads side by side: for
-# $H = 3$ and $K = 4$, the 12 numbers aaaa bbbb cccc, where each letter is a head. First
-# *reshape* $(T, 12)$ to $(T, 3, 4)$: that splits the last axis, position by position.
-# Then exchange the axes $T$ and $H$. A reshape straight to $(3, T, 4)$ has the same
-# shape and looks right, but it deals the numbers out in the order in which the computer
-# stores them, row after row:
+# $h = 3$ and $d_k = 4$, the 12 numbers aaaa bbbb cccc, where each letter is a head.
+# First *reshape* $(T, 12)$ to $(T, 3, 4)$: that splits the last axis, position by
+# position. Then exchange the first two axes. A reshape straight to $(3, T, 4)$ has the
+# same shape and looks right, but it deals the numbers out in the order in which the
+# computer stores them, row after row:
 #
 #     position 0    aaaa bbbb cccc      right: head 1 is the column of a's
 #     position 1    aaaa bbbb cccc      wrong: head 1 is the first 20 letters,
@@ -337,15 +348,18 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # law, and we can watch a training obey it.
 #
 # Take the task "give me the number before me, the number after me, and the first number
-# of the row", where all numbers are random, with mean 0 and variance 1. A head gives
-# its position *one* weighted sum of them. What is lost?
+# of the row". Call these three numbers $c_1$, $c_2$ and $c_3$, and let all numbers be
+# random, with mean 0 and variance 1. A head gives its position *one* weighted sum of
+# them. What is lost?
 #
 # - A head that looks at one of the three places knows it, and nothing of the others. If
 #   it says 0 for what it does not know, the mean squared errors are 0, 1 and 1.
-# - A head that looks at all three alike knows a third of each: the errors are 2/3, 2/3
-#   and 2/3.
-# - Whatever the weights are, the three errors sum to 2. (The end of this lesson proves
-#   it.) One number in, one number's worth of knowledge out.
+# - A head that looks at all three alike gets $s = (c_1 + c_2 + c_3) / 3$. As a guess of
+#   $c_1$ that is wrong by $(2 c_1 - c_2 - c_3) / 3$, and the mean square of this is
+#   $(4 + 1 + 1) / 9 = 2/3$. (No other multiple of $s$ does better.) So the errors are
+#   2/3, 2/3 and 2/3.
+# - Both sum to 2, and so do the errors for any other weights. (The end of this lesson
+#   proves it.) One number in, one number's worth of knowledge out.
 #
 # Would a wider head help? No. A head with 24 numbers hands over 24 averages, but all of
 # them with the *same* weights: each is a mixture of the three places. What is missing
@@ -353,15 +367,18 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # from the sum of the errors. So with $h$ heads the mean of the three is $1 - h/3$ or
 # more: 2/3 with one head, 1/3 with two, 0 with three.
 #
-# **Use.** Learn the task, by gradient descent. Each position has 24 numbers: three
-# blocks of 4 random numbers, and 12 that say which position it is. It is to give out
-# the first block of the position before it, the second block of the position after it,
-# and the third block of the very first position.
+# **Use.** Learn the task, by gradient descent. To show that a wider head is no help, we
+# give it room: in place of each number stands a block of 4 numbers, and a position has
+# three blocks. It is to give out the *first* block of the position before it, the
+# *second* block of the position after it, and the *third* block of the very first
+# position. A single head could carry all three blocks side by side, in columns of their
+# own. But it would have to fetch them with one set of weights. (Twelve more numbers say
+# which position it is. With them a head can find the one before.)
 
 
 # %%
-# For each of 12 positions a 4 in a place of its own (4: louder than the random
-# numbers), the same in each of 32 sentences.
+# For each of 12 positions a 4 in a place of its own, the same in each of 32 sentences.
+# (4, so that a score depends on the position more than on the random numbers.)
 where = np.tile(4 * np.eye(12, dtype=np.float32), (32, 1, 1))
 t = np.arange(2, 11)  # there the one before, the one after and the first are different
 
@@ -443,9 +460,9 @@ draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 # ![The attention weights of three heads on the sentence "The old teacher sees the new book." Head 1 looks at the word before: "old" at "The", "the" at "sees", "new" at "the", "book" at "new". Head 2: "The" and "old" look at "teacher", "the" and "new" at "book". Head 3: the full stop and the end mark look at "sees".](figures/03_translator.png)
 #
 # *What to see: the framed cells. Head 1 looks at the word before in four rows: there
-# training has found the head that we made with a pencil. (Its other rows are less
-# clear: heads are seldom as tidy as their names.) Head 2 leads from article and
-# adjective to their noun, head 3 from the end of the sentence to its verb.*
+# training has found a head like the one that we made with a pencil. (The row of "sees"
+# is not one of them: heads are seldom as tidy as their names.) Head 2 leads from
+# article and adjective to their noun, head 3 from the end of the sentence to its verb.*
 #
 # [All heads of the toy model, on the stage](toy-page.html#encoder-1&heads)
 #
@@ -472,8 +489,8 @@ claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
 # %% [markdown]
 # ## What did we learn?
 # - One attention gives an average; two heads give two averages, side by side.
-# - A linear map $y = x W + b$ makes queries, keys and values; $W$ gets the sum of the
-#   gradients of all positions.
+# - Linear maps make queries, keys and values, so a word may look for what it is not. A
+#   map's $W$ gets the sum of the gradients of all positions.
 # - Parameters are found by their names; a shared one adds up its gradients.
 # - MultiHead is $\text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$, with
 #   $d_k = d_v = d_{model} / h$. Heads are cut by reshape, then transpose.
@@ -690,8 +707,7 @@ claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
 # $$3 - (a_1^2 + a_2^2 + a_3^2) / q = 3 - 1 = 2$$
 #
 # *whatever the weights are*. A head that looks at one place knows it, and nothing of
-# the others: the errors are 0, 1, 1. A head that looks at all three knows a third of
-# each: 2/3, 2/3, 2/3. One number in, one number's worth of knowledge out.
+# the others: the errors are 0, 1, 1. One that looks at all three alike: 2/3, 2/3, 2/3.
 #
 # With $h$ heads there are $h$ such sums. Mix them, as $W^O$ may, until their vectors of
 # weights $(a_1, a_2, a_3)$ are perpendicular to each other. Then the mean of $s s'$ is

@@ -1,15 +1,23 @@
 # %% [markdown]
 """# Lesson 04. Layers
 
-Attention fetches, and fetching alone makes all words alike. This lesson builds
-everything else in a layer of the Transformer: the network that computes with what was
-fetched, and the three small parts that make it possible to stack many layers (section
-3.1, section 3.3, section 5.4).
+"Bank by river", three words. Let them look at each other by attention three times in a
+row, and all three have become the same word. So the Transformer needs more than
+attention. This lesson builds what else is in one of its layers: the network that
+computes with what was fetched, and the three small parts that make it possible to stack
+many layers (section 3.1, section 3.3, section 5.4).
 
 You need lessons 01 to 03. At the end you will have built layer norm with its gradient,
 the feed-forward network, dropout and the residual connection, and measured what each
 of them is for.
 """
+
+# %% [markdown]
+# ## What happens to words that only look at each other?
+# In lesson 01 "bank" looked at its two neighbours once, and became (2.17, 0.31): a bank
+# of a river. The Transformer has six layers, so its words look six times. Let us do the
+# same: each word looks at all three, all three get their new vectors, and then they
+# look again. Before you read on: what will happen to "by", which was (0, 0)?
 
 # %%
 import numpy as np
@@ -36,13 +44,29 @@ from minitf.transformer import (
 begin("04_layers")
 rng = np.random.default_rng(1)
 
+# %%
+after_looks = [np.array([[1.0, 1.0], [0.0, 0.0], [3.0, 0.0]])]
+for _ in range(4):
+    words = after_looks[-1]
+    after_looks.append(F.attention(words, words, words).numpy())
+
+print("looks    bank       by         river")
+for looks, words in enumerate(after_looks):
+    numbers = "  ".join(f"{water:.2f} {money:.2f}" for water, money in words)
+    print(f"{looks:5}    {numbers}")
+furthest = abs(words - words[0]).max()
+claim("after four looks no number of a word differs by more", furthest < 1e-4, furthest)
+
 # %% [markdown]
-# ## What happens if attentions are stacked?
-# The paper stacks six layers, and each contains an attention. Let us stack six
-# attentions and nothing else, with random matrices, as before any training. We send a
-# sentence of 16 random vectors through, and measure after each how far its positions
-# are apart: 1 is as far as two random vectors are, 0 is all alike. Then we do it again
-# with six of the Transformer's layers.
+# After three looks there are no three words any more. "By" has become a river, and the
+# river has lost some of its water. No other outcome was possible: a new vector is an
+# average of the old ones, so it lies among them, and averages of averages lie closer
+# and closer together.
+#
+# Is that so in a model, too? Here is a sentence of 16 random vectors, as before any
+# training. We send it through six attentions of lesson 03, and measure after each how
+# far its positions are apart: 1 is as far as two random vectors are, 0 is all alike.
+# Then we do it again with six whole layers of the Transformer.
 
 # %%
 small = Config(vocabulary_size=10, d_model=32, d_ff=128, n_heads=4, dropout=0.0)
@@ -51,6 +75,7 @@ sentence = generator.standard_normal((1, 16, 32))
 
 
 def how_far_apart(x):
+    """Return the spread of the positions, as a share of the spread of all numbers."""
     return float(x.std(axis=1).mean() / x.std())
 
 
@@ -86,9 +111,10 @@ draw(figures.alike, "04_alike.png", apart)
 # %% [markdown]
 # ![How far words are apart over six layers. With attention alone it falls from nearly 1 to 0 after three layers; with the Transformer's layers it falls slowly, to 0.37 after six.](figures/04_alike.png)
 #
-# *What to see: after three attentions every position has the same vector. Attention
-# averages, and averages of averages are all alike. What else is in a layer keeps the
-# words apart for longer.*
+# *What to see: after three attentions every position has the same vector. What else is
+# in a layer keeps the words apart for longer.*
+#
+# What else is it?
 
 # %% [markdown]
 # ## What happens to a word inside a layer?
@@ -295,15 +321,15 @@ grad_check(F.layer_norm, X, gain, bias)
 
 # %% [markdown]
 # ## What is the feed-forward network for?
-# With given weights, what attention fetches from a pair of words is a sum: what the one
-# says alone plus what the other says alone. (The weights do depend on both words, but
-# they only choose how much of each is fetched.) And some questions about a pair have no
-# such answer.
+# Attention adds up: what it fetches from two words is something that the one says plus
+# something that the other says. (The weights do depend on both words, but they only
+# choose how much of each is fetched.) Call an answer about two words *linear* if it is
+# such a sum, $f(a) + g(b)$, with any functions $f$ and $g$. Some questions have no
+# linear answer.
 #
 # Here is the smallest. Attention has put the number of one word, 0 or 1, into one
 # feature, and the number of another word into a second feature: $(a, b)$. The answer is
-# to be +1 if they differ and -1 if they are equal. Such a sum, here called a linear
-# answer, is $f(a) + g(b)$, and whatever $f$ and $g$ are, it would need
+# to be +1 if they differ and -1 if they are equal. A linear answer would need
 #
 # $$f(0) + g(0) = -1$$
 #
@@ -316,8 +342,9 @@ grad_check(F.layer_norm, X, gain, bias)
 # The first two equations say that $f(0) + f(1) + g(0) + g(1)$ is -2, the other two say
 # that it is 2. So no $f$ and $g$ exist.
 #
-# **State.** The *feed-forward network* (section 3.3, equation 2) puts one step that is
-# not linear between two matrices:
+# **State.** A matrix only adds up, too. So the *feed-forward network* (section 3.3,
+# equation 2) puts a step of another kind between two matrices: whatever is below 0
+# becomes 0.
 #
 # $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
 #
@@ -637,35 +664,54 @@ claim(
 # position asked for. **The residual connection keeps each position's own vector on the
 # way up, and its own gradient on the way back.**
 #
-# **Equate.** The library's `Residual` is the connection that is part of every
-# sub-layer, and its `EncoderLayer` is two sub-layers in a row.
+# **Equate.** The library's `Residual` is this connection. A layer of the encoder is two
+# of them in a row, one around attention and one around the network.
 
 # %%
 post = randomised(Residual(config))
 layer = randomised(EncoderLayer(config, rng))
+causal = causal_mask(6)
 with F.dropout_state(seed=2, step=1):
     by_residual = post(X, feed_forward)
-    by_layer = layer(X, causal_mask(6))
+    by_layer = layer(X, causal)
 
 # The same with the parts. The same seed drops the same features.
 with F.dropout_state(seed=2, step=1):
     post_by_hand = post.norm(X + F.dropout(feed_forward(X), rate))
-    attended = layer.self_attention(X, X, causal_mask(6))
+    attended = layer.self_attention(X, X, causal)
     middle = layer.attention_residual.norm(X + F.dropout(attended, rate))
     computed = layer.feed_forward(middle)
     layer_by_hand = layer.feed_forward_residual.norm(middle + F.dropout(computed, rate))
 
-
-def encoder_layer(x):
-    return layer.eval()(x, causal_mask(6))
-
-
 same("Residual = LayerNorm(x + Dropout(Sublayer(x)))", by_residual, post_by_hand)
 same("EncoderLayer = two of them, attention first", by_layer, layer_by_hand)
-grad_check(encoder_layer, X, name="EncoderLayer")
 
 # %% [markdown]
-# ## What changes if the norm comes first?
+# That is all of a layer: attention fetches, the network computes, and around each of
+# them are dropout, the sum and the norm.
+
+# %% [markdown]
+# ## What did we learn?
+# - Layer norm gives the features of one position the mean 0 and the deviation 1, then
+#   a gain and a bias that are learned; eps is inside the root.
+# - Its gradient is $(u - \text{mean}(u) - n \, \text{mean}(u n)) / s$: what cannot
+#   matter is taken out.
+# - The feed-forward network computes what sums cannot, with units that detect and
+#   write; it holds two thirds of an encoder layer's parameters. Positions meet in
+#   attention only.
+# - Dropout sets features to 0 while the model learns, and divides the others by
+#   $1 - \text{rate}$, which keeps the mean; after training it is off.
+# - Stacked attentions make all words alike. The $x$ in $x + f(x)$ keeps each position's
+#   own vector and own gradient; the norm keeps the size of both.
+# - The paper's norm stands after the sum (*post-norm*). Many later models put it before
+#   the sub-layer (*pre-norm*): "More on layers" compares the two.
+
+# %% [markdown]
+# ## More on layers
+# Nothing below is needed for the next lesson.
+
+# %% [markdown]
+# ### What changes if the norm comes first?
 # The paper's order is called *post-norm*:
 #
 # $$\text{LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
@@ -757,26 +803,6 @@ draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 # trains both orders, with and without its *warm-up*. Very deep models are pre-norm.)
 
 # %% [markdown]
-# ## What did we learn?
-# - Layer norm gives the features of one position the mean 0 and the deviation 1, then
-#   a gain and a bias that are learned; eps is inside the root.
-# - Its gradient is $(u - \text{mean}(u) - n \, \text{mean}(u n)) / s$: what cannot
-#   matter is taken out.
-# - The feed-forward network computes what sums cannot, with units that detect and
-#   write; it holds two thirds of an encoder layer's parameters. Positions meet in
-#   attention only.
-# - Dropout sets features to 0 while the model learns, and divides the others by
-#   $1 - \text{rate}$, which keeps the mean; after training it is off.
-# - Stacked attentions make all words alike. The $x$ in $x + f(x)$ keeps each position's
-#   own vector and own gradient; the norm keeps the size of both.
-# - Post-norm is the paper's order. A small change of all matrices moves its output
-#   further than that of pre-norm. So it needs small steps at the beginning, the
-#   warm-up.
-
-# %% [markdown]
-# ## More on layers
-# Nothing below is needed for the next lesson.
-#
 # ### What can layer norm not see?
 # The two means take out of the gradient what cannot matter: adding a number to all
 # features of $x$, or stretching them, leaves $n$ as it was (but for eps). So no step in
@@ -1025,6 +1051,13 @@ claim(
 # %%
 show(Residual)
 show(EncoderLayer)
+
+
+def encoder_layer(x):
+    return layer.eval()(x, causal)
+
+
+grad_check(encoder_layer, X, name="EncoderLayer")
 
 # %% [markdown]
 # ### Why does post-norm move further?

@@ -1,12 +1,43 @@
 # %% [markdown]
 """# Lesson 05. Embeddings and positions
 
-A word becomes a vector, and so does its position (sections 3.4 and 3.5).
+"Dog bites man" is no news, and "man bites dog" is. To the attention of lessons 01 to 04
+they are the same. In this lesson a word becomes a vector, and so does its position, and
+then the two differ (section 3.4, section 3.5).
 
 You need lessons 01 to 04. At the end you will have turned words into vectors, and
 vectors back into scores of words, with one and the same matrix; and you will have given
 the model what attention lacks, the order of the words.
 """
+
+# %% [markdown]
+# ## Who bites whom?
+#
+# Lesson 03 gave "sees" two heads, one for the word before and one for the word after.
+# But how can a head tell which is which? Let attention read "dog bites man" and "man
+# bites dog", with three vectors of two numbers: dog (2, 0), bites (1, 1), man (0, 2).
+# "Bites" looks around, as "bank" did in lesson 01. Its scores are
+#
+# - with dog: 1 · 2 + 1 · 0 = 2,
+# - with bites: 1 · 1 + 1 · 1 = 2,
+# - with man: 1 · 0 + 1 · 2 = 2.
+#
+# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ would leave
+# them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
+# The same three scores, the same three weights, the same sum in another order: (1, 1)
+# again. Attention has read the news and missed it.
+#
+# The cure of the paper is one line: add to each word a vector that says where it is.
+# For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
+# from 0 and read as an angle in radians. It is the hand of a clock that turns a little
+# with each word. (Why a clock: see below.)
+#
+# | position | 0 | 1 | 2 |
+# |---|---|---|---|
+# | vector | (0, 1) | (0.84, 0.54) | (0.91, -0.42) |
+#
+# Then "dog" is (2, 0) + (0, 1) = (2, 1) at the beginning, and (2, 0) + (0.91, -0.42) =
+# (2.91, -0.42) at the end. The two sentences are no longer made of the same vectors.
 
 # %%
 from math import cos, exp, log, pi, sin, sqrt
@@ -28,32 +59,6 @@ from minitf.transformer import EncoderLayer, Positions, padding_mask, sinusoid
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("05_embeddings")
 rng = np.random.default_rng(1)  # random numbers, the same in each run
-
-# %% [markdown]
-# ## Who bites whom?
-# "Dog bites man" is no news; "man bites dog" is. Let attention read both, with three
-# vectors of two numbers: dog (2, 0), bites (1, 1), man (0, 2). "Bites" looks around, as
-# "bank" did in lesson 01. Its scores are
-#
-# - with dog: 1 · 2 + 1 · 0 = 2,
-# - with bites: 1 · 1 + 1 · 1 = 2,
-# - with man: 1 · 0 + 1 · 2 = 2.
-#
-# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ would leave
-# them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
-# The same three scores, the same three weights, the same sum in another order: (1, 1)
-# again. Attention has read the news and missed it.
-#
-# The cure of the paper is one line: add to each word a vector that says where it is.
-# For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
-# from 0 and read as an angle in radians:
-#
-# | position | 0 | 1 | 2 |
-# |---|---|---|---|
-# | vector | (0, 1) | (0.84, 0.54) | (0.91, -0.42) |
-#
-# Then "dog" is (2, 0) + (0, 1) = (2, 1) at the beginning, and (2, 0) + (0.91, -0.42) =
-# (2.91, -0.42) at the end. The two sentences are no longer made of the same vectors.
 
 # %%
 dog = np.array([2.0, 0.0])
@@ -83,7 +88,14 @@ claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 
 # %% [markdown]
 # (The answers contain the positions themselves, too, so they are no longer near (1,
-# 1).) The difference is small, but it is there, and training can make it large.
+# 1).) The difference is small, because nothing here was learned. Can training make it
+# large? Yes: below we build a head that looks at the word before. It gets "dog" in the
+# one sentence and "man" in the other.
+#
+# Why is the position added, and not written beside the word? The matrices of a head
+# turn a sum into a sum: $(\text{word} + \text{position}) \, W$ is $\text{word} \, W$
+# plus $\text{position} \, W$. So a head can use either, as if they stood side by side,
+# and the vectors stay short. (The end of this lesson says what is lost.)
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -175,7 +187,8 @@ same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 # the same direction, and about 0 for rows that have nothing to do with each other.
 
 # %%
-trained = toy_model().model.output_embedding.weight.numpy()  # one row for each subword
+# A row for each subword. (It is the output's table: the next section says why.)
+trained = toy_model().model.output_embedding.weight.numpy()
 directions = trained / np.linalg.norm(trained, axis=1, keepdims=True)
 names = subwords.pieces(range(len(subwords)))
 
@@ -211,21 +224,21 @@ claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 #
 # The logit of a subword is the dot product of $x$ with its row, as a score of attention
 # is that of a query with a key. The softmax makes probabilities of logits. All three
-# uses are *tied*: they share one matrix. (So both languages share one vocabulary.)
+# uses are *tied*: they share one matrix. (So both languages share one vocabulary, and
+# "die" is one row for the English verb and the German article. Attention tells them
+# apart, as it did with the "bank" of lesson 01.)
 #
 # Why should the row that reads a word also write it? The row of "dog" says what the
 # word means. A vector $x$ that is to become "dog" should be like the row of "dog", and
 # its dot product with that row measures how like it is.
 #
-# **Derive.** What is the gradient of a matrix that is used three times? Call its uses
-# $E_1$, $E_2$ and $E_3$. The loss $L$, the number that training makes small, depends on
-# each. If $E$ moves, all three move, and by the chain rule the effects add:
-#
-# $$\frac{dL}{dE} = \frac{dL}{dE_1} + \frac{dL}{dE_2} + \frac{dL}{dE_3}$$
+# **Derive.** A matrix that is used three times moves three things when it moves, and
+# the effects add (lesson 02). So its gradient is the sum of three. Let us see.
 #
 # Below is the smallest model with all three uses: one attention in place of all layers.
-# Its loss is the mean of $-\ln p$, where $p$ is the probability of the right next
-# token: 0 if the model is sure of it, and larger the less it expects it.
+# Its *loss*, the number that training makes small, is the mean of $-\ln p$, where $p$
+# is the probability of the right next token: 0 if the model is sure of it, and larger
+# the less it expects it.
 
 # %%
 start = rng.standard_normal((11, 6))  # a table for 11 subwords, d_model 6
@@ -254,9 +267,6 @@ same("the tied gradient = the sum of three", tied.grad, sum_of_three)
 grad_check(lambda table: loss(table, table, table), start, name="tied table")
 
 # %% [markdown]
-# No line of the model adds the three. `Tensor.backward` does, which lesson 02 showed:
-# whenever a gradient arrives at a tensor that has one already, the two are added.
-#
 # **Use.** Tying also saves two of the three tables. For the paper's vocabulary and
 # $d_{model}$ 512 these are millions of numbers. (All of the paper's base model has
 # about 65 million.)
@@ -269,22 +279,33 @@ print(f"tying saves {2 * one_table:,}")
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
-# **State.** Exchange "dog" and "man" in "The dog bites the man.": the same rows enter,
-# in another order. Let $R$ be the matrix that reorders the rows of $x$; then its
-# transposed matrix $R^T$ puts them back.
+# In the pencil example it does not. Is that so for any vectors, and for a whole layer?
 #
-# **Derive.** The rows of $Q$, $K$ and $V$ move with those of $x$. ($\sqrt{d_k}$ is left
-# out; it changes nothing here.) So the scores $S = Q K^T$ become
-# $R Q (R K)^T = R S R^T$: rows and columns are exchanged alike. Each row keeps the same
-# numbers, so it keeps the same sum, and its softmax the same weights:
+# **State.** Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here
+# it exchanges the first and the third:
 #
-# $$\text{softmax}(R \, S \, R^T) \, R V = R \, \text{softmax}(S) \, R^T R V$$
+# $$R = \begin{pmatrix} 0 & 0 & 1 \\ 0 & 1 & 0 \\ 1 & 0 & 0 \end{pmatrix}$$
 #
-# and $R^T R$ changes nothing, because $R^T$ undoes $R$. What remains is
-# $R \, \text{softmax}(S) \, V$: attention gives the same answers, in the new order. The
-# rest of a layer looks at one position at a time (lesson 04). So no stack of such
+# $R x$ has the rows man, bites and dog. From the right, $R^T$ exchanges columns in the
+# same way. And $R^T R$ changes nothing: $R^T$ undoes $R$.
+#
+# **Derive.** What does attention answer to $R x$? ($\sqrt{d_k}$ is left out; it changes
+# nothing here.)
+#
+# 1. The queries are $(R x) W^Q = R (x W^Q)$: the old queries, reordered. So are keys
+#    and values. In place of $Q$, $K$ and $V$ we have $R Q$, $R K$ and $R V$.
+# 2. The scores were $S = Q K^T$. Now they are $R Q (R K)^T = R Q K^T R^T = R S R^T$:
+#    rows and columns are exchanged alike.
+# 3. Each row holds the same numbers in another order, so the softmax gives the same
+#    weights in that order: $R \, \text{softmax}(S) \, R^T$.
+# 4. The answers are $R \, \text{softmax}(S) \, R^T R V$, which is
+#    $R \, \text{softmax}(S) \, V$: the old answers, reordered.
+#
+# The rest of a layer looks at one position at a time (lesson 04). So no stack of such
 # layers, however deep, can tell who bites. (A causal mask tells a little: the first
 # position sees one word, the last one all of them.)
+#
+# Now with a layer of the library, and "The dog bites the man.":
 
 # %%
 config = Config(len(subwords), d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -331,7 +352,7 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
 # one before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$
 # 64. The last one takes $7{,}499 · 2 \pi$ positions here. The length of a round is the
-# *wavelength* of the pair.
+# *wavelength* of the pair. (Why 10000? The end of this lesson has a reason.)
 #
 # **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
@@ -379,57 +400,25 @@ claim("one hand: positions 0 and 44 differ by", one_hand[44] < 0.02, one_hand[44
 claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
 
 # %% [markdown]
-# ## What can a model read from the waves?
-# **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
-# $PE(pos)$, the same at every $pos$. So a head can learn to look $k$ words back: the
-# matrix that makes its queries turns $PE(pos)$ into $PE(pos - k)$, and then the largest
-# dot product is that with the key $k$ words back.
-#
-# **Derive.** A hand turns by some angle $w$ per position. By the rules for the sine and
-# the cosine of a sum, it shows at $pos + k$
-#
-# $$\sin(w \, pos + w k) = \cos(w k) \sin(w \, pos) + \sin(w k) \cos(w \, pos)$$
-#
-# $$\cos(w \, pos + w k) = -\sin(w k) \sin(w \, pos) + \cos(w k) \cos(w \, pos)$$
-#
-# That is a rotation: to move $k$ positions ahead, turn each hand by the angle $w k$.
-
-# %%
-angles = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # w of each hand
-
-
-def rotation(k):
-    matrix = np.zeros((64, 64))
-    for i, w in enumerate(angles):
-        matrix[2 * i, 2 * i] = cos(w * k)
-        matrix[2 * i, 2 * i + 1] = sin(w * k)
-        matrix[2 * i + 1, 2 * i] = -sin(w * k)
-        matrix[2 * i + 1, 2 * i + 1] = cos(w * k)
-    return matrix
-
-
-# Equate. rotation(k) turns a column; our positions are rows, so it is transposed.
-for k in (1, 7, 50):
-    turned = PE[: 100 - k] @ rotation(k).T
-    same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
-
-# %% [markdown]
 # ## Are near positions alike?
 # It would help if they were, before anything is learned: neighbouring words often
 # belong together.
 #
-# **Derive.** The dot product of two positions $a$ and $b$ is, hand by hand,
+# **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
+# two positions $a$ and $b$ is, hand by hand,
 #
-# $$\sin(w a) \sin(w b) + \cos(w a) \cos(w b) = \cos(w (a - b))$$
+# $$\sin(\omega a) \sin(\omega b) + \cos(\omega a) \cos(\omega b)
+# = \cos(\omega (a - b))$$
 #
 # It depends on their distance $a - b$ only, not on where they are. And it is largest at
 # the distance 0. We compare it with that of rows drawn at random, which know nothing of
 # near and far.
 
 # %%
+speeds = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # omega of each hand
 distances = np.arange(100)[:, None] - np.arange(100)  # (100, 100)
-by_distance = np.cos(distances[:, :, None] * angles).sum(axis=2)
-same("PE(a) . PE(b) = sum of cos(w (a - b))", PE @ PE.T, by_distance)
+by_distance = np.cos(distances[:, :, None] * speeds).sum(axis=2)
+same("PE(a) . PE(b) = sum of cos(omega (a - b))", PE @ PE.T, by_distance)
 
 # %%
 wide = sinusoid(101, 512)
@@ -451,8 +440,80 @@ draw(
 # without slopes: a neighbour is no more alike than any other position.*
 
 # %% [markdown]
+# ## What can a model read from the waves?
+# **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
+# $PE(pos)$, the same at every $pos$. Why does that matter? A head has one matrix $W^Q$
+# for all positions. If it turns each $PE(pos)$ into $PE(pos - 1)$, then each word asks
+# for the position before its own. And of all positions, $PE(pos - 1)$ is most like
+# itself, as the last section said. So each word looks at the word before.
+#
+# **Derive.** By the rules for the sine and the cosine of a sum, a hand shows at
+# $p + k$ (with $p$ for $pos$)
+#
+# $$\sin(\omega p + \omega k)
+# = \cos(\omega k) \sin(\omega p) + \sin(\omega k) \cos(\omega p)$$
+#
+# $$\cos(\omega p + \omega k)
+# = -\sin(\omega k) \sin(\omega p) + \cos(\omega k) \cos(\omega p)$$
+#
+# That is a rotation: to move $k$ positions ahead, turn each hand by the angle
+# $\omega k$.
+
+
+# %%
+def rotation(k):
+    matrix = np.zeros((64, 64))
+    for i, omega in enumerate(speeds):
+        matrix[2 * i, 2 * i] = cos(omega * k)
+        matrix[2 * i, 2 * i + 1] = sin(omega * k)
+        matrix[2 * i + 1, 2 * i] = -sin(omega * k)
+        matrix[2 * i + 1, 2 * i + 1] = cos(omega * k)
+    return matrix
+
+
+# Equate. rotation(k) turns a column; our positions are rows, so it is transposed.
+for k in (1, 7, 50):
+    turned = PE[: 100 - k] @ rotation(k).T
+    same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
+
+# %% [markdown]
+# **Use.** Build that head. Its queries are the positions, turned one step back, and its
+# keys the positions as they are. A larger matrix makes larger scores, and so sharper
+# weights:
+
+
+# %%
+ten = PE[:10]
+
+
+def head_of_the_word_before(factor):
+    W_q = factor * rotation(1)  # for rows it turns back: rotation(1).T turns ahead
+    return F.attention_weights(ten @ W_q, ten).numpy()
+
+
+soft = head_of_the_word_before(1)
+sharp = head_of_the_word_before(16)
+least_soft = soft.diagonal(-1).min()  # diagonal(-1): one below the main diagonal
+least_sharp = sharp.diagonal(-1).min()
+print(f"small matrix: weight on the word before at least {least_soft:.2f}")
+claim("large matrix: at least", least_sharp > 0.8, f"{least_sharp:.2f}")
+draw(figures.back, "05_back.png", soft, sharp)
+
+# %% [markdown]
+# ![Two maps of ten positions. Left, the turned positions as queries: a broad diagonal band below the main diagonal, with weights of 0.17 and more. Right, with a matrix 16 times as large: one dark cell in each row, one column left of the main diagonal, at least 0.81.](figures/05_back.png)
+#
+# *What to see: right, the dark cells lie one column to the left of the diagonal. Each
+# position looks at the one before it; only the first has none, and looks at itself.
+# With the small matrix it is a blur.*
+#
+# It is like head 1 of lesson 03, which training had found. Now "bites" has a head for
+# the word before, and with `rotation(1).T` one for the word after: it knows who bites
+# whom. (In a model the vectors hold words as well. The positions fill few directions of
+# their space, so a matrix can read them alone: see the end.)
+
+# %% [markdown]
 # ## What enters the model?
-# **State.** Sections 3.4 and 3.5: the input is
+# **State.** By section 3.4 and section 3.5, the input is
 #
 # $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
 #
@@ -465,8 +526,8 @@ draw(
 # **Derive, at the top.** There, a row of $E$ meets a vector $x$ to which layer norm
 # gave variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By
 # lesson 01 its variance is $d_{model}$ times the variance of the numbers in $E$. The
-# logits should begin small, with variance 1. So `Embedding` draws the numbers of $E$
-# with variance $1/d_{model}$.
+# logits should begin small, with variance 1 (what that does to the first loss: see the
+# end). So `Embedding` draws the numbers of $E$ with variance $1/d_{model}$.
 #
 # **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
 # numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
@@ -498,7 +559,9 @@ draw(figures.lengths, "05_lengths.png", row_length, PE_length, 512)
 # **Use.** Could one not draw the rows with variance 1 in the first place, and leave the
 # factor out? Then the bottom would be right and the top wrong. The logits would have
 # the standard deviation 22.6: one word of the 8,000 would get nearly all the
-# probability, and seldom the right one.
+# probability, and seldom the right one. (Or could one make $PE$ shorter, in place of
+# the words longer? The ratio would be the same. But all that enters would be small, and
+# the first scores of attention nearly 0.)
 #
 # `Positions` is the library's layer that adds $PE$. When a decoder writes a
 # translation, the positions come one at a time, and `start` says how many came before.
@@ -539,7 +602,8 @@ claim("with positions they differ by", difference_in_layer > 0.01, difference_in
 #   of the words.
 # - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
 #   alike, and slow ones, so that near and far can be told.
-# - $k$ positions on is one rotation, the same everywhere.
+# - $k$ positions on is one rotation, the same everywhere: so one matrix lets each word
+#   look $k$ words back.
 # - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
 #   large ones beside $PE$.
 
@@ -661,19 +725,20 @@ claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}
 # The paper gives no reason. Here is one. Call that number the *base*. (The option base
 # of `sinusoid` is not this number; it chooses an exponent.)
 #
-# At the distance $k$, a hand's share of the dot product, $\cos(w k)$, falls for half a
-# round, until the hand points the other way; then it rises again. So other hands tell
-# other distances: the fast ones what is near, the slow ones what is far. Beyond the
-# reach of the slowest hand, nothing falls any more.
+# At the distance $k$, a hand's share of the dot product, $\cos(\omega k)$, falls for
+# half a round, until the hand points the other way; then it rises again. So other hands
+# tell other distances: the fast ones what is near, the slow ones what is far. Beyond
+# the reach of the slowest hand, nothing falls any more.
 #
-# How far is that? The slope of $\cos(w k)$ is $-w \sin(w k)$, and the slope of the dot
-# product is the sum over all hands. With $d_{model}$ 512 there are 256 of them, evenly
-# spread on the axis of $\ln w$, from $-\ln base$ to 0: on each unit of it are
-# $256 / \ln base$ hands. So the sum is nearly this number times an integral along the
-# axis. A step on it is $dw / w$, so the factor $w$ cancels:
+# How far is that? The slope of $\cos(\omega k)$ is $-\omega \sin(\omega k)$, and the
+# slope of the dot product is the sum over all hands. With $d_{model}$ 512 there are 256
+# of them, evenly spread on the axis of $\ln \omega$, from $-\ln base$ to 0: on each
+# unit of it are $256 / \ln base$ hands. So the sum is nearly this number times an
+# integral along the axis. A step on it is $d\omega / \omega$, so the factor $\omega$
+# cancels:
 #
-# $$\sum_i -w_i \sin(w_i k) \approx
-# -\frac{256}{\ln base} \int_{1/base}^1 \sin(w k) \, dw
+# $$\sum_i -\omega_i \sin(\omega_i k) \approx
+# -\frac{256}{\ln base} \int_{1/base}^1 \sin(\omega k) \, d\omega
 # = -\frac{256}{\ln base} \cdot \frac{\cos(k / base) - \cos(k)}{k}$$
 #
 # Here $\cos(k)$ is a short wave: it repeats after six positions, so in a mean over many
@@ -686,13 +751,13 @@ claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}
 
 # %%
 def dots_at_distances(base):
-    w = 1 / base ** (np.arange(256) / 256)
+    omega = 1 / base ** (np.arange(256) / 256)
     middles = []
     dots = []
     for k in np.unique(np.geomspace(1, 4 * base, 60).astype(int)):
         distances = np.arange(k, 1.5 * k)
         middles.append(distances.mean())
-        dots.append(np.cos(distances[:, None] * w).sum(axis=1).mean())
+        dots.append(np.cos(distances[:, None] * omega).sum(axis=1).mean())
     return np.array(middles), np.array(dots)
 
 

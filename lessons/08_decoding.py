@@ -1,15 +1,39 @@
 # %% [markdown]
 """# Lesson 08. Decoding
 
-A trained model answers one question only: which token comes next, and with which
-probability? A translation is a whole row of tokens. *Decoding* is the way from the one
-to the other (section 6.1 of the paper), and it can go wrong although the model is
-right.
+Take the most probable word, then the most probable word after it, and so on. Is that
+the most probable sentence? It is not, as a tree of eight words will show. *Decoding* is
+the way from the probabilities of the next token to a whole translation (section 6.1 of
+the paper), and it can go wrong although the model is right.
 
 You need lessons 01 to 07. By the end you will have built greedy decoding, beam search
 with its length penalty, the cache that saves most of the work, and BLEU, which says
 whether the effort was worth it.
 """
+
+# %% [markdown]
+# ## Is the most probable next word the right one?
+# Somebody says "Sleep well!", and a model is asked for the German. Suppose that it
+# knows eight words, and gives these probabilities to the next one:
+#
+#                  Gute   0.5 ----- Nacht      0.4      Gute Nacht       0.20
+#               /            \----- Reise      0.3      Gute Reise       0.15
+#              /              \---- Besserung  0.3      Gute Besserung   0.15
+#     (start) ---- Schlaf 0.4 ----- gut        0.6      Schlaf gut       0.24
+#              \             \----- (end)      0.4      Schlaf           0.16
+#               \- Träum  0.1 ----- schön      1.0      Träum schön      0.10
+#
+# The number at the right is the probability of the complete text: the product along its
+# branch.
+#
+# Whoever takes the most probable word each time writes "Gute" (0.5 against 0.4), then
+# "Nacht": 0.5 times 0.4 is 0.20. But "Schlaf gut" has 0.4 times 0.6, which is 0.24.
+#
+# "Gute" looked best because three texts begin with it, and they have to share its 0.5.
+# So a good first step can lead to a worse text. (It does here: "Schlaf gut" means
+# "sleep well", and "Gute Nacht" means "good night".)
+#
+# Multiply the numbers out. After two words every text ends.
 
 # %%
 import math
@@ -35,30 +59,6 @@ from minitf.transformer import Transformer
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("08_decoding")
 rng = np.random.default_rng(0)  # random numbers, the same in each run
-
-# %% [markdown]
-# ## Is the most probable next word the right one?
-# Somebody says "Sleep well!", and a model is asked for the German. Suppose that it
-# knows eight words, and gives these probabilities to the next one:
-#
-#                  Gute   0.5 ----- Nacht      0.4      Gute Nacht       0.20
-#               /            \----- Reise      0.3      Gute Reise       0.15
-#              /              \---- Besserung  0.3      Gute Besserung   0.15
-#     (start) ---- Schlaf 0.4 ----- gut        0.6      Schlaf gut       0.24
-#              \             \----- (end)      0.4      Schlaf           0.16
-#               \- Träum  0.1 ----- schön      1.0      Träum schön      0.10
-#
-# The number at the right is the probability of the complete text: the product along its
-# branch.
-#
-# Whoever takes the most probable word each time writes "Gute" (0.5 against 0.4), then
-# "Nacht": 0.5 times 0.4 is 0.20. But "Schlaf gut" has 0.4 times 0.6, which is 0.24.
-#
-# "Gute" looked best because three texts begin with it, and they have to share its 0.5.
-# So a good first step can lead to a worse text. (It does here: "Schlaf gut" means
-# "sleep well", and "Gute Nacht" means "good night".)
-#
-# Multiply the numbers out. After two words every text ends.
 
 # %%
 SLEEP = {
@@ -118,27 +118,9 @@ PAD = config.pad_id
 START = config.bos_id
 END = config.eos_id
 print(f"    its vocabulary: {config.vocabulary_size:,} tokens")
-
-
-def padded(lists):
-    """Return lists of ids as one array: padding fills the shorter ones."""
-    longest = max(len(ids) for ids in lists)
-    return np.array([list(ids) + [PAD] * (longest - len(ids)) for ids in lists])
-
-
-def sources_of(sentences):
-    """Return the ids (B, S) that the encoder reads: subwords and the end mark."""
-    return padded([list(ids) + [END] for ids in subwords.encode(sentences)])
-
-
-def texts_of(hypotheses):
-    return subwords.decode([hypothesis.ids for hypothesis in hypotheses])
-
-
 parts = toy.splits(n_train=0)
 english = parts["test"][0]  # 1,000 sentences that the training has not seen
 german = parts["test"][1]
-source = sources_of(english)
 
 # %% [markdown]
 # **State.** A model reads a source $X$ and the beginning of a translation, and gives
@@ -208,12 +190,31 @@ for word in first.ids + [END]:
 # The model is most in doubt at "zeichnen": it has $P = 0.399$, and the best of the
 # others 0.049. Here the "old dogs" of the source got lost: no token says "alte Hunde".
 #
-# **Equate.** The library's `greedy` writes many sentences side by side. For each it
-# returns a `Hypothesis`: its ids without the end mark, $\ln P$, and a score, which is
-# $\ln P$ until the length penalty comes in.
+# **Equate.** The library's `greedy` writes many sentences side by side, so their ids
+# are rows of one array, filled up with padding. For each it returns a `Hypothesis`: its
+# ids without the end mark, $\ln P$, and a score, which is $\ln P$ until the length
+# penalty comes in.
 
 
 # %%
+def padded(lists):
+    """Return lists of ids as one array: padding fills the shorter ones."""
+    longest = max(len(ids) for ids in lists)
+    return np.array([list(ids) + [PAD] * (longest - len(ids)) for ids in lists])
+
+
+def sources_of(sentences):
+    """Return the ids (B, S) that the encoder reads: subwords and the end mark."""
+    return padded([list(ids) + [END] for ids in subwords.encode(sentences)])
+
+
+def texts_of(hypotheses):
+    return subwords.decode([hypothesis.ids for hypothesis in hypotheses])
+
+
+source = sources_of(english)
+
+
 def numbers(hypotheses):
     """Return all ids, ln P and scores in one row, to be compared."""
     rows = [h.ids + [h.log_probability, h.score] for h in hypotheses]
@@ -232,78 +233,50 @@ same(
 # than a trillion texts of four tokens.
 #
 # *Beam search* (section 6.1) is a compromise. At each step it keeps not one beginning
-# but the best $k$ of them, the *beam*. The paper has $k = 4$. It has five rules, and
-# each is shown on a model so small that you can do the search on paper.
+# but the best $k$ of them, the *beam*. The paper has $k = 4$. Five rules say how, and
+# each can be followed on paper.
 #
-# To run these models in the library, we put their tables into a Transformer, in place
-# of its decoder: the next word depends on the last one only. A word without a row ends
-# the text.
-
-# %%
-SPECIAL = "<pad> <unk> <s> </s> "
-GERMAN = "Gute Nacht Reise Besserung Schlaf gut Träum schön Ja Nein gern danke sehr"
-WORDS = (SPECIAL + GERMAN).split()
-
-
-class TableModel(Transformer):
-    """A model that reads the next word's probabilities from a table."""
-
-    def decode(self, target, memory, source_mask):
-        return Tensor(self.ln_p[target])  # (B, T, V)
-
-    def logits(self, hidden):
-        return hidden
-
-
-def table_model(table):
-    model = TableModel(config.replace(vocabulary_size=len(WORDS)))
-    model.ln_p = np.full((len(WORDS), len(WORDS)), -np.inf)
-    for last, word in enumerate(WORDS):
-        for following, p in table.get(word, {"</s>": 1.0}).items():
-            model.ln_p[last, WORDS.index(following)] = np.log(p)
-    return model
-
-
-ONE_TOKEN = [[WORDS.index("Gute"), END]]  # any source of one token
-
-
-def search(table, beam, alpha=0.0, n_best=1, max_extra=50):
-    """Return {text: P} of the library's search, the best first."""
-    model = table_model(table)
-    found = beam_search(model, ONE_TOKEN, beam, alpha, max_extra, n_best)[0]
-    return {as_text(h.ids): round(math.exp(h.log_probability), 3) for h in found}
-
-
-def as_text(ids):
-    return " ".join(WORDS[i] for i in ids)
-
-
-def finds(name, expected, found):
-    """Claim that a search finds these texts, with these P, in this order."""
-    claim(name, list(found.items()) == list(expected.items()), found)
-
-
-# %% [markdown]
 # **Rule 1: keep the best $k$ beginnings, by $\ln P$.** For "Sleep well!" and $k = 2$:
 #
 #     step 1:  Gute 0.5   Schlaf 0.4   Träum 0.1            keep Gute and Schlaf
 #     step 2:  Schlaf gut 0.24   Gute Nacht 0.20   ...      keep these two
 #
-# The candidates of a step are all next words of all beginnings, in one list. So both
-# places may go to children of the same beginning. With $k = 1$, beam search is greedy.
+# In code, a beginning is its words, and its probability so far:
+
 
 # %%
-finds(
-    "a beam of 1 takes the best word each time", {"Gute Nacht": 0.2}, search(SLEEP, 1)
-)
-finds("a beam of 2 finds the better text", {"Schlaf gut": 0.24}, search(SLEEP, 2))
-finds(
-    "a beam of 2 knows its two best texts",
-    {"Schlaf gut": 0.24, "Gute Nacht": 0.2},
-    search(SLEEP, 2, n_best=2),
-)
+def best_longer(table, beginnings, k):
+    """Return the k most probable texts that are longer by one word."""
+    longer = []
+    for words, p in beginnings:
+        for word, q in table[words[-1]].items():
+            longer.append((words + [word], p * q))
+    longer.sort(key=lambda text: -text[1])
+    return longer[:k]
+
+
+def two_steps(table, k):
+    """Return the beginnings that are kept after two steps, and print each step."""
+    beginnings = [(["<s>"], 1.0)]
+    for step in (1, 2):
+        beginnings = best_longer(table, beginnings, k)
+        kept_texts = [f"{' '.join(words[1:])} {p:.2f}" for words, p in beginnings]
+        print(f"    k = {k}, step {step}: keep {', '.join(kept_texts)}")
+    return beginnings
+
+
+by_greed = two_steps(SLEEP, k=1)
+by_two = two_steps(SLEEP, k=2)
+best_of_two = " ".join(by_two[0][0][1:])
+claim("a beam of 2 finds the best text", best_of_two == "Schlaf gut", best_of_two)
 
 # %% [markdown]
+# With $k = 1$ it is greedy, and ends with "Gute Nacht". With $k = 2$ it has not
+# forgotten "Schlaf" when "Gute" turns out to lead nowhere.
+#
+# The candidates of a step are all next words of all beginnings, in one list. So both
+# places may go to children of the same beginning.
+#
 # **Rule 2: look at $2 k$ candidates.** Somebody asks "Coffee?". With $k = 2$, step 2
 # has
 #
@@ -323,28 +296,8 @@ finds(
 #     step 2:  Gute Nacht 0.3   Gute Reise 0.3              keep Gute Nacht
 #
 # The empty text is dropped at rank 2, although its 0.4 is more than the 0.3 of the text
-# that is found. (Nobody wants it: the most probable text need not be the best.)
-
-# %%
-COFFEE = {
-    "<s>": {"Ja": 0.6, "Nein": 0.4},
-    "Ja": {"</s>": 0.52, "gern": 0.48},
-    "Nein": {"</s>": 0.75, "danke": 0.25},
-}
-SILENCE = {"<s>": {"Gute": 0.6, "</s>": 0.4}, "Gute": {"Nacht": 0.5, "Reise": 0.5}}
-finds(
-    "the best two candidates may both be ends",
-    {"Ja": 0.312, "Nein": 0.3},
-    search(COFFEE, 2, n_best=2),
-)
-finds(
-    "an end mark of rank 2 is dropped by a beam of 1",
-    {"Gute Nacht": 0.3},
-    search(SILENCE, 1),
-)
-finds("an end mark of rank 2 counts in a beam of 2", {"": 0.4}, search(SILENCE, 2))
-
-# %% [markdown]
+# is found. (Nobody wants it: the most probable text need not be the best.)
+#
 # **Rule 4: finished texts are compared by a score**, not by $\ln P$. Each further token
 # multiplies $P$ by a number below 1, so by $\ln P$ alone short texts win. Google's
 # translator (Wu et al. 2016, eq. 14) divided $\ln P$ by a *length penalty*, and the
@@ -376,7 +329,6 @@ same(
 )
 scores_by_hand = [math.log(0.312) / (7 / 6), math.log(0.288) / (8 / 6)]
 same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
-finds("by score the longer text wins", {"Ja gern": 0.288}, search(COFFEE, 2, alpha=1.0))
 
 # %% [markdown]
 # **Rule 5: stop when $k$ texts are finished and none of the others can win.** After
@@ -630,9 +582,7 @@ same("its brevity penalty", judged.brevity_penalty, np.exp(1 - both[R] / both[H]
 # %% [markdown]
 # ## Does a beam give better translations?
 # Let the beginner translate 1,000 sentences that its training has not seen. First
-# greedily. Here are three of them, with the reference below. The first forgets "old
-# dogs" (alte Hunde), the second is right, the third writes "say" (sagen) for "know"
-# (wissen), and "meine" in place of "mein".
+# greedily. Here are three of them, each with the reference below.
 
 # %%
 with forms.on():
@@ -642,6 +592,10 @@ for i in (4, 9, 11):
     print(f"    {english[i]}\n        {greedy_texts[i]}\n        {german[i]}")
 
 # %% [markdown]
+# In the first, "alte Hunde" (old dogs) are forgotten. The second is right. The third
+# has "Sagen sie" (do they say) for "Wissen sie" (do they know), and "meine Bruder" in
+# place of "mein Bruder".
+#
 # Now beams of 4, with different $\alpha$, against greedy.
 #
 # Which differences can we trust? Another 1,000 sentences would give other numbers. To
@@ -687,8 +641,8 @@ for alpha, hypotheses in by_beam.items():
     gains[alpha] = np.percentile(drawn_bleus[alpha] - greedy_again, [2.5, 97.5])
     print(
         f"    beam 4, alpha {alpha}  BLEU {bleus[-1]:.2f}  length {lengths[-1]:.1f}%",
-        f" gain {bleus[-1] - greedy_bleu:+.2f},",
-        f" 95% from {gains[alpha][0]:+.2f} to {gains[alpha][1]:+.2f}",
+        f" gain {bleus[-1] - greedy_bleu:+.2f}"
+        f" ({gains[alpha][0]:+.2f} to {gains[alpha][1]:+.2f})",
     )
 of_penalty = np.percentile(drawn_bleus[1.0] - drawn_bleus[0.0], [2.5, 97.5])
 
@@ -930,6 +884,87 @@ by_hand = [greedy_by_loop(untrained, three_words)]
 same("but they keep their share of P", numbers(misled), numbers(by_hand))
 
 # %% [markdown]
+# ### Does the library keep the five rules?
+# To run the small models of the rules in the library, put their tables into a
+# Transformer, in place
+# of its decoder: the next word depends on the last one only. A word without a row ends
+# the text.
+
+# %%
+SPECIAL = "<pad> <unk> <s> </s> "
+GERMAN = "Gute Nacht Reise Besserung Schlaf gut Träum schön Ja Nein gern danke sehr"
+WORDS = (SPECIAL + GERMAN).split()
+
+
+class TableModel(Transformer):
+    """A model that reads the next word's probabilities from a table."""
+
+    def decode(self, target, memory, source_mask):
+        return Tensor(self.ln_p[target])  # (B, T, V)
+
+    def logits(self, hidden):
+        return hidden
+
+
+def table_model(table):
+    model = TableModel(config.replace(vocabulary_size=len(WORDS)))
+    model.ln_p = np.full((len(WORDS), len(WORDS)), -np.inf)
+    for last, word in enumerate(WORDS):
+        for following, p in table.get(word, {"</s>": 1.0}).items():
+            model.ln_p[last, WORDS.index(following)] = np.log(p)
+    return model
+
+
+ONE_TOKEN = [[WORDS.index("Gute"), END]]  # any source of one token
+
+
+def search(table, beam, alpha=0.0, n_best=1, max_extra=50):
+    """Return {text: P} of the library's search, the best first."""
+    model = table_model(table)
+    found = beam_search(model, ONE_TOKEN, beam, alpha, max_extra, n_best)[0]
+    return {as_text(h.ids): round(math.exp(h.log_probability), 3) for h in found}
+
+
+def as_text(ids):
+    return " ".join(WORDS[i] for i in ids)
+
+
+def finds(name, expected, found):
+    """Claim that a search finds these texts, with these P, in this order."""
+    claim(name, list(found.items()) == list(expected.items()), found)
+
+
+finds(
+    "a beam of 1 takes the best word each time", {"Gute Nacht": 0.2}, search(SLEEP, 1)
+)
+finds("a beam of 2 finds the better text", {"Schlaf gut": 0.24}, search(SLEEP, 2))
+finds(
+    "a beam of 2 knows its two best texts",
+    {"Schlaf gut": 0.24, "Gute Nacht": 0.2},
+    search(SLEEP, 2, n_best=2),
+)
+
+# %%
+COFFEE = {
+    "<s>": {"Ja": 0.6, "Nein": 0.4},
+    "Ja": {"</s>": 0.52, "gern": 0.48},
+    "Nein": {"</s>": 0.75, "danke": 0.25},
+}
+SILENCE = {"<s>": {"Gute": 0.6, "</s>": 0.4}, "Gute": {"Nacht": 0.5, "Reise": 0.5}}
+finds(
+    "the best two candidates may both be ends",
+    {"Ja": 0.312, "Nein": 0.3},
+    search(COFFEE, 2, n_best=2),
+)
+finds(
+    "an end mark of rank 2 is dropped by a beam of 1",
+    {"Gute Nacht": 0.3},
+    search(SILENCE, 1),
+)
+finds("an end mark of rank 2 counts in a beam of 2", {"": 0.4}, search(SILENCE, 2))
+finds("by score the longer text wins", {"Ja gern": 0.288}, search(COFFEE, 2, alpha=1.0))
+
+# %% [markdown]
 # ### When may a search for several texts stop?
 # Rule 5 asks for $k$ finished texts, which changes no best text. It is for those who
 # want more than one. Two rules more:
@@ -1069,17 +1104,19 @@ curves = {}
 for name in ("alpha 0", "alpha 0.6", "alpha 1"):
     gain = np.array(gain_of(f"beam 4, {name}", with_mistakes))
     curves[name] = (updates, gain)
+    print(f"    {name:9s} wins at {sum(gain > 0)} of {len(gain)} checkpoints,", end=" ")
+    print(f"mean gain {gain.mean():+.2f}:")
     print(
-        f"    {name:9s} wins at {sum(gain > 0)} of {len(gain)} checkpoints,",
-        f"from {gain.min():+.2f} (at {updates[gain.argmin()]})",
-        f"to {gain.max():+.2f} (at {updates[gain.argmax()]}), mean {gain.mean():+.2f}",
+        f"        from {gain.min():+.2f} (at {updates[gain.argmin()]})",
+        f"to {gain.max():+.2f} (at {updates[gain.argmax()]})",
     )
 late = [row for row in rows if row["updates"] > 1000]
 print(
     f"    greedy before 200: BLEU at most {rows[2]['greedy']['BLEU']:.2f};",
-    f"after 1,000: at least {min(row['greedy']['BLEU'] for row in late):.2f},",
-    f"mean gain of alpha 0.6 {np.mean(gain_of('beam 4, alpha 0.6', late)):+.2f}",
+    f"after 1,000: at least {min(row['greedy']['BLEU'] for row in late):.2f}",
 )
+mean_gain = np.mean(gain_of("beam 4, alpha 0.6", late))
+print(f"    after 1,000: mean gain of alpha 0.6 {mean_gain:+.2f}")
 chosen_gain = gain_of("beam 4, alpha 0.6", [chosen_row])[0]
 print(f"    our checkpoint on the validation sentences, alpha 0.6: {chosen_gain:+.2f}")
 for row in with_mistakes:
@@ -1190,15 +1227,15 @@ for beam in (1, 2, 4, 8):
     print(
         f"    beam of {beam}: mean score {scores.mean():.3f},",
         f"BLEU {bleu(texts, german[:few]).score:.2f},",
-        f"errors in {few} sentences: {search_errors[beam]} of the search,",
-        f"{model_errors[beam]} of the model",
+        f"errors {search_errors[beam]} (search) and {model_errors[beam]} (model)",
     )
 still_wrong = int(wrong_at[8][missed_by_greedy].sum())
 newly_wrong = int((wrong_at[8] & ~wrong_at[1]).sum())
 print(
     f"    wrong with greedy {wrong_at[1].sum()}, with a beam of 8 {wrong_at[8].sum()};",
-    f"of greedy's {search_errors[1]} search errors {still_wrong} are still wrong,",
-    f"and {newly_wrong} sentences that greedy had right are wrong now",
+    f"of greedy's {search_errors[1]} search errors\n",
+    f"    {still_wrong} are still wrong, and {newly_wrong}",
+    "that it had right are wrong now",
 )
 claim(
     "a beam of 4 makes almost no search errors",

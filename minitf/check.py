@@ -9,8 +9,10 @@ sum to 1, so even a gradient of zeros would pass. `grad_check` gives each output
 
 from __future__ import annotations
 
+import ast
 import inspect
 import itertools
+import re
 import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,7 +22,7 @@ import numpy as np
 from minitf.backend import to_device, to_numpy
 from minitf.tensor import ArrayLike, Tensor
 
-__all__ = ["claim", "grad_check", "proved", "same", "show"]
+__all__ = ["claim", "grad_check", "proved", "same", "show", "source_of"]
 
 proved = []  # the names of the checks that passed and said so, in order: a lesson counts them
 
@@ -150,8 +152,58 @@ def claim(text: str, truth: bool | np.bool, measured: object) -> None:
 
 
 def show(thing: Callable) -> None:
-    """Print the source of a function or class of the library."""
-    print(inspect.getsource(thing))
+    """Print the source of a function or class of the library, as `source_of` returns it."""
+    print(source_of(thing))
+
+
+def source_of(thing: Callable) -> str:
+    """Return the source of a function or class in lines of 80 columns.
+
+    Of each docstring only the first sentence is there: what follows it, a lesson has derived. The
+    comment beside a long line stands above it.
+    """
+    source = textwrap.dedent(inspect.getsource(thing))
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            text = node.body[0]
+            sentence = ast.get_docstring(node).partition("\n")[0]
+            lines[text.lineno - 1] = " " * text.col_offset + f'"""{sentence}"""'
+            lines[text.lineno : text.end_lineno] = [None] * (text.end_lineno - text.lineno)
+    return "\n".join(each for line in lines if line is not None for each in _in_columns(line))
+
+
+def _in_columns(line):
+    """Return a line of Python as lines of at most 80 columns, where that can be done."""
+    if len(line) <= COLUMNS:
+        return [line]
+    code, mark, comment = line.partition("  # ")
+    indent = " " * (len(line) - len(line.lstrip()))
+    if mark:
+        above = textwrap.wrap(
+            comment, COLUMNS, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+        )
+        return [*above, *_in_columns(code)]
+    if code.strip().startswith('"""'):
+        return textwrap.wrap(
+            code.strip(),
+            COLUMNS,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
+    # Break in the outermost brackets, after a comma if there is one, as far right as it fits.
+    without_strings = re.sub('"[^"]*"', lambda text: "_" * len(text[0]), code)
+    depth, places = 0, []
+    for at, sign in enumerate(without_strings[:COLUMNS], 1):
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth and sign in ",([{":
+            places.append((-depth, sign == ",", at))
+    if not places:
+        return [line]
+    _, comma, at = max(places)
+    deeper = indent + " " * (8 if comma else 4)
+    return [code[:at], *_in_columns(deeper + code[at:].lstrip())]
 
 
 def _report(name, found, error=0.0):

@@ -127,7 +127,7 @@ class MultiHeadAttention(Module):
         Raises ValueError for a mask (B, T, S), whose first axis would be read as the heads.
         """
         if mask is not None and mask.ndim == 3:
-            raise ValueError("a mask of 3 axes would be read as one per head: write mask[:, None]")
+            raise ValueError("a mask of 3 axes would be one per head: write mask[:, None]")
         if cache is None:
             return multi_head_attention(self, x, memory, mask)
         queries = self.split_heads(self.query(x))  # (B, H, T, K)

@@ -28,6 +28,7 @@ from minitf.errors import UserError
 from minitf.translation import Translator, picture
 
 __all__ = [
+    "as_words",
     "begin",
     "check_exercises",
     "draw",
@@ -277,6 +278,17 @@ def toy_model(name="toy-model"):
     """
     with _one_line_errors():
         return Translator.load(_folder(name))
+
+
+def as_words(pieces):
+    """Return pieces of words as text to print: words begin plainly, "-s" continues a word.
+
+    The marks are (start), (end) and (pad).
+    """
+    # A full stop continues a word, but stands alone.
+    marks = {"<s>": "(start)", "</s>": "(end)", "<pad>": "(pad)", ".": "."}
+    plain = {piece: piece.removeprefix("\u2581") for piece in pieces if piece[0] == "\u2581"}
+    return [marks.get(piece) or plain.get(piece) or f"-{piece}" for piece in pieces]
 
 
 def kept(name):

@@ -94,6 +94,11 @@ OF_CELLS = [
             "# %% [markdown]\n# $$\n# a",
         ],
     ),
+    (
+        page.accidental_lists,
+        "# %% [markdown]\n# ## a\n# - b\n#   c\n# - d\n#\n# e 1.\n#\n# 1. f\n# %%\na = 1\n# 1. b",
+        ["# %% [markdown]\n# a is\n# 1. b", "# %% [markdown]\n# a\n# - b"],
+    ),
 ]
 RULES = OF_STATEMENTS + OF_CELLS
 

@@ -1,11 +1,15 @@
 """The checker is checked: it must reject gradients that are known to be wrong, and say why."""
 
+import ast
+import importlib
+import inspect
+
 import numpy as np
 import pytest
 from sizes import B, D, S, T
 
 from minitf import functions as F
-from minitf.check import claim, grad_check, proved, same, show
+from minitf.check import claim, grad_check, proved, same, show, source_of
 from minitf.tensor import Tensor, record
 
 
@@ -538,9 +542,31 @@ def test_only_checks_that_pass_are_counted(rng, capsys):
     assert proved[before:] == ["one", "two", "three gradient"] and not capsys.readouterr().out
 
 
-def test_show_prints_the_source(capsys):
+def test_show_prints_the_source_with_the_first_sentence_of_its_docstring(capsys):
     show(F.softmax)
-    assert "def softmax(x: ArrayLike, axis: int = -1) -> Tensor:" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith("def softmax(x: ArrayLike, axis: int = -1) -> Tensor:\n")
+    assert said.count('"""') == 2 and "return record(y, (x,), backward)" in said
+
+
+def without_docstrings(source):
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            node.body[0] = ast.Pass()
+    return ast.dump(tree)
+
+
+@pytest.mark.parametrize(
+    "name", ["check", "functions", "loss", "nn", "optim", "tensor", "transformer"]
+)
+def test_what_show_prints_is_the_same_program_in_80_columns(name):
+    module = importlib.import_module(f"minitf.{name}")
+    for each in map(vars(module).get, module.__all__):
+        if inspect.isfunction(each) or inspect.isclass(each):
+            source = source_of(each)
+            assert without_docstrings(source) == without_docstrings(inspect.getsource(each))
+            assert [line for line in source.splitlines() if len(line) > 80] == []
 
 
 def test_a_single_number_is_checked_too():

@@ -14,6 +14,8 @@ BLOCKS = ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef
 WIDEST = 88  # characters
 MOST_CHECKS = 3  # of a cell
 SHORTEST_ALTERNATIVE = 40  # characters
+LIST_ITEM = re.compile(r"# (?:\d+[.)]|[-+*>]) ")
+LIST_BEGINS = re.compile(r"# (?:1[.)]|[-+*>]) ")  # inside a paragraph, too
 IMAGE = re.compile(r"!\[(.*?)\]\(figures/([\w.-]+)\)")
 
 
@@ -91,6 +93,26 @@ def unclosed_formulas(text):
         if kind == "markdown" and (source.count("$$") % 2 or inside):
             found.append(f"line {start}: $$ is inside a line of text, or without its partner")
     return found
+
+
+def accidental_lists(text):
+    """Lines inside a paragraph that markdown takes for the beginning of a list or a quotation."""
+    found = []
+    for kind, source, start in cells(text):
+        lines = re.sub(r"\$\$[^$]*\$\$", _dots, source).splitlines()
+        above = ""  # an item of a list may follow one
+        for number, line in enumerate(lines if kind == "markdown" else (), start):
+            inside = re.match(r"# [^\s#]", above)  # a title is none
+            if inside and LIST_BEGINS.match(line) and not LIST_ITEM.match(above):
+                found.append(f"line {number}: {line[2:40]!r} begins a list inside a paragraph")
+            if not (LIST_ITEM.match(above) and line.startswith("#  ")):  # else the item goes on
+                above = line
+    return found
+
+
+def _dots(formula):
+    """Return as many lines as a formula has, which begin no list."""
+    return "\n# ".join("." for _ in formula[0].splitlines())
 
 
 # Statements ---------------------------------------------------------------------------------------

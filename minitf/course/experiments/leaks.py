@@ -57,7 +57,8 @@ class LeakyAttention(MultiHeadAttention):
             weights = F.attention_weights(queries, keys)
             return (weights * mask) @ values
         if self.mistake == "softmax over the queries":
-            scores = queries @ keys.transpose(0, 1, 3, 2) / queries.shape[-1] ** 0.5
+            root = queries.shape[-1] ** 0.5
+            scores = queries @ keys.transpose(0, 1, 3, 2) / root
             return F.softmax(F.where(mask, scores, -1e9), axis=2) @ values
         return F.attention(queries, keys, values, mask)
 

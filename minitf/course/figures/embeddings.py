@@ -4,9 +4,9 @@ from math import pi, sqrt
 
 import numpy as np
 
-from minitf.course.figures import bars, line_panels, lines
+from minitf.course.figures import bars, line_panels, lines, matrices
 
-__all__ = ["alone", "bases", "distance", "hands", "lengths"]
+__all__ = ["alone", "back", "bases", "distance", "hands", "lengths"]
 
 
 def hands(encodings, path):
@@ -41,6 +41,16 @@ def distance(sinusoids, random_rows, path):
     lines(
         curves, path, x="the other position minus this one", y="dot product", marks=False,
         title="With sinusoids, near positions are alike",
+    )  # fmt: skip
+
+
+def back(soft, sharp, path):
+    """Draw the weights of a head that looks at the word before: (positions, positions) each."""
+    numbers = [str(position) for position in range(len(soft))]
+    matrices(
+        {"turned one step back": soft, "and 16 times as large": sharp}, rows="position that asks",
+        columns="position asked", row_labels=numbers, column_labels=numbers, limits=(0, 1),
+        title="One matrix lets each position look at the one before", path=path,
     )  # fmt: skip
 
 

@@ -1,15 +1,35 @@
 """The figures of lesson 09, training on WMT."""
 
-from minitf.course.figures import bars, dots, lines, matrices
+import itertools
 
-__all__ = ["averages", "estimates", "padding", "ring", "speed_ups"]
+from minitf.course.figures import bars, dots, graph, lines, matrices
+
+__all__ = ["averages", "estimates", "padding", "ring", "speed_ups", "stations"]
+
+
+def stations(path):
+    """Draw the way from a text to a score, with the numbers of the paper's base model."""
+    texts = {
+        "text": "text\n4.5 million pairs",
+        "pieces": "pieces\n37,000",
+        "batches": "batches\n25,000 tokens each",
+        "GPUs": "8 GPUs\n100,000 updates",
+        "checkpoints": "checkpoints\none in 10 minutes",
+        "mean": "mean\nof the last 5",
+        "translation": "translation\nof newstest2014",
+        "score": "score\n27.3 BLEU",
+    }
+    places = [(0, 1), (1, 1), (2, 1), (3, 1), (3, 0), (2, 0), (1, 0), (0, 0)]
+    nodes = {name: (*place, texts[name]) for name, place in zip(texts, places, strict=True)}
+    arrows = [(start, end, "") for start, end in itertools.pairwise(texts)]
+    graph(nodes, arrows, path, title="From a text to a score")
 
 
 def padding(percents, path):
     """Draw how much of the batches is padding. percents: {pairs: per cent}."""
     bars(
         percents, path, y="padding, %",
-        title="Planned, batches of 25,000 tokens waste little",
+        title="Sorted, batches of 25,000 tokens waste little",
     )  # fmt: skip
 
 
