@@ -36,6 +36,7 @@ def test_what_shows_nothing_is_dropped(character):
         ("ffl", "\ufb04"),
         ("A", "\uff21"),
         ("!", "\uff01"),
+        ("~", "\uff5e"),
         ("ü", "u\u0308"),
         ("\ufffd", "\ud800 \udfff"),
     ],
@@ -51,6 +52,8 @@ def test_what_looks_alike_is_written_alike(typed, pasted):
         "\U0001f468\u200d\U0001f469\u200d\U0001f467",  # a family: joined by what shows nothing
         "\u0915\u094d\u200d\u0937",  # Devanagari that is written with a joiner
         "東京！」東京。",
+        "カタカナ！",
+        "한국어！",
         "½ liter, 5 m², ™ © ° € – é ß",
     ],
 )

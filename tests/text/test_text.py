@@ -442,3 +442,10 @@ def test_of_the_bytes_only_those_that_show_something_are_shown(subwords):
     names = subwords.vocabulary()
     shown = subwords.pieces([names.index(f"<0x{byte:02X}>") for byte in (0x1F, 0x20, 0x7E, 0x7F)])
     assert shown == ["<0x1F>", " ", "~", "<0x7F>"]
+
+
+def test_words_are_read_as_they_were_written(tmp_path):
+    assert Words(["a", "\ufffd"]).encode(["\ud800 a"]) == [[5, 4]]  # as they are learned
+    (tmp_path / "words.txt").write_text("a\n\n")
+    with pytest.raises(UserError, match="not a word list"):
+        Words.load(tmp_path / "words.txt")

@@ -195,3 +195,8 @@ def test_versions():
     assert found["python"].count(".") == 2
     assert found["minitf"] == minitf.__version__
     assert {"numpy", "sentencepiece", "sacrebleu"} <= found.keys()
+
+
+@pytest.mark.parametrize(("done", "said"), [(0.01, 1), (1.0, 1), (1.01, 2), (2.0, 2)])
+def test_a_line_names_the_epoch_of_its_last_batch(done, said):
+    assert f"epoch {said:>2}  " in step_line(ENTRY | {"epoch": done})
