@@ -157,7 +157,7 @@ def show(thing: Callable) -> None:
 
 
 def source_of(thing: Callable) -> str:
-    """Return the source of a function or class in lines of 80 columns.
+    """Return the source of a function or class in lines of 80 columns; a message may be longer.
 
     Of each docstring only the first sentence is there: what follows it, a lesson has derived. The
     comment beside a long line stands above it.
