@@ -608,7 +608,9 @@ def check_stored(stored):
             f"of another version of minitf (its setting {min(other)}): continue the run with that "
             "version, or begin a new one"
         )
-    check(Settings(**stored))
+    settings = Settings(**stored)
+    check(settings)
+    _check_texts(settings)
 
 
 def resumed(settings, given, stored):
