@@ -283,9 +283,9 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
         else:
             logits, normalisers = scorer(texts)
             if allowed is not None:
-                of_texts = np.repeat(rows, beam)
-                left = limits[of_texts] - (texts.shape[1] - 1)
-                _rule_out(logits, allowed(texts, of_texts, left))
+                sentences = np.repeat(rows, beam)  # the row in `source` of each text
+                left = limits[sentences] - (texts.shape[1] - 1)
+                _rule_out(logits, allowed(texts, sentences, left))
             totals -= normalisers.reshape(totals.shape)
             tokens, continued, totals = continuations(logits, totals, 2 * beam)
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
@@ -455,6 +455,8 @@ def agrees(
             scorer = scorer_of(ids[None])
             for t in range(length):
                 found = to_numpy(scorer(texts[:, : t + 1])[0])
+    except MemoryError:
+        raise
     except Exception:  # of a layer that knows no cache; that of a broken model comes up again
         return False
     largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)

@@ -113,6 +113,8 @@ def _prove(room, op):
                 if why := proof.disagreement(op, form):
                     form = None
                     _say_dropped(room, op, why)
+                else:
+                    _dropped[room].pop(op, None)  # if it is dropped again, that is said again
             _proved[room][op] = form
         return _proved[room][op]
 

@@ -539,8 +539,7 @@ def integers(ids, name):
 def __getattr__(name):
     """Say where a function is that the paper does not use: F.gelu."""
     raise AttributeError(
-        f"minitf.functions has no {name}: it has what the paper uses; "
-        "minitf.beyond.functions has some more, such as tanh and gelu"
+        f"minitf.functions has no {name}; minitf.beyond.functions has more, such as tanh and gelu"
     )
 
 

@@ -30,6 +30,7 @@ _WIDTH = 64  # columns of a strip
 # The kernels of OpenBLAS that have programs for small matrices.
 _FOR_SMALL = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 _CUT = threads.kernels() in _FOR_SMALL  # whether matrices are cut
+_LARGE = 1 << 21  # bytes of a matrix by which two threads multiply
 _FEW = 10**6  # multiplications; below this, OpenBLAS does not copy the matrix
 
 
@@ -62,8 +63,7 @@ def product(x, strips, f):
     """
     given, (count, d, width) = len(x), strips.shape
     if not _CUT:
-        # BLAS multiplies four rows at a time: fewer are faster one after the other.
-        return x @ strips[0] if given > 3 else (x[:, None] @ strips[0])[:, 0]
+        return _of_whole(x, strips[0])
     # A single row would use another program of OpenBLAS, which takes longer than this one for two.
     if given == 1:
         x = np.concatenate([x, x])
@@ -80,6 +80,24 @@ def product(x, strips, f):
             start = min(start, n - 2)  # never a single row: the one before it is computed again
             np.matmul(x[start : start + few], strips, out=out[:, start : start + few])
     return y[:given, :f]
+
+
+def _of_whole(x, matrix):
+    """Multiply a few rows by a matrix that is not cut; another thread computes half of a large one.
+
+    Multiplying by a large matrix takes longer than handing over half of it.
+    """
+    # BLAS multiplies four rows at a time: fewer are faster one after the other.
+    if len(x) < 4:
+        return (x[:, None] @ matrix)[:, 0]
+    pool = threads.spare() if matrix.nbytes >= _LARGE else None
+    if pool is None:
+        return x @ matrix
+    y, middle = np.empty((len(x), matrix.shape[1]), x.dtype), matrix.shape[1] // 2
+    other = pool.submit(np.matmul, x, matrix[:, middle:], out=y[:, middle:])
+    np.matmul(x, matrix[:, :middle], out=y[:, :middle])
+    other.result()
+    return y
 
 
 class PackedParameter(Parameter):

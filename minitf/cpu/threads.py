@@ -1,21 +1,34 @@
 """Threads for forms: a program that has some lends them, and forms that can use several take them.
 
-In training, replicas lend their pool, and `each` uses it.
+In training, replicas lend their pool, and `each` uses it. A program that decodes on one core alone
+lends a spare thread, for products with a large matrix.
 """
 
 import contextlib
 import contextvars
+import functools
+import os
 import signal
 import threading
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["each", "kernels", "lent", "libraries", "one_blas_thread", "without_signals"]
+__all__ = [
+    "each",
+    "kernels",
+    "lent",
+    "libraries",
+    "one_blas_thread",
+    "spare",
+    "spare_lent",
+    "without_signals",
+]
 
 _FEW = 8  # items of about 0.1 ms each; for fewer it takes too long to wake the threads
 
 # The pool that was lent to this thread, and its number of threads.
 _lent = contextvars.ContextVar("_lent", default=(None, 1))
+_has_spare = contextvars.ContextVar("_has_spare", default=False)
 libraries = ThreadpoolController()  # made once: searching for the libraries takes 0.5 ms
 _lock = threading.Lock()
 _one_blas_thread = {"blocks": 0, "limit": None}  # how many are open; the limit, a `with` block
@@ -56,6 +69,31 @@ def lent(pool, count):
         yield
     finally:
         _lent.reset(token)
+
+
+@contextlib.contextmanager
+def spare_lent():
+    """Let forms use one more thread in this block: see `spare`."""
+    token = _has_spare.set(True)
+    try:
+        yield
+    finally:
+        _has_spare.reset(token)
+
+
+def spare():
+    """Return a pool of one thread that may compute while this one does, or None."""
+    return _pool_of(os.getpid()) if _has_spare.get() else None
+
+
+@functools.cache
+def _pool_of(process):  # a forked process does not have its parent's threads
+    from concurrent.futures import ThreadPoolExecutor  # lazily: it loads logging
+
+    with without_signals():
+        pool = ThreadPoolExecutor(1)
+        pool.submit(int).result()  # starts the thread
+    return pool
 
 
 def each(function, items):

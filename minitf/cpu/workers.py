@@ -18,6 +18,7 @@ import threading
 import warnings
 
 from minitf.cpu.machine import cores
+from minitf.cpu.threads import spare_lent
 
 __all__ = ["over_cores"]
 
@@ -35,7 +36,11 @@ def over_cores(function, items):
     not deliver, because it failed or was killed, is computed here; so errors are raised here too.
     """
     n = min(cores(), len(items), _MAX_PROCESSES)
-    if n < 2:
+    if n < 2 <= cores():  # at most one item: there is another core
+        with spare_lent():
+            results = [function(item) for item in items]
+        yield from results
+    elif n < 2:
         yield from map(function, items)
     elif not _can_fork():
         from concurrent.futures import ThreadPoolExecutor  # lazily: it loads logging

@@ -225,7 +225,7 @@ def _data(explained, n_shown, weights, limits, languages):
             "parents": step.parents,
             "tokens": [explained.names[i] for i in step.tokens],
             "log_probabilities": [
-                round(p, 6) if p > -np.inf else None for p in step.log_probabilities
+                round(p, 4) if p > -np.inf else None for p in step.log_probabilities
             ],
             "finished": step.finished,
             "kept": step.kept,
@@ -249,7 +249,7 @@ def _data(explained, n_shown, weights, limits, languages):
         "weights": weights,
         "vectors": _vectors(explained, n_shown),
         "steps": [
-            [[token, round(p, 5)] for token, p in step] for step in explained.steps[:n_shown]
+            [[token, round(p, 4)] for token, p in step] for step in explained.steps[:n_shown]
         ],
         "beam": _packed(json.dumps(beam).encode()),  # or it would be a sixth of the page
     }

@@ -1,13 +1,15 @@
 """Threads for forms: the pool that replicas lend, and how many BLAS uses."""
 
+import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from minitf.cpu import threads
+from minitf.cpu import strips, threads, workers
 
 
 def test_few_items_are_computed_by_the_caller():
@@ -15,6 +17,41 @@ def test_few_items_are_computed_by_the_caller():
     with ThreadPoolExecutor(2) as pool, threads.lent(pool, 2):
         threads.each(lambda item: names.add(threading.current_thread().name), range(3))
     assert names == {threading.current_thread().name}
+
+
+def test_only_a_single_item_has_a_spare_thread(monkeypatch):
+    """Several items have a core each; and one core has no second thread."""
+    spare = []
+    for count, items in ((2, 1), (1, 1), (2, 2)):
+        monkeypatch.setattr(workers, "cores", lambda count=count: count)
+        monkeypatch.setattr(workers, "_can_fork", lambda: False)
+        list(
+            workers.over_cores(lambda item: spare.append(threads.spare() is not None), range(items))
+        )
+    assert spare == [True, False, False, False] and threads.spare() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of several threads
+def test_a_forked_process_has_a_spare_thread_of_its_own():
+    with threads.spare_lent():
+        mine = threads.spare()
+    child = os.fork()
+    if not child:
+        with threads.spare_lent():
+            done = threads.spare().submit(int).result(timeout=20) == 0
+            os._exit(0 if done and threads.spare() is not mine else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 7])
+def test_a_spare_thread_computes_half_of_a_large_product(rng, rows, monkeypatch):
+    monkeypatch.setattr(strips, "_CUT", False)
+    monkeypatch.setattr(strips, "_LARGE", 8 * 40 * 101)
+    x, matrix = rng.normal(size=(rows, 40)), rng.normal(size=(40, 101))
+    with threads.spare_lent():
+        y = strips.product(x, strips.in_strips(matrix), 101)
+    np.testing.assert_allclose(y, x @ matrix, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="as on Windows")

@@ -35,7 +35,6 @@ HARDWARE = {
     "row_dots",
     "row_sums",
     "scratch",
-    "strip",
     "strips",
     "thread",
     "threads",

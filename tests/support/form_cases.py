@@ -481,6 +481,7 @@ def _decoding_cases():
             searches,
             lambda dtype: _beams(dtype, LEARNED | ONE_SIZE, beam=3, n_best=3),
         ),
+        Case("a beam of 4, with a spare thread", searches, _with_spare, ("cpu",)),
         Case("a beam of 1", searches, lambda dtype: _beams(dtype, PRE_NORM, beam=1)),
         Case("a beam of 4, attention by distance", searches[1:], _near),
         Case("a beam of 4, maps without biases", searches, _unbiased),
@@ -558,6 +559,14 @@ def _beams(dtype, switches, beam=4, n_best=1):
     """Return the translations of four sentences that end at different steps."""
     found = decode.beam_search(*_task(dtype, switches), beam, n_best=n_best, max_extra=6)
     return _written(h for sentence in found for h in sentence)
+
+
+def _with_spare(dtype):
+    """Return the translations for which a second thread computes halves of products."""
+    from minitf.cpu import threads  # only now: a mutant may have replaced it
+
+    with threads.spare_lent():
+        return _beams(dtype, {})
 
 
 class Near(MultiHeadAttention):
@@ -830,14 +839,14 @@ TILES = {
         "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1},
         "cpu.decode": {"_CACHED": 80, "_GROW_BY": 2, "_BLOCK": 4},
-        "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True},
+        "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True, "_LARGE": 1},
         "gpu.loss": {"CHUNK_ROWS": 10, "ROW_THREADS": 256},
         **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},
     },
     "tiles of one head": {
         "cpu.attention": {"LONGEST_KEPT": 1, "BLOCK_QUERIES": 2, "BLOCK_KEYS": 3, "LARGE": 1},
         "cpu.loss": {"CHUNK_ROWS": 10},
-        "cpu.strips": {"_CUT": False},
+        "cpu.strips": {"_CUT": False, "_LARGE": 1},
     },
     "tiles of one query": {
         "cpu.attention": {"TILE_SCORES": 1, "LONGEST_KEPT": S, "HAS_FAST_EXP2": False},

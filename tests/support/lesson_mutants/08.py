@@ -50,8 +50,8 @@ MUTANTS = {
         "return ((5 + length) / 6) ** (alpha / 2)",
     ),
     "a beam without the length penalty": (
-        "float(total) / length_penalty(length, self.alpha)",
-        "float(total)",
+        "score = total / length_penalty(length, self.alpha)",
+        "score = total",
     ),
     "an end mark that is not counted": (
         "length = texts.shape[1] - 1  # without the start mark, with the end mark",
