@@ -66,10 +66,13 @@ class Command:
                 code = end.code
         return code, out.text(), err.text()
 
-    def start(self, *arguments, environment=None, bar_after=cli.AFTER, **streams):
-        """Start it as a process of its own, with every warning an error."""
+    def start(self, *arguments, environment=None, bar_after=cli.AFTER, python=(), **streams):
+        """Start it as a process of its own, with every warning an error.
+
+        python: options of Python.
+        """
         script = [str(SCRIPT)] if bar_after == cli.AFTER else ["-c", SOONER.format(bar_after)]
-        command = [sys.executable, "-W", "error", *script, *self._with_model(arguments)]
+        command = [sys.executable, "-W", "error", *python, *script, *self._with_model(arguments)]
         changes = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "", **(environment or {})}
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         self.started.append(
