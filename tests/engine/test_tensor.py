@@ -687,7 +687,7 @@ def test_nothing_is_no_tensor():
         (lambda a, t: np.add.reduce(t), "np.add takes no Tensor"),
         (lambda a, t: a.__iadd__(t), "np.add takes no Tensor"),
         (lambda a, t: a**t, "np.power takes no Tensor"),
-        (lambda a, t: F.gelu, r"has no gelu: .*minitf\.beyond\.functions has more"),
+        (lambda a, t: F.gelu, r"has no gelu; minitf\.beyond\.functions has more"),
     ],
 )
 def test_what_is_no_function_of_a_tensor_says_what_is(wrong, said):
