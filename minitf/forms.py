@@ -171,6 +171,11 @@ class WatchedModule(types.ModuleType):
     """A module whose functions forms rely on: replacing one makes forms prove themselves again."""
 
     def __setattr__(self, name, value):
+        if callable(value):
+            # Before it is replaced: forms and examples are found by the function itself.
+            importlib.import_module("minitf.proof")
+            if room := xp.__dict__["_room"]:
+                _load(room)
         super().__setattr__(name, value)
         if callable(value):
             forget()

@@ -10,6 +10,7 @@ n tokens in the cache of a sentence, S tokens of its source, L layers, V vocabul
 """
 
 import math
+import sys
 import types
 import weakref
 from typing import NamedTuple
@@ -55,41 +56,49 @@ def packed_decoder(model):
     if not decode.has_own_layers(model) or forms.is_left_out("decoder"):
         return None
     changes, packed = vars(model).get("packed_decoder", (None, None))
-    if changes != forms.changes():
-        packed = PackedDecoder(model)
-        if not is_straight(model, lambda source: StraightScorer(packed, model, source, 1)):
-            packed = None
-    return packed
+    if changes == forms.changes():
+        return packed
+    if _compared.get(model) == (_made_of(model), False):
+        return None
+    packed = PackedDecoder(model)
+    straight = is_straight(model, lambda source: StraightScorer(packed, model, source, 1))
+    return packed if straight else None
 
 
 def is_straight(model, scorer_of, tolerance=1e-4):
     """Return whether a straight line has the logits that the model's modules compute.
 
     scorer_of, tolerance: as `decode.agrees` takes them.
-    Once they agree, they are compared again only if another layer, setting or shape is in the
-    model, or something was replaced: see `forms.changes`.
+    They are compared again only if another layer, setting or shape is in the model, or something
+    was replaced: see `forms.changes`. If they disagree, a line says so.
     """
-    now = forms.changes(), _settings(model)
-    if _agreed.get(model) != now:
-        if not decode.agrees(model, scorer_of, tolerance):
-            return False
-        _agreed[model] = now
-    return True
+    made_of, straight = _compared.get(model, (None, None))
+    if made_of != (now := _made_of(model)):
+        straight = decode.agrees(model, scorer_of, tolerance)
+        _compared[model] = now, straight
+        if not straight:
+            print(
+                "minitf: a model is decoded by its modules, not by the faster program, which "
+                "computes other logits",
+                file=sys.stderr,
+            )
+    return straight
 
 
-_agreed = weakref.WeakKeyDictionary()  # model: what it was made of when it was compared
+_compared = weakref.WeakKeyDictionary()  # model: what it was made of, and whether they agreed
 
 
-def _settings(model):
-    """Return the types of all modules and of their attributes, the values of settings, and the
-    shapes of parameters.
+def _made_of(model):
+    """Return how often something was replaced, and of a model the types of all modules and of their
+    attributes, the values of settings, and the shapes of parameters.
     """
     settings = int, float, str, Config, types.FunctionType
 
     def setting(value):
         return value if isinstance(value, settings) else (type(value), getattr(value, "shape", ()))
 
-    return [(type(m), [setting(value) for value in vars(m).values()]) for m in model.modules()]
+    modules = [(type(m), [setting(value) for value in vars(m).values()]) for m in model.modules()]
+    return forms.changes(), modules
 
 
 class _Affine:

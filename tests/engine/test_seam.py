@@ -70,7 +70,11 @@ def test_an_edited_equation_is_computed(file, right, edit, dropped, before, tmp_
     found, said = run(tmp_path, "")
     assert found == run(tmp_path, "off")[0] != before
     assert {line.split()[1] for line in said} >= dropped
-    assert all("is computed by its equation, not by its faster form" in line for line in said)
+    assert all(
+        "is computed by its equation, not by its faster form" in line
+        or "is decoded by its modules, not by the faster program" in line
+        for line in said
+    )
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +257,19 @@ def test_a_form_is_left_out_by_its_name(form):
             assert forms.is_left_out("decoder")
         assert double(4)[0] == "equation", "the outer block is still open"
     assert double(4)[0] == "form" and not forms.is_left_out("decoder")
+
+
+def test_a_function_that_is_replaced_at_once_is_noticed():
+    """Before any form was loaded: forms and examples are found by the functions themselves."""
+    program = """
+from minitf import forms
+from minitf import functions as F
+F.layer_norm = lambda x, gain, bias, eps=1e-6: x
+print(forms.check())
+"""
+    command, on = [sys.executable, "-c", program], os.environ | {"MINITF_FORMS": "on"}
+    done = subprocess.run(command, check=True, env=on, capture_output=True, text=True)
+    assert done.stdout == "['add_norm']\n" and "add_norm is computed by its equation" in done.stderr
 
 
 PROGRAM = """
