@@ -186,7 +186,7 @@ class Updater:
             tokens = max(batch.source.size, batch.target_in.size)
             with threads_for(2 * tokens * config.d_model * config.d_ff):  # in every layer
                 return compute(self.models[0], batch)
-        parts = [batch.rows(start, stop) for [(_, start, stop)] in shares([rows], n)]
+        parts = [batch.rows(*bounds) for bounds in slice_bounds(rows, n)]
         parameters = list(zip(*(model.parameters() for model in self.models[:n]), strict=True))
         for weight, *copies in parameters:
             for p in copies:

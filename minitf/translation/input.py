@@ -17,8 +17,8 @@ from minitf.cpu.threads import without_signals
 from minitf.errors import UserError
 from minitf.text.encoding import Damage, as_utf8, refusal
 from minitf.text.vocabulary import valid
+from minitf.translation.cutting import join
 from minitf.translation.languages import languages_of
-from minitf.translation.sentences import join
 
 LINES = 500  # lines that are sorted by length and translated together, at most
 BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete

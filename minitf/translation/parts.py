@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
 from minitf.text.kept import MARKS, marked
+from minitf.translation.cutting import join
 from minitf.translation.rejoin import without_added_stop
-from minitf.translation.sentences import join
 
 __all__ = ["Part", "Translation", "joined", "parts_of", "restored"]
 

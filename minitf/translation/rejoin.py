@@ -17,7 +17,7 @@ _STOP = re.compile(r"(?<!\.)[.。]$")  # a full stop, and no ellipsis
 _ADDED = re.compile(r"(?<![.!?])[.!。！]$")
 _FRAGMENT = 8  # words at most
 _WORDS_END = re.compile(r"\w[\"'”’»)\]]*$")
-_MARK = re.compile(r"[,;:–—，；：、]$")  # after which sentences.py cuts
+_MARK = re.compile(r"[,;:–—，；：、]$")  # after which cutting.py cuts
 _WORD = re.compile(r"[^\W\d_]+")
 _KINDS = re.compile('["„“”«»]')
 

@@ -28,10 +28,10 @@ from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
 from minitf.text.normal import normalise
 from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
+from minitf.translation.cutting import cut_texts, in_small_letters
 from minitf.translation.loading import load_model
 from minitf.translation.parts import Part, Translation, joined, parts_of, restored
 from minitf.translation.rejoin import AROUND, CUT, alike_quotes, as_one_sentence
-from minitf.translation.sentences import cut_texts, in_small_letters
 from minitf.translation.wellformed import Wellformed
 
 __all__ = ["Explained", "Translation", "Translator"]

@@ -29,7 +29,7 @@ MODULES = (
     *(
         "translation",
         "translation.loading",
-        "translation.sentences",
+        "translation.cutting",
         "training",
         "training.commandline",
     ),

@@ -15,10 +15,10 @@ from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
 from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
+from minitf.translation.cutting import in_small_letters
 from minitf.translation.parts import Part, restored
 from minitf.translation.parts import joined as joined_translations
 from minitf.translation.rejoin import as_one_sentence, without_added_stop
-from minitf.translation.sentences import in_small_letters
 
 ADDED = [
     ("Save", "Sparen.", "Sparen"),
