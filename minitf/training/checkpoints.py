@@ -2,8 +2,16 @@
 
 A run writes its first checkpoint before its first update. Whenever the process is killed after
 that, the folder holds a complete checkpoint, the weights that the checkpoint names, and, once a
-model was saved, a complete model: new files are written first, then the checkpoint, and files that
-are no longer needed are deleted last.
+model was saved, a complete model. The files of a save, in their order:
+
+    written                       if the process is killed after it
+    weights of this step          a file too many; the old model and checkpoint
+    model-HASH.safetensors        the same
+    config.json, which names it   the new model; resumed from the old checkpoint
+    checkpoint.safetensors        all that is new; weights too many
+    (older weights are deleted)
+
+Each is written beside its place and then renamed, so that no file is ever half there.
 """
 
 import contextlib
