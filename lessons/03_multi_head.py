@@ -501,9 +501,10 @@ draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 #
 # *What to see: the framed cells. Head 1 looks at the word before in four rows, "old",
 # "the", "new" and "book": there training has found a head like the one that we made
-# with a pencil. In the others it does not: "teacher" looks at several words, "sees"
-# most of all at itself. Heads are seldom as tidy as their names. Head 2 leads from
-# article and adjective to their noun, head 3 from the end of the sentence to its verb.*
+# with a pencil. Its other rows are not like that: "teacher" looks at several words,
+# "sees" most of all at itself. Heads are seldom as tidy as their names. Head 2 leads
+# from article and adjective to their noun, head 3 from the end of the sentence to its
+# verb.*
 #
 # [All heads of the toy model, on the stage](toy-page.html#encoder-1&heads)
 #
@@ -511,8 +512,8 @@ draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 # its lines; then look for heads with the same habits as those above.*
 #
 # One sentence could be chance. So here are the same cells, chosen in the picture above,
-# with seven other nouns. Each claim has the mean over the framed cells of one head: it
-# says nothing of the head's other rows.
+# with seven other nouns. Each claim is a mean over the framed cells of one head, that of
+# head 1 over four of its nine rows. It says nothing of the others.
 
 # %%
 nouns = ["man", "woman", "child", "girl", "dog", "cat", "house"]

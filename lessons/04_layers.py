@@ -504,7 +504,7 @@ grad_check(feed_forward, X, name="FeedForward")
 # base model), as if a coin were tossed for each. The idea: a sentence learned by heart
 # hangs on a few features, and when any of them may be missing at any time, this pays
 # less. What many features agree on still works. We do not measure it here. The paper
-# did: without dropout its base model has a score of 1.2 BLEU less (Table 3 (D)).
+# did: without dropout its base model scores 1.2 BLEU less (Table 3 (D)).
 #
 # **State.** The features that stay are divided by $1 - \text{rate}$:
 #
@@ -678,8 +678,8 @@ claim(
 
 # %% [markdown]
 # (Both are medians of five random stacks. The stack of the first figure was another
-# one: hence its 0.37.) The same holds on the way back: without $x$, only the mean of the
-# gradients of all positions arrives, and what one of them alone asked for is lost.
+# one: hence its 0.37.) The same holds on the way back: without $x$, only the mean of
+# the gradients of all positions arrives, and what one of them alone asked for is lost.
 # **The residual connection keeps each position's own vector on the way up, and its own
 # gradient on the way back.**
 #

@@ -682,8 +682,8 @@ of_means = [loss_of_last_5(i, distance=10) for i in updates]
 of_five = alone[-5:]  # the checkpoints of updates 160 to 200
 print("loss of each of the last five:", *[f"{loss:.3f}" for loss in of_five])
 print(f"loss of their mean:            {of_means[-1]:.3f}")
-of_last_one = f"{alone[-1]:.3f}"
-claim("the last checkpoint is the best of the five", alone[-1] == min(of_five), of_last_one)
+last_is_best = alone[-1] == min(of_five)
+claim("the last of the five is the best", last_is_best, f"{alone[-1]:.3f}")
 claim("their mean is better still", of_means[-1] < alone[-1], f"{of_means[-1]:.3f}")
 n_better = np.sum(np.array(of_means) < alone)
 claim("of 16 points, the mean is better at", n_better == 16, n_better)
@@ -843,7 +843,7 @@ claim("BLEU over 80, unseen sentences", quick_bleu > 80, f"{quick_bleu:.1f}")
 # | --preset base | the first row of Table 3 (lesson 06) |
 # | --vocabulary-size 37000 | pieces of both languages together (section 5.1) |
 # | --batch-tokens 25000 | source tokens, and as many target tokens (section 5.1) |
-# | --valid-every 1500 | validate, write a checkpoint: in 10 minutes (section 6.1) |
+# | --valid-every 1500 | validation and checkpoint every 10 minutes (section 6.1) |
 # | --patience 0 | never stop early |
 #
 # The trainer chooses all others by the size of the text, and `fill_in` is the part of
@@ -893,8 +893,9 @@ claim("checkpoints averaged, and beam", last_and_beam == (5, 4), last_and_beam)
 # 8. From probabilities to sentences: a beam.
 # 9. From a folder of text to a score that others can check.
 #
-# No step of the program was taken on trust. (And today's large language models? They are,
-# at heart, the right tower of lesson 06 without its source attention, made larger.)
+# No step of the program was taken on trust. (And today's large language models? They
+# are, at heart, the right tower of lesson 06 without its source attention, made
+# larger.)
 
 # %% [markdown]
 # ## More on training at scale
