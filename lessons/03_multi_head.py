@@ -512,8 +512,8 @@ draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 # its lines; then look for heads with the same habits as those above.*
 #
 # One sentence could be chance. So here are the same cells, chosen in the picture above,
-# with seven other nouns. Each claim is a mean over the framed cells of one head, that of
-# head 1 over four of its nine rows. It says nothing of the others.
+# with seven other nouns. Each claim is a mean over the framed cells of one head, for
+# head 1 in four of its nine rows. It says nothing of the others.
 
 # %%
 nouns = ["man", "woman", "child", "girl", "dog", "cat", "house"]

@@ -817,9 +817,10 @@ draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 #
 # The reason, in short: in post-norm every sub-layer adds an equal share to the change,
 # however deep the stack is, while in pre-norm the sum grows, and late sub-layers add
-# less and less to it. That is a reason for **small steps at the beginning in post-norm**,
-# and for smaller ones the deeper the model is. (Random moves are not updates: lesson 07
-# trains both orders, with and without its *warm-up*. Very deep models are pre-norm.)
+# less and less to it. That is a reason for **small steps at the beginning in
+# post-norm**, and for smaller ones the deeper the model is. (Random moves are not
+# updates: lesson 07 trains both orders, with and without its *warm-up*. Very deep
+# models are pre-norm.)
 
 # %% [markdown]
 # ### What can layer norm not see?
