@@ -152,7 +152,7 @@ old = np.array([0.0, 1.0, 2.0, 9.0])
 fetched = np.array([1.0, 2.0, 1.0, 0.0])
 on_paper = np.array([-3.0, -1.0, -1.0, 5.0]) / 3
 print("on paper:", on_paper.round(2))
-# The library's function; gain 1 and bias 0 change nothing (see below).
+# The library's function; a gain of 1 and a bias of 0 change nothing.
 by_library = F.layer_norm(old + fetched, np.ones(4), np.zeros(4))
 error = abs(by_library.numpy() - on_paper).max()
 claim("layer norm of (1, 3, 3, 9) is as on paper, up to", error < 1e-6, f"{error:.0e}")
@@ -166,7 +166,7 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 # "Norm" is layer norm. The paper does not draw dropout.*
 #
 # (The error is not the 1e-16 of lesson 01 because the library adds a tiny number to the
-# variance. The next section says why.)
+# variance. So four equal numbers do not give $0 / 0$.)
 
 # %% [markdown]
 # ## What does layer norm look at?
@@ -411,7 +411,7 @@ print(f"mean square error of the best additive answer: {best_additive_error:.2f}
 
 # %% [markdown]
 # The network learns by *gradient descent*: each number moves a small step against its
-# gradient, again and again. (Lesson 07 has a better way to step.)
+# gradient, again and again.
 
 
 # %%
