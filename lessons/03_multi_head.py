@@ -56,7 +56,8 @@ claim("'sees' gets the same in both sentences", alike, man_sees_dog)
 #   *one* weighted sum of two unknown vectors, neither can be got back.
 #
 # So let two attentions look at the same time. The first fetches the word before, the
-# second the word after, and the two answers are written side by side. Nothing is lost.
+# second the word after, and the two answers are written side by side. Both neighbours
+# are there, whole and in order.
 #
 # (How does an attention find the word *before*? Not by the words alone: their vectors
 # must also say where each stands. Lesson 05 adds that. Here we choose the weights.)
@@ -68,9 +69,10 @@ for before, after in ((man, dog), (dog, man)):
     print(f"1/4 and 3/4: {quarters}   two attentions: {side_by_side}")
 
 # %% [markdown]
-# Each of them is called a *head*, and both together are *multi-head attention*. (The
-# answer is now twice as long. The Transformer makes each head smaller, so that the
-# length stays.) Here it is in figure 1:
+# Each of them is called a *head*, and both together are *multi-head attention*. The
+# answer is now twice as long. To keep the length, the Transformer makes each head
+# smaller: a head fetches fewer numbers of a word than the word has, and training
+# chooses which. Here it is in figure 1:
 
 # %%
 draw(
@@ -90,8 +92,10 @@ draw(
 # *What to see: all three attentions are multi-head attentions, and the diagram on the
 # right shows the inside of one. Read it from below: three linear maps for each head,
 # the attention of lesson 01 in each of $h$ heads, the answers side by side ("Concat"),
-# and a last linear map that mixes them. The thick line brings the encoder's output to
-# the attention in the middle (lesson 06).*
+# and a last linear map that mixes them. (The paper writes $Q$, $K$ and $V$ for what
+# goes into the three maps; in self-attention all three are the same $x$. We call query,
+# key and value what comes out.) The thick line brings the encoder's output to the
+# attention in the middle.*
 #
 # To build it we need two things first: a way for each head to ask its own question, and
 # a place for what it learns.
@@ -183,8 +187,7 @@ claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 
 # %% [markdown]
 # They begin as random numbers. If all heads began alike, they would compute the same,
-# get the same gradient, and stay alike for ever. (How large the random numbers should
-# be: see the end of this lesson.)
+# get the same gradient, and stay alike for ever.
 
 # %% [markdown]
 # ## What is multi-head attention, exactly?
@@ -206,6 +209,30 @@ claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 # $\text{head}_2$ times the second, and so on: each head writes what it found into the
 # vector in its own way.
 #
+# Take the pencil again, with man = (2, 0) and dog = (0, 2) as in the beginning, and two
+# heads for "sees". Head 1 looks at the word before, head 2 at the word after. Each
+# hands over one number only, half of the first number of its word: $W^V$ is the column
+# (1/2, 0) for both, and makes 1 of man and 0 of dog. Let the rows of $W^O$ be (1, 0)
+# and (0, 1): head 1 writes into the first number of the answer, head 2 into the second.
+#
+# - "Man sees dog": the heads find 1 and 0. The answer is $1 · (1, 0) + 0 · (0, 1)$,
+#   which is (1, 0): man is the one who sees.
+# - "Dog sees man": they find 0 and 1, and the answer is (0, 1): man is the one who is
+#   seen.
+#
+# So two heads of one number tell who from whom, in no more numbers than one word has.
+# What do they give up? The second number of each word. Let a bird be (0, 1): that, too,
+# becomes 0, and these heads take it for a dog.
+
+# %%
+half_of_first = np.array([[1 / 2], [0.0]])  # W^V, of both heads
+rows_of_heads = np.array([[1.0, 0.0], [0.0, 1.0]])  # W^O
+found_1 = np.concatenate([man @ half_of_first, dog @ half_of_first])
+found_2 = np.concatenate([dog @ half_of_first, man @ half_of_first])
+print("man sees dog:", found_1 @ rows_of_heads)
+print("dog sees man:", found_2 @ rows_of_heads)
+
+# %% [markdown]
 # The shapes: $W^Q$ and $W^K$ of one head are $(d_{model}, d_k)$, $W^V$ is
 # $(d_{model}, d_v)$, and $W^O$ is $(h d_v, d_{model})$, so that what comes out has
 # $d_{model}$ numbers again. ($d_{model}$ is the length of the vector of a position. The
@@ -238,7 +265,8 @@ def heads_one_by_one(x, memory, layer, mask=None):
 # **Equate.** Two sentences of 5 positions ask memories of 7 positions, one of which has
 # padding. `Config` holds all sizes of a model. (It always asks for the size of the
 # vocabulary, which does not matter here. Three heads of 12 numbers have $d_k = 4$; we
-# choose another $d_v$, so that no mix-up of the two can pass.)
+# choose another $d_v$, so that no mix-up of the two can pass. The library's Parameters
+# have 32 bits; `.astype(np.float64)` gives them 64, so that rounding hides no mistake.)
 
 # %%
 sizes = Config(vocabulary_size=11, d_model=12, n_heads=3, d_v=6)
@@ -264,7 +292,7 @@ for s in range(2):
 # First *reshape* $(T, 12)$ to $(T, 3, 4)$: that splits the last axis, position by
 # position. Then exchange the first two axes. A reshape straight to $(3, T, 4)$ has the
 # same shape and looks right, but it deals the numbers out in the order in which the
-# computer stores them, row after row:
+# computer stores them, row after row. With $T = 5$ a head has $5 · 4 = 20$ numbers:
 #
 #     position 0    aaaa bbbb cccc      right: head 1 is the column of a's
 #     position 1    aaaa bbbb cccc      wrong: head 1 is the first 20 letters,
@@ -349,23 +377,35 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 #
 # Take the task "give me the number before me, the number after me, and the first number
 # of the row". Call these three numbers $c_1$, $c_2$ and $c_3$, and let all numbers be
-# random, with mean 0 and variance 1. A head gives its position *one* weighted sum of
-# them. What is lost?
+# random and independent, with mean 0 and variance 1. A head gives its position *one*
+# weighted sum of them. What is lost?
 #
 # - A head that looks at one of the three places knows it, and nothing of the others. If
 #   it says 0 for what it does not know, the mean squared errors are 0, 1 and 1.
 # - A head that looks at all three alike gets $s = (c_1 + c_2 + c_3) / 3$. As a guess of
 #   $c_1$ that is wrong by $(2 c_1 - c_2 - c_3) / 3$, and the mean square of this is
-#   $(4 + 1 + 1) / 9 = 2/3$. (No other multiple of $s$ does better.) So the errors are
-#   2/3, 2/3 and 2/3.
-# - Both sum to 2, and so do the errors for any other weights. (The end of this lesson
-#   proves it.) One number in, one number's worth of knowledge out.
+#   $(4 + 1 + 1) / 9 = 2/3$: the products of two different numbers have the mean 0. So
+#   the errors are 2/3, 2/3 and 2/3.
+#
+# Both sum to 2. Is that so for all weights? Let them be $a_1$, $a_2$ and $a_3$, and let
+#
+# $$q = a_1^2 + a_2^2 + a_3^2$$
+#
+# The best guess of $c_1$ that is a multiple of the head's sum leaves the error
+# $1 - a_1^2 / q$ ("More on heads" derives it). Check: if all weights are 1/3, $q$ is
+# $3/9$, and the error is $1 - (1/9) / (3/9) = 2/3$, as above. For $c_2$ and $c_3$ it is
+# the same, so the three errors sum to
+#
+# $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{q} = 3 - 1 = 2$$
+#
+# *whatever the weights are*. Without any head the sum would be 3. So what a head can
+# give is 1 in all: one number in, one number's worth of knowledge out.
 #
 # Would a wider head help? No. A head with 24 numbers hands over 24 averages, but all of
 # them with the *same* weights: each is a mixture of the three places. What is missing
-# is not room but a second set of weights, and that is a second head. Each head takes 1
-# from the sum of the errors. So with $h$ heads the mean of the three is $1 - h/3$ or
-# more: 2/3 with one head, 1/3 with two, 0 with three.
+# is not room but a second set of weights, and that is a second head. Each head takes at
+# most 1 from the sum of the errors. So with $h$ heads the mean of the three is
+# $1 - h/3$ or more: 2/3 with one head, 1/3 with two, 0 with three.
 #
 # **Use.** Learn the task, by gradient descent. To show that a wider head is no help, we
 # give it room: in place of each number stands a block of 4 numbers, and a position has
@@ -421,8 +461,8 @@ draw(figures.learning, "03_heads.png", learning, 20)
 # do not depend on the random numbers, and a head may choose its weights by them.)*
 #
 # Is more always better? The paper tried: Table 3 (A) has the translation score of the
-# base model (*BLEU*: lesson 08; more is better) with different numbers of heads, at
-# equal cost.
+# base model (*BLEU*, where more is better) with different numbers of heads, at equal
+# cost.
 
 # %%
 print("heads:  1     4     8     16    32")
@@ -459,10 +499,12 @@ draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 # %% [markdown]
 # ![The attention weights of three heads on the sentence "The old teacher sees the new book." Head 1 looks at the word before: "old" at "The", "the" at "sees", "new" at "the", "book" at "new". Head 2: "The" and "old" look at "teacher", "the" and "new" at "book". Head 3: the full stop and the end mark look at "sees".](figures/03_translator.png)
 #
-# *What to see: the framed cells. Head 1 looks at the word before in four rows: there
-# training has found a head like the one that we made with a pencil. (The row of "sees"
-# is not one of them: heads are seldom as tidy as their names.) Head 2 leads from
-# article and adjective to their noun, head 3 from the end of the sentence to its verb.*
+# *What to see: the framed cells. Head 1 looks at the word before in four rows, "old",
+# "the", "new" and "book": there training has found a head like the one that we made
+# with a pencil. Its other rows are not like that: "teacher" looks at several words,
+# "sees" most of all at itself. Heads are seldom as tidy as their names. Head 2 leads
+# from article and adjective to their noun, head 3 from the end of the sentence to its
+# verb.*
 #
 # [All heads of the toy model, on the stage](toy-page.html#encoder-1&heads)
 #
@@ -470,7 +512,8 @@ draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 # its lines; then look for heads with the same habits as those above.*
 #
 # One sentence could be chance. So here are the same cells, chosen in the picture above,
-# as means over seven other nouns.
+# with seven other nouns. Each claim is a mean over the framed cells of one head, for
+# head 1 in four of its nine rows. It says nothing of the others.
 
 # %%
 nouns = ["man", "woman", "child", "girl", "dog", "cat", "house"]
@@ -688,26 +731,19 @@ claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
 
 # %% [markdown]
 # ### Why can no weights beat the bound?
-# Call the three wanted numbers $c_1$, $c_2$, $c_3$. A head gives its position one
-# weighted sum of them (weight on any other number is wasted, so let it be 0):
+# What is missing above is the best guess. A head gives its position one weighted sum of
+# the wanted numbers (weight on any other number is wasted, so let it be 0):
 #
 # $$s = a_1 c_1 + a_2 c_2 + a_3 c_3$$
 #
-# How well can all three be guessed from the one number $s$? What follows a head is a
-# linear map, $W^O$, so let the guess be linear, too: guess $c_1$ by $k · s$. The mean
-# of the squared error, $(c_1 - k s)^2$, is
+# What follows a head is a linear map, $W^O$, so let the guess be linear, too: guess
+# $c_1$ by $k · s$. The mean of the squared error, $(c_1 - k s)^2$, is
 #
 # $$1 - 2 k a_1 + k^2 (a_1^2 + a_2^2 + a_3^2)$$
 #
 # because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is the
-# sum of the squares, which we call $q$. Its slope in $k$, $-2 a_1 + 2 k q$, is 0 at the
-# best $k$, $a_1 / q$, and it leaves the error $1 - a_1^2 / q$. For $c_2$ and $c_3$ it
-# is the same, so the three errors sum to
-#
-# $$3 - (a_1^2 + a_2^2 + a_3^2) / q = 3 - 1 = 2$$
-#
-# *whatever the weights are*. A head that looks at one place knows it, and nothing of
-# the others: the errors are 0, 1, 1. One that looks at all three alike: 2/3, 2/3, 2/3.
+# sum of the squares, $q$. Its slope in $k$, $-2 a_1 + 2 k q$, is 0 at the best $k$,
+# $a_1 / q$, and it leaves the error $1 - a_1^2 / q$.
 #
 # With $h$ heads there are $h$ such sums. Mix them, as $W^O$ may, until their vectors of
 # weights $(a_1, a_2, a_3)$ are perpendicular to each other. Then the mean of $s s'$ is

@@ -17,8 +17,8 @@ def alike(apart, path):
     )
 
 
-def facts(sizes, errors, best_linear, path):
-    """Draw the error of networks of several sizes beside that of the best linear answer."""
+def facts(sizes, errors, best_additive, path):
+    """Draw the error of networks of several sizes beside that of the best additive answer."""
     lines(
         {"feed-forward network": (sizes, errors)},
         x="units, $d_{ff}$",
@@ -26,7 +26,7 @@ def facts(sizes, errors, best_linear, path):
         title="Units learn what no sum can",
         log="x",
         limits=(0, 1),
-        levels={"best linear answer": best_linear},
+        levels={"best additive answer": best_additive},
         path=path,
     )
 
