@@ -603,12 +603,6 @@ MUTANTS = {
         "np.lexsort((-values, sentence))",
         "np.lexsort((-found, -values, sentence))",
     ),
-    "continuations: equals at the border": (
-        decode.continuations,
-        "cpu/decode",
-        "scores >= xp.nextafter(limits, -xp.inf)",
-        "scores > xp.nextafter(limits, xp.inf)",
-    ),
     "continuations: totals of another beam": (
         decode.continuations,
         "cpu/decode",

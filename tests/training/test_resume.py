@@ -269,7 +269,8 @@ def test_a_run_that_ended_can_continue_as_if_it_had_not(folder, ends):
             save_arrays("parts/checkpoint.safetensors", arrays, meta | {"seconds": i * 1e6})
         assert run("parts", "--steps", str(steps), *(["--resume"] if i else [])) == 0
         assert load_arrays("parts/checkpoint.safetensors")[1]["seconds"] > i * 1e6
-        assert json.loads(Path("parts/results.json").read_text())["seconds"] > i * 1e6
+        # Rounded: the first updates may take less than it shows.
+        assert json.loads(Path("parts/results.json").read_text())["seconds"] >= i * 1e6
         assert Translator.load("parts").translate(["the cat"], beam=1)
     assert_same_run("whole", "parts")
 
