@@ -263,6 +263,9 @@ EXPLANATIONS = {
     r"boolean index did not match": (
         "a mask in [...] has the shape of the array: np.where(mask, a, b) takes any that broadcasts"
     ),
+    r"must have the same number of dimensions": (
+        "the indices need as many axes as the array: ids[..., None] has one more"
+    ),
     r"inhomogeneous shape": "arrays of different shapes do not make one array: take each by itself",
     r"maximum recursion depth": "a function calls itself without end",
     r"truth value of an array": "True or False is needed here, but this is an array of them",

@@ -185,7 +185,12 @@ def _try_topological_order(w):
 def _try_add(w):
     same = walked(w, lambda a, b: a + b, a=numbers(2, 3, 4), b=numbers(2, 3, 4, seed=1))
     bias = walked(w, lambda a, b: a + b, a=numbers(2, 3, 4), b=numbers(4, seed=1))
-    return under("a sum of equal shapes", same) | under("a bias", bias)
+    table = walked(w, lambda a, b: a + b, a=numbers(2, 3, 4), b=numbers(3, 4, seed=1))
+    return (
+        under("a sum of equal shapes", same)
+        | under("a bias", bias)
+        | under("(2, 3, 4) plus (3, 4)", table)
+    )
 
 
 def _try_matmul(w):
@@ -609,6 +614,8 @@ PIECES = [
             ("return gy, gy.re", "return 2 * gy, gy.re", "the gradient of the first input is doubled"),
             ("self.data + other.data", "self.data * other.data", "this is a product"),
             ("return gy, gy.reshape(-1, *b_shape).sum(axis=0)", "return gy, gy", "a bias gets one gradient for each row: add them up"),
+            ("gy.reshape(-1, *b_shape).sum(axis=0)", "gy.sum(axis=(0, 1))", "the sum runs over the axes that the second input lacks, which may be one or two"),
+            ("gy.reshape(-1, *b_shape).sum(axis=0)", "gy.sum(axis=0)", "the sum runs over the first axis only: gy may have several axes that the second input lacks"),
             (".sum(axis=0)", ".mean(axis=0)", "the bias gets the mean over its copies, not the sum"),
             ("gy.reshape(-1, *b_shape).sum(axis=0)", "gy.reshape(-1, *b_shape)[0]", "the bias gets the gradient of the first row only"),
             ("return gy, gy.reshape", "return -gy, gy.reshape", "the gradient of the first input has the wrong sign"),
@@ -950,6 +957,7 @@ PIECES = [
             ("self.self_attention(y, y, target_mask)", "self.self_attention(y, y, True)", "self-attention has no mask: it sees the future"),
             ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, memory, True)", "attention to the source has no mask: it sees padding"),
             ("self.source_attention(y, memory, source_mask)", "self.source_attention(memory, y, True)", "the memory looks: it is y that looks at the memory"),
+            ("self.source_attention(y, memory, source_mask)", "self.source_attention(memory, y, source_mask)", "y and the memory are exchanged: the first one looks at the second"),
             ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, y, target_mask)", "the second attention looks at the target, not at the memory"),
             ("self.self_attention(y, y, target_mask)", "self.self_attention(y, y, source_mask)", "self-attention has the mask of the source"),
             ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, memory, target_mask)", "attention to the source has the mask of the target"),
@@ -1152,7 +1160,7 @@ PIECES = [
         "The program of that section has all rules; continuations, which is given, finds the best. c.beam_size and c.alpha are numbers of the Config.",
         _try_beam_search,
         [
-            ("source, 2 * c.beam_size)", "source, c.beam_size)", "only beam_size continuations: if some end, fewer go on"),
+            ("source, 2 * c.beam_size)", "source, c.beam_size)", "a list is empty here: none may be finished yet, or none goes on, as with only beam_size continuations"),
             (" / length_penalty(length, c.alpha), text", ", text", "the score is not divided by the length penalty"),
             ("return max(finished)[1]", "return min(finished)[1]", "the worst of the finished texts"),
             ("return max(finished)[1]", "return finished[0][1]", "the first text that was finished: another that goes on may be better"),
