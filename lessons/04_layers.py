@@ -245,8 +245,10 @@ same("eight equal features become the bias", F.layer_norm(5 * ones, gain, bias),
 # %%
 raised = np.array([1.0, 3.0, 3.0, 9.0 + 0.12])
 print(f"mean {raised.mean():.2f}, deviation {raised.std():.2f}")
+after = (raised - raised.mean()) / raised.std()
 print("before:", on_paper.round(3))
-print("after: ", ((raised - raised.mean()) / raised.std()).round(3))
+print("after: ", after.round(3))
+print("moved: ", (after - on_paper).round(3))
 
 # %% [markdown]
 # **Derive.** Let $gy$ be the gradient that arrives at $y$. As
