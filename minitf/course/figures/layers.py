@@ -25,7 +25,7 @@ def facts(sizes, errors, best_additive, path):
         y="mean square error of 64 facts",
         title="Units learn what no sum can",
         log="x",
-        limits=(0, 1),
+        limits=(-0.05, 1.05),
         levels={"best additive answer": best_additive},
         path=path,
     )
