@@ -430,13 +430,15 @@ def can_cache(model: Transformer) -> bool:
     """
     if not all(module.can_cache for module in model.modules()):
         return False
-    return agrees(model, lambda source: TokenScorer(model, source, 1, _caches(model)))
+    return bool(agrees(model, lambda source: TokenScorer(model, source, 1, _caches(model))))
 
 
 def agrees(
     model: Transformer, scorer_of: Callable[[np.ndarray], Scorer], tolerance: float = 1e-3
-) -> bool:
+) -> bool | None:
     """Return whether a scorer has the logits that the model's modules compute without a cache.
+
+    None if one of them raises an error.
 
     scorer_of: makes the scorer for source (1, S). They are compared for a made-up text of three
     tokens after the start mark: what the scorer keeps of the first ones is in the logits of the
@@ -458,7 +460,7 @@ def agrees(
     except MemoryError:
         raise
     except Exception:  # of a layer that knows no cache; that of a broken model comes up again
-        return False
+        return None
     largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
     return found.shape == expected.shape and np.allclose(
         found, expected, tolerance, tolerance * largest

@@ -68,6 +68,7 @@ def packed_decoder(model):
 def is_straight(model, scorer_of, tolerance=1e-4):
     """Return whether a straight line has the logits that the model's modules compute.
 
+    None if the model raises an error, as a broken one does.
     scorer_of, tolerance: as `decode.agrees` takes them.
     They are compared again only if another layer, setting or shape is in the model, or something
     was replaced: see `forms.changes`. If they disagree, a line says so.
@@ -76,7 +77,7 @@ def is_straight(model, scorer_of, tolerance=1e-4):
     if made_of != (now := _made_of(model)):
         straight = decode.agrees(model, scorer_of, tolerance)
         _compared[model] = now, straight
-        if not straight:
+        if straight is False:
             print(
                 "minitf: a model is decoded by its modules, not by the faster program, which "
                 "computes other logits",

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_info
 from minitf import decode
 from minitf.cpu.decoder import StraightScorer, for_decoding
 from minitf.decode import beam_search, greedy
+from minitf.errors import UserError
 from minitf.nn import LayerNorm, Linear
 from minitf.tensor import no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Positions, Transformer
@@ -201,3 +202,14 @@ def test_a_decoder_of_two_dtypes_is_refused():
     model.decoder.layers[0].feed_forward.astype("float64")
     with pytest.raises(TypeError, match="mixes float32 and float64"):
         for_decoding(model)
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in matmul")
+def test_of_a_broken_model_only_its_error_is_said(capsys):
+    """Not that its modules and the faster program disagree."""
+    model = small_model("float32").eval()
+    for parameter in model.parameters():
+        parameter.data *= np.float32(1e30)
+    with pytest.raises(UserError, match="its weights are broken"):
+        beam_search(for_decoding(model), [[5, 6, 2]])
+    assert capsys.readouterr().err == ""
