@@ -603,6 +603,12 @@ MUTANTS = {
         "np.lexsort((-values, sentence))",
         "np.lexsort((-found, -values, sentence))",
     ),
+    "continuations: the tokens in no block": (
+        decode.continuations,
+        "cpu/decode",
+        "scores >= xp.nextafter",
+        "xp.where(xp.arange(size) < width * stride, scores, -xp.inf) >= xp.nextafter",
+    ),
     "continuations: totals of another beam": (
         decode.continuations,
         "cpu/decode",
