@@ -1,7 +1,7 @@
 """Check minitf on a GPU, and measure it: two commands of a few minutes each.
 
-    python examples/benchmarks/gpu_check.py first --out FOLDER     # is it right?  270 seconds
-    python examples/benchmarks/gpu_check.py second --out FOLDER    # how fast?     150 seconds
+    python examples/benchmarks/gpu_check.py first --out FOLDER     # is it right?  170 seconds
+    python examples/benchmarks/gpu_check.py second --out FOLDER    # how fast?     190 seconds
 
 Each ends by then, finished or not. Its results are in FOLDER/first.json or second.json, written
 as soon as they are known, so that a command that is killed leaves what was done; what its programs
@@ -16,13 +16,11 @@ name. Some of `first` run side by side; beside a timed part nothing runs, nor ma
     parity          50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy
                     without: three loss curves
     course          the nine lessons on CuPy, and translate.py on CuPy and on NumPy
-    bfloat16-once   as below, but one process of each and with a profile
-    decoding-once   the same
-    bfloat16        the training step of base compared with PyTorch eager in the same precision, two
+    small           the training step of small in float32 compared with PyTorch eager's, two
                     processes of each
+    tf32            the training step of base in this precision
+    bfloat16        the same
     decoding        beam search of base compared with a cached one written by hand in PyTorch
-    small           the training step of small in float32
-    tf32            the training step of base
     kernels         each fused operation compared with the plain operations it replaces
     forms           minitf alone, without each of its forms in turn, and with a profile
 
@@ -71,18 +69,14 @@ PACKAGES = (
 # What each command runs: seconds, and the parts that run side by side in them. A part that ends
 # early leaves its seconds to those after it.
 COMMANDS = {
-    "first": (
-        (170, ("tests", "sanitizer", "parity", "course")),
-        (50, ("bfloat16-once",)),
-        (45, ("decoding-once",)),
-    ),
+    "first": ((170, ("tests", "sanitizer", "parity", "course")),),
     "second": (
-        (28, ("bfloat16",)),
+        (30, ("small",)),
+        (40, ("tf32",)),
+        (39, ("bfloat16",)),
         (26, ("decoding",)),
-        (16, ("small",)),
-        (26, ("tf32",)),
-        (14, ("kernels",)),
         (40, ("forms",)),
+        (15, ("kernels",)),
     ),
 }
 TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
@@ -574,10 +568,9 @@ def _translations(folder, n, deadline):
     return {"passed": len(equal) >= 0.99 * len(pairs) and max(equal) < 1e-3, **found}
 
 
-def _compare(name, options, note, once=False):
-    """Compare minitf with PyTorch on a task; once: one process of each, with a profile."""
-    turns = 1 if once else 2
-    return gpu.compare(name, note, options.deadline, options.small, turns, profile=once)
+def _compare(name, options, note):
+    """Compare minitf with PyTorch on a task, two processes of each in turn."""
+    return gpu.compare(name, note, options.deadline, options.small)
 
 
 PARTS = {
@@ -585,8 +578,6 @@ PARTS = {
     "sanitizer": sanitize,
     "parity": lambda options, note: parity(options, note, 3 if options.small else 50),
     "course": run_course,
-    "bfloat16-once": lambda options, note: _compare("bfloat16", options, note, once=True),
-    "decoding-once": lambda options, note: _compare("decoding", options, note, once=True),
     **{name: functools.partial(_compare, name) for name in gpu.TASKS},
     "kernels": time_kernels,
     "forms": lambda options, note: gpu.without_forms(note, options.deadline, options.small),

@@ -78,7 +78,11 @@ def test_the_parts_of_a_command_fit_into_its_minutes():
     parts = {part for stages in gpu_check.COMMANDS.values() for _, side in stages for part in side}
     assert parts == gpu_check.PARTS.keys()
     seconds = {name: sum(each for each, _ in stages) for name, stages in gpu_check.COMMANDS.items()}
-    assert 255 <= seconds["first"] <= 270 and 140 <= seconds["second"] <= 150
+    for name in gpu_check.COMMANDS:  # as its comment says
+        assert (
+            f"{name} --out" in gpu_check.__doc__ and f"{seconds[name]} seconds" in gpu_check.__doc__
+        )
+    assert sum(seconds.values()) <= 400
 
 
 def test_a_part_that_is_not_there(capsys):
@@ -135,13 +139,13 @@ def compared(name, ours, theirs, **more):
 
 
 def test_a_training_step_of_both_contenders_is_compared():
-    ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5, "profile": {"launches": 3}}
+    ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5}
     theirs = {"ms": 20, "loss": 2.000002, "gradient": 0.500001, "memory": 9}
     row = compared("tf32", ours, theirs)
     assert row["passed"] and row["reached"] and row["apart"]["loss"] == pytest.approx(1e-6, 1e-2)
     assert row["apart"]["gradient"] == pytest.approx(2e-6, 1e-2)
     assert row["ratio"] == pytest.approx(20.5 / 10.5, abs=1e-3)
-    assert row["minitf"]["all_ms"] == [10, 11] and row["minitf"]["profile"] == {"launches": 3}
+    assert row["minitf"]["all_ms"] == [10, 11]
     assert compared("tf32", ours, theirs, turns=1)["minitf"]["all_ms"] == [10]
     assert not compared("tf32", ours, theirs | {"ms": 5})["reached"]
     largest = {"tf32": (1e-5, 1e-3), "bfloat16": (2e-4, 1e-2), "small": (1e-5, 1e-5)}
