@@ -308,8 +308,8 @@ def dropout(x, c):
     # y = x, unless c.training: the Config says whether the model learns
     if not c.training:
         return x
-    # mask = 1 / (1 - P_drop) with probability 1 - P_drop, else 0, drawn in each call from rng:
-    # y = mask * x, gx = mask * gy; by the division, the mean stays what it is
+    # mask = 1 / (1 - P_drop) with probability 1 - P_drop, else 0, in the precision of x, drawn in
+    # each call from rng: y = mask * x, gx = mask * gy; by the division, the mean stays what it is
     mask = (rng.random(x.data.shape) >= c.P_drop).astype(x.data.dtype) / (1 - c.P_drop)
     return Tensor(x.data * mask, (x,), lambda gy: (gy * mask,))
 

@@ -1232,8 +1232,10 @@ def check_find_leaks():
 
 # %% [markdown]
 # **Now yours: pieces 22 to 25** of `my_transformer.py`. Now the pieces become a model:
-# `DecoderLayer`, `Transformer.encode`, `Transformer.decode` and `make_batch`. (`python
-# lessons/build.py` writes the file, if you have none.)
+# `DecoderLayer`, `Transformer.encode`, `Transformer.decode` and `make_batch`. The trained
+# weights are of a pre-norm model (lesson 04), whose stacks end with a norm more: where
+# `pre_norm` is set, both methods apply it. (`python lessons/build.py` writes the file, if
+# you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

@@ -50,7 +50,8 @@ OPENING = '''"""My Transformer.
 
 says of each piece below whether it is right, wrong, or to do. Write the pieces in any order: those
 that you have not written are lent by the course. When all of them are right, your Transformer
-learns the toy corpus for a minute, and translates SENTENCE with trained weights.
+learns the toy corpus for a minute, and translates SENTENCE with trained weights; with a sentence
+behind the file's name, it translates that at once.
 
 In place of the three dots of a piece write its code; the comments above them say what it computes,
 and the docstring which lesson derives it. Everything else is complete; `Tensor.__mul__` shows how
@@ -248,6 +249,9 @@ EXPLANATIONS = {
     ),
     r"mismatch in its core dimension .*size (\d+) is different from (\d+)": (
         r"a product of matrices that do not fit: \2 columns times \1 rows"
+    ),
+    r"broadcast together .*?(\((\d+(?:,\d+)*),\d+\) \(\2,?\)|\((\d+(?:,\d+)*),?\) \(\3,\d+\))": (
+        r"the shapes do not fit together: \1: keepdims=True keeps an axis that was summed"
     ),
     r"could not be broadcast together .*?(\(.*\))": r"the shapes do not fit together: \1",
     r"axes don't match array": "transpose needs one number for each axis",
@@ -550,14 +554,15 @@ def tell(text, file):
 
 
 def speak(text, file, sentence):
-    """Train the student's own Transformer for a minute, then translate with trained weights."""
+    """Translate with trained weights. Without a sentence, train for a minute before that."""
     module = ModuleType("my_transformer")
     module.__dict__.update(__file__=file, HERE=PAGE.parent)
     exec(compile(text, file, "exec"), module.__dict__)
-    learn = lent_pieces()[LAST]
-    exec(compile(ast.Module([learn], []), str(PAGE), "exec"), module.__dict__)
-    print("\nAll of it is yours. It learns the toy corpus, for about a minute:")
-    module.learn_toy_corpus(steps=QUICK_STEPS, n_test=5)
+    if not sentence:
+        learn = lent_pieces()[LAST]
+        exec(compile(ast.Module([learn], []), str(PAGE), "exec"), module.__dict__)
+        print("\nAll of it is yours. It learns the toy corpus, for about a minute:")
+        module.learn_toy_corpus(steps=QUICK_STEPS, n_test=5)
     print("\nWith the weights of examples/models/en-de:")
     sentence = sentence or getattr(module, "SENTENCE", "Where is the station?")
     print(f"  {sentence}")

@@ -254,6 +254,8 @@ def _try_dropout(w):
         mask = walked(w, lambda x, c=c: w.dropout(x, c), x=x)
         result, gradient = mask["the result"] / x, mask["the gradient of x"]
         again = w.dropout(w.Tensor(x), c).data / x
+        w.rng = np.random.default_rng(5)
+        repeated = w.dropout(w.Tensor(x), c).data / x
         found |= {
             f"P_drop {P_drop}: the share of zeros": np.round((result == 0).mean(), 1),
             f"P_drop {P_drop}: the other numbers, divided by x": np.unique(
@@ -266,13 +268,17 @@ def _try_dropout(w):
                 (gradient == 0) == (result == 0)
             ).all(),
             f"P_drop {P_drop}: a second call has another mask": not np.array_equal(result, again),
+            f"P_drop {P_drop}: rng with the same seed draws the same mask": (
+                np.array_equal(result, repeated)
+            ),
             f"P_drop {P_drop}: each row has another mask": len(np.unique(result == 0, axis=0))
             == 40,
             f"P_drop {P_drop}: each column has another mask": (
                 len(np.unique(result == 0, axis=1)[0]) == 50
             ),
         }
-    return found
+    small = w.dropout(w.Tensor(x.astype(np.float32)), config(w, training=True))
+    return found | {"the dtype, if x has float32": str(small.data.dtype)}
 
 
 def _try_feed_forward(w):
@@ -588,6 +594,7 @@ PIECES = [
         [
             ("x.grad = x.grad + gx", "x.grad = gx", "a gradient replaces the one that came before: they add up"),
             ("reversed(topological_order(self, [], set()))", "topological_order(self, [], set())", "a node was asked before its own gradient was there: the walk begins with the loss, at the end of topological_order"),
+            ("x.grad = x.grad + gx", "if np.shape(x.grad) == ():\n                    x.grad = gx\n                else:\n                    x.grad += gx", "+= changes the array itself, which is another Tensor's gradient as well: x.grad = x.grad + gx makes a new one"),
             ("x.grad = x.grad + gx", "x.grad = x.grad - gx", "the gradients are subtracted: they add up"),
             ("np.ones_like(self.data)", "np.zeros_like(self.data)", "the walk begins with 0: the gradient of the loss itself is 1"),
             ("np.ones_like(self.data)", "self.data", "the walk begins with the loss: its gradient is 1"),
@@ -830,6 +837,8 @@ PIECES = [
             ("lambda gy: (gy * mask,)", "lambda gy: (gy * (mask > 0),)", "the gradient is not scaled"),
             ("    if not c.training:\n        return x\n", "", "it drops numbers although the model is not training"),
             ("rng.random(x.data.shape)", "np.random.default_rng(0).random(x.data.shape)", "every call has the same mask"),
+            ("rng.random(x.data.shape)", "np.random.default_rng().random(x.data.shape)", "the numbers are not drawn from rng, the generator of this file: nobody could repeat a training"),
+            (".astype(x.data.dtype)", "", "mask is in double precision, and makes all that follows so: .astype(x.data.dtype)"),
             ("rng.random(x.data.shape)", "rng.random(x.data.shape[-1])", "all positions lose the same features: every number needs a draw of its own"),
             ("    return Tensor(x.data * mask", "    mask = (mask > 0) / (mask > 0).mean()\n    return Tensor(x.data * mask", "scaled by the share of the numbers that happened to stay, not by 1 - P_drop"),
             ("        return x\n", "        return Tensor(x.data)\n", "not training, the gradient is lost: return x itself"),
@@ -1049,6 +1058,7 @@ PIECES = [
             ("epsilon_ls / (ln_p.shape[-1] - 1)", "0", "the other tokens get 0: epsilon_ls is for them"),
             ("1 - epsilon_ls, axis", "1, axis", "the target has q = 1, not 1 - epsilon_ls"),
             ("loss = -(counts", "loss = (counts", "the loss has the wrong sign"),
+            ("-(counts * q * ln_p)", "-(q * ln_p)", "padding adds to the loss: only the targets count"),
             ("counts = (target != PAD)[..., None]", "counts = (target >= 0)[..., None]", "padding counts as a target"),
             ("n_targets = int(counts.sum())", "n_targets = counts.size", "divided by all positions: padding must not be counted"),
             ("n_targets = int(counts.sum())", "n_targets = 1", "a sum over the targets: divide by their number"),
@@ -1083,6 +1093,9 @@ PIECES = [
         "self.m[i] and self.v[i] belong to parameter i; both are kept as they are, only the step uses m_hat and v_hat.",
         _try_adam,
         [
+            ("m_hat = self.m[i] / (1 - c.beta_1**self.t)\n            v_hat = self.v[i] / (1 - c.beta_2**self.t)", "m_hat = self.m[i]\n            v_hat = self.v[i]", "neither m nor v is corrected"),
+            ("self.m[i] = c.beta_1 * self.m[i] + (1 - c.beta_1) * x.grad\n            self.v[i] = c.beta_2 * self.v[i] + (1 - c.beta_2) * x.grad**2\n            m_hat = self.m[i] / (1 - c.beta_1**self.t)\n            v_hat = self.v[i] / (1 - c.beta_2**self.t)", "m = c.beta_1 * self.m[i] + (1 - c.beta_1) * x.grad\n            v = c.beta_2 * self.v[i] + (1 - c.beta_2) * x.grad**2\n            m_hat = m / (1 - c.beta_1**self.t)\n            v_hat = v / (1 - c.beta_2**self.t)", "the new m and v are not kept: m = ... leaves the list as it was, self.m[i] = ... changes it"),
+            ("        self.t += 1\n", "", "t is not counted: self.t += 1"),
             ("self.m[i] / (1 - c.beta_1**self.t)", "self.m[i]", "m is not corrected by 1 - beta_1^t"),
             ("self.v[i] / (1 - c.beta_2**self.t)", "self.v[i]", "v is not corrected by 1 - beta_2^t"),
             ("            x.grad = 0.0", "            pass", "the gradient is kept: the next one would be added to it"),
