@@ -408,10 +408,11 @@ def trained_pairs(pairs, turned: bool):
 
 
 def phrases():
-    """Return the pairs of phrases/phrases.tsv, and of values.tsv, whose values are marks."""
+    """Return the pairs of phrases/taught, and those of values.tsv, whose values are marks."""
     rows = []
-    for name in ("phrases.tsv", "values.tsv"):
-        for line in corpora.read_lines(FOLDER / "phrases" / name):
+    folder = FOLDER / "phrases"
+    for path in [*sorted((folder / "taught").glob("*.tsv")), folder / "values.tsv"]:
+        for line in corpora.read_lines(path):
             english, german = map(normalise, line.split("\t")[:2])
             rows.append(marked_pair(english, german))
     return rows

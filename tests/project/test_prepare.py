@@ -11,6 +11,7 @@ from paths import ROOT
 sys.path.insert(0, str(ROOT / "examples" / "models"))
 import prepare
 
+from minitf.data import corpora
 from minitf.text.kept import MARKS
 from minitf.text.normal import normalise
 
@@ -124,12 +125,13 @@ def test_the_phrases_are_pairs_as_a_model_reads_them():
 
 
 def test_what_is_measured_was_not_taught():
-    lists = {}
-    for name in ("phrases", "unseen"):
-        text = (prepare.FOLDER / "phrases" / f"{name}.tsv").read_text(encoding="utf-8")
-        lists[name] = [line.split("\t") for line in text.splitlines()]
+    folder = prepare.FOLDER / "phrases"
+    lists = {"taught": sorted((folder / "taught").glob("*.tsv")), "unseen": [folder / "unseen.tsv"]}
     for side in (0, 1):
-        taught, unseen = ({row[side].lower() for row in lists[name]} for name in lists)
+        taught, unseen = (
+            {line.split("\t")[side].lower() for path in paths for line in corpora.read_lines(path)}
+            for paths in lists.values()
+        )
         assert not taught & unseen
 
 
