@@ -1,4 +1,4 @@
-"""cupyx.jit, and what it lacks: kernels that read and write numbers rounded to bfloat16.
+"""cupyx.jit, and what it lacks: a memory fence, and numbers rounded to bfloat16.
 
 Such numbers are the upper 16 bits of a float32, in arrays of 16-bit integers. `as_float` and
 `as_element` decide by the type of the array, so that one kernel serves both kinds of arrays.
@@ -50,6 +50,15 @@ class _AsElement(BuiltinFunc):
         return Data(f"minitf_round({value.code})", _UINT16)
 
 
+class _ThreadFence(BuiltinFunc):
+    def __call__(self):
+        """Let no block see what this thread writes from here on before what it wrote until here."""
+        super().__call__()
+
+    def call_const(self, env):
+        return Data("__threadfence()", _cuda_types.void)
+
+
 # What upper_bits in warps.py computes.
 _ROUND = """
 __device__ __forceinline__ unsigned short minitf_round(float x) {
@@ -60,4 +69,4 @@ __device__ __forceinline__ unsigned short minitf_round(float x) {
 """
 
 jit = types.SimpleNamespace(**vars(cupyx.jit))
-jit.as_float, jit.as_element = _AsFloat(), _AsElement()
+jit.as_float, jit.as_element, jit.threadfence = _AsFloat(), _AsElement(), _ThreadFence()

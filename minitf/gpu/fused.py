@@ -11,6 +11,7 @@ Letters: N rows (all axes but the last), D features; B sentences, W texts of eac
 tokens in a cache. See minitf/functions.py for the others.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -61,24 +62,26 @@ def _launch_chunks(kernel, rows, *arguments):
 
 
 def _sum_columns(kernel, shape, outs, *arguments):
-    """Run a kernel that sums columns slice by slice, and add up the slices: (N, D) -> (D,) each.
+    """Run a kernel that sums columns, (N, D) -> (D,), one or two sums of each.
 
-    outs: an array, or None, for each of one or two sums. A block of the kernel sums 32 columns of
-    one slice.
+    outs: an array, or None, for each of them. A block of the kernel sums 32 columns of one slice of
+    rows; the last block to end adds up the slices.
     """
     n, d = shape
     slice_rows = max(4 * STRIPE, -(-n // 128))  # enough blocks for a GPU, few enough sums
-    n_slices, columns = -(-n // slice_rows), -(-d // WARP)
-    sums = [xp.empty((n_slices, d), dtype=xp.float32) for _ in outs]
-    launch(kernel, (columns, n_slices), (WARP, STRIPE), *arguments, *sums, slice_rows)
+    n_slices, columns = max(1, -(-n // slice_rows)), -(-d // WARP)
+    sums = xp.empty((len(outs), columns, n_slices, WARP), dtype=xp.float32)
     outs = [xp.empty(d, dtype=xp.float32) if out is None else out for out in outs]
-    # By our kernels: CuPy's sum starts slowly.
-    if len(outs) == 2:
-        launch(kernels.column_sums_of_two, (columns, 2), (WARP, STRIPE), *sums, *outs)
-    else:
-        one_row = outs[0].reshape(1, d)
-        launch(kernels.column_sums, (columns, 1), (WARP, STRIPE), *sums, one_row, n_slices)
+    arrived = _arrived(columns, xp.__dict__["_module"])
+    block = WARP, STRIPE
+    launch(kernel, (columns, n_slices), block, *arguments, *outs, sums, arrived, slice_rows)
     return outs
+
+
+@functools.cache
+def _arrived(columns, library):
+    """Return the zeros in which blocks count: each kernel leaves them as they were."""
+    return xp.zeros(columns, dtype=xp.int32)
 
 
 def column_sums(rows, out=None):

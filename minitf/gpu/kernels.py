@@ -32,8 +32,10 @@ from minitf.gpu.warps import (
     CHUNK,
     STRIPE,
     WARP,
+    add_slices,
     block_max,
     block_sum,
+    is_last_slice,
     keep_bits,
     kept,
     next_of_thread,
@@ -41,6 +43,7 @@ from minitf.gpu.warps import (
     upper_bits,
     warp_max,
     warp_sum,
+    write_slice,
 )
 
 # Dropout and the feed-forward network -------------------------------------------------------------
@@ -92,14 +95,14 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
             x[row, column] = cuda.as_element(y, x)
 
 
-def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, slice_rows):
-    """gx = gy * factor where y > 0, else 0;  g_bias = sum_r gx, over each slice of rows.
+def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, sums, arrived, slice_rows):
+    """gx = gy * factor where y > 0, else 0;  g_bias = sum_r gx.
 
-    gy, y, gx: (N, D), may be rounded   g_bias: (slices, D)
+    gy, y, gx: (N, D), may be rounded   g_bias: (D,)   sums, arrived: see `add_slices`
     Elements that the ReLU or dropout set to zero are zero in y, so no mask is drawn here. A block
-    (32, 8) computes 32 columns, 8 rows at a time, one sum for each thread; then the 8 sums of each
-    column are added in their order. So the result does not depend on which thread is first, as it
-    would if all threads added to one number.
+    (32, 8) computes 32 columns of a slice of rows, 8 rows at a time, one sum for each thread; then
+    the 8 sums of each column are added in their order, and those of all slices in theirs. So the
+    result does not depend on which thread is first, as it would if all added to one number.
     """
     lane = xp.int32(cuda.threadIdx.x)
     thread_row = xp.int32(cuda.threadIdx.y)
@@ -116,13 +119,13 @@ def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, slice_rows):
                 g = cuda.as_float(gy[row, column]) * factor
             gx[row, column] = cuda.as_element(g, gx)
             total += g
-    total = stripe_sum(total)
-    if thread_row == 0 and column < gy.shape[1]:
-        g_bias[slice_index, column] = total
+    write_slice(stripe_sum(total), sums, 0)
+    if is_last_slice(arrived):
+        add_slices(sums, 0, g_bias)
 
 
-def column_sums(x, sums, slice_rows):
-    """sums = sum_r x, over each slice of rows, as above: (N, D) -> (slices, D)."""
+def column_sums(x, y, sums, arrived, slice_rows):
+    """y = sum_r x, as above: (N, D) -> (D,)."""
     lane = xp.int32(cuda.threadIdx.x)
     thread_row = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
@@ -132,30 +135,9 @@ def column_sums(x, sums, slice_rows):
     if column < x.shape[1]:
         for row in range(first + thread_row, min(first + slice_rows, xp.int32(x.shape[0])), STRIPE):
             total += x[row, column]
-    total = stripe_sum(total)
-    if thread_row == 0 and column < x.shape[1]:
-        sums[slice_index, column] = total
-
-
-def column_sums_of_two(x, y, x_sums, y_sums):
-    """x_sums = sum_r x,  y_sums = sum_r y: (N, D) -> (D,) each, with the bits of column_sums.
-
-    The blocks with index 0 along the second axis compute the first, those with index 1 the second.
-    """
-    lane = xp.int32(cuda.threadIdx.x)
-    thread_row = xp.int32(cuda.threadIdx.y)
-    column = xp.int32(cuda.blockIdx.x) * WARP + lane
-    of_x = cuda.blockIdx.y == 0
-    total = 0.0
-    if column < x.shape[1]:
-        for row in range(thread_row, xp.int32(x.shape[0]), STRIPE):
-            total += x[row, column] if of_x else y[row, column]
-    total = stripe_sum(total)
-    if thread_row == 0 and column < x.shape[1]:
-        if of_x:
-            x_sums[column] = total
-        else:
-            y_sums[column] = total
+    write_slice(stripe_sum(total), sums, 0)
+    if is_last_slice(arrived):
+        add_slices(sums, 0, y)
 
 
 # Residual, dropout and layer norm -----------------------------------------------------------------
@@ -235,10 +217,10 @@ def add_norm_gradient(
                 g_added[row, column] = g * factor if keep else 0.0
 
 
-def norm_parameter_gradients(gy, normal, g_gain, g_bias, slice_rows):
-    """g_gain = sum_r gy * normal,  g_bias = sum_r gy, over each slice of rows, as above.
+def norm_parameter_gradients(gy, normal, g_gain, g_bias, sums, arrived, slice_rows):
+    """g_gain = sum_r gy * normal,  g_bias = sum_r gy, as above.
 
-    gy, normal: (N, D)   g_gain, g_bias: (slices, D)
+    gy, normal: (N, D)   g_gain, g_bias: (D,)
     """
     lane = xp.int32(cuda.threadIdx.x)
     thread_row = xp.int32(cuda.threadIdx.y)
@@ -253,11 +235,11 @@ def norm_parameter_gradients(gy, normal, g_gain, g_bias, slice_rows):
         ):
             gain_total += gy[row, column] * normal[row, column]
             bias_total += gy[row, column]
-    gain_total = stripe_sum(gain_total)
-    bias_total = stripe_sum(bias_total)
-    if thread_row == 0 and column < gy.shape[1]:
-        g_gain[slice_index, column] = gain_total
-        g_bias[slice_index, column] = bias_total
+    write_slice(stripe_sum(gain_total), sums, 0)
+    write_slice(stripe_sum(bias_total), sums, 1)
+    if is_last_slice(arrived):
+        add_slices(sums, 0, g_gain)
+        add_slices(sums, 1, g_bias)
 
 
 # Attention ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from minitf.forms import form_of
 from minitf.functions import boolean, linear_arrays
 from minitf.gpu import fused
 from minitf.gpu.dropout import numbers_of_next_mask
+from minitf.gpu.functions import product_gradient
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_operand, empty_operand, matmul
 from minitf.nn import Linear, gradient_buffer
@@ -131,7 +132,7 @@ class _Projection:
     def backward(self, gy, inputs):
         """Return the gradients of the parents; inputs: all of the op, for `gradient_buffer`."""
         gy = fused.swap_first_axes(gy).reshape(len(self.rows), self.weight.shape[1])
-        gradients = [matmul(gy, self.weight.T).reshape(self.shape)]
+        gradients = [product_gradient(self.parents[0], gy, self.weight)]
         columns = xp.split(gy, self.n_layers, axis=1)
         for weight, g_columns in zip(self.parents[1:], columns, strict=True):
             out = gradient_buffer(weight, inputs)

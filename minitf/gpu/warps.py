@@ -73,6 +73,47 @@ def stripe_sum(value):
     return total
 
 
+# Sums of columns over slices of rows: block (x, y) sums columns 32 x to 32 x + 31 of slice y. The
+# block that comes last adds up the sums of all slices, always in the order of the slices. `sums` is
+# memory for them, (sums of a column, blocks along x, slices, 32); so no two blocks along x share a
+# line of the cache.
+
+
+def write_slice(total, sums, which):
+    """Write the block's sum of each column, which all 8 threads of the column have."""
+    if cuda.threadIdx.y == 0:
+        sums[which, cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x] = total
+
+
+def is_last_slice(arrived):
+    """Return whether all other slices of these columns are written; all threads call it together.
+
+    arrived: int32, for each block along x how many slices are written; 0 before and afterwards.
+    """
+    before = cuda.shared_memory(xp.int32, 1)
+    others = xp.int32(cuda.gridDim.y) - 1
+    cuda.threadfence()  # whoever reads the count of this block, added below, reads its slice as well
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
+        before[0] = cuda.atomic_add(arrived, cuda.blockIdx.x, 1)
+        if before[0] == others:
+            cuda.atomic_add(arrived, cuda.blockIdx.x, -others - 1)
+    cuda.syncthreads()
+    cuda.threadfence()
+    return before[0] == others
+
+
+def add_slices(sums, which, y):
+    """Write the sums over all slices to y (D,)."""
+    column = xp.int32(cuda.blockIdx.x) * WARP + xp.int32(cuda.threadIdx.x)
+    total = 0.0
+    for i in range(xp.int32(cuda.threadIdx.y), xp.int32(cuda.gridDim.y), STRIPE):
+        total += sums[which, cuda.blockIdx.x, i, cuda.threadIdx.x]
+    total = stripe_sum(total)
+    if cuda.threadIdx.y == 0 and column < y.size:
+        y[column] = total
+
+
 def next_of_thread(logits, row, value, token):
     """Return the column of the logit that follows `value`, at `token`, among one thread's columns.
 

@@ -1,5 +1,6 @@
 """Kernels with one mistake each, which the simulator or the comparison has to notice."""
 
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -119,13 +120,38 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     "norm: no correction along the normal": (norm, " - normal[row, column] * along", ""),
     "norm: both sums are the first": (
         norm,
-        "total += x[row, column] if of_x else y[row, column]",
-        "total += x[row, column]",
+        "add_slices(sums, 1, g_bias)",
+        "add_slices(sums, 0, g_bias)",
     ),
-    "norm: every row of threads writes the sums": (
+    "sums: every row of threads writes": (
         norm,
-        "if thread_row == 0 and column < x.shape[1]:\n        if of_x",
-        "if column < x.shape[1]:\n        if of_x",
+        "if cuda.threadIdx.y == 0 and column < y.size",
+        "if column < y.size",
+    ),
+    "sums: two rows of threads write a slice": (
+        norm,
+        "if cuda.threadIdx.y == 0:\n        sums",
+        "if cuda.threadIdx.y < 2:\n        sums",
+    ),
+    "sums: every block adds up": (
+        sums,
+        "return before[0] == others",
+        "return before[0] >= 0",
+    ),
+    "sums: a slice need not have arrived when its block is counted": (
+        sums,
+        "    cuda.threadfence()  # whoever",
+        "    # whoever",
+    ),
+    "sums: a block is counted before all of its threads have written": (
+        sums,
+        BARRIER + "    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:\n        before",
+        "    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:\n        before",
+    ),
+    "sums: the count stays for the next kernel": (
+        sums,
+        "cuda.atomic_add(arrived, cuda.blockIdx.x, -others - 1)",
+        "pass",
     ),
     "norm: a row too many": (norm, "if row >= gy.shape[0]", "if row > gy.shape[0]"),
     "stripe_sum: no barrier before writing": (
@@ -142,11 +168,6 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         feed_forward,
         "for row in range(STRIPE)",
         "for row in range(STRIPE - 1)",
-    ),
-    "norm: every row of threads writes": (
-        norm,
-        "if thread_row == 0 and column < gy.shape[1]:\n        g_gain",
-        "if column < gy.shape[1]:\n        g_gain",
     ),
     "feed-forward: a slice too long": (
         sums,
@@ -288,6 +309,8 @@ def test_a_mutant_is_noticed(name, tmp_path, monkeypatch):
     kernels = mutated(tmp_path, monkeypatch, old, new)
     for module in (fused, gpu_loss, gpu_optim):
         monkeypatch.setattr(module, "kernels", kernels)
+    # Counts that a mutant left behind are not for the next one.
+    monkeypatch.setattr(fused, "_arrived", functools.cache(fused._arrived.__wrapped__))
     with (
         using(strict.with_kernels),
         pytest.raises((AssertionError, blocks.Race, blocks.OutOfBounds, blocks.Stray)),
