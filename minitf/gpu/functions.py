@@ -8,7 +8,13 @@ import math
 from minitf import functions
 from minitf.backend import xp
 from minitf.forms import form_of
-from minitf.functions import attention_arrays, checked_ids, layer_norm_arrays, linear_arrays
+from minitf.functions import (
+    attention_arrays,
+    checked_ids,
+    integers,
+    layer_norm_arrays,
+    linear_arrays,
+)
 from minitf.gpu import fused
 from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
@@ -76,7 +82,8 @@ def embedding(table, ids):
     weight = as_array(table)
     if not has_kernels(weight):
         return NotImplemented
-    ids = checked_ids(ids, weight)
+    ids = integers(ids, "ids")  # on the host, which also sorts them in backward
+    y = weight[checked_ids(ids, weight)]
 
     def backward(gy):
         # Into the gradient that the table has already, if it is shared: as on the CPU.
@@ -85,7 +92,7 @@ def embedding(table, ids):
         fused.add_segments(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), g_table)
         return None if added else g_table, None
 
-    return record(weight[ids], (table, None), backward)
+    return record(y, (table, None), backward)
 
 
 @form_of(functions.dropout)

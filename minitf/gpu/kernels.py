@@ -458,10 +458,10 @@ def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
     """m = beta_1 m + (1 - beta_1) g,  v = beta_2 v + (1 - beta_2) g^2,  data -= rate * m / root.
 
     root = sqrt(v) + eps. The two bias corrections are contained in rate and eps. Nothing changes if
-    finite[0] is 0. All arrays are flat.
+    finite[0] is false. All arrays are flat.
     """
     i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-    if i < data.size and finite[0] != 0:
+    if i < data.size and finite[0]:
         g = gradients[i]
         m_new = beta_1 * m[i] + (1.0 - beta_1) * g
         v_new = beta_2 * v[i] + (1.0 - beta_2) * g * g

@@ -92,7 +92,7 @@ def is_last_slice(arrived):
     """
     before = cuda.shared_memory(xp.int32, 1)
     others = xp.int32(cuda.gridDim.y) - 1
-    cuda.threadfence()  # whoever reads the count of this block, added below, reads its slice as well
+    cuda.threadfence()  # whoever reads the count of this block, made below, can read its slice
     cuda.syncthreads()
     if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
         before[0] = cuda.atomic_add(arrived, cuda.blockIdx.x, 1)
