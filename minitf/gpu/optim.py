@@ -1,7 +1,7 @@
 """The form of Adam on a GPU: one kernel, which reads and writes each number once."""
 
 from minitf import optim
-from minitf.backend import to_device, xp
+from minitf.backend import to_device
 from minitf.forms import form_of
 from minitf.gpu import kernels
 from minitf.gpu.launch import has_kernels, launch
