@@ -15,11 +15,13 @@ rows. Where columns need nothing of each other, each 512 columns of a row have a
 and `cuda.blockIdx.y` says which: so a few long rows, too, keep a GPU busy. Thread `lane` computes
 every 32nd column, because memory is fast when neighbouring threads read neighbouring numbers.
 Random bits come for 16 elements at a time: `skip` is how many of the first 16 belong to the row
-before, and the columns of a thread begin at lane - skip. Numbers are converted by name
+before, and the columns of a thread begin at lane - skip, or 32 later. Numbers are converted by name
 (`xp.float32(n)`), because CUDA and NumPy differ in how they mix integers and floats. An array that
 "may be rounded" is of float32, or of 16-bit integers, which are numbers rounded to bfloat16
 (matmul.py): `cuda.as_float(x)` is the number that an element of either stands for, and
-`cuda.as_element(number, array)` the element that stands for a number.
+`cuda.as_element(number, array)` the element that stands for a number. `cuda.initial(x[i])` is x[i],
+which the kernel has not written: a thread may read the next ones before it writes, and only with
+several reads under way is a memory as fast as it can be.
 
 Letters: N rows (all axes but the last), D features, and those of minitf/functions.py. The last
 arguments of a kernel with dropout are MaskNumbers (dropout.py).
@@ -35,9 +37,8 @@ from minitf.gpu.warps import (
     add_slices,
     block_max,
     block_sum,
+    decisions,
     is_last_slice,
-    keep_bits,
-    kept,
     next_of_thread,
     stripe_sum,
     upper_bits,
@@ -60,16 +61,18 @@ def dropout(x, y, seed, draw, start, threshold, factor):
     if row >= x.shape[0]:
         return
     first = start + xp.uint64(row) * xp.uint64(columns)
-    # 16 decisions come together: those before this row are skipped.
+    # Decisions come 16 at a time: those before this row are skipped.
     skip = xp.int32(first % xp.uint64(16))
-    begin = xp.int32(cuda.blockIdx.y) * CHUNK
-    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):
-        if i == begin:  # each of 32 threads draws for 16 columns
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
-            y[row, column] = x[row, column] * factor if keep else 0.0
+    begin = xp.int32(cuda.blockIdx.y) * CHUNK - skip
+    keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+    mine = begin + lane
+    if mine < 0:  # of the row before
+        mine += WARP
+        keep = keep >> 1
+    for column in range(mine, min(begin + CHUNK, columns), WARP):
+        value = cuda.initial(x[row, column]) * factor
+        y[row, column] = value if keep & 1 else 0.0
+        keep = keep >> 1
 
 
 def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
@@ -84,15 +87,17 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
         return
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
-    begin = xp.int32(cuda.blockIdx.y) * CHUNK
-    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):
-        if i == begin:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
-            y = max(cuda.as_float(x[row, column]) + bias[column], 0.0) * factor if keep else 0.0
-            x[row, column] = cuda.as_element(y, x)
+    begin = xp.int32(cuda.blockIdx.y) * CHUNK - skip
+    keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+    mine = begin + lane
+    if mine < 0:
+        mine += WARP
+        keep = keep >> 1
+    for column in range(mine, min(begin + CHUNK, columns), WARP):
+        y = cuda.as_float(cuda.initial(x[row, column])) + cuda.initial(bias[column])
+        y = max(y, 0.0) * factor
+        x[row, column] = cuda.as_element(y if keep & 1 else 0.0, x)
+        keep = keep >> 1
 
 
 def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, sums, arrived, slice_rows):
@@ -114,9 +119,9 @@ def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, sums, arrived, slice_r
         for row in range(
             first + thread_row, min(first + slice_rows, xp.int32(gy.shape[0])), STRIPE
         ):
-            g = 0.0
-            if cuda.as_float(y[row, column]) > 0.0:
-                g = cuda.as_float(gy[row, column]) * factor
+            g = cuda.as_float(cuda.initial(gy[row, column])) * factor
+            if cuda.as_float(cuda.initial(y[row, column])) <= 0.0:
+                g = 0.0
             gx[row, column] = cuda.as_element(g, gx)
             total += g
     write_slice(stripe_sum(total), sums, 0)
@@ -157,28 +162,31 @@ def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start,
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
     total = 0.0
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
-            s = x[row, column] + (added[row, column] * factor if keep else 0.0)
+    for begin in range(-skip, columns, CHUNK):
+        keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+        mine = begin + lane
+        if mine < 0:
+            mine += WARP
+            keep = keep >> 1
+        for column in range(mine, min(begin + CHUNK, columns), WARP):
+            s = cuda.initial(added[row, column]) * factor
+            s = cuda.initial(x[row, column]) + (s if keep & 1 else 0.0)
             normal[row, column] = s
             total += s
+            keep = keep >> 1
     mean = warp_sum(total) / xp.float32(columns)
     total = 0.0
-    for column in range(lane - skip, columns, WARP):  # each thread takes the columns that it wrote
-        if column >= 0:
-            total += (normal[row, column] - mean) * (normal[row, column] - mean)
+    own = lane - skip if lane >= skip else lane - skip + WARP  # the first column of this thread
+    for column in range(own, columns, WARP):  # each thread takes the columns that it wrote
+        total += (normal[row, column] - mean) * (normal[row, column] - mean)
     divisor = xp.sqrt(warp_sum(total) / xp.float32(columns) + eps)
     if lane == 0:
         deviation[row] = divisor
-    for column in range(lane - skip, columns, WARP):
-        if column >= 0:
-            n = (normal[row, column] - mean) / divisor
-            normal[row, column] = n
-            y[row, column] = gain[column] * n + bias[column]
+    inverse = 1.0 / divisor  # a division takes a GPU as long as ten products
+    for column in range(own, columns, WARP):
+        n = (normal[row, column] - mean) * inverse
+        normal[row, column] = n
+        y[row, column] = cuda.initial(gain[column]) * n + cuda.initial(bias[column])
 
 
 def add_norm_gradient(
@@ -202,19 +210,22 @@ def add_norm_gradient(
         along += g * normal[row, column]
     mean = warp_sum(total) / xp.float32(columns)
     along = warp_sum(along) / xp.float32(columns)
+    inverse = 1.0 / deviation[row]
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
-            g = gain[column] * gy[row, column] - mean - normal[row, column] * along
-            g = g / deviation[row]
+    for begin in range(-skip, columns, CHUNK):
+        keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+        mine = begin + lane
+        if mine < 0:
+            mine += WARP
+            keep = keep >> 1
+        for column in range(mine, min(begin + CHUNK, columns), WARP):
+            g = cuda.initial(gain[column]) * cuda.initial(gy[row, column])
+            g = (g - mean - cuda.initial(normal[row, column]) * along) * inverse
             gx[row, column] = g
             if threshold > 0:
-                g_added[row, column] = g * factor if keep else 0.0
+                g_added[row, column] = g * factor if keep & 1 else 0.0
+            keep = keep >> 1
 
 
 def norm_parameter_gradients(gy, normal, g_gain, g_bias, sums, arrived, slice_rows):
@@ -263,28 +274,33 @@ def masked_softmax(scores, mask, scale, weights, used, seed, draw, start, thresh
     query = row % queries
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
+    own = lane - skip if lane >= skip else lane - skip + WARP  # the first column of this thread
     largest = -1e30  # also the largest of a row that may attend to nothing: its weights are 0
-    for column in range(lane - skip, columns, WARP):
-        if column >= 0 and mask[batch, head, query, column]:
+    for column in range(own, columns, WARP):
+        if mask[batch, head, query, column]:
             largest = max(largest, scores[batch, head, query, column] * scale)
     largest = warp_max(largest)
     total = 0.0
-    for column in range(lane - skip, columns, WARP):
-        if column >= 0 and mask[batch, head, query, column]:
+    for column in range(own, columns, WARP):
+        if mask[batch, head, query, column]:
             total += xp.exp(scores[batch, head, query, column] * scale - largest)
     total = max(warp_sum(total), 1.0)  # the sum of such a row is 0, of any other at least 1
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
+    inverse = 1.0 / total
+    for begin in range(-skip, columns, CHUNK):
+        keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+        mine = begin + lane
+        if mine < 0:
+            mine += WARP
+            keep = keep >> 1
+        for column in range(mine, min(begin + CHUNK, columns), WARP):
             weight = 0.0
             if mask[batch, head, query, column]:
-                weight = xp.exp(scores[batch, head, query, column] * scale - largest) / total
+                score = scores[batch, head, query, column] * scale
+                weight = xp.exp(score - largest) * inverse
             weights[batch, head, query, column] = weight
             if threshold > 0:
-                used[batch, head, query, column] = weight * factor if keep else 0.0
+                used[batch, head, query, column] = weight * factor if keep & 1 else 0.0
+            keep = keep >> 1
 
 
 def masked_softmax_gradient(g, weights, scale, used, seed, draw, start, threshold, factor):
@@ -306,25 +322,27 @@ def masked_softmax_gradient(g, weights, scale, used, seed, draw, start, threshol
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
     total = 0.0
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
+    for begin in range(-skip, columns, CHUNK):
+        keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+        mine = begin + lane
+        if mine < 0:
+            mine += WARP
+            keep = keep >> 1
+        for column in range(mine, min(begin + CHUNK, columns), WARP):
             weight = weights[batch, head, query, column]
             d = g[batch, head, query, column]
             if threshold > 0:
-                used[batch, head, query, column] = weight * factor if keep else 0.0
-                d = d * factor if keep else 0.0
+                used[batch, head, query, column] = weight * factor if keep & 1 else 0.0
+                d = d * factor if keep & 1 else 0.0
                 g[batch, head, query, column] = d
             total += d * weight
+            keep = keep >> 1
     total = warp_sum(total)
-    for column in range(lane - skip, columns, WARP):
-        if column >= 0:
-            weight = weights[batch, head, query, column]
-            d = g[batch, head, query, column]
-            g[batch, head, query, column] = scale * weight * (d - total)
+    own = lane - skip if lane >= skip else lane - skip + WARP
+    for column in range(own, columns, WARP):
+        weight = cuda.initial(weights[batch, head, query, column])
+        d = g[batch, head, query, column]
+        g[batch, head, query, column] = scale * weight * (d - total)
 
 
 def attention_step(projected, first, scale, cache, mask, scores, y):

@@ -1,6 +1,6 @@
 """Computations that GPU kernels share: sums, maxima, the masks of dropout, rounding.
 
-All threads of a warp have to call `warp_*` and `kept` together, and all threads of a block
+All threads of a warp have to call `warp_*` and `decisions` together, and all threads of a block
 `block_*` and `stripe_sum`. See minitf/gpu/kernels.py for what a warp is, and why numbers are
 converted by name.
 """
@@ -154,12 +154,20 @@ def multiply_high(a, b):
     return (a >> 32) * (b >> 32) + (middle >> 32) + (other >> 32)
 
 
-def keep_bits(seed, draw, index, threshold):
-    """Decide which of 16 elements to keep, each with probability 1 - threshold / 65536.
+def decisions(seed, draw, index, threshold, lane):
+    """Decide which of 512 elements to keep, each with probability 1 - threshold / 65536.
 
-    Bit i of the result is 1 if element n + i stays; n is index rounded down to a multiple of 16.
+    Bit i of a thread's result is 1 if element n + 32 i + lane stays; n is index rounded down to a
+    multiple of 16. Each thread draws for 16 elements in a row; then they exchange them.
     """
-    return 0xFFFF if threshold == 0 else drawn_bits(seed, draw, index // xp.uint64(16), threshold)
+    mine = 0xFFFF
+    if threshold > 0:
+        bits = drawn_bits(seed, draw, index // xp.uint64(16) + xp.uint64(lane), threshold)
+        mine = 0
+        for i in range(16):
+            of_another = cuda.shfl_sync(ALL, bits, 2 * i + lane // 16)
+            mine |= (of_another >> lane % 16 & 1) << i
+    return mine
 
 
 def drawn_bits(seed, draw, count, threshold):
@@ -192,11 +200,6 @@ def drawn_bits(seed, draw, count, threshold):
 def stays(word, i, threshold):
     """Return 1 if the i-th 16 bits of a word reach the threshold, else 0."""
     return 1 if xp.int32(word >> xp.uint64(16 * i) & xp.uint64(0xFFFF)) >= threshold else 0
-
-
-def kept(bits, i, lane):
-    """Return decision i + lane of the warp's row, which another thread of the warp has drawn."""
-    return cuda.shfl_sync(ALL, bits, i % 512 // 16 + lane // 16) >> lane % 16 & 1
 
 
 # Rounding -----------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "norm: another thread's columns": (
         norm,
-        "for column in range(lane - skip, columns, WARP):  # each",
+        "for column in range(own, columns, WARP):  # each",
         "for column in range(lane, columns, WARP):  # each",
     ),
     "norm: a column too many": (
@@ -117,7 +117,11 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "if lane == 0:\n        deviation",
         "if lane < 9:\n        deviation",
     ),
-    "norm: no correction along the normal": (norm, " - normal[row, column] * along", ""),
+    "norm: no correction along the normal": (
+        norm,
+        " - cuda.initial(normal[row, column]) * along",
+        "",
+    ),
     "norm: both sums are the first": (
         norm,
         "add_slices(sums, 1, g_bias)",
@@ -176,12 +180,12 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "feed-forward: the ReLU before the bias": (
         feed_forward,
-        "max(cuda.as_float(x[row, column]) + bias[column], 0.0)",
-        "(max(cuda.as_float(x[row, column]), 0.0) + bias[column])",
+        "y = cuda.as_float(cuda.initial(x[row, column])) + cuda",
+        "y = max(cuda.as_float(cuda.initial(x[row, column])), 0.0) + cuda",
     ),
     "feed-forward: the bits of a rounded number as a number": (
         rounded,
-        "g = cuda.as_float(gy[row, column]) * factor",
+        "g = cuda.as_float(cuda.initial(gy[row, column])) * factor",
         "g = xp.float32(gy[row, column]) * factor",
     ),
     "feed-forward: the sum of the signs": (
@@ -196,8 +200,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "attention: another thread's columns": (
         attention,
-        "range(lane - skip, columns, WARP)",
-        "range(lane, columns, WARP)",
+        "range(own, columns, WARP):\n        weight",
+        "range(lane, columns, WARP):\n        weight",
     ),
     "attention: some lanes leave early": (attention, "if batch >= scores.shape[0]", "if lane > 30"),
     "attention: the mask of another query": (
@@ -261,18 +265,21 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "if thread == 0:\n            found",
         "if thread < 2:\n            found",
     ),
-    "dropout: 16 decisions for 32 lanes": (drop, "i % 512 // 16 + lane // 16", "i % 512 // 16"),
+    "dropout: 16 decisions for 32 lanes": (drop, "2 * i + lane // 16", "2 * i"),
     "dropout: the row's beginning is forgotten": (
         drop,
         "first = start + xp.uint64(row)",
         "first = xp.uint64(row)",
     ),
-    "dropout: all chunks but the first are left out": (
+    "dropout: a thread that begins later takes the decisions from the beginning": (
         drop,
-        "CHUNK\n    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):\n"
-        "        if i == begin:  # each",
-        "0\n    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):\n"
-        "        if i == begin:  # each",
+        "mine += WARP\n        keep = keep >> 1\n",
+        "mine += WARP\n",
+    ),
+    "dropout: every chunk is the first": (
+        drop,
+        "begin = xp.int32(cuda.blockIdx.y) * CHUNK - skip",
+        "begin = -skip",
     ),
     "dropout: one round less": (drop, "cuda.range(10,", "cuda.range(9,"),
     "dropout: a carry lost": (drop, " + (middle >> 32)", ""),

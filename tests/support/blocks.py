@@ -263,6 +263,9 @@ class _Cuda:
         self.memory.count()
         return before
 
+    def initial(self, x):
+        return x
+
     def threadfence(self):
         self.memory.fence()
 
