@@ -438,7 +438,8 @@ def cross_entropy(logits, target, gradient, losses, nlls, smoothing, suppressed,
     thread = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x)
     size = xp.int32(logits.shape[1])
-    true_logit = logits[row, target[row]]
+    true_id = target[row]
+    true_logit = logits[row, true_id]
     largest = -1e30
     total = 0.0
     for column in range(thread, size, cuda.blockDim.x):
@@ -451,15 +452,16 @@ def cross_entropy(logits, target, gradient, losses, nlls, smoothing, suppressed,
     total = block_sum(total * xp.exp(largest - highest))
     counted = size - n_suppressed
     each = smoothing / xp.float32(counted - 1) if counted > 1 else 0.0
+    inverse = 1.0 / total
     shifted = 0.0
     for column in range(thread, size, cuda.blockDim.x):
         z = logits[row, column] - highest
-        q = 1.0 - smoothing if column == target[row] else each
+        q = 1.0 - smoothing if column == true_id else each
         if n_suppressed > 0 and suppressed[column]:
             q = 0.0
         else:
             shifted += z
-        gradient[row, column] = cuda.as_element(xp.exp(z) / total - q, gradient)
+        gradient[row, column] = cuda.as_element(xp.exp(z) * inverse - q, gradient)
     shifted = block_sum(shifted)
     if thread == 0:
         log_total = xp.log(total)
