@@ -145,8 +145,8 @@ class _Projection:
         """Return the gradients of the parents; inputs: all of the op, for `gradient_buffer`."""
         gy = fused.swap_first_axes(gy).reshape(len(self.rows), self.weight.shape[1])
         gradients = [product_gradient(self.parents[0], gy, self.weight)]
-        columns = xp.split(gy, self.n_layers, axis=1)
-        for weight, g_columns in zip(self.parents[1:], columns, strict=True):
+        of_layers = gy.reshape(len(gy), self.n_layers, -1)
+        for i, weight in enumerate(self.parents[1:]):
             out = gradient_buffer(weight, inputs)
-            gradients.append(matmul(self.rows.T, g_columns, out=out))
+            gradients.append(matmul(self.rows.T, of_layers[:, i], out=out))
         return gradients

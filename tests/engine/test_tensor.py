@@ -182,7 +182,7 @@ def test_inner_sums_do_not_change_what_others_hold():
 
 
 def test_a_gradient_is_added_to_one_that_was_handed_over():
-    """In place; but not to one that other nodes may hold, nor for a leaf, which copies its first."""
+    """In place; but not to one that other nodes may hold, nor to that of a leaf."""
     x, held, found = Tensor([1.0, 2.0]), [], []
     h = record(2 * x.data, (x,), lambda gy: 2 * gy)
 
