@@ -164,7 +164,7 @@ def decisions(seed, draw, index, threshold, lane):
     if threshold > 0:
         bits = drawn_bits(seed, draw, index // xp.uint64(16) + xp.uint64(lane), threshold)
         mine = 0
-        for i in range(16):
+        for i in cuda.range(16, unroll=4):  # all unrolled, each needs a register for its index
             of_another = cuda.shfl_sync(ALL, bits, 2 * i + lane // 16)
             mine |= (of_another >> lane % 16 & 1) << i
     return mine
