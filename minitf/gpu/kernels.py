@@ -119,9 +119,9 @@ def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, sums, arrived, slice_r
         for row in range(
             first + thread_row, min(first + slice_rows, xp.int32(gy.shape[0])), STRIPE
         ):
-            g = cuda.as_float(cuda.initial(gy[row, column])) * factor
-            if cuda.as_float(cuda.initial(y[row, column])) <= 0.0:
-                g = 0.0
+            g = cuda.as_float(cuda.initial(gy[row, column])) * factor  # read before y is looked at
+            is_positive = cuda.as_float(cuda.initial(y[row, column])) > 0.0
+            g = g if is_positive else 0.0
             gx[row, column] = cuda.as_element(g, gx)
             total += g
     write_slice(stripe_sum(total), sums, 0)

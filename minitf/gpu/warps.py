@@ -92,14 +92,16 @@ def is_last_slice(arrived):
     """
     before = cuda.shared_memory(xp.int32, 1)
     others = xp.int32(cuda.gridDim.y) - 1
-    cuda.threadfence()  # whoever reads the count of this block, made below, can read its slice
+    if cuda.threadIdx.y == 0:  # these threads have written
+        cuda.threadfence()  # whoever reads the count of this block, made below, can read its slice
     cuda.syncthreads()
     if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
         before[0] = cuda.atomic_add(arrived, cuda.blockIdx.x, 1)
         if before[0] == others:
             cuda.atomic_add(arrived, cuda.blockIdx.x, -others - 1)
     cuda.syncthreads()
-    cuda.threadfence()
+    if before[0] == others:
+        cuda.threadfence()  # nothing is read before the counts were
     return before[0] == others
 
 

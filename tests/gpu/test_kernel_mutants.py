@@ -144,8 +144,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "sums: a slice need not have arrived when its block is counted": (
         sums,
-        "    cuda.threadfence()  # whoever",
-        "    # whoever",
+        "cuda.threadfence()  # whoever",
+        "pass  # whoever",
     ),
     "sums: a block is counted before all of its threads have written": (
         sums,
