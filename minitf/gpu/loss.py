@@ -37,7 +37,7 @@ def projected_cross_entropy(
     hidden = x_data.reshape(flat)[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
     g_bias = None if b is None else xp.zeros_like(b)
-    losses = xp.empty((2, len(hidden)), dtype=dtype)  # smoothed and plain
+    totals = None  # of the smoothed and the plain losses
     table = as_operand(w)
     for start in range(0, max(1, len(hidden)), CHUNK_ROWS):  # once at least, for gradients of zero
         chunk = slice(start, start + CHUNK_ROWS)
@@ -48,8 +48,9 @@ def projected_cross_entropy(
         # In bfloat16, the gradient is written rounded, unless a bias needs the sum of its rows.
         rounded = table.dtype == xp.uint16 and b is None and is_recording()
         gradient = xp.empty_like(logits, dtype=xp.uint16) if rounded else logits
-        outs = losses[:, chunk]
-        loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids, gradient, outs)
+        losses = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids, gradient)
+        of_chunk = losses.sum(axis=1)
+        totals = of_chunk if totals is None else totals + of_chunk
         if is_recording():
             if b is not None:
                 g_bias += fused.column_sums(logits)
@@ -70,25 +71,23 @@ def projected_cross_entropy(
         scaled = xp.multiply(g_weight, scale, out=g_weight if out is None else out)
         return gx.reshape(shape), scaled, None if b is None else g_bias * scale
 
-    means = losses.sum(axis=1) / n_tokens
+    means = totals / n_tokens
     smoothed = record(means[0], inputs, backward)
     with no_grad():
         nll = record(means[1], (smoothed,), None)
     return smoothed, nll
 
 
-def loss_and_gradient(logits, target, smoothing, suppressed_ids=(), gradient=None, outs=None):
+def loss_and_gradient(logits, target, smoothing, suppressed_ids=(), gradient=None):
     """Return the smoothed and the plain losses of logits (N, V), and write their gradient, p - q.
 
-    It is written to `gradient`, or else replaces the logits. outs: arrays (N,) for the losses.
+    The losses are (2, N). The gradient is written to `gradient`, or else replaces the logits.
     """
     gradient = logits if gradient is None else gradient
     suppressed = xp.empty(1, dtype=bool)  # not read if there are no such ids
     if len(suppressed_ids):
         suppressed = to_device(np.isin(np.arange(logits.shape[1]), suppressed_ids))
-    if outs is None:
-        outs = xp.empty((2, len(logits)), dtype=logits.dtype)
-    losses, nlls = outs
-    arguments = logits, target, gradient, losses, nlls, smoothing, suppressed, len(suppressed_ids)
+    losses = xp.empty((2, len(logits)), dtype=logits.dtype)
+    arguments = logits, target, gradient, *losses, smoothing, suppressed, len(suppressed_ids)
     launch(kernels.cross_entropy, (len(logits),), (ROW_THREADS,), *arguments)
-    return losses, nlls
+    return losses
