@@ -85,17 +85,19 @@ def _self_attention(r):
     return layer.eval(), x, x, None
 
 
+ROWS = 33  # more than a block of a GPU sums: the sums of two slices are added up
+
 # For each op with a form, small arguments to which every number in its equation matters. (What
 # chooses how to decode, `token_scorer`, has none: it compares logits itself.)
 EXAMPLES = {
-    F.linear: [lambda r: (r(2, 3, 4), r(4, 5), r(5))],
-    F.layer_norm: [lambda r: (r(3, 4, size=0.001), r(4), r(4))],  # small, so that eps matters
+    F.linear: [lambda r: (r(2, ROWS, 4), r(4, 5), r(5))],
+    F.layer_norm: [lambda r: (r(ROWS, 4, size=0.001), r(4), r(4))],  # small, so that eps matters
     F.embedding: [lambda r: (r(5, 3), r.ids(5, 2, 7))],
     F.dropout: [lambda r: (r(3, 40), 0.25, 7)],
     F.add_norm: [
-        lambda r: (*(r(3, 4, size=0.001), r(3, 4, size=0.001), r(4), r(4)), 1e-6, 0.25, 7)
+        lambda r: (*(r(ROWS, 4, size=0.001), r(ROWS, 4, size=0.001), r(4), r(4)), 1e-6, 0.25, 7)
     ],
-    F.feed_forward: [lambda r: (r(2, 3, 4), r(4, 6), r(6), r(6, 4), r(4), 0.25, 7)],
+    F.feed_forward: [lambda r: (r(2, ROWS, 4), r(4, 6), r(6), r(6, 4), r(4), 0.25, 7)],
     F.attention: [
         lambda r: (
             *(r(2, 2, 3, 4), r(2, 2, 5, 4), r(2, 2, 5, 4)),

@@ -34,7 +34,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from minitf.backend import DType, to_device, to_numpy, xp
 
-__all__ = ["Tensor", "no_grad", "record"]
+__all__ = ["Tensor", "gradient_so_far", "hand_over", "no_grad", "record"]
 
 
 # The tape: each result with its inputs and its backward function ----------------------------------
@@ -119,6 +119,30 @@ class _Node:
             if parent is not None and gradient is not None:
                 # A node or a Tensor: both have this method.
                 parent._receive(_fitted(gradient, parent, backward))
+
+
+def hand_over(x: ArrayLike, gradient: np.ndarray) -> np.ndarray | None:
+    """Give a gradient of x, in a `backward`, whose array nothing else holds or will read.
+
+    Other gradients of x can then be added to it in place. Returns None, which `backward` returns
+    for x; or the gradient itself, to be returned, if x is no result or has a gradient already.
+    """
+    node = x._node if isinstance(x, Tensor) else None
+    if node is None or node.gradient is not None:
+        return gradient
+    node.gradient, node.owns_gradient = gradient, True
+    return None
+
+
+def gradient_so_far(x: ArrayLike) -> np.ndarray | None:
+    """Return the array to which a `backward` may add its gradient of x in place, or None.
+
+    It then returns None for x. There is such an array if another result computed from x has sent
+    a gradient before, and no other node holds it.
+    """
+    node = x._node if isinstance(x, Tensor) else None
+    has_own = node is not None and node.gradient is not None and node.owns_gradient
+    return node.gradient if has_own else None
 
 
 def _inputs_first(root):

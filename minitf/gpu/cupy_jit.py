@@ -1,4 +1,4 @@
-"""cupyx.jit, and what it lacks: kernels that read and write numbers rounded to bfloat16.
+"""cupyx.jit, and what it lacks: early reads, a memory fence, and numbers rounded to bfloat16.
 
 Such numbers are the upper 16 bits of a float32, in arrays of 16-bit integers. `as_float` and
 `as_element` decide by the type of the array, so that one kernel serves both kinds of arrays.
@@ -50,6 +50,29 @@ class _AsElement(BuiltinFunc):
         return Data(f"minitf_round({value.code})", _UINT16)
 
 
+class _Initial(BuiltinFunc):
+    def __call__(self, x):
+        """Return an element of an array as it is before any thread writes to it.
+
+        So the compiler may read several before it writes others. It would not by itself, as it does
+        not know which arrays share memory.
+        """
+        super().__call__()
+
+    def call(self, env, x):
+        x = Data.init(x, env)
+        return Data(f"__ldg(&{x.code})", x.ctype)
+
+
+class _ThreadFence(BuiltinFunc):
+    def __call__(self):
+        """Let no block see what this thread writes from here on before what it wrote until here."""
+        super().__call__()
+
+    def call_const(self, env):
+        return Data("__threadfence()", _cuda_types.void)
+
+
 # What upper_bits in warps.py computes.
 _ROUND = """
 __device__ __forceinline__ unsigned short minitf_round(float x) {
@@ -61,3 +84,4 @@ __device__ __forceinline__ unsigned short minitf_round(float x) {
 
 jit = types.SimpleNamespace(**vars(cupyx.jit))
 jit.as_float, jit.as_element = _AsFloat(), _AsElement()
+jit.initial, jit.threadfence = _Initial(), _ThreadFence()

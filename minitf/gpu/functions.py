@@ -8,13 +8,32 @@ import math
 from minitf import functions
 from minitf.backend import xp
 from minitf.forms import form_of
-from minitf.functions import attention_arrays, checked_ids, layer_norm_arrays, linear_arrays
+from minitf.functions import (
+    attention_arrays,
+    checked_ids,
+    integers,
+    layer_norm_arrays,
+    linear_arrays,
+)
 from minitf.gpu import fused
 from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
-from minitf.gpu.matmul import as_operand, empty_operand, matmul
+from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
 from minitf.nn import Parameter, gradient_buffer
-from minitf.tensor import as_array, is_recording, record
+from minitf.tensor import as_array, gradient_so_far, hand_over, is_recording, record
+
+
+def product_gradient(x, gy, w):
+    """Return gx = gy w^T for x (..., D) from gy (N, F) and w (D, F), or None.
+
+    None if gx was added, by the product itself, to a gradient that x had already: that of the
+    residual connection around the layer.
+    """
+    gx = gradient_so_far(x)
+    if gx is not None and gx.flags.c_contiguous:
+        add_product(gy, w.T, gx.reshape(len(gy), len(w)))
+        return None
+    return hand_over(x, matmul(gy, w.T).reshape(x.shape))
 
 
 @form_of(functions.linear)
@@ -37,7 +56,7 @@ def linear(x, weight, bias=None):
             g_bias = fused.column_sums(gy, gradient_buffer(bias, inputs))
         gy = as_operand(gy)
         g_weight = matmul(rows.T, gy, out=gradient_buffer(weight, inputs))
-        return matmul(gy, w.T).reshape(shape), g_weight, g_bias
+        return product_gradient(x, gy, w), g_weight, g_bias
 
     return record(y.reshape(*shape[:-1], w.shape[1]), (x, weight, bias), backward)
 
@@ -63,7 +82,8 @@ def embedding(table, ids):
     weight = as_array(table)
     if not has_kernels(weight):
         return NotImplemented
-    ids = checked_ids(ids, weight)
+    ids = integers(ids, "ids")  # on the host, which also sorts them in backward
+    y = weight[checked_ids(ids, weight)]
 
     def backward(gy):
         # Into the gradient that the table has already, if it is shared: as on the CPU.
@@ -72,7 +92,7 @@ def embedding(table, ids):
         fused.add_segments(ids.ravel(), gy.reshape(ids.size, gy.shape[-1]), g_table)
         return None if added else g_table, None
 
-    return record(weight[ids], (table, None), backward)
+    return record(y, (table, None), backward)
 
 
 @form_of(functions.dropout)
@@ -99,7 +119,11 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
 
     def backward(gy):
         inputs = x, added, gain, bias
-        return gradients(gy, [gradient_buffer(each, inputs) for each in (gain, bias)])
+        outs = [gradient_buffer(each, inputs) for each in (gain, bias)]
+        gx, g_added, *of_parameters = gradients(gy, outs)
+        if numbers.threshold:  # without dropout both are one array
+            gx = hand_over(x, gx)
+        return gx, g_added, *of_parameters
 
     return record(y, (x, added, gain, bias), backward)
 
@@ -136,7 +160,7 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
         g_hidden = matmul(gy, outer.T, out=empty_operand(hidden.shape))
         g_product, g_b_1 = hidden_backward(g_hidden, gradient_buffer(b_1, inputs))
         g_w_1 = matmul(rows.T, g_product, out=gradient_buffer(w_1, inputs))
-        return matmul(g_product, inner.T).reshape(shape), g_w_1, g_b_1, g_w_2, g_b_2
+        return product_gradient(x, g_product, inner), g_w_1, g_b_1, g_w_2, g_b_2
 
     return record(y.reshape(*shape[:-1], outer.shape[1]), inputs, backward)
 

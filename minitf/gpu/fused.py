@@ -11,11 +11,12 @@ Letters: N rows (all axes but the last), D features; B sentences, W texts of eac
 tokens in a cache. See minitf/functions.py for the others.
 """
 
+import functools
 import math
 
 import numpy as np
 
-from minitf.backend import to_numpy, xp
+from minitf.backend import to_device, to_numpy, xp
 from minitf.gpu import kernels
 from minitf.gpu.dropout import NO_DROPOUT
 from minitf.gpu.launch import launch
@@ -61,24 +62,26 @@ def _launch_chunks(kernel, rows, *arguments):
 
 
 def _sum_columns(kernel, shape, outs, *arguments):
-    """Run a kernel that sums columns slice by slice, and add up the slices: (N, D) -> (D,) each.
+    """Run a kernel that sums columns, (N, D) -> (D,), one or two sums of each.
 
-    outs: an array, or None, for each of one or two sums. A block of the kernel sums 32 columns of
-    one slice.
+    outs: an array, or None, for each of them. A block of the kernel sums 32 columns of one slice of
+    rows; the last block to end adds up the slices.
     """
     n, d = shape
     slice_rows = max(4 * STRIPE, -(-n // 128))  # enough blocks for a GPU, few enough sums
-    n_slices, columns = -(-n // slice_rows), -(-d // WARP)
-    sums = [xp.empty((n_slices, d), dtype=xp.float32) for _ in outs]
-    launch(kernel, (columns, n_slices), (WARP, STRIPE), *arguments, *sums, slice_rows)
+    n_slices, columns = max(1, -(-n // slice_rows)), -(-d // WARP)
+    sums = xp.empty((len(outs), columns, n_slices, WARP), dtype=xp.float32)
     outs = [xp.empty(d, dtype=xp.float32) if out is None else out for out in outs]
-    # By our kernels: CuPy's sum starts slowly.
-    if len(outs) == 2:
-        launch(kernels.column_sums_of_two, (columns, 2), (WARP, STRIPE), *sums, *outs)
-    else:
-        one_row = outs[0].reshape(1, d)
-        launch(kernels.column_sums, (columns, 1), (WARP, STRIPE), *sums, one_row, n_slices)
+    arrived = _arrived(columns, xp.__dict__["_module"])
+    block = WARP, STRIPE
+    launch(kernel, (columns, n_slices), block, *arguments, *outs, sums, arrived, slice_rows)
     return outs
+
+
+@functools.cache
+def _arrived(columns, library):
+    """Return the zeros in which blocks count: each kernel leaves them as they were."""
+    return xp.zeros(columns, dtype=xp.int32)
 
 
 def column_sums(rows, out=None):
@@ -236,11 +239,14 @@ def log_sum_exp(logits):
 def add_segments(ids, rows, out):
     """Add rows[i] to out[ids[i]] for all i, with the same bits every time.
 
-    ids: (N,)   rows: (N, D)   out: (V, D)
+    ids: (N,), a NumPy array   rows: (N, D)   out: (V, D)
+    The host sorts them: a GPU starts about 20 kernels for that. NumPy sorts 16 bits in one pass.
     """
-    order = xp.argsort(ids, kind="stable")
+    keys = ids.astype(np.uint16) if len(out) <= 2**16 else ids
+    order = np.argsort(keys, kind="stable")
+    both = to_device(np.stack([ids[order], order]).astype(np.int32))
     grid = len(ids), -(-rows.shape[1] // WARP)
-    launch(kernels.add_segments, grid, (WARP, STRIPE), ids[order], order, rows, out)
+    launch(kernels.add_segments, grid, (WARP, STRIPE), both[0], both[1], rows, out)
 
 
 def best_of_rows(logits, never, count):

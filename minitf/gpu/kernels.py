@@ -15,11 +15,13 @@ rows. Where columns need nothing of each other, each 512 columns of a row have a
 and `cuda.blockIdx.y` says which: so a few long rows, too, keep a GPU busy. Thread `lane` computes
 every 32nd column, because memory is fast when neighbouring threads read neighbouring numbers.
 Random bits come for 16 elements at a time: `skip` is how many of the first 16 belong to the row
-before, and the columns of a thread begin at lane - skip. Numbers are converted by name
+before, and the columns of a thread begin at lane - skip, or 32 later. Numbers are converted by name
 (`xp.float32(n)`), because CUDA and NumPy differ in how they mix integers and floats. An array that
 "may be rounded" is of float32, or of 16-bit integers, which are numbers rounded to bfloat16
 (matmul.py): `cuda.as_float(x)` is the number that an element of either stands for, and
-`cuda.as_element(number, array)` the element that stands for a number.
+`cuda.as_element(number, array)` the element that stands for a number. `cuda.initial(x[i])` is x[i],
+which the kernel has not written: a thread may read the next ones before it writes, and only with
+several reads under way is a memory as fast as it can be.
 
 Letters: N rows (all axes but the last), D features, and those of minitf/functions.py. The last
 arguments of a kernel with dropout are MaskNumbers (dropout.py).
@@ -32,15 +34,17 @@ from minitf.gpu.warps import (
     CHUNK,
     STRIPE,
     WARP,
+    add_slices,
     block_max,
     block_sum,
-    keep_bits,
-    kept,
+    decisions,
+    is_last_slice,
     next_of_thread,
     stripe_sum,
     upper_bits,
     warp_max,
     warp_sum,
+    write_slice,
 )
 
 # Dropout and the feed-forward network -------------------------------------------------------------
@@ -57,16 +61,18 @@ def dropout(x, y, seed, draw, start, threshold, factor):
     if row >= x.shape[0]:
         return
     first = start + xp.uint64(row) * xp.uint64(columns)
-    # 16 decisions come together: those before this row are skipped.
+    # Decisions come 16 at a time: those before this row are skipped.
     skip = xp.int32(first % xp.uint64(16))
-    begin = xp.int32(cuda.blockIdx.y) * CHUNK
-    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):
-        if i == begin:  # each of 32 threads draws for 16 columns
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
-            y[row, column] = x[row, column] * factor if keep else 0.0
+    begin = xp.int32(cuda.blockIdx.y) * CHUNK - skip
+    keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+    mine = begin + lane
+    if mine < 0:  # of the row before
+        mine += WARP
+        keep = keep >> 1
+    for column in range(mine, min(begin + CHUNK, columns), WARP):
+        value = cuda.initial(x[row, column]) * factor
+        y[row, column] = value if keep & 1 else 0.0
+        keep = keep >> 1
 
 
 def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
@@ -81,25 +87,27 @@ def bias_relu_dropout(x, bias, seed, draw, start, threshold, factor):
         return
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
-    begin = xp.int32(cuda.blockIdx.y) * CHUNK
-    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):
-        if i == begin:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
-            y = max(cuda.as_float(x[row, column]) + bias[column], 0.0) * factor if keep else 0.0
-            x[row, column] = cuda.as_element(y, x)
+    begin = xp.int32(cuda.blockIdx.y) * CHUNK - skip
+    keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+    mine = begin + lane
+    if mine < 0:
+        mine += WARP
+        keep = keep >> 1
+    for column in range(mine, min(begin + CHUNK, columns), WARP):
+        y = cuda.as_float(cuda.initial(x[row, column])) + cuda.initial(bias[column])
+        y = max(y, 0.0) * factor
+        x[row, column] = cuda.as_element(y if keep & 1 else 0.0, x)
+        keep = keep >> 1
 
 
-def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, slice_rows):
-    """gx = gy * factor where y > 0, else 0;  g_bias = sum_r gx, over each slice of rows.
+def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, sums, arrived, slice_rows):
+    """gx = gy * factor where y > 0, else 0;  g_bias = sum_r gx.
 
-    gy, y, gx: (N, D), may be rounded   g_bias: (slices, D)
+    gy, y, gx: (N, D), may be rounded   g_bias: (D,)   sums, arrived: see `add_slices`
     Elements that the ReLU or dropout set to zero are zero in y, so no mask is drawn here. A block
-    (32, 8) computes 32 columns, 8 rows at a time, one sum for each thread; then the 8 sums of each
-    column are added in their order. So the result does not depend on which thread is first, as it
-    would if all threads added to one number.
+    (32, 8) computes 32 columns of a slice of rows, 8 rows at a time, one sum for each thread; then
+    the 8 sums of each column are added in their order, and those of all slices in theirs. So the
+    result does not depend on which thread is first, as it would if all added to one number.
     """
     lane = xp.int32(cuda.threadIdx.x)
     thread_row = xp.int32(cuda.threadIdx.y)
@@ -111,18 +119,18 @@ def bias_relu_dropout_gradient(gy, y, factor, gx, g_bias, slice_rows):
         for row in range(
             first + thread_row, min(first + slice_rows, xp.int32(gy.shape[0])), STRIPE
         ):
-            g = 0.0
-            if cuda.as_float(y[row, column]) > 0.0:
-                g = cuda.as_float(gy[row, column]) * factor
+            g = cuda.as_float(cuda.initial(gy[row, column])) * factor  # read before y is looked at
+            is_positive = cuda.as_float(cuda.initial(y[row, column])) > 0.0
+            g = g if is_positive else 0.0
             gx[row, column] = cuda.as_element(g, gx)
             total += g
-    total = stripe_sum(total)
-    if thread_row == 0 and column < gy.shape[1]:
-        g_bias[slice_index, column] = total
+    write_slice(stripe_sum(total), sums, 0)
+    if is_last_slice(arrived):
+        add_slices(sums, 0, g_bias)
 
 
-def column_sums(x, sums, slice_rows):
-    """sums = sum_r x, over each slice of rows, as above: (N, D) -> (slices, D)."""
+def column_sums(x, y, sums, arrived, slice_rows):
+    """y = sum_r x, as above: (N, D) -> (D,)."""
     lane = xp.int32(cuda.threadIdx.x)
     thread_row = xp.int32(cuda.threadIdx.y)
     column = xp.int32(cuda.blockIdx.x) * WARP + lane
@@ -132,30 +140,9 @@ def column_sums(x, sums, slice_rows):
     if column < x.shape[1]:
         for row in range(first + thread_row, min(first + slice_rows, xp.int32(x.shape[0])), STRIPE):
             total += x[row, column]
-    total = stripe_sum(total)
-    if thread_row == 0 and column < x.shape[1]:
-        sums[slice_index, column] = total
-
-
-def column_sums_of_two(x, y, x_sums, y_sums):
-    """x_sums = sum_r x,  y_sums = sum_r y: (N, D) -> (D,) each, with the bits of column_sums.
-
-    The blocks with index 0 along the second axis compute the first, those with index 1 the second.
-    """
-    lane = xp.int32(cuda.threadIdx.x)
-    thread_row = xp.int32(cuda.threadIdx.y)
-    column = xp.int32(cuda.blockIdx.x) * WARP + lane
-    of_x = cuda.blockIdx.y == 0
-    total = 0.0
-    if column < x.shape[1]:
-        for row in range(thread_row, xp.int32(x.shape[0]), STRIPE):
-            total += x[row, column] if of_x else y[row, column]
-    total = stripe_sum(total)
-    if thread_row == 0 and column < x.shape[1]:
-        if of_x:
-            x_sums[column] = total
-        else:
-            y_sums[column] = total
+    write_slice(stripe_sum(total), sums, 0)
+    if is_last_slice(arrived):
+        add_slices(sums, 0, y)
 
 
 # Residual, dropout and layer norm -----------------------------------------------------------------
@@ -175,28 +162,31 @@ def add_norm(x, added, gain, bias, eps, y, normal, deviation, seed, draw, start,
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
     total = 0.0
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
-            s = x[row, column] + (added[row, column] * factor if keep else 0.0)
+    for begin in range(-skip, columns, CHUNK):
+        keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+        mine = begin + lane
+        if mine < 0:
+            mine += WARP
+            keep = keep >> 1
+        for column in range(mine, min(begin + CHUNK, columns), WARP):
+            s = cuda.initial(added[row, column]) * factor
+            s = cuda.initial(x[row, column]) + (s if keep & 1 else 0.0)
             normal[row, column] = s
             total += s
+            keep = keep >> 1
     mean = warp_sum(total) / xp.float32(columns)
     total = 0.0
-    for column in range(lane - skip, columns, WARP):  # each thread takes the columns that it wrote
-        if column >= 0:
-            total += (normal[row, column] - mean) * (normal[row, column] - mean)
+    own = lane - skip if lane >= skip else lane - skip + WARP  # the first column of this thread
+    for column in range(own, columns, WARP):  # each thread takes the columns that it wrote
+        total += (normal[row, column] - mean) * (normal[row, column] - mean)
     divisor = xp.sqrt(warp_sum(total) / xp.float32(columns) + eps)
     if lane == 0:
         deviation[row] = divisor
-    for column in range(lane - skip, columns, WARP):
-        if column >= 0:
-            n = (normal[row, column] - mean) / divisor
-            normal[row, column] = n
-            y[row, column] = gain[column] * n + bias[column]
+    inverse = 1.0 / divisor  # a division takes a GPU as long as ten products
+    for column in range(own, columns, WARP):
+        n = (normal[row, column] - mean) * inverse
+        normal[row, column] = n
+        y[row, column] = cuda.initial(gain[column]) * n + cuda.initial(bias[column])
 
 
 def add_norm_gradient(
@@ -220,25 +210,28 @@ def add_norm_gradient(
         along += g * normal[row, column]
     mean = warp_sum(total) / xp.float32(columns)
     along = warp_sum(along) / xp.float32(columns)
+    inverse = 1.0 / deviation[row]
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
-            g = gain[column] * gy[row, column] - mean - normal[row, column] * along
-            g = g / deviation[row]
+    for begin in range(-skip, columns, CHUNK):
+        keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+        mine = begin + lane
+        if mine < 0:
+            mine += WARP
+            keep = keep >> 1
+        for column in range(mine, min(begin + CHUNK, columns), WARP):
+            g = cuda.initial(gain[column]) * cuda.initial(gy[row, column])
+            g = (g - mean - cuda.initial(normal[row, column]) * along) * inverse
             gx[row, column] = g
             if threshold > 0:
-                g_added[row, column] = g * factor if keep else 0.0
+                g_added[row, column] = g * factor if keep & 1 else 0.0
+            keep = keep >> 1
 
 
-def norm_parameter_gradients(gy, normal, g_gain, g_bias, slice_rows):
-    """g_gain = sum_r gy * normal,  g_bias = sum_r gy, over each slice of rows, as above.
+def norm_parameter_gradients(gy, normal, g_gain, g_bias, sums, arrived, slice_rows):
+    """g_gain = sum_r gy * normal,  g_bias = sum_r gy, as above.
 
-    gy, normal: (N, D)   g_gain, g_bias: (slices, D)
+    gy, normal: (N, D)   g_gain, g_bias: (D,)
     """
     lane = xp.int32(cuda.threadIdx.x)
     thread_row = xp.int32(cuda.threadIdx.y)
@@ -253,11 +246,11 @@ def norm_parameter_gradients(gy, normal, g_gain, g_bias, slice_rows):
         ):
             gain_total += gy[row, column] * normal[row, column]
             bias_total += gy[row, column]
-    gain_total = stripe_sum(gain_total)
-    bias_total = stripe_sum(bias_total)
-    if thread_row == 0 and column < gy.shape[1]:
-        g_gain[slice_index, column] = gain_total
-        g_bias[slice_index, column] = bias_total
+    write_slice(stripe_sum(gain_total), sums, 0)
+    write_slice(stripe_sum(bias_total), sums, 1)
+    if is_last_slice(arrived):
+        add_slices(sums, 0, g_gain)
+        add_slices(sums, 1, g_bias)
 
 
 # Attention ----------------------------------------------------------------------------------------
@@ -281,28 +274,33 @@ def masked_softmax(scores, mask, scale, weights, used, seed, draw, start, thresh
     query = row % queries
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
+    own = lane - skip if lane >= skip else lane - skip + WARP  # the first column of this thread
     largest = -1e30  # also the largest of a row that may attend to nothing: its weights are 0
-    for column in range(lane - skip, columns, WARP):
-        if column >= 0 and mask[batch, head, query, column]:
+    for column in range(own, columns, WARP):
+        if mask[batch, head, query, column]:
             largest = max(largest, scores[batch, head, query, column] * scale)
     largest = warp_max(largest)
     total = 0.0
-    for column in range(lane - skip, columns, WARP):
-        if column >= 0 and mask[batch, head, query, column]:
+    for column in range(own, columns, WARP):
+        if mask[batch, head, query, column]:
             total += xp.exp(scores[batch, head, query, column] * scale - largest)
     total = max(warp_sum(total), 1.0)  # the sum of such a row is 0, of any other at least 1
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
+    inverse = 1.0 / total
+    for begin in range(-skip, columns, CHUNK):
+        keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+        mine = begin + lane
+        if mine < 0:
+            mine += WARP
+            keep = keep >> 1
+        for column in range(mine, min(begin + CHUNK, columns), WARP):
             weight = 0.0
             if mask[batch, head, query, column]:
-                weight = xp.exp(scores[batch, head, query, column] * scale - largest) / total
+                score = scores[batch, head, query, column] * scale
+                weight = xp.exp(score - largest) * inverse
             weights[batch, head, query, column] = weight
             if threshold > 0:
-                used[batch, head, query, column] = weight * factor if keep else 0.0
+                used[batch, head, query, column] = weight * factor if keep & 1 else 0.0
+            keep = keep >> 1
 
 
 def masked_softmax_gradient(g, weights, scale, used, seed, draw, start, threshold, factor):
@@ -324,25 +322,27 @@ def masked_softmax_gradient(g, weights, scale, used, seed, draw, start, threshol
     first = start + xp.uint64(row) * xp.uint64(columns)
     skip = xp.int32(first % xp.uint64(16))
     total = 0.0
-    for i in range(0, columns + skip, WARP):
-        if i % 512 == 0:
-            bits = keep_bits(seed, draw, first + xp.uint64(i + 16 * lane), threshold)
-        keep = kept(bits, i, lane)
-        column = i + lane - skip
-        if column >= 0 and column < columns:
+    for begin in range(-skip, columns, CHUNK):
+        keep = decisions(seed, draw, first + xp.uint64(begin + skip), threshold, lane)
+        mine = begin + lane
+        if mine < 0:
+            mine += WARP
+            keep = keep >> 1
+        for column in range(mine, min(begin + CHUNK, columns), WARP):
             weight = weights[batch, head, query, column]
             d = g[batch, head, query, column]
             if threshold > 0:
-                used[batch, head, query, column] = weight * factor if keep else 0.0
-                d = d * factor if keep else 0.0
+                used[batch, head, query, column] = weight * factor if keep & 1 else 0.0
+                d = d * factor if keep & 1 else 0.0
                 g[batch, head, query, column] = d
             total += d * weight
+            keep = keep >> 1
     total = warp_sum(total)
-    for column in range(lane - skip, columns, WARP):
-        if column >= 0:
-            weight = weights[batch, head, query, column]
-            d = g[batch, head, query, column]
-            g[batch, head, query, column] = scale * weight * (d - total)
+    own = lane - skip if lane >= skip else lane - skip + WARP
+    for column in range(own, columns, WARP):
+        weight = cuda.initial(weights[batch, head, query, column])
+        d = g[batch, head, query, column]
+        g[batch, head, query, column] = scale * weight * (d - total)
 
 
 def attention_step(projected, first, scale, cache, mask, scores, y):
@@ -438,7 +438,8 @@ def cross_entropy(logits, target, gradient, losses, nlls, smoothing, suppressed,
     thread = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x)
     size = xp.int32(logits.shape[1])
-    true_logit = logits[row, target[row]]
+    true_id = target[row]
+    true_logit = logits[row, true_id]
     largest = -1e30
     total = 0.0
     for column in range(thread, size, cuda.blockDim.x):
@@ -451,15 +452,16 @@ def cross_entropy(logits, target, gradient, losses, nlls, smoothing, suppressed,
     total = block_sum(total * xp.exp(largest - highest))
     counted = size - n_suppressed
     each = smoothing / xp.float32(counted - 1) if counted > 1 else 0.0
+    inverse = 1.0 / total
     shifted = 0.0
     for column in range(thread, size, cuda.blockDim.x):
         z = logits[row, column] - highest
-        q = 1.0 - smoothing if column == target[row] else each
+        q = 1.0 - smoothing if column == true_id else each
         if n_suppressed > 0 and suppressed[column]:
             q = 0.0
         else:
             shifted += z
-        gradient[row, column] = cuda.as_element(xp.exp(z) / total - q, gradient)
+        gradient[row, column] = cuda.as_element(xp.exp(z) * inverse - q, gradient)
     shifted = block_sum(shifted)
     if thread == 0:
         log_total = xp.log(total)
@@ -476,10 +478,10 @@ def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):
     """m = beta_1 m + (1 - beta_1) g,  v = beta_2 v + (1 - beta_2) g^2,  data -= rate * m / root.
 
     root = sqrt(v) + eps. The two bias corrections are contained in rate and eps. Nothing changes if
-    finite[0] is 0. All arrays are flat.
+    finite[0] is false. All arrays are flat.
     """
     i = xp.int32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-    if i < data.size and finite[0] != 0:
+    if i < data.size and finite[0]:
         g = gradients[i]
         m_new = beta_1 * m[i] + (1.0 - beta_1) * g
         v_new = beta_2 * v[i] + (1.0 - beta_2) * g * g

@@ -10,6 +10,7 @@ from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_operand, matmul
+from minitf.nn import gradient_buffer
 from minitf.tensor import is_recording, no_grad, record
 
 CHUNK_ROWS = 4096  # rows of logits held in memory at once
@@ -36,7 +37,7 @@ def projected_cross_entropy(
     hidden = x_data.reshape(flat)[rows]  # (N, D)
     g_hidden, g_weight = xp.empty_like(hidden), None
     g_bias = None if b is None else xp.zeros_like(b)
-    total = total_nll = xp.zeros((), dtype=dtype)
+    totals = None  # of the smoothed and the plain losses
     table = as_operand(w)
     for start in range(0, max(1, len(hidden)), CHUNK_ROWS):  # once at least, for gradients of zero
         chunk = slice(start, start + CHUNK_ROWS)
@@ -47,8 +48,9 @@ def projected_cross_entropy(
         # In bfloat16, the gradient is written rounded, unless a bias needs the sum of its rows.
         rounded = table.dtype == xp.uint16 and b is None and is_recording()
         gradient = xp.empty_like(logits, dtype=xp.uint16) if rounded else logits
-        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids, gradient)
-        total, total_nll = total + losses.sum(), total_nll + nlls.sum()
+        losses = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids, gradient)
+        of_chunk = losses.sum(axis=1)
+        totals = of_chunk if totals is None else totals + of_chunk
         if is_recording():
             if b is not None:
                 g_bias += fused.column_sums(logits)
@@ -59,30 +61,33 @@ def projected_cross_entropy(
             else:
                 add_product(gradient.T, chunk_hidden, g_weight)
 
+    inputs = x, weight, bias
+
     def backward(gy):
-        nonlocal g_weight
         scale = gy / n_tokens
         gx = xp.zeros(flat, dtype=dtype)
         gx[rows] = g_hidden * scale
-        g_weight *= scale
-        return gx.reshape(shape), g_weight, None if b is None else g_bias * scale
+        out = gradient_buffer(weight, inputs)
+        scaled = xp.multiply(g_weight, scale, out=g_weight if out is None else out)
+        return gx.reshape(shape), scaled, None if b is None else g_bias * scale
 
-    smoothed = record(total / n_tokens, (x, weight, bias), backward)
+    means = totals / n_tokens
+    smoothed = record(means[0], inputs, backward)
     with no_grad():
-        nll = record(total_nll / n_tokens, (smoothed,), None)
+        nll = record(means[1], (smoothed,), None)
     return smoothed, nll
 
 
 def loss_and_gradient(logits, target, smoothing, suppressed_ids=(), gradient=None):
     """Return the smoothed and the plain losses of logits (N, V), and write their gradient, p - q.
 
-    It is written to `gradient`, or else replaces the logits.
+    The losses are (2, N). The gradient is written to `gradient`, or else replaces the logits.
     """
     gradient = logits if gradient is None else gradient
     suppressed = xp.empty(1, dtype=bool)  # not read if there are no such ids
     if len(suppressed_ids):
         suppressed = to_device(np.isin(np.arange(logits.shape[1]), suppressed_ids))
-    losses, nlls = (xp.empty(len(logits), dtype=logits.dtype) for _ in range(2))
-    arguments = logits, target, gradient, losses, nlls, smoothing, suppressed, len(suppressed_ids)
+    losses = xp.empty((2, len(logits)), dtype=logits.dtype)
+    arguments = logits, target, gradient, *losses, smoothing, suppressed, len(suppressed_ids)
     launch(kernels.cross_entropy, (len(logits),), (ROW_THREADS,), *arguments)
-    return losses, nlls
+    return losses

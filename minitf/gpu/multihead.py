@@ -1,4 +1,4 @@
-"""The form of multi-head attention on a GPU: few products, and one copy to arrange all heads."""
+"""The form of multi-head attention on a GPU: few products, and few copies to arrange the heads."""
 
 import math
 
@@ -9,10 +9,13 @@ from minitf.forms import form_of
 from minitf.functions import boolean, linear_arrays
 from minitf.gpu import fused
 from minitf.gpu.dropout import numbers_of_next_mask
+from minitf.gpu.functions import product_gradient
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_operand, empty_operand, matmul
 from minitf.nn import Linear, gradient_buffer
 from minitf.tensor import record
+
+CACHED = 2**24  # bytes of an array that stays in the cache of a GPU, which has 40 MB or more
 
 
 @form_of(transformer.multi_head_attention)
@@ -22,10 +25,9 @@ def multi_head_attention(attention, x, memory, mask=None):
         [Q K V] = x [W^Q W^K W^V]                       if the memory is x
         Q = x W^Q  and  [K V] = memory [W^K W^V]        otherwise
 
-    The heads come first, (H, B, T, K): one copy cuts a joint product into heads, and the matrices
-    of a batch are then at equal distances, as cuBLAS needs them. In bfloat16, arrays that are only
-    operands of the next product (Q, K, V, the context, and their gradients) are written in bfloat16
-    by the product that makes them.
+    The heads come first, (H, B, T, K): the matrices of a batch are then at equal distances, as
+    cuBLAS needs them. In bfloat16, arrays that are only operands of the next product (Q, K, V, the
+    context, and their gradients) are written in bfloat16 by the product that makes them.
 
     In backward each weight has a product of its own, so that its gradient can be written where it
     belongs, in the flat gradients.
@@ -54,8 +56,7 @@ def multi_head_attention(attention, x, memory, mask=None):
 
     def backward(gy):
         gy = as_operand(gy.reshape(n_rows, w.shape[1]))
-        g_merged = matmul(gy, w.T, out=empty_operand(merged.shape))
-        g_context = fused.swap_first_axes(g_merged.reshape(n_rows, n_heads, size)).reshape(q.shape)
+        g_context = _product_in_heads(gy, w.T, n_heads).reshape(q.shape)
         g_used = matmul(g_context, v.swapaxes(2, 3)).swapaxes(0, 1)  # (B, H, T, S)
         # The weights after dropout are computed again, so that forward need not keep them.
         g_scores, used = fused.softmax_dropout_gradient(g_used, weights, scale, numbers)
@@ -98,6 +99,21 @@ def _broadcasts(mask_shape, shape):
     return len(mask_shape) <= len(shape) and all(n in (1, length) for n, length in lengths)
 
 
+def _product_in_heads(rows, weight, n_heads):
+    """Return a product, cut into heads: (N, D) @ (D, H*K) -> (H, N, K).
+
+    As one product for each head, all started at once, it needs no copy. But each of them reads all
+    rows, which takes longer than the copy if the GPU's cache does not hold them.
+    """
+    (n, d), size = rows.shape, weight.shape[1] // n_heads
+    if rows.nbytes > CACHED:
+        joint = matmul(rows, weight, out=empty_operand((n, n_heads * size)))
+        return fused.swap_first_axes(joint.reshape(n, n_heads, size))
+    of_heads = weight.reshape(d, n_heads, size).swapaxes(0, 1)  # (H, D, K), a view
+    for_each = xp.broadcast_to(rows, (n_heads, n, d))
+    return matmul(for_each, of_heads, out=empty_operand((n_heads, n, size)))
+
+
 class _Projection:
     """Several linear layers of one input, computed as one product and cut into heads.
 
@@ -117,10 +133,7 @@ class _Projection:
         self.weight = as_operand(
             weights[0] if len(weights) == 1 else xp.concatenate(weights, axis=1)
         )
-        shape = len(self.rows), self.weight.shape[1]
-        product = matmul(self.rows, self.weight, out=empty_operand(shape))
-        of_all = product.reshape(len(product), len(layers) * n_heads, -1)  # (N, heads, K)
-        self.y = fused.swap_first_axes(of_all)
+        self.y = _product_in_heads(self.rows, self.weight, len(layers) * n_heads)
 
     def heads(self, array):
         """Return the heads of each layer, (H, B, T, K), as views of an array like y."""
@@ -131,9 +144,9 @@ class _Projection:
     def backward(self, gy, inputs):
         """Return the gradients of the parents; inputs: all of the op, for `gradient_buffer`."""
         gy = fused.swap_first_axes(gy).reshape(len(self.rows), self.weight.shape[1])
-        gradients = [matmul(gy, self.weight.T).reshape(self.shape)]
-        columns = xp.split(gy, self.n_layers, axis=1)
-        for weight, g_columns in zip(self.parents[1:], columns, strict=True):
+        gradients = [product_gradient(self.parents[0], gy, self.weight)]
+        of_layers = gy.reshape(len(gy), self.n_layers, -1)
+        for i, weight in enumerate(self.parents[1:]):
             out = gradient_buffer(weight, inputs)
-            gradients.append(matmul(self.rows.T, g_columns, out=out))
+            gradients.append(matmul(self.rows.T, of_layers[:, i], out=out))
         return gradients

@@ -1,6 +1,6 @@
 """Computations that GPU kernels share: sums, maxima, the masks of dropout, rounding.
 
-All threads of a warp have to call `warp_*` and `kept` together, and all threads of a block
+All threads of a warp have to call `warp_*` and `decisions` together, and all threads of a block
 `block_*` and `stripe_sum`. See minitf/gpu/kernels.py for what a warp is, and why numbers are
 converted by name.
 """
@@ -73,6 +73,49 @@ def stripe_sum(value):
     return total
 
 
+# Sums of columns over slices of rows: block (x, y) sums columns 32 x to 32 x + 31 of slice y. The
+# block that comes last adds up the sums of all slices, always in the order of the slices. `sums` is
+# memory for them, (sums of a column, blocks along x, slices, 32); so no two blocks along x share a
+# line of the cache.
+
+
+def write_slice(total, sums, which):
+    """Write the block's sum of each column, which all 8 threads of the column have."""
+    if cuda.threadIdx.y == 0:
+        sums[which, cuda.blockIdx.x, cuda.blockIdx.y, cuda.threadIdx.x] = total
+
+
+def is_last_slice(arrived):
+    """Return whether all other slices of these columns are written; all threads call it together.
+
+    arrived: int32, for each block along x how many slices are written; 0 before and afterwards.
+    """
+    before = cuda.shared_memory(xp.int32, 1)
+    others = xp.int32(cuda.gridDim.y) - 1
+    if cuda.threadIdx.y == 0:  # these threads have written
+        cuda.threadfence()  # whoever reads the count of this block, made below, can read its slice
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
+        before[0] = cuda.atomic_add(arrived, cuda.blockIdx.x, 1)
+        if before[0] == others:
+            cuda.atomic_add(arrived, cuda.blockIdx.x, -others - 1)
+    cuda.syncthreads()
+    if before[0] == others:
+        cuda.threadfence()  # nothing is read before the counts were
+    return before[0] == others
+
+
+def add_slices(sums, which, y):
+    """Write the sums over all slices to y (D,)."""
+    column = xp.int32(cuda.blockIdx.x) * WARP + xp.int32(cuda.threadIdx.x)
+    total = 0.0
+    for i in range(xp.int32(cuda.threadIdx.y), xp.int32(cuda.gridDim.y), STRIPE):
+        total += sums[which, cuda.blockIdx.x, i, cuda.threadIdx.x]
+    total = stripe_sum(total)
+    if cuda.threadIdx.y == 0 and column < y.size:
+        y[column] = total
+
+
 def next_of_thread(logits, row, value, token):
     """Return the column of the logit that follows `value`, at `token`, among one thread's columns.
 
@@ -113,12 +156,20 @@ def multiply_high(a, b):
     return (a >> 32) * (b >> 32) + (middle >> 32) + (other >> 32)
 
 
-def keep_bits(seed, draw, index, threshold):
-    """Decide which of 16 elements to keep, each with probability 1 - threshold / 65536.
+def decisions(seed, draw, index, threshold, lane):
+    """Decide which of 512 elements to keep, each with probability 1 - threshold / 65536.
 
-    Bit i of the result is 1 if element n + i stays; n is index rounded down to a multiple of 16.
+    Bit i of a thread's result is 1 if element n + 32 i + lane stays; n is index rounded down to a
+    multiple of 16. Each thread draws for 16 elements in a row; then they exchange them.
     """
-    return 0xFFFF if threshold == 0 else drawn_bits(seed, draw, index // xp.uint64(16), threshold)
+    mine = 0xFFFF
+    if threshold > 0:
+        bits = drawn_bits(seed, draw, index // xp.uint64(16) + xp.uint64(lane), threshold)
+        mine = 0
+        for i in cuda.range(16, unroll=4):  # all unrolled, each needs a register for its index
+            of_another = cuda.shfl_sync(ALL, bits, 2 * i + lane // 16)
+            mine |= (of_another >> lane % 16 & 1) << i
+    return mine
 
 
 def drawn_bits(seed, draw, count, threshold):
@@ -151,11 +202,6 @@ def drawn_bits(seed, draw, count, threshold):
 def stays(word, i, threshold):
     """Return 1 if the i-th 16 bits of a word reach the threshold, else 0."""
     return 1 if xp.int32(word >> xp.uint64(16 * i) & xp.uint64(0xFFFF)) >= threshold else 0
-
-
-def kept(bits, i, lane):
-    """Return decision i + lane of the warp's row, which another thread of the warp has drawn."""
-    return cuda.shfl_sync(ALL, bits, i % 512 // 16 + lane // 16) >> lane % 16 & 1
 
 
 # Rounding -----------------------------------------------------------------------------------------

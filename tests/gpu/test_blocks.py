@@ -38,6 +38,40 @@ def read_what_another_block_wrote(x, y):
         x[0] = y[0]
 
 
+def read_without_a_fence(x, y):
+    if cuda.threadIdx.x == 0:
+        x[cuda.blockIdx.x] = 1.0
+        cuda.atomic_add(y, 0, 1.0)
+        y[1] = x[0]
+
+
+def read_without_counting(x, y):
+    if cuda.threadIdx.x == 0:
+        if cuda.blockIdx.x == 0:
+            x[0] = 1.0
+            cuda.threadfence()
+            cuda.atomic_add(y, 0, 1.0)
+        else:
+            y[1] = x[0]
+
+
+def fence_after_counting(x, y):
+    if cuda.threadIdx.x == 0:
+        x[cuda.blockIdx.x] = 1.0
+        cuda.atomic_add(y, 0, 1.0)
+        cuda.threadfence()
+        if cuda.blockIdx.x == 1:
+            y[1] = x[0]
+
+
+def last_block_reads(x, y):
+    if cuda.threadIdx.x == 0:
+        x[cuda.blockIdx.x] = 1.0
+        cuda.threadfence()
+        if cuda.atomic_add(y, 0, 1.0) == 1.0:
+            y[1] = x[0] + x[1]
+
+
 def write_what_another_block_read(x, y):
     if cuda.blockIdx.x == 0:
         y[0] = x[0]
@@ -94,6 +128,9 @@ MISTAKES = {
     read_before_it_is_written: blocks.Race,
     all_to_one_place: blocks.Race,
     read_what_another_block_wrote: blocks.Race,
+    read_without_a_fence: blocks.Race,
+    read_without_counting: blocks.Race,
+    fence_after_counting: blocks.Race,
     write_what_another_block_read: blocks.Race,
     atomic_and_plain: blocks.Race,
     beyond_the_end: blocks.OutOfBounds,
@@ -112,6 +149,12 @@ def test_a_mistake_is_seen(kernel):
     x, y = np.arange(65, dtype=np.float32), np.zeros(64, np.float32)
     with pytest.raises(MISTAKES[kernel]):
         blocks.launch(kernel, (2,), (64,), x, y)
+
+
+def test_a_block_reads_what_others_wrote_before_they_counted_themselves():
+    x, y = np.zeros(2, np.float32), np.zeros(2, np.float32)
+    blocks.launch(last_block_reads, (2,), (32,), x, y)
+    assert np.array_equal(y, [2, 2])
 
 
 def test_a_barrier_makes_it_right():

@@ -92,7 +92,6 @@ def test_a_step_with_kernels_is_the_step_without(launched):
             "add_norm",
             "add_norm_gradient",
             "norm_parameter_gradients",
-            "column_sums_of_two",
             "dropout",
             "adam",
             "add_segments",

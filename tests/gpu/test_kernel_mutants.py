@@ -1,5 +1,6 @@
 """Kernels with one mistake each, which the simulator or the comparison has to notice."""
 
+import functools
 import importlib.util
 import sys
 from pathlib import Path
@@ -103,7 +104,7 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "norm: another thread's columns": (
         norm,
-        "for column in range(lane - skip, columns, WARP):  # each",
+        "for column in range(own, columns, WARP):  # each",
         "for column in range(lane, columns, WARP):  # each",
     ),
     "norm: a column too many": (
@@ -116,16 +117,45 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "if lane == 0:\n        deviation",
         "if lane < 9:\n        deviation",
     ),
-    "norm: no correction along the normal": (norm, " - normal[row, column] * along", ""),
+    "norm: no correction along the normal": (
+        norm,
+        " - cuda.initial(normal[row, column]) * along",
+        "",
+    ),
     "norm: both sums are the first": (
         norm,
-        "total += x[row, column] if of_x else y[row, column]",
-        "total += x[row, column]",
+        "add_slices(sums, 1, g_bias)",
+        "add_slices(sums, 0, g_bias)",
     ),
-    "norm: every row of threads writes the sums": (
+    "sums: every row of threads writes": (
         norm,
-        "if thread_row == 0 and column < x.shape[1]:\n        if of_x",
-        "if column < x.shape[1]:\n        if of_x",
+        "if cuda.threadIdx.y == 0 and column < y.size",
+        "if column < y.size",
+    ),
+    "sums: two rows of threads write a slice": (
+        norm,
+        "if cuda.threadIdx.y == 0:\n        sums",
+        "if cuda.threadIdx.y < 2:\n        sums",
+    ),
+    "sums: every block adds up": (
+        sums,
+        "return before[0] == others",
+        "return before[0] >= 0",
+    ),
+    "sums: a slice need not have arrived when its block is counted": (
+        sums,
+        "cuda.threadfence()  # whoever",
+        "pass  # whoever",
+    ),
+    "sums: a block is counted before all of its threads have written": (
+        sums,
+        BARRIER + "    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:\n        before",
+        "    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:\n        before",
+    ),
+    "sums: the count stays for the next kernel": (
+        sums,
+        "cuda.atomic_add(arrived, cuda.blockIdx.x, -others - 1)",
+        "pass",
     ),
     "norm: a row too many": (norm, "if row >= gy.shape[0]", "if row > gy.shape[0]"),
     "stripe_sum: no barrier before writing": (
@@ -143,11 +173,6 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "for row in range(STRIPE)",
         "for row in range(STRIPE - 1)",
     ),
-    "norm: every row of threads writes": (
-        norm,
-        "if thread_row == 0 and column < gy.shape[1]:\n        g_gain",
-        "if column < gy.shape[1]:\n        g_gain",
-    ),
     "feed-forward: a slice too long": (
         sums,
         "first + slice_rows, xp",
@@ -155,12 +180,12 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "feed-forward: the ReLU before the bias": (
         feed_forward,
-        "max(cuda.as_float(x[row, column]) + bias[column], 0.0)",
-        "(max(cuda.as_float(x[row, column]), 0.0) + bias[column])",
+        "y = cuda.as_float(cuda.initial(x[row, column])) + cuda",
+        "y = max(cuda.as_float(cuda.initial(x[row, column])), 0.0) + cuda",
     ),
     "feed-forward: the bits of a rounded number as a number": (
         rounded,
-        "g = cuda.as_float(gy[row, column]) * factor",
+        "g = cuda.as_float(cuda.initial(gy[row, column])) * factor",
         "g = xp.float32(gy[row, column]) * factor",
     ),
     "feed-forward: the sum of the signs": (
@@ -175,8 +200,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "attention: another thread's columns": (
         attention,
-        "range(lane - skip, columns, WARP)",
-        "range(lane, columns, WARP)",
+        "range(own, columns, WARP):\n        weight",
+        "range(lane, columns, WARP):\n        weight",
     ),
     "attention: some lanes leave early": (attention, "if batch >= scores.shape[0]", "if lane > 30"),
     "attention: the mask of another query": (
@@ -240,18 +265,21 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "if thread == 0:\n            found",
         "if thread < 2:\n            found",
     ),
-    "dropout: 16 decisions for 32 lanes": (drop, "i % 512 // 16 + lane // 16", "i % 512 // 16"),
+    "dropout: 16 decisions for 32 lanes": (drop, "2 * i + lane // 16", "2 * i"),
     "dropout: the row's beginning is forgotten": (
         drop,
         "first = start + xp.uint64(row)",
         "first = xp.uint64(row)",
     ),
-    "dropout: all chunks but the first are left out": (
+    "dropout: a thread that begins later takes the decisions from the beginning": (
         drop,
-        "CHUNK\n    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):\n"
-        "        if i == begin:  # each",
-        "0\n    for i in range(begin, min(begin + CHUNK, columns + skip), WARP):\n"
-        "        if i == begin:  # each",
+        "mine += WARP\n        keep = keep >> 1\n",
+        "mine += WARP\n",
+    ),
+    "dropout: every chunk is the first": (
+        drop,
+        "begin = xp.int32(cuda.blockIdx.y) * CHUNK - skip",
+        "begin = -skip",
     ),
     "dropout: one round less": (drop, "cuda.range(10,", "cuda.range(9,"),
     "dropout: a carry lost": (drop, " + (middle >> 32)", ""),
@@ -288,6 +316,8 @@ def test_a_mutant_is_noticed(name, tmp_path, monkeypatch):
     kernels = mutated(tmp_path, monkeypatch, old, new)
     for module in (fused, gpu_loss, gpu_optim):
         monkeypatch.setattr(module, "kernels", kernels)
+    # Counts that a mutant left behind are not for the next one.
+    monkeypatch.setattr(fused, "_arrived", functools.cache(fused._arrived.__wrapped__))
     with (
         using(strict.with_kernels),
         pytest.raises((AssertionError, blocks.Race, blocks.OutOfBounds, blocks.Stray)),

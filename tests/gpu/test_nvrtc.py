@@ -96,10 +96,7 @@ def cuda_types(arguments):
 
 
 def with_ids(types, dtype):
-    """The same types, but with another one for the first array of int64: ids, or targets.
-
-    Others of int64, such as an order that argsort returned, are always so.
-    """
+    """The same types, but with another one for the first array of int64: ids, or targets."""
     from cupyx.jit import _cuda_types
 
     for i, old in enumerate(types):

@@ -12,7 +12,9 @@ would let pass in silence is an error:
 - `Stray`: threads that wait at different barriers, or for a thread that has ended.
 - NaN: shared memory that nobody wrote. TypeError: a number turned into float64.
 
-Between blocks there is no barrier at all: what one block writes no other may read.
+Between blocks there is no barrier: what one block writes another may read only if the writing
+thread has passed a fence, its block has counted itself after that with an atomic addition, and the
+reading block has counted itself as well.
 """
 
 import ast
@@ -51,7 +53,7 @@ def launch(kernel, grid, block, *arguments):
     with np.errstate(all="ignore"):
         for place in _places(cuda.gridDim):
             cuda.blockIdx, cuda.shared = place, {}
-            memory.block += 1
+            memory.begin_block()
             _run_block(body, arguments, cuda)
 
 
@@ -133,9 +135,23 @@ class _Memory:
         self.writes, self.reads = {}, {}
         self.kept = []  # arrays that must not go, or another would get their addresses
         self.block, self.epoch, self.thread = 0, 0, 0
+        self.visible = set()  # addresses that other blocks may read
+
+    def begin_block(self):
+        self.block += 1
+        self.written, self.fenced, self.counted = {}, [], False  # by this block; written: by thread
+
+    def fence(self):
+        self.fenced += self.written.pop(self.thread, [])
+
+    def count(self):
+        self.visible.update(self.fenced)
+        self.counted = True
 
     def read(self, address, what):
         block, epoch, thread, _ = self.writes.get(address, (self.block, _NOBODY, 0, False))
+        if block != self.block and self.counted and address in self.visible:
+            block, epoch = self.block, _NOBODY
         if block != self.block or (epoch == self.epoch and thread != self.thread):
             self._refuse(what, "read", "written", block)
         block, epoch, thread = self.reads.get(address, (self.block, _NOBODY, 0))
@@ -156,6 +172,7 @@ class _Memory:
         if block != self.block or (epoch == self.epoch and thread != self.thread):
             self._refuse(what, "written", "read", block)
         self.writes[address] = self.block, self.epoch, self.thread, atomic
+        self.written.setdefault(self.thread, []).append(address)
 
     def _refuse(self, what, now, before, block):
         array, index = what
@@ -243,7 +260,14 @@ class _Cuda:
         index = index if isinstance(index, tuple) else (index,)
         before = array.array[index]
         array.write(index, before + value, atomic=True)
+        self.memory.count()
         return before
+
+    def initial(self, x):
+        return x
+
+    def threadfence(self):
+        self.memory.fence()
 
 
 # Functions as generators --------------------------------------------------------------------------
