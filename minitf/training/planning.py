@@ -15,10 +15,11 @@ import time
 from minitf.backend import on_gpu
 from minitf.cli import Progress, counted
 from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of, used_memory
+from minitf.errors import UserError
 from minitf.training.cursor import UpdateBatches
-from minitf.training.settings import smaller_model
+from minitf.translation.loading import check_subwords
 
-__all__ = ["arithmetic", "plan", "try_batches"]
+__all__ = ["arithmetic", "check_model", "plan", "try_batches"]
 
 # Sections 5.1 and 5.2: the updates of the base model, and target tokens in each.
 PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000
@@ -58,6 +59,33 @@ def arithmetic(config, rows, source, target, n_tokens):
         + c.n_decoder_layers * (decoder + across)
         + 2 * n_tokens * c.d_model * c.vocabulary_size
     )
+
+
+def check_model(settings, config, n_subwords):
+    """Raise UserError for a model that does not fit the memory or the text."""
+    check_subwords(config, n_subwords)
+    count, free = config.count_parameters(), free_memory()
+    if free is not None and 16 * count > free:  # weights, gradients, and two moments
+        raise UserError(
+            f"a model of {count:,} parameters needs {16 * count / 1e9:,.1f} GB before training "
+            f"begins, but only {free / 1e9:,.1f} GB are free: {smaller_model(settings)}"
+        )
+    if config.positions == "learned" and settings.max_length >= config.max_length:
+        longer = f" or --set max_length={settings.max_length + 1}"
+        raise UserError(
+            f"--max-length {settings.max_length} and the end mark are more than the "
+            f"{config.max_length} positions that the model learns: use --max-length "
+            f"{config.max_length - 1}{'' if settings.start_from or settings.resume else longer}"
+        )
+
+
+def smaller_model(settings):
+    """Return the advice for a model that does not fit: the sizes of a trained one are settled."""
+    if settings.resume:
+        return "go on with a machine, or a GPU, of more memory"
+    if settings.start_from:
+        return "start from a smaller model"
+    return "choose a smaller --preset, or smaller sizes with --set"
 
 
 def try_batches(updater, batches, say):

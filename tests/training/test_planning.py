@@ -16,8 +16,8 @@ from minitf import backend
 from minitf.cpu import machine
 from minitf.cpu.machine import memory_of
 from minitf.training import commandline, planning
+from minitf.training.options import parse
 from minitf.training.planning import arithmetic
-from minitf.training.settings import parse
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater
 

@@ -20,7 +20,8 @@ from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model
 from minitf.optim import gradient_norm
 from minitf.training import commandline, planning, results, update
-from minitf.training.settings import Settings, parse
+from minitf.training.options import parse
+from minitf.training.settings import Settings
 from minitf.training.update import Updater
 from minitf.training.validation import Validator
 from minitf.transformer import Transformer
