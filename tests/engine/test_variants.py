@@ -101,7 +101,7 @@ def test_without_its_class_a_variant_is_refused(folder, capsys):
     ):
         assert commandline.main([*TEXTS, *more]) == 2
         error = capsys.readouterr().err
-        assert error.startswith(f"09_train_wmt.py: {place}: {said}") and error.count("\n") == 1
+        assert f": {place}: {said}" in error and error.count("\n") == 1
 
 
 def test_a_mistake_in_the_given_code_is_no_damaged_file(folder):
@@ -157,10 +157,7 @@ def test_a_layer_that_computes_something_else_is_noticed(folder, monkeypatch, ca
     ):
         assert commandline.main([*TEXTS, *more]) == 2
         error = capsys.readouterr().err
-        assert (
-            error.startswith(f"09_train_wmt.py: {place}: the model computes other")
-            and error.count("\n") == 1
-        )
+        assert f": {place}: the model computes other" in error and error.count("\n") == 1
 
 
 def no_causal_mask(length):

@@ -136,11 +136,12 @@ def changed(line):
 @pytest.mark.parametrize("share", [0.9, 0.4])
 def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     free = int(share * needed(trainer) / planning.SAFE)
-    monkeypatch.setattr(planning, "free_memory", lambda: free)
-    monkeypatch.setattr(planning, "FEWEST_TOKENS", 5)
-    monkeypatch.setattr(planning, "_copied", lambda updater: 0)
-    monkeypatch.setattr(trainer, "update", lambda *_: pytest.fail("it does not fit"))
-    lines = report(trainer)
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "free_memory", lambda: free)
+        patch.setattr(planning, "FEWEST_TOKENS", 5)
+        patch.setattr(planning, "_copied", lambda updater: 0)
+        patch.setattr(trainer, "update", lambda *_: pytest.fail("it does not fit"))
+        lines = report(trainer)
     assert re.match(r"memory +this run does not fit: it needs another [\d.]+ .B ", lines[-2])
     more = changed(lines[-1])
     settings, _ = parse(
