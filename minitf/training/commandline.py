@@ -1,5 +1,5 @@
-"""The trainer's command line, of lessons/09_train_wmt.py and minitf-train, and its call in Python:
-begins or resumes a run, and scores its model.
+"""The trainer's command line, and its call in Python: begins or resumes a run, and scores its
+model.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 import numpy as np
 
 from minitf import backend
-from minitf.cli import counted, exit_code, quoted
+from minitf.cli import exit_code, quoted
 from minitf.config import Config
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
@@ -31,7 +31,7 @@ from minitf.training.options import (
     stored_settings,
 )
 from minitf.training.planning import check_model, plan
-from minitf.training.results import finish, to_translate
+from minitf.training.results import cannot_translate, finish, say_what_now, to_translate
 from minitf.training.settings import Settings, flag
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import Trainer
@@ -40,10 +40,7 @@ from minitf.translation.loading import check_size, load_model
 
 __all__ = ["build", "main", "train"]
 
-NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
-LEARNED = 10  # the perplexity of a text that a model has learned
-KNOWN = 30  # times that of the training text: then the validation text is of another kind
-CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
+CUT_SHORT = 3  # the exit code of a run that ended early, with a model that cannot translate
 
 
 # What a run begins with ---------------------------------------------------------------------------
@@ -272,12 +269,8 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     defaults replace those of the checkpoint.
     Raises UserError.
     """
-    settings = dataclasses.replace(settings)  # checks what was assigned since it was made
-    given = {
-        field.name
-        for field in dataclasses.fields(Settings)
-        if getattr(settings, field.name) != getattr(Settings(), field.name)
-    }
+    settings, defaults = dataclasses.replace(settings), vars(Settings())  # checked once more
+    given = {name for name, value in vars(settings).items() if value != defaults[name]}
     check(settings, given)
     trainer = build(settings, given, model=model)
     if settings.plan:
@@ -320,61 +313,8 @@ def _train(trainer, command, resume):
         except Interrupted:
             log.say(f"stopped  {stop.reason} after the last step: score it with {resume}")
             return None
-    _say_usage(trainer)
-    if notice := _notice(trainer, results["valid"], resume):
-        log.say(f"notice   {notice}")
+    say_what_now(trainer, results["valid"], resume)
     return results
-
-
-def _say_usage(trainer):
-    """Say how to translate with the model."""
-    out = trainer.settings.out
-    usage = f"python -m minitf.translation --model {quoted(out)}"
-    if trainer.make_model is not Transformer:
-        usage = f"Translator.load({out!r}, model=...)"
-    trainer.log.say(f"model    in {out}: {usage}")
-
-
-def _cannot_translate(trainer, bleu):
-    """Return whether the BLEU on the validation text says so, if it can say anything."""
-    return bleu < NO_MODEL and not _has_short_lines(trainer)
-
-
-def _has_short_lines(trainer):
-    """Return whether no line of the validation text has the four words that BLEU counts."""
-    lines = trainer.dataset.references(trainer.dataset.valid.target)
-    return all(len(line.split()) < 4 for line in lines)
-
-
-def _notice(trainer, valid, resume):
-    """Return what to do about a model that cannot translate, or None.
-
-    valid: the scores on the validation text, as in results.json. resume: as for `_train`.
-    """
-    s, done, bleu = trainer.settings, trainer.step, valid["bleu"]
-    if bleu >= NO_MODEL:
-        return None
-    if _has_short_lines(trainer):
-        return (
-            "BLEU cannot judge this model, as it counts four words in a row, and the sentences of "
-            "the validation text are shorter: judge it by the perplexity, or validate on longer "
-            "sentences"
-        )
-    perplexity = min(found["perplexity"] for found in valid.values() if isinstance(found, dict))
-    trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
-    if trained and trained[-1] < LEARNED and KNOWN * trained[-1] < perplexity:
-        return (
-            f"the model cannot translate: its perplexity is {trained[-1]:.1f} on the training text "
-            f"and {perplexity:.0f} on the validation text. Are the two files of the validation "
-            "text in the order of the training text's? If they are, the model knows a small text "
-            "by heart: train on more"
-        )
-    more = "patience 0" if trainer.out_of_patience() else "more minutes"
-    return (
-        f"the model cannot translate yet: {bleu:.2f} BLEU on the validation text after {done:,} of "
-        f"{counted(s.steps, 'update')}: continue with {resume} and "
-        f"{'more steps' if done >= s.steps else more}"
-    )
 
 
 # The command --------------------------------------------------------------------------------------
@@ -426,4 +366,4 @@ def _exit_code(trainer, results):
     """Return CUT_SHORT if the run ended before its steps with a model that cannot translate."""
     if results is None or trainer.step >= trainer.settings.steps:  # None: a signal stopped it
         return 0
-    return CUT_SHORT if _cannot_translate(trainer, results["valid"]["bleu"]) else 0
+    return CUT_SHORT if cannot_translate(trainer, results["valid"]["bleu"]) else 0

@@ -226,11 +226,11 @@ def test_validation_files_in_the_other_order_are_noticed(folder, capsys):
 
 def test_a_validation_text_of_another_kind_is_told(folder, capsys, monkeypatch):
     said = "Are the two files of the validation text in the order of the training text's? If they"
-    monkeypatch.setattr(commandline, "NO_MODEL", 99)
+    monkeypatch.setattr(results, "NO_MODEL", 99)
     assert run("here", "--log-every", "1", "--steps", "2") == 0
     assert said not in capsys.readouterr().out
-    monkeypatch.setattr(commandline, "KNOWN", 0.1)
-    monkeypatch.setattr(commandline, "LEARNED", 99)
+    monkeypatch.setattr(results, "KNOWN", 0.1)
+    monkeypatch.setattr(results, "LEARNED", 99)
     assert run("there", "--log-every", "1", "--steps", "2") == 0
     assert said in capsys.readouterr().out
 
