@@ -35,7 +35,7 @@ from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.plot import label_axes, new_figure, save_figure
-from minitf.training import settings
+from minitf.training.options import parse
 
 CORPUS = "multi30k"
 KEPT = "table3.json"
@@ -603,7 +603,7 @@ def options_of(arguments):
             raise UserError(f"{name} is not an option that all rows can share: --help lists these")
     if options.show and (of_trainer or options.rows):
         raise UserError("--show trains nothing: leave out --rows and the trainer's options")
-    settings.parse([*sizes("base"), *RECIPE.split(), *of_trainer])  # a wrong value ends here
+    parse([*sizes("base"), *RECIPE.split(), *of_trainer])  # a wrong value ends here
     return options, of_trainer
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "say",
     "settle_streams",
     "terminal_safe",
+    "whole",
 ]
 
 AFTER = 1.0  # seconds; shorter work shows no bar
@@ -51,7 +52,7 @@ def number(kind, least=None, most=None):
 
     def read(text):
         with contextlib.suppress(ValueError):
-            value = _whole(text) if kind is int else float(text)
+            value = whole(text) if kind is int else float(text)
             if least is None or least <= value <= most:
                 return value
         raise argparse.ArgumentTypeError(f"must be {description}, not {text!r}")
@@ -59,11 +60,12 @@ def number(kind, least=None, most=None):
     return read
 
 
-def _whole(text):
-    """Return the int in a text; raise ValueError if it contains anything else."""
+def whole(number):
+    """Return the int that a text or a number is, also 1e5; raise ValueError if it is none."""
+    text = str(number)
     with contextlib.suppress(ValueError):
         return int(text)
-    value = float(text)  # 1e5
+    value = float(text)
     if not value.is_integer():  # nor are NaN and infinity
         raise ValueError(text)
     return int(value)
@@ -79,6 +81,7 @@ class OptionParser(argparse.ArgumentParser):
         typed = message.removeprefix("unrecognized arguments: ")
         if typed != message:
             message = misspelt(self, typed.split()) or f"unknown option: {typed}"
+        message = message.removeprefix("argument ")  # of argument --beam: expected one argument
         raise UserError(f"{message} (--help lists all options)")
 
 
@@ -95,11 +98,17 @@ def misspelt(parser, arguments):
 # How a program ends -------------------------------------------------------------------------------
 
 
-def exit_code(program, run):
+def complain(program, message, code=2):
+    """Write one line about a mistake; return the exit code."""
+    say(terminal_safe(f"{program}: {message}"))
+    return code
+
+
+def exit_code(program, run, complain=complain):
     """Run a command; return its exit code, and say in one line why it could not do its work.
 
     That is what run() returns, or 0; 2 after a UserError, which the user can mend; 130 after
-    Ctrl-C (what a KeyboardInterrupt says is printed).
+    Ctrl-C (what a KeyboardInterrupt says is printed). complain: writes the line.
     """
     plain_streams()
     try:
@@ -113,17 +122,9 @@ def exit_code(program, run):
     except KeyboardInterrupt as stop:
         if is_terminal(sys.stderr):
             say("")  # the terminal has written ^C
-        if stop.args:
-            complain(program, stop)
-        return 130
+        return complain(program, stop, 130) if stop.args else 130
     finally:
         settle_streams()
-
-
-def complain(program, message):
-    """Write one line about a mistake; return the exit code."""
-    say(terminal_safe(f"{program}: {message}"))
-    return 2
 
 
 def say(message, end="\n"):

@@ -130,11 +130,14 @@ def begin(name, trainer=None):
         help="print a line for each claim, with what was measured",
     )
     if trainer:
-        parser.add_argument("--quick", action="store_true")
+        parser.add_argument("--quick", action="store_true", help="train a small model, too")
+        parser.epilog = "With any other option, this file is the trainer:"
+        if for_help := {"-h", "--help"} & set(arguments):
+            parser.print_help()
         with _one_line_errors():
-            others = {"-h", "--help"} & set(arguments) or parser.parse_known_args(arguments)[1]
+            others = for_help or parser.parse_known_args(arguments)[1]
         if others:
-            sys.exit(trainer(arguments, f"{name}.py"))
+            sys.exit(trainer(arguments))
     with _one_line_errors():
         options = parser.parse_args(arguments)
         if options.backend:

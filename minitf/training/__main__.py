@@ -2,7 +2,7 @@
 
 import sys
 
-from minitf.training.commandline import installed
+from minitf.training.commandline import main
 
 if __name__ == "__main__":
-    sys.exit(installed("minitf.training"))
+    sys.exit(main(program="minitf.training"))

@@ -1,10 +1,9 @@
-"""The trainer's command line, of lessons/09_train_wmt.py and minitf-train, and its call in Python:
-begins or resumes a run, and scores its model.
+"""The trainer's command line, and its call in Python: begins or resumes a run, and scores its
+model.
 """
 
 import contextlib
 import dataclasses
-import functools
 import os
 import sys
 import warnings
@@ -13,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 import numpy as np
 
 from minitf import backend
-from minitf.cli import counted, plain_streams, quoted, settle_streams
+from minitf.cli import exit_code, quoted
 from minitf.config import Config
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
@@ -23,21 +22,17 @@ from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
 from minitf.training.log import RunLog
-from minitf.training.planning import plan
-from minitf.training.results import finish, to_translate
-from minitf.training.settings import (
-    Settings,
-    as_typed,
+from minitf.training.options import (
     check,
-    check_model,
-    check_stored,
-    check_together,
-    flag,
     model_changes,
     parse,
     resumed,
     resumed_model,
+    stored_settings,
 )
+from minitf.training.planning import check_model, plan
+from minitf.training.results import cannot_translate, finish, say_what_now, to_translate
+from minitf.training.settings import Settings, flag
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
@@ -45,12 +40,7 @@ from minitf.translation.loading import check_size, load_model
 
 __all__ = ["build", "main", "train"]
 
-# The translating command that belongs to each training command.
-TRANSLATE = {"minitf-train": "minitf-translate", "python": "python -m minitf.translation"}
-NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
-LEARNED = 10  # the perplexity of a text that a model has learned
-KNOWN = 30  # times that of the training text: then the validation text is of another kind
-CUT_SHORT = 3  # the exit code of a run that ended early, with such a model
+CUT_SHORT = 3  # the exit code of a run that ended early, with a model that cannot translate
 
 
 # What a run begins with ---------------------------------------------------------------------------
@@ -197,11 +187,11 @@ def _read_checkpoint(settings, given, model):
     weights, optimizer, meta, subwords = folder.read_checkpoint()
     assignments = settings.set if "set" in given else []
     with in_file(folder.checkpoint):
-        check_stored(meta["settings"])
+        before = stored_settings(meta["settings"])
         config = Config.from_dict(meta["config"])
         if model is Transformer:
             check_size(config, weights)
-    settings, changes = resumed(settings, given, meta["settings"])
+    settings, changes = resumed(settings, given, before)
     _check_files(settings, given)
     config, model_changed = resumed_model(config, assignments)
     _choose_device(settings)
@@ -279,140 +269,52 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     defaults replace those of the checkpoint.
     Raises UserError.
     """
-    settings = dataclasses.replace(settings)  # plain values, also where somebody assigned others
-    check(settings)
-    given = {
-        field.name
-        for field in dataclasses.fields(Settings)
-        if getattr(settings, field.name) != getattr(Settings(), field.name)
-    }
-    check_together(settings, given)
+    settings, defaults = dataclasses.replace(settings), vars(Settings())  # checked once more
+    given = {name for name, value in vars(settings).items() if value != defaults[name]}
+    check(settings, given)
     trainer = build(settings, given, model=model)
     if settings.plan:
         plan(trainer)
         return None
-    results, _ = _train(trainer, "minitf.training.train", None)
-    return results
+    with stop_on_signals(trainer.stop):
+        return _train(trainer, "minitf.training.train", "resume=True")
 
 
-def _train(trainer, command, started):
-    """Train, and on rank 0 score the model; return the content of results.json and the exit code.
+def _train(trainer, command, resume):
+    """Train, and on rank 0 score the model; return the content of results.json.
 
-    The content is None if a signal stopped the run, and on the other ranks. started: how the
-    program was started, such as "python my.py", to tell how to continue; None for a call of
-    `train`.
+    Returns None if a signal stopped the run, and on the other ranks. command: for results.json.
+    resume: what continues the run, options or an argument of Settings.
     """
-    resume = functools.partial(_resume, trainer.settings, started, trainer.make_model)
+    log, stop = trainer.log, trainer.stop
     # Only rank 0 writes to the folder.
     locked = contextlib.nullcontext() if trainer.ranks.rank else trainer.folder.locked()
-    with locked, stop_on_signals(trainer.stop), _without_warnings():
+    # The trainer reports an overflow in one line, with its place.
+    with locked, warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         if not trainer.ranks.rank:
             # The text was read without the lock.
             trainer.folder.must_be_as(trainer.stamp)
             if not trainer.settings.resume:
                 trainer.folder.must_be_free(to_translate(trainer.dataset))
-            trainer.log.begin()
+            log.begin()
         try:
             finished = trainer.run()
         except UserError:
-            trainer.log.draw()  # the curves show how the loss diverged
+            log.draw()  # the curves show how the loss diverged
             raise
         if not finished:
-            reason = trainer.stop.reason or "another rank received a signal"
-            trainer.log.say(f"stopped  {reason}: {resume()} continues from step {trainer.step:,}")
-        trainer.log.draw()
+            reason = stop.reason or "another rank received a signal"
+            log.say(f"stopped  {reason} after step {trainer.step:,}: continue with {resume}")
+        log.draw()
         if not finished or trainer.ranks.rank:
-            return None, 0
+            return None
         try:
             results = finish(trainer, command)
         except Interrupted:
-            trainer.log.say(
-                f"stopped  {trainer.stop.reason}: all updates are done; "
-                f"{resume(steps=trainer.step)} scores the model"
-            )
-            return None, 0
-    _say_usage(trainer, command)
-    valid = results["valid"]
-    figures = [found["perplexity"] for found in valid.values() if isinstance(found, dict)]
-    perplexity = min(figures, default=0)
-    return results, _exit_code(trainer, valid["bleu"], perplexity, started)
-
-
-def _resume(settings, started, make_model=Transformer, **changes):
-    """Return the command that continues a run, or for started=None the call in Python."""
-    if started is None:
-        given = "".join(f", {name}={value!r}" for name, value in changes.items())
-        model = "" if make_model is Transformer else ", model=..."
-        return f"train(Settings(resume=True, out={settings.out!r}{given}){model})"
-    given = "".join(f" {flag(name)} {value}" for name, value in changes.items())
-    return f"{started} --resume --out {quoted(settings.out)}{given}".lstrip()
-
-
-@contextlib.contextmanager
-def _without_warnings():
-    """Leave out NumPy's warnings of overflow: the trainer reports in one line where it was."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
-
-
-def _say_usage(trainer, command):
-    """Say how to translate with the model."""
-    out = trainer.settings.out
-    if trainer.make_model is Transformer:
-        translate = TRANSLATE.get(command.split()[0], "python examples/translate.py")
-        usage = f"{translate} --model {quoted(out)}"
-    else:
-        usage = f"Translator.load({out!r}, model=...)"
-    trainer.log.say(f"model    in {out}: {usage}")
-
-
-def _exit_code(trainer, score, perplexity, started):
-    """Return the exit code of a run, and say so if its model cannot translate.
-
-    score, perplexity: on the validation text. started: as for `_train`.
-    """
-    s, done = trainer.settings, trainer.step
-    if score >= NO_MODEL:
-        return 0
-    references = trainer.dataset.references(trainer.dataset.valid.target)
-    if all(len(line.split()) < 4 for line in references):
-        trainer.log.say(
-            "notice   BLEU cannot judge this model, as it counts four words in a row, and the "
-            "sentences of the validation text are shorter: judge it by the perplexity, or validate "
-            "on longer sentences"
-        )
-        return 0
-    trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
-    if trained and trained[-1] < LEARNED and KNOWN * trained[-1] < perplexity:
-        trainer.log.say(
-            f"notice   the model cannot translate: its perplexity is {trained[-1]:.1f} on the "
-            f"training text and {perplexity:.0f} on the validation text. Are the two files of the "
-            "validation text in the order of the training text's? If they are, the model knows a "
-            "small text by heart: train on more"
-        )
-    else:
-        _say_continue(trainer, score, started)
-    return 0 if done >= s.steps else CUT_SHORT
-
-
-def _say_continue(trainer, score, started):
-    """Say how to train a model further that cannot translate yet."""
-    s, done, in_python = trainer.settings, trainer.step, started is None
-    if done >= s.steps:
-        more = f"a larger {'steps' if in_python else '--steps'}"
-    elif trainer.out_of_patience():
-        more = "patience=0" if in_python else "--patience 0"
-    else:
-        more = f"the same {'minutes' if in_python else '--minutes'} or more"
-    # A whole command would be too long here: its options are enough.
-    resume = _resume(s, None if in_python else "", trainer.make_model)
-    warmup = f" (the learning rate rises for the first {counted(s.warmup_steps, 'update')})"
-    trainer.log.say(
-        f"notice   the model cannot translate yet: {score:.2f} BLEU on the validation text after "
-        f"{done:,} of {counted(s.steps, 'update')}{warmup if done < s.warmup_steps else ''}: "
-        f"continue with {resume} and {more}"
-    )
+            log.say(f"stopped  {stop.reason} after the last step: score it with {resume}")
+            return None
+    say_what_now(trainer, results["valid"], resume)
+    return results
 
 
 # The command --------------------------------------------------------------------------------------
@@ -420,86 +322,48 @@ def _say_continue(trainer, score, started):
 
 def main(
     arguments: Iterable[str] | None = None,
-    program: str = "09_train_wmt.py",
+    program: str | None = None,
     model: Callable[..., Transformer] = Transformer,
 ) -> int:
     """Run the command line; return the exit code, which --help explains.
 
-    model: makes the model, as for `Trainer`: `main(model=MyTransformer)` is a trainer of it,
-    with all options.
+    program: its name in messages, by default that of the script. model: makes the model, as for
+    `Trainer`: `main(model=MyTransformer)` is a trainer of it, with all options.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    plain_streams()
+    program = program or os.path.basename(sys.argv[0])
     ranks = Ranks(*launched())
-    try:
-        with ranks.quiet():
-            return _run(arguments, program, model, ranks)
-    except UserError as error:
-        message, code = str(error), 2
-    except MemoryError:
-        message = "out of memory: choose a smaller model or corpus, or lower --batch-tokens"
-        code = 2
-    except KeyboardInterrupt:
-        message, code = _interrupted(arguments, program), 130
-    finally:
-        settle_streams()  # of a terminal that was closed
-    ranks.fail(f"{program}: {' '.join(message.splitlines())}", code)
-    return code
-
-
-def _interrupted(arguments, program):
-    """Return the message after Ctrl-C stopped the command at once."""
-    try:
-        settings, _ = parse(arguments, program)
-    except UserError:  # also for --score
-        return "stopped at once"
-    if settings.plan:
-        return "stopped at once"
-    if RunFolder(settings.out).has_checkpoint():
-        resume = _resume(settings, _started(program))
-        return f"stopped at once; the last checkpoint is intact: {resume} continues from it"
-    return "stopped before the first checkpoint: nothing was saved; start again without --resume"
-
-
-def _started(program):
-    """Return how the program was started, as the user typed it."""
-    script = sys.argv[0]
-    if script.endswith(".py") and os.path.basename(script) != "__main__.py":
-        return f"python {quoted(script)}"
-    return as_typed(program)
+    return exit_code(program, lambda: _run(arguments, program, model, ranks), ranks.complain)
 
 
 def _run(arguments, program, model, ranks):
     """Do what the arguments ask for; return the exit code."""
+    if not arguments:
+        raise UserError(
+            "say what to train, such as --quick, or --train SOURCE TARGET (--help tells the rest)"
+        )
     if len(arguments) == 3 and arguments[0] == "--score":
         print(score_files(*arguments[1:]))
         return 0
-    ranks.join()
-    ranks.keep_to_cores()
-    settings, given = parse(arguments, program)
-    with ranks.together():
-        trainer = build(settings, given, ranks, model)
-        if settings.plan:
-            plan(trainer)
-            return ranks.tell(0)
-        # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
-        with stop_on_signals(trainer.stop):
-            command = f"{as_typed(program)} {quoted(*arguments)}"
-            # Not for several ranks: how these were launched is not known.
-            started = _started(program) if ranks.size == 1 else ""
-            _, code = _train(trainer, command, started)
-            return ranks.tell(code)
+    typed = f"python -m {program}" if program.startswith("minitf.") else program
+    with ranks.quiet():
+        ranks.join()
+        ranks.keep_to_cores()
+        settings, given = parse(arguments, typed)
+        with ranks.together():
+            trainer = build(settings, given, ranks, model)
+            if settings.plan:
+                plan(trainer)
+                return ranks.tell(0)
+            # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
+            with stop_on_signals(trainer.stop):
+                resume = f"--resume --out {quoted(settings.out)}"
+                results = _train(trainer, f"{typed} {quoted(*arguments)}", resume)
+                return ranks.tell(_exit_code(trainer, results))
 
 
-def installed(program="minitf-train"):
-    """Run the command of the installed package; return the exit code.
-
-    Without arguments nothing is trained.
-    """
-    if len(sys.argv) > 1:
-        return main(program=program)
-    print(
-        f"{program}: say what to train, such as --quick, or --train SOURCE TARGET (--help)",
-        file=sys.stderr,
-    )
-    return 2
+def _exit_code(trainer, results):
+    """Return CUT_SHORT if the run ended before its steps with a model that cannot translate."""
+    if results is None or trainer.step >= trainer.settings.steps:  # None: a signal stopped it
+        return 0
+    return CUT_SHORT if cannot_translate(trainer, results["valid"]["bleu"]) else 0

@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 from minitf.backend import to_device, to_numpy, xp
-from minitf.cli import counted
+from minitf.cli import complain, counted, settle_streams
 from minitf.cpu.machine import cpu_cores
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import libraries
@@ -215,17 +215,18 @@ class Ranks:
 
     # How they end ---------------------------------------------------------------------------------
 
-    def fail(self, message, code):
-        """Print a one-line message, and end all ranks with this exit code.
+    def complain(self, program, message, code=2):
+        """Write one line about a mistake, and end all ranks with this exit code.
 
-        A process that is alone returns from here, and exits itself; several ranks are ended by MPI.
+        A process that is alone returns the code, and exits itself; several ranks are ended by MPI.
         Most errors occur on all ranks. So another rank waits for three seconds, in which rank 0
         reports the error and ends all; if that does not happen, the error is its own, and its
         message ends in its number and the name of its machine.
         """
         if self.rank:
-            message += f" (rank {self.rank} on {platform.node()})"
-        self._end_all(code, lambda: print(message, file=sys.stderr))
+            message = f"{message} (rank {self.rank} on {platform.node()})"
+        self._end_all(code, lambda: complain(program, message))
+        return code
 
     def _crash(self, *error):
         """Replace Python's hook for uncaught errors: the other ranks would wait forever."""
@@ -234,8 +235,7 @@ class Ranks:
     def _end_all(self, code, report):
         time.sleep(_RANK0_HEADSTART if self.rank else 0)
         report()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        settle_streams()
         if self._world is not None:
             time.sleep(_FLUSH_TIME)
             self._world.Abort(code)

@@ -1,10 +1,10 @@
-"""The end of a run: the better of two models is kept, and scored on the test texts."""
+"""The end of a run: the better of two models is kept, scored on the test texts, and judged."""
 
 import dataclasses
 import functools
 import json
 
-from minitf.cli import counted
+from minitf.cli import counted, quoted
 from minitf.errors import UserError
 from minitf.files.atomic import save_text
 from minitf.files.models import read_notes
@@ -12,11 +12,15 @@ from minitf.training.checkpoints import RESULTS, translations
 from minitf.training.evaluation import paper_bleu
 from minitf.training.log import versions
 from minitf.training.trainer import Trainer
+from minitf.transformer import Transformer
 from minitf.translation import Translator
 
-__all__ = ["finish", "to_translate"]
+__all__ = ["cannot_translate", "finish", "say_what_now", "to_translate"]
 
 PAPER_CORPORA = ("wmt14-en-de", "wmt14-en-fr")
+NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
+LEARNED = 10  # the perplexity of a text that a model has learned
+KNOWN = 30  # times that of the training text: then the validation text is of another kind
 
 
 def finish(trainer: Trainer, command: str) -> dict:
@@ -115,3 +119,54 @@ def _test(trainer, translator, name, pairs):
             }
             trainer.log.say(f"{title}: {paper.text}")
     return found
+
+
+def say_what_now(trainer, valid, resume):
+    """Say how to translate with the model, or what to do if it cannot.
+
+    valid: the scores on the validation text, as in results.json. resume: what continues the run.
+    """
+    out = trainer.settings.out
+    usage = f"python -m minitf.translation --model {quoted(out)}"
+    if trainer.make_model is not Transformer:
+        usage = f"Translator.load({out!r}, model=...)"
+    trainer.log.say(f"model    in {out}: {usage}")
+    if valid["bleu"] < NO_MODEL:
+        trainer.log.say(f"notice   {_advice(trainer, valid, resume)}")
+
+
+def cannot_translate(trainer, bleu):
+    """Return whether the BLEU on the validation text says so, if it can say anything."""
+    return bleu < NO_MODEL and not _has_short_lines(trainer)
+
+
+def _has_short_lines(trainer):
+    """Return whether no line of the validation text has the four words that BLEU counts."""
+    lines = trainer.dataset.references(trainer.dataset.valid.target)
+    return all(len(line.split()) < 4 for line in lines)
+
+
+def _advice(trainer, valid, resume):
+    """Return what is wrong with a model of hardly any BLEU, and what to do."""
+    s, done = trainer.settings, trainer.step
+    if _has_short_lines(trainer):
+        return (
+            "BLEU cannot judge this model, as it counts four words in a row, and the sentences of "
+            "the validation text are shorter: judge it by the perplexity, or validate on longer "
+            "sentences"
+        )
+    perplexity = min(found["perplexity"] for found in valid.values() if isinstance(found, dict))
+    trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
+    if trained and trained[-1] < LEARNED and KNOWN * trained[-1] < perplexity:
+        return (
+            f"the model cannot translate: its perplexity is {trained[-1]:.1f} on the training text "
+            f"and {perplexity:.0f} on the validation text. Are the two files of the validation "
+            "text in the order of the training text's? If they are, the model knows a small text "
+            "by heart: train on more"
+        )
+    more = "patience 0" if trainer.out_of_patience() else "more minutes"
+    return (
+        f"the model cannot translate yet: {valid['bleu']:.2f} BLEU on the validation text after "
+        f"{done:,} of {counted(s.steps, 'update')}: continue with {resume} and "
+        f"{'more steps' if done >= s.steps else more}"
+    )

@@ -45,7 +45,7 @@ def stop_on_signals(stop):
     def handle(number, frame):
         nonlocal received
         if received and number != getattr(signal, "SIGHUP", None):
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("stopped at once: --resume continues from the last checkpoint")
         received = True
         stop.ask(f"{signal.Signals(number).name} received")
 

@@ -19,8 +19,8 @@ from minitf.training.clock import Clock
 from minitf.training.cursor import Cursor, UpdateBatches
 from minitf.training.distributed import Ranks
 from minitf.training.log import RunLog, step_line
-from minitf.training.schedule import cooldown_start, learning_rate
-from minitf.training.settings import Settings, fill_in
+from minitf.training.schedule import cooldown_start, fill_in, learning_rate
+from minitf.training.settings import Settings
 from minitf.training.signals import Interrupted, StopRequest
 from minitf.training.update import Updater, shares
 from minitf.training.validation import Scores, Validator

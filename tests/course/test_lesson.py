@@ -74,7 +74,7 @@ def test_without_a_trainers_option_it_is_the_lesson(begin, arguments, quick):
     ],
 )
 def test_any_other_option_means_the_trainer(begin, arguments):
-    assert begin(*arguments) == (None, [(list(arguments), "09_train_wmt.py")])
+    assert begin(*arguments) == (None, [(list(arguments),)])
 
 
 def test_other_lessons_know_no_trainer(monkeypatch, capsys):

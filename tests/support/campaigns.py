@@ -241,7 +241,7 @@ def stops(folder, seed, count=20):
         out, err = finish(process)
         step = check_folder("stopped")
         assert step == int(STEP.findall(output + out)[-1].replace(b",", b"")) and err == ""
-        assert f"--resume --out stopped continues from step {step:,}".encode() in out
+        assert f"after step {step:,}: continue with --resume --out stopped".encode() in out
     finish(begin(folder, "stopped", step + 2))
     return f"{count} times SIGTERM: saved, exit code 0, went on; {disks(folder, rng)}"
 

@@ -14,7 +14,7 @@ from minitf.errors import UserError
 from minitf.gpu import nccl
 from minitf.training import commandline, distributed
 from minitf.training.distributed import Ranks, launched
-from minitf.training.settings import parse
+from minitf.training.options import parse
 
 
 @pytest.fixture(autouse=True)

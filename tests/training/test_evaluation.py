@@ -267,7 +267,7 @@ def test_a_string_instead_of_a_list_is_refused():
         (["--score", "out", "short.de"], "out has 2 lines but short.de has 1"),
         (["--score", "out", "missing.de"], "missing.de cannot be read"),
         (["--score", "empty", "empty"], "nothing to score"),
-        (["--score", "out"], "--score needs two files: HYP REF"),
+        (["--score", "out"], "--score: expected 2 arguments"),
         (["--score", "out", "test.de", "--out", "runs"], "leave the other options out"),
     ],
 )

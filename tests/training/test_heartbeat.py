@@ -16,7 +16,7 @@ from minitf.text import Words
 from minitf.training import commandline, evaluation
 from minitf.training.clock import Clock
 from minitf.training.log import read_history
-from minitf.training.settings import parse
+from minitf.training.options import parse
 from minitf.training.signals import Interrupted
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater

@@ -16,8 +16,8 @@ from minitf import backend
 from minitf.cpu import machine
 from minitf.cpu.machine import memory_of
 from minitf.training import commandline, planning
+from minitf.training.options import parse
 from minitf.training.planning import arithmetic
-from minitf.training.settings import parse
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater
 
@@ -136,11 +136,12 @@ def changed(line):
 @pytest.mark.parametrize("share", [0.9, 0.4])
 def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     free = int(share * needed(trainer) / planning.SAFE)
-    monkeypatch.setattr(planning, "free_memory", lambda: free)
-    monkeypatch.setattr(planning, "FEWEST_TOKENS", 5)
-    monkeypatch.setattr(planning, "_copied", lambda updater: 0)
-    monkeypatch.setattr(trainer, "update", lambda *_: pytest.fail("it does not fit"))
-    lines = report(trainer)
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "free_memory", lambda: free)
+        patch.setattr(planning, "FEWEST_TOKENS", 5)
+        patch.setattr(planning, "_copied", lambda updater: 0)
+        patch.setattr(trainer, "update", lambda *_: pytest.fail("it does not fit"))
+        lines = report(trainer)
     assert re.match(r"memory +this run does not fit: it needs another [\d.]+ .B ", lines[-2])
     more = changed(lines[-1])
     settings, _ = parse(
@@ -186,8 +187,8 @@ def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
 
 @pytest.fixture
 def clock(trainer, monkeypatch):
-    """Updates that take a time that is known; returns the list of their pairs, and the time."""
-    updates, seconds = [], {"now": 0.0, "fixed": 0.0, "slope": 0.0}
+    """Updates whose time is known; returns their numbers of pairs, and the speed to be set."""
+    updates, seconds = [], {"now": 0.0, "slope": 0.0}
 
     def update(batches):
         (rows,) = batches.indices
@@ -195,7 +196,7 @@ def clock(trainer, monkeypatch):
         shape = trainer.dataset.batch(rows)
         width = shape.source.shape[1], shape.target_in.shape[1]
         work = arithmetic(trainer.config, len(rows), *width, shape.n_tokens)
-        seconds["now"] += seconds["fixed"] + seconds["slope"] * work
+        seconds["now"] += seconds["slope"] * work
 
     monkeypatch.setattr(trainer, "update", update)
     monkeypatch.setattr(time, "perf_counter", lambda: seconds["now"])
@@ -203,23 +204,16 @@ def clock(trainer, monkeypatch):
     return updates, seconds
 
 
-def test_time_of_a_slow_batch_is_predicted_from_slices(trainer, clock):
+@pytest.mark.parametrize("slope", [1e-6, 1e-12])
+def test_a_slow_batch_is_measured_in_part_and_a_quick_one_uncut(trainer, clock, slope):
     updates, seconds = clock
-    seconds |= {"fixed": 3.0, "slope": 1e-6}
+    seconds["slope"] = slope
     _, work, typical = planning._average(trainer)
-    found = planning._seconds(trainer, typical, work)
-    assert max(updates) <= len(typical) / 2 and min(updates) <= max(updates) / 3, (
-        "a line needs two points that are far from each other"
-    )
-    assert found == pytest.approx(2 * 3.0 + 1e-6 * work), "an update has two passes"
-
-
-def test_a_quick_batch_is_measured_uncut(trainer, clock):
-    updates, seconds = clock
-    seconds["slope"] = 1e-12
-    _, work, typical = planning._average(trainer)
-    assert planning._seconds(trainer, typical, work) == pytest.approx(1e-12 * work)
-    assert max(updates) == len(typical)
+    assert planning._seconds(trainer, typical, work) == pytest.approx(slope * work)
+    if slope == 1e-12:
+        assert max(updates) == len(typical)
+    else:
+        assert max(updates) <= len(typical) / 2
 
 
 def test_nothing_large_is_run(trainer, monkeypatch):

@@ -1,7 +1,6 @@
 """The command line: every setting arrives, and a resumed run keeps the settings it had."""
 
 import dataclasses
-import json
 import shlex
 from pathlib import Path
 
@@ -10,18 +9,10 @@ import pytest
 
 from minitf.config import Config
 from minitf.errors import UserError
-from minitf.training import settings
-from minitf.training.settings import (
-    QUICK,
-    RECIPES,
-    Settings,
-    check_model,
-    fill_in,
-    model_changes,
-    parse,
-    resumed,
-    resumed_model,
-)
+from minitf.training.options import QUICK, RECIPES, model_changes, parse, resumed, resumed_model
+from minitf.training.planning import check_model
+from minitf.training.schedule import fill_in
+from minitf.training.settings import Settings, kind_of
 
 OTHERS = {
     "corpus": "multi30k",
@@ -104,9 +95,9 @@ def test_the_recipe_for_trees_needs_trees():
 
 
 def test_with_a_cooldown_another_number_of_steps_is_another_course():
-    stored = dataclasses.asdict(Settings(steps=100, warmup_steps=5, valid_every=5))
     for cooldown, changes in ((0.0, {}), (0.3, {"steps": (100, 200)})):
-        found = resumed(Settings(steps=200), {"steps"}, stored | {"cooldown": cooldown})
+        before = Settings(steps=100, warmup_steps=5, valid_every=5, cooldown=cooldown)
+        found = resumed(Settings(steps=200), {"steps"}, before)
         assert (found[0].steps, found[1]) == (200, changes)
 
 
@@ -126,7 +117,7 @@ def test_quick_keeps_its_own_model_settings_beside_those_given():
 def test_a_resumed_run_remembers_every_model_setting():
     first, _ = parse(["--set", "n_layers=1", "--set", "dropout=0.1", "--out", "here"])
     again, given = parse(["--resume", "--set", "dropout=0.2", "--out", "here"])
-    settings, _ = resumed(again, given, dataclasses.asdict(first))
+    settings, _ = resumed(again, given, first)
     assert model_changes(settings.set) == {"n_layers": 1, "dropout": 0.2}
 
 
@@ -135,7 +126,7 @@ def test_resuming_takes_no_validation_text_for_a_named_corpus(corpus):
     first, _ = parse(["--corpus", "toy", "--out", "here"])
     again, given = parse(["--resume", "--valid", "a", "b", "--out", "here", *corpus])
     with pytest.raises(UserError, match="--valid is only used with --train: leave it out"):
-        resumed(again, given, dataclasses.asdict(first))
+        resumed(again, given, first)
 
 
 def test_the_paper_is_the_default():
@@ -232,11 +223,11 @@ def settable(name):
 
 def test_resuming_takes_what_was_and_what_is_given():
     others = OTHERS | {"cooldown": 0.0}
-    stored = dataclasses.asdict(Settings(**others))
+    before = Settings(**others)
     now, given = parse(
         shlex.split("--resume --out elsewhere --steps 99 --batch-tokens 50 --learning-rate 0.5")
     )
-    merged, changes = resumed(now, given, stored)
+    merged, changes = resumed(now, given, before)
     expected = others | {"resume": True, "out": "elsewhere", "steps": 99, "batch_tokens": 50}
     assert merged == Settings(**expected)
     # More steps do not change the course, nor does the same rate.
@@ -244,15 +235,15 @@ def test_resuming_takes_what_was_and_what_is_given():
 
 
 def test_resuming_with_the_same_command_changes_nothing():
-    stored = dataclasses.asdict(Settings(**OTHERS, start_from="there"))
+    before = Settings(**OTHERS, start_from="there")
     arguments = [word for word in words(OTHERS) if word not in ("--preset", "small")]
-    _, changes = resumed(*parse([*arguments, "--start-from", "there", "--resume"]), stored)
+    _, changes = resumed(*parse([*arguments, "--start-from", "there", "--resume"]), before)
     assert changes == {}
 
 
 def test_resuming_on_another_corpus():
-    stored = dataclasses.asdict(Settings(train=["a", "b"], valid=["c", "d"], steps=7))
-    merged, _ = resumed(*parse(shlex.split("--resume --corpus multi30k")), stored)
+    before = Settings(train=["a", "b"], valid=["c", "d"], steps=7)
+    merged, _ = resumed(*parse(shlex.split("--resume --corpus multi30k")), before)
     assert (merged.corpus, merged.train, merged.valid) == ("multi30k", None, None)
 
 
@@ -261,7 +252,7 @@ def test_resuming_on_another_corpus():
 )
 def test_resuming_cannot_change_what_the_weights_depend_on(flag):
     with pytest.raises(UserError, match=f"--resume cannot change {flag.split()[0]}"):
-        resumed(*parse(["--resume", *flag.split()]), dataclasses.asdict(Settings()))
+        resumed(*parse(["--resume", *flag.split()]), Settings())
 
 
 def test_resuming_can_change_the_rates_of_the_model():
@@ -290,24 +281,37 @@ def test_sizes_of_a_model_that_exists_are_not_compared_with_those_of_a_preset(mo
         parse([*more, "--set", "dropout=2"])
 
 
-def test_settings_of_a_python_program():
-    files = (Path("a"), "b")
-    given = Settings(train=files, valid=list(files), out=Path("o"), steps=np.int64(5), clip=1)
-    assert given == Settings(train=["a", "b"], valid=["a", "b"], out="o", steps=5, clip=1)
-    json.dumps(dataclasses.asdict(given))
-    for wrong in (
-        {"train": "st"},
-        {"train": [1, 2]},
-        {"steps": "10"},
-        {"steps": 1.5},
-        {"resume": "no"},
-        {"out": None},
-        {"set": "norm=pre"},
-        {"clip": None},
-    ):
-        (name,) = wrong
-        with pytest.raises(UserError, match=f"the setting {name} cannot be .*: give "):
-            Settings(**wrong)
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("train", (Path("a"), "b"), ["a", "b"]),
+        ("out", Path("o"), "o"),
+        ("steps", np.int64(5), 5),
+        ("steps", "1e5", 100_000),
+        ("seed", 2**60 + 1, 2**60 + 1),
+        ("clip", 1, 1.0),
+        ("resume", "False", False),
+        ("train", "st", None),
+        ("train", [1, 2], None),
+        ("train", ["a"], None),
+        ("steps", "soon", None),
+        ("steps", 1.5, None),
+        ("resume", "no", None),
+        ("out", None, None),
+        ("out", "", None),
+        ("set", "norm=pre", None),
+        ("clip", None, None),
+        ("clip", 10**400, None),
+    ],
+)
+def test_a_value_of_a_python_program_is_one_that_a_checkpoint_stores(name, value, kept):
+    """Or it is refused."""
+    if kept is not None:
+        found = getattr(Settings(**{name: value}), name)
+        assert found == kept and type(found) is type(kept)
+        return
+    with pytest.raises(UserError, match=f"--{name} (must be|needs) "):
+        Settings(**{name: value})
 
 
 def test_a_model_must_fit_its_text():
@@ -334,16 +338,20 @@ def test_help_explains_every_setting(capsys):
         assert len(text.split()) > 2 and " ".join(text.split()[:6]) in said, field.name
 
 
-def test_every_number_has_limits():
+def test_every_row_of_the_table_means_something():
     for field in dataclasses.fields(Settings):
-        is_number = settings.kind_of(field) in (int, float)
-        assert ("least" in field.metadata) == is_number, field.name
+        facts, kind = field.metadata, kind_of(field)
+        assert facts["on_resume"] in ("taken", "noted", "refused", "added", "session"), field.name
+        assert (facts["on_resume"] == "added") <= (kind is list)
+        assert facts["files"] <= (kind is list) and (not facts["choices"] or kind is str)
+        limited = (facts["least"], facts["most"]) != (0, 10**12)
+        assert limited <= (kind in (int, float)), field.name
 
 
 def test_added_pairs_are_kept_by_a_resumed_run():
-    stored = dataclasses.asdict(Settings(train=["a", "b"], valid=["c", "d"], add=["e", "f"]))
-    assert resumed(*parse(["--resume"]), stored)[0].add == ["e", "f"]
-    merged, changes = resumed(*parse(shlex.split("--resume --add g h")), stored)
+    before = Settings(train=["a", "b"], valid=["c", "d"], add=["e", "f"])
+    assert resumed(*parse(["--resume"]), before)[0].add == ["e", "f"]
+    merged, changes = resumed(*parse(shlex.split("--resume --add g h")), before)
     assert (
         merged.add == ["g", "h"] and changes == {}
     )  # the hash of the pairs tells whether they are
