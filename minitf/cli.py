@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ __all__ = [
     "quoted",
     "say",
     "settle_streams",
+    "signals_as_exceptions",
     "terminal_safe",
 ]
 
@@ -174,6 +176,32 @@ def settle_streams():
         except OSError:
             with contextlib.suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextlib.contextmanager
+def signals_as_exceptions():
+    """Let SIGTERM and SIGHUP raise SystemExit, or they would leave half a file."""
+    received = []
+
+    def end(number, frame):
+        received.append(number)
+        raise SystemExit(128 + number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # nohup ignores SIGHUP, and so does a program under it.
+    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    except Exception:
+        if not received:
+            raise
+        # An extension module that is being imported turns SystemExit into ImportError.
+        raise SystemExit(128 + received[0]) from None
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def quoted(*words):
