@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import errno
-import functools
 import os
 import re
 import shlex
@@ -270,30 +269,12 @@ class Progress:
                 self.say(f"working  {done:,} {of_total}{self.what}")
         elif self._bar is not None or time.monotonic() - self.began >= AFTER:
             if self._bar is None:
-                self._bar = _bar_class()(
-                    total=self.total or None,
-                    initial=done,
-                    file=sys.stderr,
-                    position=0,  # also of a bar inside the block of another
-                    bar_format=" ",
-                    leave=False,
-                    dynamic_ncols=True,
-                    mininterval=EVERY,
-                    miniters=1,
-                )
-            self._bar.bar_format = self._format(left)
-            self._bar.set_description_str(self.what, refresh=False)
+                self._bar = _bar(self.what, self.total, done)
+            self._bar.set_description(self.what, refresh=False)
+            if left is not None:
+                left = self._bar.format_interval(left)
+                self._bar.bar_format = f"{{l_bar}}{{bar}}| {left} left"
             self._bar.update(done - self._bar.n)
-
-    def _format(self, left):
-        """Return what the line has, for tqdm; the bar fills what the rest leaves of it."""
-        if not self.total:
-            return "{desc}  {n:,}{bar}"
-        if left is None:
-            return "{percentage:3.0f}%|{bar}| {desc}, {remaining} left"
-        minutes, seconds = divmod(int(left), 60)
-        time_left = f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-        return f"{{percentage:3.0f}}%|{{bar}}| {{desc}}, {time_left} left"
 
     def wipe(self):
         """Remove the bar, so that a line can be written; a later `to` draws it again."""
@@ -301,15 +282,25 @@ class Progress:
             self._bar.clear()
 
 
-@functools.cache
-def _bar_class():
+def _bar(what, total, done):
     from tqdm import tqdm  # here: importing it takes longer than the translation of a sentence
 
     class Bar(tqdm):
         monitor_interval = 0  # no thread that watches: processes are forked beside the bar
 
     Bar.set_lock(threading.RLock())  # tqdm's own would import multiprocessing
-    return Bar
+    return Bar(
+        desc=what,
+        total=total or None,
+        initial=done,
+        file=sys.stderr,
+        position=0,  # also of a bar inside the block of another
+        bar_format="{l_bar}{bar}| {remaining} left" if total else "{desc}{n:,}{bar}",
+        leave=False,
+        dynamic_ncols=True,
+        mininterval=EVERY,
+        miniters=1,
+    )
 
 
 def counted(number, noun):

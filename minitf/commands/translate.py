@@ -207,9 +207,7 @@ class _TextProgress(Progress):
     """
 
     def __init__(self, source):
-        super().__init__(
-            "of the text translated" if source.size else "bytes translated", source.size or 0
-        )
+        super().__init__("text translated" if source.size else "bytes translated", source.size or 0)
         self.is_typed, self.is_told = source.typed, not source.size
         self.seen = 0  # bytes of the text, in this batch and those before it
 

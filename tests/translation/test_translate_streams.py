@@ -608,7 +608,7 @@ def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
     assert run(*arguments) == (0, out, "")
     content = (tmp_path / "in.txt").read_bytes()
     code, again, screen = run(*arguments[:-2], stdin=content, stderr=Stream(terminal=True))
-    assert (code, again) == (0, out) and f"bytes translated  {len(content):,}" in screen
+    assert (code, again) == (0, out) and f"bytes translated: {len(content):,}" in screen
 
 
 @pytest.mark.slow
