@@ -290,7 +290,7 @@ def _bar(what, total, done):
 
     Bar.set_lock(threading.RLock())  # tqdm's own would import multiprocessing
     return Bar(
-        desc=what,
+        desc=f"{what}: ",
         total=total or None,
         initial=done,
         file=sys.stderr,
