@@ -41,7 +41,7 @@ def translate(options, bundled=None):
 
     bundled: the folder of a model beside which there are others, for a message.
     """
-    options.model = _existing(folder_of(options.model, say), bundled)
+    options.model = _model_folder(options.model, bundled)
     use(options.backend)
     keep_memory()
     with (
@@ -49,7 +49,8 @@ def translate(options, bundled=None):
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
     ):
-        translator = _loaded(options.model)
+        translator = Translator.load(options.model)
+        _check_is_no_parser(options.model)
         search = _sampler(translator, options) if options.sample else _Recent(translator, options)
         languages = TargetLanguages(translator.subwords, say)
         picture = FirstLine(translator, options)
@@ -75,8 +76,9 @@ def translate(options, bundled=None):
 # The model ----------------------------------------------------------------------------------------
 
 
-def _existing(folder, bundled):
-    """Return the folder of a model. Raises UserError if there is none."""
+def _model_folder(model, bundled):
+    """Return the folder of a model: of a public one, after it was downloaded and converted."""
+    folder = folder_of(model, say)
     if not os.path.exists(folder):
         raise UserError(f"{folder}: no such folder: choose {_models_beside(bundled)}")
     return folder
@@ -107,14 +109,11 @@ def _named(folder):
     return f"{folder} ({' to '.join(languages)})" if all(languages) else str(folder)
 
 
-def _loaded(folder):
-    """Return the Translator of a folder. Raises UserError for a parser, which writes trees."""
-    translator = Translator.load(folder)
+def _check_is_no_parser(folder):
     if not _translates(folder):
         raise UserError(
             f"{folder}: a parser, which writes trees: use parse.py, or python -m minitf.parsing"
         )
-    return translator
 
 
 def _tell_if_empty(translator, lines, translations, model):
@@ -168,23 +167,20 @@ class _Recent:
         """Return the translations of each line."""
         frames = [tuple(self.framer(line)) for line in lines]
         new = [pieces for pieces in dict.fromkeys(frames) if pieces not in self.known]
-        self.known.update(zip(new, self._search(new, progress), strict=True))
+        translations = self.translator.translate(
+            ["".join(text for text, _ in pieces) for pieces in new],
+            self.options.beam,
+            self.options.alpha,
+            self.options.max_extra,
+            self.options.nbest,
+            progress=progress,
+            keep=self.options.keep,
+            frames=new,
+        )
+        self.known.update(zip(new, translations, strict=True))
         found = [self.known[pieces] for pieces in frames]
         self._forget(frames)
         return found
-
-    def _search(self, frames, progress):
-        options = self.options
-        return self.translator.translate(
-            ["".join(text for text, _ in pieces) for pieces in frames],
-            options.beam,
-            options.alpha,
-            options.max_extra,
-            options.nbest,
-            progress=progress,
-            keep=options.keep,
-            frames=frames,
-        )
 
     def _forget(self, frames):
         """Forget long lines, and the least recent ones if there are too many."""
