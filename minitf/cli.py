@@ -269,7 +269,7 @@ class Progress:
                 self.say(f"working  {done:,} {of_total}{self.what}")
         elif self._bar is not None or time.monotonic() - self.began >= AFTER:
             if self._bar is None:
-                self._bar = _bar(self.what, self.total, done)
+                self._bar = _bar(self.total, done)
             self._bar.set_description(self.what, refresh=False)
             if left is not None:
                 left = self._bar.format_interval(left)
@@ -282,25 +282,26 @@ class Progress:
             self._bar.clear()
 
 
-def _bar(what, total, done):
+def _bar(total, done):
     from tqdm import tqdm  # here: importing it takes longer than the translation of a sentence
 
     class Bar(tqdm):
         monitor_interval = 0  # no thread that watches: processes are forked beside the bar
 
     Bar.set_lock(threading.RLock())  # tqdm's own would import multiprocessing
-    return Bar(
-        desc=f"{what}: ",
+    bar = Bar(
         total=total or None,
         initial=done,
         file=sys.stderr,
         position=0,  # also of a bar inside the block of another
-        bar_format="{l_bar}{bar}| {remaining} left" if total else "{desc}{n:,}{bar}",
+        bar_format=" ",  # what is drawn here would stay on the screen after Ctrl-C
         leave=False,
         dynamic_ncols=True,
         mininterval=EVERY,
         miniters=1,
     )
+    bar.bar_format = "{l_bar}{bar}| {remaining} left" if total else "{desc}{n:,}{bar}"
+    return bar
 
 
 def counted(number, noun):
