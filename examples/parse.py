@@ -1,4 +1,4 @@
-"""Write the constituency trees of sentences; the program is in minitf/parsing/."""
+"""Write the constituency trees of sentences; the program is minitf/commands/parse.py."""
 
 import os
 import sys
@@ -11,11 +11,10 @@ def main(arguments=None):
     """Run the command line; returns its exit code."""
     # As in translate.py: one thread in each process.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    backend = os.environ.pop("MINITF_BACKEND", "")
     try:
-        from minitf.parsing import commandline
+        from minitf.commands import parse
 
-        return commandline.main(arguments, MODEL, backend)
+        return parse.main(arguments, MODEL)
     except ModuleNotFoundError as error:
         hint = "activate the environment, or run  pip install -e .  (README.md tells how)"
         print(f"parse.py: {error.name} is not installed: {hint}", file=sys.stderr)

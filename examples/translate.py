@@ -1,4 +1,4 @@
-"""Translate text, English to German by default; the program is in minitf/translation/."""
+"""Translate text, English to German by default; the program is minitf/commands/translate.py."""
 
 import os
 import sys
@@ -12,12 +12,10 @@ def main(arguments=None):
     # Decoding uses one thread in each process. The others of OpenBLAS, which start with NumPy,
     # would take as long as the translation of a sentence.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # `import minitf` would refuse a wrong name, even if --backend names a right one.
-    backend = os.environ.pop("MINITF_BACKEND", "")
     try:
-        from minitf.public import translate
+        from minitf.commands import translate
 
-        return translate.main(arguments, MODEL, backend)
+        return translate.main(arguments, MODEL)
     except ModuleNotFoundError as error:
         hint = "activate the environment, or run  pip install -e .  (README.md tells how)"
         print(f"translate.py: {error.name} is not installed: {hint}", file=sys.stderr)

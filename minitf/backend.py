@@ -9,13 +9,12 @@ arrays until they are used.
 import contextlib
 import importlib
 import os
-import sys
 import types
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from minitf.errors import UserError
+from minitf.errors import UserError, in_file
 
 __all__ = ["on_gpu", "to_device", "to_numpy", "use", "using", "xp"]
 
@@ -23,22 +22,32 @@ DType = np.dtype | type | str  # for type hints: anything that NumPy takes as a 
 
 
 class _Library:
-    """The names of the array library in use."""
+    """The names of the array library in use, which `use` puts here."""
 
     def __getattr__(self, name):
-        # Called only for names that the library creates on demand, such as numpy.random.
-        return getattr(self.__dict__["_module"], name)
+        # Called only for a name that is not here: before a library was chosen, and if the library
+        # creates it on demand, as numpy.random.
+        if "_module" not in self.__dict__:
+            use(None)
+            return getattr(self, name)
+        return getattr(self._module, name)
 
 
 xp = _Library()
 
 
-def use(library: str | types.ModuleType) -> None:
+def use(library: str | types.ModuleType | None) -> None:
     """Choose the array library: "numpy", "cupy", or a module with the same functions.
 
+    None: the one that MINITF_BACKEND names, else NumPy, unless one is in use already.
     Arrays made before the switch do not move, so call it before the first Tensor is made.
     Raises UserError for an unknown name, and if CuPy or a GPU is missing.
     """
+    if library is None:
+        if "_module" not in xp.__dict__:
+            with in_file("MINITF_BACKEND"):
+                use(os.environ.get("MINITF_BACKEND") or "numpy")
+        return
     module = _load(library) if isinstance(library, str) else library
     if not isinstance(module, types.ModuleType):
         raise TypeError(
@@ -62,7 +71,7 @@ def _room_of(module):
 @contextlib.contextmanager
 def using(library: str | types.ModuleType) -> Iterator[_Library]:
     """Use another array library inside a `with` block, for tests that compare two."""
-    before = xp.__dict__["_module"]
+    before = xp._module
     use(library)
     try:
         yield xp
@@ -124,11 +133,4 @@ def on_gpu():
 
     On a GPU, reading a number waits for all operations that are queued.
     """
-    return xp.__dict__["_module"] is not np
-
-
-try:
-    use(os.environ.get("MINITF_BACKEND") or "numpy")
-except UserError as error:  # during an import there is no program yet that could catch it
-    print(f"MINITF_BACKEND: {error}", file=sys.stderr)
-    raise SystemExit(2) from None
+    return xp._module is not np

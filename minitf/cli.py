@@ -3,10 +3,10 @@
 import argparse
 import contextlib
 import errno
-import functools
 import os
 import re
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -28,6 +28,7 @@ __all__ = [
     "quoted",
     "say",
     "settle_streams",
+    "signals_as_exceptions",
     "terminal_safe",
     "whole",
 ]
@@ -177,6 +178,32 @@ def settle_streams():
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+@contextlib.contextmanager
+def signals_as_exceptions():
+    """Let SIGTERM and SIGHUP raise SystemExit, or they would leave half a file."""
+    received = []
+
+    def end(number, frame):
+        received.append(number)
+        raise SystemExit(128 + number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # nohup ignores SIGHUP, and so does a program under it.
+    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    except Exception:
+        if not received:
+            raise
+        # An extension module that is being imported turns SystemExit into ImportError.
+        raise SystemExit(128 + received[0]) from None
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def quoted(*words):
     """Return words as they are typed in a command: in the quotes of this system where needed.
 
@@ -243,30 +270,12 @@ class Progress:
                 self.say(f"working  {done:,} {of_total}{self.what}")
         elif self._bar is not None or time.monotonic() - self.began >= AFTER:
             if self._bar is None:
-                self._bar = _bar_class()(
-                    total=self.total or None,
-                    initial=done,
-                    file=sys.stderr,
-                    position=0,  # also of a bar inside the block of another
-                    bar_format=" ",
-                    leave=False,
-                    dynamic_ncols=True,
-                    mininterval=EVERY,
-                    miniters=1,
-                )
-            self._bar.bar_format = self._format(left)
-            self._bar.set_description_str(self.what, refresh=False)
+                self._bar = _bar(self.total, done)
+            self._bar.set_description(self.what, refresh=False)
+            if left is not None:
+                left = self._bar.format_interval(left)
+                self._bar.bar_format = f"{{l_bar}}{{bar}}| {left} left"
             self._bar.update(done - self._bar.n)
-
-    def _format(self, left):
-        """Return what the line has, for tqdm; the bar fills what the rest leaves of it."""
-        if not self.total:
-            return "{desc}  {n:,}{bar}"
-        if left is None:
-            return "{percentage:3.0f}%|{bar}| {desc}, {remaining} left"
-        minutes, seconds = divmod(int(left), 60)
-        time_left = f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-        return f"{{percentage:3.0f}}%|{{bar}}| {{desc}}, {time_left} left"
 
     def wipe(self):
         """Remove the bar, so that a line can be written; a later `to` draws it again."""
@@ -274,15 +283,26 @@ class Progress:
             self._bar.clear()
 
 
-@functools.cache
-def _bar_class():
+def _bar(total, done):
     from tqdm import tqdm  # here: importing it takes longer than the translation of a sentence
 
     class Bar(tqdm):
         monitor_interval = 0  # no thread that watches: processes are forked beside the bar
 
     Bar.set_lock(threading.RLock())  # tqdm's own would import multiprocessing
-    return Bar
+    bar = Bar(
+        total=total or None,
+        initial=done,
+        file=sys.stderr,
+        position=0,  # also of a bar inside the block of another
+        bar_format=" ",  # what is drawn here would stay on the screen after Ctrl-C
+        leave=False,
+        dynamic_ncols=True,
+        mininterval=EVERY,
+        miniters=1,
+    )
+    bar.bar_format = "{l_bar}{bar}| {remaining} left" if total else "{desc}{n:,}{bar}"
+    return bar
 
 
 def counted(number, noun):

@@ -67,7 +67,7 @@ def accelerated(equation: Op) -> Op:
     @functools.wraps(equation)
     def op(*arguments, **options):
         if _switch["on"]:
-            room = xp.__dict__["_room"]
+            room = xp._room
             try:
                 form = _proved[room][op]
             except KeyError:
@@ -146,7 +146,7 @@ def check() -> list[str]:
     disagree and are dropped.
     """
     forget()
-    room = xp.__dict__["_room"]
+    room = xp._room
     if room is not None:
         _load(room)
     for op in list(_forms[room]):
@@ -174,7 +174,7 @@ class WatchedModule(types.ModuleType):
         if callable(value):
             # Before it is replaced: forms and examples are found by the function itself.
             importlib.import_module("minitf.proof")
-            if room := xp.__dict__["_room"]:
+            if room := xp._room:
                 _load(room)
         super().__setattr__(name, value)
         if callable(value):

@@ -20,12 +20,13 @@ from minitf import forms
 from minitf.backend import use
 from minitf.check import COLUMNS, proved
 from minitf.cli import OptionParser, counted, piped, settle_streams
+from minitf.commands import picture
 from minitf.course.answering import is_empty
 from minitf.course.calls import AnswerError, Ended
 from minitf.course.checks.compare import advice
 from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
-from minitf.translation import Translator, picture
+from minitf.translation import Translator
 
 __all__ = [
     "as_words",
@@ -140,8 +141,7 @@ def begin(name, trainer=None):
             sys.exit(trainer(arguments))
     with _one_line_errors():
         options = parser.parse_args(arguments)
-        if options.backend:
-            use(options.backend)
+        use(options.backend)
     # The products of a lesson are small: a second thread would only cost time.
     threadpool_limits(1, "blas")
     _equations.enter_context(forms.off())

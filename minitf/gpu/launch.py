@@ -27,7 +27,7 @@ cuda = _InsideKernels()
 
 def has_kernels(*arrays):
     """Return whether there are kernels for these arrays: on a GPU, in float32. None is ignored."""
-    if xp.__dict__["_room"] != "gpu":
+    if xp._room != "gpu":
         return False
     return all(array is None or array.dtype == np.float32 for array in arrays)
 
@@ -60,7 +60,7 @@ def generation():
 
 def _starters():
     """Return the functions `launch` and `gemm` of the simulator, or else those for CuPy."""
-    return vars(xp.__dict__["_module"]).get("kernels") or _of_cupy()
+    return vars(xp._module).get("kernels") or _of_cupy()
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 import sys
 
-from minitf.parsing.commandline import main
+from minitf.commands.parse import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Lines in, translations out: the Translator, and the command line of examples/translate.py."""
+"""Lines in, translations out: the Translator."""
 
 from minitf.translation.translator import Translation, Translator
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from minitf.public.translate import main
+from minitf.commands.translate import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,20 +1,17 @@
-"""A line as the parts that a model reads, and the translations of its parts as one line."""
+"""A line as the parts that a model reads."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from collections.abc import Iterable, Sequence
+from itertools import count, groupby, islice
 
 from minitf.text.kept import MARKS, marked
-from minitf.translation.cutting import join
-from minitf.translation.rejoin import without_added_stop
 
-__all__ = ["Part", "Translation", "joined", "parts_of", "restored"]
+__all__ = ["A_MARK", "Line", "Part", "Text", "Translation"]
 
-_A_MARK = re.compile(f"[{MARKS}]")
+A_MARK = re.compile(f"[{MARKS}]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,19 +28,39 @@ class Translation:
     given_up: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
+class Text:
+    """A text of a line, between what frames it, before it is cut into parts.
+
+    text: with a mark in the place of each value, if that is kept. head: the ids of a token that
+    names a language, or none. loud: whether its translation is written in capitals. cut: what a
+    model reads at once, in its order.
+    """
+
+    text: str
+    values: list[str] = dataclasses.field(default_factory=list)
+    head: list[int] = dataclasses.field(default_factory=list)
+    loud: bool = False
+    cut: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
 class Part:
     """What a model reads at once: the texts around some values, and a mark for each value.
 
-    place: the number of its line, and its own number in that line. head: the ids of a token that
-    names a language, or none. loud: whether the translation is written in capitals.
+    place: the number of its line, and its own number in that line; of a text around a value, its
+    number in the part as well. head, loud: as of a Text. translations: found by a Translator, the
+    best first; none if each of them has lost a value.
     """
 
-    place: tuple[int, int]
+    place: tuple[int, ...]
     head: list[int]
     texts: list[str]
     values: list[str]
     loud: bool
+    translations: list[Translation] = dataclasses.field(
+        default_factory=list, init=False, compare=False
+    )
 
     def read(self, marks: Sequence[str]) -> str:
         """Return the text with marks."""
@@ -53,105 +70,49 @@ class Part:
         """Return whether there are values and no letter around them: nothing to translate."""
         return bool(self.values) and not any(map(str.isalpha, "".join(self.texts)))
 
-    def around(self) -> list[Part | str]:
+    def around(self) -> Line:
         """Return the texts as parts of their own, and between them the values, to be copied."""
         items = []
         for number, (text, value) in enumerate(zip(self.texts, [*self.values, ""], strict=True)):
             core = text.strip()
             before = text[: len(text) - len(text.lstrip())]
             if any(map(str.isalpha, core)):
-                place = self.place[0], 1000 * (self.place[1] + 1) + number
+                place = *self.place, number
                 part = dataclasses.replace(self, place=place, texts=[core], values=[])
                 items += [before, part, text[len(before) + len(core) :] + value]
             else:
                 items.append(text + value)
-        return items
+        return Line(items)
 
 
-def parts_of(
-    line: int, first: int, head: list[int], texts: Sequence[str], values: Sequence[str], loud: bool
-) -> Iterator[Part]:
-    """Yield the parts of a line, whose values have left marks in the texts, in their order.
+@dataclasses.dataclass
+class Line:
+    """A line as its parts, and between them texts that are copied, in their order."""
 
-    first: the number of the first part.
-    """
-    left = iter(values)
-    for number, text in enumerate(texts, first):
-        between = _A_MARK.split(text) if values else [text]
-        here = list(islice(left, len(between) - 1))
-        yield Part((line, number), head, between, here, loud)
+    items: list[str | Part]
 
+    @classmethod
+    def of(cls, number: int, pieces: Iterable[str | Text]) -> Line:
+        """Return the line with this number, whose Texts are cut; a str is copied."""
+        items, head, places = [], [], count()
+        for piece in pieces:
+            if isinstance(piece, str):
+                items.append(piece)
+                continue
+            head = piece.head or head  # the language of a line is that of its cells
+            left = iter(piece.values)
+            for text in piece.cut:
+                texts = A_MARK.split(text) if piece.values else [text]
+                values = list(islice(left, len(texts) - 1))
+                items.append(Part((number, next(places)), head, texts, values, piece.loud))
+        return cls(items)
 
-def restored(
-    part: Part,
-    translations: Sequence[Translation],
-    marks: Sequence[str],
-    wellformed: bool = True,
-) -> list[Translation]:
-    """Return the translations that have each mark of the part once, with its values in their place.
+    @property
+    def parts(self) -> list[Part]:
+        """Return the parts, without the texts between them."""
+        return [item for item in self.items if isinstance(item, Part)]
 
-    wellformed: leave out a full stop that the source has not.
-    Those that are the same then are returned once.
-    """
-    if part.is_copied():
-        return [Translation(part.read(part.values), 0.0, 0.0)]
-    given = dict(zip(marks, part.values, strict=False))
-    if len(given) < len(part.values):
-        return []
-    pattern = re.compile("|".join(rf"(?<!\w){re.escape(mark)}(?!\w)" for mark in marks) or "(?!)")
-    source, distinct = part.read(part.values).rstrip(), {}
-    for each in translations:
-        found = pattern.findall(each.text) if marks else []
-        if part.values and (
-            Counter(found) != Counter(list(given))
-            or sum(map(each.text.count, marks)) != len(given)  # one in a word
-        ):
-            continue
-        text = each.text.upper() if part.loud else each.text
-        if part.values:
-            text = pattern.sub(lambda mark: given[mark[0]], text)
-        elif marks:
-            text = _A_MARK.sub("", text)  # the source has none
-        if wellformed:
-            text = without_added_stop(text, source)
-        distinct.setdefault(text, dataclasses.replace(each, text=text))
-    return list(distinct.values())
-
-
-def joined(items: Sequence[str | list[Translation]], n: int) -> list[Translation]:
-    """Return the n best translations of a line, made of those of its parts.
-
-    items: the translations of each part, and texts that are copied. Two parts that follow each
-    other are joined as sentences are.
-    """
-    lists = [[Translation(item, 0.0, 0.0)] if isinstance(item, str) else item for item in items]
-    if not lists:
-        return [Translation("", 0.0, 0.0)]
-    copied = [isinstance(item, str) for item in items]
-    best = lists[0]
-    for (before, here), following in zip(pairwise(copied), lists[1:], strict=True):
-        glue = "".join if before or here else join
-        best = _together(best, following, n, glue)
-    return best
-
-
-def _together(first, second, n, glue):
-    """Return the n best translations of two parts together, the best first.
-
-    Scores are added. A pair of the i-th best of one part and the j-th best of the other is behind
-    i j - 1 other pairs, so only those with i j <= n can be among the n best.
-    """
-    pairs = [(a, b) for i, a in enumerate(first, 1) for j, b in enumerate(second, 1) if i * j <= n]
-    best, *others = (
-        Translation(
-            glue([t.text for t in pair if t.text]),
-            sum(t.log_probability for t in pair),
-            sum(t.score for t in pair),
-            tuple(dict.fromkeys(what for t in pair for what in t.given_up)),
-        )
-        for pair in pairs
-    )
-    by_text = {}
-    for each in (best, *sorted(others, key=lambda t: -t.score)):
-        by_text.setdefault(each.text, each)
-    return list(by_text.values())[:n]
+    def runs(self) -> list[list[Part]]:
+        """Return the parts between two copied texts, as a list each."""
+        runs = groupby(self.items, lambda item: isinstance(item, Part))
+        return [list(parts) for are_parts, parts in runs if are_parts]

@@ -2,11 +2,25 @@
 
 import dataclasses
 import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 
 from minitf.text import Vocabulary
 from minitf.text.sentences import is_abbreviated
+from minitf.translation.cutting import join
+from minitf.translation.parts import A_MARK, Line, Part, Translation
 
-__all__ = ["AROUND", "CUT", "alike_quotes", "as_one_sentence", "goes_on", "without_added_stop"]
+__all__ = [
+    "AROUND",
+    "CUT",
+    "alike_quotes",
+    "as_one_sentence",
+    "goes_on",
+    "joined",
+    "restored",
+    "without_added_stop",
+]
 
 CUT = "a sentence is too long for the model, and was translated in parts"
 
@@ -47,38 +61,29 @@ def without_added_stop(text: str, source: str) -> str:
     return _ADDED.sub("", text)
 
 
-def as_one_sentence(
-    parts: list[list],
-    sources: list[str],
-    values: list[list[str]],
-    subwords: Vocabulary,
-    why: str = CUT,
-) -> list[list]:
-    """Return the Translations of each part, without the marks of a sentence inside a sentence.
+def as_one_sentence(parts: Sequence[Part], subwords: Vocabulary, why: str) -> None:
+    """Take the marks of a sentence out of the translations of parts inside a sentence.
 
-    values: what is kept in each part, and stays as it is. why: why there are parts of a sentence;
-    it is noted in `given_up`.
+    why: why there are parts of a sentence, which is noted in `given_up`.
 
     A part that a model has translated as a sentence begins with a capital letter and ends with a
     full stop. Where the source has no end of a sentence between two parts, the first letter becomes
-    small, and the full stop the mark of the source, such as its comma.
+    small, and the full stop the mark of the source, such as its comma. A value stays as it is.
     """
-    joined, is_begun = [], False
-    for i, (translations, source, kept) in enumerate(zip(parts, sources, values, strict=True)):
-        is_open = i + 1 < len(parts) and goes_on(source)
-        kept = tuple(kept)
+    is_begun = False
+    for part in parts:
+        source, values = part.read(part.values), tuple(part.values)
+        is_open = part is not parts[-1] and goes_on(source)
         if is_begun:
-            translations = [
-                each if each.text.startswith(kept) else _with_small_letter(each, subwords)
-                for each in translations
+            part.translations = [
+                each if each.text.startswith(values) else _with_small_letter(each, subwords)
+                for each in part.translations
             ]
         if is_open:
-            translations = [
-                _without_stop(each, source.rstrip(), kept, why) for each in translations
+            part.translations = [
+                _without_stop(each, source.rstrip(), values, why) for each in part.translations
             ]
-        joined.append(translations)
         is_begun = is_open
-    return joined
 
 
 def _without_stop(translation, source, values, why):
@@ -113,3 +118,79 @@ def alike_quotes(text: str) -> str:
     ('"Kein!" sagte sie.', '„Nein!“')
     """
     return _KINDS.sub('"', text) if '"' in text else text
+
+
+def restored(
+    part: Part,
+    translations: Sequence[Translation],
+    marks: Sequence[str],
+    wellformed: bool = True,
+) -> list[Translation]:
+    """Return the translations that have each mark of the part once, with its values in their place.
+
+    wellformed: leave out a full stop that the source has not.
+    Those that are the same then are returned once.
+    """
+    if part.is_copied():
+        return [Translation(part.read(part.values), 0.0, 0.0)]
+    given = dict(zip(marks, part.values, strict=False))
+    if len(given) < len(part.values):
+        return []
+    pattern = re.compile("|".join(rf"(?<!\w){re.escape(mark)}(?!\w)" for mark in marks) or "(?!)")
+    source, distinct = part.read(part.values).rstrip(), {}
+    for each in translations:
+        found = pattern.findall(each.text) if marks else []
+        if part.values and (
+            Counter(found) != Counter(list(given))
+            or sum(map(each.text.count, marks)) != len(given)  # one in a word
+        ):
+            continue
+        text = each.text.upper() if part.loud else each.text
+        if part.values:
+            text = pattern.sub(lambda mark: given[mark[0]], text)
+        elif marks:
+            text = A_MARK.sub("", text)  # the source has none
+        if wellformed:
+            text = without_added_stop(text, source)
+        distinct.setdefault(text, dataclasses.replace(each, text=text))
+    return list(distinct.values())
+
+
+def joined(line: Line, n: int) -> list[Translation]:
+    """Return the n best translations of a line, made of those of its parts.
+
+    Two parts that follow each other are joined as sentences are; copied texts bring their spaces.
+    """
+    if not line.items:
+        return [Translation("", 0.0, 0.0)]
+    best = _translations_of(line.items[0])
+    for before, item in pairwise(line.items):
+        glue = "".join if isinstance(before, str) or isinstance(item, str) else join
+        best = _together(best, _translations_of(item), n, glue)
+    return best
+
+
+def _translations_of(item):
+    return [Translation(item, 0.0, 0.0)] if isinstance(item, str) else item.translations
+
+
+def _together(first, second, n, glue):
+    """Return the n best translations of two parts together, the best first.
+
+    Scores are added. A pair of the i-th best of one part and the j-th best of the other is behind
+    i j - 1 other pairs, so only those with i j <= n can be among the n best.
+    """
+    pairs = [(a, b) for i, a in enumerate(first, 1) for j, b in enumerate(second, 1) if i * j <= n]
+    best, *others = (
+        Translation(
+            glue([t.text for t in pair if t.text]),
+            sum(t.log_probability for t in pair),
+            sum(t.score for t in pair),
+            tuple(dict.fromkeys(what for t in pair for what in t.given_up)),
+        )
+        for pair in pairs
+    )
+    by_text = {}
+    for each in (best, *sorted(others, key=lambda t: -t.score)):
+        by_text.setdefault(each.text, each)
+    return list(by_text.values())[:n]

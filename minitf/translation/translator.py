@@ -6,7 +6,7 @@ import functools
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
-from itertools import cycle, groupby
+from itertools import cycle
 from pathlib import Path
 from typing import Self
 
@@ -30,8 +30,15 @@ from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
 from minitf.translation.cutting import cut_texts, in_small_letters
 from minitf.translation.loading import load_model
-from minitf.translation.parts import Part, Translation, joined, parts_of, restored
-from minitf.translation.rejoin import AROUND, CUT, alike_quotes, as_one_sentence
+from minitf.translation.parts import Line, Text, Translation
+from minitf.translation.rejoin import (
+    AROUND,
+    CUT,
+    alike_quotes,
+    as_one_sentence,
+    joined,
+    restored,
+)
 from minitf.translation.wellformed import Wellformed
 
 __all__ = ["Explained", "Translation", "Translator"]
@@ -174,7 +181,7 @@ class Translator:
         """
 
         def search(source, parts):
-            rows = [(first + line, number) for line, number in (part.place for part in parts)]
+            rows = [(first + line, *numbers) for line, *numbers in (part.place for part in parts)]
             rules = self._wellformed.allowed(source) if wellformed else None
             found = sample(
                 self.fast,
@@ -191,42 +198,44 @@ class Translator:
         return self._over_lines(lines, search, 1, batch_tokens, progress, wellformed)
 
     def _read(self, lines, keep=(), frames=None):
-        """Return each line as a list of Parts, which the model reads, and of texts between them."""
-        if not self.as_text:
-            frames = [[(line, False)] for line in lines]
-        else:
-            frames = framed(lines) if frames is None else frames
-            frames = [
-                pieces if normalise(line) else []  # a line without any text
-                for line, pieces in zip(lines, frames, strict=True)
-            ]
-        texts = [text for pieces in frames for text, is_kept in pieces if not is_kept]
-        values = [[]] * len(texts)
-        if self.as_text:
-            texts = [normalise(text) for text in texts]
+        """Return each line as a Line, whose parts the model reads."""
+        lines = self._frame(lines, frames)
+        texts = [piece for pieces in lines for piece in pieces if isinstance(piece, Text)]
         if self.as_text and self.marks:
-            pattern = _pattern(tuple(keep), self._characters)
-            split = [split_kept(text, pattern) for text in texts]
-            texts = [marked(around, cycle(MARKS)) for around, _ in split]
-            values = [found for _, found in split]
-        small = texts if self.reads_capitals else in_small_letters(texts, self.subwords)
-        heads = [self.subwords.split_language(text.strip()) for text in small]
-        longest = max(1, self.longest - max((len(ids) for ids, _ in heads), default=0))
-        cut = cut_texts([text for _, text in heads], self.subwords, longest, self.usual)
-        numbers, read = iter(range(len(texts))), []
-        for line, pieces in enumerate(frames):
-            items, first, head = [], 0, []
-            for text, is_kept in pieces:
-                if is_kept:
-                    items.append(_copied(text))
-                    continue
-                i = next(numbers)
-                head = heads[i][0] or head  # the language of a line is that of its cells
-                loud = small[i] != texts[i]
-                items += parts_of(line, first, head, cut[i], values[i], loud)
-                first += len(cut[i])
-            read.append(items)
-        return read
+            self._keep(texts, keep)
+        self._cut(texts)
+        return [Line.of(number, pieces) for number, pieces in enumerate(lines)]
+
+    def _frame(self, lines, frames):
+        """Return the pieces of each line: its Texts, and between them what is copied."""
+        if not self.as_text:
+            return [[Text(line)] for line in lines]
+        frames = framed(lines) if frames is None else frames
+        return [
+            [_copied(text) if is_kept else Text(normalise(text)) for text, is_kept in pieces]
+            if normalise(line)
+            else []  # a line without any text
+            for line, pieces in zip(lines, frames, strict=True)
+        ]
+
+    def _keep(self, texts, own):
+        """Put a mark in the place of each value: of what is not translated; own: its patterns."""
+        pattern = _pattern(tuple(own), self._characters)
+        for text in texts:
+            around, text.values = split_kept(text.text, pattern)
+            text.text = marked(around, cycle(MARKS))
+
+    def _cut(self, texts):
+        """Cut each Text into what the model reads at once; one IN CAPITALS is written small."""
+        found = [text.text for text in texts]
+        small = found if self.reads_capitals else in_small_letters(found, self.subwords)
+        for text, read in zip(texts, small, strict=True):
+            text.loud = read != text.text
+            text.head, text.text = self.subwords.split_language(read.strip())
+        longest = max(1, self.longest - max((len(text.head) for text in texts), default=0))
+        cut = cut_texts([text.text for text in texts], self.subwords, longest, self.usual)
+        for text, parts in zip(texts, cut, strict=True):
+            text.cut = parts
 
     @functools.cached_property
     def _wellformed(self):
@@ -242,18 +251,33 @@ class Translator:
         ids = self.subwords.encode([part.read(self.marks) for part in parts])
         return [(part.head + found)[: self.longest] for part, found in zip(parts, ids, strict=True)]
 
-    def _over_lines(self, lines, search, beam, batch_tokens, progress, wellformed, why=CUT):
-        """Translate the parts of all lines on all cores, then join those of each line.
+    def _over_lines(self, lines, search, beam, batch_tokens, progress, wellformed):
+        """Return the best translations of each Line.
 
         A part in whose translations a mark is missing is translated around its values.
         search(source, parts): returns the hypotheses of each row of a batch. wellformed: as for
-        `translate`. why: why a sentence
-        has several parts; it goes on behind a value, and not behind a text that frames it.
+        `translate`.
         """
-        parts = [item for items in lines for item in items if isinstance(item, Part)]
-        found = {part.place: restored(part, [], self.marks) for part in parts}
+        settings = search, beam, batch_tokens, wellformed
+        parts = [part for line in lines for part in line.parts]
+        self._over_parts(parts, *settings, progress)
+        if lost := [part for part in parts if not part.translations]:
+            around = [part.around() for part in lost]
+            self._over_parts([part for line in around for part in line.parts], *settings)
+            for part, line in zip(lost, around, strict=True):
+                as_one_sentence(line.parts, self.subwords, AROUND)
+                part.translations = joined(line, beam)
+        for line in lines:
+            for parts in line.runs():
+                as_one_sentence(parts, self.subwords, CUT)
+        return [joined(line, beam) for line in lines]
+
+    def _over_parts(self, parts, search, beam, batch_tokens, wellformed, progress=None):
+        """Translate parts on all cores, the longest first: each gets its translations."""
+        for part in parts:
+            part.translations = restored(part, [], self.marks)  # if there is nothing to translate
         read = [
-            part for part in parts if not part.is_copied() and len(part.values) <= len(self.marks)
+            part for part in parts if not part.translations and len(part.values) <= len(self.marks)
         ]
         ids = self._ids(read)
 
@@ -265,40 +289,10 @@ class Translator:
         with one_blas_thread():
             for rows, translations in zip(batches, over_cores(work, batches), strict=True):
                 for i, best in zip(rows, translations, strict=True):
-                    found[read[i].place] = restored(read[i], best, self.marks, wellformed)
+                    read[i].translations = restored(read[i], best, self.marks, wellformed)
                 done += len(rows)
                 if progress:
                     progress(done, len(read))
-        if lost := [part for part in parts if not found[part.place]]:
-            around = self._over_lines(
-                [part.around() for part in lost],
-                search,
-                beam,
-                batch_tokens,
-                None,
-                wellformed,
-                AROUND,
-            )
-            found.update((part.place, best) for part, best in zip(lost, around, strict=True))
-        return [joined(self._as_one(items, found, why), beam) for items in lines]
-
-    def _as_one(self, items, found, why):
-        """Return the translations of the parts of a line, and the texts between them, to be joined.
-
-        found: {place of a part: its translations}. why: as for `_over_lines`.
-        """
-        translations = []
-        for is_read, group in groupby(items, lambda item: why == AROUND or isinstance(item, Part)):
-            parts = [item for item in group if is_read and isinstance(item, Part)]
-            translations += as_one_sentence(
-                [found[part.place] for part in parts],
-                [part.read(part.values) for part in parts],
-                [part.values for part in parts],
-                self.subwords,
-                why,
-            )
-        left = iter(translations)
-        return [item if isinstance(item, str) else next(left) for item in items]
 
     def _padded(self, parts):
         """Return the parts as one array of source ids (B, S)."""
@@ -325,8 +319,8 @@ class Translator:
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `longest` subword ids; none if there is no text."""
-        (items,) = self._read([line])
-        return self._ids([item for item in items if isinstance(item, Part)])
+        (read,) = self._read([line])
+        return self._ids(read.parts)
 
     def attention(
         self,
@@ -367,11 +361,11 @@ class Translator:
         arguments are those of `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
-        items = [item for item in self._read([line])[0] if isinstance(item, Part)]
-        parts = self._ids(items)
+        (read,) = self._read([line])
+        parts = self._ids(read.parts)
         if not parts:
             raise UserError("the line has no text: there is no attention to draw")
-        source, record = self._padded(parts[:1]), []
+        first, source, record = read.parts[0], self._padded(parts[:1]), []
         with one_blas_thread():
             best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
         ids = [*best.ids, EOS]
@@ -383,8 +377,8 @@ class Translator:
         beam_steps = record[0] if record else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
-            line=items[0].read(items[0].values).strip(),
-            translation=(restored(items[0], written, self.marks, False) or written)[0].text,
+            line=first.read(first.values).strip(),
+            translation=(restored(first, written, self.marks, False) or written)[0].text,
             log_probability=best.log_probability,
             score=best.score,
             source_ids=[*parts[0], EOS],

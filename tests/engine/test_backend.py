@@ -8,7 +8,7 @@ import pytest
 import strict
 from paths import ROOT
 
-from minitf.backend import use, using, xp
+from minitf.backend import on_gpu, use, using, xp
 from minitf.errors import UserError, in_file
 
 
@@ -24,8 +24,20 @@ from minitf.errors import UserError, in_file
 )
 def test_the_room_of_the_forms_of_a_library(library, room):
     with using(library):
-        assert xp.__dict__["_room"] == room
-    assert xp.__dict__["_room"] == "cpu"
+        assert xp._room == room
+    assert xp._room == "cpu"
+
+
+def test_the_environment_chooses_when_the_library_is_first_used(monkeypatch):
+    with using("numpy"):
+        xp.__dict__.clear()  # as after the import
+        monkeypatch.setenv("MINITF_BACKEND", "abacus")
+        for first_use in (on_gpu, lambda: xp.exp(0), lambda: use(None)):
+            with pytest.raises(UserError, match=r"^MINITF_BACKEND: unknown backend 'abacus': "):
+                first_use()
+        use("numpy")
+        use(None)  # one was chosen already
+        assert xp.exp(0) == 1 and not on_gpu()
 
 
 def test_without_cupy_the_advice_is_that_of_the_readme(monkeypatch):

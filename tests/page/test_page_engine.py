@@ -96,7 +96,7 @@ def sentences(translator, count):
         line = f"{rng.choice(who)} {rng.choice(does)} {rng.choice(what)}{rng.choice(more)}"
         line = line[0].upper() + line[1:] + rng.choice([".", "?", "!", ""])
         (read,) = translator._read([line])  # a value is kept by Python only
-        if line not in found and len(read) == 1 and not read[0].values:
+        if line not in found and len(read.items) == 1 and not read.parts[0].values:
             found.append(line)
     return found
 
@@ -228,7 +228,7 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
     found = run_engine(tmp_path, translator, lines, parts_of=translator.usual)
     for line, part in zip(lines, found, strict=True):
         (ids,) = translator.subwords.encode([part])
-        if any(part.values for part in translator._read([line])[0]):
+        if any(part.values for part in translator._read([line])[0].parts):
             continue  # the page's model reads the values themselves
         # A sentence that is too long is cut by Python, and refused by the page.
         assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)

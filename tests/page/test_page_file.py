@@ -18,6 +18,8 @@ from odd_lines import ODD
 from page_file import attributes, parsed
 from paths import EXAMPLES, ROOT
 
+from minitf.commands import picture
+from minitf.commands.translate import main
 from minitf.course import lesson
 from minitf.errors import UserError
 from minitf.page import writer
@@ -25,8 +27,6 @@ from minitf.page.explained import attention_and_logits
 from minitf.page.writer import page, write_page
 from minitf.text import BOS, PairedSubwords, Subwords, Words
 from minitf.transformer import MultiHeadAttention, Transformer, sinusoid
-from minitf.translation import picture
-from minitf.translation.commandline import main
 from minitf.translation.translator import Translator
 
 TOY = ROOT / "lessons" / "toy-model"

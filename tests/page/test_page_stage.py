@@ -11,10 +11,10 @@ from page_browser import CHROMIUM, report_of
 from paths import ROOT
 
 from minitf import transformer
+from minitf.commands.picture import CORPORA
 from minitf.page.explained import attention_and_logits
 from minitf.page.writer import write_page
 from minitf.text import BOS
-from minitf.translation.picture import CORPORA
 from minitf.translation.translator import Translator
 
 pytestmark = [

@@ -11,14 +11,15 @@ import pytest
 from paths import EXAMPLES
 
 from minitf import plot
+from minitf.commands import input as reading
+from minitf.commands import parse as command
 from minitf.config import Config
 from minitf.files.models import save_model
-from minitf.parsing import commandline, picture
+from minitf.parsing import picture
 from minitf.parsing.parser import MAX_EXTRA, Parser
 from minitf.text import Subwords
 from minitf.text.trees import Leaf, parse, words
 from minitf.transformer import Transformer
-from minitf.translation import input as reading
 from minitf.translation.probe import probe
 
 SYMBOLS = ["XX", "(S", ")S", "(NP", ")NP", "(VP", ")VP"]
@@ -39,7 +40,7 @@ def folder(tmp_path_factory):
 
 
 def run(capsys, *arguments):
-    code = commandline.main(["--beam", "2", *map(str, arguments)])
+    code = command.main(["--beam", "2", *map(str, arguments)])
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
@@ -143,8 +144,8 @@ def test_the_search_is_the_papers_unless_another_is_asked_for(folder, capsys, mo
         return [[] for _ in sentences]
 
     monkeypatch.setattr(Parser, "parse", parse_nothing)
-    assert commandline.main(["--model", str(folder), "a"]) == 0
-    assert commandline.main(["--model", str(folder), "--beam", "2", "--alpha", "1.5", "a"]) == 0
+    assert command.main(["--model", str(folder), "a"]) == 0
+    assert command.main(["--model", str(folder), "--beam", "2", "--alpha", "1.5", "a"]) == 0
     assert asked == [(21, 0.3), (2, 1.5)]
     assert MAX_EXTRA == 300
 
@@ -226,7 +227,7 @@ def test_a_grammar_can_be_asked_at_a_prompt(capsys, monkeypatch, tmp_path):
     (tmp_path / GRAMMAR).write_text("(NP (DT the) (NN cat))", encoding="utf-8")
     file = mock.Mock(fileno=lambda: 99)
     monkeypatch.setattr(reading, "_prompted", lambda file: iter([[b"the cat"]]))
-    options = commandline._options(["--grammar", str(tmp_path / GRAMMAR)], "a model")
+    options = command._options(["--grammar", str(tmp_path / GRAMMAR)], "a model")
     assert list(reading._typed(file, options)) == [[b"the cat"]]
     assert capsys.readouterr().err.startswith("a grammar; one sentence per line, ")
 
@@ -374,7 +375,7 @@ def test_scores_that_cannot_be_printed(tmp_path, grammar):
     ],
 )
 def test_what_ends_the_parsing_is_told(capsys, grammar, monkeypatch, error, code, said):
-    monkeypatch.setattr(commandline.Grammar, "parse", mock.Mock(side_effect=error))
+    monkeypatch.setattr(command.Grammar, "parse", mock.Mock(side_effect=error))
     found, out, err = run(capsys, *grammar, "--output", "out.txt", "the cat")
     assert (found, out, err.count("\n")) == (code, "", 1)
     assert said in err
@@ -383,7 +384,7 @@ def test_what_ends_the_parsing_is_told(capsys, grammar, monkeypatch, error, code
 
 def test_the_bar_counts_sentences_and_not_their_parts(folder, capsys, grammar, monkeypatch):
     shown = []
-    monkeypatch.setattr(commandline.Progress, "to", lambda self, done: shown.append(done))
+    monkeypatch.setattr(command.Progress, "to", lambda self, done: shown.append(done))
 
     def parse_in_parts(self, sentences, progress, **options):
         for done in (2, 4):

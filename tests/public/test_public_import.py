@@ -14,9 +14,10 @@ from safetensors.numpy import load_file, save_file
 from saved_files import weights_in
 
 from minitf import Translator
+from minitf.commands import translate
 from minitf.errors import UserError
 from minitf.files.models import read_notes, save_model
-from minitf.public import importing, translate
+from minitf.public import importing
 from minitf.public.importing import import_model
 from minitf.public.remote import notes_of
 from minitf.text import PairedSubwords

@@ -13,8 +13,8 @@ import torch_pickles
 from public_files import PUBLIC, hugging_face, marian
 from safetensors.numpy import load_file, save_file
 
+from minitf.commands import translate
 from minitf.errors import UserError
-from minitf.public import translate
 from minitf.public.commandline import main
 from minitf.public.importing import import_model
 from minitf.public.torch_file import read_torch

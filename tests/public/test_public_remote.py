@@ -11,10 +11,11 @@ from public_files import PUBLIC
 from saved_files import weights_in
 from server import reply, serving
 
+from minitf.commands import translate
 from minitf.data import fetch as download
 from minitf.errors import UserError
 from minitf.files.models import read_notes
-from minitf.public import commandline, named, remote, translate
+from minitf.public import commandline, named, remote
 from minitf.training import Settings
 from minitf.training.commandline import build
 from minitf.translation.loading import load_model

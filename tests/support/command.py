@@ -13,15 +13,16 @@ from unittest import mock
 from paths import ROOT
 
 from minitf import cli
-from minitf.translation import Translator, commandline
+from minitf.commands import translate
+from minitf.translation import Translator
 
 SCRIPT = ROOT / "examples" / "translate.py"
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")  # but the line feed and the tab
 SOONER = """import sys
 from minitf import cli
-from minitf.translation import commandline
+from minitf.commands import translate
 cli.AFTER = {}
-sys.exit(commandline.main())"""
+sys.exit(translate.main())"""
 QUICK = ("--beam", "1", "--max-extra", "3")
 
 load = functools.cache(Translator.load)  # reading a model costs more than most tests
@@ -61,7 +62,7 @@ class Command:
         streams = {"stdin": stdin if stdin is None else Stream(stdin), "stdout": out, "stderr": err}
         with mock.patch.multiple(sys, **streams), mock.patch.object(Translator, "load", load):
             try:
-                code = commandline.main(self._with_model(arguments))
+                code = translate.main(self._with_model(arguments))
             except SystemExit as end:
                 code = end.code
         return code, out.text(), err.text()

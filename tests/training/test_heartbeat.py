@@ -94,9 +94,9 @@ def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, ca
     monkeypatch.setattr("minitf.cli.EVERY", 0)
     assert run("here", *RARELY) == 0
     assert steps(capsys) == [16], "no lines between those of the log"
-    bars = [text for text in sys.stderr.getvalue().split("\r") if "0:01:15 left" in text]
+    bars = [text for text in sys.stderr.getvalue().split("\r") if " 01:15 left" in text]
     assert any("50%" in text and "step 8" in text for text in bars)
-    losses = {float(text.split("loss ")[1].split(",")[0]) for text in bars}
+    losses = {float(text.split("loss ")[1].split(":")[0]) for text in bars}
     assert len(losses) > 10 and all(1 < loss < 10 for loss in losses)
 
 

@@ -10,13 +10,21 @@ from minitf.errors import UserError
 from minitf.text.kept import MARKS
 from minitf.translation import Translation, Translator
 from minitf.translation.marks import copied_marks
-from minitf.translation.parts import Part, joined, parts_of, restored
+from minitf.translation.parts import Line, Part, Text
+from minitf.translation.rejoin import joined, restored
 
 PART = Part((0, 0), [], ["Call ", " at ", "!"], ["030 1234567", "17:45"], loud=False)
 
 
 def said(*texts):
     return [Translation(text, -1.0, -1.0) for text in texts]
+
+
+def part(*texts):
+    """A part with these translations."""
+    found = Part((0, 0), [], [""], [], loud=False)
+    found.translations = said(*texts)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -44,25 +52,26 @@ def test_more_values_than_marks_are_translated_around():
 
 
 def test_around_its_values_a_part_is_whole_again():
-    items = PART.around()
-    texts = [item if isinstance(item, str) else item.texts[0] for item in items]
+    line = PART.around()
+    texts = [item if isinstance(item, str) else item.texts[0] for item in line.items]
     assert "".join(texts) == PART.read(PART.values)
-    assert [item.texts[0] for item in items if isinstance(item, Part)] == ["Call", "at"]
-    places = [item.place for item in items if isinstance(item, Part)]
-    assert len({*places, PART.place}) == 3
+    assert [part.texts[0] for part in line.parts] == ["Call", "at"]
+    assert [part.place for part in line.parts] == [(0, 0, 0), (0, 0, 1)]
 
 
 def test_each_part_gets_its_own_values():
-    texts = ["Call ① now.", "Or ② or ③."]
-    first, second = parts_of(4, 0, [7], texts, ["a", "b", "c"], loud=False)
+    cell = Text("", ["a", "b", "c"], [7], cut=["Call ① now.", "Or ② or ③."])
+    line = Line.of(4, ["- ", cell, " | ", Text("", cut=["the mark ① itself"])])
+    first, second, plain = line.parts
     assert first == Part((4, 0), [7], ["Call ", " now."], ["a"], False)
     assert second.values == ["b", "c"] and second.read(MARKS) == "Or ① or ②."
-    (plain,) = parts_of(0, 0, [], ["the mark ① itself"], [], loud=False)
-    assert plain.texts == ["the mark ① itself"]
+    assert plain == Part((4, 2), [7], ["the mark ① itself"], [], False)  # in the same language
+    assert line.items == ["- ", first, second, " | ", plain]
+    assert line.runs() == [[first, second], [plain]]
 
 
 def test_copied_texts_bring_their_own_spaces():
-    assert joined(["- ", said("Ja."), said("Nein."), ""], 1)[0].text == "- Ja. Nein."
+    assert joined(Line(["- ", part("Ja."), part("Nein."), ""]), 1)[0].text == "- Ja. Nein."
 
 
 class Echo(Translator):
@@ -144,7 +153,7 @@ def test_words_that_a_model_copies_become_its_marks():
 
 def test_nothing_is_kept_of_words_that_came_cut(echo):
     plain = Echo(echo.model, echo.subwords, as_text=False)
-    assert plain._read(["call  2,2 now"])[0][0].texts == ["call  2,2 now"]
+    assert plain._read(["call  2,2 now"])[0].parts[0].texts == ["call  2,2 now"]
 
 
 class Loud(Translator):

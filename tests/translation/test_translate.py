@@ -21,11 +21,12 @@ from odd_lines import ODD, random_line
 from saved_files import weights_in
 from tiny_translator import LONGEST, make_subwords, save
 
+from minitf.commands import input as reading
+from minitf.commands import translate
+from minitf.commands.arguments import parse
+from minitf.commands.output import rendered
 from minitf.errors import UserError
-from minitf.translation import Translation, Translator, commandline
-from minitf.translation import input as reading
-from minitf.translation.arguments import parse
-from minitf.translation.output import rendered
+from minitf.translation import Translation, Translator
 from minitf.translation.rejoin import CUT
 
 
@@ -190,8 +191,8 @@ def test_equal_lines_are_translated_once(run, monkeypatch):
 
 def test_memory_of_translations_is_bounded(rng, monkeypatch):
     """Many lines, long lines, and many translations of a line."""
-    monkeypatch.setattr(commandline, "RECENT", 12)
-    monkeypatch.setattr(commandline, "SHORT", 4)
+    monkeypatch.setattr(translate, "RECENT", 12)
+    monkeypatch.setattr(translate, "SHORT", 4)
     for n_best, most in ((1, 12), (5, 2), (100, 0)):
         asked = []
 
@@ -200,7 +201,7 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
                 asked += lines
                 return [line.upper() for line in lines]
 
-        recent = commandline._Recent(Upper(), parse(["--nbest", str(n_best)], "a model"))
+        recent = translate._Recent(Upper(), parse(["--nbest", str(n_best)], "a model"))
         for _ in range(50):
             lines = ["a" * n for n in rng.integers(0, 7, 9)] + [
                 f"x{n}" for n in rng.integers(0, 30, 9)
@@ -366,7 +367,7 @@ def test_a_long_text_says_how_long_it_will_take(run, monkeypatch, tmp_path):
     path.write_text("".join(f"the dog saw {i}\n" for i in range(30)))
     monkeypatch.setattr(reading, "LINES", 3)
     now = iter(range(0, 10_000, 30))  # half a minute between two looks at the clock
-    monkeypatch.setattr(commandline.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(translate.time, "monotonic", lambda: next(now))
     err = run(*QUICK, "--input", path)[2]
     assert re.fullmatch(r"translate\.py: the whole text will take about \d+ minutes\n", err)
 

@@ -22,8 +22,9 @@ from command import QUICK, ROOT, SCRIPT, Command, Stream, is_refused, lines_of
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf import cli
-from minitf.translation import Translation, Translator, commandline
-from minitf.translation import input as reading
+from minitf.commands import input as reading
+from minitf.commands import translate
+from minitf.translation import Translation, Translator
 from minitf.translation.languages import languages_of
 
 pty = None if sys.platform == "win32" else importlib.import_module("pty")
@@ -130,7 +131,7 @@ def test_the_output_is_not_read_as_input(run, tmp_path):
 def test_a_notebook_has_no_binary_output(run, monkeypatch):
     expected, said = run(*QUICK, "the dog")[1], io.StringIO()
     monkeypatch.setattr(sys, "stdout", said)
-    assert commandline.main([*QUICK, "--model", run.model, "the dog"]) == 0
+    assert translate.main([*QUICK, "--model", run.model, "the dog"]) == 0
     assert said.getvalue() == expected
 
 
@@ -361,7 +362,7 @@ def test_a_missing_model_names_those_that_are_there(model, tmp_path, capsys):
     )
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "config.json").write_text("{")
-    assert commandline.main(["--model", "none", "Hi."], model=tmp_path / "good") == 2
+    assert translate.main(["--model", "none", "Hi."], model=tmp_path / "good") == 2
     said = f"none: no such folder: choose {tmp_path / 'good'}, a folder that the trainer wrote, or"
     assert said in capsys.readouterr().err
 
@@ -607,7 +608,7 @@ def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
     assert run(*arguments) == (0, out, "")
     content = (tmp_path / "in.txt").read_bytes()
     code, again, screen = run(*arguments[:-2], stdin=content, stderr=Stream(terminal=True))
-    assert (code, again) == (0, out) and f"bytes translated  {len(content):,}" in screen
+    assert (code, again) == (0, out) and f"bytes translated: {len(content):,}" in screen
 
 
 @pytest.mark.slow

@@ -16,9 +16,14 @@ from minitf.text import EOS, Subwords, Words
 from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
 from minitf.translation.cutting import in_small_letters
-from minitf.translation.parts import Part, restored
-from minitf.translation.parts import joined as joined_translations
-from minitf.translation.rejoin import as_one_sentence, without_added_stop
+from minitf.translation.parts import Line, Part
+from minitf.translation.rejoin import (
+    CUT,
+    as_one_sentence,
+    joined,
+    restored,
+    without_added_stop,
+)
 
 ADDED = [
     ("Save", "Sparen.", "Sparen"),
@@ -190,6 +195,24 @@ class Pieces:
         return [[0] if line in self.words else [0, 0] for line in lines]
 
 
+def part_of(translations, values=(), around=("",)):
+    """A part with these translations."""
+    part = Part((0, 0), [], list(around), list(values), loud=False)
+    part.translations = translations
+    return part
+
+
+def translated(text, values=(), around=("",)):
+    """A part with one translation."""
+    return part_of([Translation(text, -1.0, -1.0)], values, around)
+
+
+def as_one(parts, subwords):
+    """The translations of some parts of a sentence, read as one sentence."""
+    as_one_sentence(parts, subwords, CUT)
+    return [best for part in parts for best in part.translations]
+
+
 @pytest.mark.parametrize(
     ("parts", "sources", "expected"),
     [
@@ -203,21 +226,27 @@ class Pieces:
     ],
 )
 def test_the_parts_of_a_sentence_read_as_one(parts, sources, expected):
-    found = [[Translation(text, -1, -1)] for text in parts.split("|")]
-    subwords = Pieces("Aber", "aber", "Flughafen")
-    joined = as_one_sentence(found, sources.split("|"), [[]] * len(found), subwords)
-    assert "|".join(best.text for (best,) in joined) == expected
-    cut = [bool(best.given_up) for (best,) in joined]
+    pairs = zip(parts.split("|"), sources.split("|"), strict=True)
+    read = [translated(text, around=[source]) for text, source in pairs]
+    found = as_one(read, Pieces("Aber", "aber", "Flughafen"))
+    assert "|".join(best.text for best in found) == expected
+    cut = [best.given_up == (CUT,) for best in found]
     assert cut == [*(not s.endswith((".", '."')) for s in sources.split("|")[:-1]), False]
 
 
 def test_values_at_the_edges_of_a_part_stay_as_they_are(subwords):
-    found = [[Translation(text, -1.0, -1.0)] for text in ("Er mag A.", "Tom_1 auch.", "Ab sofort.")]
-    sources, values = ["He likes A.", "Tom_1 too,", "Ab now."], [["A."], ["Tom_1"], ["Ab"]]
-    joined = as_one_sentence(found, ["He likes", *sources[1:]], values, subwords)
-    assert [best.text for (best,) in joined] == ["Er mag A.", "Tom_1 auch,", "Ab sofort."]
-    changed = as_one_sentence(found, ["He likes", *sources[1:]], [[]] * 3, subwords)
-    assert [best.text for (best,) in changed] == ["Er mag A", "tom_1 auch,", "ab sofort."]
+    cases = [
+        ("Er mag A.", ["A."], ["", " he likes"]),
+        ("Tom_1 auch.", ["Tom_1"], ["", " too,"]),
+        ("Ab sofort.", ["Ab"], ["", " now."]),
+    ]
+    found = as_one([translated(*case) for case in cases], subwords)
+    assert [best.text for best in found] == ["Er mag A.", "Tom_1 auch,", "Ab sofort."]
+    changed = as_one(
+        [translated(text, [], ["".join([*values, after])]) for text, values, (_, after) in cases],
+        subwords,
+    )
+    assert [best.text for best in changed] == ["Er mag A", "tom_1 auch,", "ab sofort."]
 
 
 @pytest.mark.parametrize("wrong", [None, float("nan"), b"text", 7])
@@ -370,15 +399,14 @@ def test_a_fragment_gains_no_full_stop(source, written, expected):
 
 
 def test_parts_are_joined_as_their_script_does():
-    def joined(*texts):
-        parts = [[Translation(text, -1.0, -1.0)] for text in texts]
-        return joined_translations(parts, 1)[0].text
+    def together(*texts):
+        return joined(Line(list(map(translated, texts))), 1)[0].text
 
-    assert joined("Der Hund.", "", "Er schläft.") == "Der Hund. Er schläft."
-    assert joined("我喜欢它。", "他也喜欢。") == "我喜欢它。他也喜欢。"
-    assert joined("私は本を", "読みます") == "私は本を読みます"
-    assert joined("네.", "알겠습니다.") == "네. 알겠습니다."
-    assert joined("他说。", "Good.") == "他说。 Good."
+    assert together("Der Hund.", "", "Er schläft.") == "Der Hund. Er schläft."
+    assert together("我喜欢它。", "他也喜欢。") == "我喜欢它。他也喜欢。"
+    assert together("私は本を", "読みます") == "私は本を読みます"
+    assert together("네.", "알겠습니다.") == "네. 알겠습니다."
+    assert together("他说。", "Good.") == "他说。 Good."
 
 
 @pytest.mark.parametrize("longest", [5, 50])
@@ -559,13 +587,13 @@ def test_the_n_best_of_a_line_are_those_of_all_its_parts_together(rng):
             for chosen in itertools.product(*parts)
         ]
         for n in (1, 2, 4, 5):
-            found = joined_translations([ranked[:n] for ranked in parts], n)
+            found = joined(Line([part_of(ranked[:n]) for ranked in parts]), n)
             expected = sorted(every, reverse=True)[:n]
             assert [t.text for t in found] == [text for _, text in expected]
             assert np.allclose([t.score for t in found], [score for score, _ in expected])
             assert np.allclose([t.log_probability for t in found], [2 * s for s, _ in expected])
     same = [Translation("x", -1.0, -1.0), Translation("", -2.0, -2.0)]
-    found = joined_translations([same, same], 4)
+    found = joined(Line([part_of(same), part_of(same)]), 4)
     assert [t.text for t in found] == ["x x", "x", ""]
 
 

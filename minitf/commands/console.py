@@ -30,11 +30,17 @@ class GivenUp:
 
     MOST = 5  # numbers that are named; an endless pipe may have endlessly many
 
-    def __init__(self):
+    def __init__(self, unit="line"):
+        self.unit = unit  # that is translated by itself
         self._lines = {}  # (unit, what): [the first numbers], how many
 
-    def add(self, number, what, unit="line"):
-        """Note what was given up in a line or another unit, whose number counts from 1."""
+    def note(self, translations, before):
+        """Note what the translations of some units lack; before: how many units came before."""
+        for number, (best, *_) in enumerate(translations, before + 1):
+            for what in best.given_up:
+                self._add(self.unit, number, what)
+
+    def _add(self, unit, number, what):
         first, count = self._lines.get((unit, what), ([], 0))
         if count < self.MOST:
             first.append(number)
@@ -47,7 +53,7 @@ class GivenUp:
             for number, line in enumerate(lines, before + 1):
                 for pattern, what in _DAMAGE.items():
                     if pattern.search(line):
-                        self.add(number, what)
+                        self._add("line", number, what)
             before += len(lines)
             yield lines
 

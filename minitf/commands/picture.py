@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minitf.cli import say
+from minitf.commands.console import PROGRAM
 from minitf.errors import UserError
 from minitf.files.models import read_notes
-from minitf.translation.console import PROGRAM
 from minitf.translation.languages import languages_of
 
 PAGES = (".html", ".htm")
@@ -87,19 +87,24 @@ class FirstLine:
 
     def __init__(self, translator, options):
         self._translator, self._options = translator, options
-        self.is_drawn = self._is_done = False
+        self._is_drawn, self._is_done = False, not options.attention
 
     def see(self, lines):
         """Draw the first line with text, and tell of the second, in whatever batches they come."""
         if self._is_done:
             return
         for line in filter(self._translator.parts, lines):
-            if self.is_drawn:
+            if self._is_drawn:
                 say(f"{PROGRAM}: {self._options.attention} shows the first line of the text only")
                 self._is_done = True
                 return
             _draw(self._translator, line, self._options)
-            self.is_drawn = True
+            self._is_drawn = True
+
+    def check_is_drawn(self):
+        """Raise UserError if the text had no line to draw."""
+        if self._options.attention and not self._is_drawn:
+            raise UserError("--attention: there is no text to draw a picture of: give a sentence")
 
 
 def _draw(translator, line, options):

@@ -17,10 +17,15 @@ from minitf.cli import (
     exit_code,
     number,
     say,
+    signals_as_exceptions,
     terminal_safe,
 )
+from minitf.commands.arguments import Once, parse_text
+from minitf.commands.console import PROGRAM, USAGE, GivenUp
+from minitf.commands.input import opened_input
+from minitf.commands.output import opened_output
 from minitf.cpu.machine import keep_memory
-from minitf.errors import UserError, in_file
+from minitf.errors import UserError
 from minitf.parsing.grammar import MOST_WORDS, Grammar, right_branching
 from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
@@ -28,11 +33,6 @@ from minitf.parsing.scores import Scores, interval, score
 from minitf.parsing.words import cut
 from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
 from minitf.text.vocabulary import printable
-from minitf.translation.arguments import Once, parse_text
-from minitf.translation.commandline import signals_as_exceptions
-from minitf.translation.console import PROGRAM, USAGE, GivenUp
-from minitf.translation.input import opened_input
-from minitf.translation.output import opened_output
 
 __all__ = ["main"]
 
@@ -166,20 +166,17 @@ def _same(path, other):
     return os.path.realpath(path) == os.path.realpath(other)
 
 
-def main(arguments=None, model=None, backend=""):
-    """Run the command line; return the exit code: 0, 2 after a one-line message, 130 after Ctrl-C.
+def main(arguments=None, model=None):
+    """Run the command line; return the exit code, as `minitf.cli.exit_code`.
 
-    model: the folder of the model that is used without --model. backend: the value of
-    MINITF_BACKEND, if the caller has hidden it from `import minitf`.
+    model: the folder of the model that is used without --model.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    return exit_code(PROGRAM, lambda: _run(_options(arguments, model), backend))
+    return exit_code(PROGRAM, lambda: _run(_options(arguments, model)))
 
 
-def _run(options, backend):
-    with in_file("--backend" if options.backend else "MINITF_BACKEND"):
-        if options.backend or backend:
-            use(options.backend or backend)
+def _run(options):
+    use(options.backend)
     keep_memory()
     with signals_as_exceptions():
         return _score(options) if options.score else _parse(options)

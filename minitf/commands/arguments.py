@@ -5,8 +5,8 @@ import os
 import sys
 
 from minitf.cli import OptionParser, misspelt, number
-from minitf.translation.console import USAGE
-from minitf.translation.picture import CAPTIONS, PAGES
+from minitf.commands.console import USAGE
+from minitf.commands.picture import CAPTIONS, PAGES
 
 __all__ = ["Once", "parse", "parse_text"]
 

@@ -1,0 +1,231 @@
+"""The command translate.py: text in, translations out, a batch of lines at a time."""
+
+import collections
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from minitf.backend import use
+from minitf.cli import Progress, exit_code, say, signals_as_exceptions
+from minitf.commands.arguments import parse
+from minitf.commands.console import PROGRAM, GivenUp
+from minitf.commands.input import joined_paragraphs, opened_input
+from minitf.commands.output import opened_output, rendered
+from minitf.commands.picture import FirstLine
+from minitf.cpu.machine import keep_memory
+from minitf.errors import UserError
+from minitf.files.models import read_notes
+from minitf.public.named import folder_of
+from minitf.text.frames import Framer
+from minitf.translation.languages import TargetLanguages, languages_of
+from minitf.translation.translator import Translator
+
+__all__ = ["main", "translate"]
+
+RECENT = 10_000  # translations that are remembered, at most
+SOON = 5  # seconds, after which the time of the whole text can be told
+SHORT = 500  # characters; the translation of a longer line is not remembered
+
+
+def main(arguments=None, model=None):
+    """Run the command line; return the exit code, as `minitf.cli.exit_code`.
+
+    model: the folder of the model that is used without --model.
+    """
+    return exit_code(PROGRAM, lambda: translate(parse(arguments, model), model))
+
+
+def translate(options, bundled=None):
+    """Translate the text that the options name, a batch of lines at a time.
+
+    bundled: the folder of a model beside which there are others, for a message.
+    """
+    options.model = _model_folder(options.model, bundled)
+    use(options.backend)
+    keep_memory()
+    with (
+        signals_as_exceptions(),
+        opened_input(options) as source,
+        opened_output(options.output, source.file) as write,
+    ):
+        translator = Translator.load(options.model)
+        _check_is_no_parser(options.model)
+        search = _sampler(translator, options) if options.sample else _Recent(translator, options)
+        languages = TargetLanguages(translator.subwords, say)
+        picture = FirstLine(translator, options)
+        given_up = GivenUp("paragraph" if options.paragraphs else "line")
+        batches = given_up.seen(source.batches)
+        if options.paragraphs:
+            batches = joined_paragraphs(batches)
+        number = 0  # of the first line of the batch
+        with given_up.told(), _TextProgress(source) as bar:
+            for lines in batches:
+                languages.check(lines, number)
+                picture.see(lines)
+                found = search(lines, number, bar.of(lines))
+                bar.wipe()
+                if number == 0:
+                    _tell_if_empty(translator, lines, found, options.model)
+                write(rendered(lines, number, found, options))
+                given_up.note(found, number)
+                number += len(lines)
+        picture.check_is_drawn()
+
+
+# The model ----------------------------------------------------------------------------------------
+
+
+def _model_folder(model, bundled):
+    """Return the folder of a model: of a public one, after it was downloaded and converted."""
+    folder = folder_of(model, say)
+    if not os.path.exists(folder):
+        raise UserError(f"{folder}: no such folder: choose {_models_beside(bundled)}")
+    return folder
+
+
+def _models_beside(bundled):
+    """Return which models can be named, for a message; bundled: the folder of one, or None."""
+    found = sorted(Path(bundled).parent.glob("*/config.json")) if bundled else []
+    found = [path.parent for path in found if _translates(path.parent)]
+    public = "a public model such as opus-mt-fr-en (French to English), which is downloaded once"
+    if not found:
+        return f"the folder of a trained model, or {public}"
+    return f"{', '.join(map(_named, found))}, a folder that the trainer wrote, or {public}"
+
+
+def _translates(folder):
+    """Return whether a folder has a model that translates."""
+    with contextlib.suppress(UserError):
+        return not str(read_notes(folder).get("target_language")).startswith("trees")
+    return False
+
+
+def _named(folder):
+    """Return a model's folder as a user would type it, with its languages if they are known."""
+    languages = languages_of(folder)
+    with contextlib.suppress(ValueError):
+        folder = folder.relative_to(os.getcwd())
+    return f"{folder} ({' to '.join(languages)})" if all(languages) else str(folder)
+
+
+def _check_is_no_parser(folder):
+    if not _translates(folder):
+        raise UserError(
+            f"{folder}: a parser, which writes trees: use parse.py, or python -m minitf.parsing"
+        )
+
+
+def _tell_if_empty(translator, lines, translations, model):
+    """Say so if no line with text has a translation: a model writes none at first."""
+    if any(found[0].text for found in translations):
+        return
+    if any(map(translator.parts, lines)):
+        updates = read_notes(model).get("step")
+        so_far = f": it has had {updates} updates" if isinstance(updates, int) else ""
+        say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
+
+
+# The search ---------------------------------------------------------------------------------------
+
+
+def _sampler(translator, options):
+    """Return a function that draws a translation of each line; number: that of the first line.
+
+    The number of a line decides what is drawn for it, in whatever batches the lines come.
+    """
+
+    framer = Framer()
+
+    def sample(lines, number, progress):
+        return translator.sample(
+            lines,
+            options.alpha,
+            options.max_extra,
+            first=number,
+            progress=progress,
+            keep=options.keep,
+            frames=list(map(framer, lines)),
+            **options.sampling,
+        )
+
+    return sample
+
+
+class _Recent:
+    """Translates equal lines once: those of one batch, and those of the batches before it.
+
+    Lines are equal if their pieces are: a line of code is kept, and the same as text is not.
+    """
+
+    def __init__(self, translator, options):
+        self.translator, self.options = translator, options
+        self.framer = Framer()
+        self.known = collections.OrderedDict()  # pieces: translations; the least recent line first
+
+    def __call__(self, lines, number, progress):
+        """Return the translations of each line."""
+        frames = [tuple(self.framer(line)) for line in lines]
+        new = [pieces for pieces in dict.fromkeys(frames) if pieces not in self.known]
+        translations = self.translator.translate(
+            ["".join(text for text, _ in pieces) for pieces in new],
+            self.options.beam,
+            self.options.alpha,
+            self.options.max_extra,
+            self.options.nbest,
+            progress=progress,
+            keep=self.options.keep,
+            frames=new,
+        )
+        self.known.update(zip(new, translations, strict=True))
+        found = [self.known[pieces] for pieces in frames]
+        self._forget(frames)
+        return found
+
+    def _forget(self, frames):
+        """Forget long lines, and the least recent ones if there are too many."""
+        for pieces in dict.fromkeys(frames):
+            if sum(len(text) for text, _ in pieces) <= SHORT:
+                self.known.move_to_end(pieces)
+            else:
+                del self.known[pieces]
+        while len(self.known) * self.options.nbest > RECENT:
+            self.known.popitem(last=False)
+
+
+# The progress -------------------------------------------------------------------------------------
+
+
+class _TextProgress(Progress):
+    """The bytes of a text that are translated, as a bar.
+
+    Says once, soon after the beginning, how long the text takes, if it is two minutes or more.
+    """
+
+    def __init__(self, source):
+        super().__init__("text translated" if source.size else "bytes translated", source.size or 0)
+        self.is_typed, self.is_told = source.typed, not source.size
+        self.seen = 0  # bytes of the text, in this batch and those before it
+
+    def of(self, lines):
+        """Return the progress function of a batch: called with its parts done and all."""
+        size, before = sum(len(line.encode()) + 1 for line in lines), self.seen
+        self.seen += size
+
+        def show(done, parts):
+            self.forecast(before + size * done // parts)
+            self.to(before + size * done // parts)
+
+        return None if self.is_typed else show
+
+    def forecast(self, done):
+        """Tell the time of the whole text, given how much of it is translated."""
+        seconds = time.monotonic() - self.began
+        if self.is_told or not done or seconds < SOON:
+            return
+        self.is_told = True
+        minutes = seconds * self.total / done / 60
+        if minutes > 1.5:
+            said = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+            self.wipe()
+            say(f"{PROGRAM}: the whole text will take about {said}")
