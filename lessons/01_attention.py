@@ -50,7 +50,8 @@ claim("the last German word is the verb", last_word == "lesen", last_word)
 
 # %% [markdown]
 # (`claim` checks a statement; were it false, the lesson would end there. A section ends
-# with the number of its claims. The book has a ✓ for each, and a click opens the check.)
+# with the number of its claims. The book has a ✓ for each, and a click opens the
+# check.)
 #
 # The model got something right that a dictionary cannot. "Read" is the fifth English
 # word, and "lesen", the same verb, is the last German one, because after "wird" (will)
@@ -137,9 +138,9 @@ draw(figure_1, "01_here.png", here=attentions)
 #
 # 1. **Score.** Take the dot product of "bank" with each word: multiply number by
 #    number, and add. It is large if both are large in the same places. (Direction and
-#    length both count. "River" is not more like "bank" than "bank" is, but it is longer:
-#    it says "water" three times as loudly. "Bank" is scored, too: so the word keeps a
-#    part of what it was.)
+#    length both count. "River" is not more like "bank" than "bank" is, but it is
+#    longer: it says "water" three times as loudly. "Bank" is scored, too: so the word
+#    keeps a part of what it was.)
 # 2. **Scale.** Divide each score by $\sqrt{2} = 1.414$, as our vectors have two
 #    numbers. (A section below says why.)
 # 3. **Weigh.** Raise $e = 2.718$ to the power of each score. That makes it positive,
@@ -187,7 +188,8 @@ claim(
 
 # %% [markdown]
 # Put (0, 3), "money", in place of "river", and the same four steps lead elsewhere. No
-# rule about banks was programmed: there are only vectors, and a model learns those, too.
+# rule about banks was programmed: there are only vectors, and a model learns those,
+# too.
 
 # %%
 with_money = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 3.0]])
@@ -243,10 +245,9 @@ draw(
 #
 # So $Q$ is $(n, d_k)$, $K$ is $(m, d_k)$ and $V$ is $(m, d_v)$. Then $Q K^T$ is
 # $(n, m)$, a row of scores for each query, and the answer is $(n, d_v)$. The softmax is
-# taken of each row by itself.
-# The diagram at the lower right of the figure above is this equation, read from below:
-# MatMul (matrix product) is step 1, Scale step 2, Softmax step 3, and the upper MatMul
-# step 4. Mask comes in a section below.
+# taken of each row by itself. The diagram at the lower right of the figure above is
+# this equation, read from below: MatMul (matrix product) is step 1, Scale step 2,
+# Softmax step 3, and the upper MatMul step 4. Mask comes in a section below.
 #
 # **Derive.** One query after another, and for each query one key after another. (`same`
 # claims that two arrays are equal, and says by how much they differ at most.)
@@ -668,8 +669,8 @@ same("F.attention_weights does not overflow either", of_large[0], careful)
 
 # %% [markdown]
 # `show` prints the code that runs. Look for three lines of it. `scale` is the division
-# by the root. `weights` holds our first two lines (`swap(k)` is the transposed matrix of
-# keys). `used @ v` is the third. All the rest is for later: `masked_softmax` is the
+# by the root. `weights` holds our first two lines (`swap(k)` is the transposed matrix
+# of keys). `used @ v` is the third. All the rest is for later: `masked_softmax` is the
 # softmax with a mask, `next_mask` and `drop` belong to lesson 04 and do nothing here,
 # and `@accelerated` says that the library has a second, faster program for attention,
 # its *form*. Lessons compute with the equation that `show` prints, unless a block says
