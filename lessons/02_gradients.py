@@ -86,7 +86,7 @@ claim(
 draw(figures.learned, "02_learned.png", path, weight_of_river, vectors, wanted)
 
 # %% [markdown]
-# ![The plane of the query's two numbers, shaded by the loss, which is high at the upper left and low at the right. A path of 51 points leads from (0, 1) down to (1.41, -0.22); the weight of river is written at four of them: 0.10, 0.25, 0.64 and 0.92.](figures/02_learned.png)
+# ![The plane of the query's two numbers, shaded by the loss, which is high at the upper left and low at the right. A path of black points leads from (0, 1) down to (1.41, -0.22); the weight of river is written at four of them: 0.10, 0.25, 0.64 and 0.92.](figures/02_learned.png)
 #
 # *What to see: the query walks downhill, straight across the white lines of equal loss.
 # Each step is as long as the ground is steep: longest in the middle, tiny at the end.
@@ -100,12 +100,11 @@ draw(figures.learned, "02_learned.png", path, weight_of_river, vectors, wanted)
 draw(figure_1, "02_here.png", here=["loss", "backward"])
 
 # %% [markdown]
-# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. A thick line leads from the loss back down, beside the encoder and beside the decoder, with an arrow into each box, to the embeddings at the bottom.](figures/02_here.png)
+# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. Every arrow of the model is turned round: from the loss down through the decoder, from there over to the encoder, and down to both embeddings.](figures/02_here.png)
 #
 # *What to see: the loss is the last number to be computed, and the first to have a
-# gradient. From there all others are found, from the last to the first. (The thick line
-# is only a sign: the way back follows every thin line of the figure, against its
-# arrow.)*
+# gradient. From there all others are found, from the last to the first, against every
+# arrow. Where an array was used several times, several gradients meet.*
 
 # %% [markdown]
 # ## Which way should a number move?
