@@ -14,9 +14,10 @@ replaced.
 
 # %% [markdown]
 # ## What is attention good for?
-# Before any formula, watch it at work. A small Transformer, the kind of model that the
-# paper invented, comes with these lessons. It has learned to translate the sentences of
-# a toy grammar from English to German. One line loads it, another asks it.
+# Before any formula, and before the bank comes back, watch it at work. A small
+# Transformer, the kind of model that the paper invented, comes with these lessons. It
+# has learned to translate the sentences of a toy grammar from English to German. One
+# line loads it, another asks it.
 
 # %%
 import math
@@ -284,9 +285,9 @@ for i, word in enumerate(words):
 #
 # Matrices make the loops disappear. All dot products at once are one matrix product,
 # $Q K^T$: its row $t$ has the scores of query $t$. All averages are another one. So
-# attention is three lines. ($Q$, $K$ and $V$ are random from here on. The sizes $n$ =
-# 3, $m$ = 5, $d_k$ = 4 and $d_v$ = 2 differ, so that a mix-up of rows and columns would
-# be an error.)
+# attention is three lines. ($Q$, $K$ and $V$ are random from here on. The sizes
+# $n = 3$, $m = 5$, $d_k = 4$ and $d_v = 2$ differ, so that a mix-up of rows and columns
+# would be an error.)
 
 # %%
 Q = rng.standard_normal((3, 4))  # three queries of length 4
