@@ -43,8 +43,7 @@ begin("02_gradients")
 rng = np.random.default_rng(1)
 
 # %%
-words = ["river", "by", "money"]
-vectors = np.array([[3.0, 0.0], [0.0, 0.0], [0.0, 3.0]])
+vectors = np.array([[3.0, 0.0], [0.0, 0.0], [0.0, 3.0]])  # river, by, money
 wanted = vectors[:1]  # the vector of "river", (1, 2) like the answer
 
 
@@ -67,7 +66,10 @@ def learn(query, updates):
     return visited
 
 
-queries = learn(np.array([[0.0, 1.0]]), 50)
+begun = np.array([[0.0, 1.0]])
+as_many = gradient_at(begun).shape == (1, 2)
+claim("the gradient has as many numbers as the query", as_many, "(1, 2)")
+queries = learn(begun, 50)
 print("updates  query          weights             loss  gradient")
 for updates in (0, 2, 5, 50):
     query = queries[updates]
@@ -417,20 +419,24 @@ same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
 # This is called a *central difference*. It needs no rule at all, but two runs of the
 # program for each number; the walk finds all slopes at once. The library's `grad_check`
 # compares any function's gradient with central differences. (For an array of outputs it
-# first makes one number, $L$; the last section shows how.) Any formula will do that
-# uses each rule once:
+# first makes one number, $L$; the last section shows how.) Any formulas will do that use
+# each rule:
 
 # %%
 numbers = rng.uniform(0.5, 2, (2, 3))
 others = rng.uniform(0.5, 2, (2, 3))
 
 
-def many_rules(x, y):
-    with_fixed_numbers = 3.0 - x + 2.0 * x + 5.0 / x - x / 4.0 + x**3
-    return with_fixed_numbers + x * y - F.exp(x) * F.log(y) / x
+def arithmetic(x, y):
+    return 3.0 - x + 2.0 * x + 5.0 / x - x / 4.0 + x**3 + x * y - y / x
 
 
-grad_check(many_rules, numbers, others)
+def exp_and_ln(x):
+    return F.exp(x) * F.log(x)
+
+
+grad_check(arithmetic, numbers, others)
+grad_check(exp_and_ln, numbers)
 
 # %% [markdown]
 # **What if numbers are only moved, added or copied?** Then each gradient goes back to
