@@ -165,7 +165,7 @@ draw(figures.two_paths, "02_graph.png")
 # all ways. For our $p$, the way through $u$ and the direct way:
 #
 # $$\frac{dL}{dp} = \frac{dL}{du} \cdot \frac{\partial u}{\partial p} +
-# \frac{\partial L}{\partial p} = 3 \cdot 1 + 7$$
+# \frac{\partial L}{\partial p} = 3 \cdot 1 + 7 = 10$$
 #
 # And for an $x$ that acts on $L$ through $u$ and through $v$:
 #
@@ -179,8 +179,8 @@ draw(figures.two_paths, "02_graph.png")
 #
 # 1. $L$ begins with 1: if $L$ grows by 0.001, $L$ grows by 0.001.
 # 2. $L$ hands to each of its inputs its own gradient, times the slope on the arrow. So
-#    $u$ gets 1 times 3 = 3, and $p$ gets 1 times 7 = 7.
-# 3. $u$ does the same with its 3. So $q$ gets 3 times 1 = 3, and $p$ gets another 3.
+#    $u$ gets 1 · 3 = 3, and $p$ gets 1 · 7 = 7.
+# 3. $u$ does the same with its 3. So $q$ gets 3 · 1 = 3, and $p$ gets another 3.
 # 4. $p$ adds what has arrived: $7 + 3 = 10$.
 #
 # Each arrow was used once, and every box has its gradient. This is *the walk back*
@@ -308,7 +308,7 @@ same("Tensor.backward gives q the gradient 3", tensor_q.grad, 3.0)
 # $$b = 2a \qquad c = 3b \qquad d = b + c$$
 #
 # On paper: the path from $a$ through $b$ to $d$ has the slope 2; the path through $b$
-# and $c$ has the slope 2 times 3 = 6. So the gradient of $a$ is $2 + 6 = 8$.
+# and $c$ has the slope 2 · 3 = 6. So the gradient of $a$ is $2 + 6 = 8$.
 
 # %%
 draw(figures.order, "02_order.png")
@@ -419,8 +419,8 @@ same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
 # This is called a *central difference*. It needs no rule at all, but two runs of the
 # program for each number; the walk finds all slopes at once. The library's `grad_check`
 # compares any function's gradient with central differences. (For an array of outputs it
-# first makes one number, $L$; the last section shows how.) Any formulas will do that use
-# each rule:
+# first makes one number, $L$; the last section shows how.) Two formulas that use each
+# rule:
 
 # %%
 numbers = rng.uniform(0.5, 2, (2, 3))
@@ -523,7 +523,7 @@ grad_check(cube, numbers)
 # And see the price. For one product on the way forward (the *forward pass*) there are
 # two on the way back (the *backward pass*). So **the walk back costs about twice as
 # much as the way forward.**
-#
+
 # %%
 A = np.array([[1.0, 2.0], [3.0, 4.0]])
 B = np.array([[5.0, 6.0], [7.0, 8.0]])
