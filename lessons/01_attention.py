@@ -14,9 +14,10 @@ replaced.
 
 # %% [markdown]
 # ## What is attention good for?
-# Before any formula, watch it at work. A small Transformer, the kind of model that the
-# paper invented, comes with these lessons. It has learned to translate the sentences of
-# a toy grammar from English to German. One line loads it, another asks it.
+# Before any formula, and before the bank comes back, watch it at work. A small
+# Transformer, the kind of model that the paper invented, comes with these lessons. It
+# has learned to translate the sentences of a toy grammar from English to German. One
+# line loads it, another asks it.
 
 # %%
 import math
@@ -45,14 +46,12 @@ translations = translator.translate([sentence])  # several translations of each 
 translation = translations[0][0].text  # of the first sentence, the best
 print(f"{sentence}  ->  {translation}")
 
-# `claim` ends the lesson if its statement is false. (With -v it prints a line if it is
-# true.)
 last_word = translation.strip(".").split()[-1]
 claim("the last German word is the verb", last_word == "lesen", last_word)
 
 # %% [markdown]
-# (A line with a ✓, in a terminal with "ok", is a *claim*: a statement that the program
-# has checked. Were it false, the lesson would end there. In the book, a click shows the
+# (`claim` checks a statement; were it false, the lesson would end there. A section ends
+# with the number of its claims. The book has a ✓ for each, and a click opens the
 # check.)
 #
 # The model got something right that a dictionary cannot. "Read" is the fifth English
@@ -91,16 +90,16 @@ draw(
 # %% [markdown]
 # ![A map with a row for each German word and a column for each English word. The dark cells run down from the upper left to the lower right, except that the row of "lesen", the eighth, is dark at "read", the fifth column.](figures/01_translation.png)
 #
-# *What to see: one dark cell in every row. They run down from left to right, word after
-# word; but the framed one leads from "lesen" back to "read". The row "lesen" is the
-# look taken at the moment of writing it. So the model asks with what it has written by
-# then, up to "Buch". ("(end)" is the mark that ends a sentence.)*
+# *What to see: the dark cells run down from left to right, word after word; but the
+# framed one leads from "lesen" back to "read". Its row was made when the model had
+# written up to "Buch" and was about to write "lesen": it asks with "Buch". ("(end)" is
+# the mark that ends a sentence.)*
 #
 # [The same, played word for word in an interactive picture](toy-page.html#source-9)
 #
-# *What to see: another sentence, before its last German word, "gegeben" (given). The
-# lines are weights, the mean over the heads, and "gave" has 96% of it all. Press "Back"
-# to see where the model looked before.*
+# *What to see: the sentence "The old woman gave the child a red book.", before its last
+# German word, "gegeben" (given). The lines are weights, the mean over the heads, and
+# "gave" has 96% of the weight. Press "Back" to see where the model looked before.*
 #
 # Nobody told the model which word translates which. The weights come from numbers that
 # it learned, and this is what it found out.
@@ -121,16 +120,17 @@ draw(figure_1, "01_here.png", here=attentions)
 # ![Figure 1 of the paper, a diagram of the Transformer: the encoder on the left, the decoder on the right. The three attention boxes are marked: one in the encoder, two in the decoder; so is the small diagram of one attention.](figures/01_here.png)
 #
 # *What to see: it is the same operation in all three places, the diagram at the lower
-# right. On the left is the* encoder, *which reads the English: there the English words
-# look at each other. The middle column is the* decoder, *which writes the German: in
-# its lower box, the German words look at each other; in the upper one they look at the
-# English words, as above, along the thick line.*
+# right. (A box has several copies of it side by side, the heads: upper right.) On the
+# left is the* encoder, *which reads the English: there the English words look at each
+# other. The middle column is the* decoder, *which writes the German: in its lower box,
+# the German words look at each other; in the upper one they look at the English words,
+# as above, along the thick line.*
 
 # %% [markdown]
 # ## How can a word look at other words?
 # English has one "bank", German has two: "Ufer" for the bank of a river, "Bank" for
 # the one with the money. To translate the "bank" in "bank by river", a model must look
-# at its neighbours.
+# at its neighbours. (This is the box on the left: English words look at English words.)
 #
 # A word enters the model as a *vector*, a list of numbers. (Lesson 05 says where it
 # comes from.) Let ours have two numbers: how much the word has to do with water, and
@@ -138,8 +138,10 @@ draw(figure_1, "01_here.png", here=attentions)
 # (0, 0). "River" is (3, 0). Now "bank" looks around. Take a pencil:
 #
 # 1. **Score.** Take the dot product of "bank" with each word: multiply number by
-#    number, and add. It is large if both are large in the same places. ("Bank" is
-#    scored, too: so the word keeps a part of what it was.)
+#    number, and add. It is large if both are large in the same places. (Direction and
+#    length both count. "River" is not more like "bank" than "bank" is, but it is
+#    longer: it says "water" three times as loudly. "Bank" is scored, too: so the word
+#    keeps a part of what it was.)
 # 2. **Scale.** Divide each score by $\sqrt{2} = 1.414$, as our vectors have two
 #    numbers. (A section below says why.)
 # 3. **Weigh.** Raise $e = 2.718$ to the power of each score. That makes it positive,
@@ -178,8 +180,7 @@ print("word    score  scaled   power  weight")
 for i, word in enumerate(words):
     row = f"{word:6s} {scores[i]:6.2f}  {scaled[i]:6.3f}  {powers[i]:6.2f}"
     print(f"{row}  {weights[i]:6.2f}")
-print(f"{'sum':23s}{powers.round(2).sum():6.2f}  {weights.sum():6.2f}")
-print(f"e = {math.e:.3f}")
+print(f"e = {math.e:.3f}; its powers as above sum to {powers.round(2).sum():.2f}")
 claim(
     "by river, 'bank' has seven times as much water as money",
     round(new_bank[0] / new_bank[1]) == 7,
@@ -188,7 +189,8 @@ claim(
 
 # %% [markdown]
 # Put (0, 3), "money", in place of "river", and the same four steps lead elsewhere. No
-# rule about banks was programmed. The neighbour has pulled the word to its side.
+# rule about banks was programmed: there are only vectors, and a model learns those,
+# too.
 
 # %%
 with_money = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 3.0]])
@@ -204,14 +206,16 @@ draw(
     "01_bank.png",
     {"bank, alone": bank},
     {"bank by river": new_bank, "bank by money": bank_by_money},
-    {"river": vectors[2], "money": with_money[2]},
+    {"by": vectors[1], "river": vectors[2], "money": with_money[2]},
 )
 
 # %% [markdown]
-# ![The plane of water and money. From the point (1, 1), "bank, alone", one arrow leads to (2.17, 0.31), near "river" at (3, 0), another to (0.31, 2.17), near "money" at (0, 3).](figures/01_bank.png)
+# ![The plane of water and money. From the point (1, 1), "bank, alone", one arrow leads to (2.17, 0.31), near "river" at (3, 0), another to (0.31, 2.17), near "money" at (0, 3). Each ends inside a shaded triangle, whose corners are bank, by, and the neighbour.](figures/01_bank.png)
 #
 # *What to see: both arrows begin at the same "bank". Attention moves it towards the
-# word beside it: a vector after attention is a vector in context.*
+# word beside it: a vector after attention is a vector in context. And it stays inside
+# the shaded triangle of the words: the weights are positive and sum to 1, so an average
+# never leaves what it averages.*
 #
 # In this example a vector played three roles, and they have names:
 #
@@ -227,23 +231,24 @@ draw(
 
 # %% [markdown]
 # ## How is attention computed?
-# Each lesson goes round in four steps, and these words mark them: **State**, the
-# equation of the paper; **Derive**, the most naive program that is plainly this
+# Four words mark what a paragraph does: **State**, the equation of the paper;
+# **Derive**, from there to formulas, or to the most naive program that is plainly this
 # equation; **Equate**, the library computes the same numbers; **Use**, a small
-# experiment that shows what it is good for.
+# experiment that shows what it is good for. A section has those that it needs.
 #
-# **State.** Let the queries be the rows of a matrix $Q$, the keys and values the rows
-# of $K$ and $V$, and let $d_k$ be the length of a key. Equation 1 of the paper is the
-# four steps above for all queries at once:
+# **State.** Let $n$ queries be the rows of a matrix $Q$, and $m$ keys and values the
+# rows of $K$ and $V$. Queries and keys have the length $d_k$, values the length $d_v$.
+# Equation 1 of the paper is the four steps above for all queries at once:
 #
 # $$\text{Attention}(Q, K, V) = \text{softmax}(Q K^T / \sqrt{d_k}) V$$
 #
 # $$\text{softmax}(x)_i = e^{x_i} / \sum_j e^{x_j}$$
 #
-# The softmax is taken of each row by itself, since a row has the scores of one query.
-# The diagram at the lower right of the figure above is this equation, read from below:
-# MatMul (matrix product) is step 1, Scale step 2, Softmax step 3, and the upper MatMul
-# step 4. Mask comes in a section below.
+# So $Q$ is $(n, d_k)$, $K$ is $(m, d_k)$ and $V$ is $(m, d_v)$. Then $Q K^T$ is
+# $(n, m)$, a row of scores for each query, and the answer is $(n, d_v)$. The softmax is
+# taken of each row by itself. The diagram at the lower right of the figure above is
+# this equation, read from below: MatMul (matrix product) is step 1, Scale step 2,
+# Softmax step 3, and the upper MatMul step 4. Mask comes in a section below.
 #
 # **Derive.** One query after another, and for each query one key after another. (`same`
 # claims that two arrays are equal, and says by how much they differ at most.)
@@ -265,8 +270,6 @@ def attention_by_loops(queries, keys, values):
     return np.array(answers)
 
 
-# `same` ends the lesson if two arrays differ by more than rounding. A section ends with
-# the number of its claims and the largest difference.
 by_loops = attention_by_loops(vectors, vectors, vectors)
 same("attention by loops, first row = 'bank' above", by_loops[0], new_bank)
 for i, word in enumerate(words):
@@ -277,10 +280,14 @@ for i, word in enumerate(words):
 # zeros, has the score 0 with everything, so it gets the plain average of all three.
 # "River" scores 9 with itself and only 3 with "bank", so it stays nearly as it is.
 #
+# Nothing here depends on where a word stands: "river by bank" gives "bank" the same
+# vector. Lesson 05 mends that.
+#
 # Matrices make the loops disappear. All dot products at once are one matrix product,
 # $Q K^T$: its row $t$ has the scores of query $t$. All averages are another one. So
-# attention is three lines. ($Q$, $K$ and $V$ are random from here on. Their sizes all
-# differ, so that a mix-up of rows and columns would be an error.)
+# attention is three lines. ($Q$, $K$ and $V$ are random from here on. The sizes
+# $n = 3$, $m = 5$, $d_k = 4$ and $d_v = 2$ differ, so that a mix-up of rows and columns
+# would be an error.)
 
 # %%
 Q = rng.standard_normal((3, 4))  # three queries of length 4
@@ -326,11 +333,6 @@ claim("e^1000 overflows: the naive softmax gives NaN", np.isnan(naive).all(), na
 same("F.softmax of 1000 and 999 = that of 1 and 0", careful, F.softmax(large - 999))
 
 # %% [markdown]
-# Many sentences may go through at once, as a *batch*: an array with one more axis in
-# front, such as (7, 3, 4) in place of (3, 4). Attention runs in each sentence
-# separately.
-
-# %% [markdown]
 # ## Why divide by a square root?
 # **State.** The paper: "We suspect that for large values of $d_k$, the dot products
 # grow large in magnitude, pushing the softmax function into regions where it has
@@ -344,9 +346,11 @@ same("F.softmax of 1000 and 999 = that of 1 and 0", careful, F.softmax(large - 9
 #
 # $$\text{var}(q \cdot k) = 1 + 1 + ... + 1 = d_k$$
 #
-# The root of the variance is the usual distance from the mean, the *spread*. So scores
-# have the spread $\sqrt{d_k}$: 8 for the paper's $d_k$ of 64. Dividing by $\sqrt{d_k}$
-# brings every spread back to 1.
+# The root of the variance is called the *standard deviation*, here also the *spread*.
+# Scores have the spread $\sqrt{d_k}$: 8 for the paper's $d_k$ of 64. Divided by
+# $\sqrt{d_k}$, they have the spread 1, whatever $d_k$ is. (Divided by $d_k$, they would
+# have the spread $1/\sqrt{d_k}$, for 64 an eighth: all weights would be nearly equal,
+# and attention a plain average.)
 #
 # What is bad about a spread of 8? Take two keys. The score of the first leads by 0, by
 # 1, or by 8. Look at its weight. Then raise its score by a little, a millionth, and see
@@ -363,10 +367,10 @@ def slope_of_first(lead):
     return (weight_of_first(lead + 1e-6) - weight_of_first(lead)) / 1e-6
 
 
-for points in (0, 1, 8):
-    w = weight_of_first(points)
-    slope_of_w = slope_of_first(points)
-    print(f"a lead of {points}: weight {w:.4f}, slope {slope_of_w:.4f}")
+for lead in (0, 1, 8):
+    w = weight_of_first(lead)
+    slope_of_w = slope_of_first(lead)
+    print(f"a lead of {lead}: weight {w:.4f}, slope {slope_of_w:.4f}")
     # Equal to 5 digits: a step measures a slope no better.
     same("    the slope is w (1 - w)", slope_of_w, w * (1 - w), rtol=1e-5)
 
@@ -379,57 +383,75 @@ for points in (0, 1, 8):
 # A weight near 0 has no slope either. One formula says both: the slope of a weight $w$
 # is $w (1 - w)$. Lesson 02 derives it; here the measured slopes agree.
 #
-# Now with many keys: 2000 random queries look at 16 keys each, for four sizes $d_k$.
-# How large is the largest of the 16 weights, and what is the mean slope?
+# But does the division not take slope away, too? When $q · k$ grows by 1, the divided
+# score grows by $1/\sqrt{d_k}$ only, and what learns is $q$ and $k$. This does no harm:
+# it makes *all* slopes smaller by one factor, and larger steps make up for that. **What
+# no step size mends is slopes that are unequal**, nearly 0 for many queries and large
+# for a few.
+#
+# So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. How
+# large is the largest of a query's 16 weights? And how many queries have nearly no
+# slope, less than a tenth of the mean? (This share is the same for slopes that are all
+# $\sqrt{d_k}$ times smaller. So the comparison is fair.)
 
 
 # %%
 def random_scores(d_k):
     generator = np.random.default_rng(d_k)
-    queries = generator.standard_normal((200, 10, d_k))  # 2000 in all
-    keys = generator.standard_normal((200, 16, d_k))
-    return queries @ keys.swapaxes(1, 2)  # (200, 10, 16)
+    queries = generator.standard_normal((2000, d_k))
+    keys = generator.standard_normal((16, d_k))
+    return queries @ keys.T  # (2000, 16)
+
+
+def measure(name, scores):
+    """Return the mean of the largest weights, and the share with nearly no slope."""
+    w = F.softmax(scores).numpy().max(axis=1)
+    slope = w * (1 - w)
+    stuck = (slope < slope.mean() / 10).mean()
+    print(f"{name:>16s}   largest {w.mean():.2f}   nearly no slope {stuck:.2f}")
+    return w.mean(), stuck
 
 
 sizes = [8, 64, 512, 2048]
-largest = {"q.k": [], "q.k / sqrt(d_k)": []}
-slopes = {"q.k": [], "q.k / sqrt(d_k)": []}
+undivided = []
+divided = []
 for d_k in sizes:
     dots = random_scores(d_k)
     print(f"d_k = {d_k:4d}: variance of the scores {dots.var():6.1f}")
-    for name, z in {"q.k": dots, "q.k / sqrt(d_k)": dots / math.sqrt(d_k)}.items():
-        of_16 = F.softmax(z).numpy()
-        largest[name].append(of_16.max(axis=-1).mean())
-        slopes[name].append((of_16 * (1 - of_16)).mean())
-        measured = f"largest {largest[name][-1]:.2f}   slope {slopes[name][-1]:.3f}"
-        print(f"{name:>16s}   {measured}")
+    undivided.append(measure("q.k", dots))
+    divided.append(measure("q.k / sqrt(d_k)", dots / math.sqrt(d_k)))
 
-kept_slope = np.array(slopes["q.k"]) / slopes["q.k / sqrt(d_k)"]
+stuck_at = np.array(undivided)[:, 1]
 claim(
-    "slope without the division / with it, at d_k = 64, 512, 2048",
-    (kept_slope[1:] < [0.3, 0.1, 0.05]).all(),
-    kept_slope[1:].round(3),
+    "undivided, the share of queries with nearly no slope rises",
+    (stuck_at[1:] > [0.2, 0.5, 0.7]).all(),
+    stuck_at.round(2),
 )
-draw(figures.dot_products, "01_sqrt.png", sizes, largest, slopes)
+claim("divided, no query has", not np.array(divided)[:, 1].any(), 0.0)
+draw(figures.dot_products, "01_sqrt.png", sizes, undivided, divided)
 
 # %% [markdown]
-# ![Two panels over d_k from 8 to 2048. Left: without the division the largest of 16 weights climbs from 0.55 to 0.97; with it, it stays near 0.25. Right: without the division the slope falls from 0.036 to 0.003; with it, it stays at 0.054.](figures/01_sqrt.png)
+# ![Two panels over d_k from 8 to 2048. Left: without the division the largest of 16 weights climbs from 0.51 to 0.97; with it, it stays near 0.25. Right: without the division the share of queries with nearly no slope climbs from 0.01 to 0.76; with it, it is 0.](figures/01_sqrt.png)
 #
-# *What to see: divided scores make flat lines, so the softmax stays soft, whatever
-# $d_k$ is. Undivided, it points at a single key, and its slope goes to nothing.*
+# *What to see: divided scores make flat lines, whatever $d_k$ is: the softmax stays
+# soft, and no query is stuck. Undivided, it points at a single key, and more and more
+# queries have nearly no slope.*
 #
-# So the paper's suspicion is right, for the random vectors with which a model begins.
-# Could the model not learn smaller numbers by itself? It could, but slowly: at the
-# paper's own $d_k$ of 64, undivided scores begin with a quarter of the slope, at 2048
-# with less than a twentieth. The division is a good start for free.
+# So the paper's suspicion is right, for the random vectors with which a model begins:
+# at the paper's own $d_k$ of 64, 29% of the queries would have nearly no slope; at
+# 2048, 76%. Could the model not learn smaller numbers by itself? It could, but
+# the queries that need it most would learn it last. The division is a good start for
+# free.
 
 # %% [markdown]
 # ## How is a position kept from looking?
 # The place of a word in its sentence is its *position*. Two kinds of positions must not
 # be looked at.
 #
-# - **Padding.** The sentences of a batch share one array, so short ones are filled up
-#   at the end with a word that means nothing. Nobody may look at it.
+# - **Padding.** Many sentences go through at once, as a *batch*. They share one array,
+#   with one more axis in front, such as (7, 3, 4) in place of (3, 4), and attention
+#   runs in each separately. Short ones are filled up at the end with a word that means
+#   nothing, the *padding*. Nobody may look at it.
 # - **The future.** When a model writes, the future does not exist yet. But when it
 #   learns, the finished text is there, and the model predicts all its words in one
 #   pass: the second from the first, the third from the first two, and so on. At
@@ -537,7 +559,9 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 
 # %% [markdown]
 # The last number is the first cell of the left map above. The rest of that row's weight
-# went to words of the future. (Can one more line mend it? Exercise 3 asks.)
+# went to words of the future. Can one more line mend it? It can (exercise 3). But minus
+# infinity needs no second line, and it is safe where that line is not: if a forbidden
+# score is by far the largest, the allowed powers round to 0 before anything is mended.
 
 # %% [markdown]
 # ## What does attention cost, and what does it buy?
@@ -548,9 +572,11 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 #   the new state is made of the old state and the word.
 # - A *convolution* of width $k$ makes each new vector from $k$ neighbouring words.
 #
-# **State.** Table 1 of the paper compares them for $n$ words of $d$ numbers each:
+# **State.** Table 1 of the paper compares them for $n$ words of $d$ numbers each. It
+# counts how things *grow*, and leaves constant factors out. And of attention it counts
+# the scores and averages only, not the learned matrices that come in lesson 03.
 #
-# | layer | multiplications | steps that wait for each other | longest path |
+# | layer | multiplications | sequential operations | longest path |
 # |---|---|---|---|
 # | attention | $n^2 · d$ | 1 | 1 |
 # | recurrent | $n · d^2$ | $n$ | $n$ |
@@ -558,14 +584,17 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 #
 # The multiplications: attention has $n \cdot n$ scores, and each takes $d$
 # multiplications. A recurrent layer sends $n$ words through a matrix of $d \cdot d$
-# numbers, and a convolution through $k$ such matrices. (The table leaves constant
-# factors out.)
+# numbers, and a convolution through $k$ such matrices.
 #
-# A step *waits* if it needs the result of the step before: no machine can do the two at
-# the same time. The *path* is the number of steps that a signal takes from the first
-# word to the last. The shorter it is, the easier it is to learn that one of them
-# depends on the other: at each step the signal is changed, and so is the slope on its
-# way back (lesson 02), until little may be left.
+# *Sequential operations* are steps that wait for each other: each needs the result of
+# the one before, so no machine can do them at the same time. The *path* is the number
+# of steps that a signal takes from the first word to the last. (A convolution of
+# width 3 reaches one word to each side: its path is $n - 1$, which is $n/k$ up to a
+# factor.)
+#
+# The shorter the path, the easier it is to learn that one word depends on the other: at
+# each step the signal is changed, and so is the slope on its way back (lesson 02),
+# until little may be left.
 #
 # **Use.** Let $d$ be 512, as in the paper, and let the text grow.
 
@@ -580,27 +609,24 @@ for n in (50, 512, 5_000):
         claim("at n = d, attention / recurrent is", ratio == 1, ratio)
 
 # %% [markdown]
-# For a sentence of 50 words, attention takes a tenth of the multiplications of the
-# recurrent layer; at $n = d$ the two are even; for a text of 5,000 words it takes ten
-# times as many.
+# For a sentence of 50 words, the scores and averages take a tenth of the recurrent
+# layer's multiplications; at $n = d$ they are even; for a text of 5,000 words they take
+# ten times as many. With its learned matrices, attention is never cheaper than a plain
+# recurrent layer, as lesson 03 counts: each costs $n d^2$, like a matrix of the
+# recurrent layer. So it is not multiplications that it saves.
 #
 # What does it buy? In the recurrent layer the last word learns of the first through
 # $n - 1$ others, each of which waits for the one before. In attention every word looks
 # at every other directly, and no word waits. **Attention has the shortest path, and
 # pays with $n^2$.**
-#
-# Table 1 counts scores and averages only. In a model, attention also has learned
-# matrices, and each of them costs $n d^2$, like a matrix of the recurrent layer. With
-# them, attention is never cheaper than a plain recurrent layer, as lesson 03 counts.
-# What it buys is the other two columns.
 
 # %% [markdown]
 # ## What did we learn?
 # - Attention is an average of values; the weights come from dot products of a query
 #   with keys.
 # - The softmax makes weights of scores: positive, and with the sum 1.
-# - $q · k$ has the variance $d_k$; divided by $\sqrt{d_k}$, it lets the softmax keep
-#   its slope.
+# - $q · k$ has the variance $d_k$. Undivided, many queries would begin with nearly no
+#   slope; divided by $\sqrt{d_k}$, none does.
 # - A mask gives forbidden keys the score minus infinity; zero afterwards would leak.
 # - Scores and averages take $n^2 d$ multiplications, no position waits for another, and
 #   every word is one step away from every other.
@@ -633,13 +659,9 @@ claim(
 
 # %% [markdown]
 # ### What does the library's code look like?
-# `show` prints the code that runs. Read `xp` as `np`. The lines with `d`, `gx` and
-# `gy`, and `backward` and `record`, are for lesson 02. Two lines are left, `e` and `y`,
-# and they are ours. (`as_array` takes the array out of `x`, and `_shifted` subtracts
-# the largest score.)
+# First two more checks: of its softmax along another axis, and of large scores.
 
 # %%
-show(F.softmax)
 same("F.softmax of each column, if told so", F.softmax(scaled_scores.T, axis=0), W.T)
 with np.errstate(over="ignore", invalid="ignore"):
     # The scores are 1000 and 999 again; d_k is 1.
@@ -647,9 +669,9 @@ with np.errstate(over="ignore", invalid="ignore"):
 same("F.attention_weights does not overflow either", of_large[0], careful)
 
 # %% [markdown]
-# And this is attention. Look for three of its lines. `scale` is the division by the
-# root. `weights` holds our first two lines (`swap(k)` is the transposed matrix of
-# keys). `used @ v` is the third. All the rest is for later: `masked_softmax` is the
+# `show` prints the code that runs. Look for three lines of it. `scale` is the division
+# by the root. `weights` holds our first two lines (`swap(k)` is the transposed matrix
+# of keys). `used @ v` is the third. All the rest is for later: `masked_softmax` is the
 # softmax with a mask, `next_mask` and `drop` belong to lesson 04 and do nothing here,
 # and `@accelerated` says that the library has a second, faster program for attention,
 # its *form*. Lessons compute with the equation that `show` prints, unless a block says
@@ -732,7 +754,8 @@ same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
 # %%
 width = 64  # d, the numbers of each word
 counted_products = []  # the multiplications of each product so far
-state_matrix = rng.standard_normal((width, width)) / 8  # 8 is the root of 64
+# Divided by 8, the root of 64, so that a product is about as large as its input.
+state_matrix = rng.standard_normal((width, width)) / 8
 word_matrix = rng.standard_normal((width, width)) / 8
 left_matrix = rng.standard_normal((width, width)) / 8
 middle_matrix = rng.standard_normal((width, width)) / 8
@@ -846,14 +869,11 @@ finish(
 #   state to state, one word at a time. Those $n$ steps are its path.
 # - **The convolution** of width 3 reaches one word to each side. The first and the last
 #   of 17 words are 16 apart, so it needs 16 layers.
-# - **Attention to $r = 4$ neighbours** would reach two words to each side. It would
-#   need half as many layers, 8.
 #
-# (The $n/3$ of the table would be about 6. It leaves such factors out: the point is
-# that these paths grow with $n$. The paper's table has a fourth row, attention to $r$
-# neighbours only, with $r · n · d$ multiplications and a path of $n/r$: a compromise
-# for long texts. For convolutions, the $n/k$ is from its text; the table has only the
-# $\log_k(n)$ of convolutions whose gaps widen from layer to layer.)
+# (The $n/3$ of the table would be about 6: it leaves such factors out. The $n/k$ is
+# from the paper's text; its table has the $\log_k(n)$ of convolutions whose gaps widen
+# from layer to layer. And it has a fourth row, attention to $r$ neighbours only, with
+# $r · n · d$ multiplications and a path of $n/r$: a compromise for long texts.)
 
 # %% [markdown]
 # ## Your turn
@@ -917,7 +937,8 @@ def softmax_average(scores, values):
     """Return softmax(scores) @ values in one loop, without storing the weights.
 
     scores: an array (n,), of numbers from -1000 to 1000; values: (n, d). Keep the
-    largest score so far, the sum of powers of e, and the weighted sum of values.
+    largest score so far, the sum of powers of e, and the weighted sum of values. (So
+    GPUs compute attention without ever storing all weights: "FlashAttention".)
 
     Hint: "What does the library compute?" subtracts the largest score of all. Here
     a larger one may still come: then both sums so far were made with the smaller one,

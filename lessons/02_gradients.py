@@ -6,23 +6,25 @@ walk back through the program that computed its answer tells each of its numbers
 way to move, and fifty small moves later it looks at "river". So a model learns.
 
 You need lesson 01, and the derivatives of sums, products, quotients and powers, of exp
-and of ln. You will have written, in some thirty lines, the walk that trains every model
-of this course; and you will know why its order matters, what the gradient of attention
-is, and which check of a gradient to trust.
+and of ln. At the end you will have written, in some thirty lines, the walk that trains
+every model of this course; and you will know why its order matters, what the gradient
+of attention is, and which check of a gradient to trust.
 """
 
 # %% [markdown]
 # ## Who tells a query where to look?
-# In lesson 01 a query looked at the key that it resembles. But who chooses the query?
-# Here are three words with the vectors of lesson 01, how much water and how much money:
-# river = (3, 0), by = (0, 0), money = (0, 3). Each is both key and value. Our query
-# begins as (0, 1), so it looks at "money". We want it to fetch "river".
+# In lesson 01 a query looked most at the key with the largest dot product. But who
+# chooses the query? Here are three words with the vectors of lesson 01, how much water
+# and how much money: river = (3, 0), by = (0, 0), money = (0, 3). Each is both key and
+# value. Our query begins as (0, 1), so it looks at "money". We want it to fetch
+# "river".
 #
 # Let $L$ be the squared distance of its answer from the vector of "river". A number
 # such as $L$, which says how wrong a program is, is called its *loss*. (Lesson 07
 # defines that of a translator.) We do not tell the query where to look. We only ask,
 # for each of its two numbers: does $L$ rise or fall if this number grows a little? Then
-# we move it a small step the other way, and ask again.
+# we move it a small step the other way, and ask again. (This is *gradient descent*. The
+# 0.02 below sets the size of a step: the *learning rate*, found by trying.)
 
 # %%
 import numpy as np
@@ -41,48 +43,56 @@ begin("02_gradients")
 rng = np.random.default_rng(1)
 
 # %%
-words = ["river", "by", "money"]
-vectors = np.array([[3.0, 0.0], [0.0, 0.0], [0.0, 3.0]])
-wanted = vectors[:1]
+vectors = np.array([[3.0, 0.0], [0.0, 0.0], [0.0, 3.0]])  # river, by, money
+wanted = vectors[:1]  # the vector of "river", (1, 2) like the answer
 
 
 def loss_of(query):
-    distance = F.attention(query, vectors, vectors) - wanted
-    return (distance * distance).sum()
+    miss = F.attention(query, vectors, vectors) - wanted
+    return (miss * miss).sum()
 
 
 def gradient_at(query):
     tensor = Tensor(query)
     loss_of(tensor).backward()  # asks the question
-    return to_numpy(tensor.grad)  # the answer, as an array of NumPy
+    return to_numpy(tensor.grad)  # the answer (on a GPU, it is copied from there)
 
 
 def learn(query, updates):
+    """Return the query before the first update, and after each."""
+    visited = [query]
     for _ in range(updates):
-        query = query - 0.02 * gradient_at(query)
-    return query
+        visited.append(visited[-1] - 0.02 * gradient_at(visited[-1]))
+    return visited
 
 
-first_gradient = gradient_at(np.array([[0.0, 1.0]]))
-as_many = first_gradient.shape == (1, 2)
+begun = np.array([[0.0, 1.0]])
+as_many = gradient_at(begun).shape == (1, 2)
 claim("the gradient has as many numbers as the query", as_many, "(1, 2)")
-learned = []
+queries = learn(begun, 50)
+print("updates  query          weights             loss  gradient")
 for updates in (0, 2, 5, 50):
-    query = learn(np.array([[0.0, 1.0]]), updates)
-    learned.append(F.attention_weights(query, vectors).numpy()[0])
-    found = f"weights {learned[-1].round(2)}, loss {loss_of(query).item():.2f}"
-    print(f"{updates:2} updates: {found}, gradient {gradient_at(query)[0].round(1)}")
+    query = queries[updates]
+    seen = F.attention_weights(query, vectors).numpy()[0].round(2)
+    slopes = gradient_at(query)[0].round(1)
+    row = f"{updates:7}  {query[0].round(2)!s:13}  {seen!s:16}"
+    print(f"{row}  {loss_of(query).item():5.2f}  {slopes}")
+
+path = np.concatenate(queries)
+weight_of_river = F.attention_weights(path, vectors).numpy()[:, 0]
 claim(
     "the query has learned to look at 'river'",
-    learned[0][0] < 0.1 and learned[-1][0] > 0.9,
-    f"its weight rises from {learned[0][0]:.2f} to {learned[-1][0]:.2f}",
+    weight_of_river[0] < 0.1 and weight_of_river[-1] > 0.9,
+    f"its weight rises from {weight_of_river[0]:.2f} to {weight_of_river[-1]:.2f}",
 )
-draw(figures.learned, "02_learned.png", [0, 2, 5, 50], words, np.array(learned))
+draw(figures.learned, "02_learned.png", path, weight_of_river, vectors, wanted)
 
 # %% [markdown]
-# ![A table of four rows, from before the first update to after 50, and three columns: the weights of river, by and money. River rises from 0.10 over 0.25 and 0.64 to 0.92; money falls from 0.81 to 0.03.](figures/02_learned.png)
+# ![The plane of the query's two numbers, shaded by the loss, which is high at the upper left and low at the right. A path of black points leads from (0, 1) down to (1.41, -0.22); the weight of river is written at four of them: 0.10, 0.25, 0.64 and 0.92.](figures/02_learned.png)
 #
-# *What to see: the dark cell moves from "money" to "river".*
+# *What to see: the query walks downhill, straight across the white lines of equal loss.
+# Each step is as long as the ground is steep: longest in the middle, tiny at the end.
+# The numbers are the weight of "river".*
 #
 # The line that did it is `loss_of(tensor).backward()`. It found out what each number of
 # the query does to $L$. The same line trains a model with millions of numbers, and this
@@ -92,12 +102,11 @@ draw(figures.learned, "02_learned.png", [0, 2, 5, 50], words, np.array(learned))
 draw(figure_1, "02_here.png", here=["loss", "backward"])
 
 # %% [markdown]
-# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. A thick line leads from the loss back down, beside the encoder and beside the decoder, with an arrow into each box, to the embeddings at the bottom.](figures/02_here.png)
+# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. Every arrow of the model is turned round: from the loss down through the decoder, from there over to the encoder, and down to both embeddings.](figures/02_here.png)
 #
 # *What to see: the loss is the last number to be computed, and the first to have a
-# gradient. From there all others are found, from the last to the first. (The thick line
-# is only a sign: the way back follows every thin line of the figure, against its
-# arrow.)*
+# gradient. From there all others are found, from the last to the first, against every
+# arrow. Where an array was used several times, several gradients meet.*
 
 # %% [markdown]
 # ## Which way should a number move?
@@ -144,28 +153,43 @@ draw(figures.two_paths, "02_graph.png")
 # ![A graph of four boxes. Arrows lead from p and q to u, and from u and p to L. Two ways lead from p to L: the direct one has the slope 7, the one through u has the slope 1 times 3. The gradient of p is their sum, 10.](figures/02_graph.png)
 #
 # *What to see: two ways lead from $p$ to $L$. Multiply the slopes along each way, then
-# add the two products: 7 + 1 times 3 = 10.*
+# add the two products: 7 + 1 · 3 = 10.*
 #
 # **State.** A way along the arrows from $x$ to $L$ is called a *path*. Along a path the
 # slopes are multiplied; over all paths the products are added. This is the *chain
-# rule*. If $x$ acts on $L$ through $u$ and through $v$, it reads
+# rule*.
 #
-# $$\frac{dL}{dx} = \frac{dL}{du} \cdot \frac{du}{dx} +
-# \frac{dL}{dv} \cdot \frac{dv}{dx}$$
+# Two kinds of slopes are in it. The slope *on an arrow* says what the input does to the
+# box if the other inputs of that box stay as they are. (It is a *partial derivative*,
+# written with $\partial$.) The gradient, with $d$, says what a number does to $L$ in
+# all ways. For our $p$, the way through $u$ and the direct way:
+#
+# $$\frac{dL}{dp} = \frac{dL}{du} \cdot \frac{\partial u}{\partial p} +
+# \frac{\partial L}{\partial p} = 3 \cdot 1 + 7 = 10$$
+#
+# And for an $x$ that acts on $L$ through $u$ and through $v$:
+#
+# $$\frac{dL}{dx} = \frac{dL}{du} \cdot \frac{\partial u}{\partial x} +
+# \frac{dL}{dv} \cdot \frac{\partial v}{\partial x}$$
 #
 # **Derive.** It would take too long to follow the paths one by one. Add a number to
-# itself, then the result to itself, and so on: each sum doubles the number of paths. So
-# read the picture from right to left, and let each box keep its own gradient:
+# itself, then the result to itself, and so on: each sum doubles the number of paths,
+# and thirty sums, with sixty arrows, have a thousand million. So read the picture from
+# right to left, and let each box keep its own gradient:
 #
 # 1. $L$ begins with 1: if $L$ grows by 0.001, $L$ grows by 0.001.
 # 2. $L$ hands to each of its inputs its own gradient, times the slope on the arrow. So
-#    $u$ gets 1 times 3 = 3, and $p$ gets 1 times 7 = 7.
-# 3. $u$ does the same with its 3. So $q$ gets 3 times 1 = 3, and $p$ gets another 3.
+#    $u$ gets 1 · 3 = 3, and $p$ gets 1 · 7 = 7.
+# 3. $u$ does the same with its 3. So $q$ gets 3 · 1 = 3, and $p$ gets another 3.
 # 4. $p$ adds what has arrived: $7 + 3 = 10$.
 #
 # Each arrow was used once, and every box has its gradient. This is *the walk back*
-# (other texts call it backpropagation). **One walk from the result to the inputs finds
-# all gradients.** In Python:
+# (elsewhere: *backpropagation*, or reverse-mode automatic differentiation).
+#
+# Why back? One could walk forward as well: let $p$ grow, and carry along how much each
+# box grows. But that finds the slope for $p$ alone, and a model would need a walk for
+# each of its millions of numbers. **One walk from the result to the inputs finds all
+# gradients.** In Python:
 
 # %%
 gradient_of_L = 1.0
@@ -284,7 +308,7 @@ same("Tensor.backward gives q the gradient 3", tensor_q.grad, 3.0)
 # $$b = 2a \qquad c = 3b \qquad d = b + c$$
 #
 # On paper: the path from $a$ through $b$ to $d$ has the slope 2; the path through $b$
-# and $c$ has the slope 2 times 3 = 6. So the gradient of $a$ is $2 + 6 = 8$.
+# and $c$ has the slope 2 · 3 = 6. So the gradient of $a$ is $2 + 6 = 8$.
 
 # %%
 draw(figures.order, "02_order.png")
@@ -299,9 +323,9 @@ draw(figures.order, "02_order.png")
 #
 # | order | $b$ hands on | $a$ gets |
 # |---|---|---|
-# | $d$, $b$, $c$, $a$ | 1 | 1 times 2 = 2 |
-# | $d$, $b$, $c$, $b$, $a$ | 1, then 1 + 3 = 4 | 1 times 2 + 4 times 2 = 10 |
-# | $d$, $c$, $b$, $a$ | 1 + 3 = 4 | 4 times 2 = 8 |
+# | $d$, $b$, $c$, $a$ | 1 | 1 · 2 = 2 |
+# | $d$, $b$, $c$, $b$, $a$ | 1, then 1 + 3 = 4 | 1 · 2 + 4 · 2 = 10 |
+# | $d$, $c$, $b$, $a$ | 1 + 3 = 4 | 4 · 2 = 8 |
 #
 # In the first, $b$ comes too early: the 3 from $c$ has not arrived. The second visits
 # $b$ again, and $b$ hands on its total, with the 1 that it has handed on before. Only
@@ -334,7 +358,8 @@ claim("users first: a gets 8", users_first == 8, users_first)
 # So the rule is: **a node hands on when all nodes that use it have handed on, and not
 # before.** Such an order is called a *topological order*. A tape read from its end is
 # one. To find one without a tape, list each node *after* its inputs, then read the list
-# from its end. The function lists the inputs first, by calling itself for each of them:
+# from its end. The function lists the inputs first, by calling itself for each of them.
+# (`not in` searches the whole list; for long programs, a set beside it is faster.)
 
 
 # %%
@@ -372,7 +397,7 @@ same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
 # ## What does each operation hand back?
 # **State.** The walk is the same for all programs. Only the backward differs from
 # operation to operation. Most act on each number of an array, so their rules are those
-# of school. (`where(mask, a, b)` takes $a$ where the mask is True, and $b$ elsewhere.)
+# of school:
 #
 # | $y$ | to $a$ | to $b$ | why |
 # |---|---|---|---|
@@ -384,12 +409,6 @@ same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
 # | $a^n$ | $gy \, n \, a^{n-1}$ | | $n$ is a fixed number |
 # | $\exp(a)$ | $gy \, y$ | | $\exp$ is its own slope |
 # | $\ln a$ | $gy / a$ | | |
-# | `where(mask, a, b)` | $gy$ if True, else 0 | $gy$ if False, else 0 | one of them |
-# | sum of $a$ | $gy$, for each number | | all slopes are 1 |
-# | mean of $n$ numbers | $gy / n$, for each | | all slopes are $1/n$ |
-# | $a$ with its axes exchanged | $gy$, its axes put back | | each number has moved |
-# | $a$ in another shape | $gy$ in the shape of $a$ | | as above |
-# | some rows of $a$ | $gy$ in these rows, else 0 | | a row taken twice gets the sum |
 #
 # Are these rules right? Then they agree with slopes that are measured. Move $x$ up and
 # down by a small $h$, run the program twice, and divide the change of $L$ by the
@@ -399,34 +418,54 @@ same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
 #
 # This is called a *central difference*. It needs no rule at all, but two runs of the
 # program for each number; the walk finds all slopes at once. The library's `grad_check`
-# compares any function's gradient with central differences, and prints the largest
-# error. Put the rules of school into one formula:
+# compares any function's gradient with central differences. (For an array of outputs it
+# first makes one number, $L$; the last section shows how.) Two formulas that use each
+# rule:
 
 # %%
 numbers = rng.uniform(0.5, 2, (2, 3))
 others = rng.uniform(0.5, 2, (2, 3))
 
 
-def many_rules(x, y):
-    with_fixed_numbers = 3.0 - x + 2.0 * x + 5.0 / x - x / 4.0 + x**3
-    return with_fixed_numbers + x * y - F.exp(x) * F.log(y) / x
+def arithmetic(x, y):
+    return 3.0 - x + 2.0 * x + 5.0 / x - x / 4.0 + x**3 + x * y - y / x
 
 
-# grad_check prints this name, and then the word "gradient".
-grad_check(many_rules, numbers, others, name="the rules of school: the")
+def exp_and_ln(x):
+    return F.exp(x) * F.log(x)
+
+
+grad_check(arithmetic, numbers, others)
+grad_check(exp_and_ln, numbers)
 
 # %% [markdown]
-# **What does a broadcast array get?** NumPy lets a row of three numbers be added to
-# each row of a matrix: the row is *broadcast*. Each of its numbers is then used once in
-# each row of the matrix. Many uses, many paths: **its gradient is the sum over the
-# copies.** On paper: let $gy$ have the two rows (1, 2) and (3, 4). The row that was
-# added to both gets their sum, (4, 6).
+# **What if numbers are only moved, added or copied?** Then each gradient goes back to
+# where its number came from. (`where(mask, a, b)` takes $a$ where the mask is True, and
+# $b$ elsewhere.)
+#
+# | $y$ | what it hands back |
+# |---|---|
+# | $a$ with its axes exchanged | $gy$, its axes put back |
+# | $a$ in another shape | $gy$ in the shape of $a$ |
+# | `where(mask, a, b)` | to $a$: $gy$ if True, else 0; to $b$: $gy$ if False, else 0 |
+# | some rows of $a$ | $gy$ in these rows, else 0; a row taken twice gets the sum |
+# | sum of $a$ | $gy$, for each number |
+# | mean of $n$ numbers | $gy / n$, for each number |
+#
+# **Adding and copying are each other's reverse.** Numbers that were added get a copy of
+# $gy$ each. A number that was copied is used many times, on many paths, so it gets the
+# sum over its copies.
+#
+# NumPy copies without being told: it lets a row of three numbers be added to each row
+# of a matrix. The row is *broadcast*, and **its gradient is the sum over the rows.** On
+# paper: let $gy$ have the two rows (1, 2) and (3, 4). The row that was added to both
+# gets their sum, (4, 6).
 
 # %%
 matrix = Tensor([[0.0, 0.0], [0.0, 0.0]])
-row = Tensor([5.0, 6.0])
-(matrix + row).backward([[1.0, 2.0], [3.0, 4.0]])  # begin with this gy, not with a 1
-same("a row added to two rows gets the sum of both", row.grad, [4.0, 6.0])
+row_vector = Tensor([5.0, 6.0])
+(matrix + row_vector).backward([[1.0, 2.0], [3.0, 4.0]])  # begin with this gy, not a 1
+same("a row added to two rows gets the sum of both", row_vector.grad, [4.0, 6.0])
 
 # %% [markdown]
 # **Use.** How does an operation of your own get into the graph? Through one function,
@@ -443,38 +482,37 @@ def cube(x):
     return record(x.data**3, (x,), backward)
 
 
-grad_check(cube, numbers, name="the cube's")
+grad_check(cube, numbers)
 
 # %% [markdown]
-# ## What is the gradient of a matrix product?
+# ## What does a matrix product hand back?
 # **State.** Attention is a softmax between two matrix products, so begin with these.
 # For the product $C = A B$, let $gC$ be the gradient that arrives, with one number for
 # each number of $C$. What do $A$ and $B$ get?
 #
-# **Derive.** Write the product of two matrices of shape (2, 2) out:
+# Take a pencil. Let $A$ have the rows (1, 2) and (3, 4), and $B$ the rows (5, 6) and
+# (7, 8). Let $gC$ have a 1 at the upper left, a 2 at the lower right, and zeros
+# elsewhere. Where is $a_{11}$, the 1, used? Twice:
 #
-# $$c_{11} = a_{11} b_{11} + a_{12} b_{21}$$
+# $$c_{11} = a_{11} b_{11} + a_{12} b_{21} = 1 \cdot 5 + 2 \cdot 7 = 19$$
 #
-# $$c_{12} = a_{11} b_{12} + a_{12} b_{22}$$
+# $$c_{12} = a_{11} b_{12} + a_{12} b_{22} = 1 \cdot 6 + 2 \cdot 8 = 22$$
 #
-# $$c_{21} = a_{21} b_{11} + a_{22} b_{21}$$
-#
-# and so on.
-#
-# Where is $a_{11}$ used? Twice: in $c_{11}$ with the slope $b_{11}$, and in $c_{12}$
-# with the slope $b_{12}$. Two paths, so it gets
+# In $c_{11}$ its slope is $b_{11}$, in $c_{12}$ it is $b_{12}$. Two paths, so it gets
 #
 # $$ga_{11} = gc_{11} b_{11} + gc_{12} b_{12}$$
 #
-# That is the dot product of row 1 of $gC$ with row 1 of $B$. In the same way $ga_{12}$
-# is that of row 1 of $gC$ with row 2 of $B$, and so on. A matrix product takes rows
-# with *columns*; to take rows with rows, transpose the second matrix: $gA$ is $gC$
-# times $B^T$.
+# $$= 1 \cdot 5 + 0 \cdot 6 = 5$$
+#
+# **Derive.** That is the dot product of row 1 of $gC$ with row 1 of $B$. In the same
+# way $ga_{12}$ is that of row 1 of $gC$ with row 2 of $B$, and so on. A matrix product
+# takes rows with *columns*; to take rows with rows, transpose the second matrix: $gA$
+# is $gC$ times $B^T$.
 #
 # And $b_{11}$? It is used in $c_{11}$ with the slope $a_{11}$, and in $c_{21}$ with the
-# slope $a_{21}$. So it gets the dot product of column 1 of $A$ with column 1 of $gC$.
-# To take columns with columns, transpose the first matrix: $gB$ is $A^T$ times $gC$.
-# Together:
+# slope $a_{21}$. So it gets the dot product of column 1 of $A$ with column 1 of $gC$:
+# $1 · 1 + 3 · 0 = 1$. To take columns with columns, transpose the first matrix: $gB$ is
+# $A^T$ times $gC$. Together:
 #
 # $$gA = gC \, B^T \qquad gB = A^T \, gC$$
 #
@@ -485,15 +523,6 @@ grad_check(cube, numbers, name="the cube's")
 # And see the price. For one product on the way forward (the *forward pass*) there are
 # two on the way back (the *backward pass*). So **the walk back costs about twice as
 # much as the way forward.**
-#
-# Check one number of each with a pencil. Let $A$ have the rows (1, 2) and (3, 4), and
-# $B$ the rows (5, 6) and (7, 8). Let $gC$ have a 1 at the upper left, a 2 at the lower
-# right, and zeros elsewhere. Row 1 of $gC$ is (1, 0), row 1 of $B$ is (5, 6). Column 1
-# of $A$ is (1, 3), column 1 of $gC$ is (1, 0). So
-#
-# $$ga_{11} = 1 \cdot 5 + 0 \cdot 6 = 5$$
-#
-# $$gb_{11} = 1 \cdot 1 + 3 \cdot 0 = 1$$
 
 # %%
 A = np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -501,6 +530,7 @@ B = np.array([[5.0, 6.0], [7.0, 8.0]])
 gC = np.array([[1.0, 0.0], [0.0, 2.0]])
 gA = gC @ B.T
 gB = A.T @ gC
+print("C = A B:   ", (A @ B).tolist())
 print("gA = gC B^T:", gA.tolist())
 print("gB = A^T gC:", gB.tolist())
 tensor_A = Tensor(A)
@@ -510,7 +540,7 @@ same("A gets gC B^T", tensor_A.grad, gA)
 same("B gets A^T gC", tensor_B.grad, gB)
 
 # %% [markdown]
-# ## What is the gradient of attention?
+# ## What does attention hand back?
 # **State.** Lesson 01 computes attention in four steps. Give each result a name:
 #
 # $$S = Q K^T \qquad Z = S / \sqrt{d_k}$$
@@ -525,23 +555,26 @@ same("B gets A^T gC", tensor_B.grad, gB)
 #
 # ### First, the softmax
 # Each weight depends on each score, through the sum $s$. The table of all slopes
-# $dp_i/dz_j$ is called the *Jacobian* of $p$.
+# $\partial p_i / \partial z_j$ is called the *Jacobian* of $p$.
 #
 # **Derive.** Take the quotient rule. The slope of $s$ for $z_j$ is $e^{z_j}$. The slope
 # of $e^{z_i}$ for $z_j$ is $e^{z_i}$ if $i = j$, and 0 if not. To write both cases in
 # one formula, let $\delta_{ij}$ be 1 if $i = j$, and 0 if not: it is
 # $\delta_{ij} e^{z_i}$. Then
 #
-# $$\frac{dp_i}{dz_j} = \frac{\delta_{ij} e^{z_i} s - e^{z_i} e^{z_j}}{s^2}$$
+# $$\frac{\partial p_i}{\partial z_j} =
+# \frac{\delta_{ij} e^{z_i} s - e^{z_i} e^{z_j}}{s^2}$$
 #
 # Divide both products by $s^2$, one $s$ for each factor, and each $e^{z_i} / s$ becomes
 # a weight:
 #
-# $$\frac{dp_i}{dz_j} = \delta_{ij} \, p_i - p_i p_j = p_i (\delta_{ij} - p_j)$$
+# $$\frac{\partial p_i}{\partial z_j} =
+# \delta_{ij} \, p_i - p_i p_j = p_i (\delta_{ij} - p_j)$$
 #
-# In words: a weight rises with its own score, with the slope $p_i (1 - p_i)$. It falls
-# with every other score, with the slope $-p_i p_j$, because the weights share the
-# sum 1. Here is the table for the scores 0, 1 and 2:
+# In words: a weight rises with its own score, with the slope $p_i (1 - p_i)$: this is
+# the $w (1 - w)$ that lesson 01 measured. It falls with every other score, with the
+# slope $-p_i p_j$, because the weights share the sum 1. Here is the table for the
+# scores 0, 1 and 2:
 
 # %%
 z = np.array([0.0, 1.0, 2.0])
@@ -569,25 +602,25 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 #
 # $$= p_j \left( gp_j - \sum_i gp_i p_i \right)$$
 #
-# This has a meaning. If the score of key $j$ rises, weight moves to key $j$, and it is
-# taken from all keys (itself included) in proportion to their weights. A unit of weight
-# costs $gp_j$ on key $j$: so much does it add to $L$. Where it comes from, it cost the
-# average of the $gp$ with the weights $p$, which is the last sum. So the bracket is
-# **the price of key $j$ above the average**. And all of it is multiplied by the weight
-# $p_j$: the score of a key with a small weight learns slowly, and with the weight 0 it
-# learns nothing.
+# This has a meaning. Call $gp_j$ the *price* of key $j$: a unit of weight there adds
+# $gp_j$ to $L$. Raise the score of key $j$, and weight moves to it from all keys
+# (itself included), in proportion to what they have. There it had cost the average
+# price, $\sum_i gp_i p_i$. So a unit that moves changes $L$ by the bracket: **the price
+# of key $j$ minus the average price.** How much moves is in proportion to $p_j$: the
+# score of a key with a small weight learns slowly, and with the weight 0 it learns
+# nothing.
 #
-# Let $gp = (1, -2, 3)$ arrive at our three weights. Their average of $gp$ is 1.6. Key 1
-# costs 1, which is less. So the gradient of its score is *negative*, -0.05, although
-# its $gp$ is positive: $L$ falls when this key takes weight from the others. Key 3
-# costs more than the average, and has a large weight: its score gets 0.93, so training
-# will lower it most.
+# Let $gp = (1, -2, 3)$ arrive at our three weights. The average price is 1.6. Key 1 has
+# the price 1, which is less. So the gradient of its score is *negative*, -0.05,
+# although its $gp$ is positive: $L$ falls when this key takes weight from the others.
+# Key 2 is the cheapest: its score gets -0.88, so training raises it. Key 3 costs more
+# than the average, and has a large weight: its score gets 0.93, and falls.
 
 # %%
 gp = np.array([1.0, -2.0, 3.0])
 average = (gp * p).sum()
 gz = p * (gp - average)
-print("average of gp:", average.round(1))
+print("average price:", average.round(1))
 print("gradients of the scores:", gz.round(2).tolist())
 tensor_z = Tensor(z)
 F.softmax(tensor_z).backward(gp)
@@ -596,14 +629,15 @@ same("which is gp times the Jacobian", tensor_z.grad, gp @ jacobian)
 
 # %% [markdown]
 # ### Then all four steps
-# Walk back from the last step to the first. Each uses a rule that is derived above. In
-# $S = Q K^T$ the right factor is $K^T$. It gets $Q^T \, gS$, and so $K$ gets the
-# transpose of this, $gS^T \, Q$.
+# Walk back from the last step to the first. Each uses a rule that is derived above.
+# ($\odot$ multiplies number by number, as `*` does; without a sign it is a matrix
+# product. The sum is over each row.) In $S = Q K^T$ the right factor is $K^T$. It gets
+# $Q^T \, gS$, and so $K$ gets the transpose of this, $gS^T \, Q$.
 #
 # | step | what it hands back |
 # |---|---|
 # | $Y = P V$ | $gP = gY \, V^T$, and **$gV = P^T \, gY$** |
-# | $P = \text{softmax}(Z)$ | $gZ = P (gP - \sum gP \, P)$, the sum over each row |
+# | $P = \text{softmax}(Z)$ | $gZ = P \odot (gP - \sum gP \odot P)$ |
 # | $Z = S / \sqrt{d_k}$ | $gS = gZ / \sqrt{d_k}$ |
 # | $S = Q K^T$ | **$gQ = gS \, K$**, and **$gK = gS^T \, Q$** |
 #
@@ -652,11 +686,14 @@ same("attention hands the values P^T gY", tensor_V.grad, gV)
 # **the query moves towards keys that deserve more weight, and away from the others.**
 #
 # Why does the gradient *grow* at first, to (-8.8, 9.8) after two updates, although the
-# loss has fallen? Look at $p_j (gp_j - \text{average})$. The score of "river" is
-# multiplied by its weight, which was only 0.1. The score of "money" had a large weight
-# but a small bracket: the more weight "money" has, the nearer is the average to its own
-# $gp$. **A softmax that is too sure, either way, learns slowly.** This is why lesson 01
-# divides by $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
+# loss has fallen? (In the figure, the steps grow longer at first.) Look at
+# $p_j (gp_j - \text{average})$. The score of "river" is multiplied by its weight, which
+# was only 0.1. The score of "money" had a large weight but a small bracket: the more
+# weight "money" has, the nearer is the average to its own $gp$. **A softmax that is too
+# sure learns slowly, be it sure of the right key or of a wrong one.** This is why
+# lesson 01 divides by $\sqrt{d_k}$: it keeps the weights away from 0 and 1. (It also
+# divides each gradient by $\sqrt{d_k}$; but it does so to all of them, and larger steps
+# make up for that.)
 
 # %% [markdown]
 # ## How can a gradient check lie?
@@ -736,94 +773,62 @@ claim(
 # ## More on gradients
 # Nothing below is needed for the next lesson.
 #
-# ### What does the library's walk look like?
-# A Tensor that was computed has a node, `_node`, which knows its inputs (`parents`) and
-# its `backward`. A Tensor that was made from data, like $p$ and $q$, has none: it is
-# called a *leaf*. The method `walk_back` of a node is our `hand_on`: `backward(gy)`
-# returns one gradient for each input, the loop at the end goes through the inputs, and
-# `parent._receive(...)` lets each input add what it gets. The other lines free what the
-# node has kept, and refuse a wrong number of gradients. If an array was broadcast,
-# `_fitted` sums its gradient until it has the shape of the array: so no backward needs
-# to know of broadcasting.
+# ### How small should the step be?
+# A central difference measures the slope of a straight line between two points of a
+# curve. Its error falls with $h^2$ (the bend is the same on both sides and cancels), so
+# a small $h$ is better. But a computer keeps about sixteen digits of a number, seven in
+# float32. If two results agree in almost all of them, their difference is mostly
+# rounding error, and is then divided by $2 h$. So a *very* small $h$ is worse.
+
 
 # %%
-leaf = Tensor(1.0)
-doubled = leaf * 2.0
-result = doubled + doubled * 3.0
-show(result._node.walk_back)
+steps = [10.0**-k for k in range(1, 11)]
 
-# %% [markdown]
-# And `Tensor.backward` is our `walk_without_tape`.
-#
-# - `_first_gradient` takes the gradient that you gave, or makes the 1. It refuses a
-#   result that cannot be walked back.
-# - A leaf has nobody to hand its gradient to, so it keeps it, and the walk is over.
-# - `_inputs_first` is our `list_inputs_first`. It does not call itself, because Python
-#   allows about a thousand calls inside each other, and a long program needs more.
-# - `self._node._receive(gradient)`: the result receives its own gradient, the 1.
-# - `nodes.pop().walk_back()` takes the last node off the list, and lets it hand on.
 
-# %%
-show(Tensor.backward)
-result.backward()
-same("the same walk, the same gradient: 8", leaf.grad, users_first)
+def errors_by_step(dtype):
+    errors = []
+    for h in steps:
+        found = differences(F.softmax, z.astype(dtype), gp, h)
+        errors.append(abs(found - gp @ jacobian).max())
+    return errors
 
-# %% [markdown]
-# And this is plus, complete, with its rule, $gy$ and $gy$, at the end. (`_operand`
-# takes the array out of a Tensor, or makes one like that of `self` from a list.)
 
-# %%
-show(Tensor.__add__)
-
-# %% [markdown]
-# ### Where are the uses of a parameter added up?
-# A *parameter* is a leaf that training changes. Each of its uses in the program sends
-# it a gradient, through `_receive`, whose last line adds them up in `.grad`. (A node
-# does the same in `.gradient`, and forgets it when it has handed on.)
-
-# %%
-show(Tensor._receive)
-w = Tensor(5.0)
-# On paper, the slope of w + w w + w is 1 + 2w + 1, and w is 5.
-(w + w * w + w).backward()
-same("all uses of one parameter are added up", w.grad, 1.0 + 2 * 5.0 + 1.0)
-
-# %% [markdown]
-# - **Gradients of another graph are added too.** So training sets all gradients back to
-#   nothing before each update.
-# - **A graph is walked once.** The walk frees it, and a second walk is an error.
-# - **The first gradient that arrives is never changed.** A sum hands *the same array*
-#   to both its inputs. If one of them added its next gradient into that array, the
-#   other would get it too. So a parameter makes a copy at once, and a node makes a new
-#   array when it adds the second.
-
-# %%
-left = Tensor([1.0, 2.0])
-right = Tensor([3.0, 4.0])
-total = left + right
-total.backward([1.0, 1.0])
-(left * 7.0).backward([1.0, 1.0])
-same("gradients of a second graph are added: 1 + 7", left.grad, [8.0, 8.0])
-same("and the other input of the sum keeps its own, 1", right.grad, [1.0, 1.0])
-# A block below assert_raises must fail; the error is kept.
-with np.testing.assert_raises(RuntimeError) as walked_twice:
-    total.backward([1.0, 1.0])
+in_float64 = errors_by_step(np.float64)
+in_float32 = errors_by_step(np.float32)
 claim(
-    "one graph is walked once; a second time is an error",
-    "freed" in str(walked_twice.exception),
-    walked_twice.exception,
+    "in float64, h = 1e-5 measures well: the error is",
+    in_float64[4] < 1e-9,
+    f"{in_float64[4]:.0e}",
 )
+both_precisions = {"float64": in_float64, "float32": in_float32}
+draw(figures.steps, "02_step.png", steps, both_precisions)
+
+# %% [markdown]
+# ![Error of the measured gradient against the step h on logarithmic axes: in float64 a valley with its bottom near h = 1e-5 and an error below 1e-9; in float32 a slope that falls to h = 1e-2, far higher, and rises again.](figures/02_step.png)
+#
+# *What to see: each curve has a lowest point. To the right of it, the error is that of
+# the straight line; to the left, that of rounding. So gradients are checked in float64.
+# (On the far left float32 is flat: $h$ is rounded away there, so nothing is measured at
+# all.)*
+#
+# ### What deceives every gradient check?
+# A *kink*. The function $\max(0, x)$ has the slope 0 left of 0, and 1 right of it. A
+# difference across the kink measures something between the two: 0.5 exactly at the
+# kink. (Lesson 04 has such a kink.)
+#
+# ### What if no gradient is wanted?
+# A model that only translates needs no walk back. Yet every node would keep the arrays
+# that its backward needs, for nothing. Inside the block `with no_grad():` nothing is
+# recorded: the results are the same, but they have no node.
 
 # %%
-# The same with nodes. The walk reaches u + v first: u and v get one array, (2, 2). Then
-# v adds its 4 and 5. If it did so in that array, u would have 11 already, and its own 3
-# would make it 14.
-start = Tensor([[1.0, 2.0], [3.0, 4.0]])
-u = start[0]
-v = start[1]
-(u * 3.0 + v * 5.0 + v * 4.0 + 2.0 * (u + v)).backward([1.0, 1.0])
-same("u gets 2 + 3, v gets 2 + 4 + 5", start.grad, [[5.0, 5.0], [11.0, 11.0]])
-
+recorded = F.exp(tensor_z)
+with no_grad():
+    unrecorded = F.exp(tensor_z)
+after_the_block = F.exp(tensor_z)
+same("no_grad changes no result", unrecorded, recorded)
+nodes = [result._node is not None for result in (recorded, unrecorded, after_the_block)]
+claim("inside no_grad nothing gets a node", nodes == [True, False, True], nodes)
 # %% [markdown]
 # ### Are the other rules of the table right?
 
@@ -838,15 +843,15 @@ def turned(x):
     return x.transpose(1, 2, 0).reshape(3, 8)
 
 
-grad_check(chosen, numbers, others, name="where: the")
-grad_check(turned, rng.standard_normal((2, 3, 4)), name="axes and shape: the")
+grad_check(chosen, numbers, others)
+grad_check(turned, rng.standard_normal((2, 3, 4)))
 
 # %%
 # A row of shape (1, 3) times a column of shape (2, 1) is a matrix (2, 3).
-grad_check(lambda x, y: x * y, numbers[:1], others[:, :1], name="row times column: the")
+grad_check(lambda x, y: x * y, numbers[:1], others[:, :1], name="row times column")
 wide = rng.standard_normal((2, 3))
 wider = rng.standard_normal((3, 4))
-grad_check(lambda x, y: x @ y, wide, wider, name="shapes (2, 3) and (3, 4): the")
+grad_check(lambda x, y: x @ y, wide, wider, name="(2, 3) @ (3, 4)")
 
 # %% [markdown]
 # For sums, means and rows, take a matrix of three rows and see what each row gets.
@@ -865,7 +870,8 @@ same("a sum of 3 rows hands each all of it", summed.grad, [[3.0, 6.0]] * 3)
 # %% [markdown]
 # ### How strict is a gradient check, and what does it cost?
 # A slope that is wrong in the fifth digit is refused too. The price is two runs of the
-# program for each number, and five more: one is walked back, two measure rounding.
+# program for each number, and five more: one is walked back, one must give the same
+# again, and three measure by how much the program rounds.
 
 
 # %%
@@ -897,60 +903,68 @@ grad_check(counted_softmax, z)
 claim("a check of 3 numbers takes 2 x 3 runs and 5 more", len(runs) == 11, len(runs))
 
 # %% [markdown]
-# ### How small should the step be?
-# A central difference measures the slope of a straight line between two points of a
-# curve. Its error falls with $h^2$ (the bend is the same on both sides and cancels), so
-# a small $h$ is better. But a computer keeps about sixteen digits of a number, seven in
-# float32. If two results agree in almost all of them, their difference is mostly
-# rounding error, and is then divided by $2 h$. So a *very* small $h$ is worse.
-
+# ### What does the library's walk look like?
+# `Tensor.backward` is our `walk_without_tape`. Its first lines make the 1, and treat a
+# Tensor that was made from data, like $p$ and $q$: such a *leaf* has nobody to hand its
+# gradient to, so it keeps it. `_inputs_first` is our `list_inputs_first`. (It does not
+# call itself, because Python allows about a thousand calls inside each other, and a
+# long program needs more.) Then the last node is taken off the list, again and again,
+# and its `walk_back` is our `hand_on`.
 
 # %%
-def errors_by_step(dtype):
-    errors = []
-    for step in steps:
-        slopes = differences(F.softmax, z.astype(dtype), gp, step)
-        errors.append(abs(slopes - gp @ jacobian).max())
-    return errors
-
-
-steps = [10.0**-k for k in range(1, 11)]
-in_float64 = errors_by_step(np.float64)
-in_float32 = errors_by_step(np.float32)
-claim(
-    "in float64, h = 1e-5 measures well: the error is",
-    in_float64[4] < 1e-9,
-    f"{in_float64[4]:.0e}",
-)
-both_precisions = {"float64": in_float64, "float32": in_float32}
-draw(figures.steps, "02_step.png", steps, both_precisions)
+show(Tensor.backward)
 
 # %% [markdown]
-# ![Error of the measured gradient against the step h on logarithmic axes: both curves are valleys. In float64 the bottom is near h = 1e-5 with an error below 1e-9; in float32 it is near h = 1e-2 and far higher.](figures/02_step.png)
-#
-# *What to see: two valleys. To the right of the bottom, the error is that of the
-# straight line; to the left, that of rounding. So gradients are checked in float64. (On
-# the far left float32 is flat: $h$ is rounded away there, so nothing is measured at
-# all.)*
-#
-# ### What deceives every gradient check?
-# A *kink*. The function $\max(0, x)$ has the slope 0 left of 0, and 1 right of it. A
-# difference across the kink measures something between the two: 0.5 exactly at the
-# kink. (Lesson 04 has such a kink.)
-#
-# ### What if no gradient is wanted?
-# A model that only translates needs no walk back. Yet every node would keep the arrays
-# that its backward needs, for nothing. Inside the block `with no_grad():` nothing is
-# recorded: the results are the same, but they have no node.
+# And this is plus, complete, with its rule, $gy$ and $gy$, at the end. (`_operand`
+# takes the array out of a Tensor.) Where an array was broadcast, the walk sums its
+# gradient. So no backward needs to know of broadcasting.
 
 # %%
-recorded = F.exp(tensor_z)
-with no_grad():
-    unrecorded = F.exp(tensor_z)
-after_the_block = F.exp(tensor_z)
-same("no_grad changes no result", unrecorded, recorded)
-nodes = [result._node is not None for result in (recorded, unrecorded, after_the_block)]
-claim("inside no_grad nothing gets a node", nodes == [True, False, True], nodes)
+show(Tensor.__add__)
+
+# %% [markdown]
+# ### Where are the uses of a parameter added up?
+# A *parameter* is a leaf that training changes. Each of its uses in the program sends
+# it a gradient, and it adds them up in `.grad`.
+
+# %%
+w = Tensor(5.0)
+# On paper, the slope of w + w w + w is 1 + 2w + 1, and w is 5.
+(w + w * w + w).backward()
+same("all uses of one parameter are added up", w.grad, 1.0 + 2 * 5.0 + 1.0)
+
+# %% [markdown]
+# - **Gradients of another graph are added too.** So training sets all gradients back to
+#   nothing before each update.
+# - **A graph is walked once.** The walk frees it, and a second walk is an error.
+# - **The first gradient that arrives is never changed.** A sum hands *the same array*
+#   to both its inputs. If one of them added its next gradient into that array, the
+#   other would get it too. So a parameter makes a copy at once, and a node makes a new
+#   array when it adds the second.
+
+# %%
+left = Tensor([1.0, 2.0])
+right = Tensor([3.0, 4.0])
+total = left + right
+total.backward([1.0, 1.0])
+(left * 7.0).backward([1.0, 1.0])
+same("gradients of a second graph are added: 1 + 7", left.grad, [8.0, 8.0])
+same("and the other input of the sum keeps its own, 1", right.grad, [1.0, 1.0])
+with np.testing.assert_raises(RuntimeError) as walked_twice:
+    total.backward([1.0, 1.0])
+claim(
+    "one graph is walked once; a second time is an error",
+    "freed" in str(walked_twice.exception),
+    walked_twice.exception,
+)
+
+# %%
+# The same with two nodes: u and v get one array, (2, 2), from their sum, and then more.
+start = Tensor([[1.0, 2.0], [3.0, 4.0]])
+u = start[0]
+v = start[1]
+(u * 3.0 + v * 5.0 + v * 4.0 + 2.0 * (u + v)).backward([1.0, 1.0])
+same("u gets 2 + 3, v gets 2 + 4 + 5", start.grad, [[5.0, 5.0], [11.0, 11.0]])
 finish(
     "A node hands on its gradient when all of it has arrived; a check of it weighs "
     "the outputs at random."
@@ -979,7 +993,7 @@ def log_sum_exp(x):
     """Return ln sum_j exp(x_j) over the last axis, through record, without overflow
     at x = 1000. x: a Tensor (..., n). The result has one axis less, and so has gy.
 
-    Hint: "What is the gradient of attention?" has the slopes of such a sum, s.
+    Hint: "What does attention hand back?" has the slopes of such a sum, s.
     Those of ln s are one step further.
     """
     ...
@@ -1023,7 +1037,7 @@ def check_fools_the_sum():
 
 
 # %% [markdown]
-# **Now yours: pieces 5 to 10** of `my_transformer.py`. The tape is yours now:
+# **Now yours: pieces 5 to 10** of `my_transformer.py`. The walk is yours now:
 # `Tensor.backward`, `Tensor.__add__`, `Tensor.__matmul__`, `Tensor.transpose`,
 # `topological_order` and `attention`. (`python lessons/build.py` writes the file, if
 # you have none.)

@@ -138,11 +138,10 @@ claim(
 draw(figure_1, "07_here.png", here=["loss", "backward"])
 
 # %% [markdown]
-# ![Figure 1 of the paper with the loss above the output probabilities marked, and the backward pass that leads from it down through the model](figures/07_here.png)
+# ![Figure 1 of the paper with the loss above the output probabilities marked, and every arrow of the model turned round: the backward pass leads down through decoder and encoder](figures/07_here.png)
 #
 # *What to see: the loss compares the output with the right words. Its gradient runs
-# back against every arrow, through decoder and encoder, down to the embeddings. (The
-# thick lines are drawn beside the boxes, so that you can see them.)*
+# back against every arrow, through decoder and encoder, down to the embeddings.*
 #
 # Nobody told the model the rule. Each update asks three questions. How wrong is the
 # model on this batch (`model.loss`)? Which way should each number move

@@ -68,7 +68,7 @@ def figure_1(path, here=(), walk=None):
     if walk:
         _walk(diagram, walk)
     else:
-        _insets(diagram)
+        _insets(_Diagram(axes, diagram.here - {"backward"}))
     if here:
         axes.text(
             *(1.7, 12.0, "you are here"), ha="center", va="center", fontsize=FONT + 2,
@@ -108,8 +108,14 @@ class _Diagram:
             linespacing=1.05, zorder=4,
         )  # fmt: skip
 
-    def arrow(self, *points, colour=LINE, width=1.2, dashed=False):
-        """Draw a line through the points, with a head at its end."""
+    def arrow(self, *points, colour=LINE, width=1.2, dashed=False, learns=True):
+        """Draw a line through the points, with a head at its end.
+
+        If "backward" is marked, it is the way back of a gradient: strong, with its head at the
+        other end. learns: whether a gradient comes back along it.
+        """
+        if self.is_here("backward") and learns:
+            points, colour, width = points[::-1], STRONG, 2.0
         *_, before, end = points
         line = "--" if dashed else "-"
         across = [x for x, _ in points]
@@ -170,7 +176,7 @@ def _inputs(d, x, text, part, positions_at):
     """Draw what is below a stack; the sum enters the stack at y = 3.2."""
     here = d.is_here(part)
     d.text(x, 0.2, text, STRONG if here else "black", weight="bold" if here else "normal")
-    d.arrow((x, 0.75), (x, 1.0))
+    d.arrow((x, 0.75), (x, 1.0), learns=False)
     d.box(x, 1.36, "Embedding", "embedding")
     d.arrow((x, 1.72), (x, 2.2))
     d.plus(x, 2.4)
@@ -181,7 +187,7 @@ def _inputs(d, x, text, part, positions_at):
         positions_at, 2.4, "Positional\nencoding", STRONG if here else "black", FONT - 1,
         weight="bold" if here else "normal",
     )  # fmt: skip
-    d.arrow((positions_at - side * 0.75, 2.4), (x + side * 0.2, 2.4))
+    d.arrow((positions_at - side * 0.75, 2.4), (x + side * 0.2, 2.4), learns=False)
 
 
 def _encoder(d):
@@ -228,21 +234,9 @@ def _top(d):
         d.arrow((DECODER - 0.95, 12.75), (DECODER - 1.6, 12.75))
         d.box(DECODER - 2.7, 12.75, "Loss", "loss", width=2.1)
         d.text(DECODER - 2.7, 13.65, "the right words")
-        d.arrow((DECODER - 2.7, 13.4), (DECODER - 2.7, 13.12))
+        d.arrow((DECODER - 2.7, 13.4), (DECODER - 2.7, 13.12), learns=False)
     if d.is_here("backward"):
-        # Two branches, beside the encoder and beside the decoder, with an arrow into each box.
-        encoder, decoder = (1.36, 4.0, 6.1), (1.36, 4.0, 6.6, 8.8, 10.6)
-        for turn, edge, boxes in (
-            (5.08, ENCODER + BOX / 2, encoder),
-            (5.5, DECODER - BOX / 2, decoder),
-        ):
-            d.arrow(
-                *((4.9, 12.39), (4.9, 10.9), (turn, 10.9), (turn, 1.36), (edge, 1.36)),
-                colour=STRONG, width=3,
-            )  # fmt: skip
-            for y in boxes[1:]:
-                d.arrow((turn, y), (edge, y), colour=STRONG, width=2)
-        d.text(4.55, 10.9, "the gradient of\nevery number", STRONG, weight="bold", align="right")
+        d.text(4.9, 11.2, "the gradient\nwalks back", STRONG, weight="bold")
     if d.is_here("output"):
         # The word that was written is the next input of the decoder.
         d.arrow(

@@ -635,7 +635,7 @@ PIECES = [
         ],
     ),
     Piece(
-        "Tensor.__matmul__", "02", "What is the gradient of a matrix product?",
+        "Tensor.__matmul__", "02", "What does a matrix product hand back?",
         "Make rows of all positions with reshape(-1, x.shape[-1]); then gW is one product.",
         _try_matmul,
         [
@@ -695,7 +695,7 @@ PIECES = [
         ],
     ),
     Piece(
-        "attention", "02", "What is the gradient of attention?",
+        "attention", "02", "What does attention hand back?",
         "The table of that section has the lines of input_gradients; its Z is scores here, its S is product.",
         _try_attention,
         [

@@ -4,7 +4,6 @@ import numpy as np
 
 from minitf.course.figures import (
     FONT,
-    HEIGHT,
     SMALL,
     WIDTH,
     line_panels,
@@ -36,14 +35,18 @@ def moved_words(start, ends, neighbours, path):
     """Draw arrows from where a word was to where each neighbour has moved it.
 
     start, and the values of ends and neighbours: points (water, money), with their names as keys.
+    The first of neighbours stands beside the word in all cases; each other one belongs to an end.
+    The triangle of the word and these two is shaded: an average of the three is inside.
     """
-    figure = new_figure(WIDTH, HEIGHT)
+    figure = new_figure(WIDTH, 6.4)
     axes = figure.subplots()
-    title = "Its neighbour pulls a word to its side"
-    label_axes(axes, "water", "money", title, FONT, SMALL)
+    label_axes(axes, "water", "money", "A word moves towards its neighbour", FONT, SMALL)
     axes.grid(**GRID)
+    axes.set_aspect("equal")
     (origin,) = start.values()
-    for (name, end), colour in zip(ends.items(), COLOURS, strict=False):
+    always, *others = neighbours.values()
+    for (name, end), other, colour in zip(ends.items(), others, COLOURS, strict=False):
+        axes.fill(*np.array([origin, always, other]).T, color=colour, alpha=0.13, linewidth=0)
         arrow = {"arrowstyle": "-|>", "linewidth": 3, "color": colour, "mutation_scale": 24}
         axes.annotate("", end, origin, arrowprops=arrow)
         _name(axes, name, end, colour)
@@ -61,20 +64,21 @@ def _name(axes, name, point, colour):
     )  # fmt: skip
 
 
-def dot_products(sizes, largest, slopes, path):
+def dot_products(sizes, undivided, divided, path):
     """Draw what becomes of the softmax as keys grow longer.
 
-    largest, slopes: {name of the scores: a number for each size}.
+    undivided, divided: for each size (the largest weight, the share of queries without a slope).
     """
-    one_key, no_slope = "Undivided, the softmax picks one key ...", "... and stops learning"
+    panels = ("Undivided: one key takes all, ...", "... many queries hardly learn")
+    scores = {"q.k": np.array(undivided), "q.k / sqrt(d_k)": np.array(divided)}
     line_panels(
         {
-            one_key: {name: (sizes, numbers) for name, numbers in largest.items()},
-            no_slope: {name: (sizes, numbers) for name, numbers in slopes.items()},
+            panel: {name: (sizes, found[:, column]) for name, found in scores.items()}
+            for column, panel in enumerate(panels)
         },
         x="length of a key, $d_k$",
-        y={one_key: "largest of 16 weights", no_slope: "slope of a weight"},
-        limits={one_key: (0, 1), no_slope: (0, 0.06)},
+        y=dict(zip(panels, ("largest of 16 weights", "share with nearly no slope"), strict=True)),
+        limits=(-0.03, 1.03),
         log="x",
         path=path,
     )
@@ -101,7 +105,7 @@ def multiplications(lengths, counts, d, path):
         {name: (lengths, numbers) for name, numbers in counts.items()},
         x="words in the sentence, n",
         y=f"multiplications (d = {d})",
-        title="Attention is cheaper while n < d",
+        title="Scores and averages are cheaper while n < d",
         log="xy",
         notes={"n = d": (d, 2 * d**3)},
         path=path,

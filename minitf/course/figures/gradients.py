@@ -2,22 +2,53 @@
 
 import numpy as np
 
-from minitf.course.figures import graph, lines, matrices
+from minitf.course.figures import (
+    FONT,
+    HEIGHT,
+    SMALL,
+    WIDTH,
+    graph,
+    lines,
+    matrices,
+    new_figure,
+)
+from minitf.plot import COLOURS, label_axes, save_figure
 
 __all__ = ["jacobian", "learned", "order", "steps", "two_paths"]
 
 
-def learned(updates, words, weights, path):
-    """Draw the weights of a query after so many updates, a row each; frame the last success."""
-    matrices(
-        {"The query learns to look at “river”": weights},
-        values=".2f",
-        row_labels=[f"{n} updates" for n in updates],
-        column_labels=words,
-        limits=(0, 1),
-        mark=[(len(updates) - 1, words.index("river"))],
-        path=path,
-    )
+def learned(queries, weights, keys, wanted, path):
+    """Draw the way of a query of two numbers over the loss: one point before each update.
+
+    queries: (n, 2). weights: (n,), of the key that is wanted; some are written at their points.
+    keys: (words, 2), also the values. wanted: (1, 2), the answer whose loss is 0.
+    """
+    figure = new_figure(WIDTH, HEIGHT)
+    axes = figure.subplots()
+    title = "The query walks downhill until it looks at “river”"
+    label_axes(axes, "water in the query", "money in the query", title, FONT, SMALL)
+    axes.set_aspect("equal")
+    across, up = np.meshgrid(np.linspace(-0.5, 2.0, 151), np.linspace(-0.5, 1.2, 103))
+    grid = np.stack([across.ravel(), up.ravel()], axis=1)
+    powers = np.exp(grid @ keys.T / np.sqrt(2))
+    answers = powers / powers.sum(axis=1, keepdims=True) @ keys
+    loss = ((answers - wanted) ** 2).sum(axis=1).reshape(across.shape)
+    levels = np.arange(0, 19, 1.5)
+    shades = axes.contourf(across, up, loss, levels, cmap="Blues", alpha=0.75)
+    axes.contour(across, up, loss, levels, colors="white", linewidths=0.8)
+    scale = figure.colorbar(shades, ax=axes, shrink=0.9)
+    scale.set_label("loss L", fontsize=FONT, labelpad=8)
+    scale.ax.tick_params(labelsize=SMALL)
+    axes.plot(*queries.T, "o-", color="black", markersize=5, linewidth=2)
+    for update in (0, 2, 5, len(queries) - 1):
+        axes.plot(*queries[update], "o", color=COLOURS[1], markersize=11, markeredgecolor="black")
+        axes.annotate(
+            f"{update} updates: {weights[update]:.2f}", queries[update], (12, 8),
+            textcoords="offset points", fontsize=SMALL,
+            bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none",
+                  "alpha": 0.75},
+        )  # fmt: skip
+    save_figure(figure, path)
 
 
 def two_paths(path):

@@ -138,5 +138,8 @@ MUTANTS = {
         "(above - below).sum() / (2 * h)",
         "(above - below).sum() / h",
     ),
-    "a check with a step that is too long": ("step: float = 1e-5,", "step: float = 1e-1,"),
+    "a check that takes mistakes for rounding": (
+        "4 * np.finfo(np.float64).eps",
+        "4e7 * np.finfo(np.float64).eps",
+    ),
 }
