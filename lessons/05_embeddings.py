@@ -26,7 +26,7 @@ back into scores of words, with one and the same matrix.
 # them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
 # The same three scores, the same three weights, the same sum in another order: (1, 1)
 # again. Attention has read the news and missed it.
-# (The equal scores only make the sum easy. With any other vectors, too, both sentences
+# (The equal scores only spare us sums. With any other vectors, too, both sentences
 # have the same scores and the same terms, and a sum has no order. What would you do?
 # Try an idea of your own before you read on.)
 #
@@ -763,9 +763,8 @@ draw(figures.table, "05_table.png", PE)
 # are short; on the right the slow ones, which hardly move in 100 positions: their sines
 # stay near 0, their cosines near 1.*
 #
-# ### When does decoding need positions?
-# When a decoder writes a translation, the positions come one at a time, and `start`
-# says how many came before.
+# ### What if the words come one at a time?
+# They do when a decoder writes a translation. Then `start` says how many came before.
 
 # %%
 X = Tensor(rng.standard_normal((2, 70, 64)))

@@ -470,13 +470,15 @@ draw(figures.arrows, "06_arrows.png", layers, 2, reads, reads[1:] + ["liest"])
 # first drawing no arrow points to the left, and the input "Lehrer" has no way to it. In
 # the second the dashed arrows of layer 2 lead there, and any one of the three that come
 # from "Lehrer" would be enough.*
+#
+# **Equate.** $T$ short runs by hand, of each its last position, against one run of the
+# library:
 
 # %%
 shorter_runs = []
 for t in range(len(target)):
     logits_of_run = by_hand(source, target[: t + 1], model)
     shorter_runs.append(logits_of_run[-1])  # the last position
-# Equate:
 same(
     "one run of Transformer = a run for each beginning of the target",
     model(source[None], target[None])[0],
