@@ -26,9 +26,10 @@ back into scores of words, with one and the same matrix.
 # them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
 # The same three scores, the same three weights, the same sum in another order: (1, 1)
 # again. Attention has read the news and missed it.
-# (The equal scores only spare us sums. With any other vectors, too, both sentences
-# have the same scores and the same terms, and a sum has no order. What would you do?
-# Try an idea of your own before you read on.)
+#
+# (The equal scores only spare us work. With any other vectors, too, both sentences have
+# the same scores and the same terms, and a sum has no order.) What would you do? Try an
+# idea of your own before you read on.
 #
 # The cure of the paper is one line: add to each word a vector that says where it is.
 # For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
@@ -177,7 +178,6 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 #
 # **State.** Section 3.5: a position has $d_{model}/2$ hands, each a pair of columns, a
 # sine and a cosine. These are the *sinusoids*:
-#
 #
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 #
@@ -567,8 +567,8 @@ grad_check(lambda table: loss(table, table, table), start, name="tied table")
 
 # %% [markdown]
 # **Use.** Tying also saves two of the three tables. With the paper's vocabulary and
-# $d_{model}$ 512, one table has 18.9 million numbers. Three would have 56.8, nearly as
-# many as all of the paper's base model, tied, has (about 65 million).
+# $d_{model}$ 512, one table has 18.9 million numbers. Three would have 56.8 million,
+# nearly as many as all of the paper's base model, tied, has (about 65).
 
 # %%
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
@@ -745,13 +745,13 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 
 # %% [markdown]
 # ### Are other positions as far apart as 0 and the rest?
-# Yes: the distance of the vectors depends on the distance of the positions only. For
+# Yes: the distance of the vectors depends on the distance of the positions only. In
 #
 # $$|PE(a) - PE(b)|^2 = |PE(a)|^2 + |PE(b)|^2 - 2 \, PE(a) \cdot PE(b)$$
 #
-# and both squares are $d_{model}/2$, and the dot product depends on $a - b$ only.
+# both squares are $d_{model}/2$, and the dot product depends on $a - b$ only.
 #
-# And this is how the whole table looks, in one picture:
+# ### What does the whole table look like?
 
 # %%
 draw(figures.table, "05_table.png", PE)

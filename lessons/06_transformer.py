@@ -62,7 +62,7 @@ trained = toy.model.astype(np.float64)  # 64-bit numbers, for exact comparisons 
 
 
 def write(source, run):
-    """Write the target of one source token by token; return it and its probabilities."""
+    """Write the target of a source token by token; return it and its probabilities."""
     written = [2]
     probabilities = []
     while written[-1] != 3 and len(written) < 20:
@@ -668,8 +668,8 @@ least = moved[1][:3].min()
 claim("without it, each of them moves by at least", least > 0.1, least)
 
 # %% [markdown]
-# With the mask, all that comes before the changed word stands still. Without it, even
-# the output that must predict "Der" moves.
+# With the mask, the outputs up to the one that must predict "Lehrer" stand still.
+# Without it, even the output that must predict "Der" moves.
 #
 # "Not move" means 0.0, to the last digit. A masked weight is an exact zero, and 0 times
 # anything adds nothing: the same additions in the same order give the same result. So
