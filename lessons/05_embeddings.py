@@ -2,12 +2,12 @@
 """# Lesson 05. Embeddings and positions
 
 "Dog bites man" is no news, and "man bites dog" is. To the attention of lessons 01 to 04
-they are the same. In this lesson a word becomes a vector, and so does its position, and
-then the two differ (section 3.4, section 3.5).
+they are the same. In this lesson a position becomes a vector, and so does a word, and
+then the two sentences differ (section 3.4, section 3.5).
 
-You need lessons 01 to 04. At the end you will have turned words into vectors, and
-vectors back into scores of words, with one and the same matrix; and you will have given
-the model what attention lacks, the order of the words.
+You need lessons 01 to 04. At the end you will have given the model what attention
+lacks, the order of the words; and you will have turned words into vectors, and vectors
+back into scores of words, with one and the same matrix.
 """
 
 # %% [markdown]
@@ -27,10 +27,14 @@ the model what attention lacks, the order of the words.
 # The same three scores, the same three weights, the same sum in another order: (1, 1)
 # again. Attention has read the news and missed it.
 #
+# (The equal scores only spare us work. With any other vectors, too, both sentences have
+# the same scores and the same terms, and a sum has no order.) What would you do? Try an
+# idea of your own before you read on.
+#
 # The cure of the paper is one line: add to each word a vector that says where it is.
 # For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
 # from 0 and read as an angle in radians. It is the hand of a clock that turns a little
-# with each word. (Why a clock: see below.)
+# with each word.
 #
 # | position | 0 | 1 | 2 |
 # |---|---|---|---|
@@ -87,15 +91,16 @@ difference = abs(news - no_news).max()
 claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 
 # %% [markdown]
-# (The answers contain the positions themselves, too, so they are no longer near (1,
-# 1).) The difference is small, because nothing here was learned. Can training make it
-# large? Yes: below we build a head that looks at the word before. It gets "dog" in the
-# one sentence and "man" in the other.
+# With positions, "bites" gets (1.75, 1.36) in the one sentence and (1.68, 1.39) in the
+# other. (Both contain the positions themselves, too, so they are no longer near (1,
+# 1).) The difference is small, because nothing here was chosen for the purpose. Can a
+# head make it large? Yes: "What can a model read from the waves?" builds one that gets
+# "dog" in the one sentence and "man" in the other.
 #
 # Why is the position added, and not written beside the word? The matrices of a head
 # turn a sum into a sum: $(\text{word} + \text{position}) \, W$ is $\text{word} \, W$
 # plus $\text{position} \, W$. So a head can use either, as if they stood side by side,
-# and the vectors stay short. (The end of this lesson says what is lost.)
+# and the vectors stay short. ("More on embeddings and positions" says what is lost.)
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -106,7 +111,277 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 # *What to see: this lesson makes the two ends of the model. At the bottom, words and
 # positions become vectors; at the top, vectors become scores of words.*
 #
-# Both vectors deserve a closer look: first that of the word, then that of the position.
+# Both vectors deserve a closer look. First that of the position, as the puzzle is still
+# open, then that of the word.
+
+# %% [markdown]
+# ## Does a layer know the order of the words?
+# In the pencil example it does not. Is that so for any vectors, and for a whole layer?
+#
+# **State.** Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here
+# it exchanges the first and the third:
+#
+# $$R = \begin{pmatrix} 0 & 0 & 1 \\ 0 & 1 & 0 \\ 1 & 0 & 0 \end{pmatrix}$$
+#
+# $R x$ has the rows man, bites and dog. From the right, $R^T$ exchanges columns in the
+# same way. And $R^T R$ changes nothing: $R^T$ undoes $R$.
+#
+# **Derive.** What does attention answer to $R x$? ($\sqrt{d_k}$ is left out; it changes
+# nothing here.)
+#
+# 1. The queries are $(R x) W^Q = R (x W^Q)$: the old queries, reordered. So are keys
+#    and values. In place of $Q$, $K$ and $V$ we have $R Q$, $R K$ and $R V$.
+# 2. The scores were $S = Q K^T$. Now they are $R Q (R K)^T = R Q K^T R^T = R S R^T$:
+#    rows and columns are exchanged alike.
+# 3. Each row holds the same numbers in another order, so the softmax gives the same
+#    weights in that order: $R \, \text{softmax}(S) \, R^T$.
+# 4. The answers are $R \, \text{softmax}(S) \, R^T R V$, which is
+#    $R \, \text{softmax}(S) \, V$: the old answers, reordered.
+#
+# So "dog" gets the same vector whether it bites or is bitten. Only its row in the array
+# is another one, and nothing reads the number of a row. The rest of a layer looks at
+# one position at a time (lesson 04). So no stack of such layers, however deep, can tell
+# who bites. (A causal mask tells a little: the first position sees one word, the last
+# one all of them.)
+#
+# Now with a layer of the library, and three random vectors for the words:
+
+# %%
+config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
+encoder_layer = EncoderLayer(config, rng).astype(np.float64)
+attend = encoder_layer.self_attention
+dog_first = rng.standard_normal((1, 3, 64))  # dog bites man
+order = [2, 1, 0]  # exchange the first and the third
+man_first = dog_first[:, order]  # man bites dog
+
+# Equate: the answers change their order with the words, and nothing else.
+from_dog = attend(Tensor(dog_first), Tensor(dog_first))
+from_man = attend(Tensor(man_first), Tensor(man_first))
+same("attention: reordered words, reordered answers", from_man, from_dog[:, order])
+layered_dog = encoder_layer(Tensor(dog_first), None)
+layered_man = encoder_layer(Tensor(man_first), None)
+same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
+
+# %% [markdown]
+# ## How does a position become a vector?
+# Why not add the number of the position itself? It grows without end: at position 50 it
+# would drown every word. Why not divide it by the length of the sentence? Then one step
+# to the next word would be a different number in each sentence.
+#
+# Why not a single wave, $(\sin pos, \cos pos)$, as at the beginning? It stays small.
+# But it is a clock with one hand. The hand goes round once in $2 \pi = 6.28$ positions,
+# and after 44 positions, almost exactly 7 rounds, it shows the same as at 0.
+#
+# A clock on the wall solves this with several hands. The seconds hand tells apart
+# moments that are close, but soon comes round again; the hour hand hardly moves between
+# such moments, but it tells morning from noon.
+#
+# **State.** Section 3.5: a position has $d_{model}/2$ hands, each a pair of columns, a
+# sine and a cosine. These are the *sinusoids*:
+#
+# $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
+#
+# $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
+#
+# Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
+# one before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$
+# 64. The last one takes $7{,}499 · 2 \pi$ positions here. The length of a round is the
+# *wavelength* of the pair. (Why 10000? "More on embeddings and positions" has a
+# reason.)
+#
+# **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
+
+
+# %%
+def waves(length, d_model):
+    table = np.zeros((length, d_model))
+    for pos in range(length):
+        for i in range(d_model // 2):
+            angle = pos / 10000 ** (2 * i / d_model)
+            table[pos, 2 * i] = sin(angle)
+            table[pos, 2 * i + 1] = cos(angle)
+    return table
+
+
+# Equate.
+PE = sinusoid(100, 64, dtype=np.float64)
+same("sinusoid = one number at a time", PE, waves(100, 64))
+print(f"each hand is slower by a factor of {10000 ** (2 / 64):.2f}")
+print(f"the last one goes round in {10000 ** (62 / 64):,.0f} times 2 pi positions")
+
+# %%
+for i in (0, 8, 16):  # three of the 32
+    positions_per_round = 2 * pi * 10000 ** (2 * i / 64)
+    print(f"hand {i:2d} goes round in {positions_per_round:6.2f} positions")
+draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
+
+# %% [markdown]
+# ![Dials of three hands at the positions 0, 1, 2, 3, 6 and 44. Hand 0 points elsewhere at each of the first four, nearly up again at 6, and up at 44, as at 0. Hand 8 turns slowly and points down to the left at 44. Hand 16 has moved at 44 only, by 25 degrees.](figures/05_hands.png)
+#
+# *What to see: a column is a position. The tip of a hand lies at (sine, cosine), as on
+# a clock. The fast hand tells neighbours apart, but shows the same at 0 and at 44. The
+# slow hands hardly move between neighbours, but they tell 0 from 44. Together they do
+# both.*
+#
+# **Use.** Can all positions be told apart? Here is the distance between the vector of
+# position 0 and that of every other, with one hand and with all 32.
+
+# %%
+from_zero = np.linalg.norm(PE - PE[0], axis=1)
+one_hand = np.linalg.norm(PE[:, :2] - PE[0, :2], axis=1)
+nearest = from_zero[1:].min()
+degrees = np.degrees(44 / 10000 ** (2 * 16 / 64))
+print(f"hand 16 at position 44: {degrees:.0f} degrees")
+claim("one hand: positions 0 and 44 differ by", one_hand[44] < 0.02, one_hand[44])
+claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
+draw(figures.alone, "05_alone.png", from_zero, one_hand)
+
+# %% [markdown]
+# ![Distance of each position's vector from that of position 0. With one hand it falls back to nearly 0 every six positions; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
+#
+# *What to see: the curve of one hand comes down towards 0 again and again; there two
+# positions have nearly the same vector. The curve of 32 hands never does.*
+
+# %% [markdown]
+# ## Is a position most like itself?
+# Soon a head will ask for one certain position. It finds that position only if it
+# answers louder than all others. So the dot product of a position with itself must be
+# the largest, and it is good if it falls with the distance.
+#
+# **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
+# two positions $a$ and $b$ is, hand by hand,
+#
+# $$\sin(\omega a) \sin(\omega b) + \cos(\omega a) \cos(\omega b)
+# = \cos(\omega (a - b))$$
+#
+# It depends on their distance $a - b$ only, not on where they are. And it is largest at
+# the distance 0. We compare it with that of rows drawn at random, which know nothing of
+# near and far.
+
+# %%
+speeds = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # omega of each hand
+distances = np.arange(100)[:, None] - np.arange(100)  # (100, 100)
+by_distance = np.cos(distances[:, :, None] * speeds).sum(axis=2)
+same("PE(a) . PE(b) = sum of cos(omega (a - b))", PE @ PE.T, by_distance)
+
+# %%
+wide = sinusoid(101, 512)
+random_rows = rng.standard_normal((101, 512)) / sqrt(2)  # as long as those of PE
+of_wide = wide @ wide[50]  # the dot products of position 50 with all
+of_random = random_rows @ random_rows[50]
+print(f"sinusoids: itself {of_wide[50]:.0f}, its neighbour {of_wide[51]:.0f}", end=", ")
+print(f"50 positions away {of_wide[100]:.0f}")
+print(f"random rows: itself {of_random[50]:.0f}, its neighbour {of_random[51]:.0f}")
+claim("no position is as like it as itself", of_wide.argmax() == 50, of_wide.argmax())
+claim("of sinusoids, neighbours are nearly as like", of_wide[51] > 200, of_wide[51])
+claim("of random rows, they are not", abs(of_random[51]) < 50, of_random[51])
+draw(figures.distance, "05_distance.png", of_wide, of_random)
+
+# %% [markdown]
+# ![The dot product of two positions over their distance, from -50 to 50. For sinusoids a peak of 256 at distance 0 with slopes on both sides, down to 131; for random rows a spike at 0 and noise around 0 elsewhere.](figures/05_distance.png)
+#
+# *What to see: the peak of the sinusoids has slopes: on the whole, the nearer, the more
+# alike. (The small steps are the waves of the fast hands.) Random rows have a peak
+# without slopes: a neighbour is no more alike than any other position.*
+#
+# At the distance 50 the curve is still at 131, half of its peak, because the slow hands
+# have hardly moved. That does no harm: the same number added to all scores changes no
+# weight (lesson 02), so the softmax sees differences only.
+
+# %% [markdown]
+# ## What can a model read from the waves?
+# **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
+# $PE(pos)$, the same at every $pos$. Why does that matter? A head has one matrix $W^Q$
+# for all positions. If it turns each $PE(pos)$ into $PE(pos - 1)$, then each word asks
+# for the position before its own. And $PE(pos - 1)$ is most like itself, as the last
+# section said. So each word looks at the word before.
+#
+# **Derive.** By the rules for the sine and the cosine of a sum, a hand shows at
+# $p + k$ (with $p$ for $pos$)
+#
+# $$\sin(\omega p + \omega k)
+# = \sin(\omega p) \cos(\omega k) + \cos(\omega p) \sin(\omega k)$$
+#
+# $$\cos(\omega p + \omega k)
+# = -\sin(\omega p) \sin(\omega k) + \cos(\omega p) \cos(\omega k)$$
+#
+# The two numbers at $p$, as a row, times one matrix, in which there is no $p$:
+#
+# $$(\sin(\omega p), \cos(\omega p)) \begin{pmatrix}
+# \cos(\omega k) & -\sin(\omega k) \\
+# \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
+#
+# That is a rotation: to move $k$ positions ahead, turn each hand by the angle
+# $\omega k$. To move back, take a negative $k$.
+
+
+# %%
+def turn(k):
+    """Return the matrix that turns the row PE(pos) into PE(pos + k)."""
+    matrix = np.zeros((64, 64))
+    for i, omega in enumerate(speeds):
+        matrix[2 * i, 2 * i] = cos(omega * k)
+        matrix[2 * i, 2 * i + 1] = -sin(omega * k)
+        matrix[2 * i + 1, 2 * i] = sin(omega * k)
+        matrix[2 * i + 1, 2 * i + 1] = cos(omega * k)
+    return matrix
+
+
+# Equate.
+for k in (1, 7, 50):
+    turned = PE[: 100 - k] @ turn(k)
+    same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
+
+# %% [markdown]
+# **Use.** Build that head. Its queries are the positions, turned one step back, and its
+# keys the positions as they are. A larger matrix makes larger scores, and so sharper
+# weights:
+
+
+# %%
+def weights_of_head(positions, W_q):
+    return F.attention_weights(positions @ W_q, positions).numpy()
+
+
+soft = weights_of_head(PE[:10], turn(-1))
+sharp = weights_of_head(PE[:10], 16 * turn(-1))
+least_soft = soft.diagonal(-1).min()  # diagonal(-1): one below the main diagonal
+least_sharp = sharp.diagonal(-1).min()
+print(f"small matrix: weight on the word before at least {least_soft:.2f}")
+claim("large matrix: at least", least_sharp > 0.8, f"{least_sharp:.2f}")
+draw(figures.back, "05_back.png", soft, sharp)
+
+# %% [markdown]
+# ![Two maps of ten positions. Left, the turned positions as queries: a broad diagonal band below the main diagonal, with weights of 0.17 and more. Right, with a matrix 16 times as large: one dark cell in each row, one column left of the main diagonal, at least 0.81.](figures/05_back.png)
+#
+# *What to see: right, the dark cells lie one column to the left of the diagonal. Each
+# position looks at the one before it; only the first has none, and looks at itself.
+# With the small matrix it is a blur.*
+#
+# Now let it read the news. Its queries and keys are the positions; its values are the
+# three words of the beginning:
+
+# %%
+before = weights_of_head(PE[:3], 16 * turn(-1))[1]  # [1]: the weights of "bites"
+after = weights_of_head(PE[:3], 16 * turn(1))[1]
+print("                        dog bites man   man bites dog")
+for name, weights in (("before", before), ("after", after)):
+    in_the_one = (weights @ dog_bites_man).round(1)
+    in_the_other = (weights @ man_bites_dog).round(1)
+    print(f"    the word {name:6s} is     {in_the_one}       {in_the_other}")
+biter = before @ dog_bites_man
+claim("in 'dog bites man', the dog bites", biter[0] > 5 * biter[1], biter.round(2))
+biter = before @ man_bites_dog
+claim("in 'man bites dog', the man does", biter[1] > 5 * biter[0], biter.round(2))
+
+# %% [markdown]
+# In the beginning both sentences gave (1, 1). Now "bites" gets (1.9, 0.1), nearly the
+# dog, in the one, and (0.1, 1.9), nearly the man, in the other. A second head, for the
+# word after, tells it who is bitten. So "bites" knows who bites whom.
+#
+# (It is like head 1 of lesson 03, which training had found. In a model each vector is a
+# sum of word and position, and a head has to read either of them alone. That it can is
+# said in "More on embeddings and positions".)
 
 # %% [markdown]
 # ## How does a word become a vector?
@@ -187,8 +462,9 @@ same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 # the same direction, and about 0 for rows that have nothing to do with each other.
 
 # %%
-# A row for each subword. (It is the output's table: the next section says why.)
-trained = toy_model().model.output_embedding.weight.numpy()
+# A row for each subword. (The model has one table for all its uses: see the next
+# section.)
+trained = toy_model().model.embedding.weight.numpy()
 directions = trained / np.linalg.norm(trained, axis=1, keepdims=True)
 names = subwords.pieces(range(len(subwords)))
 
@@ -201,14 +477,37 @@ def neighbours(word):
     return [f"{names[i].strip('▁')} ({cosines[i]:.2f})" for i in nearest_first[1:4]]
 
 
-for word in ("small", "big", "help", "Tom"):
+for word in ("small", "big", "help"):
     print(f"    {word:6s} is most like {', '.join(neighbours(word))}")
 nearest_to_small = neighbours("small")[0]
 claim("nearest to 'small'", nearest_to_small.startswith("little"), nearest_to_small)
 nearest_to_big = neighbours("big")[0]
 claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 
+# Is 0.85 much? Compare with all subwords.
+of_all = directions @ directions[names.index("▁small")]
+most = np.quantile(of_all, 0.95)
+print(f"    small: with 19 of 20 subwords it has a cosine below {most:.2f}")
+
+# %%
+twelve = [
+    "small", "little", "big", "tall", "help", "helped", "helping", "give",
+    "Tom", "Anna", "Lena", "Paul",
+]  # fmt: skip
+at = [names.index("▁" + word) for word in twelve]
+cosines = directions[at] @ directions[at].T
+across = np.mean([cosines[:4, 4:8], cosines[4:8, 8:], cosines[:4, 8:]])
+claim("words of different kinds: mean cosine", abs(across) < 0.1, f"{across:.2f}")
+draw(figures.words, "05_words.png", cosines, twelve)
+
 # %% [markdown]
+# ![Map of the cosines of twelve words with each other. Three dark blocks of four lie on the diagonal: small, little, big, tall; help, helped, helping, give; Tom, Anna, Lena, Paul. Everything else is pale.](figures/05_words.png)
+#
+# *What to see: three blocks of four words. Adjectives are like adjectives, names like
+# names, and the forms of "help" like each other. Between the blocks the cosines are
+# near 0. (Of all subwords, only one in twenty has a cosine of 0.30 or more with
+# "small".)*
+#
 # Nobody told the model what an adjective is, or a name. Words that are used alike got
 # similar rows, and most of all those with the same translation: in its sentences,
 # "small" and "little" are both "klein", "big" and "tall" both "groß". A row holds what
@@ -228,9 +527,9 @@ claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 # "die" is one row for the English verb and the German article. Attention tells them
 # apart, as it did with the "bank" of lesson 01.)
 #
-# Why should the row that reads a word also write it? The row of "dog" says what the
-# word means. A vector $x$ that is to become "dog" should be like the row of "dog", and
-# its dot product with that row measures how like it is.
+# Why should the row that reads a word also write it? It need not: this is a wish, and
+# no proof. But if two words mean alike, both the reader and the writer should treat
+# them alike, and one table learns that once.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
 # the effects add (lesson 02). So its gradient is the sum of three. Let us see.
@@ -267,249 +566,15 @@ same("the tied gradient = the sum of three", tied.grad, sum_of_three)
 grad_check(lambda table: loss(table, table, table), start, name="tied table")
 
 # %% [markdown]
-# **Use.** Tying also saves two of the three tables. For the paper's vocabulary and
-# $d_{model}$ 512 these are millions of numbers. (All of the paper's base model has
-# about 65 million.)
+# **Use.** Tying also saves two of the three tables. With the paper's vocabulary and
+# $d_{model}$ 512, one table has 18.9 million numbers. Three would have 56.8 million,
+# nearly as many as all of the paper's base model, tied, has (about 65).
 
 # %%
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
 one_table = embeddings.weight.size
 claim("a table has V d_model numbers", one_table == V * 512, f"{one_table:,}")
-print(f"tying saves {2 * one_table:,}")
-
-# %% [markdown]
-# ## Does a layer know the order of the words?
-# In the pencil example it does not. Is that so for any vectors, and for a whole layer?
-#
-# **State.** Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here
-# it exchanges the first and the third:
-#
-# $$R = \begin{pmatrix} 0 & 0 & 1 \\ 0 & 1 & 0 \\ 1 & 0 & 0 \end{pmatrix}$$
-#
-# $R x$ has the rows man, bites and dog. From the right, $R^T$ exchanges columns in the
-# same way. And $R^T R$ changes nothing: $R^T$ undoes $R$.
-#
-# **Derive.** What does attention answer to $R x$? ($\sqrt{d_k}$ is left out; it changes
-# nothing here.)
-#
-# 1. The queries are $(R x) W^Q = R (x W^Q)$: the old queries, reordered. So are keys
-#    and values. In place of $Q$, $K$ and $V$ we have $R Q$, $R K$ and $R V$.
-# 2. The scores were $S = Q K^T$. Now they are $R Q (R K)^T = R Q K^T R^T = R S R^T$:
-#    rows and columns are exchanged alike.
-# 3. Each row holds the same numbers in another order, so the softmax gives the same
-#    weights in that order: $R \, \text{softmax}(S) \, R^T$.
-# 4. The answers are $R \, \text{softmax}(S) \, R^T R V$, which is
-#    $R \, \text{softmax}(S) \, V$: the old answers, reordered.
-#
-# The rest of a layer looks at one position at a time (lesson 04). So no stack of such
-# layers, however deep, can tell who bites. (A causal mask tells a little: the first
-# position sees one word, the last one all of them.)
-#
-# Now with a layer of the library, and "The dog bites the man.":
-
-# %%
-config = Config(len(subwords), d_model=64, d_ff=128, n_heads=4, dropout=0.0)
-embed = Embedding(len(subwords), 64, rng).astype(np.float64)
-encoder_layer = EncoderLayer(config, rng).astype(np.float64)
-attend = encoder_layer.self_attention
-
-# The tokens are: The dog b it es the man . (0 to 7). Exchange 1 and 6.
-order = [0, 6, 2, 3, 4, 5, 1, 7]
-dog_first = np.array([ids])
-man_first = dog_first[:, order]
-print(*subwords.decode(dog_first.tolist()), "->", *subwords.decode(man_first.tolist()))
-
-# Equate: the answers change their order with the words, and nothing else.
-x_dog = embed(dog_first) * 8.0  # the root of d_model: see "What enters the model?"
-x_man = embed(man_first) * 8.0
-from_dog = attend(x_dog, x_dog)
-from_man = attend(x_man, x_man)
-same("attention: reordered words, reordered answers", from_man, from_dog[:, order])
-layered_dog = encoder_layer(x_dog, None)
-layered_man = encoder_layer(x_man, None)
-same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
-
-# %% [markdown]
-# ## How does a position become a vector?
-# Why not add the number of the position itself? It grows without end: at position 50 it
-# would drown every embedding.
-#
-# Why not a single wave, $(\sin pos, \cos pos)$, as at the beginning? It stays small.
-# But it is a clock with one hand. The hand goes round once in $2 \pi = 6.28$ positions,
-# and after 44 positions, almost exactly 7 rounds, it shows the same as at 0.
-#
-# A clock on the wall solves this with several hands. The seconds hand tells apart
-# moments that are close, but soon comes round again; the hour hand hardly moves between
-# such moments, but it tells morning from noon.
-#
-# **State.** Section 3.5: a position has $d_{model}/2$ hands, each a pair of columns, a
-# sine and a cosine. These are the *sinusoids*:
-#
-# $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
-#
-# $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
-#
-# Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
-# one before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$
-# 64. The last one takes $7{,}499 · 2 \pi$ positions here. The length of a round is the
-# *wavelength* of the pair. (Why 10000? The end of this lesson has a reason.)
-#
-# **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
-
-
-# %%
-def waves(length, d_model):
-    table = np.zeros((length, d_model))
-    for pos in range(length):
-        for i in range(d_model // 2):
-            angle = pos / 10000 ** (2 * i / d_model)
-            table[pos, 2 * i] = sin(angle)
-            table[pos, 2 * i + 1] = cos(angle)
-    return table
-
-
-# Equate.
-PE = sinusoid(100, 64, dtype=np.float64)
-same("sinusoid = one number at a time", PE, waves(100, 64))
-print(f"each hand is slower by a factor of {10000 ** (2 / 64):.2f}")
-print(f"the last one goes round in {10000 ** (62 / 64):,.0f} times 2 pi positions")
-
-# %%
-for i in (0, 8, 16):  # three of the 32
-    positions_per_round = 2 * pi * 10000 ** (2 * i / 64)
-    print(f"hand {i:2d} goes round in {positions_per_round:6.2f} positions")
-draw(figures.hands, "05_hands.png", PE[:50])
-
-# %% [markdown]
-# ![The sines of three hands over 50 positions. Hand 0 swings eight times, hand 8 not quite once, hand 16 climbs slowly.](figures/05_hands.png)
-#
-# *What to see: hand 0 tells neighbours apart, but shows the same again after six
-# positions. Hand 16 hardly moves between neighbours, but tells the beginning of a
-# sentence from its end. Together they do both.*
-#
-# **Use.** Can positions be told apart? Take the distance between the vector of position
-# 0 and that of every other: once with one hand, once with all 32. With one hand,
-# position 44 has nearly the same vector. With all of them, no position of a hundred
-# has.
-
-# %%
-from_zero = np.linalg.norm(PE - PE[0], axis=1)
-one_hand = np.linalg.norm(PE[:, :2] - PE[0, :2], axis=1)
-nearest = from_zero[1:].min()
-claim("one hand: positions 0 and 44 differ by", one_hand[44] < 0.02, one_hand[44])
-claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
-
-# %% [markdown]
-# ## Are near positions alike?
-# It would help if they were, before anything is learned: neighbouring words often
-# belong together.
-#
-# **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
-# two positions $a$ and $b$ is, hand by hand,
-#
-# $$\sin(\omega a) \sin(\omega b) + \cos(\omega a) \cos(\omega b)
-# = \cos(\omega (a - b))$$
-#
-# It depends on their distance $a - b$ only, not on where they are. And it is largest at
-# the distance 0. We compare it with that of rows drawn at random, which know nothing of
-# near and far.
-
-# %%
-speeds = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # omega of each hand
-distances = np.arange(100)[:, None] - np.arange(100)  # (100, 100)
-by_distance = np.cos(distances[:, :, None] * speeds).sum(axis=2)
-same("PE(a) . PE(b) = sum of cos(omega (a - b))", PE @ PE.T, by_distance)
-
-# %%
-wide = sinusoid(101, 512)
-random_rows = rng.standard_normal((101, 512)) / sqrt(2)  # as long as those of PE
-claim(
-    "dot product of neighbours: sinusoids, then random rows",
-    wide[50] @ wide[51] > 200 > 50 > abs(random_rows[50] @ random_rows[51]),
-    f"{wide[50] @ wide[51]:.0f}, {random_rows[50] @ random_rows[51]:.0f}",
-)
-draw(
-    figures.distance, "05_distance.png", wide @ wide[50], random_rows @ random_rows[50]
-)
-
-# %% [markdown]
-# ![The dot product of two positions over their distance, from -50 to 50. For sinusoids a peak of 256 at distance 0 with slopes on both sides; for random rows a spike at 0 and noise around 0 elsewhere.](figures/05_distance.png)
-#
-# *What to see: the peak of the sinusoids has slopes: on the whole, the nearer, the more
-# alike. (The small steps are the waves of the fast hands.) Random rows have a peak
-# without slopes: a neighbour is no more alike than any other position.*
-
-# %% [markdown]
-# ## What can a model read from the waves?
-# **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
-# $PE(pos)$, the same at every $pos$. Why does that matter? A head has one matrix $W^Q$
-# for all positions. If it turns each $PE(pos)$ into $PE(pos - 1)$, then each word asks
-# for the position before its own. And of all positions, $PE(pos - 1)$ is most like
-# itself, as the last section said. So each word looks at the word before.
-#
-# **Derive.** By the rules for the sine and the cosine of a sum, a hand shows at
-# $p + k$ (with $p$ for $pos$)
-#
-# $$\sin(\omega p + \omega k)
-# = \cos(\omega k) \sin(\omega p) + \sin(\omega k) \cos(\omega p)$$
-#
-# $$\cos(\omega p + \omega k)
-# = -\sin(\omega k) \sin(\omega p) + \cos(\omega k) \cos(\omega p)$$
-#
-# That is a rotation: to move $k$ positions ahead, turn each hand by the angle
-# $\omega k$.
-
-
-# %%
-def rotation(k):
-    matrix = np.zeros((64, 64))
-    for i, omega in enumerate(speeds):
-        matrix[2 * i, 2 * i] = cos(omega * k)
-        matrix[2 * i, 2 * i + 1] = sin(omega * k)
-        matrix[2 * i + 1, 2 * i] = -sin(omega * k)
-        matrix[2 * i + 1, 2 * i + 1] = cos(omega * k)
-    return matrix
-
-
-# Equate. rotation(k) turns a column; our positions are rows, so it is transposed.
-for k in (1, 7, 50):
-    turned = PE[: 100 - k] @ rotation(k).T
-    same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
-
-# %% [markdown]
-# **Use.** Build that head. Its queries are the positions, turned one step back, and its
-# keys the positions as they are. A larger matrix makes larger scores, and so sharper
-# weights:
-
-
-# %%
-ten = PE[:10]
-
-
-def head_of_the_word_before(factor):
-    W_q = factor * rotation(1)  # for rows it turns back: rotation(1).T turns ahead
-    return F.attention_weights(ten @ W_q, ten).numpy()
-
-
-soft = head_of_the_word_before(1)
-sharp = head_of_the_word_before(16)
-least_soft = soft.diagonal(-1).min()  # diagonal(-1): one below the main diagonal
-least_sharp = sharp.diagonal(-1).min()
-print(f"small matrix: weight on the word before at least {least_soft:.2f}")
-claim("large matrix: at least", least_sharp > 0.8, f"{least_sharp:.2f}")
-draw(figures.back, "05_back.png", soft, sharp)
-
-# %% [markdown]
-# ![Two maps of ten positions. Left, the turned positions as queries: a broad diagonal band below the main diagonal, with weights of 0.17 and more. Right, with a matrix 16 times as large: one dark cell in each row, one column left of the main diagonal, at least 0.81.](figures/05_back.png)
-#
-# *What to see: right, the dark cells lie one column to the left of the diagonal. Each
-# position looks at the one before it; only the first has none, and looks at itself.
-# With the small matrix it is a blur.*
-#
-# It is like head 1 of lesson 03, which training had found. Now "bites" has a head for
-# the word before, and with `rotation(1).T` one for the word after: it knows who bites
-# whom. (In a model the vectors hold words as well. The positions fill few directions of
-# their space, so a matrix can read them alone: see the end.)
+print(f"in millions: one {one_table / 1e6:.1f}, three {3 * one_table / 1e6:.1f}")
 
 # %% [markdown]
 # ## What enters the model?
@@ -526,8 +591,8 @@ draw(figures.back, "05_back.png", soft, sharp)
 # **Derive, at the top.** There, a row of $E$ meets a vector $x$ to which layer norm
 # gave variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By
 # lesson 01 its variance is $d_{model}$ times the variance of the numbers in $E$. The
-# logits should begin small, with variance 1 (what that does to the first loss: see the
-# end). So `Embedding` draws the numbers of $E$ with variance $1/d_{model}$.
+# logits should begin small, with variance 1 ("What is the loss of a new model?" says
+# why). So `Embedding` draws the numbers of $E$ with variance $1/d_{model}$.
 #
 # **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
 # numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
@@ -548,62 +613,57 @@ PE_length = np.linalg.norm(sinusoid(11, 512)[10])
 claim("the length of a row is 1", abs(row_length - 1) < 0.01, row_length)
 claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length)
 print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
-draw(figures.lengths, "05_lengths.png", row_length, PE_length, 512)
 
 # %% [markdown]
-# ![Three bars, the lengths of vectors for d_model 512: a row of E 1.0, a row times the root of d_model 22.6, PE 16.0.](figures/05_lengths.png)
-#
-# *What to see: without the factor, the position is 16 times as long as the word; with
-# it, they are of similar size.*
-#
 # **Use.** Could one not draw the rows with variance 1 in the first place, and leave the
 # factor out? Then the bottom would be right and the top wrong. The logits would have
 # the standard deviation 22.6: one word of the 8,000 would get nearly all the
 # probability, and seldom the right one. (Or could one make $PE$ shorter, in place of
 # the words longer? The ratio would be the same. But all that enters would be small, and
-# the first scores of attention nearly 0.)
+# the first scores of attention nearly 0; and as the gradient of a query is a sum of
+# keys, lesson 02, it would be small, too.)
 #
-# `Positions` is the library's layer that adds $PE$. When a decoder writes a
-# translation, the positions come one at a time, and `start` says how many came before.
+# Now the whole of it, with the tokens of "The dog bites the man." and of the news.
+# `Positions` is the library's layer that adds $PE$. Does the order reach the other
+# words? Ask "bites", which has the same place and the same input in both sentences:
 
 # %%
+embed = Embedding(len(subwords), 64, rng).astype(np.float64)
 add_positions = Positions(config, rng)
-X = Tensor(rng.standard_normal((2, 70, 64)))
-added = add_positions(X)
-same("Positions adds PE, to any length", added, X.numpy() + waves(70, 64))
-fifth = add_positions(X[:, 5:6], start=5)
-same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6])
+# The tokens are: The dog b it es the man . (0 to 7). Exchange 1 and 6.
+ids_dog = np.array([ids])
+ids_man = ids_dog[:, [0, 6, 2, 3, 4, 5, 1, 7]]
+print(*subwords.decode(ids_dog.tolist()), "->", *subwords.decode(ids_man.tolist()))
+x_dog = embed(ids_dog) * 8.0  # sqrt(64)
+x_man = embed(ids_man) * 8.0
+same("Positions adds PE", add_positions(x_man), x_man.numpy() + waves(8, 64))
+
+
+def answers_of_bites(x):
+    return encoder_layer(x, None)[:, 2:5].numpy()  # the tokens b, it, es
+
+
+same("without positions: the same", answers_of_bites(x_man), answers_of_bites(x_dog))
+if_dog_bites = answers_of_bites(add_positions(x_dog))
+if_man_bites = answers_of_bites(add_positions(x_man))
+difference = abs(if_man_bites - if_dog_bites).max()
+claim("with positions they differ by", difference > 0.01, difference)
 
 # %% [markdown]
-# Do positions reach the other words? Ask "bites", as at the beginning: it has the same
-# place, and the same input, in both sentences. Without positions it got the same
-# answer.
-
-# %%
-bites_at = slice(2, 5)  # the tokens b, it, es
-without = layered_dog[:, bites_at].numpy()
-same("without positions: the same", layered_man[:, bites_at], without)
-in_no_news = encoder_layer(add_positions(x_dog), None)[:, bites_at].numpy()
-in_news = encoder_layer(add_positions(x_man), None)[:, bites_at].numpy()
-difference_in_layer = abs(in_news - in_no_news).max()
-claim("with positions they differ by", difference_in_layer > 0.01, difference_in_layer)
-
-# %% [markdown]
-# Now "bites" knows what came before it. The layers that follow can tell who bites.
+# The answers differ now. What a head can make of that, we built above.
 
 # %% [markdown]
 # ## What did we learn?
-# - An embedding is a row of a table; its gradient is the sum over all tokens that read
-#   the row.
-# - One table embeds source and target and scores the output; its gradient is the sum of
-#   three, added up by `Tensor.backward`.
-# - Words that are used alike come to have similar rows.
 # - Without positions, attention and all layers give a word the same answer in any order
 #   of the words.
 # - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
 #   alike, and slow ones, so that near and far can be told.
 # - $k$ positions on is one rotation, the same everywhere: so one matrix lets each word
-#   look $k$ words back.
+#   look $k$ words back, and "bites" knows who bites.
+# - An embedding is a row of a table; its gradient is the sum over all tokens that read
+#   the row. Words that are used alike come to have similar rows.
+# - One table embeds source and target and scores the output; its gradient is the sum of
+#   three, added up by `Tensor.backward`.
 # - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
 #   large ones beside $PE$.
 
@@ -614,7 +674,7 @@ claim("with positions they differ by", difference_in_layer > 0.01, difference_in
 # ### How does the library compute the two tables?
 # `F.embedding` reads rows, and on the way back adds up the gradients of equal ids.
 # `sinusoid` computes all positions at once. (Its options are for models of other
-# programs, see the last part.)
+# programs: "What do other programs do differently?")
 
 # %%
 show(F.embedding)
@@ -684,22 +744,34 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 # the output it learns in every update, if only that it was not the right word.
 
 # %% [markdown]
-# ### How far apart are positions?
-# The distance of the vector of position 0 from all others, with one hand and with all
-# 32.
+# ### Are other positions as far apart as 0 and the rest?
+# Yes: the distance of the vectors depends on the distance of the positions only. In
+#
+# $$|PE(a) - PE(b)|^2 = |PE(a)|^2 + |PE(b)|^2 - 2 \, PE(a) \cdot PE(b)$$
+#
+# both squares are $d_{model}/2$, and the dot product depends on $a - b$ only.
+#
+# ### What does the whole table look like?
 
 # %%
-draw(figures.alone, "05_alone.png", from_zero, one_hand)
+draw(figures.table, "05_table.png", PE)
 
 # %% [markdown]
-# ![Distance of each position's vector from that of position 0. With one hand it falls back to nearly 0 every six positions; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
+# ![The table of the sinusoids as a map, position down and column across. On the left fine stripes that alternate from position to position; to the right they become longer and longer, and the last columns are plain.](figures/05_table.png)
 #
-# *What to see: the curve of one hand comes down towards 0 again and again; there two
-# positions have nearly the same vector. The curve of 32 hands never does.*
+# *What to see: each pair of columns is a hand. On the left the fast ones, whose stripes
+# are short; on the right the slow ones, which hardly move in 100 positions: their sines
+# stay near 0, their cosines near 1.*
 #
-# What it shows for position 0 holds for every position: the square of the length of
-# $PE(a) - PE(b)$ is the square of both, $d_{model}/2$ each, minus twice their dot
-# product, which depends on the distance $a - b$ only.
+# ### What if the words come one at a time?
+# They do when a decoder writes a translation. Then `start` says how many came before.
+
+# %%
+X = Tensor(rng.standard_normal((2, 70, 64)))
+added = add_positions(X)
+same("Positions adds PE, to any length", added, X.numpy() + waves(70, 64))
+fifth = add_positions(X[:, 5:6], start=5)
+same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6])
 
 # %% [markdown]
 # ### Why is the position added, and not written beside the word?
@@ -722,8 +794,7 @@ claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}
 
 # %% [markdown]
 # ### Why 10000?
-# The paper gives no reason. Here is one. Call that number the *base*. (The option base
-# of `sinusoid` is not this number; it chooses an exponent.)
+# The paper gives no reason. Here is one. Call that number the *base*.
 #
 # At the distance $k$, a hand's share of the dot product, $\cos(\omega k)$, falls for
 # half a round, until the hand points the other way; then it rises again. So other hands
@@ -847,9 +918,8 @@ same("with a start, too", learned(X[:, 5:6], start=5), learned_X[:, 5:6])
 # ### What do other programs do differently?
 # Some programs have all sines first and then all cosines (`layout="halves"`), and
 # tensor2tensor, the authors' own program, divides by $d_{model}/2 - 1$ in the exponent
-# (`base="t2t"`). Nothing is gained or lost; but a model only works with the sinusoids
-# with which it was trained.
-
+# (`base="t2t"`: the option chooses an exponent, not the number 10000). Nothing is
+# gained or lost; but a model only works with the sinusoids with which it was trained.
 # %%
 halves = sinusoid(100, 64, layout="halves", dtype=np.float64)
 same("halves: the sines in front", halves[:, :32], PE[:, 0::2])

@@ -14,13 +14,13 @@ the parameters of the paper's model.
 # ## What happens to a sentence in a Transformer?
 # A small Transformer was trained beforehand on English and German (lesson 07 tells
 # how). It gets an English sentence, the *source*. It writes the German one, the
-# *target*, token by token. (A *token* is a word, a piece of a word, or a punctuation
-# mark; there are also a start mark and an end mark.) The program repeats three steps:
+# *target*, token by token (lesson 05; there are also a start mark and an end mark). The
+# program repeats three steps:
 #
 # 1. Give the model the source and the tokens written so far. In the beginning that is
 #    only the *start mark*, whose id is 2.
 # 2. For each token that it reads, the model returns a row of numbers, one for each
-#    token of the vocabulary: the logits (lesson 05). The softmax turns a row into
+#    subword of the vocabulary: the logits (lesson 05). The softmax turns a row into
 #    probabilities of the token that comes next. Only the last row is of use here.
 # 3. Append the most probable token. Stop if it is the *end mark*, id 3, or if the
 #    sentence becomes too long.
@@ -62,26 +62,18 @@ trained = toy.model.astype(np.float64)  # 64-bit numbers, for exact comparisons 
 
 
 def write(source, run):
-    """Write the target of one source token by token; return it with its chances."""
+    """Write the target of a source token by token; return it and its probabilities."""
     written = [2]
-    chances = []
+    probabilities = []
     while written[-1] != 3 and len(written) < 20:
         logits = run(source, np.array(written))
         after_last = F.softmax(logits).numpy()[-1]  # the row of the newest token
         best = int(after_last.argmax())
         written.append(best)
-        chances.append(float(after_last[best]))
-    return written, chances
+        probabilities.append(float(after_last[best]))
+    return written, probabilities
 
 
-# %% [markdown]
-# Now let it write. `make_batch` adds the marks to a source and a target. What it
-# returns has three arrays: `source`, what the encoder reads; `target_in`, what the
-# decoder reads, from the start mark on; and `target_out`, what the decoder must
-# predict, up to the end mark.
-
-
-# %%
 def words_of(ids):
     """Return ids as words, to print them; "-s" continues the word before it."""
     return as_words(toy.subwords.pieces(ids))
@@ -92,18 +84,16 @@ def run_trained(source, target):
     return trained(source[None], target[None]).numpy()[0]
 
 
+# %%
 english = "The old teacher reads the new book in the garden."
 german = "Der alte Lehrer liest das neue Buch im Garten."
-english_ids = toy.subwords.encode([english])
-german_ids = toy.subwords.encode([german])
-# The vocabulary's size tells make_batch which ids there can be.
-pair = make_batch(english_ids, german_ids, len(toy.subwords))
-print("source:", *words_of(pair.source[0]))
-written, chances_written = write(pair.source[0], run_trained)
+english_ids = np.array(toy.subwords.encode([english])[0] + [3])
+print("source:", *words_of(english_ids))
+written, probabilities = write(english_ids, run_trained)
 print("    newest token, its probability, the text so far")
-for t, chance in enumerate(chances_written, 1):
+for t, probability in enumerate(probabilities, 1):
     so_far = words_of(written[1 : t + 1])
-    print(f"    {so_far[-1]:10s} {chance:.3f}   {' '.join(so_far)}")
+    print(f"    {so_far[-1]:10s} {probability:.3f}   {' '.join(so_far)}")
 text = toy.subwords.decode([written[1:-1]])[0]
 claim("the small model writes the German sentence", text == german, text)
 
@@ -143,21 +133,9 @@ draw(figure_1, "06_here.png", walk=walk)
 # the right, writes the target. The one thick arrow between them is all that the decoder
 # ever learns of the source.*
 #
-# Our small model and the paper's *base* model have the same form, and other sizes:
-#
-# | name | base | ours | meaning |
-# |---|---|---|---|
-# | $N$ | 6 | 2 | layers of the encoder, and layers of the decoder |
-# | $d_{model}$ | 512 | 64 | numbers in the vector of a position |
-# | $d_{ff}$ | 2048 | 256 | numbers inside the feed-forward network |
-# | $h$ | 8 | 4 | heads of each attention |
-# | $d_k$, $d_v$ | 64 | 16 | numbers of a query and key, and of a value, in one head |
-# | $P_{drop}$ | 0.1 | off | rate of dropout, in training only |
-# | $V$ | about 37,000 | 1,600 | tokens of the vocabulary (section 5.1) |
-#
 # The source has 13 tokens: "reads" is cut into "read" and "-s", and the full stop and
 # the end mark are tokens, too. The decoder reads 11, the start mark and the ten that
-# are written.
+# are written. Each vector has 64 numbers.
 #
 # 1. **Embedding.** The 13 ids pick 13 rows of the embedding table, times $\sqrt{64}$
 #    (lesson 05).
@@ -180,19 +158,20 @@ draw(figure_1, "06_here.png", walk=walk)
 #    each target position and a column for each source token.
 # 9. **Feed-forward**, and again N x. Each layer reads the same memory, through matrices
 #    of its own. An add & norm follows each of 7, 8 and 9.
-# 10. **Linear.** Times the embedding table, transposed: a number for each token of the
-#     vocabulary at each position. These numbers are the *logits*.
+# 10. **Linear.** Times the embedding table, transposed: a number for each of the 1,600
+#     subwords of the vocabulary at each position. These numbers are the *logits*.
 # 11. **Softmax.** Each row becomes probabilities. A row is the model's opinion of the
 #     token that follows its position.
 #
 # Then the chosen token is appended to the decoder's input, and steps 6 to 11 run again.
-# The encoder need run only once a sentence. (Our `write` is simple and runs it every
-# time. Lesson 08 does it right.)
+# The decoder remembers nothing between two tokens: each time it reads, from the start,
+# all that is written. The encoder need run only once a sentence. (Our `write` is simple
+# and runs it every time. Lesson 08 does it right.)
 
 # %% [markdown]
 # ## Why these parts?
 #
-# Three attentions, in two towers. Is each of them needed?
+# Three attentions, in two towers. What is each of them for?
 #
 # The source is complete before the first German word is written. So one tower can read
 # it, in both directions. Its *self-attention* lets each word see the others: "the"
@@ -200,7 +179,8 @@ draw(figure_1, "06_here.png", walk=walk)
 # has to ask, word by word, two questions. "What have I written, and what comes next?"
 # is for its self-attention, "where in the source is that?" for its *source attention*.
 # That is the order in which a decoder layer has them. And it reads the encoder's *last*
-# output, because only there each vector has met its whole sentence.
+# output: after the first layer a vector has met every word as it stands alone, after
+# the last it has met every word in its context.
 #
 # Test it. Take one attention at a time away, in both layers, by setting its last matrix
 # $W^O$ to zero: then add & norm adds nothing to its input. What does the model write?
@@ -212,7 +192,7 @@ def written_without(attentions):
     before = [matrix.data for matrix in matrices]
     for matrix in matrices:
         matrix.data = 0 * matrix.data
-    ids_written, _ = write(pair.source[0], run_trained)
+    ids_written, _ = write(english_ids, run_trained)
     for matrix, data in zip(matrices, before, strict=True):
         matrix.data = data
     return toy.subwords.decode([ids_written[1:]])[0]
@@ -227,16 +207,30 @@ print("without the decoder's self-attention:")
 print("   ", *forgetful.split()[:12], "...")
 print("without the source attention:")
 print(f"    {blind}")
-claim("without the first, the article is wrong", alone.startswith("Die alte L"), "Die")
+articles = ("Die alte Lehrer", "die neue Buch", "in der Garten")
+found = [article for article in articles if article in alone]
+claim("without the first, three articles are wrong", len(found) == 3, found)
 repeats = forgetful.count("Buch im neuen")
 claim("without the second, it repeats itself, times", repeats >= 2, repeats)
 claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 
 # %% [markdown]
-# Each of them fails in its own way. In the first sentence the words are right, but no
-# article knows its noun. In the second the model does not know what it has written, and
-# writes "neuen Buch im" again and again. In the third it writes German words, about
-# something else. All three attentions are needed.
+# Each of them fails in its own way:
+#
+# - *Die alte Lehrer hat die neue Buch in der Garten gelesen.* Without the encoder's
+#   self-attention the words are right, and all three articles wrong: no "the" has met
+#   its noun.
+# - *Der alte Buch im das neue Buch im neuen Buch im neuen ...* Without its own
+#   self-attention the decoder does not know what it has written, and writes "Buch im
+#   neuen" again and again.
+# - *Weil unser freundlicher Er keine Zeit hat?* ("Because our friendly He has no
+#   time?") Without the source attention it writes nearly German, about something else.
+#   What is left is a *language model*: it knows how German goes on, and not what to
+#   say.
+#
+# So this model uses all three, and each for what we said. It was trained with them; the
+# test does not show that no model could do with fewer. Many of today's have one tower
+# only, which reads source and target as one text (lesson 09).
 
 # %% [markdown]
 # ## How do the pieces make a Transformer?
@@ -370,10 +364,10 @@ def run_by_hand(source, target):
     return Tensor(by_hand(source, target, trained))
 
 
-written_by_hand, chances_by_hand = write(pair.source[0], run_by_hand)
+written_by_hand, same_probabilities = write(english_ids, run_by_hand)
 text_by_hand = toy.subwords.decode([written_by_hand[1:-1]])[0]
 claim("sixty lines of NumPy translate", text_by_hand == german, text_by_hand)
-same("with the probabilities of the library", chances_by_hand, chances_written)
+same("with the probabilities of the library", same_probabilities, probabilities)
 
 # %% [markdown]
 # Everything between the English and the German sentence is on this page.
@@ -414,17 +408,17 @@ same(
 # %% [markdown]
 # ## How can it learn all positions at once without seeing the answer?
 #
-# Writing is slow: one run of the decoder for each token. Learning would be hopeless at
-# that speed. The paper's decoder learns all positions of a sentence in one run, and
-# this section says why that is not cheating.
+# Writing is slow: one run of the decoder for each token. Learning so would take as many
+# runs for each sentence of each update. The paper's decoder learns all positions of a
+# sentence in one run, and this section says why that is not cheating.
 #
 # **State.** A translation $y_1 \ldots y_T$ of the source $x$ has the probability
 #
 # $$p(y_1 | x) \cdot p(y_2 | x, y_1) \cdots p(y_T | x, y_1 \ldots y_{T-1})$$
 #
-# Each token is predicted from those before it. So while it learns, the decoder reads
-# the target *shifted right* by one (section 3.1): the start mark comes first, and every
-# token moves one position to the right.
+# where $y_T$ is the end mark. Each token is predicted from those before it. So while it
+# learns, the decoder reads the target *shifted right* by one (section 3.1): the start
+# mark comes first, and every token moves one position to the right.
 #
 #     reads           (start)  Der   alte    Lehrer  ...  .
 #     must predict    Der      alte  Lehrer  liest   ...  (end)
@@ -445,13 +439,46 @@ same(
 # memory, which was made from the source only. So **nothing from after $t$ ever reaches
 # $t$.** The later tokens of a longer run change nothing, and the longest run holds all
 # the shorter ones.
+#
+# Write for each layer which position reads which: a matrix with a 1 for each arrow, the
+# mask. Then the product of the masks says which input can reach which output. Here for
+# three layers and four positions, with the mask everywhere, and with one that is
+# missing.
+
+# %%
+up_to_own = np.tri(4, dtype=bool)  # row t: position t reads 0 to t
+all_four = np.ones((4, 4), dtype=bool)
+layers = {
+    "the mask in every layer": [up_to_own, up_to_own, up_to_own],
+    "layer 2 without its mask": [up_to_own, all_four, up_to_own],
+}
+reaching = {}
+for title, (first, second, third) in layers.items():
+    reached = third @ second @ first  # of bool: is there a path?
+    reaching[title] = np.flatnonzero(reached[2]).tolist()
+    print(f"    {title}: the inputs that reach output 2 are {reaching[title]}")
+masked, leaking = reaching.values()
+claim("with masks, nothing after 2 reaches output 2", masked == [0, 1, 2], masked)
+claim("without one of them, 3 does", leaking == [0, 1, 2, 3], leaking)
+reads = ["(start)", "Der", "alte", "Lehrer"]
+draw(figures.arrows, "06_arrows.png", layers, 2, reads, reads[1:] + ["liest"])
+
+# %% [markdown]
+# ![Two drawings of four positions and three layers. In the first every arrow goes up or up to the right, and the output above "alte" is reached by (start), Der and alte. In the second, layer 2 has arrows to the left, too, and "Lehrer" reaches the output that must predict "Lehrer".](figures/06_arrows.png)
+#
+# *What to see: blue is all that can reach the output that must predict "Lehrer". In the
+# first drawing no arrow points to the left, and the input "Lehrer" has no way to it. In
+# the second the dashed arrows of layer 2 lead there, and any one of the three that come
+# from "Lehrer" would be enough.*
+#
+# **Equate.** $T$ short runs by hand, of each its last position, against one run of the
+# library:
 
 # %%
 shorter_runs = []
 for t in range(len(target)):
     logits_of_run = by_hand(source, target[: t + 1], model)
     shorter_runs.append(logits_of_run[-1])  # the last position
-# Equate:
 same(
     "one run of Transformer = a run for each beginning of the target",
     model(source[None], target[None])[0],
@@ -460,18 +487,24 @@ same(
 
 # %% [markdown]
 # **Use.** So one run judges each token of a translation. Here is the trained model with
-# the true German sentence:
+# the true German sentence. `make_batch` adds the marks and makes three arrays:
+# `source`, what the encoder reads; `target_in`, what the decoder reads; and
+# `target_out`, what it must predict.
 
 # %%
+# The vocabulary's size tells make_batch which ids there can be.
+pair = make_batch(
+    toy.subwords.encode([english]), toy.subwords.encode([german]), len(toy.subwords)
+)
 reads = words_of(pair.target_in[0])
 predicts = words_of(pair.target_out[0])
-chances = F.softmax(trained(pair.source, pair.target_in)).numpy()[0]
+given = F.softmax(trained(pair.source, pair.target_in)).numpy()[0]
 of_right_token = []
 for t in range(pair.n_tokens):
-    of_right_token.append(chances[t, pair.target_out[0, t]])
+    of_right_token.append(given[t, pair.target_out[0, t]])
     print(f"    reads {reads[t]:8s} must predict {predicts[t]:8s}", end="")
     print(f" and gives it the probability {of_right_token[t]:.3f}")
-same("the column at the beginning of the lesson", of_right_token, chances_written)
+same("the column at the beginning of the lesson", of_right_token, probabilities)
 
 # %% [markdown]
 # Compare with the column at the beginning of the lesson: the same eleven numbers,
@@ -488,21 +521,23 @@ source_attention.keep_weights = True
 trained(pair.source, pair.target_in)
 to_source = source_attention.weights[0].mean(axis=0)  # (11, 13)
 source_words = words_of(pair.source[0])
-row = predicts.index("Lehrer")
-column = source_words.index("teacher")
-on_teacher = to_source[row, column]
-claim("to predict Lehrer, it looks at teacher", on_teacher > 0.8, on_teacher)
-place = (row, column)
-draw(figures.look, "06_source_attention.png", to_source, predicts, source_words, place)
+to_lehrer = to_source[predicts.index("Lehrer"), source_words.index("teacher")]
+claim("to predict Lehrer, it looks at teacher", to_lehrer > 0.8, to_lehrer)
+row = predicts.index("das")
+columns = [source_words.index("the"), source_words.index("book")]
+to_das = to_source[row, columns]
+claim("to predict das, at the and at book", to_das.min() > 0.2, to_das.round(2))
+places = [(row, column) for column in columns]
+draw(figures.look, "06_source_attention.png", to_source, predicts, source_words, places)
 
 # %% [markdown]
-# ![Heat map, eleven German tokens to predict against thirteen English source tokens: the dark cells run along the diagonal, for Lehrer at teacher with 0.95; for im they are at in, for Garten at garden; das looks at the and at book](figures/06_source_attention.png)
+# ![Heat map, eleven German tokens to predict against thirteen English source tokens: the dark cells run along the diagonal, for Lehrer at teacher with 0.95; for im they are at in, for Garten at garden; framed are those of das at the and at book](figures/06_source_attention.png)
 #
-# *What to see: each row is a query, the framed cell the claim above. Nobody told the
-# model which English word belongs to which German one. The row "Lehrer" is the query of
-# the position that has read "alte": it asks for a word that is not there yet. And "das"
-# needs "the", but also "book", because the German article depends on the noun. (Not all
-# rows are so clear: before the full stop, the model looks at the verb as well.)*
+# *What to see: each row is a query. Nobody told the model which English word belongs to
+# which German one. The row "Lehrer" is the query of the position that has read "alte":
+# it asks for a word that is not there yet. And "das" needs "the", but also "book" (the
+# frames), because the German article depends on the noun. (Not all rows are so clear:
+# before the full stop, the model looks at the verb as well.)*
 
 # %% [markdown]
 # ## Who may look at what, and does the padding matter?
@@ -539,20 +574,6 @@ for title, array in arrays.items():
 source_padding = padding_mask(batch.source)
 up_to_now = causal_mask(batch.target_in.shape[1])
 print("    padding mask", source_padding.shape, "  causal mask", up_to_now.shape)
-
-# %% [markdown]
-# Why do the masks have axes of size 1? The scores have four axes: $(B, H, T, S)$, that
-# is sentence, head, position that asks, position that answers. A mask has to fit.
-#
-# - Which tokens of the source are padding depends on the sentence and on who answers.
-#   It does not depend on the head, nor on who asks: $(B, 1, 1, S)$, here (2, 1, 1, 13).
-# - Who is later than whom depends on who asks and who answers. It is the same in all
-#   sentences and all heads: $(1, 1, T, T)$, here (1, 1, 11, 11).
-#
-# NumPy repeats an axis of size 1 as often as needed (*broadcasting*), so neither mask
-# is ever stored in full.
-
-# %%
 in_source = words_of(batch.source[1])
 in_target = words_of(batch.target_in[1])
 of_source = source_padding[1, 0]
@@ -574,6 +595,13 @@ draw(figures.masks, "06_masks.png", of_source, up_to_now[0, 0], in_source, in_ta
 # Why does the padding of the target need no mask? It is on the *right*: it is later
 # than every token, and the causal mask hides it already.
 #
+# Why do the masks that the program prints have axes of size 1? The scores have four
+# axes: $(B, H, T, S)$, that is sentence, head, position that asks, position that
+# answers. In the picture, all rows of a padding mask are equal, and so are all heads:
+# one row for each sentence is enough, $(B, 1, 1, S)$, here (2, 1, 1, 13). The triangle
+# is the same for all sentences and all heads: $(1, 1, T, T)$, here (1, 1, 11, 11).
+# NumPy repeats an axis of size 1 as often as needed (*broadcasting*).
+#
 # **Equate.** The program by hand knows no padding: it gets each sentence alone. A batch
 # must give what its sentences give alone.
 
@@ -592,7 +620,7 @@ for i in (0, 1):
 
 # %% [markdown]
 # (Without the padding mask there is no error message, but a sentence changes with its
-# neighbours in the batch: see the end.)
+# neighbours in the batch: "What if the padding mask is missing?")
 
 # %% [markdown]
 # ## How can the future leak in?
@@ -611,29 +639,61 @@ for i in (0, 1):
 # - **Check B, of everything:** change "Lehrer" in the German *text*, and let the
 #   program make the two lines below it.
 #
-# In both, the outputs that must predict "Der", "alte" and "Lehrer" must not move. As
-# long as the batch is right, the two are the same check. **If the mistake is in the
+# In both, the outputs that must predict "Der", "alte" and "Lehrer" must not move. Here
+# is check A, with the trained model, and with the same model without its causal mask.
+
+
+# %%
+def logits_with(mask, target_in):
+    """Return the trained model's logits, with this mask in the decoder."""
+    memory, _ = trained.encode(pair.source)  # _ is the mask of the padding
+    entered = trained.target_positions(trained.embedding(target_in) * 8.0)  # sqrt(64)
+    return trained.logits(trained.decoder(entered, memory, mask, None)).numpy()[0]
+
+
+changed = pair.target_in.copy()
+changed[0, 3] = toy.subwords.encode(["Mann"])[0][0]  # in place of "Lehrer"
+print("    reads, changed:", *words_of(changed[0]))
+moved = []  # how far each output moves, with the mask and without it
+for mask in (causal_mask(11), None):
+    before = logits_with(mask, pair.target_in)
+    after = logits_with(mask, changed)
+    moved.append(abs(after - before).max(axis=1))
+print("    must predict   with the mask   without it")
+for t in range(6):
+    print(f"    {predicts[t]:12s} {moved[0][t]:12.1f} {moved[1][t]:13.1f}")
+most = moved[0][:3].max()
+claim("with the mask, the first three move by", most == 0, most)
+least = moved[1][:3].min()
+claim("without it, each of them moves by at least", least > 0.1, least)
+
+# %% [markdown]
+# With the mask, the outputs up to the one that must predict "Lehrer" stand still.
+# Without it, even the output that must predict "Der" moves.
+#
+# "Not move" means 0.0, to the last digit. A masked weight is an exact zero, and 0 times
+# anything adds nothing: the same additions in the same order give the same result. So
+# even the smallest difference is a leak. (Above, rounding left differences of 1e-15:
+# two programs, or arrays of other sizes, add in other orders. Here it is one program on
+# arrays of one size. The library's fast forms, lesson 01, may round differently; for
+# the check they are off, as in all lessons.)
+#
+# As long as the batch is right, the two checks are the same. **If the mistake is in the
 # batch, only B can see it.**
 #
 # **State.** Position $t$ of the line *reads* holds token $t - 1$ of the target, and its
 # output, output $t$, must predict token $t$. So output $t$ must not depend on token $t$
 # nor on a later one.
 #
-# "Not move" means 0.0, to the last digit. A masked weight is an exact zero, and 0 times
-# anything adds nothing: the same additions in the same order give the same result. So
-# even the smallest difference is a leak. (Above, rounding left differences of 1e-15:
-# two programs, or arrays of other sizes, add in other orders. Here it is one program on
-# arrays of one size.)
-#
 # **Derive.** Here are five ways to see the future. Each looks right at first sight:
 #
-# | mistake | what the program does | how the future gets in |
+# | mistake | how it happens | how the future gets in |
 # |---|---|---|
-# | no causal mask | it passes no mask on | every position sees all |
+# | no causal mask | the mask is not passed on | every position sees all |
 # | mask shifted by one | `np.tri(T, k=1)`, a diagonal more | $t$ sees $t + 1$ |
 # | mask after the softmax | `softmax(scores) * mask` | its sum is over all keys |
-# | target not shifted | it reads token $t$ to predict token $t$ | directly |
-# | target in the source | a source line holds the translation | through the memory |
+# | target not shifted | the decoder gets the target as it is | $t$ reads token $t$ |
+# | target in the source | a line of the English file holds both texts | by the memory |
 #
 # ("More on the Transformer" has four more, and the code of all of them.) Try them on
 # small new models and random text. Each sentence has 6 words, and each word is drawn
@@ -653,29 +713,33 @@ def with_another(ids, position):
     return changed
 
 
-def check(leaky, mistake, where):
-    """Change one word: how far do those outputs move that must not?"""
+# Check A: change word t where the decoder reads it. Outputs 0 to t must not move.
+def check_a(leaky, mistake):
     source, reads = experiment.pair_of(sources, targets, mistake)
     before = leaky(source, reads).numpy()
     moves = []
     for t in range(5):  # not the last word: the decoder never reads it
-        must_not_move = slice(0, t + 1)  # the outputs 0 to t
-        if where == "text":  # check B
-            text = with_another(targets, t)
-            source, changed = experiment.pair_of(sources, text, mistake)
-        else:  # check A
-            read_at = t + 1
-            changed = with_another(reads, read_at)
-        after = leaky(source, changed).numpy()
-        moves.append(abs(after - before)[:, must_not_move].max())
-    return float(max(moves))
+        after = leaky(source, with_another(reads, t + 1)).numpy()
+        moves.append(abs(after - before)[:, : t + 1].max())
+    return max(moves)
+
+
+# Check B: change word t in the text, and make from it what the towers read.
+def check_b(leaky, mistake):
+    before = leaky(*experiment.pair_of(sources, targets, mistake)).numpy()
+    moves = []
+    for t in range(5):
+        text = with_another(targets, t)
+        after = leaky(*experiment.pair_of(sources, text, mistake)).numpy()
+        moves.append(abs(after - before)[:, : t + 1].max())
+    return max(moves)
 
 
 def found_by(mistake):
     """Return the names of the checks that find a mistake, such as "A B"."""
     leaky = experiment.leaky_model(mistake).astype(np.float64)
-    a = "A" if check(leaky, mistake, "reads") > 0 else " "
-    b = "B" if check(leaky, mistake, "text") > 0 else " "
+    a = "A" if check_a(leaky, mistake) > 0 else " "
+    b = "B" if check_b(leaky, mistake) > 0 else " "
     return f"{a} {b}"
 
 
@@ -688,12 +752,27 @@ five = [
     "target in the source",
 ]
 found = {mistake: found_by(mistake) for mistake in ["none"] + five}
+print("    mistake                found by")
+for mistake, letters in found.items():
+    print(f"    {mistake:24s} {letters}".rstrip())
+missed_by_a = [mistake for mistake in five if "A" not in found[mistake]]
+missed_by_b = [mistake for mistake in five if "B" not in found[mistake]]
+two = ["target not shifted", "target in the source"]
+claim("the honest model passes both checks", found["none"].isspace(), "no leak")
+claim("check A misses two leaks of five", missed_by_a == two, missed_by_a)
+claim("check B misses no leak", missed_by_b == [], "0 missed")
 
 # %% [markdown]
-# How good does each loss look? The loss of a word is $-\ln p$, where $p$ is the
-# probability that the model gave it (lesson 05). Train each model on random text. There
-# is nothing to learn in it, so an honest model cannot do better than to give each of
-# the 16 words the same probability, 1/16: its loss is $-\ln(1/16) = \ln 16 = 2.77$.
+# **Check B finds all five, check A three.** Check A changes the line that the decoder
+# *reads* and cannot know that it is the wrong line. The unshifted target obeys the
+# causal mask perfectly: position $t$ reads token $t$, and must predict token $t$.
+
+# %% [markdown]
+# ## How good does a leak look?
+# The loss of a word is $-\ln p$, where $p$ is the probability that the model gave it
+# (lesson 05). Train each model on random text. There is nothing to learn in it, so an
+# honest model cannot do better than to give each of the 16 words the same probability,
+# 1/16: its loss is $-\ln(1/16) = \ln 16 = 2.77$.
 #
 # Then let each model translate. Look at the model without a causal mask, at the moment
 # after "Lehrer":
@@ -705,50 +784,39 @@ found = {mistake: found_by(mistake) for mistake in ["none"] + five}
 # it. (All this takes a minute or two, so it was done once, by the command `python -m
 # minitf.course.experiments.leaks`.)
 
+
 # %%
 results = kept("leaks")
 guess = math.log(16)
 
 
-def print_table(found):
-    print("    mistake                   found by  loss, training  translating")
-    for mistake, letters in found.items():
+def print_losses(mistakes):
+    print("    mistake                   loss, training  translating")
+    for mistake in mistakes:
         last_loss = results[mistake]["training"][-1]
         in_translation = results[mistake]["translating"]
-        print(f"    {mistake:26s} {letters} {last_loss:19.2f}", end="")
-        print(f" {in_translation:12.2f}")
+        print(f"    {mistake:26s} {last_loss:13.2f} {in_translation:12.2f}")
 
 
 print(f"    a guess, ln 16: {guess:.2f}, and a sixth of it: {guess / 6:.2f}")
-print_table(found)
-print(
-    f"    the loss of a right word with the probability 0.001: {-math.log(0.001):.1f}"
-)
+print_losses(["none"] + five)
+sure = -math.log(0.001)
+print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 
 # %% [markdown]
 # Read the table.
 #
-# - **Check B finds all five, check A three.** Check A changes the line that the decoder
-#   *reads* and cannot know that it is the wrong line. The unshifted target obeys the
-#   causal mask perfectly: position $t$ reads token $t$, and must predict token $t$.
 # - **Every leak makes the loss look better than a guess.** Two are near 0.46, a sixth
 #   of 2.77: of 6 words they copy five, but nothing stands after the last, which they
-#   must guess. The mask after the softmax is on its way there. The last two hand over
-#   all 6 words.
+#   must guess. (One head is enough to copy: $PE(t + 1)$ is a linear map of $PE(t)$,
+#   lesson 05, so a query can ask for "the position after mine".) The mask after the
+#   softmax is on its way there. The last two hand over all 6 words.
 # - **Every leak ruins the translation.** There the loss is far *above* that of a guess.
 #   Why worse than a guess? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of
 #   0.001 its loss is 6.9. That is the look of "good loss, nonsense text".
 # - **A loss that is too good is the third check.** On text that it has not seen before,
 #   no honest model gets there. A model that copies its input does.
-
-# %%
-missed_by_a = [mistake for mistake in five if "A" not in found[mistake]]
-missed_by_b = [mistake for mistake in five if "B" not in found[mistake]]
-two = ["target not shifted", "target in the source"]
-claim("the honest model passes both checks", found["none"].isspace(), "no leak")
-claim("check A misses two leaks of five", missed_by_a == two, missed_by_a)
-claim("check B misses no leak", missed_by_b == [], "0 missed")
 
 # %%
 honest = results["none"]["training"][-1]
@@ -769,10 +837,24 @@ draw(figures.leaks, "06_leaks.png", updates, losses, guess)
 #
 # *What to see: the only honest curve is the one that stays at the upper dashed line.
 # Every fall below it is a leak. At the lower line one word of 6 is guessed and the
-# others are copied; the unshifted target hands over the last one, too.*
+# others are copied; the unshifted target hands over the last one, too. (Two leaks are
+# not drawn. The mask shifted by one falls to the lower line, too, and sooner; the
+# target in the source falls to 0, and later.)*
 
 # %% [markdown]
 # ## How large is the model of the paper?
+#
+# Our small model and the paper's *base* model have the same form, and other sizes:
+#
+# | name | base | ours | meaning |
+# |---|---|---|---|
+# | $N$ | 6 | 2 | layers of the encoder, and layers of the decoder |
+# | $d_{model}$ | 512 | 64 | numbers in the vector of a position |
+# | $d_{ff}$ | 2048 | 256 | numbers inside the feed-forward network |
+# | $h$ | 8 | 4 | heads of each attention |
+# | $d_k$, $d_v$ | 64 | 16 | numbers of a query and key, and of a value, in one head |
+# | $P_{drop}$ | 0.1 | off | rate of dropout, in training only |
+# | $V$ | about 37,000 | 1,600 | subwords of the vocabulary (section 5.1) |
 #
 # How much memory does the base model take, and which of its boxes takes most? Guess
 # first: attention, feed-forward, norms, or the table? Then take a pencil.
@@ -780,13 +862,15 @@ draw(figures.leaks, "06_leaks.png", updates, losses, guess)
 # **State.** An attention has four matrices (lesson 03), a feed-forward network two
 # matrices and two biases, a layer norm a gain and a bias (lesson 04). An encoder layer
 # has 1 attention, 1 feed-forward network and 2 norms. A decoder layer has 2 attentions,
-# 1 feed-forward network and 3 norms. In all:
+# 1 feed-forward network and 3 norms. One table embeds the source, embeds the target,
+# and makes the logits. Multiply:
 #
-# - $6 + 2 \cdot 6 = 18$ attentions,
-# - 12 feed-forward networks,
-# - $2 \cdot 6 + 3 \cdot 6 = 30$ norms,
-# - one table of 37,000 rows, which embeds the source, embeds the target, and makes the
-#   logits.
+# | piece | numbers in one | how many | together |
+# |---|---|---|---|
+# | attention | $4 \cdot 512^2$ | $6 + 2 \cdot 6 = 18$ | ? |
+# | feed-forward network | $2 \cdot 512 \cdot 2048 + 2048 + 512$ | 12 | ? |
+# | layer norm | $2 \cdot 512$ | $2 \cdot 6 + 3 \cdot 6 = 30$ | ? |
+# | embedding table | $37{,}000 \cdot 512$ | 1 | ? |
 
 # %%
 attention_size = 4 * 512 * 512
@@ -827,24 +911,26 @@ draw(figures.parameters, "06_parameters.png", millions)
 
 # %%
 megabytes = 4 * on_paper / 1e6
-print(f"    37,000 tokens: {on_paper / 1e6:.1f} million numbers, {megabytes:.0f} MB")
+print(f"    37,000 subwords: {on_paper / 1e6:.1f} million numbers, {megabytes:.0f} MB")
 larger = (on_paper + (41_000 - 37_000) * 512) / 1e6
-claim("with 41,000 tokens there are 65 million", round(larger) == 65, f"{larger:.1f}")
+claim("with 41,000 subwords there are 65 million", round(larger) == 65, f"{larger:.1f}")
 
 # %% [markdown]
 # ## What did we learn?
 #
 # - The encoder reads the source and leaves a memory, a vector for each token; every
 #   decoder layer reads that memory.
+# - The encoder's self-attention reads the source in both directions. The decoder's says
+#   what is written, and the source attention where to look.
 # - The model returns logits for all positions at once; the softmax is applied outside.
-# - The base model has 63.0 million parameters with 37,000 tokens, and the paper's 65
-#   million with about 41,000.
 # - In training the decoder reads the target shifted right; one run gives what $T$ runs
 #   would give, because no output depends on what comes after it.
 # - Three masks: source padding twice, $(B, 1, 1, S)$, and the future once,
 #   $(1, 1, T, T)$. Padding on the right of the target needs none.
 # - A leak shows as a loss that is too good. Change a word of the text: the output that
 #   must predict it must not move, to the last digit.
+# - The base model has 63.0 million parameters with 37,000 subwords, and the paper's 65
+#   million with about 41,000.
 
 # %% [markdown]
 # ## More on the Transformer
@@ -882,7 +968,7 @@ same(
 )
 
 # %% [markdown]
-# ### Do the shapes of the walk hold?
+# ### Do the shapes of the walk and the sizes hold?
 
 # %%
 encoder_layer = trained.encoder.layers[0]
@@ -904,9 +990,8 @@ claim("steps 3, 7, 8: the scores", score_shapes == as_in_figure, score_shapes)
 ends = [memory.shape[1:], logits.shape[1:]]
 claim("steps 5, 10: memory and logits", ends == [(13, 64), (11, 1600)], ends)
 
+
 # %%
-
-
 def sizes_of(c):
     in_layers = [c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
     return [c.n_layers, c.n_decoder_layers] + in_layers + [c.vocabulary_size]
@@ -920,11 +1005,6 @@ of_ours = sizes_of(trained.config)
 claim("the sizes of ours", of_ours == [2, 2, 64, 256, 4, 16, 16, 1600], of_ours)
 
 # %% [markdown]
-# ### Does the decoder remember what it has done?
-# No. It remembers nothing between two tokens. Each time it reads again, from the start,
-# all that is written. And the memory has no fixed size: a source of 13 tokens has a
-# memory of 13 rows.
-#
 # ### Which decoder layer reads the memory?
 # All of them. The arrow in the figure is drawn once, because the box is drawn once; "N
 # x" means that there are $N$ arrows. Each layer reads the same memory through its own
@@ -935,10 +1015,10 @@ claim("the sizes of ours", of_ours == [2, 2, 64, 256, 4, 16, 16, 1600], of_ours)
 
 # %%
 def probability_of_sentence():
-    chances = F.softmax(trained(pair.source, pair.target_in)).numpy()[0]
+    given = F.softmax(trained(pair.source, pair.target_in)).numpy()[0]
     product = 1.0
     for t, token in enumerate(pair.target_out[0]):
-        product *= float(chances[t, token])
+        product *= float(given[t, token])
     return product
 
 
@@ -996,9 +1076,9 @@ claim(
 
 # %% [markdown]
 # ### What if the padding mask is missing?
-# There is no error message. The sentence reads its
-# padding as if it were words, and how much padding it has depends on its neighbours in
-# the batch. Its memory, whose numbers are about 1 in size, changes a lot:
+# There is no error message. The sentence reads its padding as if it were words, and how
+# much padding it has depends on its neighbours in the batch. Its memory, whose numbers
+# are about 1 in size, changes a lot:
 
 # %%
 short_ids = batch.source[1:]  # the padded sentence
@@ -1044,15 +1124,13 @@ show(experiment.LeakyAttention)
 # | softmax over the queries | `softmax(scores, axis=2)` | its sum has later queries |
 # | norm over time | mean and variance along $T$ | the mean is over all positions |
 #
-# How does a model without a causal mask copy the next word? One head is enough.
-# $PE(t + 1)$ is a linear map of $PE(t)$ (lesson 05), so a query can ask for "the
-# position after mine".
-#
 # Of all nine, check B finds nine and check A seven:
 
 # %%
 found_of_all = {mistake: found_by(mistake) for mistake in experiment.MISTAKES}
-print_table(found_of_all)
+for mistake, letters in found_of_all.items():
+    print(f"    {mistake:24s} {letters}".rstrip())
+print_losses(found_of_all)
 n_by_a = sum("A" in letters for letters in found_of_all.values())
 n_by_b = sum("B" in letters for letters in found_of_all.values())
 claim("of nine leaks check A finds", n_by_a == 7, n_by_a)
@@ -1065,6 +1143,8 @@ claim("the highest training loss of the nine", max(of_all) < guess / 3, max(of_a
 # forbidden *value* comes through. But the softmax has divided by a sum over all keys,
 # the later ones too. How much is left for the permitted weights tells something about
 # the later keys.
+# the later keys. It is one number for each head and query; how the model packs a word
+# into such numbers we have not looked at.
 #
 # **And a softmax over the wrong axis?** It divides by a sum over the queries, and those
 # of later positions are among them. Checks A and B find it, and so does a still cheaper
@@ -1073,12 +1153,12 @@ claim("the highest training loss of the nine", max(of_all) < guess / 3, max(of_a
 # %%
 queries = rng.standard_normal((5, 8))
 scores = queries @ queries.T / math.sqrt(8)
-up_to_own = causal_mask(5)[0, 0]
-permitted = np.where(up_to_own, scores, -1e9)
+causal = causal_mask(5)[0, 0]
+permitted = np.where(causal, scores, -1e9)
 wrong_sums = F.softmax(permitted, axis=0).numpy().sum(axis=1)
 off = float(abs(wrong_sums - 1).max())
 claim("softmax over the queries: they miss 1 by", off > 0.1, off)
-after_softmax = F.softmax(scores).numpy() * up_to_own
+after_softmax = F.softmax(scores).numpy() * causal
 first_sum = after_softmax[0].sum()
 claim(
     "mask after the softmax: the first query's weights sum to",
@@ -1144,7 +1224,7 @@ claim("big has the paper's 213 million only to 1%", 0.5 < big - 213 < 2.13, big)
 
 # %% [markdown]
 # So "about 37,000" of the text and the counts of the table do not belong together, and
-# the paper does not explain it. "big" fits neither: even with 37,000 tokens it has a
+# the paper does not explain it. "big" fits neither: even with 37,000 subwords it has a
 # million too many.
 
 # %%
@@ -1232,10 +1312,11 @@ def check_find_leaks():
 
 # %% [markdown]
 # **Now yours: pieces 22 to 25** of `my_transformer.py`. Now the pieces become a model:
-# `DecoderLayer`, `Transformer.encode`, `Transformer.decode` and `make_batch`. The trained
-# weights are of a pre-norm model (lesson 04), whose stacks end with a norm more: where
-# `pre_norm` is set, both methods apply it. (`python lessons/build.py` writes the file, if
-# you have none.)
+# `DecoderLayer`, `Transformer.encode`, `Transformer.decode` and `make_batch`. The
+# weights with which `my_transformer.py` translates (not those of this lesson's model)
+# are of a pre-norm model (lesson 04), whose stacks end with a norm more: where
+# `pre_norm` is set, both methods apply it. (`python lessons/build.py` writes the file,
+# if you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

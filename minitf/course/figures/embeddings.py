@@ -1,26 +1,53 @@
 """The figures of lesson 05, embeddings and positions."""
 
-from math import pi, sqrt
+from math import pi
 
 import numpy as np
 
-from minitf.course.figures import bars, line_panels, lines, matrices
+from minitf.course.figures import FONT, SMALL, WIDTH, lines, matrices, new_figure
+from minitf.plot import COLOURS, save_figure
 
-__all__ = ["alone", "back", "bases", "distance", "hands", "lengths"]
+__all__ = ["alone", "back", "bases", "distance", "hands", "table", "words"]
 
 
-def hands(encodings, path):
-    """Draw the sines of three hands. encodings: (positions, 64)."""
-    positions = np.arange(len(encodings))
-    panels = {}
-    for i in (0, 8, 16):
-        per_round = 2 * pi * 10000 ** (2 * i / 64)
-        title = f"hand {i}: one round in {per_round:.0f} positions"
-        panels[title] = {"": (positions, encodings[:, 2 * i])}
-    line_panels(
-        panels, path, x="position", y="sine of the angle", marks=False, limits=(-1.1, 1.1),
-        title="Fast hands tell neighbours apart, slow ones tell where in the sentence",
-    )  # fmt: skip
+def hands(encodings, positions, chosen, path):
+    """Draw dials, a column for each position and a row for each chosen hand.
+
+    encodings: (length, 64). The tip of hand i is at (sine, cosine), so it points up at position 0
+    and turns clockwise.
+    """
+    figure = new_figure(WIDTH, 1.35 * len(chosen) + 1.0)
+    figure.suptitle(
+        f"At {positions[-1]} the fast hand is where it was at 0, the slow ones are not",
+        fontsize=FONT,
+    )
+    grid = figure.subplots(len(chosen), len(positions), squeeze=False)
+    for i, row in zip(chosen, grid, strict=True):
+        for position, axes in zip(positions, row, strict=True):
+            sine, cosine = encodings[position, 2 * i : 2 * i + 2]
+            framed = position in (positions[0], positions[-1])  # the two to compare
+            _dial(axes, sine, cosine, framed)
+            if i == chosen[0]:
+                axes.set_title(f"position {position}", fontsize=SMALL)
+        per_round = 2 * pi * 10000 ** (2 * i / encodings.shape[1])
+        row[0].set_ylabel(
+            f"hand {i}:\na round in\n{per_round:.0f}\npositions", fontsize=SMALL, rotation=0,
+            labelpad=8, ha="right", va="center",
+        )  # fmt: skip
+    save_figure(figure, path)
+
+
+def _dial(axes, sine, cosine, framed):
+    """Draw one hand on a dial; a framed dial has a thick rim."""
+    angle = np.linspace(0, 2 * pi, 100)
+    rim = {"color": "black", "linewidth": 2.5} if framed else {"color": "#999999", "linewidth": 1.2}
+    axes.plot(np.sin(angle), np.cos(angle), **rim)
+    arrow = {"arrowstyle": "-|>", "linewidth": 3, "color": COLOURS[0], "mutation_scale": 18,
+             "shrinkA": 0, "shrinkB": 0}  # fmt: skip
+    axes.annotate("", (0.92 * sine, 0.92 * cosine), (0, 0), arrowprops=arrow)
+    axes.plot(0, 0, "o", color=COLOURS[0], markersize=5)
+    axes.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
 
 
 def alone(of_all_hands, of_one_hand, path):
@@ -40,7 +67,7 @@ def distance(sinusoids, random_rows, path):
     curves = {"sinusoids": (across, sinusoids), "random rows": (across, random_rows)}
     lines(
         curves, path, x="the other position minus this one", y="dot product", marks=False,
-        title="With sinusoids, near positions are alike",
+        title="A position is most like itself, and its neighbours come next",
     )  # fmt: skip
 
 
@@ -48,8 +75,9 @@ def back(soft, sharp, path):
     """Draw the weights of a head that looks at the word before: (positions, positions) each."""
     numbers = [str(position) for position in range(len(soft))]
     matrices(
-        {"turned one step back": soft, "and 16 times as large": sharp}, rows="position that asks",
-        columns="position asked", row_labels=numbers, column_labels=numbers, limits=(0, 1),
+        {"turned one step back: a blur": soft, "the same matrix times 16": sharp},
+        rows="position that asks", columns="position asked", row_labels=numbers,
+        column_labels=numbers, limits=(0, 1), bar="weight",
         title="One matrix lets each position look at the one before", path=path,
     )  # fmt: skip
 
@@ -63,14 +91,17 @@ def bases(of_bases, path):
     )  # fmt: skip
 
 
-def lengths(row, position, d_model, path):
-    """Draw the lengths of a row of the table, as it is and scaled, and of a position."""
-    values = {
-        "a row of E": row,
-        "a row times sqrt(d_model)": row * sqrt(d_model),
-        "PE": position,
-    }
-    bars(
-        values, path, y=f"length (d_model = {d_model})",
-        title="Without the factor, a position would drown the word",
+def words(cosines, names, path):
+    """Draw how like the rows of some words are. cosines: (words, words)."""
+    matrices(
+        {"Words that are used alike have similar rows": cosines}, row_labels=names,
+        column_labels=names, limits=(0, 1), bar="cosine of two rows", path=path,
+    )  # fmt: skip
+
+
+def table(encodings, path):
+    """Draw the whole table of the sinusoids. encodings: (positions, d_model)."""
+    matrices(
+        {"The hands of a hundred positions: fast on the left, slow on the right": encodings},
+        rows="position", columns="column", bar="sine or cosine", limits=(-1, 1), path=path,
     )  # fmt: skip

@@ -2,17 +2,73 @@
 
 import numpy as np
 
-from minitf.course.figures import bars, lines, matrices
+from minitf.course.figures import FONT, HEIGHT, SMALL, bars, matrices, new_figure
+from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
 
-__all__ = ["leaks", "look", "masks", "parameters"]
+__all__ = ["arrows", "leaks", "look", "masks", "parameters"]
+
+FADED = "#c8c8c8"  # of what does not reach the output
 
 
-def look(weights, predicts, source, place, path):
+def arrows(panels, output, reads, predicts, path):
+    """Draw which positions read which, layer by layer, and all that reaches one output.
+
+    panels: {title: the mask of each layer, bool (T, T)}. output: its position. reads, predicts: the
+    token below and above each position.
+    """
+    figure = new_figure(5.6 * len(panels), 6.2, 0.1)
+    figure.suptitle("No arrow to the left: so no output learns what comes later", fontsize=FONT)
+    all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (title, masks) in zip(all_axes, panels.items(), strict=True):
+        axes.set_title(title, fontsize=FONT)
+        axes.set_axis_off()
+        top, wide = len(masks), len(reads)
+        reaching = [np.arange(wide) == output]  # from the top to the bottom
+        for mask in reversed(masks):
+            reaching.append(reaching[-1] @ mask)
+        reaching.reverse()
+        for up, mask in enumerate(masks):
+            for to, start in zip(*np.nonzero(mask), strict=True):
+                _arrow(axes, (start, up), (to, up + 1), reaching[up + 1][to])
+        for up, row in enumerate(reaching):
+            for across, reaches in enumerate(row):
+                face, edge = (COLOURS[0], "black") if reaches else ("white", FADED)
+                axes.plot(across, up, "o", markersize=19, color=face, markeredgecolor=edge)
+        for across, (below, above) in enumerate(zip(reads, predicts, strict=True)):
+            weight = "bold" if across == output else "normal"
+            axes.text(across, -0.3, below, ha="center", va="top", fontsize=SMALL)
+            axes.text(
+                across, top + 0.28, above, ha="center", va="bottom", fontsize=SMALL,
+                fontweight=weight,
+            )  # fmt: skip
+        for up in range(1, top + 1):
+            axes.text(-0.4, up, f"layer {up}", ha="right", va="center", fontsize=SMALL)
+        axes.text(-0.4, -0.3, "reads", ha="right", va="top", fontsize=SMALL)
+        axes.text(-0.4, top + 0.28, "predicts", ha="right", va="bottom", fontsize=SMALL)
+        axes.set(xlim=(-1.5, wide - 0.6), ylim=(-0.6, top + 0.6))
+    save_figure(figure, path)
+
+
+def _arrow(axes, start, end, reaches):
+    """Draw an arrow: blue if it is on a way to the output, orange and dashed if it leads left."""
+    style = {"color": FADED, "linewidth": 1.2}
+    if reaches:
+        style = {"color": COLOURS[0], "linewidth": 2.0}
+    if reaches and end[0] < start[0]:
+        style = {"color": COLOURS[1], "linewidth": 3.2, "linestyle": "--"}
+    axes.annotate(
+        "", end, start, zorder=2 if reaches else 1,
+        arrowprops={"arrowstyle": "-|>", "mutation_scale": 16, "shrinkA": 10, "shrinkB": 11,
+                    **style},
+    )  # fmt: skip
+
+
+def look(weights, predicts, source, places, path):
     """Draw the attention of the tokens to predict to those of the source."""
     matrices(
-        {"To predict Lehrer, the model looks at teacher": weights}, row_labels=predicts,
-        column_labels=source, rows="token to predict", columns="source",
-        bar="attention to the memory", mark=[place], path=path,
+        {"\"das\" looks at \"the\" and at \"book\": the article needs its noun": weights},
+        row_labels=predicts, column_labels=source, rows="token to predict", columns="source",
+        bar="attention to the memory", mark=places, path=path,
     )  # fmt: skip
 
 
@@ -35,16 +91,31 @@ def masks(of_source, up_to_now, source, target, path):
 
 def leaks(updates, losses, guess, path):
     """Draw the loss of models with and without a leak. losses: {mistake: training losses}."""
-    curves = {
-        "none (honest)" if name == "none" else name: (updates, values)
-        for name, values in losses.items()
-    }
-    lines(
-        curves, path, x="updates", y="training loss", marks=False,
-        title="Random text: an honest model can only guess",
-        levels={"a guess, ln 16": guess, "": guess / 6},
-        notes={"ln 16 / 6": (22, guess / 6)},  # its right end is under the curves
-        limits=(-0.1, 4.6),  # above the curves there is room for the legend
+    figure = new_figure(11.5, HEIGHT)
+    axes = figure.subplots()
+    title = "On random text, a loss below the guess is a leak"
+    label_axes(axes, "updates", "training loss", title, FONT, SMALL)
+    axes.grid(**GRID)
+    for i, (name, values) in enumerate(losses.items()):
+        style = curve_style(i)
+        axes.plot(updates, values, linewidth=2.5, **style)
+        text = "no mistake: a guess, ln 16" if name == "none" else name
+        _name_end(axes, text, updates, values[-1], style["color"])
+    for level in (guess, guess / 6):
+        axes.axhline(level, color="#444444", linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
+    axes.annotate(
+        f"one word of six guessed: (ln 16) / 6 = {guess / 6:.2f}", (50, guess / 6), (0, -5),
+        textcoords="offset points", fontsize=SMALL, color="#444444", va="top",
+    )  # fmt: skip
+    axes.set(xlim=(0, updates[-1]), ylim=(-0.1, 3.2))
+    save_figure(figure, path)
+
+
+def _name_end(axes, name, across, height, colour):
+    """Write the name of a curve to the right of its end."""
+    axes.annotate(
+        name, (across[-1], height), (8, 0), textcoords="offset points", fontsize=SMALL,
+        color=colour, va="center", annotation_clip=False,
     )  # fmt: skip
 
 
