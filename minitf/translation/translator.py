@@ -243,8 +243,13 @@ class Translator:
 
     @functools.cached_property
     def _characters(self):
-        """Return the characters that the model can write without spelling them in bytes."""
-        return frozenset("".join(self.subwords.listed()))
+        """Return the characters that the model knows: those of its subwords, small or capital.
+
+        A capital letter that is too rare for a subword, such as Ö, was spelled in bytes in the
+        training text, too.
+        """
+        text = "".join(self.subwords.listed())
+        return frozenset(text + text.upper() + text.lower())
 
     def _ids(self, parts):
         """Return what the model reads of each part."""
