@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from paths import ROOT
 from threadpoolctl import threadpool_info
 from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 
@@ -16,7 +17,7 @@ from minitf.text import EOS, Subwords, Words
 from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
 from minitf.translation.cutting import in_small_letters
-from minitf.translation.parts import Line, Part
+from minitf.translation.parts import Line, Part, Text
 from minitf.translation.rejoin import (
     CUT,
     as_one_sentence,
@@ -686,3 +687,12 @@ def test_load_takes_from_the_notes_whether_capitals_are_read(subwords, tmp_path)
 @pytest.mark.parametrize(("words", "expected"), [(8, "Er kam"), (9, "Er kam.")])
 def test_a_fragment_has_eight_words_at_most(words, expected):
     assert without_added_stop("Er kam.", "so " * (words - 1) + "far") == expected
+
+
+@pytest.mark.parametrize("folder", ["en-de", "de-en"])
+def test_a_capital_letter_without_a_subword_is_read_and_not_kept(folder):
+    """German has few Ö, Ä and Ü: where no subword has them, Öl is still a word to translate."""
+    translator = Translator.load(ROOT / "examples" / "models" / folder)
+    words, foreign = Text("Öl, Äpfel und Übung"), Text("Das ist 東京")
+    translator._keep([words, foreign], ())
+    assert words.values == [] and foreign.values == ["東京"]
