@@ -148,7 +148,7 @@ draw(figure_1, "07_here.png", here=["loss", "backward"])
 # say who gets a gradient. Its way is that of the thin arrows, backwards: the encoder
 # gets its own through the decoder's attention to the source.*
 #
-# Nearly all of them are right: it has learned the rule. Each update asked three
+# Nearly all of the new rows are right: it has learned the rule. Each update asked three
 # questions. How wrong is the model on this batch (`model.loss`)? Which way should each
 # number move (`loss.backward`, lesson 02)? And how far (`optimizer.step`)? The rest of
 # this lesson answers the first and the last.
@@ -223,9 +223,9 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # ## When is a model sure enough?
 # The loss $-\ln p_y$ has no goal. However sure the model is of the true word, raising
 # its logit lowers the loss a bit more, without end. So a model that knows a sentence by
-# heart goes on growing surer of it. On a new sentence it is then just as sure where it
-# is wrong, and $-\ln$ does not forgive that. *Label smoothing* (section 5.4) gives it a
-# goal that can be reached. (Is that why it helps? "More on training" looks.)
+# heart goes on growing surer of it. On a new sentence it is then as sure where it is
+# wrong, and $-\ln$ does not forgive that. *Label smoothing* (section 5.4) gives it a
+# goal that can be reached. (Whether that is why it helps: "More on training".)
 #
 # **State.** $q$ is no longer 1 and 0. The true word gets $1 - \epsilon$, and the others
 # share $\epsilon$, the paper's $\epsilon_{ls} = 0.1$. With $V$ words in the vocabulary:
@@ -351,7 +351,7 @@ claim(
 draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 
 # %% [markdown]
-# ![Two curves of the loss over 400 updates: without smoothing it falls to 0, with eps = 0.1 it flattens at 0.6, a little above a level line, the entropy of q](figures/07_loss.png)
+# ![Two curves of the loss over 400 updates: without smoothing it falls to 0, with eps = 0.1 it flattens at 0.6, a little above a level line, the entropy of q. Four notes at the latter curve say what the model wrote: after 20 updates only the end mark, after 200 the right row](figures/07_loss.png)
 #
 # *What to see: this is the training of the first page, with what the model wrote after
 # 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey line, its
@@ -735,8 +735,9 @@ claim(
 
 # %% [markdown]
 # One update at the full rate makes the positions much more alike. **Moves of the same
-# size in random directions do not.** So both matter: the first moves are large, and
-# they push all positions the same way. Why?
+# size in random directions do not.** So the danger is not the size of the first moves
+# alone, but that they push all positions the same way. Why are they large, and why do
+# they agree?
 #
 # *Large*, because **Adam's first moves are typically its largest**. At the first update
 # each number has seen one gradient, which agrees with itself, so *every* number of the
@@ -899,9 +900,9 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules, levels)
 # worse. With it, rates three times higher work, and they lead to the lowest loss, near
 # the goal.*
 #
-# At the highest rate the models without a warm-up end at the upper line. All
-# that they know is how frequent each token is: they have never come further than the
-# model of the first page after 20 updates.
+# At the highest rate the models without a warm-up end at the upper line. All that they
+# know is how frequent each token is: they have never come further than the model of the
+# first page after 20 updates.
 #
 # So **the warm-up wins because it makes higher rates usable**. At the three lowest
 # rates it does not help: a fixed rate ends lower (0.84 against 0.93 at 0.002). Nothing
@@ -1029,9 +1030,9 @@ print(f"32 moves with random signs: about {np.sqrt(32):.1f} rates")
 #
 # ### How sure is the comparison of the schedules?
 # Even the warm-up does not protect every seed at the rate 0.016: the mean is 1.50.
-# Neighbouring rates differ by up to a factor of two, so the
-# best rate of each schedule is known only roughly; the task is one toy task, and after
-# 600 updates the models are not finished.
+# Neighbouring rates differ by up to a factor of two, so the best rate of each schedule
+# is known only roughly. The task is one toy task, and after 600 updates the models are
+# not finished.
 
 # %% [markdown]
 # ### Does label smoothing raise BLEU?
