@@ -126,9 +126,9 @@ with forms.on():  # the same equations, computed faster (lesson 01)
 # - After 200, "8 2 8 1 7 2 .": all is right.
 #
 # Has it learned the rule, or only the rows that it has seen? Give it 1,000 new rows of
-# 6 to 8 digits. A row counts only if every token is right. (Here the model reads the
-# right digits before each position, as in training. If it is right everywhere, it would
-# have written the same row alone.)
+# 6 to 8 digits. A row counts only if every token is right. (The model reads the right
+# digits before each position. If it is right everywhere, it would write the same
+# alone.)
 
 # %%
 new_rows = warmup.reversal(np.random.default_rng(2), 1000, shortest=6)
@@ -237,8 +237,6 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # (The paper gives no formula; this one is from its program, tensor2tensor.) In the tiny
 # example, with "dog" as the true word, $q = (0.033, 0.033, 0.033, 0.9)$.
 #
-# As before, the loss of a batch is the mean over its $n$ target tokens.
-#
 # **Derive.** The gradient, again in two steps.
 #
 # 1. The loss is a sum of terms $-q_w \ln p_w$. The term of the word $w$ is $q_w$ times
@@ -254,7 +252,7 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 
 # %%
 def loss_by_loops(logits, target, eps):
-    """Return the mean loss of the target words and its gradient; 0 is padding."""
+    """Return the mean loss of the n target words and its gradient; 0 is padding."""
     losses = []
     gradient = np.zeros_like(logits)
     for at in np.ndindex(target.shape):
@@ -359,10 +357,6 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
 # entropy of $q$, not with 0**.
-#
-# (The paper says that label smoothing "improves accuracy and BLEU", though it "hurts
-# perplexity". How a model can be worse and better at once is told in "More on
-# training".)
 
 # %% [markdown]
 # ## How far should each number move?
@@ -478,9 +472,8 @@ larger = last_column(adam_by_hand(x, 1000 * gradients, rate=0.1))
 same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
 
 # %% [markdown]
-# Does it matter? Train on the digits again, by gradient descent. Its moves are the rate
-# times a gradient, and most gradients are far below 1, so it needs higher rates: ours
-# times 100, 200 and 300 (found by trying; lower ones and higher ones are worse).
+# Does it matter? Train on the digits again, by gradient descent. It needs higher rates,
+# ours times 100, 200 and 300 (found by trying; lower and higher ones are worse).
 
 
 # %%
@@ -593,10 +586,9 @@ draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 # Why does the rate fall? Each batch's gradient is a noisy guess of the true one. A
 # constant rate keeps the model shaking with that noise; a smaller one lets it settle.
 #
-# (For the digits, $d_{model}$ is 32 and the warm-up 100 updates, so equation 3 has a
-# higher peak, 0.0177. We took a fifth of it. That is still five times the paper's, and
-# now and then an update throws the model off: the small jumps late in the curves of the
-# loss. The next updates repair it.)
+# (Equation 3 with the width and the warm-up of the digits has the peak 0.0177. We took
+# a fifth of it, still five times the paper's. At such a rate an update now and then
+# throws the model off: the small jumps late in the curves of the loss.)
 #
 # Why it begins small takes an experiment.
 
@@ -680,15 +672,14 @@ draw(figures.collapse, "07_collapse.png", warm_apart, cold_apart, pre_apart)
 #
 # *What to see: at once, in post-norm, two updates make the positions alike; they part
 # once, at update 25, and fall together again. In pre-norm (lesson 04) they come close,
-# but part for good. With the warm-up they stay apart, and not only because the rate is
-# still low: at the right its curve goes on past the peak, at update 200.*
+# but part for good. With the warm-up they stay apart, past the peak of its rate, too.*
 #
 # **What is alike is slow to come apart.** If the memory has the same vector at each
 # position, attention returns it wherever it looks. Then it does not matter where it
 # looks, and the gradient that should teach it where to look becomes tiny: that of the
-# encoder falls from 5.56 to 0.012. (Noci et al. 2022 prove this for the queries and
-# keys of a new model.) It does not become 0: both curves come apart after some twenty
-# updates. But at the full rate the post-norm model is thrown together again at once.
+# encoder falls from 5.56 to 0.012. It does not become 0: both curves come apart after
+# some twenty updates. But at the full rate the post-norm model is thrown together again
+# at once.
 # **It is stuck because it leaves slowly and falls back quickly.**
 
 # %% [markdown]
@@ -777,9 +768,8 @@ claim(
 # learn first? How frequent each token is. That asks the same of every position of the
 # output. The demand reaches the encoder through the attention to the source. A new
 # model's weights of attention are nearly equal, so each position of the source gets
-# nearly the same gradient as its neighbour. (That the frequencies come first we saw:
-# after 20 updates the model wrote the end mark. That they are what moves the encoder is
-# our reading.)
+# nearly the same gradient as its neighbour. (That it is the frequencies is our
+# reading.)
 #
 # Take one output of a layer, a sum of four products, at two positions whose inputs are
 #
@@ -817,9 +807,8 @@ print(f"the difference is then {0.55 / np.hypot(0.55, 1.10):.2f} of the whole")
 
 # %% [markdown]
 # A warm-up keeps these first moves small, until the batches begin to disagree. (By the
-# table they do so within 50 updates. Why then a warm-up of 200, or of 4,000? The second
-# fall, after update 25, shows that the danger is not over with the first moves. How
-# long is long enough nobody derives; it is tried.)
+# table they do so within 50 updates. Why then 200, or 4,000? Nobody derives it. But the
+# second fall, after update 25, shows that the danger is not over with the first moves.)
 
 # %% [markdown]
 # ## Does a warm-up win against a fixed rate?
@@ -832,8 +821,7 @@ print(f"the difference is then {0.55 / np.hypot(0.55, 1.10):.2f} of the whole")
 # - *at once*: the peak rate for 200 updates, then down in the same way;
 # - *fixed*: the peak rate from the first to the last update.
 #
-# `kept` reads the results that this command wrote. First the lesson repeats the
-# beginning of one run.
+# `kept` reads its results. First the lesson repeats the beginning of one run.
 
 # %%
 results = kept("warmup")
@@ -860,10 +848,10 @@ for schedule in warmup.SCHEDULES:
     print(f"{schedule:9s}{row_of_means}")
 
 # %% [markdown]
-# Two losses to compare with. The goal is the entropy of $q$, 0.582. The other belongs
-# to a model that knows **the frequencies of the tokens and nothing else**. It gives the
-# same answer at each position of every row, and can do no better than the average of
-# all $q$. Its loss is the entropy of that average.
+# Two losses to compare with: the goal, 0.582, and that of a model that knows **the
+# frequencies of the tokens and nothing else**. It gives the same answer at each
+# position of every row, and can do no better than the average of all $q$. Its loss is
+# the entropy of that average.
 
 # %%
 many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
@@ -894,7 +882,7 @@ levels = {
 draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules, levels)
 
 # %% [markdown]
-# ![The loss after 600 updates against the peak rate: without warm-up it is lowest, 0.84, at 0.002, and rises to 2.46; with warm-up it falls to 0.64 at 0.006, and rises only at 0.016](figures/07_warmup.png)
+# ![The loss after 600 updates against the peak rate: without warm-up it is lowest, 0.84, at 0.002, and rises to 2.46; with warm-up it falls to 0.64 at 0.006, and rises only at 0.016. Two level lines: the goal, 0.58, and frequencies only, 2.46](figures/07_warmup.png)
 #
 # *What to see: without a warm-up, rates above 0.002 (2 on the axis) get worse and
 # worse. With it, rates three times higher work, and they lead to the lowest loss, near
@@ -905,8 +893,7 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules, levels)
 # first page after 20 updates.
 #
 # So **the warm-up wins because it makes higher rates usable**. At the three lowest
-# rates it does not help: a fixed rate ends lower (0.84 against 0.93 at 0.002). Nothing
-# there needs protection, and the warm-up spends 200 updates on small steps.
+# rates it does not help.
 
 # %% [markdown]
 # ## What did we learn?
@@ -921,8 +908,7 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules, levels)
 #   $1 / \sqrt{t}$.
 # - Why a warm-up? The first moves are large and push all one way, so at a high rate two
 #   of them make all positions of a post-norm model alike. They come apart slowly, and
-#   at that rate they fall back quickly; such a model knows frequencies and nothing
-#   else.
+#   fall back quickly.
 
 # %% [markdown]
 # ## More on training
@@ -1025,11 +1011,15 @@ print(f"32 moves with random signs: about {np.sqrt(32):.1f} rates")
 # et al. 2020 find that post-norm amplifies every small change of the parameters (lesson
 # 04 measures that). All three may be at work.
 #
-# (The figure is one seed. Why it parts at update 25 we do not know. The rate is still
-# the full one, and the next updates push it together again.)
+# (That the gradient vanishes if all positions are alike, Noci et al. 2022 prove for the
+# queries and keys of a new model. The figure is one seed. Why it parts at update 25 we
+# do not know. The rate is still the full one, and the next updates push it together
+# again.)
 #
 # ### How sure is the comparison of the schedules?
-# Even the warm-up does not protect every seed at the rate 0.016: the mean is 1.50.
+# At low rates nothing needs protection, and the warm-up spends 200 updates on small
+# steps: at 0.002 a fixed rate ends lower, at 0.84 against 0.93. And at the rate 0.016
+# even the warm-up does not protect every seed: the mean is 1.50.
 # Neighbouring rates differ by up to a factor of two, so the best rate of each schedule
 # is known only roughly. The task is one toy task, and after 600 updates the models are
 # not finished.

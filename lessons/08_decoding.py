@@ -522,8 +522,7 @@ same(
 # A second translation is "die alte Frau liest die". All its n-grams are in the
 # reference, each share is 1, yet a word is missing. Therefore BLEU has a *brevity
 # penalty*: with $h = 5$ tokens in the translation and $r = 6$ in the reference it is
-# $e^{1 - 6/5} = e^{-0.2}$. That is 0.8187: BLEU 81.87. (Another factor that falls from
-# 1 with the missing words would do; this one is the authors' choice.)
+# $e^{1 - 6/5} = e^{-0.2}$. That is 0.8187: BLEU 81.87.
 #
 # **State.** One sentence may share no four words in a row with its reference. Then
 # $p_4 = 0$, and BLEU is 0, however good the rest. Therefore BLEU is computed over a
@@ -888,9 +887,7 @@ draw(figures.triangle, "08_triangle.png", triangle)
 #
 # **Equate.** In a model each attention layer of the decoder has such a cache. `greedy`
 # and `beam_search` keep them; `cached=False` turns them off. Both run the encoder only
-# once a sentence, as lesson 06 promised. Beam search has to do one thing more. If both
-# best texts continue the first beginning, the second row of every cache must become a
-# copy of the first: the cache is reordered as the beam is.
+# once a sentence, as lesson 06 promised.
 
 # %%
 same(
@@ -1287,7 +1284,9 @@ claim(
 # %% [markdown]
 # ### How does a model use its caches?
 # The decoder's attention layers ask a cache, if they are given one, for keys and
-# values, and give it the newest position (or the source).
+# values, and give it the newest position (or the source). Beam search has to do one
+# thing more. If both best texts continue the first beginning, the second row of every
+# cache must become a copy of the first: the cache is reordered as the beam is.
 
 
 # %%
