@@ -679,8 +679,7 @@ draw(figures.collapse, "07_collapse.png", warm_apart, cold_apart, pre_apart)
 # looks, and the gradient that should teach it where to look becomes tiny: that of the
 # encoder falls from 5.56 to 0.012. It does not become 0: both curves come apart after
 # some twenty updates. But at the full rate the post-norm model is thrown together again
-# at once.
-# **It is stuck because it leaves slowly and falls back quickly.**
+# at once. **It is stuck because it leaves slowly and falls back quickly.**
 
 # %% [markdown]
 # ## Why do two updates make all positions alike?
