@@ -359,13 +359,6 @@ draw(figures.search, "08_tree.png", call, call_tree, tokens)
 # *What to see: at the step that is shown, greedy decoding would write the first word of
 # the list, and in the end "kalten" (cold) twice. The beam keeps the second one as well.
 # Press "Step" four times: one word later it is ahead.*
-#
-# Would you like to watch the search yourself? The next cell writes a page with the
-# trained model and this sentence, 08_page.html, beside the figures. Open it in a
-# browser and look under "Beam"; then translate a sentence of your own.
-
-# %%
-draw_page("08_page.html", toy_model(), call)
 
 # %% [markdown]
 # ## Why do short texts win?
@@ -496,6 +489,14 @@ same(
     numbers(best_texts(exact, source[:5])),
     numbers([beam_by_lists(exact, ids) for ids in read[:5]]),
 )
+
+# %% [markdown]
+# Would you like to watch the search yourself? The next cell writes a page with the
+# trained model and "He is calling us.", 08_page.html, beside the figures. Open it in a
+# browser and look under "Beam"; then translate a sentence of your own.
+
+# %%
+draw_page("08_page.html", toy_model(), call)
 
 # %% [markdown]
 # ## How is a translation judged?
