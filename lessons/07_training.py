@@ -205,7 +205,7 @@ print(f"loss if the true word has 0.001: {-np.log(0.001):.1f}")
 # $$\frac{d\,\text{loss}}{d z} = p - q$$
 #
 # Read it: **each logit is pushed by the amount by which its probability is wrong**. For
-# "dog", $p - q = (0.07, 0.53, 0.20, -0.80)$, and the four add up to 0. The step goes
+# "dog", $p - q = (0.07, 0.53, 0.20, -0.80)$, and the four add up to 0. An update goes
 # against the gradient, so the logit of "dog" rises, and "cat", which took most of the
 # probability, falls most.
 
@@ -371,7 +371,7 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 # one because the word is rare.
 #
 # *Adam* (section 5.3) measures each gradient against its usual size. After one
-# gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first step is
+# gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first move is
 #
 # $$x = 1 - 0.1 \cdot \frac{2}{2} = 0.9$$
 #
@@ -577,7 +577,7 @@ rates = {steps: rates_for(steps) for steps in (4000, 1000, 8000)}
 draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 
 # %% [markdown]
-# ![Three curves of the learning rate over 20,000 steps: each rises in a straight line and then falls slowly; the paper's peak is 7e-4 at update 4,000, a shorter warm-up gives a higher peak](figures/07_schedule.png)
+# ![Three curves of the learning rate over 20,000 updates: each rises in a straight line and then falls slowly; the paper's peak is 7e-4 at update 4,000, a shorter warm-up gives a higher peak](figures/07_schedule.png)
 #
 # *What to see: up in a straight line, down slowly. A shorter warm-up also means a
 # higher peak; once warm, all three follow the same curve.*
@@ -903,7 +903,7 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules, levels)
 # - How far does Adam move a number? The rate times the agreement of its gradients; on
 #   the first update always the full rate, later mostly the little that noise leaves.
 # - When do parameters change? Once per update, by the mean over all its target tokens.
-# - How large is the rate? It grows for 4,000 steps to 7e-4, then falls as
+# - How large is the rate? It grows for 4,000 updates to 7e-4, then falls as
 #   $1 / \sqrt{t}$.
 # - Why a warm-up? The first moves are large and push all one way, so at a high rate two
 #   of them make all positions of a post-norm model alike. They come apart slowly, and
@@ -1182,7 +1182,7 @@ for then in kept_run:
 #
 # The gradient of a sum is the sum of the gradients. So an update that is too large for
 # the memory can be cut into parts: walk back from each part, let the gradients add up
-# (lesson 02), then take one step. This is called gradient *accumulation*. Each part
+# (lesson 02), then make one update. This is called gradient *accumulation*. Each part
 # must be divided by the $n$ of the *complete* update. If each is divided by its own
 # count, a word counts more in a short part than in a long one.
 #
