@@ -243,6 +243,7 @@ def _top(d):
             *((DECODER + 0.95, 12.75), (10.7, 12.75), (10.7, 0.2), (DECODER + 1.25, 0.2)),
             colour=STRONG, width=2.5, dashed=True,
         )  # fmt: skip
+        d.box(10.7, 11.3, "Choose\na token", "output", width=1.7, height=0.9)
         d.text(9.25, 13.45, "the word written is read next", STRONG, weight="bold")
 
 

@@ -1050,7 +1050,7 @@ PIECES = [
         ],
     ),
     Piece(
-        "cross_entropy", "07", "Why should a model not be too sure?",
+        "cross_entropy", "07", "When is a model sure enough?",
         "Make ln p, then q, then the loss; p is np.exp(ln_p). q[b, t] is a row of the vocabulary: np.put_along_axis, or a loop.",
         _try_cross_entropy,
         [
@@ -1089,7 +1089,7 @@ PIECES = [
         ],
     ),
     Piece(
-        "Adam.update", "07", "What is the usual size of a gradient?",
+        "Adam.update", "07", "How far should each number move?",
         "self.m[i] and self.v[i] belong to parameter i; both are kept as they are, only the step uses m_hat and v_hat.",
         _try_adam,
         [
@@ -1155,7 +1155,7 @@ PIECES = [
         ],
     ),
     Piece(
-        "length_penalty", "08", "What if the best first word leads nowhere?",
+        "length_penalty", "08", "Why do short texts win?",
         "One line.",
         _try_length_penalty,
         [
@@ -1169,7 +1169,7 @@ PIECES = [
         ],
     ),
     Piece(
-        "beam_search", "08", "What if the best first word leads nowhere?",
+        "beam_search", "08", "When does a text end, and when the search?",
         "The program of that section has all rules; continuations, which is given, finds the best. c.beam_size and c.alpha are numbers of the Config.",
         _try_beam_search,
         [

@@ -74,6 +74,11 @@ def test_a_note_is_near_its_point(saved):
     note = next(text for text in axes.texts if text.get_text() == "here")
     # In fractions of the axes; the point is at a third of them, and a little more.
     assert all(0.3 < place < 0.6 for place in note.get_position())
+    figures.lines(curves, path="a.png", x="x", y="y", notes={"there": (10, 10, 27, 3)})
+    axes = saved[1].axes[0]
+    (note,) = axes.texts
+    places = (axes.transAxes + axes.transData.inverted()).transform(note.get_position())
+    assert note.xy == (10, 10) and places == pytest.approx([27, 3])
 
 
 def test_one_line_needs_no_legend(saved):
@@ -241,6 +246,18 @@ def test_a_tree_grows_from_left_to_right_and_children_stand_in_the_order_of_thei
         (a, b) for a in ends for b in ends if a[0][0] == b[0][0]
     ):
         assert start[1] <= other_start[1] or end[1] > other_end[1]  # no line crosses another
+
+
+def test_a_ranked_tree_has_the_best_of_each_step_on_top(saved):
+    figures.tree(NODES, path="a.png", ranked=True)
+    axes = saved[0].axes[0]
+    *boxes, first, second, third = axes.texts
+    assert [text.get_text() for text in (first, second, third)] == ["step 1", "step 2", "step 3"]
+    places = [text.get_position() for text in boxes]
+    for step in (1, 2, 3):
+        scores = {y: NODES[i][2] for i, (x, y) in enumerate(places) if x == step}
+        assert [scores[y] for y in sorted(scores)] == sorted(scores.values())
+        assert max(scores) == places[0][1]  # the best are in one row
 
 
 def test_the_states_can_be_told_apart_and_the_way_to_the_best_is_thick(saved):

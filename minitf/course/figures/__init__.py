@@ -55,7 +55,8 @@ def lines(curves, path, x, y, title="", log="", marks=True, limits=None, levels=
     curves: {name in the legend: (values on the x axis, values on the y axis)}. x, y: the labels of
     the axes. log: the logarithmic axes, "", "x", "y" or "xy". marks: mark each point. limits:
     (lowest, highest) y. levels: {name: y} of dashed horizontal lines, each with its name on it.
-    notes: {text: (x, y)} of arrows, each from its text to this point.
+    notes: {text: (x, y)} of arrows, each from its text to this point. The text stands where the
+    axes have more room, or, with (x, y, left, bottom), at this place.
     """
     figure, axes = _axes(x, y, title)
     _draw_curves(axes, curves, log, marks, limits)
@@ -132,7 +133,8 @@ def _draw_levels(axes, levels):
 def _draw_notes(axes, notes):
     """Write texts with an arrow to their points, on the side where the axes have more room."""
     axes.autoscale_view()  # else the axes still range from 0 to 1
-    for text, point in notes.items():
+    for text, (x, y, *place) in notes.items():
+        point = (x, y)
         to_axes = axes.transData + axes.transAxes.inverted()
         across, up = to_axes.transform(point)
         left, low = across < 0.5, up < 0.5
@@ -140,6 +142,9 @@ def _draw_notes(axes, notes):
             across + SHORTEST_ARROW * (0.5 if left else -0.5),
             up + SHORTEST_ARROW * (1 if low else -1),
         )
+        if place:
+            left, low = True, True
+            beside = to_axes.transform(place)
         axes.annotate(
             text, point, beside, textcoords="axes fraction", fontsize=SMALL,
             ha="left" if left else "right", va="bottom" if low else "top",
@@ -316,6 +321,8 @@ def _two_sided():
 def _write_values(axes, matrix, form, low, high, signed):
     """Write each number into its cell: white on a dark cell, else black."""
     for (row, column), value in np.ndenumerate(matrix):
+        if np.isnan(value):
+            continue
         axes.text(
             column, row, format(value, form), ha="center", va="center",
             fontsize=SMALL - 1, color="white" if _is_dark(value, low, high, signed) else "black",
@@ -354,21 +361,27 @@ def _frame_cells(axes, matrix, cells, colour, path):
 # Trees --------------------------------------------------------------------------------------------
 
 
-def tree(nodes, path, title=""):
-    """Draw a search as a tree from left to right, one step in each column, without crossing lines.
+def tree(nodes, path, title="", ranked=False):
+    """Draw a search as a tree from left to right, one step in each column, and no lines cross.
 
     nodes: (parent, label, score, state) of each; parent is the index of an earlier node, None
     for the root, and state is "kept", "dropped" or "finished". The score is a number, or a text
     that ends with it and says what it measures, such as "ln P -5.05". The path to the best
     finished node is thick.
+    ranked: sort each column by its scores, numbers, the largest on top, and name the steps; lines
+    may cross then.
     Raises ValueError for an unknown state, and for a parent that is not an earlier node.
     """
     steps, columns = _columns(nodes)
     heights = {None: 0}
     for column in columns:
         # Children in the order of their parents, so that no line crosses another.
-        for row, i in enumerate(sorted(column, key=lambda i: -heights[nodes[i][0]])):
-            heights[i] = (len(column) - 1) / 2 - row
+        order = sorted(column, key=lambda i: -heights[nodes[i][0]])
+        if ranked:
+            order = sorted(column, key=lambda i: -nodes[i][2])
+        middle = max(map(len, columns)) if ranked else len(column)
+        for row, i in enumerate(order):
+            heights[i] = (middle - 1) / 2 - row
     texts = [
         f"{label}\n{score if isinstance(score, str) else format(score, '.2f')}"
         for _, label, score, _ in nodes
@@ -397,10 +410,12 @@ def tree(nodes, path, title=""):
             steps[i], heights[i], texts[i], ha="center", va="center",
             fontsize=SMALL, color=ink, bbox=box, parse_math=False,
         )  # fmt: skip
+    for step in range(1, len(columns) * ranked):
+        axes.text(step, rows / 2 + 0.1, f"step {step}", ha="center", fontsize=SMALL)
     for state, (face, _, frame) in STATES.items():
         # Outside of the limits: for the legend only.
         axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=state)
-    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2))
+    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2 + 0.4 * ranked))
     axes.legend(
         fontsize=SMALL, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 0.0)
     )

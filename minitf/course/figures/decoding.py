@@ -4,31 +4,48 @@ import numpy as np
 
 from minitf.course.figures import dots, lines, matrices, tree
 
-__all__ = ["alignment", "checkpoints", "cost", "gains", "search"]
+__all__ = ["alignment", "checkpoints", "cost", "gains", "search", "triangle"]
 
 
 def search(sentence, candidates, tokens, path):
     """Draw all candidates of a beam as a tree. tokens: the last one of each."""
-    nodes = [(None, "<s>", "0.00", "kept")]
+    nodes = [(None, "<s>", 0.0, "kept")]
     places = {(): 0}
     for found, token in zip(candidates, tokens, strict=True):
         parent = places[tuple(found.words[:-1])]
-        number = found.score if found.state == "finished" else found.ln_p
         places[tuple(found.words)] = len(nodes)
-        nodes.append((parent, token, f"{number:.2f}", found.state))
-    title = f"{sentence} The beam keeps what greedy would drop\n(numbers: ln P; dark: the score)"
-    tree(nodes, path, title=title)
+        nodes.append((parent, token, found.ln_p, found.state))
+    title = f"{sentence} At step 4 the right text is second; a beam of 2 keeps it"
+    tree(nodes, path, title=title, ranked=True)
 
 
-def gains(of_beams, intervals, path):
-    """Draw the gain of each beam over greedy. intervals: {alpha: (low, high)}."""
+def gains(of_beams, intervals, of_penalty, path):
+    """Draw what each beam gains over greedy, and what the penalty gains.
+
+    intervals: {alpha: (low, high)}. of_penalty: (low, gain, high) of alpha 1 against alpha 0.
+    """
     values = {
-        f"beam of 4, alpha {alpha}": (low, gain, high)
+        f"alpha {alpha} against greedy": (low, gain, high)
         for gain, (alpha, (low, high)) in zip(of_beams, intervals.items(), strict=True)
     }
+    values["alpha 1.0 against alpha 0.0"] = of_penalty
     dots(
-        values, path, x="BLEU of the beam minus BLEU of greedy", levels={"greedy": 0},
-        title="The penalty helps a beam; the gain over greedy is small\n",
+        values, path, x="difference in BLEU, beam of 4", levels={"no difference": 0},
+        title="The length penalty helps a beam; against greedy little is won\n",
+    )  # fmt: skip
+
+
+def triangle(weights, path):
+    """Draw the causal triangle of a head at its last step and at the step before."""
+    n = len(weights)
+    seen = np.where(np.tri(n, dtype=bool), weights, np.nan)
+    panels = {f"step {n - 1}": seen[: n - 1, : n - 1], f"step {n}": seen}
+    labels = {title: [str(i + 1) for i in range(len(panel))] for title, panel in panels.items()}
+    matrices(
+        panels, rows="query", columns="key", values=".2f", limits=(0, 1.2),
+        row_labels=labels, column_labels=labels,
+        mark={title: [(len(p) - 1, j) for j in range(len(p))] for title, p in panels.items()},
+        title="A step adds a row; the rows above it stay as they were", path=path,
     )  # fmt: skip
 
 
@@ -38,7 +55,7 @@ def cost(without, with_cache, path):
     curves = {"no cache": (steps, without / 1e6), "cache": (steps, with_cache / 1e6)}
     lines(
         curves, path, x="step t", y="million multiplications", marks=False,
-        title="With a cache, late tokens cost no more",
+        title="With a cache, a late token costs hardly more than an early one",
     )  # fmt: skip
 
 
@@ -51,6 +68,7 @@ def checkpoints(updates, without, with_penalty, path):
     lines(
         curves, path, x="updates of the training", y="BLEU of beam 4 minus BLEU of greedy",
         title="With alpha 1, a beam was never worse than greedy", levels={"": 0},
+        notes={"greedy": (600, 0, 570, -2)},
     )  # fmt: skip
 
 

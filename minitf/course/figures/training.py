@@ -39,37 +39,58 @@ def schedule(updates, rates, path):
     )  # fmt: skip
 
 
-def loss(plain, smoothed, goal, path):
-    """Draw the loss of two trainings, each number the mean of ten updates."""
+def loss(plain, smoothed, goal, answers, path):
+    """Draw the loss of two trainings, each number the mean of ten updates.
+
+    answers: {update: what the smoothed model wrote then}.
+    """
     updates = np.arange(10, 10 * len(plain) + 1, 10)
+    notes = {f"the goal, the entropy of q: {goal:.3f}": (60, goal, 5, 0.1)}
+    for update, answer in answers.items():
+        height = smoothed[update // 10 - 1]
+        notes[f"after {update}:  {answer}"] = (update, height, update + 30, height + 0.35)
     lines(
         {PLAIN: (updates, plain), SMOOTH: (updates, smoothed)}, path, x="update", y="loss",
         marks=False, title="A smoothed loss ends at its goal, not at 0", levels={"": goal},
-        notes={f"the entropy of q: {goal:.3f}": (350, goal)},
+        notes=notes,
     )  # fmt: skip
 
 
 def collapse(warm, cold, pre_norm, path):
-    """Draw how far apart the positions are before and after each update."""
-    curves = {
-        "warm-up, post-norm": warm,
+    """Draw how far apart the positions are before and after each update.
+
+    warm may be longer than the others: a panel of its own shows all of it.
+    """
+    first = {
+        "warm-up, post-norm": warm[: len(cold)],
         "at once, post-norm": cold,
         "at once, pre-norm": pre_norm,
     }
-    lines(
-        {name: (np.arange(len(values)), values) for name, values in curves.items()}, path,
-        x="update", y="distance between positions", limits=(-0.05, 1.05), marks=False,
+    panels = {
+        f"the first {len(cold) - 1} updates": first,
+        "with the warm-up, past its peak at 200": {"warm-up, post-norm": warm},
+    }
+    curves = {
+        title: {name: (np.arange(len(values)), values) for name, values in panel.items()}
+        for title, panel in panels.items()
+    }
+    line_panels(
+        curves, path, x="update", y={next(iter(panels)): "distance between positions"},
+        limits=(-0.05, 1.05), marks=False,
         title="Without a warm-up, post-norm makes all positions alike",
     )  # fmt: skip
 
 
-def warmup(peaks, of_schedules, path):
-    """Draw the loss at the end over the peak rate. of_schedules: {schedule: losses}."""
+def warmup(peaks, of_schedules, levels, path):
+    """Draw the loss at the end over the peak rate.
+
+    of_schedules: {schedule: losses}. levels: {name: loss} of lines to compare with.
+    """
     thousandths = 1000 * np.array(peaks)
     curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in of_schedules.items()}
     lines(
         curves, path, x="peak rate, in thousandths", y="loss after 600 updates", log="x",
-        title="A warm-up makes higher rates usable",
+        title="A warm-up makes higher rates usable", levels=levels, limits=(0.4, 2.65),
     )  # fmt: skip
 
 

@@ -108,7 +108,8 @@ MUTANTS = {
     ),
     "continuations compared by the last token alone": (
         "sums = totals[:, :, None] + to_numpy(logits)",
-        "sums = 0 * totals[:, :, None] + to_numpy(logits)",
+        # An empty place of a beam has -inf, which stays.
+        "sums = np.where(totals > -np.inf, 0, totals)[:, :, None] + to_numpy(logits)",
     ),
     # The cache
     "a cache that keeps the wrong beams": (
