@@ -105,12 +105,11 @@ def _prove(room, op):
     """Return the form of an op if it agrees with its equation, else None; remember which."""
     with _lock:
         if op not in _proved[room]:  # another thread may have been faster
-            if room is not None:
-                _load(room)
+            folder = _load(room) if room is not None else None
             form = _forms[room].get(op)
             if form is not None:
                 proof = importlib.import_module("minitf.proof")  # which imports the engine
-                if why := proof.disagreement(op, form):
+                if why := proof.disagreement(op, form, folder.tolerance()):
                     form = None
                     _say_dropped(room, op, why)
                 else:
@@ -130,8 +129,8 @@ def _say_dropped(room, op, why):
 
 
 def _load(room):
-    """Import the forms of a folder."""
-    importlib.import_module(f"minitf.{room}")
+    """Import the forms of a folder; return its module."""
+    folder = importlib.import_module(f"minitf.{room}")
     if unknown := _left_out.difference(names(room)):
         print(
             f"MINITF_FORMS_WITHOUT names no form of minitf.{room}: {', '.join(sorted(unknown))}: "
@@ -139,6 +138,7 @@ def _load(room):
             file=sys.stderr,
         )
         raise SystemExit(2)
+    return folder
 
 
 def check() -> list[str]:

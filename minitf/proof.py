@@ -117,9 +117,10 @@ EXAMPLES = {
 }
 
 
-def disagreement(op, form) -> str | None:
+def disagreement(op, form, tolerance: float = 1e-9) -> str | None:
     """Return in what the form of an op differs from its equation, or None.
 
+    tolerance: how far a number may be off, relative to the largest of its array.
     The ops that the equation calls may be computed by their forms, which prove themselves first.
     """
     equation = op.__wrapped__
@@ -132,14 +133,13 @@ def disagreement(op, form) -> str | None:
             expected, found = _outcome(equation, example), _outcome(form, example)
         except Exception as error:  # of the form; or of an equation that is being edited
             return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        if found is not None and (difference := _difference(expected, found)):
+        if found is not None and (difference := _difference(expected, found, tolerance)):
             return difference
     return None
 
 
-def _difference(expected, found):
+def _difference(expected, found, tolerance):
     """Return in what two outcomes differ, or None."""
-    tolerance = 1e-3 if on_gpu() else 1e-9
     for (name, wanted), (_, got) in zip(expected, found, strict=True):
         if got is None or wanted is None:
             if got is not wanted:

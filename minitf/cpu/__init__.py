@@ -10,3 +10,8 @@ from minitf.cpu import (  # noqa: F401  (each registers its forms)
     multihead,
     optim,
 )
+
+
+def tolerance() -> float:
+    """Return how far a form may be off, relative to the largest number, in float64."""
+    return 1e-9

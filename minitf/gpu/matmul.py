@@ -31,6 +31,7 @@ __all__ = [
     "PRECISIONS",
     "add_product",
     "as_operand",
+    "chosen_precision",
     "empty_operand",
     "matmul",
     "product_with",
@@ -63,6 +64,11 @@ def use_precision(precision):
             "unset it, or use --precision float32"
         )
     _chosen["precision"] = precision
+
+
+def chosen_precision() -> str:
+    """Return the precision of matrix products on a GPU."""
+    return _chosen["precision"]
 
 
 def as_operand(x):

@@ -20,6 +20,7 @@ from minitf.config import Config
 from minitf.cpu.strips import PackedParameter
 from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
+from minitf.gpu.matmul import PRECISIONS, use_precision
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.nn import LayerNorm, Linear, Parameter
 from minitf.tensor import Tensor, no_grad
@@ -95,10 +96,25 @@ def run(folder, setting):
     return done.stdout, done.stderr.splitlines()
 
 
-@pytest.mark.parametrize("library", ["numpy", slow(strict.with_kernels, id="kernels")])
-def test_equations_and_forms_of_this_machine_agree(library):
-    with forms_on(), using(library):
+def test_equations_and_forms_of_the_cpu_agree():
+    with forms_on(), using("numpy"):
         assert forms.check() == []
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    "library",
+    [slow(strict.with_kernels, id="kernels"), pytest.param("cupy", marks=pytest.mark.gpu)],
+)
+def test_equations_and_forms_of_a_gpu_agree(library, precision):
+    """Also where products round their operands: in no precision is a form dropped for that."""
+    with forms_on(), using(library):
+        use_precision(precision)
+        try:
+            assert forms.check() == []
+        finally:
+            use_precision("float32")
+            forms.forget()
 
 
 def test_a_form_without_an_example_stays_off(form, monkeypatch, nothing_said, capsys):

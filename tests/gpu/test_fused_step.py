@@ -328,9 +328,7 @@ def test_training_with_kernels_is_training_without(device, changes):
 @pytest.mark.parametrize("sizes", [{}, ONE_SIZE], ids=["two sizes", "one size"])
 @pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 1e-3), ("bfloat16", 1e-2)])
 def test_training_with_coarser_products(device, precision, tolerance, sizes):
-    """It agrees to the 11 or 8 bits of the operands; the simulated tf32 is float32."""
-    if (precision, device) == ("tf32", "simulated"):
-        tolerance = 1e-5
+    """It agrees to the 11 or 8 bits of the operands."""
     with using(DEVICES[device]):
         use_precision(precision)
     try:

@@ -423,6 +423,8 @@ def _gemm(a, b, c, sizes, count, tf32=False, add=False):
         left, right = ((x.astype(np.uint32) << 16).view(np.float32) for x in (left, right))
         if tf32:
             raise ValueError("cuBLAS has no tf32 product of bfloat16 operands")
+    if tf32:
+        left, right = _tf32(left), _tf32(right)
     rounds = out.dtype == np.uint16
     if not (left.dtype == right.dtype == np.float32 and (rounds or out.dtype == np.float32)):
         raise TypeError(
@@ -432,6 +434,11 @@ def _gemm(a, b, c, sizes, count, tf32=False, add=False):
         raise TypeError("a product is added to a rounded array")
     product = left @ right + (out if add else 0)
     out[...] = _bfloat16(product) if rounds else product
+
+
+def _tf32(x):
+    """Round float32 to 11 significant bits, to the nearest, as the tensor cores read it."""
+    return ((x.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
 
 
 def _bfloat16(x):
