@@ -88,7 +88,11 @@ _BREAK = re.compile(r"\S<br\s*/?>|<br\s*/?>\S", re.I)
 _BAR = re.compile(r"(?<!\\)\|")
 _BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|(?<=[^\W\d_]{2} )/(?= [^\W\d_]{2})")
 _TABS = re.compile(r"\t+")
-_ONE_TAB = re.compile(r"[^\t]*[^\t.!?]\t[^\t]*[.!?][\"')]*")  # a space, typed wrongly
+# A tab in place of a space: the only one of a sentence, or of many words that no cell would have.
+_ONE_TAB = re.compile(
+    r"[^\t]*(?:[^\t.!?]|\d\.)\t[^\t]*[.!?][\"')“”’»«]*"
+    r"|(?=(?:\S+\s+){9})[^\t]*[^\t.!?]\t[^\t]*"
+)
 _STEP = re.compile(r"(?<=\w )[»›→](?= \w)")  # "Home » News"
 # A row of a table: with a bar at its left, or with two bars or more and no end of a sentence.
 _ROW = re.compile(r"\s*(?:>\s?)*\|.*\|.*|[^|]+\|(?!\|)[^|]+(?:\|[^|]+)+(?<![.!?:])")

@@ -71,6 +71,12 @@ FRAMES = {
     'msgid "The car"': [],
     "The car\tIt is red\tnow.": ["The car", "It is red", "now."],
     "The car\tis red.": ["The car\tis red."],
+    "He said: “It\tis red.”": ["He said: “It\tis red.”"],
+    "It began on the 1.\tof May.": ["It began on the 1.\tof May."],
+    "he was drunk and forgot where he had\tparked his car": [
+        "he was drunk and forgot where he had\tparked his car"
+    ],
+    "1.\tthe car is red": ["the car is red"],
     "[The car](https://x.org)": ["The car"],
     "Home » The car": ["Home", "The car"],
     "I wash / You wash": ["I wash", "You wash"],
