@@ -1,5 +1,4 @@
-// The translation that is shown: the one that Python stored in the page, or one that the model in
-// the page has made.
+// The translation that is shown: stored in the page by Python, or made by the model in the page.
 //
 // All text enters the page as text, never as markup. Weights are
 // shown.weights[kind][layer][head][row][column].

@@ -1,6 +1,4 @@
-"""The trainer's command line, and its call in Python: begins or resumes a run, and scores its
-model.
-"""
+"""The trainer's command line, and `train` in Python: begins or resumes a run, scores its model."""
 
 import contextlib
 import dataclasses

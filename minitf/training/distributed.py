@@ -1,5 +1,4 @@
-"""Several machines, or several GPUs: each process computes a slice of every update, and the
-gradients are summed.
+"""Several machines or GPUs: each process computes a slice of every update; gradients are summed.
 
     mpirun -n 2 python lessons/09_train_wmt.py ...
 

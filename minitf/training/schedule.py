@@ -1,6 +1,4 @@
-"""The learning rate of each update of a run: the paper's schedule, and its end in a cooldown; and
-how long both are, for the size of a text.
-"""
+"""The learning rate of each update: the paper's schedule and a cooldown, as long as a text needs."""
 
 import dataclasses
 

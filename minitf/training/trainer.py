@@ -1,4 +1,4 @@
-"""The loop around the updates: validations, checkpoints, the log."""
+"""The Trainer: the loop around the updates, with validations, checkpoints and the log."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""How well a run's model does on its validation text."""
+"""Validation: perplexity and BLEU of a run's model on its validation text, and the best so far."""
 
 import contextlib
 import dataclasses
