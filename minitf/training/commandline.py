@@ -82,7 +82,7 @@ def build(
     if ranks.rank == 0:
         read = _read_checkpoint if settings.resume else _read_new
         start, log = read(settings, given, model)
-    start = ranks.tell(start)
+    start = ranks.broadcast(start)
     if ranks.rank:
         _choose_device(dataclasses.replace(start.settings, backend=start.library))
     ranks.connect()
@@ -94,7 +94,8 @@ def build(
         _say_resumed(trainer, start)
     elif start.weights:
         _load_first(trainer.model, start.weights, settings)
-    ranks.copy_first(trainer.optimizer.data)  # other machines may draw weights with other last bits
+    # Other machines may draw weights with other last bits.
+    ranks.broadcast_array(trainer.optimizer.data)
     _say_machine(trainer)
     return trainer
 
@@ -352,12 +353,12 @@ def _run(arguments, program, model, ranks):
             trainer = build(settings, given, ranks, model)
             if settings.plan:
                 plan(trainer)
-                return ranks.tell(0)
-            # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
+                return ranks.broadcast(0)
+            # In effect until the end: the other ranks wait in `broadcast` while rank 0 scores.
             with stop_on_signals(trainer.stop):
                 resume = f"--resume --out {quoted(settings.out)}"
                 results = _train(trainer, f"{typed} {quoted(*arguments)}", resume)
-                return ranks.tell(_exit_code(trainer, results))
+                return ranks.broadcast(_exit_code(trainer, results))
 
 
 def _exit_code(trainer, results):

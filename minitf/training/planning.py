@@ -100,7 +100,7 @@ def try_batches(updater, batches, say):
     with Progress("of the largest batches tried", say=say) as bar:
         for i, batch in enumerate(batches, 1):
             try_batch(updater, batch)
-            bar.to(i)
+            bar.update_to(i)
 
 
 def try_batch(updater, batch):
@@ -187,15 +187,15 @@ def _say_time(trainer, tokens, work, steps, seconds):
 def _fits(trainer):
     """Log the memory that the run needs; return whether so much is free."""
     s, ranks, updater = trainer.settings, trainer.ranks, trainer.updater
-    used, free = ranks.tell((used_memory(), free_memory()))
+    used, free = ranks.broadcast((used_memory(), free_memory()))
     found = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
-    fixed, batch = ranks.tell(found)
+    fixed, batch = ranks.broadcast(found)
     copies = _copied(updater)
     if free is None or fixed + max(batch, copies) <= SAFE * free:
         most = max((used or 0) + fixed + max(batch, copies), largest_memory() or 0)
         each_rank = f" on each of {ranks.size} ranks" if ranks.size > 1 else ""
-        of_free = f"; {_short(free)}B are free" if free else ""
-        trainer.log.say(f"memory   at most about {_short(most)}B{each_rank}{of_free}")
+        free_text = f"; {_short(free)}B are free" if free else ""
+        trainer.log.say(f"memory   at most about {_short(most)}B{each_rank}{free_text}")
         return True
     trainer.log.say(
         f"memory   this run does not fit: it needs another {_short(fixed + max(batch, copies))}B "
@@ -275,7 +275,7 @@ def _measured(trainer, indices):
         started = time.perf_counter()
         trainer.update(UpdateBatches(0, 0, [indices]))
         trainer.updater.read()  # waits for a GPU
-        return trainer.ranks.tell(time.perf_counter() - started)
+        return trainer.ranks.broadcast(time.perf_counter() - started)
 
     update()  # slower: it fetches memory from the system
     first = update()

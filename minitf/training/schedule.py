@@ -1,4 +1,4 @@
-"""The learning rate of each update: the paper's schedule and a cooldown, as long as a text needs."""
+"""The learning rate of each update: the paper's schedule, a cooldown, and how long both are."""
 
 import dataclasses
 

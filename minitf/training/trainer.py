@@ -191,7 +191,7 @@ class Trainer:
         """
         if self.log.closed:
             self.stop.ask("the output was closed")
-        votes = self.ranks.gather((self.stop.asked, self._limit_reached()))
+        votes = self.ranks.all_gather((self.stop.asked, self._limit_reached()))
         self.stop.agreed = any(asked for asked, _ in votes)
         _, limit = votes[0]  # by the clock of rank 0
         return limit
@@ -230,7 +230,7 @@ class Trainer:
             if not self.log.bar.possible:
                 self.log.say(step_line(self._entry()))
         self.log.bar.what = f"step {self.step:,}  loss {self.updater.loss:.3f}"
-        self.log.bar.to(self.step, self._seconds_left())
+        self.log.bar.update_to(self.step, self._seconds_left())
 
     def _log_updates(self):
         self.updater.read()
@@ -275,7 +275,7 @@ class Trainer:
         A validation at the end of a session counts for --patience and the average only if one was
         due: so a run that is resumed afterwards goes on as if it had not been stopped.
         """
-        found = self.ranks.tell(self._measure() if self.ranks.rank == 0 else None)
+        found = self.ranks.broadcast(self._measure() if self.ranks.rank == 0 else None)
         if found is None:
             self.stop.agreed = True
             return
@@ -344,7 +344,7 @@ class Trainer:
             "step": self.step,
             "averaged": count,
             # The model that is tuned has learned from longer lines than a text of short ones.
-            "longest": max(self.notes.get("longest", 0), self.dataset.longest),
+            "max_subwords": max(self.notes.get("max_subwords", 0), self.dataset.longest),
             "reads_capitals": self._reads_capitals(),
             "corpus": corpus.name,
             "source_language": corpus.source_language,

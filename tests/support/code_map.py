@@ -1,6 +1,6 @@
 """Write the map in minitf/README.md: a table for each folder, made of the first lines of its files.
 
-    python tests/support/code_map.py
+python tests/support/code_map.py
 """
 
 import ast
@@ -10,7 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "minitf"
 PAGE = PACKAGE / "README.md"
-BEGIN = "<!-- The map: python tests/support/code_map.py writes it, from the first lines of files. -->\n"
+BEGIN = (
+    "<!-- The map: python tests/support/code_map.py writes it, from the first lines of files. -->\n"
+)
 END = "<!-- The end of the map. -->\n"
 
 
