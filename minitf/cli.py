@@ -262,12 +262,12 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
-    def to(self, done, left=None):
+    def update_to(self, done, left=None):
         """Show the amount that is done. left: seconds, if the caller knows better than the bar."""
         if not self.possible:
             if self.say and self.pace.due():
-                of_total = f"of {self.total:,} " if self.total else ""
-                self.say(f"working  {done:,} {of_total}{self.what}")
+                total = f"of {self.total:,} " if self.total else ""
+                self.say(f"working  {done:,} {total}{self.what}")
         elif self._bar is not None or time.monotonic() - self.began >= AFTER:
             if self._bar is None:
                 self._bar = _bar(self.total, done)

@@ -63,7 +63,7 @@ def translate(options, bundled=None):
             for lines in batches:
                 languages.check(lines, number)
                 picture.see(lines)
-                found = search(lines, number, bar.of(lines))
+                found = search(lines, number, bar.for_batch(lines))
                 bar.wipe()
                 if number == 0:
                     _tell_if_empty(translator, lines, found, options.model)
@@ -204,28 +204,28 @@ class _TextProgress(Progress):
 
     def __init__(self, source):
         super().__init__("text translated" if source.size else "bytes translated", source.size or 0)
-        self.is_typed, self.is_told = source.typed, not source.size
+        self.is_typed, self.has_forecast = source.typed, not source.size
         self.seen = 0  # bytes of the text, in this batch and those before it
 
-    def of(self, lines):
+    def for_batch(self, lines):
         """Return the progress function of a batch: called with its parts done and all."""
         size, before = sum(len(line.encode()) + 1 for line in lines), self.seen
         self.seen += size
 
         def show(done, parts):
             self.forecast(before + size * done // parts)
-            self.to(before + size * done // parts)
+            self.update_to(before + size * done // parts)
 
         return None if self.is_typed else show
 
     def forecast(self, done):
         """Tell the time of the whole text, given how much of it is translated."""
         seconds = time.monotonic() - self.began
-        if self.is_told or not done or seconds < SOON:
+        if self.has_forecast or not done or seconds < SOON:
             return
-        self.is_told = True
+        self.has_forecast = True
         minutes = seconds * self.total / done / 60
         if minutes > 1.5:
-            said = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+            duration = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
             self.wipe()
-            say(f"{PROGRAM}: the whole text will take about {said}")
+            say(f"{PROGRAM}: the whole text will take about {duration}")

@@ -328,10 +328,10 @@ def check_exercises(names):
         for number, check in enumerate(checks, 1):
             name = check.removeprefix("check_")
             exercise = names.get(name)
-            state, said = state_of(exercise, names[check])
+            state, message = state_of(exercise, names[check])
             states.append(state)
-            separator = " " if said.startswith("(line ") else ": " if said else ""
-            print(_hanging(f"{state:7s}{number}. {name}{separator}{said}"))
+            separator = " " if message.startswith("(line ") else ": " if message else ""
+            print(_hanging(f"{state:7s}{number}. {name}{separator}{message}"))
             hint = (inspect.getdoc(exercise) or "").partition("Hint: ")[2]
             if state == "wrong" and hint and inspect.isfunction(exercise):
                 print(_hanging(f"          hint: {' '.join(hint.split())}"))

@@ -385,7 +385,7 @@ def _scan_once(path, size, changed):
             chunk = more
             digest.update(chunk)
             count += chunk.count(b"\n")
-            progress.to(file.tell())
+            progress.update_to(file.tell())
     unended = chunk[-1:] not in (b"", b"\n") and not (size == len(_MARK) and chunk == _MARK)
     return count + unended, digest.hexdigest()
 

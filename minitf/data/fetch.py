@@ -227,7 +227,7 @@ def _append(reply, part, start, total):
                 while chunk:
                     written = file.write(chunk)
                     chunk, size = chunk[written:], size + written
-            progress.to(size)
+            progress.update_to(size)
     return not total or size == total
 
 
@@ -310,9 +310,9 @@ def _records(folder):
 
 
 def _record(path, sha256):
-    records, aside = _records(path.parent) | {path.name: sha256}, path.parent / f"{RECORD}.tmp"
-    with _writing(aside):
-        aside.write_text(
+    records, temporary = _records(path.parent) | {path.name: sha256}, path.parent / f"{RECORD}.tmp"
+    with _writing(temporary):
+        temporary.write_text(
             "".join(f"{sha256}  {name}\n" for name, sha256 in records.items()), encoding="utf-8"
         )
-        os.replace(aside, path.parent / RECORD)
+        os.replace(temporary, path.parent / RECORD)

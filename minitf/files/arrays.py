@@ -37,7 +37,7 @@ def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> N
     """
     path = Path(path)
     clean_leftovers(path.parent)
-    with staged({path: lambda aside: write_arrays(aside, arrays, meta)}) as files:
+    with staged({path: lambda temporary: write_arrays(temporary, arrays, meta)}) as files:
         install(files, path)
 
 

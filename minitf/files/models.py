@@ -72,12 +72,12 @@ def save_model(
     clean_leftovers(directory)
     weights = {name: _shrink(name, array, np.dtype(dtype)) for name, array in arrays.items()}
     unnamed, config_path = directory / "model.safetensors", directory / CONFIG
-    writers = {unnamed: lambda aside: write_arrays(aside, weights)}
+    writers = {unnamed: lambda temporary: write_arrays(temporary, weights)}
     contents = subwords.contents()
     for name, content in contents.items():
         writers[directory / name] = functools.partial(Path.write_bytes, data=content)
     with staged(writers) as files:
-        hashes = {path.name: sha256(aside) for path, aside in files.items()}
+        hashes = {path.name: sha256(temporary) for path, temporary in files.items()}
         named = f"model-{hashes[unnamed.name][:8]}.safetensors"
         hashes[named] = hashes.pop(unnamed.name)
         head = {"format": FORMAT, "model": config, "sha256": hashes}
@@ -101,8 +101,13 @@ def _check_free(directory, subwords):
         return
     with user_errors(directory):
         found = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
-    of_a_model = {CONFIG, "model.safetensors", *VOCABULARIES, *filter(WEIGHTS.fullmatch, found)}
-    for name in sorted(of_a_model - subwords.contents().keys()):
+    model_files = {
+        CONFIG,
+        "model.safetensors",
+        *VOCABULARIES,
+        *filter(WEIGHTS.fullmatch, found),
+    }
+    for name in sorted(model_files - subwords.contents().keys()):
         if name in found and not _is_left(directory / name):
             raise UserError(
                 f"{directory / name}: would be mistaken for part of the model: move this file "

@@ -238,11 +238,11 @@ function smallForm(model, word) {
 }
 
 // Return the part of a line that is translated by itself: all of it, or if it has more than
-// `usual` subwords, its first sentence, as a model that learned from single sentences drops some of
+// `maxUnsplit` subwords, its first sentence, as a model that learned from single sentences drops some of
 // several.
-function partOf(model, line, usual) {
+function partOf(model, line, maxUnsplit) {
   const [end] = endsOf(line);
-  if (!end || !hasMoreThan(model, line, usual)) return line;
+  if (!end || !hasMoreThan(model, line, maxUnsplit)) return line;
   return strip(line.slice(0, end));
 }
 

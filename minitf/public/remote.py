@@ -98,8 +98,8 @@ def _convert(source, out, notes, say):
 
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        aside = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=out.parent)
-    with aside as folder:
+        temporary = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=out.parent)
+    with temporary as folder:
         new = Path(folder) / out.name
         import_model(source, new, notes=notes, say=told)
         if (out / CONFIG).exists():  # by another process, meanwhile

@@ -72,8 +72,8 @@ META = {  # the values in every checkpoint
 }
 # The notes of a model that one tuned from it keeps: how it reads lines, and whose work it is.
 KEPT_NOTES = {
-    "longest": int,
-    "usual": int,
+    "max_subwords": int,
+    "max_unsplit": int,
     "reads_capitals": bool,
     "source": str,
     "licence": str,

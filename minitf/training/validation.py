@@ -74,6 +74,6 @@ class Validator:
                 if self.stop.asked:
                     raise Interrupted
                 bar.total = total
-                bar.to(done)
+                bar.update_to(done)
 
             yield progress

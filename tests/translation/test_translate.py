@@ -32,7 +32,9 @@ from minitf.translation.rejoin import CUT
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return save(tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"longest": LONGEST})
+    return save(
+        tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"max_subwords": LONGEST}
+    )
 
 
 @pytest.fixture

@@ -88,10 +88,10 @@ def check_look_up(look_up):
         np.add.at(right, ids, gy)
         last[ids] = gy
         mean[np.unique(ids)] = right[np.unique(ids)] / np.bincount(ids)[np.unique(ids), None]
-        first, of_ids, of_rows = np.zeros((V, D)), np.zeros((V, D)), np.zeros((V, D))
-        np.add.at(of_rows, ids, values[ids])
+        first, by_id, sums_of_rows = np.zeros((V, D)), np.zeros((V, D)), np.zeros((V, D))
+        np.add.at(sums_of_rows, ids, values[ids])
         for i in ids[ids < len(gy)]:
-            of_ids[i] += gy[i]
+            by_id[i] += gy[i]
         all_of_it = np.zeros((V, D))
         all_of_it[ids] = gy.sum(axis=0)
         first[ids[::-1]] = gy[::-1]
@@ -107,8 +107,8 @@ def check_look_up(look_up):
                 "ones in place of gy": np.bincount(ids, minlength=V)[:, None] + 0 * right,
                 "gy handed to every row": gy.sum(axis=0) + 0 * right,
                 "a gradient of the wrong sign": -right,
-                "gy[i] of an id i: row n of gy belongs to ids[n]": of_ids,
-                "the rows of the table in place of gy": of_rows,
+                "gy[i] of an id i: row n of gy belongs to ids[n]": by_id,
+                "the rows of the table in place of gy": sums_of_rows,
                 "a start with the table: the gradient starts with zeros": values + right,
                 "all of gy for each id: row n of gy belongs to ids[n]": all_of_it,
                 "gy itself, whose rows belong to the ids": gy,

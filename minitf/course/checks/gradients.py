@@ -87,7 +87,7 @@ def check_log_sum_exp(log_sum_exp):
 
 def _logs(values, y):
     """Return {mistake: what it gives} of ln sum exp."""
-    largest, of_all = values.max(axis=-1, keepdims=True), values.max()
+    largest, maximum = values.max(axis=-1, keepdims=True), values.max()
     powers = np.exp(values - largest)
     sums = powers.sum(axis=-1)
     mistakes = {
@@ -95,19 +95,19 @@ def _logs(values, y):
             np.exp(values).sum(axis=-1)
         ),
         "one maximum for all rows: a row far below it sums to 0": np.log(
-            np.exp(values - of_all).sum(axis=-1)
+            np.exp(values - maximum).sum(axis=-1)
         )
-        + of_all,
+        + maximum,
         "an overflow: the mean of a row is not its largest number": np.log(
             np.exp(values - values.mean(axis=-1, keepdims=True)).sum(axis=-1)
         )
         + values.mean(axis=-1),
         "the largest number subtracted, and not added again": np.log(sums),
         "the mean of the powers in place of their sum": y - np.log(values.shape[-1]),
-        "the sum over all rows": np.log(powers.sum()) + of_all,
+        "the sum over all rows": np.log(powers.sum()) + maximum,
         "the sum without its logarithm": sums,
         "an axis more than x has without its last (keepdims)": y[..., None],
-        "sums over the first axis": np.log(np.exp(values - of_all).sum(axis=0)) + of_all,
+        "sums over the first axis": np.log(np.exp(values - maximum).sum(axis=0)) + maximum,
         "the largest number alone": largest[..., 0],
         "the largest number subtracted a second time: it is to be added": np.log(sums)
         - largest[..., 0],

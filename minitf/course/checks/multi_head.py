@@ -264,7 +264,7 @@ def check_multi_query(multi_query):
         queries = np.split(x @ W_q, n_heads, axis=1)
         heads = [F.attention(each, x @ W_k, x @ W_v).numpy() for each in queries]
         right = np.concatenate(heads, axis=1) @ W_o
-        equal(name, found, right, _of_several_queries(arrays, queries, heads))
+        equal(name, found, right, _several_queries(arrays, queries, heads))
         gy = rng.standard_normal(right.shape)
         inputs = [Tensor(array.copy()) for array in arrays]
         _by_heads(*inputs, n_heads).backward(gy)
@@ -277,8 +277,8 @@ def check_multi_query(multi_query):
             try:
                 equal(what, x.grad, Tensor(own.grad).numpy())
             except AssertionError as error:
-                why = "is all computed with Tensors, without .data?"
-                raise AssertionError(f"{error}: {why}") from error
+                hint = "is all computed with Tensors, without .data?"
+                raise AssertionError(f"{error}: {hint}") from error
 
 
 def _by_heads(x, W_q, W_k, W_v, W_o, n_heads):
@@ -291,7 +291,7 @@ def _by_heads(x, W_q, W_k, W_v, W_o, n_heads):
     return F.concatenate(heads, axis=1) @ W_o
 
 
-def _of_several_queries(arrays, queries, heads):
+def _several_queries(arrays, queries, heads):
     """Return {mistake: what it gives} of heads that share keys and values."""
     x, W_q, W_k, W_v, W_o = arrays
     (T, D), H, K = x.shape, len(heads), W_k.shape[1]

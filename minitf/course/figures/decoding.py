@@ -20,11 +20,11 @@ def search(sentence, candidates, tokens, path):
     tree(nodes, path, title=title)
 
 
-def gains(of_beams, intervals, path):
+def gains(beam_gains, intervals, path):
     """Draw the gain of each beam over greedy. intervals: {alpha: (low, high)}."""
     values = {
         f"beam of 4, alpha {alpha}": (low, gain, high)
-        for gain, (alpha, (low, high)) in zip(of_beams, intervals.items(), strict=True)
+        for gain, (alpha, (low, high)) in zip(beam_gains, intervals.items(), strict=True)
     }
     dots(
         values, path, x="BLEU of the beam minus BLEU of greedy", levels={"greedy": 0},

@@ -63,10 +63,10 @@ def collapse(warm, cold, pre_norm, path):
     )  # fmt: skip
 
 
-def warmup(peaks, of_schedules, path):
-    """Draw the loss at the end over the peak rate. of_schedules: {schedule: losses}."""
+def warmup(peaks, losses_by_schedule, path):
+    """Draw the loss at the end over the peak rate. losses_by_schedule: {schedule: losses}."""
     thousandths = 1000 * np.array(peaks)
-    curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in of_schedules.items()}
+    curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in losses_by_schedule.items()}
     lines(
         curves, path, x="peak rate, in thousandths", y="loss after 600 updates", log="x",
         title="A warm-up makes higher rates usable",
