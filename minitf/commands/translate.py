@@ -145,7 +145,7 @@ def _sampler(translator, options):
             first=number,
             progress=progress,
             keep=options.keep,
-            frames=list(map(framer, lines)),
+            spans=list(map(framer, lines)),
             **options.sampling,
         )
 
@@ -155,40 +155,40 @@ def _sampler(translator, options):
 class _Recent:
     """Translates equal lines once: those of one batch, and those of the batches before it.
 
-    Lines are equal if their pieces are: a line of code is kept, and the same as text is not.
+    Lines are equal if their spans are: a line of code is kept, and the same as text is not.
     """
 
     def __init__(self, translator, options):
         self.translator, self.options = translator, options
         self.framer = Framer()
-        self.known = collections.OrderedDict()  # pieces: translations; the least recent line first
+        self.known = collections.OrderedDict()  # spans: translations; the least recent line first
 
     def __call__(self, lines, number, progress):
         """Return the translations of each line."""
-        frames = [tuple(self.framer(line)) for line in lines]
-        new = [pieces for pieces in dict.fromkeys(frames) if pieces not in self.known]
+        framed = [tuple(self.framer(line)) for line in lines]
+        new = [spans for spans in dict.fromkeys(framed) if spans not in self.known]
         translations = self.translator.translate(
-            ["".join(text for text, _ in pieces) for pieces in new],
+            ["".join(text for text, _ in spans) for spans in new],
             self.options.beam,
             self.options.alpha,
             self.options.max_extra,
             self.options.nbest,
             progress=progress,
             keep=self.options.keep,
-            frames=new,
+            spans=new,
         )
         self.known.update(zip(new, translations, strict=True))
-        found = [self.known[pieces] for pieces in frames]
-        self._forget(frames)
+        found = [self.known[spans] for spans in framed]
+        self._forget(framed)
         return found
 
-    def _forget(self, frames):
+    def _forget(self, framed):
         """Forget long lines, and the least recent ones if there are too many."""
-        for pieces in dict.fromkeys(frames):
-            if sum(len(text) for text, _ in pieces) <= SHORT:
-                self.known.move_to_end(pieces)
+        for spans in dict.fromkeys(framed):
+            if sum(len(text) for text, _ in spans) <= SHORT:
+                self.known.move_to_end(spans)
             else:
-                del self.known[pieces]
+                del self.known[spans]
         while len(self.known) * self.options.nbest > RECENT:
             self.known.popitem(last=False)
 

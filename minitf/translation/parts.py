@@ -92,19 +92,20 @@ class Line:
     items: list[str | Part]
 
     @classmethod
-    def from_texts(cls, number: int, pieces: Iterable[str | Text]) -> Line:
+    def from_texts(cls, number: int, texts: Iterable[str | Text]) -> Line:
         """Return the line with this number, whose Texts are cut; a str is copied."""
         items, head, places = [], [], count()
-        for piece in pieces:
-            if isinstance(piece, str):
-                items.append(piece)
+        for text in texts:
+            if isinstance(text, str):
+                items.append(text)
                 continue
-            head = piece.head or head  # the language of a line is that of its cells
-            left = iter(piece.values)
-            for text in piece.cut:
-                texts = A_MARK.split(text) if piece.values else [text]
-                values = list(islice(left, len(texts) - 1))
-                items.append(Part((number, next(places)), head, texts, values, piece.in_capitals))
+            head = text.head or head  # the language of a line is that of its cells
+            left = iter(text.values)
+            for read in text.cut:
+                around = A_MARK.split(read) if text.values else [read]
+                values = list(islice(left, len(around) - 1))
+                place = number, next(places)
+                items.append(Part(place, head, around, values, text.in_capitals))
         return cls(items)
 
     @property

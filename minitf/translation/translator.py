@@ -23,7 +23,7 @@ from minitf.errors import UserError
 from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
-from minitf.text.frames import Piece, framed
+from minitf.text.frames import Span, framed
 from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
 from minitf.text.normal import normalise
 from minitf.text.vocabulary import printable, valid
@@ -126,7 +126,7 @@ class Translator:
         allowed: Callable[[list[str]], Allowed] | None = None,
         keep: Iterable[str] = (),
         wellformed: bool = True,
-        frames: Sequence[list[Piece]] | None = None,
+        spans: Sequence[list[Span]] | None = None,
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
@@ -140,7 +140,7 @@ class Translator:
         and the other kinds of `minitf.text.kept` are not.
         wellformed: whether the model may write text only (see Wellformed), unless `allowed` says
         what it may write. With False, a translation is what the model by itself prefers.
-        frames: the pieces of each line, of a Framer that has seen the lines before them (default:
+        spans: those of each line, from a Framer that has seen the lines before them (default:
         those of `minitf.text.frames.framed`). List marks, tags and the like are copied.
         Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
         """
@@ -162,7 +162,7 @@ class Translator:
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
         found = self._over_lines(
-            self._read(lines, keep, frames), search, beam, batch_tokens, progress, wellformed
+            self._read(lines, keep, spans), search, beam, batch_tokens, progress, wellformed
         )
         return [translations[:n_best] for translations in found]
 
@@ -176,14 +176,14 @@ class Translator:
         progress: Callable[[int, int], object] | None = None,
         keep: Iterable[str] = (),
         wellformed: bool = True,
-        frames: Sequence[list[Piece]] | None = None,
+        spans: Sequence[list[Span]] | None = None,
         **settings: float,
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
         first line, where a text comes in several calls. A translation depends on the line, its
-        number and the seed, and not on the other lines. keep, wellformed, frames: as for
+        number and the seed, and not on the other lines. keep, wellformed, spans: as for
         `translate`.
         """
 
@@ -201,28 +201,28 @@ class Translator:
             )
             return [[best] for best in found]
 
-        lines = self._read(_listed(lines), keep, frames)
+        lines = self._read(_listed(lines), keep, spans)
         return self._over_lines(lines, search, 1, batch_tokens, progress, wellformed)
 
-    def _read(self, lines, keep=(), frames=None):
+    def _read(self, lines, keep=(), spans=None):
         """Return each line as a Line, whose parts the model reads."""
-        lines = self._frame(lines, frames)
-        texts = [piece for pieces in lines for piece in pieces if isinstance(piece, Text)]
+        lines = self._frame(lines, spans)
+        texts = [item for items in lines for item in items if isinstance(item, Text)]
         if self.as_text and self.marks:
             self._keep(texts, keep)
         self._cut(texts)
-        return [Line.from_texts(number, pieces) for number, pieces in enumerate(lines)]
+        return [Line.from_texts(number, items) for number, items in enumerate(lines)]
 
-    def _frame(self, lines, frames):
-        """Return the pieces of each line: its Texts, and between them what is copied."""
+    def _frame(self, lines, spans):
+        """Return the items of each line: its Texts, and between them what is copied."""
         if not self.as_text:
             return [[Text(line)] for line in lines]
-        frames = framed(lines) if frames is None else frames
+        spans = framed(lines) if spans is None else spans
         return [
-            [_copied(text) if is_kept else Text(normalise(text)) for text, is_kept in pieces]
+            [_copied(text) if is_kept else Text(normalise(text)) for text, is_kept in line_spans]
             if normalise(line)
             else []  # a line without any text
-            for line, pieces in zip(lines, frames, strict=True)
+            for line, line_spans in zip(lines, spans, strict=True)
         ]
 
     def _keep(self, texts, own):

@@ -199,7 +199,7 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
         asked = []
 
         class Upper:
-            def translate(self, lines, *options, progress, keep, frames, asked=asked):
+            def translate(self, lines, *options, progress, keep, spans, asked=asked):
                 asked += lines
                 return [line.upper() for line in lines]
 
