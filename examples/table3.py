@@ -535,11 +535,11 @@ def _cut_off_an_outlier(axes, means, halves, papers):
         ends += [means[i] - half, means[i] + half]
     margin = 0.15 * (max(ends) - min(ends))
     axes.set_xlim(min(ends) - margin, max(ends) + margin)
-    text, at, side = f"+{means[outlier]:.1f} →", 0.99, "right"
+    text, x, side = f"+{means[outlier]:.1f} →", 0.99, "right"
     if means[outlier] < 0:
-        text, at, side = f"← −{-means[outlier]:.1f}", 0.01, "left"
+        text, x, side = f"← −{-means[outlier]:.1f}", 0.01, "left"
     across = axes.get_yaxis_transform()  # from 0 to 1
-    axes.text(at, outlier, text, transform=across, ha=side, va="center", color=BLUE, fontsize=9)
+    axes.text(x, outlier, text, transform=across, ha=side, va="center", color=BLUE, fontsize=9)
 
 
 def show(kept, folder):

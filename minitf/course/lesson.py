@@ -377,8 +377,8 @@ def state_of(exercise, check):
         if not own and name not in WITHOUT_RESULT and last and last[0] is None:
             return "wrong", "it returns nothing: is `return` missing?"
         where = f"(line {own[-1].lineno}): " if own else ""
-        told = isinstance(error, AssertionError | AnswerError | Ended)
-        kind = "" if told else f"{type(error).__name__}: "
+        is_explained = isinstance(error, AssertionError | AnswerError | Ended)
+        kind = "" if is_explained else f"{type(error).__name__}: "
         text = " ".join(str(error).split())
         return "wrong", f"{where}{kind}{text}{advice(text)}"
     finally:

@@ -225,15 +225,15 @@ def resumed(settings, given, before):
         name, on_resume = field.name, field.metadata["on_resume"]
         if name not in given and on_resume != "session":
             continue
-        was, now = getattr(before, name), getattr(settings, name)
-        if on_resume == "refused" and now != was:
+        old, new = getattr(before, name), getattr(settings, name)
+        if on_resume == "refused" and new != old:
             raise UserError(
-                f"--resume cannot change {flag(name)} {now} (it was {was}): leave it out, or start "
+                f"--resume cannot change {flag(name)} {new} (it was {old}): leave it out, or start "
                 "a new run in another folder with --out"
             )
         if on_resume == "added":  # the later of two values of a field counts
-            now = list({item.partition("=")[0]: item for item in was + now}.values())
-        merged[name] = now
+            new = list({item.partition("=")[0]: item for item in old + new}.values())
+        merged[name] = new
     merged = Settings(**merged)
     check(dataclasses.replace(merged, resume=False))
     changes = {

@@ -73,8 +73,8 @@ def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
     lengths = [
         map(len, subwords.encode(texts)) for texts in ([lines[i] for i in in_capitals], texts)
     ]
-    for row, text, here, there in zip(in_capitals, texts, *lengths, strict=True):
-        if there < here:
+    for row, text, n_capitals, n_small in zip(in_capitals, texts, *lengths, strict=True):
+        if n_small < n_capitals:
             lines[row] = text
     return lines
 

@@ -105,8 +105,8 @@ def _with_small_letter(translation, subwords):
     if not word or word[0] == "I" or word[0][1:] != word[0][1:].lower() or text.isupper():
         return translation  # the English word I, an abbreviation such as NATO, all in capitals
     small = word[0].lower()
-    here, there = map(len, subwords.encode([word[0], small], side="target"))
-    if there > here:
+    n_capital, n_small = map(len, subwords.encode([word[0], small], side="target"))
+    if n_small > n_capital:
         return translation
     return dataclasses.replace(translation, text=small + text[word.end() :])
 

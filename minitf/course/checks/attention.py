@@ -79,11 +79,11 @@ def check_additive_mask(additive_mask):
         expected = F.softmax(np.where(mask, scores, -np.inf)).numpy()
         shares = np.where(mask, 0, found)
         if shares.max() > 1e-6:
-            at = np.unravel_index(shares.argmax(), mask.shape)
-            number = np.broadcast_to(added, mask.shape)[at]
+            index = np.unravel_index(shares.argmax(), mask.shape)
+            number = np.broadcast_to(added, mask.shape)[index]
             raise AssertionError(
-                f"{name}: a forbidden key still gets a share: found {found[at]:.3g}, expected 0"
-                f"{index_text(at)}, where {number:g} is added"
+                f"{name}: a forbidden key still gets a share: found {found[index]:.3g}, expected 0"
+                f"{index_text(index)}, where {number:g} is added"
             )
         causal = np.tri(*mask.shape, dtype=bool)
         by_cause = F.softmax(np.where(causal, scores, -np.inf)).numpy()

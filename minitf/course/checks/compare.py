@@ -54,9 +54,9 @@ def equal(
         )
     with np.errstate(invalid="ignore"):
         error = np.where(_same(found, expected), 0, abs(found * 1.0 - expected * 1.0))
-    at = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), found.shape)
-    wanted = f"found {_number(found[at])}, expected {_number(expected[at])}"
-    raise AssertionError(f"{what}: {wanted}{index_text(at)}{looks_like}")
+    index = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), found.shape)
+    wanted = f"found {_number(found[index])}, expected {_number(expected[index])}"
+    raise AssertionError(f"{what}: {wanted}{index_text(index)}{looks_like}")
 
 
 def on_paper(
@@ -83,10 +83,10 @@ def on_paper(
     if not wrong.any():
         return
     mistakes = dict(mistakes or {})
-    for at in range(len(right)):
+    for i in range(len(right)):
         opposite = np.array(right)
-        opposite[at] = -opposite[at]
-        mistakes[f"the wrong sign of {names[at]}"] = opposite
+        opposite[i] = -opposite[i]
+        mistakes[f"the wrong sign of {names[i]}"] = opposite
     mistakes["the opposite signs"] = -np.asarray(right)
     for mistake, value in mistakes.items():
         if (abs(found - np.asarray(value)) <= within).all():
@@ -96,10 +96,10 @@ def on_paper(
             f"found {short(answer)}: that looks like the right numbers in another order; it is "
             + ", ".join(names)
         )
-    at = int(np.argmax(wrong))
-    text = f"{names[at]}, at {at}, is not {_number(found[at])}"
-    for mistake, value in (single[at] if single else {}).items():
-        if abs(found[at] - value) <= within:
+    worst = int(np.argmax(wrong))
+    text = f"{names[worst]}, at {worst}, is not {_number(found[worst])}"
+    for mistake, value in (single[worst] if single else {}).items():
+        if abs(found[worst] - value) <= within:
             raise AssertionError(f"{text}: that looks like {mistake}")
     if (abs(found - right) <= 10 * within).all():
         text += ", but all are near: round to two digits"
@@ -250,10 +250,10 @@ def _relations(found, expected) -> Iterator:
         for axis in range(found.ndim):
             wrong = ~np.isclose(found, expected, 1e-4, 1e-6)
             others = tuple(i for i in range(found.ndim) if i != axis)
-            at = np.flatnonzero(wrong.any(axis=others))
-            if len(at) == 1 and found.shape[axis] > 2:
+            places = np.flatnonzero(wrong.any(axis=others))
+            if len(places) == 1 and found.shape[axis] > 2:
                 name = "a mistake" if found.ndim == 1 else f"a mistake where axis {axis} is"
-                yield f"{name} {'at ' if found.ndim == 1 else ''}{at[0]} alone", expected
+                yield f"{name} {'at ' if found.ndim == 1 else ''}{places[0]} alone", expected
 
 
 def _number(value):

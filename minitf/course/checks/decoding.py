@@ -235,8 +235,8 @@ def _steps(totals, scores, beam):
     (W, V), sums = scores.shape, totals[:, None] + scores
 
     def best(values, columns=V):
-        at = np.argsort(-values, axis=None)[:beam]
-        return np.array([at // columns, at % columns])
+        places = np.argsort(-values, axis=None)[:beam]
+        return np.array([places // columns, places % columns])
 
     right, flat = best(sums), np.argsort(-sums, axis=None)[:beam]
     reverse, best_words = np.argsort(sums, axis=None)[-beam:], np.argsort(-scores[0])[:beam]

@@ -136,11 +136,11 @@ def _bends(w, b, v):
     bends = {}
     for one in range(len(w)):
         if w[one] and v[one]:
-            at = float(-b[one] / w[one]) + 0.0  # no -0
-            bends[at] = bends.get(at, 0.0) + float(abs(w[one]) * v[one])
+            bend = float(-b[one] / w[one]) + 0.0  # no -0
+            bends[bend] = bends.get(bend, 0.0) + float(abs(w[one]) * v[one])
     if not bends:
         return ": its line does not bend"
-    where = ", ".join(f"at {at:g} by {bends[at]:+g}" for at in sorted(bends))
+    where = ", ".join(f"at {bend:g} by {bends[bend]:+g}" for bend in sorted(bends))
     return f": its slope changes {where}: where does that of a tent, and by how much?"
 
 
