@@ -16,7 +16,7 @@ from minitf.commands.picture import FirstLine
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.files.models import read_notes
-from minitf.public.named import folder_of
+from minitf.public.model_folder import model_folder
 from minitf.text.frames import Framer
 from minitf.translation.languages import TargetLanguages, languages_of
 from minitf.translation.translator import Translator
@@ -78,7 +78,7 @@ def translate(options, bundled=None):
 
 def _model_folder(model, bundled):
     """Return the folder of a model: of a public one, after it was downloaded and converted."""
-    folder = folder_of(model, say)
+    folder = model_folder(model, say)
     if not os.path.exists(folder):
         raise UserError(f"{folder}: no such folder: choose {_models_beside(bundled)}")
     return folder

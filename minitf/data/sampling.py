@@ -6,7 +6,7 @@ import numpy as np
 
 from minitf.data.rows import Rows
 from minitf.text.merges import words_of
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 
 __all__ = ["Sampler"]
 

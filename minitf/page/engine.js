@@ -66,7 +66,7 @@ function strip(text) {
   return text.slice(start, end);
 }
 
-// Text as a person pastes it to text as a model learned it, as in minitf/text/normal.py.
+// Text as a person pastes it to text as a model learned it, as in minitf/text/normalise.py.
 const INVISIBLE = new RegExp("[\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f\\u00ad\\u061c\\u180e\\u200b"
   + "\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb]", "gu");
 const JOINER = /(?<![\u0590-\u{10ffff}])[\u200c\u200d]+/u;

@@ -8,7 +8,7 @@ import numpy as np
 
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import read_arrays
-from minitf.public.found import (
+from minitf.public.formats import (
     PublicModel,
     check_list,
     check_pulled,

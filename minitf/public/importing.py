@@ -14,7 +14,7 @@ from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 from minitf.files.atomic import save_text
 from minitf.files.models import CONFIG, save_model
-from minitf.public.found import PublicModel, languages_of_name
+from minitf.public.formats import PublicModel, languages_of_name
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords

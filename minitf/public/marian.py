@@ -5,7 +5,7 @@ from pathlib import Path
 
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
-from minitf.public.found import (
+from minitf.public.formats import (
     PublicModel,
     check_list,
     check_pulled,

@@ -18,7 +18,7 @@ from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
 from minitf.files.atomic import writing
-from minitf.public.found import languages_of_name
+from minitf.public.formats import languages_of_name
 from minitf.public.hugging_face import CONFIG, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
 from minitf.text import PairedSubwords

@@ -15,7 +15,7 @@ from minitf.config import Config
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
-from minitf.public.named import folder_of
+from minitf.public.model_folder import model_folder
 from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
@@ -110,7 +110,7 @@ def _read_new(settings, given, model):
     weights = config = subwords = None
     notes = {}
     if settings.start_from:
-        folder = folder_of(settings.start_from, RunLog(None).say)
+        folder = model_folder(settings.start_from, RunLog(None).say)
         first, subwords, notes = load_model(folder, model)
         weights, config = first.state(), first.config.replace(**model_changes(settings.set))
         del first  # its memory is needed for the text

@@ -25,7 +25,7 @@ from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Span, framed
 from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
 from minitf.translation.cutting import cut_texts, in_small_letters

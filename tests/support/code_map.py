@@ -10,9 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "minitf"
 PAGE = PACKAGE / "README.md"
-BEGIN = (
-    "<!-- The map: python tests/support/code_map.py writes it, from the first lines of files. -->\n"
-)
+BEGIN = "<!-- The map, which python tests/support/code_map.py writes. -->\n"
 END = "<!-- The end of the map. -->\n"
 
 
@@ -52,8 +50,8 @@ def code_map():
 
 def with_map(page):
     """Return the text of the page with the map as it should be."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
     return f"{before}{BEGIN}\n{code_map()}\n{END}{after}"
 
 
