@@ -170,10 +170,10 @@ def source_of(thing: Callable) -> str:
             sentence = ast.get_docstring(node).partition("\n")[0]
             lines[text.lineno - 1] = " " * text.col_offset + f'"""{sentence}"""'
             lines[text.lineno : text.end_lineno] = [None] * (text.end_lineno - text.lineno)
-    return "\n".join(each for line in lines if line is not None for each in _in_columns(line))
+    return "\n".join(each for line in lines if line is not None for each in _wrapped(line))
 
 
-def _in_columns(line):
+def _wrapped(line):
     """Return a line of Python as lines of at most 80 columns, where that can be done."""
     if len(line) <= COLUMNS:
         return [line]
@@ -183,7 +183,7 @@ def _in_columns(line):
         above = textwrap.wrap(
             comment, COLUMNS, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
         )
-        return [*above, *_in_columns(code)]
+        return [*above, *_wrapped(code)]
     if code.strip().startswith('"""'):
         return textwrap.wrap(
             code.strip(),
@@ -203,7 +203,7 @@ def _in_columns(line):
         return [line]
     _, comma, column = max(places)
     deeper = indent + " " * (8 if comma else 4)
-    return [code[:column], *_in_columns(deeper + code[column:].lstrip())]
+    return [code[:column], *_wrapped(deeper + code[column:].lstrip())]
 
 
 def _report(name, found, error=0.0):

@@ -176,13 +176,13 @@ def _fitted(gradient, parent, backward):
     """
     shape = parent.shape
     if gradient.shape != shape:
-        gradient = _sum_to(gradient, shape)
+        gradient = _unbroadcast(gradient, shape)
     if gradient.shape != shape or gradient.dtype != parent.dtype:
         raise _misfit(backward, gradient, parent)
     return gradient
 
 
-def _sum_to(gradient, shape):
+def _unbroadcast(gradient, shape):
     """Undo broadcasting: an element that was used many times gets the sum of its gradients."""
     extra = gradient.ndim - len(shape)
     if extra < 0:

@@ -274,22 +274,22 @@ def joined_paragraphs(batches):
                 begun.append(line)
                 length += len(line)
             if begun and (not line or length >= BYTES):
-                paragraphs.append(join(_with_whole_words(begun)))
+                paragraphs.append(join(_without_hyphens(begun)))
                 begun, length = [], 0
             if not line:
                 paragraphs.append("")
         yield paragraphs
     if begun:
-        yield [join(_with_whole_words(begun))]
+        yield [join(_without_hyphens(begun))]
 
 
-def _with_whole_words(lines):
+def _without_hyphens(lines):
     """Return lines without hyphenated words at their ends: the next line is added to such a line.
 
     The hyphen goes before a small letter (infor-mation), and stays before a capital or a digit
     (Nord-Süd); nothing is joined in "Haus- und Gartenarbeit".
 
-    >>> _with_whole_words(["He needs infor-", "mation on North-", "South trains", "and - well -"])
+    >>> _without_hyphens(["He needs infor-", "mation on North-", "South trains", "and - well -"])
     ['He needs information on North-South trains', 'and - well -']
     """
     joined = []

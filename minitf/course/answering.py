@@ -123,7 +123,7 @@ class Answers:
         text = re.split("\r\n|\r|\n", source)[statement.lineno - 1].strip()
         if text.startswith("check_exercises("):
             return
-        if any(isinstance(node, AWAITS) for node in _at_top(statement)):
+        if any(isinstance(node, AWAITS) for node in _outside_functions(statement)):
             self._skip(place, statement.lineno, text, "an await")
             return
         named = getattr(statement, "name", None)
@@ -164,13 +164,13 @@ def _defines(statement):
     return isinstance(statement, kinds)
 
 
-def _at_top(node):
+def _outside_functions(node):
     """Yield the nodes of a statement, without those inside functions."""
     yield node
     functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
     if not isinstance(node, functions):
         for child in ast.iter_child_nodes(node):
-            yield from _at_top(child)
+            yield from _outside_functions(child)
 
 
 def main():

@@ -220,7 +220,7 @@ def swapped(node, prefix, names, lent):
 def outcome_of(piece: Piece, module: ModuleType) -> dict:
     """Try a piece; return what came out: named arrays, or one entry for an error."""
     try:
-        with at_most(SECONDS), np.errstate(all="ignore"):
+        with time_limit(SECONDS), np.errstate(all="ignore"):
             found = piece.try_it(module)
             return {name: as_array(name, value) for name, value in found.items()}
     except Refused as error:
@@ -318,7 +318,7 @@ def line_of(error, module):
 
 
 @contextlib.contextmanager
-def at_most(seconds):
+def time_limit(seconds):
     """Raise TimeoutError in a block that takes longer, where the system can."""
     if not hasattr(signal, "setitimer"):
         yield

@@ -137,7 +137,7 @@ def make(folders, data, say=print):
         for remote in RECIPES[folder].remotes
     }
     try:
-        for remotes in _by_folder(archives):
+        for remotes in _grouped_by_folder(archives):
             many = len(remotes) > _MANY and not all(archives[each].exists() for each in remotes)
             if many:
                 size = sum(remote.size for remote in remotes) / 1e6
@@ -175,7 +175,7 @@ def _missing_requirements(folder, data):
     ]
 
 
-def _by_folder(remotes):
+def _grouped_by_folder(remotes):
     """Return the remote files as lists, each of neighbours in one folder."""
     return [list(group) for _, group in groupby(remotes, lambda each: posixpath.dirname(each.url))]
 

@@ -108,14 +108,14 @@ def _check_free(directory, subwords):
         *filter(WEIGHTS.fullmatch, found),
     }
     for name in sorted(model_files - subwords.contents().keys()):
-        if name in found and not _is_left(directory / name):
+        if name in found and not _is_leftover(directory / name):
             raise UserError(
                 f"{directory / name}: would be mistaken for part of the model: move this file "
                 "away, or choose another folder"
             )
 
 
-def _is_left(path):
+def _is_leftover(path):
     """Return whether a file is weights that a killed save_model has left: its name is its hash."""
     return bool(WEIGHTS.fullmatch(path.name)) and sha256(path).startswith(path.name[6:14])
 

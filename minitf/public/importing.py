@@ -77,7 +77,7 @@ def import_model(
     notes.setdefault("licence", UNKNOWN)
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like
-    arrays = _in_our_order(model, np.dtype(dtype))
+    arrays = _reordered(model, np.dtype(dtype))
     notes.setdefault("marks", _marks(model, arrays, notes))
     checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))
     save_model(out, arrays, model.config.to_dict(), model.subwords, dtype, notes, checked)
@@ -179,7 +179,7 @@ def _weights_of_marian(folder):
     return found[0]
 
 
-def _in_our_order(model, dtype):
+def _reordered(model, dtype):
     """Return the arrays as `dtype`, the table's rows in the order of minitf's ids.
 
     Each array of the file is forgotten as soon as it is copied, which halves the memory.

@@ -161,7 +161,7 @@ class Translator:
             asked = beam if n_best > 1 or any(part.values for part in parts) else 1
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
-        found = self._over_lines(
+        found = self._translate_lines(
             self._read(lines, keep, spans), search, beam, batch_tokens, progress, wellformed
         )
         return [translations[:n_best] for translations in found]
@@ -202,7 +202,7 @@ class Translator:
             return [[best] for best in found]
 
         lines = self._read(_listed(lines), keep, spans)
-        return self._over_lines(lines, search, 1, batch_tokens, progress, wellformed)
+        return self._translate_lines(lines, search, 1, batch_tokens, progress, wellformed)
 
     def _read(self, lines, keep=(), spans=None):
         """Return each line as a Line, whose parts the model reads."""
@@ -259,7 +259,7 @@ class Translator:
         rows = zip(parts, ids, strict=True)
         return [(part.head + found)[: self.max_subwords] for part, found in rows]
 
-    def _over_lines(self, lines, search, beam, batch_tokens, progress, wellformed):
+    def _translate_lines(self, lines, search, beam, batch_tokens, progress, wellformed):
         """Return the best translations of each Line.
 
         A part in whose translations a mark is missing is translated around its values.
@@ -268,10 +268,10 @@ class Translator:
         """
         settings = search, beam, batch_tokens, wellformed
         parts = [part for line in lines for part in line.parts]
-        self._over_parts(parts, *settings, progress)
+        self._translate_parts(parts, *settings, progress)
         if lost := [part for part in parts if not part.translations]:
             around = [part.around() for part in lost]
-            self._over_parts([part for line in around for part in line.parts], *settings)
+            self._translate_parts([part for line in around for part in line.parts], *settings)
             for part, line in zip(lost, around, strict=True):
                 as_one_sentence(line.parts, self.subwords, AROUND)
                 part.translations = joined(line, beam)
@@ -280,7 +280,7 @@ class Translator:
                 as_one_sentence(parts, self.subwords, CUT)
         return [joined(line, beam) for line in lines]
 
-    def _over_parts(self, parts, search, beam, batch_tokens, wellformed, progress=None):
+    def _translate_parts(self, parts, search, beam, batch_tokens, wellformed, progress=None):
         """Translate parts on all cores, the longest first: each gets its translations."""
         for part in parts:
             part.translations = restored(part, [], self.marks)  # if there is nothing to translate

@@ -6,7 +6,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.check import index_text
-from minitf.course.checks.compare import equal, on_paper
+from minitf.course.checks.compare import equal, equal_on_paper
 from minitf.transformer import causal_mask
 
 __all__ = [
@@ -22,7 +22,7 @@ def check_predicted_weights(predicted_weights):
     words = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])
     products = words @ words[0]
     e = np.exp(products / math.sqrt(2))
-    on_paper(
+    equal_on_paper(
         predicted_weights(),
         F.attention_weights(words[:1], words).numpy()[0],
         ["bank", "by", "by", "river"],

@@ -17,7 +17,7 @@ from minitf.check import index_text
 from minitf.course.calls import AnswerError
 from minitf.tensor import ArrayLike, Tensor
 
-__all__ = ["advice", "equal", "gradient", "on_paper", "parts_of", "short"]
+__all__ = ["advice", "equal", "gradient", "equal_on_paper", "parts_of", "short"]
 
 Mistakes = Mapping[str, ArrayLike]  # {what an answer did: the result that this gives}
 
@@ -59,7 +59,7 @@ def equal(
     raise AssertionError(f"{what}: {wanted}{index_text(index)}{looks_like}")
 
 
-def on_paper(
+def equal_on_paper(
     answer: object,
     right: Sequence[float],
     names: Sequence[str],

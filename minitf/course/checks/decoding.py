@@ -200,7 +200,7 @@ def check_step(step):
         _assert_two_arrays(name, array, scores.shape, beam, flat)
         if array.dtype != object:
             mistakes = _steps(totals, scores, beam)
-            if array.shape == right.shape and _the_same_pairs(array, right):
+            if array.shape == right.shape and _same_pairs(array, right):
                 mistakes["the best in any order: np.argpartition does not sort"] = array
             equal(f"{name}, beginnings and words", array, right, mistakes)
             continue
@@ -260,7 +260,7 @@ def _steps(totals, scores, beam):
     }
 
 
-def _the_same_pairs(found, right):
+def _same_pairs(found, right):
     return sorted(zip(*found, strict=True)) == sorted(zip(*right, strict=True))
 
 

@@ -4,7 +4,7 @@ from math import sqrt
 
 import numpy as np
 
-from minitf.course.checks.compare import equal, gradient, on_paper
+from minitf.course.checks.compare import equal, gradient, equal_on_paper
 from minitf.tensor import Tensor
 from minitf.transformer import sinusoid
 
@@ -24,7 +24,7 @@ def check_predicted_position(predicted_position):
     def two_hands(first, second):
         return [np.sin(first), np.cos(first), np.sin(second), np.cos(second)]
 
-    on_paper(
+    equal_on_paper(
         predicted_position(),
         vectors[2],
         ["sin, first hand", "cos, first hand", "sin, second hand", "cos, second hand"],

@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.check import grad_check
-from minitf.course.checks.compare import equal, gradient, on_paper
+from minitf.course.checks.compare import equal, gradient, equal_on_paper
 from minitf.tensor import Tensor
 
 __all__ = ["check_centred", "check_fools_the_sum", "check_log_sum_exp", "check_predicted"]
@@ -16,7 +16,7 @@ def check_predicted(predicted):
     u = a * b
     (u * (u + a)).backward()
     right = [float(a.grad), float(b.grad)]
-    on_paper(
+    equal_on_paper(
         predicted(),
         right,
         ["dL/da", "dL/db"],

@@ -3,7 +3,7 @@
 import numpy as np
 
 from minitf import functions as F
-from minitf.course.checks.compare import equal, on_paper, parts_of, short
+from minitf.course.checks.compare import equal, equal_on_paper, parts_of, short
 
 __all__ = [
     "check_mended_dropout",
@@ -18,7 +18,7 @@ def check_normalised_on_paper(normalised_on_paper):
     """Check a layer norm computed on paper."""
     x = np.array([2.0, 2.0, 2.0, 10.0])
     away = x - x.mean()
-    on_paper(
+    equal_on_paper(
         normalised_on_paper(),
         F.layer_norm(x, np.ones(4), np.zeros(4)).numpy(),
         ["the first 2", "the second 2", "the third 2", "the 10"],

@@ -5,7 +5,7 @@ import numpy as np
 from minitf import functions as F
 from minitf.config import Config
 from minitf.course.calls import AnswerError
-from minitf.course.checks.compare import equal, on_paper, parts_of
+from minitf.course.checks.compare import equal, equal_on_paper, parts_of
 from minitf.tensor import Tensor
 from minitf.transformer import MultiHeadAttention
 
@@ -15,7 +15,7 @@ __all__ = ["check_mended_merge", "check_multi_query", "check_predicted_sizes", "
 def check_predicted_sizes(predicted_sizes):
     """Check four sizes of multi-head attention, found on paper."""
     layer = MultiHeadAttention(Config(20, d_model=512, n_heads=16), None)  # no numbers
-    on_paper(
+    equal_on_paper(
         predicted_sizes(),
         [
             layer.query.weight.shape[1] // 16,
