@@ -116,12 +116,12 @@ def plan(trainer):
     If its batches do not fit into the free memory, log what to change. Else a few updates of slices
     are made, which change the weights. All ranks measure; rank 0 decides.
     """
-    s, say = trainer.settings, trainer.log.say
+    settings, say = trainer.settings, trainer.log.say
     tokens, work, typical = _average(trainer)
-    times = f" x {s.accumulate}" if s.accumulate > 1 else ""
-    updates = max(1, round(len(trainer.cursor.plan) / s.accumulate))
+    times = f" x {settings.accumulate}" if settings.accumulate > 1 else ""
+    updates = max(1, round(len(trainer.cursor.plan) / settings.accumulate))
     say(
-        f"update   at most {s.batch_tokens:,}{times} tokens on each side, padding included; "
+        f"update   at most {settings.batch_tokens:,}{times} tokens on each side, padding included; "
         f"{tokens:,.0f} target tokens on average; "
         f"{counted(updates, 'update')} per epoch of {counted(len(trainer.dataset.targets), 'pair')}"
     )
@@ -131,7 +131,7 @@ def plan(trainer):
     )
     keep_memory()
     if _fits(trainer):
-        steps = max(0, s.steps - trainer.step)
+        steps = max(0, settings.steps - trainer.step)
         _say_time(trainer, tokens, work, steps, _seconds(trainer, typical, work))
 
 
@@ -186,7 +186,7 @@ def _say_time(trainer, tokens, work, steps, seconds):
 
 def _fits(trainer):
     """Log the memory that the run needs; return whether so much is free."""
-    s, ranks, updater = trainer.settings, trainer.ranks, trainer.updater
+    settings, ranks, updater = trainer.settings, trainer.ranks, trainer.updater
     used, free = ranks.broadcast((used_memory(), free_memory()))
     found = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
     fixed, batch = ranks.broadcast(found)
@@ -203,15 +203,16 @@ def _fits(trainer):
         f"only {_short(free)}B are free"
     )
     # 0.9: a batch of fewer tokens may be filled better.
-    tokens = int(0.9 * (SAFE * free - fixed) / batch * s.batch_tokens)
+    tokens = int(0.9 * (SAFE * free - fixed) / batch * settings.batch_tokens)
     if tokens < FEWEST_TOKENS or fixed + copies > SAFE * free:
-        trainer.log.say(f"change   even small batches do not fit: {smaller_model(s)}")
+        trainer.log.say(f"change   even small batches do not fit: {smaller_model(settings)}")
         return False
     tokens -= tokens % 10 ** (len(str(tokens)) - 2)  # two digits are enough
-    times = math.ceil(s.accumulate * s.batch_tokens / tokens)
-    shorter = f" --max-length {tokens - 1}" if tokens <= s.max_length else ""
+    times = math.ceil(settings.accumulate * settings.batch_tokens / tokens)
+    shorter = f" --max-length {tokens - 1}" if tokens <= settings.max_length else ""
     trainer.log.say(
-        f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or {smaller_model(s)}"
+        f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or "
+        f"{smaller_model(settings)}"
     )
     return False
 

@@ -52,11 +52,11 @@ class Validator:
 
     def translate(self, translator, lines, task, beam):
         """Return the best translations of lines. task: what the progress bar says is done."""
-        s = self.settings
+        settings = self.settings
         with self._progress(task) as progress:
             # What is measured is the model by itself; and what it learns to write may be trees.
             found = translator.translate(
-                lines, beam, s.alpha, s.max_extra, progress=progress, wellformed=False
+                lines, beam, settings.alpha, settings.max_extra, progress=progress, wellformed=False
             )
         return [best[0].text for best in found]
 

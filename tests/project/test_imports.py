@@ -38,7 +38,7 @@ ALLOWED["commands"] = ALLOWED["parsing"] | {"parsing", "public"}
 ALLOWED["training"] = set(ALLOWED)
 ALLOWED["course"] = set(ALLOWED)
 ALLOWED["__main__"] = set(ALLOWED)  # of any folder; nothing imports it
-HOMES = {  # a room, or a file of it
+HOMES = {  # a folder, or a file of it
     "cupy": {"gpu"},
     "cupyx": {"gpu"},
     "cupy_backends": {"gpu"},
@@ -66,8 +66,8 @@ def name_of(path):
     )
 
 
-def room_of(name):
-    """Return the room of a file or of a name in it (both without `minitf.`).
+def folder_of(name):
+    """Return the folder of a file or of a name in it (both without `minitf.`).
 
     That is its folder, the engine, or the file itself, as each __main__.
     """
@@ -96,28 +96,28 @@ def imports(path):
     return found
 
 
-def test_every_file_has_a_room():
-    assert {room_of(name_of(path)) for path in FILES} == set(ALLOWED)
+def test_every_file_has_a_line_in_the_table():
+    assert {folder_of(name_of(path)) for path in FILES} == set(ALLOWED)
 
 
-def test_a_room_imports_only_the_rooms_of_its_line():
+def test_a_folder_imports_only_those_of_its_line():
     for path in FILES:
-        name, room = name_of(path), room_of(name_of(path))
-        allowed = ALLOWED[room] | {room}
+        name, folder = name_of(path), folder_of(name_of(path))
+        allowed = ALLOWED[folder] | {folder}
         for module, _ in imports(path):
             if module.split(".")[0] == "minitf":
-                other = room_of(module.removeprefix("minitf").removeprefix("."))
+                other = folder_of(module.removeprefix("minitf").removeprefix("."))
                 assert other in allowed, f"{name} imports {module}"
 
 
 def test_heavy_packages_have_one_home():
     for path in FILES:
-        name, room = name_of(path), room_of(name_of(path))
+        name, folder = name_of(path), folder_of(name_of(path))
         for module, top in imports(path):
             package = module.split(".")[0]
             if package in HOMES:
-                assert {name, room} & HOMES[package], f"{name} imports {package}"
-                assert room == "gpu" or not (top and package in LAZY), (
+                assert {name, folder} & HOMES[package], f"{name} imports {package}"
+                assert folder == "gpu" or not (top and package in LAZY), (
                     f"{name} imports {package} at the top"
                 )
 
@@ -126,7 +126,7 @@ def test_only_the_backend_the_seam_and_launch_import_by_name():
     by_name = {
         name_of(path) for path in FILES if "import_module" in path.read_text(encoding="utf-8")
     }
-    # launch: the file of its own room that needs CuPy.
+    # launch: the file of its own folder that needs CuPy.
     assert by_name <= {"backend", "forms", "gpu.launch"}
 
 
@@ -180,8 +180,9 @@ def loaded_by(code):
 def test_import_minitf_loads_the_engine_alone():
     loaded = loaded_by("import minitf")
     assert not LAZY & loaded
-    rooms = {room_of(name.removeprefix("minitf.")) for name in loaded if name.startswith("minitf.")}
-    assert "engine" in rooms and rooms <= CORE
+    names = [name.removeprefix("minitf.") for name in loaded if name.startswith("minitf.")]
+    folders = set(map(folder_of, names))
+    assert "engine" in folders and folders <= CORE
 
 
 def test_the_translator_is_loaded_when_it_is_asked_for():
