@@ -223,14 +223,14 @@ def _stripped(line):
 
 def _typed(file, options):
     """Greet the user, prompt, and yield lists of the lines that are typed."""
-    what = "a grammar"  # of parse.py, which then needs no model
+    program = "a grammar"  # of parse.py, which then needs no model
     if options.model:
         source, target = languages_of(options.model)
         languages = f"{source} to {target}, " if source and target else ""
-        what = f"{languages}model {Path(options.model).resolve().name}"
+        program = f"{languages}model {Path(options.model).resolve().name}"
     unit = "an empty line ends a paragraph" if options.paragraphs else "one sentence per line"
     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-    say(terminal_safe(f"{what}; {unit}, {end} ends"))
+    say(terminal_safe(f"{program}; {unit}, {end} ends"))
     yield from _edited() if file.fileno() == 0 and is_terminal(sys.stdout) else _prompted(file)
     say("")  # the shell's own prompt comes next
 

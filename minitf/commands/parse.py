@@ -189,11 +189,11 @@ def _parse(options):
     with (
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
-        given_up.told(),
+        given_up.reported(),
         Progress("sentences parsed") as bar,
     ):
         parse = _parser(options)
-        for lines in given_up.seen(source.batches):
+        for lines in given_up.checked(source.batches):
             sentences = list(map(_words, lines))
 
             def show(done, parts, before=number, lines=lines):

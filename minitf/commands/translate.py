@@ -55,11 +55,11 @@ def translate(options, bundled=None):
         languages = TargetLanguages(translator.subwords, say)
         picture = FirstLine(translator, options)
         given_up = GivenUp("paragraph" if options.paragraphs else "line")
-        batches = given_up.seen(source.batches)
+        batches = given_up.checked(source.batches)
         if options.paragraphs:
             batches = joined_paragraphs(batches)
         number = 0  # of the first line of the batch
-        with given_up.told(), _TextProgress(source) as bar:
+        with given_up.reported(), _TextProgress(source) as bar:
             for lines in batches:
                 languages.check(lines, number)
                 picture.see(lines)

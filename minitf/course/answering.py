@@ -54,7 +54,7 @@ def parsed(source):
         except SyntaxError as error:
             number = error.lineno or 1
             line = lines[number - 1] if number <= len(lines) else ""
-            kinds = [what for pattern, what in NO_PYTHON.items() if re.match(pattern, line)]
+            kinds = [reason for pattern, reason in NO_PYTHON.items() if re.match(pattern, line)]
             if not kinds:
                 raise
             left_out.append((number, line.strip(), kinds[0]))
@@ -115,8 +115,8 @@ class Answers:
             for statement in statements:
                 if not only_definitions or _defines(statement):
                     self._run(statement, place, source, quiet=only_definitions)
-            for number, text, what in [] if only_definitions else left_out:
-                self._skip(place, number, text, what)
+            for number, text, reason in [] if only_definitions else left_out:
+                self._skip(place, number, text, reason)
         return [{name: self._state(name) for name in names}, self.notes]
 
     def _run(self, statement, place, source, quiet):
@@ -144,9 +144,9 @@ class Answers:
         if place != SHEET and filled and self._state(named) == "to do":
             self.own[named] = before
 
-    def _skip(self, place, number, text, what):
+    def _skip(self, place, number, text, reason):
         shown = f"`{text[:40]}`, " if text else ""
-        self.notes.append(f"{place}, line {number}: skipped {shown}{what}")
+        self.notes.append(f"{place}, line {number}: skipped {shown}{reason}")
 
     def _state(self, name):
         answer = self.own.get(name)

@@ -157,8 +157,8 @@ def read_model(directory: str | Path) -> SavedModel:
     """
     directory = Path(directory)
     if not os.path.isdir(directory):  # Path.is_dir raises errors for names that are too long
-        what = "is a file" if os.path.exists(directory) else "no such folder"
-        raise UserError(f"{directory}: {what}: give the folder that holds the model's {CONFIG}")
+        problem = "is a file" if os.path.exists(directory) else "no such folder"
+        raise UserError(f"{directory}: {problem}: give the folder that holds the model's {CONFIG}")
     with user_errors(directory):  # a folder of another user, which may not be entered
         if not (directory / CONFIG).exists():
             raise UserError(

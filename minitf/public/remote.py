@@ -93,7 +93,7 @@ def _convert(source, out, notes, say):
     What killed processes have left is removed after an hour.
     """
 
-    def told(line):
+    def say_with_final_name(line):
         say(line.replace(str(new), str(out)))
 
     with writing(out):
@@ -101,7 +101,7 @@ def _convert(source, out, notes, say):
         temporary = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=out.parent)
     with temporary as folder:
         new = Path(folder) / out.name
-        import_model(source, new, notes=notes, say=told)
+        import_model(source, new, notes=notes, say=say_with_final_name)
         if (out / CONFIG).exists():  # by another process, meanwhile
             return
         with writing(out):

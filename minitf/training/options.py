@@ -255,11 +255,11 @@ def resumed_model(config, assignments):
         if getattr(config, name) != value
     }
     if fixed := sorted(changes.keys() - set(_RATES)):
-        what = ", ".join(
+        changed = ", ".join(
             f"{name} of the model from {getattr(config, name)} to {changes[name]}" for name in fixed
         )
         raise UserError(
-            f"--resume cannot change {what}: start a new run in another folder with --out"
+            f"--resume cannot change {changed}: start a new run in another folder with --out"
         )
     return config.replace(**changes), {
         name: (getattr(config, name), value) for name, value in changes.items()

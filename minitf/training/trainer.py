@@ -230,7 +230,7 @@ class Trainer:
             self.updater.read()  # on a GPU this waits, so not after every update
             if not self.log.bar.possible:
                 self.log.say(step_line(self._entry()))
-        self.log.bar.what = f"step {self.step:,}  loss {self.updater.loss:.3f}"
+        self.log.bar.desc = f"step {self.step:,}  loss {self.updater.loss:.3f}"
         self.log.bar.update_to(self.step, self._seconds_left())
 
     def _log_updates(self):

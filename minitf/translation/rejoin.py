@@ -186,7 +186,7 @@ def _together(first, second, n, glue):
             glue([t.text for t in pair if t.text]),
             sum(t.log_probability for t in pair),
             sum(t.score for t in pair),
-            tuple(dict.fromkeys(what for t in pair for what in t.given_up)),
+            tuple(dict.fromkeys(note for t in pair for note in t.given_up)),
         )
         for pair in pairs
     )

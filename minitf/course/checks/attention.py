@@ -56,13 +56,13 @@ def check_additive_mask(additive_mask):
     rng = np.random.default_rng(5)
     padding = np.arange(5) < np.array([[2], [5], [4]])  # (3, 5)
     # The larger scores of forbidden keys also tell a number that is not negative enough.
-    for what, mask, larger in (
+    for case, mask, larger in (
         ("a causal mask (4, 4)", causal_mask(4)[0, 0], 0.0),
         ("a mask (3, 5), with scores of 10^6 to hide", padding, 1e6),
     ):
         scores = rng.standard_normal(mask.shape) + np.where(mask, 0, larger)
         added = additive_mask(mask.copy())
-        name = f"softmax(scores + additive_mask), {what}"
+        name = f"softmax(scores + additive_mask), {case}"
         with np.errstate(invalid="ignore"):
             found = F.softmax(scores + np.asarray(added, dtype=np.float64)).numpy()
         if np.isnan(found).any():

@@ -23,7 +23,7 @@ Mistakes = Mapping[str, ArrayLike]  # {what an answer did: the result that this 
 
 
 def equal(
-    what: str,
+    name: str,
     found: object,
     expected: ArrayLike,
     mistakes: Mistakes | Callable[[], Mistakes] | None = None,
@@ -36,27 +36,27 @@ def equal(
     Raises AssertionError that says where the two differ most and which known mistake gives all
     these numbers; if none does, what they have to do with the right ones, such as another order.
     """
-    found, expected = _array(what, found), _array(what, expected)
+    found, expected = _array(name, found), _array(name, expected)
     if _close(found, expected, rtol, atol):
         return
     looks_like = ""
     with np.errstate(all="ignore"):
         mistakes = mistakes() if callable(mistakes) else mistakes or {}
     for mistake, value in mistakes.items():
-        if _close(found, _array(what, value), rtol, atol):
+        if _close(found, _array(name, value), rtol, atol):
             looks_like = f": that looks like {mistake}"
             break
     else:
         looks_like = _looks_like(found, expected, rtol, atol)
     if found.shape != expected.shape:
         raise AssertionError(
-            f"{what}: found the shape {found.shape}, expected {expected.shape}{looks_like}"
+            f"{name}: found the shape {found.shape}, expected {expected.shape}{looks_like}"
         )
     with np.errstate(invalid="ignore"):
         error = np.where(_same(found, expected), 0, abs(found * 1.0 - expected * 1.0))
     index = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), found.shape)
     wanted = f"found {_number(found[index])}, expected {_number(expected[index])}"
-    raise AssertionError(f"{what}: {wanted}{index_text(index)}{looks_like}")
+    raise AssertionError(f"{name}: {wanted}{index_text(index)}{looks_like}")
 
 
 def equal_on_paper(
@@ -106,32 +106,32 @@ def equal_on_paper(
     raise AssertionError(text)
 
 
-def parts_of(what: str, found: object, names: Sequence[str]) -> list:
+def parts_of(name: str, found: object, names: Sequence[str]) -> list:
     """Return the parts of an answer that is a tuple or list; assert that there are so many."""
     if isinstance(found, str | dict | set) or not hasattr(found, "__len__"):
-        raise AssertionError(f"{what}: found {short(found)}, expected ({', '.join(names)})")
+        raise AssertionError(f"{name}: found {short(found)}, expected ({', '.join(names)})")
     if len(found) != len(names):
         raise AssertionError(
-            f"{what}: found {len(found)} parts, expected {len(names)}: ({', '.join(names)})"
+            f"{name}: found {len(found)} parts, expected {len(names)}: ({', '.join(names)})"
         )
     return list(found)
 
 
-def gradient(what: str, out: object, x: Tensor, gy: np.ndarray) -> np.ndarray:
+def gradient(name: str, out: object, x: Tensor, gy: np.ndarray) -> np.ndarray:
     """Send gy back from a Tensor; return the gradient that arrives at x."""
     if not isinstance(out, Tensor):
-        raise AssertionError(f"{what}: found {type(out).__name__}, expected a Tensor: use record")
+        raise AssertionError(f"{name}: found {type(out).__name__}, expected a Tensor: use record")
     x.grad = None
     try:
         out.backward(gy.astype(out.dtype))
     except (AnswerError, ValueError, TypeError, IndexError) as error:
-        raise AssertionError(f"{what}: {error}") from error
+        raise AssertionError(f"{name}: {error}") from error
     except AttributeError as error:
         text = "backward is to return an array, or a tuple of one for each input"
-        raise AssertionError(f"{what}: {text}: {error}") from error
+        raise AssertionError(f"{name}: {text}: {error}") from error
     if x.grad is None:
         raise AssertionError(
-            f"{what}: no gradient arrives: is the Tensor among the inputs of record, and does "
+            f"{name}: no gradient arrives: is the Tensor among the inputs of record, and does "
             "backward return something?"
         )
     return to_numpy(x.grad)
@@ -172,7 +172,7 @@ def short(answer: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _array(what, found):
+def _array(name, found):
     """Return numbers as an array of NumPy."""
     if isinstance(found, Tensor):
         return found.numpy()
@@ -183,7 +183,7 @@ def _array(what, found):
     except (ValueError, TypeError):
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
-        raise AssertionError(f"{what}: found {short(found)}, expected numbers of one shape")
+        raise AssertionError(f"{name}: found {short(found)}, expected numbers of one shape")
     return array
 
 

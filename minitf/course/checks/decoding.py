@@ -205,8 +205,8 @@ def check_step(step):
             equal(f"{name}, beginnings and words", array, right, mistakes)
             continue
         found = parts_of(name, found, ["beginnings", "words"])
-        for i, what in enumerate(("the beginnings", "the next words")):
-            equal(f"{name}, {what}", found[i], right[i])
+        for i, part in enumerate(("the beginnings", "the next words")):
+            equal(f"{name}, {part}", found[i], right[i])
 
 
 def _assert_two_arrays(name, array, shape, beam, flat):

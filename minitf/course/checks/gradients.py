@@ -155,10 +155,10 @@ def check_centred(centred):
         values = rng.standard_normal(shape)
         x, n = Tensor(values.copy()), shape[-1]
         out = centred(x)
-        what = f"x {shape}"
+        case = f"x {shape}"
         y = values - values.mean(axis=-1, keepdims=True)
         equal(
-            f"{what}, each row less its mean",
+            f"{case}, each row less its mean",
             out,
             y,
             {
@@ -199,8 +199,8 @@ def check_centred(centred):
         if len(shape) == 2 and shape[0] == shape[1]:
             mistakes["means without keepdims: they are subtracted from columns"] = gy - mean[:, 0]
         equal(
-            f"{what}, the gradient",
-            gradient(f"{what}, the gradient", out, x, gy),
+            f"{case}, the gradient",
+            gradient(f"{case}, the gradient", out, x, gy),
             gy - mean,
             mistakes,
         )

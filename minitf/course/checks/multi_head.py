@@ -272,10 +272,10 @@ def check_multi_query(multi_query):
             x.grad = None
         found.backward(gy)
         for which, x, own in zip(("x", "W_q", "W_k", "W_v", "W_o"), given, inputs, strict=True):
-            what = f"{name}, the gradient of {which}"
-            assert x.grad is not None, f"{what}: found none: is all computed with Tensors?"
+            gradient_name = f"{name}, the gradient of {which}"
+            assert x.grad is not None, f"{gradient_name}: found none: is all computed with Tensors?"
             try:
-                equal(what, x.grad, Tensor(own.grad).numpy())
+                equal(gradient_name, x.grad, Tensor(own.grad).numpy())
             except AssertionError as error:
                 hint = "is all computed with Tensors, without .data?"
                 raise AssertionError(f"{error}: {hint}") from error

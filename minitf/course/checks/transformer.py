@@ -115,7 +115,7 @@ def check_shift_right(shift_right):
             "reads and predicts exchanged": (right_predicts, right_reads),
         }
         others = _shifts(target, right_reads, right_predicts)
-        for i, (what, right) in enumerate(
+        for i, (part, right) in enumerate(
             (("the decoder reads", right_reads), ("it must predict", right_predicts))
         ):
             mistakes = {text: value[i] for text, value in both.items()} | others
@@ -124,7 +124,7 @@ def check_shift_right(shift_right):
                 "start marks in place of padding": np.where(right == 0, 2, right),
                 "end marks alone: the words are to stay": np.where(right == 3, 3, 0),
             }
-            equal(f"{name}, {what}", found[i], right, mistakes)
+            equal(f"{name}, {part}", found[i], right, mistakes)
 
 
 def _shifts(target, right_reads, right_predicts):

@@ -377,7 +377,7 @@ def english_clause(clause, question=False, front=NOTHING):
         start = join(subject, often, alone)
     else:
         start = join(subject, join(auxiliary, negation).replace("can not", "cannot"), often, verb)
-    what = (
+    objects = (
         clause.recipient.english,
         clause.object.english,
         clause.verb.particle,
@@ -386,7 +386,7 @@ def english_clause(clause, question=False, front=NOTHING):
     return join(
         front.english,
         start,
-        *what,
+        *objects,
         clause.partner.english,
         clause.place.english,
         clause.time.english,
