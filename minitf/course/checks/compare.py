@@ -17,7 +17,7 @@ from minitf.check import index_text
 from minitf.course.calls import AnswerError
 from minitf.tensor import ArrayLike, Tensor
 
-__all__ = ["advice", "equal", "gradient", "equal_on_paper", "parts_of", "short"]
+__all__ = ["advice", "equal", "equal_on_paper", "gradient", "parts_of", "short"]
 
 Mistakes = Mapping[str, ArrayLike]  # {what an answer did: the result that this gives}
 

@@ -4,7 +4,7 @@ from math import sqrt
 
 import numpy as np
 
-from minitf.course.checks.compare import equal, gradient, equal_on_paper
+from minitf.course.checks.compare import equal, equal_on_paper, gradient
 from minitf.tensor import Tensor
 from minitf.transformer import sinusoid
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.check import grad_check
-from minitf.course.checks.compare import equal, gradient, equal_on_paper
+from minitf.course.checks.compare import equal, equal_on_paper, gradient
 from minitf.tensor import Tensor
 
 __all__ = ["check_centred", "check_fools_the_sum", "check_log_sum_exp", "check_predicted"]
