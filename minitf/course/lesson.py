@@ -1,4 +1,4 @@
-"""The frame of every lesson: options, figures, section headings, the last line, exercises."""
+"""What every lesson shares: its options, figures, section headings, last line and exercises."""
 
 import atexit
 import contextlib

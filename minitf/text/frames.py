@@ -1,4 +1,4 @@
-"""The frame of a line: list marks, headings, table bars, tags, time codes; what a person reads.
+"""The spans of a line: list marks, tags, bars and time codes are copied, the rest translated.
 
 A text that people paste is subtitles, Markdown, HTML or mail as often as plain sentences. What
 frames a sentence there is copied, and what is between is translated. What must be kept inside a

@@ -1,4 +1,4 @@
-"""A line as the parts that a model reads."""
+"""A line as the parts that a model reads at once, and the translations of each."""
 
 from __future__ import annotations
 
