@@ -294,9 +294,9 @@ def _warn_about_pairs(settings, corpus, log):
             "--start-from FOLDER"
         )
     valid = set(zip(*corpus.valid, strict=True))
-    left = valid.difference(zip(*corpus.train, strict=True))
-    if 2 * len(left) < len(valid):
-        share = "all" if not left else f"{len(valid) - len(left):,} of {len(valid):,}"
+    unseen = valid.difference(zip(*corpus.train, strict=True))
+    if 2 * len(unseen) < len(valid):
+        share = "all" if not unseen else f"{len(valid) - len(unseen):,} of {len(valid):,}"
         log(
             f"notice   {share} pairs of --valid are in --train: scores will be too good, keep "
             "them apart"

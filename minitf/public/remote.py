@@ -108,10 +108,10 @@ def _convert(source, out, notes, say):
             if out.exists():
                 shutil.rmtree(out)
             os.replace(new, out)
-    for left in out.parent.glob(f"{_UNFINISHED}*"):
+    for unfinished in out.parent.glob(f"{_UNFINISHED}*"):
         with contextlib.suppress(OSError):
-            if left.stat().st_mtime < time.time() - 3600:
-                shutil.rmtree(left)
+            if unfinished.stat().st_mtime < time.time() - 3600:
+                shutil.rmtree(unfinished)
 
 
 def notes_of(name: str) -> dict:
