@@ -31,7 +31,9 @@ class RotaryAttention(MultiHeadAttention):
     """Attention whose scores depend on the distance of a query and a key."""
 
     def attend(self, queries, keys, values, mask, positions):
-        queries, keys = (rotate(x, at) for x, at in zip((queries, keys), positions, strict=True))
+        queries, keys = (
+            rotate(x, position) for x, position in zip((queries, keys), positions, strict=True)
+        )
         return super().attend(queries, keys, values, mask, positions)
 
 

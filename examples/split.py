@@ -84,7 +84,7 @@ def _run(options):
     for part, (source, target) in paths.items():
         for path, lines in zip((source, target), zip(*parts[part], strict=True), strict=True):
             text = "".join(f"{line}\n" for line in lines).encode()
-            writers[path] = lambda aside, text=text: aside.write_bytes(text)
+            writers[path] = lambda temporary, text=text: temporary.write_bytes(text)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with staged(writers) as files:

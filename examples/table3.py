@@ -110,7 +110,7 @@ def small(row):
     (256, 8, 32)
     """
     paper = Config.preset(row, VOCABULARY)
-    sizes = {name: getattr(paper, name) // by for name, by in SMALLER.items()}
+    sizes = {name: getattr(paper, name) // divisor for name, divisor in SMALLER.items()}
     return paper.replace(**sizes, n_decoder_layers=sizes["n_layers"])
 
 
@@ -142,17 +142,17 @@ class Trainers:
 
     def run(self, command, log):
         """Run a command to its end, with what it prints in the file `log`."""
-        with log.open("a", encoding="utf-8") as said, self._started(command, said) as process:
+        with log.open("a", encoding="utf-8") as output, self._started(command, output) as process:
             process.wait()
 
     @contextlib.contextmanager
-    def _started(self, command, said):
+    def _started(self, command, output):
         with self._lock:  # so none can begin unseen while stop() looks
             if self.stopped:
                 raise UserError("stopped")
             # In a session of its own, so that Ctrl-C reaches it once, through stop().
             process = subprocess.Popen(
-                command, stdout=said, stderr=said, env=one_thread(), start_new_session=True
+                command, stdout=output, stderr=output, env=one_thread(), start_new_session=True
             )
             self._running.add(process)
         try:
@@ -185,8 +185,8 @@ def train(row, seed, folder, data, options, trainers):
         except OSError as error:
             raise UserError(f"{row}, seed {seed}: {log}: {error.strerror}") from None
         if not (folder / "results.json").exists():
-            said = log.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
-            raise UserError(f"{row}, seed {seed}: the trainer ended: {said[-1]}")
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+            raise UserError(f"{row}, seed {seed}: the trainer ended: {lines[-1]}")
     return kept(row, seed, folder)
 
 
@@ -245,17 +245,17 @@ def train_all(pairs, out, data, used, jobs):
         row, seed = pair
         try:
             run = train(row, seed, out / f"{row}-{seed}", data, used["options"], trainers)
-            said = (
+            message = (
                 f"{named(row)}, seed {seed}: perplexity {run['perplexity']:.2f}, "
                 f"BLEU {run['BLEU']:.1f}, {run['minutes']:.0f} minutes"
             )
         except UserError as error:  # the other rows can still be compared
-            run, said = None, f"not trained: {error}"
+            run, message = None, f"not trained: {error}"
         with printing:
             if run:
                 keep(out, used)
             if run or not trainers.stopped:
-                say(said)
+                say(message)
 
     done = {(run["row"], run["seed"]) for run in trained(out, used)}
     missing = sorted(set(pairs) - done, key=last_the_small)
@@ -396,7 +396,7 @@ class Difference(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the comparison. of_perplexity (in percent), of_bleu: None for base."""
+    """A row of the comparison; its differences (perplexity: in percent) are None for base."""
 
     name: str
     parameters: int
@@ -404,8 +404,8 @@ class Row(NamedTuple):
     perplexity: float
     bleu: float
     minutes: float
-    of_perplexity: Difference | None = None
-    of_bleu: Difference | None = None
+    perplexity_difference: Difference | None = None
+    bleu_difference: Difference | None = None
 
 
 def table(runs):
@@ -431,13 +431,15 @@ def table(runs):
             paper = [x - base for x, base in zip(PAPER[row], PAPER["base"], strict=True)]
             mean, half = in_perplexity[row]
             line = line._replace(
-                of_perplexity=Difference(
+                perplexity_difference=Difference(
                     100 * math.expm1(mean),
                     100 * half * math.exp(mean),
                     100 * paper[0] / PAPER["base"][0],
                     tendency(mean, half, paper[0]),
                 ),
-                of_bleu=Difference(*in_bleu[row], paper[1], tendency(*in_bleu[row], paper[1])),
+                bleu_difference=Difference(
+                    *in_bleu[row], paper[1], tendency(*in_bleu[row], paper[1])
+                ),
             )
         rows.append(line)
     return rows
@@ -458,7 +460,7 @@ NOTE = (
 
 def verdict(row):
     """Return how a Row compares with the paper's."""
-    in_perplexity, in_bleu = row.of_perplexity.says, row.of_bleu.says
+    in_perplexity, in_bleu = row.perplexity_difference.says, row.bleu_difference.says
     if in_perplexity == in_bleu:
         return f"both: {in_bleu}"
     return f"perplexity: {in_perplexity}; BLEU: {in_bleu}"
@@ -469,15 +471,15 @@ def markdown(rows):
     lines = [HEADINGS, ["---"] * len(HEADINGS)]
     for row in rows:
         perplexity = bleu = ("", "")
-        if row.of_bleu:
-            here, half, paper, _ = row.of_perplexity
+        if row.bleu_difference:
+            here, half, paper, _ = row.perplexity_difference
             perplexity = f"{here:+.1f}% ± {half:.1f}", f"{paper:+.1f}%"
-            here, half, paper, _ = row.of_bleu
+            here, half, paper, _ = row.bleu_difference
             bleu = f"{here:+.2f} ± {half:.2f}", f"{paper:+.1f}"
         lines.append([
             row.name, f"{row.parameters / 1e6:.2f} million", str(row.seeds),
             f"{row.perplexity:.2f}", *perplexity, f"{row.bleu:.2f}", *bleu,
-            f"{row.minutes:.0f}", verdict(row) if row.of_bleu else "",
+            f"{row.minutes:.0f}", verdict(row) if row.bleu_difference else "",
         ])  # fmt: skip
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{NOTE}"
 
@@ -487,11 +489,15 @@ BLUE = "#1f5fa8"
 
 def picture(rows, path):
     """Draw each row's difference from base, with its interval, and the paper's beside it."""
-    rows = [row for row in rows if row.of_bleu][::-1]
+    rows = [row for row in rows if row.bleu_difference][::-1]
     figure = new_figure(11, 1.2 + 0.32 * len(rows), 0.1)
     panels = (
-        ("perplexity: difference from base, %", "lower is better", [r.of_perplexity for r in rows]),
-        ("BLEU: difference from base", "higher is better", [r.of_bleu for r in rows]),
+        (
+            "perplexity: difference from base, %",
+            "lower is better",
+            [r.perplexity_difference for r in rows],
+        ),
+        ("BLEU: difference from base", "higher is better", [r.bleu_difference for r in rows]),
     )
     heights = range(len(rows))
     for axes, (label, better, found) in zip(
@@ -529,11 +535,11 @@ def _cut_off_an_outlier(axes, means, halves, papers):
         ends += [means[i] - half, means[i] + half]
     margin = 0.15 * (max(ends) - min(ends))
     axes.set_xlim(min(ends) - margin, max(ends) + margin)
-    text, at, side = f"+{means[outlier]:.1f} →", 0.99, "right"
+    text, x, side = f"+{means[outlier]:.1f} →", 0.99, "right"
     if means[outlier] < 0:
-        text, at, side = f"← −{-means[outlier]:.1f}", 0.01, "left"
+        text, x, side = f"← −{-means[outlier]:.1f}", 0.01, "left"
     across = axes.get_yaxis_transform()  # from 0 to 1
-    axes.text(at, outlier, text, transform=across, ha=side, va="center", color=BLUE, fontsize=9)
+    axes.text(x, outlier, text, transform=across, ha=side, va="center", color=BLUE, fontsize=9)
 
 
 def show(kept, folder):
@@ -542,7 +548,7 @@ def show(kept, folder):
     Raises UserError if no row can be compared with base.
     """
     rows = table(kept["runs"])
-    if not any(row.of_bleu for row in rows):
+    if not any(row.bleu_difference for row in rows):
         raise UserError("there is no row to compare with base: train one, or leave --rows out")
     text = markdown(rows)
     save_text(folder / "table3.md", text)
@@ -596,15 +602,15 @@ def options_of(arguments):
         "--show", type=Path, metavar="FILE",
         help="train nothing: show the runs in this table3.json, and draw them in --out",
     )  # fmt: skip
-    options, of_trainer = parser.parse_known_args(arguments)
-    for word in of_trainer:
+    options, trainer_options = parser.parse_known_args(arguments)
+    for word in trainer_options:
         name = word.partition("=")[0]
         if name.startswith("-") and not is_number(name) and name not in OF_TRAINER:
             raise UserError(f"{name} is not an option that all rows can share: --help lists these")
-    if options.show and (of_trainer or options.rows):
+    if options.show and (trainer_options or options.rows):
         raise UserError("--show trains nothing: leave out --rows and the trainer's options")
-    parse([*sizes("base"), *RECIPE.split(), *of_trainer])  # a wrong value ends here
-    return options, of_trainer
+    parse([*sizes("base"), *RECIPE.split(), *trainer_options])  # a wrong value ends here
+    return options, trainer_options
 
 
 def is_number(word):
@@ -624,7 +630,7 @@ def main(arguments):
 
 
 def _train_and_show(arguments):
-    options, of_trainer = options_of(arguments)
+    options, trainer_options = options_of(arguments)
     out = options.out or (options.show.parent if options.show else Path("runs/table3"))
     shown = read_kept(options.show) if options.show else None
     try:
@@ -636,7 +642,7 @@ def _train_and_show(arguments):
     if shown:
         show(shown, out)
         return
-    used = {"recipe": RECIPE, "vocabulary": VOCABULARY, "options": of_trainer}
+    used = {"recipe": RECIPE, "vocabulary": VOCABULARY, "options": trainer_options}
     remember(used, out / "options.json")
     trained(out, used)  # damaged files end here, and not after an evening
     corpora.load(CORPUS)  # downloads it, if it is missing
@@ -651,8 +657,8 @@ def _train_and_show(arguments):
         pairs += thirds
     runs = keep(out, used)
     missing = set(pairs) - {(run["row"], run["seed"]) for run in runs}
-    of_base = any(row == "base" for row, _ in missing)
-    if not missing or (differences(runs, bleu) and not of_base):
+    misses_base = any(row == "base" for row, _ in missing)
+    if not missing or (differences(runs, bleu) and not misses_base):
         show({"runs": runs}, out)
     if missing:
         names = ", ".join(f"{row}-{seed}" for row, seed in sorted(missing))

@@ -37,7 +37,7 @@ from minitf.data import toy
 from minitf.files.arrays import average
 from minitf.optim import Adam
 from minitf.text import Subwords, make_batch, plan_batches
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 from minitf.training import main
 from minitf.training.evaluation import bleu, split_compounds
 from minitf.training.options import parse

@@ -125,9 +125,9 @@ def same(
     close = np.isfinite(error) & (error <= atol + rtol * abs(b))
     wrong = ~(equal | close)
     if wrong.any():
-        at = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), a.shape)
+        index = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), a.shape)
         raise AssertionError(
-            f"{name}: found {a[at]:.9g}, expected {b[at]:.9g}{index_text(at)} "
+            f"{name}: found {a[index]:.9g}, expected {b[index]:.9g}{index_text(index)} "
             f"({int(wrong.sum())} of {a.size} differ)"
         )
     worst = float(error.max(initial=0))
@@ -170,10 +170,10 @@ def source_of(thing: Callable) -> str:
             sentence = ast.get_docstring(node).partition("\n")[0]
             lines[text.lineno - 1] = " " * text.col_offset + f'"""{sentence}"""'
             lines[text.lineno : text.end_lineno] = [None] * (text.end_lineno - text.lineno)
-    return "\n".join(each for line in lines if line is not None for each in _in_columns(line))
+    return "\n".join(each for line in lines if line is not None for each in _wrapped(line))
 
 
-def _in_columns(line):
+def _wrapped(line):
     """Return a line of Python as lines of at most 80 columns, where that can be done."""
     if len(line) <= COLUMNS:
         return [line]
@@ -183,7 +183,7 @@ def _in_columns(line):
         above = textwrap.wrap(
             comment, COLUMNS, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
         )
-        return [*above, *_in_columns(code)]
+        return [*above, *_wrapped(code)]
     if code.strip().startswith('"""'):
         return textwrap.wrap(
             code.strip(),
@@ -195,15 +195,15 @@ def _in_columns(line):
     # Break in the outermost brackets, after a comma if there is one, as far right as it fits.
     without_strings = re.sub('"[^"]*"', lambda text: "_" * len(text[0]), code)
     depth, places = 0, []
-    for at, sign in enumerate(without_strings[:COLUMNS], 1):
+    for column, sign in enumerate(without_strings[:COLUMNS], 1):
         depth += (sign in "([{") - (sign in ")]}")
         if depth and sign in ",([{":
-            places.append((-depth, sign == ",", at))
+            places.append((-depth, sign == ",", column))
     if not places:
         return [line]
-    _, comma, at = max(places)
+    _, comma, column = max(places)
     deeper = indent + " " * (8 if comma else 4)
-    return [code[:at], *_in_columns(deeper + code[at:].lstrip())]
+    return [code[:column], *_wrapped(deeper + code[column:].lstrip())]
 
 
 def _report(name, found, error=0.0):
@@ -378,9 +378,9 @@ def _comparison(f, x, gradient, unit, step, rtol, atol, rng):
     def judge(v, steps):
         """Return the _Slope along v: it is right if it agrees with one of the differences."""
         length, summands = np.linalg.norm(v), gradient * v
-        got, size = summands.sum(), np.linalg.norm(summands)
+        value, size = summands.sum(), np.linalg.norm(summands)
         slopes, bends = np.array([difference(v, h) for h in steps]).T
-        doubts, errors = rounding / steps, abs(got - slopes)
+        doubts, errors = rounding / steps, abs(value - slopes)
         scale = max([size, *(abs(slopes) - doubts)[np.isfinite(slopes)]])
         # Where rounding may be as large as a mistake, agreement proves nothing.
         certain = doubts <= NOTICEABLE * scale
@@ -389,11 +389,12 @@ def _comparison(f, x, gradient, unit, step, rtol, atol, rng):
         best = np.argmax(right if right.any() else counts)
         # Without a kink the slopes on both sides differ less over a shorter step.
         kink = bends[0] > max(0.5 * bends[-1], 10 * doubts[0])
+        numbers = value, slopes[best], errors[best], doubts[best]
         return _Slope(
-            *(float(number / length) for number in (got, slopes[best], errors[best], doubts[best])),
+            *(float(number / length) for number in numbers),
             right=bool(right[best]),
             certain=bool(certain[best]),
-            lost=bool(abs(got) <= rounding),
+            lost=bool(abs(value) <= rounding),
             kink=bool(kink),
         )
 
@@ -483,9 +484,9 @@ def _label(fn, i):
     return f"input {i} ({parameters[i].name})" if named else f"input {i}"
 
 
-def index_text(at):
+def index_text(index):
     """Return " at (1, 2)" for an index; "" for the index of an array without axes."""
-    return f" at {tuple(int(k) for k in at)}" if at else ""
+    return f" at {tuple(int(k) for k in index)}" if index else ""
 
 
 def _likely_cause(got, wanted, gy, others):

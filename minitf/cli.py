@@ -244,13 +244,13 @@ class Pace:
 class Progress:
     """A progress bar for a `with` block, which removes it at its end: tqdm, in one line.
 
-    what: the text beside the bar, such as "lines read". total: the amount of work, 0 if unknown.
+    desc: the text beside the bar, such as "lines read". total: the amount of work, 0 if unknown.
     say: if there is no terminal, this function is called with a line of text now and then; without
     it, nothing is written.
     """
 
-    def __init__(self, what, total=0, *, say=None):
-        self.what, self.total, self.say = what, total, say
+    def __init__(self, desc, total=0, *, say=None):
+        self.desc, self.total, self.say = desc, total, say
         self.possible = bool(sys.stderr and sys.stderr.isatty())
         self.pace, self.began = Pace(), time.monotonic()
         self._bar = None  # made when the work takes long
@@ -262,16 +262,16 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
-    def to(self, done, left=None):
+    def update_to(self, done, left=None):
         """Show the amount that is done. left: seconds, if the caller knows better than the bar."""
         if not self.possible:
             if self.say and self.pace.due():
-                of_total = f"of {self.total:,} " if self.total else ""
-                self.say(f"working  {done:,} {of_total}{self.what}")
+                total = f"of {self.total:,} " if self.total else ""
+                self.say(f"working  {done:,} {total}{self.desc}")
         elif self._bar is not None or time.monotonic() - self.began >= AFTER:
             if self._bar is None:
                 self._bar = _bar(self.total, done)
-            self._bar.set_description(self.what, refresh=False)
+            self._bar.set_description(self.desc, refresh=False)
             if left is not None:
                 left = self._bar.format_interval(left)
                 self._bar.bar_format = f"{{l_bar}}{{bar}}| {left} left"

@@ -269,12 +269,12 @@ def join_pieces(weights, target_tokens, source_tokens, words: bool = False):
 
 def _joined(tokens, words):
     """Return the characters or words that the tokens form, and the first token of each."""
-    texts, starts, at = [], [], 0
-    while at < len(tokens):
-        text, size = _character(tokens, at)
+    texts, starts, start = [], [], 0
+    while start < len(tokens):
+        text, size = _character(tokens, start)
         texts.append(text)
-        starts.append(at)
-        at += size
+        starts.append(start)
+        start += size
     if not words:
         return texts, starts
     begins = [i for i, begins in enumerate(_begins(texts)) if begins]
@@ -282,15 +282,15 @@ def _joined(tokens, words):
     return [_word(text) for text in found], [starts[i] for i in begins]
 
 
-def _character(tokens, at):
+def _character(tokens, start):
     """Return the token at this index, or the character whose bytes begin there, and its length."""
-    if first := _BYTE.fullmatch(tokens[at]):
+    if first := _BYTE.fullmatch(tokens[start]):
         size = _BYTES.get(int(first[1], 16) >> 4, 1)
-        found = [_BYTE.fullmatch(token) for token in tokens[at : at + size]]
+        found = [_BYTE.fullmatch(token) for token in tokens[start : start + size]]
         if all(found):
             with contextlib.suppress(UnicodeDecodeError):  # a byte may be missing
                 return bytes(int(byte[1], 16) for byte in found).decode(), size
-    return tokens[at], 1
+    return tokens[start], 1
 
 
 def _begins(texts):
@@ -303,7 +303,7 @@ def _begins(texts):
         for match in _WORD.finditer("".join(map(_kind, line)))
         for i in range(match.start() + 1, match.end())
     }
-    return [at not in inside for at in accumulate(map(len, texts[:-1]), initial=0)]
+    return [start not in inside for start in accumulate(map(len, texts[:-1]), initial=0)]
 
 
 def _kind(character):
@@ -391,9 +391,11 @@ def _draw_panel(axes, records, title, names, logarithmic):
             continue
         style = {"marker": "o", "markersize": 3} if len(steps) < 30 else {}
         if key in BEST:
-            at = values.index(BEST[key](values))
-            axes.plot(steps[at], values[at], "o", markersize=7, fillstyle="none", color=COLOURS[i])
-            name += f", best {values[at]:.2f} at step {steps[at]:,}"
+            best = values.index(BEST[key](values))
+            axes.plot(
+                steps[best], values[best], "o", markersize=7, fillstyle="none", color=COLOURS[i]
+            )
+            name += f", best {values[best]:.2f} at step {steps[best]:,}"
         axes.plot(steps, values, label=name, linewidth=1.3, **curve_style(i), **style)
     if logarithmic:
         _use_log_scale(axes)

@@ -34,7 +34,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from minitf.backend import DType, to_device, to_numpy, xp
 
-__all__ = ["Tensor", "gradient_so_far", "hand_over", "no_grad", "record"]
+__all__ = ["Tensor", "no_grad", "record"]
 
 
 # The tape: each result with its inputs and its backward function ----------------------------------
@@ -176,13 +176,13 @@ def _fitted(gradient, parent, backward):
     """
     shape = parent.shape
     if gradient.shape != shape:
-        gradient = _sum_to(gradient, shape)
+        gradient = _unbroadcast(gradient, shape)
     if gradient.shape != shape or gradient.dtype != parent.dtype:
         raise _misfit(backward, gradient, parent)
     return gradient
 
 
-def _sum_to(gradient, shape):
+def _unbroadcast(gradient, shape):
     """Undo broadcasting: an element that was used many times gets the sum of its gradients."""
     extra = gradient.ndim - len(shape)
     if extra < 0:

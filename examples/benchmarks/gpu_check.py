@@ -240,9 +240,9 @@ def _in_this_process(options):
 
 def _write(report, path):
     """Write a report, completely or not at all."""
-    aside = path.with_name(path.name + ".tmp")
-    aside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    os.replace(aside, path)
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
 
 
 def described(options):

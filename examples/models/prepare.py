@@ -27,7 +27,7 @@ from minitf.cli import OptionParser, exit_code
 from minitf.data import corpora
 from minitf.files.atomic import save_text
 from minitf.text.kept import MARKS, kept_pattern, split_kept
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 
 __all__ = ["added_pairs", "marked_pair", "numbered", "trained_pairs"]
 

@@ -126,13 +126,13 @@ def _check(parser, options):
     is_page = str(options.attention).lower().endswith(PAGES)
     if options.with_model and not is_page:
         parser.error("--with-model is only used with --attention PAGE.html: add it")
-    of_picture = options.attention_kind or options.layer or options.attention_subwords
-    if of_picture and not options.attention:
+    picture_options = options.attention_kind or options.layer or options.attention_subwords
+    if picture_options and not options.attention:
         parser.error(
             "--attention-kind, --attention-subwords and --layer are only used with "
             "--attention FILE: add it"
         )
-    if of_picture and is_page:
+    if picture_options and is_page:
         parser.error(
             "a page shows all kinds and layers: leave out --attention-kind, --attention-subwords "
             "and --layer, or draw a .png"

@@ -37,39 +37,40 @@ class GivenUp:
     def note(self, translations, before):
         """Note what the translations of some units lack; before: how many units came before."""
         for number, (best, *_) in enumerate(translations, before + 1):
-            for what in best.given_up:
-                self._add(self.unit, number, what)
+            for problem in best.given_up:
+                self._add(self.unit, number, problem)
 
-    def _add(self, unit, number, what):
-        first, count = self._lines.get((unit, what), ([], 0))
+    def _add(self, unit, number, problem):
+        first, count = self._lines.get((unit, problem), ([], 0))
         if count < self.MOST:
             first.append(number)
-        self._lines[unit, what] = first, count + 1
+        self._lines[unit, problem] = first, count + 1
 
-    def seen(self, batches):
+    def checked(self, batches):
         """Yield the lists of lines of a text, and note what the text has lost already."""
         before = 0
         for lines in batches:
             for number, line in enumerate(lines, before + 1):
-                for pattern, what in _DAMAGE.items():
+                for pattern, problem in _DAMAGE.items():
                     if pattern.search(line):
-                        self._add("line", number, what)
+                        self._add("line", number, problem)
             before += len(lines)
             yield lines
 
     @contextlib.contextmanager
-    def told(self):
+    def reported(self):
         """Write the line at the end of the block, also if Ctrl-C ends it."""
         try:
             yield
         except KeyboardInterrupt:
-            self._tell()
+            self._report()
             raise
-        self._tell()
+        self._report()
 
-    def _tell(self):
+    def _report(self):
         found = [
-            f"{unit}{_numbers(*numbers)}: {what}" for (unit, what), numbers in self._lines.items()
+            f"{unit}{_numbers(*numbers)}: {problem}"
+            for (unit, problem), numbers in self._lines.items()
         ]
         if found:
             say(f"{PROGRAM}: check {'; '.join(found)}")

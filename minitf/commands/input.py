@@ -223,14 +223,14 @@ def _stripped(line):
 
 def _typed(file, options):
     """Greet the user, prompt, and yield lists of the lines that are typed."""
-    what = "a grammar"  # of parse.py, which then needs no model
+    program = "a grammar"  # of parse.py, which then needs no model
     if options.model:
         source, target = languages_of(options.model)
         languages = f"{source} to {target}, " if source and target else ""
-        what = f"{languages}model {Path(options.model).resolve().name}"
+        program = f"{languages}model {Path(options.model).resolve().name}"
     unit = "an empty line ends a paragraph" if options.paragraphs else "one sentence per line"
     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-    say(terminal_safe(f"{what}; {unit}, {end} ends"))
+    say(terminal_safe(f"{program}; {unit}, {end} ends"))
     yield from _edited() if file.fileno() == 0 and is_terminal(sys.stdout) else _prompted(file)
     say("")  # the shell's own prompt comes next
 
@@ -274,22 +274,22 @@ def joined_paragraphs(batches):
                 begun.append(line)
                 length += len(line)
             if begun and (not line or length >= BYTES):
-                paragraphs.append(join(_with_whole_words(begun)))
+                paragraphs.append(join(_without_hyphens(begun)))
                 begun, length = [], 0
             if not line:
                 paragraphs.append("")
         yield paragraphs
     if begun:
-        yield [join(_with_whole_words(begun))]
+        yield [join(_without_hyphens(begun))]
 
 
-def _with_whole_words(lines):
+def _without_hyphens(lines):
     """Return lines without hyphenated words at their ends: the next line is added to such a line.
 
     The hyphen goes before a small letter (infor-mation), and stays before a capital or a digit
     (Nord-Süd); nothing is joined in "Haus- und Gartenarbeit".
 
-    >>> _with_whole_words(["He needs infor-", "mation on North-", "South trains", "and - well -"])
+    >>> _without_hyphens(["He needs infor-", "mation on North-", "South trains", "and - well -"])
     ['He needs information on North-South trains', 'and - well -']
     """
     joined = []

@@ -75,18 +75,18 @@ def _replaced(path):
 
     After an error or a signal the file is removed, and what was at `path` is unchanged.
     """
-    aside = f"{path}.minitf-{os.urandom(4).hex()}.tmp"  # as in files/atomic.py
+    temporary = f"{path}.minitf-{os.urandom(4).hex()}.tmp"  # as in files/atomic.py
     file = None
     try:  # a signal may come as soon as the file is there
-        file = _opened(aside, path, "xb")  # never to what another process has left there
+        file = _opened(temporary, path, "xb")  # never to what another process has left there
         yield file
         with _mistake_about(path):
             file.close()
             if os.path.isfile(path):
-                shutil.copymode(path, aside)
-            os.replace(aside, path)
+                shutil.copymode(path, temporary)
+            os.replace(temporary, path)
     except KeyboardInterrupt:
-        if file and not os.path.lexists(aside):  # it came when the file had its name already
+        if file and not os.path.lexists(temporary):  # it came when the file had its name already
             raise
         raise KeyboardInterrupt(f"stopped: nothing was written to {path}") from None
     finally:
@@ -94,7 +94,7 @@ def _replaced(path):
             with contextlib.suppress(OSError):
                 file.close()
         with contextlib.suppress(OSError):
-            os.unlink(aside)
+            os.unlink(temporary)
 
 
 def _write(file, name, text):

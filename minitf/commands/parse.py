@@ -189,15 +189,15 @@ def _parse(options):
     with (
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
-        given_up.told(),
+        given_up.reported(),
         Progress("sentences parsed") as bar,
     ):
         parse = _parser(options)
-        for lines in given_up.seen(source.batches):
+        for lines in given_up.checked(source.batches):
             sentences = list(map(_words, lines))
 
             def show(done, parts, before=number, lines=lines):
-                bar.to(before + len(lines) * done // parts)
+                bar.update_to(before + len(lines) * done // parts)
 
             found = parse(sentences, progress=None if source.typed else show)
             trees, fallen = _completed(found, sentences)
@@ -229,8 +229,8 @@ def _completed(trees, sentences):
 
 
 def _right_branching(number):
-    why = f"more than {MOST_WORDS} words, or no tree by the grammar"
-    return f"{counted(number, 'sentence')} right-branching: {why}"
+    reason = f"more than {MOST_WORDS} words, or no tree by the grammar"
+    return f"{counted(number, 'sentence')} right-branching: {reason}"
 
 
 def _trees(paths):
@@ -294,7 +294,9 @@ def _parsed_gold(options):
         gold, parse = _trees(options.score), _parser(options)
         sentences = list(map(words, gold))
         with Progress("sentences parsed", len(gold)) as bar:
-            trees = parse(sentences, progress=lambda done, parts: bar.to(done * len(gold) // parts))
+            trees = parse(
+                sentences, progress=lambda done, parts: bar.update_to(done * len(gold) // parts)
+            )
         found, fallen = _completed(trees, sentences)
         if write:
             write("".join(f"{penn(tree)}\n" for tree in found))
@@ -307,11 +309,11 @@ def _rows(gold, found):
     yield "all sentences", scores
     yield "without labels", score(gold, found, labelled=False)
 
-    def of_length(first, last):
+    def with_lengths(first, last):
         return [one for n, one in zip(lengths, scores, strict=True) if first <= n <= last]
 
     for most in _SHORT:
-        yield f"{most} words or fewer", of_length(1, most)
+        yield f"{most} words or fewer", with_lengths(1, most)
     for before, last in itertools.pairwise((0, *_LENGTHS, max(*lengths, _LENGTHS[-1] + 1))):
-        if some := of_length(before + 1, last):
+        if some := with_lengths(before + 1, last):
             yield f"{before + 1} to {last} words", some

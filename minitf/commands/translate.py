@@ -16,7 +16,7 @@ from minitf.commands.picture import FirstLine
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.files.models import read_notes
-from minitf.public.named import folder_of
+from minitf.public.model_folder import model_folder
 from minitf.text.frames import Framer
 from minitf.translation.languages import TargetLanguages, languages_of
 from minitf.translation.translator import Translator
@@ -55,15 +55,15 @@ def translate(options, bundled=None):
         languages = TargetLanguages(translator.subwords, say)
         picture = FirstLine(translator, options)
         given_up = GivenUp("paragraph" if options.paragraphs else "line")
-        batches = given_up.seen(source.batches)
+        batches = given_up.checked(source.batches)
         if options.paragraphs:
             batches = joined_paragraphs(batches)
         number = 0  # of the first line of the batch
-        with given_up.told(), _TextProgress(source) as bar:
+        with given_up.reported(), _TextProgress(source) as bar:
             for lines in batches:
                 languages.check(lines, number)
                 picture.see(lines)
-                found = search(lines, number, bar.of(lines))
+                found = search(lines, number, bar.for_batch(lines))
                 bar.wipe()
                 if number == 0:
                     _tell_if_empty(translator, lines, found, options.model)
@@ -78,7 +78,7 @@ def translate(options, bundled=None):
 
 def _model_folder(model, bundled):
     """Return the folder of a model: of a public one, after it was downloaded and converted."""
-    folder = folder_of(model, say)
+    folder = model_folder(model, say)
     if not os.path.exists(folder):
         raise UserError(f"{folder}: no such folder: choose {_models_beside(bundled)}")
     return folder
@@ -145,7 +145,7 @@ def _sampler(translator, options):
             first=number,
             progress=progress,
             keep=options.keep,
-            frames=list(map(framer, lines)),
+            spans=list(map(framer, lines)),
             **options.sampling,
         )
 
@@ -155,40 +155,40 @@ def _sampler(translator, options):
 class _Recent:
     """Translates equal lines once: those of one batch, and those of the batches before it.
 
-    Lines are equal if their pieces are: a line of code is kept, and the same as text is not.
+    Lines are equal if their spans are: a line of code is kept, and the same as text is not.
     """
 
     def __init__(self, translator, options):
         self.translator, self.options = translator, options
         self.framer = Framer()
-        self.known = collections.OrderedDict()  # pieces: translations; the least recent line first
+        self.known = collections.OrderedDict()  # spans: translations; the least recent line first
 
     def __call__(self, lines, number, progress):
         """Return the translations of each line."""
-        frames = [tuple(self.framer(line)) for line in lines]
-        new = [pieces for pieces in dict.fromkeys(frames) if pieces not in self.known]
+        framed = [tuple(self.framer(line)) for line in lines]
+        new = [spans for spans in dict.fromkeys(framed) if spans not in self.known]
         translations = self.translator.translate(
-            ["".join(text for text, _ in pieces) for pieces in new],
+            ["".join(text for text, _ in spans) for spans in new],
             self.options.beam,
             self.options.alpha,
             self.options.max_extra,
             self.options.nbest,
             progress=progress,
             keep=self.options.keep,
-            frames=new,
+            spans=new,
         )
         self.known.update(zip(new, translations, strict=True))
-        found = [self.known[pieces] for pieces in frames]
-        self._forget(frames)
+        found = [self.known[spans] for spans in framed]
+        self._forget(framed)
         return found
 
-    def _forget(self, frames):
+    def _forget(self, framed):
         """Forget long lines, and the least recent ones if there are too many."""
-        for pieces in dict.fromkeys(frames):
-            if sum(len(text) for text, _ in pieces) <= SHORT:
-                self.known.move_to_end(pieces)
+        for spans in dict.fromkeys(framed):
+            if sum(len(text) for text, _ in spans) <= SHORT:
+                self.known.move_to_end(spans)
             else:
-                del self.known[pieces]
+                del self.known[spans]
         while len(self.known) * self.options.nbest > RECENT:
             self.known.popitem(last=False)
 
@@ -204,28 +204,28 @@ class _TextProgress(Progress):
 
     def __init__(self, source):
         super().__init__("text translated" if source.size else "bytes translated", source.size or 0)
-        self.is_typed, self.is_told = source.typed, not source.size
+        self.is_typed, self.has_forecast = source.typed, not source.size
         self.seen = 0  # bytes of the text, in this batch and those before it
 
-    def of(self, lines):
+    def for_batch(self, lines):
         """Return the progress function of a batch: called with its parts done and all."""
         size, before = sum(len(line.encode()) + 1 for line in lines), self.seen
         self.seen += size
 
         def show(done, parts):
             self.forecast(before + size * done // parts)
-            self.to(before + size * done // parts)
+            self.update_to(before + size * done // parts)
 
         return None if self.is_typed else show
 
     def forecast(self, done):
         """Tell the time of the whole text, given how much of it is translated."""
         seconds = time.monotonic() - self.began
-        if self.is_told or not done or seconds < SOON:
+        if self.has_forecast or not done or seconds < SOON:
             return
-        self.is_told = True
+        self.has_forecast = True
         minutes = seconds * self.total / done / 60
         if minutes > 1.5:
-            said = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+            duration = f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
             self.wipe()
-            say(f"{PROGRAM}: the whole text will take about {said}")
+            say(f"{PROGRAM}: the whole text will take about {duration}")

@@ -54,7 +54,7 @@ def parsed(source):
         except SyntaxError as error:
             number = error.lineno or 1
             line = lines[number - 1] if number <= len(lines) else ""
-            kinds = [what for pattern, what in NO_PYTHON.items() if re.match(pattern, line)]
+            kinds = [reason for pattern, reason in NO_PYTHON.items() if re.match(pattern, line)]
             if not kinds:
                 raise
             left_out.append((number, line.strip(), kinds[0]))
@@ -115,15 +115,15 @@ class Answers:
             for statement in statements:
                 if not only_definitions or _defines(statement):
                     self._run(statement, place, source, quiet=only_definitions)
-            for number, text, what in [] if only_definitions else left_out:
-                self._skip(place, number, text, what)
+            for number, text, reason in [] if only_definitions else left_out:
+                self._skip(place, number, text, reason)
         return [{name: self._state(name) for name in names}, self.notes]
 
     def _run(self, statement, place, source, quiet):
         text = re.split("\r\n|\r|\n", source)[statement.lineno - 1].strip()
         if text.startswith("check_exercises("):
             return
-        if any(isinstance(node, AWAITS) for node in _at_top(statement)):
+        if any(isinstance(node, AWAITS) for node in _outside_functions(statement)):
             self._skip(place, statement.lineno, text, "an await")
             return
         named = getattr(statement, "name", None)
@@ -144,9 +144,9 @@ class Answers:
         if place != SHEET and filled and self._state(named) == "to do":
             self.own[named] = before
 
-    def _skip(self, place, number, text, what):
+    def _skip(self, place, number, text, reason):
         shown = f"`{text[:40]}`, " if text else ""
-        self.notes.append(f"{place}, line {number}: skipped {shown}{what}")
+        self.notes.append(f"{place}, line {number}: skipped {shown}{reason}")
 
     def _state(self, name):
         answer = self.own.get(name)
@@ -164,13 +164,13 @@ def _defines(statement):
     return isinstance(statement, kinds)
 
 
-def _at_top(node):
+def _outside_functions(node):
     """Yield the nodes of a statement, without those inside functions."""
     yield node
     functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
     if not isinstance(node, functions):
         for child in ast.iter_child_nodes(node):
-            yield from _at_top(child)
+            yield from _outside_functions(child)
 
 
 def main():

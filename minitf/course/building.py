@@ -220,7 +220,7 @@ def swapped(node, prefix, names, lent):
 def outcome_of(piece: Piece, module: ModuleType) -> dict:
     """Try a piece; return what came out: named arrays, or one entry for an error."""
     try:
-        with at_most(SECONDS), np.errstate(all="ignore"):
+        with time_limit(SECONDS), np.errstate(all="ignore"):
             found = piece.try_it(module)
             return {name: as_array(name, value) for name, value in found.items()}
     except Refused as error:
@@ -278,13 +278,13 @@ EXPLANATIONS = {
 
 def explained(error):
     """Return what went wrong, in words for a student if the error is a common one."""
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     for pattern, words in EXPLANATIONS.items():
-        match = re.search(pattern, said)
+        match = re.search(pattern, message)
         if match:
             return match.expand(words)
     plain = isinstance(error, AssertionError | TimeoutError)
-    return said if plain else f"{type(error).__name__}: {said}"
+    return message if plain else f"{type(error).__name__}: {message}"
 
 
 def as_array(name, value):
@@ -318,7 +318,7 @@ def line_of(error, module):
 
 
 @contextlib.contextmanager
-def at_most(seconds):
+def time_limit(seconds):
     """Raise TimeoutError in a block that takes longer, where the system can."""
     if not hasattr(signal, "setitimer"):
         yield
@@ -409,9 +409,9 @@ def answer(piece: Piece, old: str, new: str) -> str:
 
 def mistake(piece: Piece, found: dict) -> str:
     """Return the typical mistake that computes what was found, in words; "" for none."""
-    for said, outcome in outcomes_of_mistakes(piece.name):
+    for diagnosis, outcome in outcomes_of_mistakes(piece.name):
         if agree(found, outcome):
-            return said
+            return diagnosis
     return ""
 
 
@@ -420,9 +420,9 @@ def outcomes_of_mistakes(piece_name):
     """Return what each typical mistake of a piece computes, and what a student is told of it."""
     piece = next(piece for piece in PIECES if piece.name == piece_name)
     outcomes = []
-    for old, new, said in piece.wrong:
+    for old, new, diagnosis in piece.wrong:
         tree = ast.parse(answer(piece, old, new))
-        outcomes.append((said, outcome_of(piece, module_with(tree, piece.name, str(PAGE)))))
+        outcomes.append((diagnosis, outcome_of(piece, module_with(tree, piece.name, str(PAGE)))))
     return outcomes
 
 
@@ -442,15 +442,15 @@ def checked(text: str, piece: Piece, file: str) -> Verdict:
     found, expected = outcome_of(piece, module), expected_of(piece.name)
     if agree(found, expected):
         return Verdict("right")
-    said = mistake(piece, found)
+    diagnosis = mistake(piece, found)
     if "error" in found:
         line = f" (line {found['line']})" if found.get("line") else ""
-        return Verdict("wrong", f"{found['error']}{line}{f': {said}' if said else ''}")
+        return Verdict("wrong", f"{found['error']}{line}{f': {diagnosis}' if diagnosis else ''}")
     for name, array in expected.items():
         words = difference(found[name], array) if name in found else "is missing"
         if words:
-            return Verdict("wrong", f"{name}: {words}{f': {said}' if said else ''}")
-    return Verdict("wrong", said)
+            return Verdict("wrong", f"{name}: {words}{f': {diagnosis}' if diagnosis else ''}")
+    return Verdict("wrong", diagnosis)
 
 
 # The command --------------------------------------------------------------------------------------

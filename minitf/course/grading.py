@@ -222,7 +222,7 @@ class _Process:
         )
         beside = [str(self.beside.resolve())] if self.beside else []
         if user := os.environ.get(AS_USER):
-            own_group |= _of_user(user, self.folder.name)
+            own_group |= _process_options(user, self.folder.name)
         _hide_memory()
         try:
             self.running = subprocess.Popen(
@@ -287,7 +287,7 @@ class _Process:
         self.running = None
 
 
-def _of_user(user, folder):
+def _process_options(user, folder):
     """Return the options of a process that belongs to a user, to whom the folder is given."""
     try:
         import pwd  # not on Windows

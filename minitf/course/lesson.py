@@ -1,4 +1,4 @@
-"""The frame of every lesson: options, figures, section headings, the last line, exercises."""
+"""What every lesson shares: its options, figures, section headings, last line and exercises."""
 
 import atexit
 import contextlib
@@ -328,10 +328,10 @@ def check_exercises(names):
         for number, check in enumerate(checks, 1):
             name = check.removeprefix("check_")
             exercise = names.get(name)
-            state, said = state_of(exercise, names[check])
+            state, message = state_of(exercise, names[check])
             states.append(state)
-            separator = " " if said.startswith("(line ") else ": " if said else ""
-            print(_hanging(f"{state:7s}{number}. {name}{separator}{said}"))
+            separator = " " if message.startswith("(line ") else ": " if message else ""
+            print(_hanging(f"{state:7s}{number}. {name}{separator}{message}"))
             hint = (inspect.getdoc(exercise) or "").partition("Hint: ")[2]
             if state == "wrong" and hint and inspect.isfunction(exercise):
                 print(_hanging(f"          hint: {' '.join(hint.split())}"))
@@ -377,8 +377,8 @@ def state_of(exercise, check):
         if not own and name not in WITHOUT_RESULT and last and last[0] is None:
             return "wrong", "it returns nothing: is `return` missing?"
         where = f"(line {own[-1].lineno}): " if own else ""
-        told = isinstance(error, AssertionError | AnswerError | Ended)
-        kind = "" if told else f"{type(error).__name__}: "
+        is_explained = isinstance(error, AssertionError | AnswerError | Ended)
+        kind = "" if is_explained else f"{type(error).__name__}: "
         text = " ".join(str(error).split())
         return "wrong", f"{where}{kind}{text}{advice(text)}"
     finally:

@@ -419,8 +419,8 @@ class TableModel:
     def __init__(self, w, seed, **changes):
         self.w, self.sources, self.c = w, [], w.Config(**changes)
         rng = np.random.default_rng(seed)
-        self.of_last, self.of_sum = rng.normal(0, 1.5, (2, 11, 11))
-        self.of_last[:, w.EOS] += seed % 4 - 1  # some end their texts later than others
+        self.logits_of_last, self.logits_of_sum = rng.normal(0, 1.5, (2, 11, 11))
+        self.logits_of_last[:, w.EOS] += seed % 4 - 1  # some end their texts later than others
 
     def encode(self, source):
         self.sources.append(np.array(source))
@@ -430,14 +430,14 @@ class TableModel:
         if not len(target) == len(memory.data):
             raise Refused(f"{len(target)} texts, but {len(memory.data)} rows of memory")
         sums = np.cumsum(target, axis=1) + int(memory.data[0].sum())
-        return self.w.Tensor(self.of_last[target] + self.of_sum[sums % 11])
+        return self.w.Tensor(self.logits_of_last[target] + self.logits_of_sum[sums % 11])
 
 
 def _try_next_ln_p(w):
     model = TableModel(w, 1)
     memory, texts = w.Tensor(np.ones((2, 4, 1))), [[2, 5, 6], [2, 9, 8]]
     found = {"ln p": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
-    model.of_last = model.of_last + 1000
+    model.logits_of_last = model.logits_of_last + 1000
     return found | {"of logits near 1000": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
 
 
@@ -445,7 +445,7 @@ def _try_greedy(w):
     found = {}
     for seed in range(1, 9):
         model = TableModel(w, seed)
-        model.of_last[:, w.EOS] -= 99 * (seed % 2)  # half of the texts never end
+        model.logits_of_last[:, w.EOS] -= 99 * (seed % 2)  # half of the texts never end
         text = np.array(w.greedy(model, [4, 5, 6][: 1 + seed % 3]))
         found[f"the source, as it is encoded, {seed}"] = model.sources[-1]
         found[f"the text of model {seed}"] = text
@@ -462,7 +462,7 @@ def _try_beam_search(w):
         alpha = (0.6, 1.0, 0.0, 2.0, 0.6)[seed % 5]
         ids, beam_size = [4, 5, 6][: 1 + seed % 3], 2 + seed % 2 * 2
         model = TableModel(w, seed, beam_size=beam_size, alpha=alpha)
-        model.of_last[:, w.EOS] -= 99 * (seed % 12 == 0)  # two texts never end
+        model.logits_of_last[:, w.EOS] -= 99 * (seed % 12 == 0)  # two texts never end
         text = np.array(w.beam_search(model, ids))
         found[f"the source, as it is encoded, {seed}"] = model.sources[-1]
         found[f"the text of model {seed}, beam_size {beam_size}, alpha {alpha}"] = text

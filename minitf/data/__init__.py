@@ -1,3 +1,1 @@
-"""Corpora: found or fetched, read, cleaned and cut into batches; and a toy corpus drawn
-from a grammar.
-"""
+"""Corpora, built-in or fetched: read, cleaned, cut into subwords and grouped into batches."""

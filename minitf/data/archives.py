@@ -114,7 +114,7 @@ class _Limited(io.RawIOBase):
     """A file from an archive; UserError for damage, and for more than `limit` bytes."""
 
     def __init__(self, file, path, limit):
-        self.file, self.path, self.limit, self.left = file, path, limit, limit
+        self.file, self.path, self.limit, self.remaining = file, path, limit, limit
 
     def readable(self):
         return True
@@ -122,8 +122,8 @@ class _Limited(io.RawIOBase):
     def readinto(self, buffer):
         with _reading(self.path):
             content = self.file.read(len(buffer))
-        self.left -= len(content)
-        if self.left < 0:
+        self.remaining -= len(content)
+        if self.remaining < 0:
             raise UserError(
                 f"{self.path} looks wrong or unsafe (it unpacks to more than {self.limit:,} "
                 f"bytes): {AGAIN}"

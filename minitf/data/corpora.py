@@ -125,7 +125,7 @@ class _Layout(NamedTuple):
         return [self.train, self.valid, *self.tests.values()]
 
 
-def _in_one_folder(folder, target_language, valid, test, **kind):
+def _folder_layout(folder, target_language, valid, test, **kind):
     tests = {test: f"{folder}/{test}"}
     return _Layout("en", target_language, f"{folder}/train", f"{folder}/{valid}", tests, **kind)
 
@@ -140,11 +140,11 @@ def _wmt14(pair):
 
 
 _CORPORA = {
-    "multi30k": _in_one_folder("multi30k", "de", "val", "test_2016_flickr"),
-    "multi30k-tok": _in_one_folder("multi30k/tok", "de", "val", "test_2016_flickr", tokenized=True),
-    "tatoeba-en-de": _in_one_folder("tatoeba-en-de", "de", "val", "test"),
-    "tatoeba-de-en": _in_one_folder("tatoeba-en-de", "de", "val", "test").reversed(),
-    "tatoeba-en-fr": _in_one_folder("tatoeba-en-fr", "fr", "val", "test"),
+    "multi30k": _folder_layout("multi30k", "de", "val", "test_2016_flickr"),
+    "multi30k-tok": _folder_layout("multi30k/tok", "de", "val", "test_2016_flickr", tokenized=True),
+    "tatoeba-en-de": _folder_layout("tatoeba-en-de", "de", "val", "test"),
+    "tatoeba-de-en": _folder_layout("tatoeba-en-de", "de", "val", "test").reversed(),
+    "tatoeba-en-fr": _folder_layout("tatoeba-en-fr", "fr", "val", "test"),
     "wmt14-en-de": _wmt14("en-de"),
     "wmt14-en-fr": _wmt14("en-fr"),
 }
@@ -157,10 +157,10 @@ into ~/.cache/minitf. A training command downloads its corpus itself if it is mi
 Names: {", ".join(NAMES)}."""
 # Corpora of lessons/REPRODUCE.md that cannot be downloaded: no help text lists them.
 _UNPUBLISHED = {
-    "multi30k-bpe10k": _in_one_folder(
+    "multi30k-bpe10k": _folder_layout(
         "multi30k/bpe10k", "de", "val", "test_2016_flickr", cut=True, tokenized=True
     ),
-    "wmt14-standin": _in_one_folder("wmt14-standin", "de", "dev", "test", tokenized=True),
+    "wmt14-standin": _folder_layout("wmt14-standin", "de", "dev", "test", tokenized=True),
 }
 
 
@@ -385,7 +385,7 @@ def _scan_once(path, size, changed):
             chunk = more
             digest.update(chunk)
             count += chunk.count(b"\n")
-            progress.to(file.tell())
+            progress.update_to(file.tell())
     unended = chunk[-1:] not in (b"", b"\n") and not (size == len(_MARK) and chunk == _MARK)
     return count + unended, digest.hexdigest()
 

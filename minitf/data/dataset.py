@@ -194,15 +194,15 @@ def prepare(settings, corpus, log, subwords=None):
     elif settings.train and isinstance(subwords, Words):  # of --start-from: the text is cut, too
         corpus = dataclasses.replace(corpus, cut=True, tokenized=True)
     _check_sampling(settings, corpus, subwords)
-    pairs = _with_added(settings, corpus, log)
+    pairs = _training_pairs(settings, corpus, log)
     longest = min(settings.max_length, settings.batch_tokens - 1)
     if isinstance(pairs.source, corpora.Lines):
         ids = _ids_in_file(corpus.name, pairs, subwords, longest, log)
     else:
         ids = _ids_in_memory(settings, pairs, subwords, longest, log)
-    log(f"pairs    {ids.counts['kept']:,} to train on{_left_out(ids.counts)}")
+    log(f"pairs    {ids.counts['kept']:,} to train on{_omissions(ids.counts)}")
     if not ids.counts["kept"]:
-        raise UserError(f"no pair is left to train on{_left_out(ids.counts)}: {_CHECK}")
+        raise UserError(f"no pair is left to train on{_omissions(ids.counts)}: {_CHECK}")
     _check_unknown(ids.unknown, learned, log)
     valid = _validation(corpus.valid, subwords, longest, log)
     none = corpora.Pairs([], [])
@@ -210,7 +210,7 @@ def prepare(settings, corpus, log, subwords=None):
     return Dataset(corpus, subwords, ids.sources, ids.targets, valid, ids.encoded, ids.sampler)
 
 
-def _with_added(settings, corpus, log):
+def _training_pairs(settings, corpus, log):
     """Return the training pairs with those of --add."""
     if not (n_added := len(corpus.added.source)):
         return corpus.train
@@ -294,9 +294,9 @@ def _warn_about_pairs(settings, corpus, log):
             "--start-from FOLDER"
         )
     valid = set(zip(*corpus.valid, strict=True))
-    left = valid.difference(zip(*corpus.train, strict=True))
-    if 2 * len(left) < len(valid):
-        share = "all" if not left else f"{len(valid) - len(left):,} of {len(valid):,}"
+    unseen = valid.difference(zip(*corpus.train, strict=True))
+    if 2 * len(unseen) < len(valid):
+        share = "all" if not unseen else f"{len(valid) - len(unseen):,} of {len(valid):,}"
         log(
             f"notice   {share} pairs of --valid are in --train: scores will be too good, keep "
             "them apart"
@@ -318,7 +318,7 @@ def _mapped(encoded):
     return map(Rows.mapped, (encoded.ids, encoded.ids), encoded.lengths, encoded.ends)
 
 
-def _left_out(counts):
+def _omissions(counts):
     names = {"ratio": "with sides of very different length"}
     reasons = [
         f"{n:,} {names.get(rule, rule)}" for rule, n in counts.items() if n and rule != "kept"
@@ -393,8 +393,8 @@ def _validation(pairs, subwords, longest, log):
     # A ratio that no pair exceeds: unusual pairs belong to a test.
     kept, counts = corpora.clean(*ids, longest, max_ratio=longest)
     if not len(kept):
-        raise UserError(f"no pair is left to validate on{_left_out(counts)}: {_CHECK}")
+        raise UserError(f"no pair is left to validate on{_omissions(counts)}: {_CHECK}")
     total = len(pairs.source)
     chosen = f" (of the first {VALID_SENTENCES:,} of {total:,})" if total > VALID_SENTENCES else ""
-    log(f"valid    {counted(len(kept), 'pair')}{chosen}{_left_out(counts)}")
+    log(f"valid    {counted(len(kept), 'pair')}{chosen}{_omissions(counts)}")
     return corpora.Pairs(*([side[i] for i in kept] for side in first))

@@ -136,12 +136,12 @@ def _fetch_all(remote, part):
     replies, tries, most, reached = int(_size(part) > 0), 0, _size(part), False
     while True:
         try:
-            complete = _fetch_more(remote, part)
+            complete = _fetch_rest(remote, part)
             replies, reached, reason = replies + 1, True, "the connection ended early"
             if complete:
                 return replies
         except urllib.error.HTTPError as error:
-            reached, reason = True, _in_a_line(f"{error.code} {error.reason}")
+            reached, reason = True, _one_line(f"{error.code} {error.reason}")
             if error.code < 500 and error.code not in (408, 429):
                 kind = _REFUSALS.get(error.code, UserError)
                 raise kind(f"cannot download {remote.url} ({reason}): {_advice(part)}") from None
@@ -150,7 +150,7 @@ def _fetch_all(remote, part):
             reason = getattr(error, "reason", error)
             hint = CERTIFICATES if isinstance(reason, ssl.SSLCertVerificationError) else ""
             reason = getattr(reason, "strerror", None) or str(reason)
-            reason = _in_a_line(reason) or type(error).__name__
+            reason = _one_line(reason) or type(error).__name__
             if isinstance(error, urllib.error.URLError) and not reached:
                 raise NoConnection(f"no connection to {remote.host}: {reason}{hint}") from None
         tries = 0 if _size(part) > most else tries + 1
@@ -163,12 +163,12 @@ def _fetch_all(remote, part):
         time.sleep(WAIT * 2 ** (tries - 1) if tries else 0)
 
 
-def _in_a_line(text):
+def _one_line(text):
     """Return what a server said as a short line that is safe for a terminal."""
     return " ".join(terminal_safe(text).split())[:100]
 
 
-def _fetch_more(remote, part):
+def _fetch_rest(remote, part):
     """Request the missing bytes and append them; return whether the file is complete.
 
     A file of unknown size is complete when the reply ends.
@@ -227,7 +227,7 @@ def _append(reply, part, start, total):
                 while chunk:
                     written = file.write(chunk)
                     chunk, size = chunk[written:], size + written
-            progress.to(size)
+            progress.update_to(size)
     return not total or size == total
 
 
@@ -310,9 +310,9 @@ def _records(folder):
 
 
 def _record(path, sha256):
-    records, aside = _records(path.parent) | {path.name: sha256}, path.parent / f"{RECORD}.tmp"
-    with _writing(aside):
-        aside.write_text(
+    records, temporary = _records(path.parent) | {path.name: sha256}, path.parent / f"{RECORD}.tmp"
+    with _writing(temporary):
+        temporary.write_text(
             "".join(f"{sha256}  {name}\n" for name, sha256 in records.items()), encoding="utf-8"
         )
-        os.replace(aside, path.parent / RECORD)
+        os.replace(temporary, path.parent / RECORD)

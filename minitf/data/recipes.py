@@ -19,7 +19,7 @@ from xml.sax.saxutils import unescape
 
 from minitf.cli import counted
 from minitf.data.archives import members
-from minitf.data.aside import filling, install
+from minitf.data.atomic import filling, install
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
 
@@ -137,7 +137,7 @@ def make(folders, data, say=print):
         for remote in RECIPES[folder].remotes
     }
     try:
-        for remotes in _by_folder(archives):
+        for remotes in _grouped_by_folder(archives):
             many = len(remotes) > _MANY and not all(archives[each].exists() for each in remotes)
             if many:
                 size = sum(remote.size for remote in remotes) / 1e6
@@ -175,7 +175,7 @@ def _missing_requirements(folder, data):
     ]
 
 
-def _by_folder(remotes):
+def _grouped_by_folder(remotes):
     """Return the remote files as lists, each of neighbours in one folder."""
     return [list(group) for _, group in groupby(remotes, lambda each: posixpath.dirname(each.url))]
 
@@ -199,10 +199,12 @@ def _quiet(line):
 
 
 def _fill(folder, archives, data, say):
-    with filling(data / folder) as aside:
-        RECIPES[folder].build(archives, aside, data, say)
-        if not install(aside, data / folder):  # another process was faster, or a file was missing
-            for path in aside.iterdir():
+    with filling(data / folder) as temporary:
+        RECIPES[folder].build(archives, temporary, data, say)
+        if not install(
+            temporary, data / folder
+        ):  # another process was faster, or a file was missing
+            for path in temporary.iterdir():
                 if not (data / folder / path.name).exists():
                     os.replace(path, data / folder / path.name)
     say(f"made     {data / folder}")

@@ -43,11 +43,11 @@ class Rows:
                 rows = encode_lines(subwords, lines[start : start + _BLOCK], side)
                 lengths += [len(ids) for ids in rows]
                 parts.append(np.fromiter(chain.from_iterable(rows), dtype))
-                progress.to(len(lengths))
+                progress.update_to(len(lengths))
         return cls(parts, lengths)
 
     @classmethod
-    def of(cls, rows, dtype):
+    def from_lists(cls, rows, dtype):
         """Return rows of ids, each a list or an array, as Rows of this type."""
         return cls([np.fromiter(chain.from_iterable(rows), dtype)], [len(ids) for ids in rows])
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from minitf.data.rows import Rows
 from minitf.text.merges import words_of
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 
 __all__ = ["Sampler"]
 
@@ -47,7 +47,7 @@ class Sampler:
             for word, copies in zip(self._words, self._copies, strict=True)
             for _ in range(copies)
         )
-        table = Rows.of(list(cuts), self.rows[0].ids.dtype)
+        table = Rows.from_lists(list(cuts), self.rows[0].ids.dtype)
         first = np.cumsum(self._copies) - self._copies  # of each word, in the table
         found = []
         for side, (words, counts) in enumerate(self._sides):
@@ -64,7 +64,9 @@ class Sampler:
         SentencePiece cuts lines, not words. The two differ only for odd lines, such as those that
         contain its sign for a space: these are never sampled.
         """
-        table = Rows.of([self._merges.cut(word) for word in self._words], self.rows[0].ids.dtype)
+        table = Rows.from_lists(
+            [self._merges.cut(word) for word in self._words], self.rows[0].ids.dtype
+        )
         regular = []
         for (words, counts), usual in zip(self._sides, self.rows, strict=True):
             joined = _joined(table, words, counts)

@@ -22,7 +22,7 @@ import numpy as np
 
 from minitf.cli import Progress
 from minitf.data import corpora
-from minitf.data.aside import filling, install
+from minitf.data.atomic import filling, install
 from minitf.data.rows import encode_lines
 from minitf.errors import UserError
 from minitf.text import UNK
@@ -155,7 +155,7 @@ def _content(folder):
                 while chunk := file.read(1 << 20):
                     digest.update(chunk)
                     done += len(chunk)
-                    progress.to(done)
+                    progress.update_to(done)
     return digest.hexdigest()
 
 
@@ -165,8 +165,8 @@ def _make(folder, key, pairs, subwords, max_length, log, threads):
     # The length with the end mark has to fit.
     length_dtype = np.dtype(np.uint16 if max_length < (1 << 16) - 1 else np.uint32)
     lengths, counts, unknown, digest = [], Counter(), 0, hashlib.sha256()
-    with filling(folder) as aside:
-        with _durable(aside / IDS) as file:
+    with filling(folder) as temporary:
+        with _durable(temporary / IDS) as file:
             for ids, block_lengths, block_counts in _blocks(
                 pairs, subwords, max_length, dtype, log, threads
             ):
@@ -175,18 +175,18 @@ def _make(folder, key, pairs, subwords, max_length, log, threads):
                 lengths.append(block_lengths.astype(length_dtype))
                 digest.update(ids)
                 file.write(ids)
-        with _durable(aside / LENGTHS) as file:
+        with _durable(temporary / LENGTHS) as file:
             for side in range(2):
                 for block in lengths:
                     digest.update(block[side])
                     file.write(block[side])
         facts = {"key": key, "content": digest.hexdigest(), "counts": dict(counts)}
         facts |= {"unknown": unknown, "type": dtype.str, "length_type": length_dtype.str}
-        with _durable(aside / FACTS) as file:
+        with _durable(temporary / FACTS) as file:
             file.write(json.dumps({"facts": facts, "sha256": _hash(facts)}).encode())
         # Either another process has made the same folder meanwhile, or a damaged one could not be
         # removed: it belongs to another user.
-        if not install(aside, folder) and _facts(folder, key) is None:
+        if not install(temporary, folder) and _facts(folder, key) is None:
             raise UserError(
                 f"{folder} is damaged and cannot be replaced: ask its owner to delete it, or set "
                 "MINITF_DATA to another folder"
@@ -217,4 +217,4 @@ def _blocks(pairs, subwords, max_length, dtype, log, threads):
             flat = chain.from_iterable(chain(sources[i], targets[i]) for i in kept.tolist())
             yield np.fromiter(flat, dtype), np.ascontiguousarray(lengths[:, kept]), counts
             done += len(block)
-            progress.to(done)
+            progress.update_to(done)

@@ -1,1 +1,1 @@
-"""Models and checkpoints on disk."""
+"""Models and arrays on disk: each file is written completely or not at all."""

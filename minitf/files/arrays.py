@@ -37,7 +37,7 @@ def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> N
     """
     path = Path(path)
     clean_leftovers(path.parent)
-    with staged({path: lambda aside: write_arrays(aside, arrays, meta)}) as files:
+    with staged({path: lambda temporary: write_arrays(temporary, arrays, meta)}) as files:
         install(files, path)
 
 
@@ -149,23 +149,23 @@ def _read_safetensors(path, shapes):
 
 
 @contextlib.contextmanager
-def user_errors(what):
+def user_errors(name):
     """Turn any error that a damaged file causes in this block into one line about `what`."""
     try:
         yield
     except (UserError, MemoryError):
         raise
     except FileNotFoundError as error:
-        raise UserError(f"{what}: no such file: check the path") from error
+        raise UserError(f"{name}: no such file: check the path") from error
     except OSError as error:
         hint = "choose another"
         if isinstance(error, PermissionError):
             hint = "give yourself permission to read it, or choose another"
-        raise UserError(f"{what}: cannot be read ({error.strerror or error}): {hint}") from error
+        raise UserError(f"{name}: cannot be read ({error.strerror or error}): {hint}") from error
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(
-            f"{what}: damaged ({reason}): copy the file again or use an older one"
+            f"{name}: damaged ({reason}): copy the file again or use an older one"
         ) from error
 
 
@@ -174,10 +174,10 @@ def _check_shapes(path, found, wanted):
     if wanted is None:
         return
     problems = []
-    for names, what in ((wanted - found.keys(), "missing"), (found.keys() - wanted, "unknown")):
+    for names, kind in ((wanted - found.keys(), "missing"), (found.keys() - wanted, "unknown")):
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            problems.append(f"{what}: " + ", ".join(sorted(names)[:5]) + more)
+            problems.append(f"{kind}: " + ", ".join(sorted(names)[:5]) + more)
     if problems:
         raise UserError(
             f"{path}: arrays {'; '.join(problems)}: use the settings that the file was made with"

@@ -17,7 +17,7 @@ from minitf.errors import UserError
 __all__ = ["clean_leftovers", "install", "save_text", "sha256", "staged", "writing"]
 
 # Our temporary names, and those of safetensors.
-ASIDE = re.compile(r".+\.minitf-[0-9a-f]{8}\.tmp(\.tmp)?|\.tmp[A-Za-z0-9]{6}")
+TEMPORARY = re.compile(r".+\.minitf-[0-9a-f]{8}\.tmp(\.tmp)?|\.tmp[A-Za-z0-9]{6}")
 HINTS = {  # what to do if a file cannot be written
     errno.ENOENT: "its folder does not exist: make it, or choose another folder",
     errno.ENOTDIR: "its folder is a file: choose another folder",
@@ -38,7 +38,7 @@ def save_text(path: str | Path, text: str) -> None:
     """
     path = Path(path)
     content = text.encode(errors="replace")
-    with staged({path: lambda aside: aside.write_bytes(content)}) as files:
+    with staged({path: lambda temporary: temporary.write_bytes(content)}) as files:
         install(files, path)
 
 
@@ -52,7 +52,7 @@ def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
         for entry in os.scandir(folder):
             with contextlib.suppress(OSError):
                 old = entry.is_file(follow_symlinks=False) and entry.stat().st_mtime <= newest
-                if old and ASIDE.fullmatch(entry.name) and _is_ours(entry):
+                if old and TEMPORARY.fullmatch(entry.name) and _is_ours(entry):
                     os.unlink(entry.path)
 
 
@@ -84,9 +84,9 @@ def staged(writers):
                     os.fsync(file.fileno())
         yield files
     finally:
-        for aside in files.values():
+        for temporary in files.values():
             with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
 
 def install(files, path):

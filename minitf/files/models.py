@@ -72,12 +72,12 @@ def save_model(
     clean_leftovers(directory)
     weights = {name: _shrink(name, array, np.dtype(dtype)) for name, array in arrays.items()}
     unnamed, config_path = directory / "model.safetensors", directory / CONFIG
-    writers = {unnamed: lambda aside: write_arrays(aside, weights)}
+    writers = {unnamed: lambda temporary: write_arrays(temporary, weights)}
     contents = subwords.contents()
     for name, content in contents.items():
         writers[directory / name] = functools.partial(Path.write_bytes, data=content)
     with staged(writers) as files:
-        hashes = {path.name: sha256(aside) for path, aside in files.items()}
+        hashes = {path.name: sha256(temporary) for path, temporary in files.items()}
         named = f"model-{hashes[unnamed.name][:8]}.safetensors"
         hashes[named] = hashes.pop(unnamed.name)
         head = {"format": FORMAT, "model": config, "sha256": hashes}
@@ -101,16 +101,21 @@ def _check_free(directory, subwords):
         return
     with user_errors(directory):
         found = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
-    of_a_model = {CONFIG, "model.safetensors", *VOCABULARIES, *filter(WEIGHTS.fullmatch, found)}
-    for name in sorted(of_a_model - subwords.contents().keys()):
-        if name in found and not _is_left(directory / name):
+    model_files = {
+        CONFIG,
+        "model.safetensors",
+        *VOCABULARIES,
+        *filter(WEIGHTS.fullmatch, found),
+    }
+    for name in sorted(model_files - subwords.contents().keys()):
+        if name in found and not _is_leftover(directory / name):
             raise UserError(
                 f"{directory / name}: would be mistaken for part of the model: move this file "
                 "away, or choose another folder"
             )
 
 
-def _is_left(path):
+def _is_leftover(path):
     """Return whether a file is weights that a killed save_model has left: its name is its hash."""
     return bool(WEIGHTS.fullmatch(path.name)) and sha256(path).startswith(path.name[6:14])
 
@@ -152,8 +157,8 @@ def read_model(directory: str | Path) -> SavedModel:
     """
     directory = Path(directory)
     if not os.path.isdir(directory):  # Path.is_dir raises errors for names that are too long
-        what = "is a file" if os.path.exists(directory) else "no such folder"
-        raise UserError(f"{directory}: {what}: give the folder that holds the model's {CONFIG}")
+        problem = "is a file" if os.path.exists(directory) else "no such folder"
+        raise UserError(f"{directory}: {problem}: give the folder that holds the model's {CONFIG}")
     with user_errors(directory):  # a folder of another user, which may not be entered
         if not (directory / CONFIG).exists():
             raise UserError(

@@ -66,7 +66,7 @@ function strip(text) {
   return text.slice(start, end);
 }
 
-// Text as a person pastes it to text as a model learned it, as in minitf/text/normal.py.
+// Text as a person pastes it to text as a model learned it, as in minitf/text/normalise.py.
 const INVISIBLE = new RegExp("[\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f\\u00ad\\u061c\\u180e\\u200b"
   + "\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb]", "gu");
 const JOINER = /(?<![\u0590-\u{10ffff}])[\u200c\u200d]+/u;
@@ -238,11 +238,11 @@ function smallForm(model, word) {
 }
 
 // Return the part of a line that is translated by itself: all of it, or if it has more than
-// `usual` subwords, its first sentence, as a model that learned from single sentences drops some of
+// `maxUnsplit` subwords, its first sentence, as a model that learned from single sentences drops some of
 // several.
-function partOf(model, line, usual) {
+function partOf(model, line, maxUnsplit) {
   const [end] = endsOf(line);
-  if (!end || !hasMoreThan(model, line, usual)) return line;
+  if (!end || !hasMoreThan(model, line, maxUnsplit)) return line;
   return strip(line.slice(0, end));
 }
 

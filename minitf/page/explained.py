@@ -102,14 +102,14 @@ def attention_and_logits(
 
 
 class _Watched:
-    """A layer that remembers what it has read and made."""
+    """A layer that remembers its last input and output."""
 
     def __init__(self, layer):
-        self.layer, self.read, self.made = layer, None, None
+        self.layer, self.input, self.output = layer, None, None
 
     def __call__(self, x, *more):
-        self.read, self.made = x, self.layer(x, *more)
-        return self.made
+        self.input, self.output = x, self.layer(x, *more)
+        return self.output
 
 
 def vectors_of(model: Transformer, source: Ids, target: Ids) -> dict[str, np.ndarray]:
@@ -128,7 +128,8 @@ def vectors_of(model: Transformer, source: Ids, target: Ids) -> dict[str, np.nda
             model.source_positions = positions = _Watched(model.source_positions)
             model(source, target)
             seen = [
-                [stack.layers[0].read, *(layer.made for layer in stack.layers)] for stack in stacks
+                [stack.layers[0].input, *(layer.output for layer in stack.layers)]
+                for stack in stacks
             ]
         finally:
             for stack, layers in zip(stacks, before[0], strict=True):
@@ -136,7 +137,7 @@ def vectors_of(model: Transformer, source: Ids, target: Ids) -> dict[str, np.nda
             model.source_positions = before[1]
     some = np.arange(_SHOWN) * model.config.d_model // _SHOWN
     source_seen, target_seen = (np.stack([x.numpy()[0, :, some].T for x in each]) for each in seen)
-    embeddings = positions.read.numpy()[0][:, some]
+    embeddings = positions.input.numpy()[0][:, some]
     return {"embeddings": embeddings, "source": source_seen, "target": target_seen}
 
 

@@ -1,6 +1,7 @@
-// The stage: a diagram of the model through which the sentence flows. Input on the left, encoder,
-// decoder, output on the right: information goes from the left and from the right to the word that
-// is being written, then down to the likely next words.
+// The stage: a diagram of the model through which the sentence flows.
+//
+// Input on the left, encoder, decoder, output on the right: information goes from the left and from
+// the right to the word that is being written, then down to the likely next words.
 //
 // Time runs in moments: from 0 to 1 the first, from 1 to 2 the second. `paint` draws any time, so
 // playing, stepping and dragging are the same, and a whole number is a still.

@@ -1,5 +1,6 @@
-// The story of the stage: the moments of a translation, and what is said at each. What is said of
-// an attention is read off its weights.
+// The story of the stage: the moments of a translation, and what is said at each.
+//
+// What is said of an attention is read off its weights.
 "use strict";
 
 // Moments -----------------------------------------------------------------------------------------

@@ -1,5 +1,4 @@
-// The translation that is shown: the one that Python stored in the page, or one that the model in
-// the page has made.
+// The translation that is shown: stored in the page by Python, or made by the model in the page.
 //
 // All text enters the page as text, never as markup. Weights are
 // shown.weights[kind][layer][head][row][column].
@@ -130,12 +129,13 @@ function inPieces() {
 // Throws an Error with one line for the reader if there is nothing to translate, or too much.
 async function translate(text, { width, temperature = 0, draw }, onText = () => {}) {
   const model = await unpackModel();
-  const { alpha, max_extra: maxExtra, longest, usual, reads_capitals: loud } = data.search;
-  const given = normalise(text), typed = loud ? given : inSmallLetters(model, given);
-  const line = partOf(model, typed, usual);
+  const { alpha, max_extra: maxExtra } = data.search;
+  const { max_subwords: maxSubwords, max_unsplit: maxUnsplit } = data.search;
+  const given = normalise(text), typed = data.search.reads_capitals ? given : inSmallLetters(model, given);
+  const line = partOf(model, typed, maxUnsplit);
   if (!line) throw new Error("Type a sentence first.");
-  if (hasMoreThan(model, line, longest))
-    throw new Error(`This is too long: the model reads up to ${longest} tokens at once, and a word `
+  if (hasMoreThan(model, line, maxSubwords))
+    throw new Error(`This is too long: the model reads up to ${maxSubwords} tokens at once, and a word `
       + "that it does not know has several. Type less.");
   const ids = encodeText(model, line), eos = model.config.eos_id;
   const source = encode(model, [...ids, eos]);

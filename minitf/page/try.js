@@ -1,5 +1,4 @@
-// The sentence that one types, and the view Try something: change what the model does, and see what
-// becomes of the translation.
+// The sentence that one types, and the view Try something: change the model, see what it does.
 "use strict";
 
 // What the reader has changed. hidden: numbers of source tokens; off: names of heads, such as

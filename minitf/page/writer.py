@@ -68,8 +68,8 @@ def page(
     explained: Explained,
     model: Transformer | None = None,
     subwords: Subwords | Words | None = None,
-    longest: int = 100,
-    usual: int = 100,
+    max_subwords: int = 100,
+    max_unsplit: int = 100,
     reads_capitals: bool = True,
     languages: Sequence[str] = ("", ""),
     origin: str = "",
@@ -83,8 +83,8 @@ def page(
     by its sha256, and nothing else.
     model, subwords: what the page translates with what is typed there, its weights as float16;
     without them it only shows this line. It searches as this line was searched.
-    longest, usual, reads_capitals: of the Translator: the subwords that it reads at once, those of
-    a line that is never cut, and whether it reads a line in capitals as it is.
+    max_subwords, max_unsplit, reads_capitals: of the Translator: the subwords that it reads at
+    once, those of a line that is never cut, and whether it reads a line in capitals as it is.
     languages: the codes of source and target, such as "en" and "de".
     origin: a sentence about the model: who made it, and its licence.
     hint, examples: what the model can translate: a sentence about it, and lines to choose from.
@@ -92,7 +92,11 @@ def page(
     Raises UserError if the page's program cannot compute the model, or the page would be too large.
     """
     n_shown, weights = _weights(explained)
-    limits = {"longest": longest, "usual": usual, "reads_capitals": reads_capitals}
+    limits = {
+        "max_subwords": max_subwords,
+        "max_unsplit": max_unsplit,
+        "reads_capitals": reads_capitals,
+    }
     names = [name for name in PROGRAM if model is not None or name not in OF_MODEL]
     script = "".join(_source(name) for name in names)
     style = _source("page.css")

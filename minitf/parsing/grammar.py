@@ -130,8 +130,8 @@ class Grammar:
         possible = (lefts > -np.inf).any(axis=0)[left] & (rights > -np.inf).any(axis=0)[right]
         rules = np.flatnonzero(possible)
         if len(rules):
-            of_rules = (lefts[:, left[rules]] + rights[:, right[rules]]).max(axis=0) + ln_p[rules]
-            heads, greatest = _greatest_of_each(parents[rules], of_rules)
+            children = (lefts[:, left[rules]] + rights[:, right[rules]]).max(axis=0)
+            heads, greatest = _greatest_of_each(parents[rules], children + ln_p[rules])
             found[heads] = greatest
 
     def _add_chains(self, before_chains, found):

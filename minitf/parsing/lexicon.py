@@ -34,15 +34,15 @@ class Lexicon:
         self.tags = sorted(tags)
         columns = {tag: i for i, tag in enumerate(self.tags)}
         self._share = np.array([tags[tag] for tag in self.tags]) / tags.total()
-        self._of_word = defaultdict(lambda: np.zeros(len(columns)))
-        self._of_signature = defaultdict(lambda: np.zeros(len(columns)))
+        self._tag_counts = defaultdict(lambda: np.zeros(len(columns)))
+        self._signature_counts = defaultdict(lambda: np.zeros(len(columns)))
         for (tag, word), count in pairs.items():
-            self._of_word[word][columns[tag]] += count
+            self._tag_counts[word][columns[tag]] += count
             if words[word] <= _RARE:
-                for seen in signatures(word):
-                    self._of_signature[seen][columns[tag]] += count
+                for signature in signatures(word):
+                    self._signature_counts[signature][columns[tag]] += count
         # From here on, an unknown word adds nothing.
-        self._of_word.default_factory = self._of_signature.default_factory = None
+        self._tag_counts.default_factory = self._signature_counts.default_factory = None
 
     def log_probabilities(self, word: str) -> np.ndarray:
         """Return ln P(word | tag) for each of `tags`, but for a number that all tags share.
@@ -50,9 +50,9 @@ class Lexicon:
         ln P(w | t) = ln P(t | w) - ln P(t) + ln P(w), by Bayes' rule.
         """
         found = self._share
-        for seen in signatures(word):
-            found = _smoothed(self._of_signature.get(seen), found)
-        found = _smoothed(self._of_word.get(word), found)
+        for signature in signatures(word):
+            found = _smoothed(self._signature_counts.get(signature), found)
+        found = _smoothed(self._tag_counts.get(word), found)
         return np.log(found) - np.log(self._share)
 
 

@@ -37,7 +37,9 @@ class Parser:
     def __init__(self, model: Transformer, subwords: Subwords, with_words: bool = False):
         if model.config.positions == "learned":  # it would translate the beginning of a long line
             raise UserError("a parser needs positions of any length: train it with sinusoids")
-        self._translator = Translator(model, subwords, longest=10**9, usual=10**9, as_text=False)
+        self._translator = Translator(
+            model, subwords, max_subwords=10**9, max_unsplit=10**9, as_text=False
+        )
         self.with_words = with_words
         self._allowed([])  # refuses another model
 
@@ -75,13 +77,15 @@ class Parser:
             raise ValueError(f"max_extra must be at least {_LEAST_EXTRA}, not {max_extra}")
         sentences = [list(map(_checked, words)) for words in sentences]
         parts = [_parts(words) for words in sentences]
-        lines = [" ".join(map(self._readable, part)) for of_one in parts for part in of_one]
+        lines = [" ".join(map(self._readable, part)) for sentence in parts for part in sentence]
         found = iter(
             self._translator.translate(
                 lines, beam, alpha, max_extra, progress=progress, allowed=self._allowed
             )
         )
-        return [_joined([_tree(next(found)[0].text, part) for part in of_one]) for of_one in parts]
+        return [
+            _joined([_tree(next(found)[0].text, part) for part in sentence]) for sentence in parts
+        ]
 
     def _allowed(self, lines):
         """Return what may be written for these lines: the pieces of their words, or of XX."""

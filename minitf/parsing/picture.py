@@ -1,4 +1,4 @@
-"""A picture of a tree."""
+"""A picture of a tree, drawn by matplotlib into a file."""
 
 import math
 import unicodedata

@@ -87,10 +87,10 @@ def _cut(word, is_last):
 
 def _dots(word, start, end):
     """Return the number of dots at the end of word[start:end]."""
-    at = end
-    while at > start and word[at - 1] == ".":
-        at -= 1
-    return end - at
+    stop = end
+    while stop > start and word[stop - 1] == ".":
+        stop -= 1
+    return end - stop
 
 
 def _is_abbreviation(word, start, end):

@@ -61,10 +61,10 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     contents = subwords.contents()
     one = contents.get(subwords.file_name)
     writers = {
-        out / name: lambda aside, name=name: aside.write_bytes(contents.get(name, one))
+        out / name: lambda temporary, name=name: temporary.write_bytes(contents.get(name, one))
         for name in (PairedSubwords.source_name, PairedSubwords.target_name)
     }
-    writers[out / WEIGHTS] = lambda aside: write_arrays(aside, arrays, form="pt")
+    writers[out / WEIGHTS] = lambda temporary: write_arrays(temporary, arrays, form="pt")
     with staged(writers) as written:
         for path in written:
             install(written, path)

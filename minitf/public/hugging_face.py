@@ -8,7 +8,7 @@ import numpy as np
 
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import read_arrays
-from minitf.public.found import (
+from minitf.public.formats import (
     PublicModel,
     check_list,
     check_pulled,
@@ -46,7 +46,7 @@ OURS = "minitf"  # the entry of config.json with the Config of a model that mini
 OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
 NOTES = (
     *("source", "licence", "credit", "source_language", "target_language"),
-    *("longest", "usual", "reads_capitals"),
+    *("max_subwords", "max_unsplit", "reads_capitals"),
 )
 NORMALISE = "normalise"  # in OUR_NOTES: how lines are normalised first, "opus" or "none"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}

@@ -14,7 +14,7 @@ from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 from minitf.files.atomic import save_text
 from minitf.files.models import CONFIG, save_model
-from minitf.public.found import PublicModel, languages_of_name
+from minitf.public.formats import PublicModel, languages_of_name
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords
@@ -28,7 +28,7 @@ __all__ = ["import_model"]
 
 # Subwords: a longer line is rare in the text that the models were trained on. A shorter one stays
 # as it is, because the ends of sentences are known in few languages. Web pages have capitals, too.
-LINES = {"longest": 200, "usual": 200, "reads_capitals": True}
+LINES = {"max_subwords": 200, "max_unsplit": 200, "reads_capitals": True}
 _NEEDED = re.compile(r"[^/]+\.(npz|yml|spm)|LICENSE|README\.md")  # in a release's zip
 _CARD = """\
 # {title}
@@ -72,12 +72,12 @@ def import_model(
     known = {"licence": model.notes["licence"]} if "licence" in model.notes else {}
     notes = {"source": source.resolve().name} | model.notes | (notes or {}) | known
     notes = languages_of_name(str(notes["source"])) | notes
-    if "longest" not in notes:  # a model of minitf that comes back has its own
+    if "max_subwords" not in notes:  # a model of minitf that comes back has its own
         notes |= LINES
     notes.setdefault("licence", UNKNOWN)
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like
-    arrays = _in_our_order(model, np.dtype(dtype))
+    arrays = _reordered(model, np.dtype(dtype))
     notes.setdefault("marks", _marks(model, arrays, notes))
     checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))
     save_model(out, arrays, model.config.to_dict(), model.subwords, dtype, notes, checked)
@@ -92,7 +92,7 @@ def import_model(
 def _marks(model, arrays, notes):
     """Return words that the model copies, which can stand for what must not be translated."""
     made = Transformer(model.config, initialise=False).load_state(arrays)
-    translator = Translator(made, model.subwords, LINES["longest"], LINES["usual"])
+    translator = Translator(made, model.subwords, LINES["max_subwords"], LINES["max_unsplit"])
     try:
         return copied_marks(translator, str(notes.get("source_language", "")))
     except UserError:  # its logits are not finite: the probe says so
@@ -179,7 +179,7 @@ def _weights_of_marian(folder):
     return found[0]
 
 
-def _in_our_order(model, dtype):
+def _reordered(model, dtype):
     """Return the arrays as `dtype`, the table's rows in the order of minitf's ids.
 
     Each array of the file is forgotten as soon as it is copied, which halves the memory.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
-from minitf.public.found import (
+from minitf.public.formats import (
     PublicModel,
     check_list,
     check_pulled,
@@ -135,7 +135,7 @@ def _vocabulary(folder):
     models = [folder / PairedSubwords.source_name, folder / PairedSubwords.target_name]
     list_file = _list_file(folder)
     if list_file is None:  # Marian can read a SentencePiece model itself; its ids are the model's
-        (path,) = _only(folder, "*.spm")
+        (path,) = _single_file(folder, "*.spm")
         with in_file(path):
             content = read(path)
             one = processor(content)
@@ -163,7 +163,7 @@ def _list_file(folder):
     return found[0] if found else None
 
 
-def _only(folder, pattern):
+def _single_file(folder, pattern):
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
         raise UserError(

@@ -18,7 +18,7 @@ from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
 from minitf.files.atomic import writing
-from minitf.public.found import languages_of_name
+from minitf.public.formats import languages_of_name
 from minitf.public.hugging_face import CONFIG, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
 from minitf.text import PairedSubwords
@@ -93,25 +93,25 @@ def _convert(source, out, notes, say):
     What killed processes have left is removed after an hour.
     """
 
-    def told(line):
+    def say_with_final_name(line):
         say(line.replace(str(new), str(out)))
 
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        aside = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=out.parent)
-    with aside as folder:
+        temporary = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=out.parent)
+    with temporary as folder:
         new = Path(folder) / out.name
-        import_model(source, new, notes=notes, say=told)
+        import_model(source, new, notes=notes, say=say_with_final_name)
         if (out / CONFIG).exists():  # by another process, meanwhile
             return
         with writing(out):
             if out.exists():
                 shutil.rmtree(out)
             os.replace(new, out)
-    for left in out.parent.glob(f"{_UNFINISHED}*"):
+    for unfinished in out.parent.glob(f"{_UNFINISHED}*"):
         with contextlib.suppress(OSError):
-            if left.stat().st_mtime < time.time() - 3600:
-                shutil.rmtree(left)
+            if unfinished.stat().st_mtime < time.time() - 3600:
+                shutil.rmtree(unfinished)
 
 
 def notes_of(name: str) -> dict:

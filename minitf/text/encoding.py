@@ -126,8 +126,10 @@ def refusal(name: str, data: bytes, file: str | os.PathLike = "") -> str:
     encoding = likely_encoding(data)
     if not encoding:
         return f"{name} is no text, or in an unknown encoding: save it as plain text, in UTF-8"
-    what = f"{name} is not UTF-8 but probably {encoding}"
+    problem = f"{name} is not UTF-8 but probably {encoding}"
     if os.name == "nt":  # which has no iconv
-        return f"{what}: save it in UTF-8 (in Notepad: Save as, Encoding)"
+        return f"{problem}: save it in UTF-8 (in Notepad: Save as, Encoding)"
     command = f"iconv -f {encoding} -t utf-8"
-    return f"{what}: {command} {file} > NEW_FILE" if file else f"{what}: pipe it through {command}"
+    if file:
+        return f"{problem}: {command} {file} > NEW_FILE"
+    return f"{problem}: pipe it through {command}"

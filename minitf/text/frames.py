@@ -1,4 +1,4 @@
-"""The frame of a line: list marks, headings, table bars, tags, time codes; what a person reads.
+"""The spans of a line: list marks, tags, bars and time codes are copied, the rest translated.
 
 A text that people paste is subtitles, Markdown, HTML or mail as often as plain sentences. What
 frames a sentence there is copied, and what is between is translated. What must be kept inside a
@@ -8,10 +8,10 @@ sentence is the business of `minitf.text.kept`.
 import re
 from collections.abc import Iterable
 
-__all__ = ["Framer", "Piece", "framed"]
+__all__ = ["Framer", "Span", "framed"]
 
-# A text, and whether it is kept as it is.
-Piece = tuple[str, bool]
+# Some text of a line, and whether it is kept as it is.
+Span = tuple[str, bool]
 
 _BLOCKS = (
     "address|article|aside|blockquote|body|button|caption|center|dd|details|div|dl|dt|fieldset|"
@@ -114,8 +114,8 @@ _EMPTY = re.compile(r"^\s*$")
 _INDENTED = re.compile(r" {4}|\t")
 
 
-def framed(lines: Iterable[str]) -> list[list[Piece]]:
-    """Return the pieces of each line; joined, they are the line.
+def framed(lines: Iterable[str]) -> list[list[Span]]:
+    """Return the spans of each line; joined, they are the line.
 
     >>> framed(["- **Wash** the car", "12", "| one | two |"])[0]
     [('- ', True), ('**Wash** the car', False)]
@@ -124,7 +124,7 @@ def framed(lines: Iterable[str]) -> list[list[Piece]]:
 
 
 class Framer:
-    """A function from a line to its pieces, which knows the lines before it.
+    """A function from a line to its spans, which knows the lines before it.
 
     It is in a block of code, in a script or a comment of HTML, in the head of a Markdown file or in
     a note of WebVTT until that ends.
@@ -136,27 +136,27 @@ class Framer:
         self.is_vtt = self.may_be_head = self.in_code = False
         self.after_space = True  # whether the line before has no text
 
-    def __call__(self, line: str) -> list[Piece]:
-        """Return the pieces of the next line: (text, whether it is kept)."""
-        pieces = []
-        for text, is_kept in self._pieces(line):
+    def __call__(self, line: str) -> list[Span]:
+        """Return the spans of the next line: (text, whether it is kept)."""
+        spans = []
+        for text, is_kept in self._spans(line):
             if not text:
                 continue
             is_kept = is_kept or not any(map(str.isalpha, text))
-            if pieces and pieces[-1][1] and is_kept:
-                text = pieces.pop()[0] + text
-            pieces.append((text, is_kept))
+            if spans and spans[-1][1] and is_kept:
+                text = spans.pop()[0] + text
+            spans.append((text, is_kept))
         self.number += 1
         self.after_space = not line.strip()
-        return pieces
+        return spans
 
-    def _pieces(self, line):
+    def _spans(self, line):
         if self.until:
             end = self.until.search(line)
             if not end:
                 return [(line, True)]
             self.until = None
-            return [(line[: end.end()], True), *self._pieces(line[end.end() :])]
+            return [(line[: end.end()], True), *self._spans(line[end.end() :])]
         if self._is_whole(line):
             return [(line, True)]
         return self._split(line)
@@ -194,8 +194,8 @@ class Framer:
         return is_whole
 
     def _split(self, line):
-        """Return the pieces of a line that may have scripts and comments."""
-        pieces, start = [], 0
+        """Return the spans of a line that may have scripts and comments."""
+        spans, start = [], 0
         for found in _NO_TEXT.finditer(line):
             if found.start() < start:  # in what is kept
                 continue
@@ -205,17 +205,17 @@ class Framer:
             end = pattern.search(line, found.end())
             if name and not end and line[: found.start()].rstrip()[-1:] not in ("", ">"):
                 break  # a sentence about a tag
-            pieces += _cells(line[start : found.start()])
+            spans += _cells(line[start : found.start()])
             start = end.end() if end else len(line)
-            pieces.append((line[found.start() : start], True))
+            spans.append((line[found.start() : start], True))
             if not end:
                 self.until = pattern
                 break
-        return [*pieces, *_cells(line[start:])]
+        return [*spans, *_cells(line[start:])]
 
 
 def _cells(line):
-    """Return the pieces of a text that may have tags or table bars."""
+    """Return the spans of a text that may have tags or table bars."""
     core = line.strip()
     if core.startswith("<") or core.endswith(">") or "</" in core or _BREAK.search(core):
         return _between(line, _TAG.finditer(line), _edges)
@@ -230,30 +230,30 @@ def _cells(line):
     return _between(line, bar.finditer(line), _edges)
 
 
-def _between(text, separators, pieces_of):
-    """Return the pieces of what is between some matches, which are kept."""
-    pieces, start = [], 0
+def _between(text, separators, spans_of):
+    """Return the spans of what is between some matches, which are kept."""
+    spans, start = [], 0
     for found in separators:
-        pieces += [*pieces_of(text[start : found.start()]), (found[0], True)]
+        spans += [*spans_of(text[start : found.start()]), (found[0], True)]
         start = found.end()
-    return [*pieces, *pieces_of(text[start:])]
+    return [*spans, *spans_of(text[start:])]
 
 
 def _values(line, value):
-    """Return the pieces of a row of values; one that has a quote in quotes is kept."""
-    pieces, start = [], 0
+    """Return the spans of a row of values; one that has a quote in quotes is kept."""
+    spans, start = [], 0
     for found in value.finditer(line):
         quote = '"' if found[0].startswith('"') else ""
         text = found[0].removeprefix(quote).removesuffix(quote)
-        pieces += [(line[start : found.start()] + quote, True)]
-        pieces += [(text, True)] if '"' in text else _edges(text)
-        pieces += [(quote, True)]
+        spans += [(line[start : found.start()] + quote, True)]
+        spans += [(text, True)] if '"' in text else _edges(text)
+        spans += [(quote, True)]
         start = found.end()
-    return [*pieces, (line[start:], True)]
+    return [*spans, (line[start:], True)]
 
 
 def _edges(text):
-    """Return the text without what is at its edges, which is kept, as pieces."""
+    """Return the text without what is at its edges, which is kept, as spans."""
     start, stop = 0, len(text)
     while start < stop:
         if found := _LEFT.match(text, start, stop):

@@ -9,7 +9,7 @@ from pathlib import Path
 from minitf.errors import UserError, in_file
 from minitf.text.kept import MARKS
 from minitf.text.merges import SPACE_SIGN, Merges
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 from minitf.text.paired import PairedSubwords
 from minitf.text.sentencepiece_file import processor, sentencepiece
 from minitf.text.vocabulary import (

@@ -53,13 +53,13 @@ def write(path: str | Path, content: bytes) -> None:
 
     Raises UserError if the disk refuses.
     """
-    aside = Path(f"{path}.minitf-{os.urandom(4).hex()}.tmp")  # as in files/atomic.py
+    temporary = Path(f"{path}.minitf-{os.urandom(4).hex()}.tmp")  # as in files/atomic.py
     try:
-        with open(aside, "wb") as file:
+        with open(temporary, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(aside, path)
+        os.replace(temporary, path)
     except OSError as error:
         raise UserError(
             f"{path}: could not be written ({error.strerror}): choose another folder, or free some "
@@ -67,4 +67,4 @@ def write(path: str | Path, content: bytes) -> None:
         ) from error
     finally:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            temporary.unlink()

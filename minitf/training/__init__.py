@@ -1,6 +1,4 @@
-"""A training run: settings, the loop, its files and figures, several machines, and
-its command line.
-"""
+"""A training run: its settings, its loop, its files and figures, and its command line."""
 
 from minitf.training.commandline import main, train
 from minitf.training.settings import Settings

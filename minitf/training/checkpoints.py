@@ -72,8 +72,8 @@ META = {  # the values in every checkpoint
 }
 # The notes of a model that one tuned from it keeps: how it reads lines, and whose work it is.
 KEPT_NOTES = {
-    "longest": int,
-    "usual": int,
+    "max_subwords": int,
+    "max_unsplit": int,
     "reads_capitals": bool,
     "source": str,
     "licence": str,
@@ -142,13 +142,13 @@ class RunFolder:
             raise UserError(
                 f"{self.path} already contains a model: choose another folder with --out"
             )
-        if name := self._in_the_way(map(translations, texts)):
+        if name := self._foreign_file(map(translations, texts)):
             raise UserError(
                 f"{self.path} contains {name}, which a run would overwrite or delete: move it "
                 "away, or choose another folder with --out"
             )
 
-    def _in_the_way(self, outputs):
+    def _foreign_file(self, outputs):
         """Return the name of a file that is not of this run but has a name of its own, or None."""
         with _reading(self.path):
             found = set(os.listdir(self.path)) if self._has() else set()

@@ -1,6 +1,4 @@
-"""The trainer's command line, and its call in Python: begins or resumes a run, and scores its
-model.
-"""
+"""The trainer's command line, and `train` in Python: begins or resumes a run, scores its model."""
 
 import contextlib
 import dataclasses
@@ -17,7 +15,7 @@ from minitf.config import Config
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.gpu.matmul import use_precision
-from minitf.public.named import folder_of
+from minitf.public.model_folder import model_folder
 from minitf.training.checkpoints import RunFolder, kept_notes
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
@@ -84,7 +82,7 @@ def build(
     if ranks.rank == 0:
         read = _read_checkpoint if settings.resume else _read_new
         start, log = read(settings, given, model)
-    start = ranks.tell(start)
+    start = ranks.broadcast(start)
     if ranks.rank:
         _choose_device(dataclasses.replace(start.settings, backend=start.library))
     ranks.connect()
@@ -96,7 +94,8 @@ def build(
         _say_resumed(trainer, start)
     elif start.weights:
         _load_first(trainer.model, start.weights, settings)
-    ranks.copy_first(trainer.optimizer.data)  # other machines may draw weights with other last bits
+    # Other machines may draw weights with other last bits.
+    ranks.broadcast_array(trainer.optimizer.data)
     _say_machine(trainer)
     return trainer
 
@@ -111,7 +110,7 @@ def _read_new(settings, given, model):
     weights = config = subwords = None
     notes = {}
     if settings.start_from:
-        folder = folder_of(settings.start_from, RunLog(None).say)
+        folder = model_folder(settings.start_from, RunLog(None).say)
         first, subwords, notes = load_model(folder, model)
         weights, config = first.state(), first.config.replace(**model_changes(settings.set))
         del first  # its memory is needed for the text
@@ -354,12 +353,12 @@ def _run(arguments, program, model, ranks):
             trainer = build(settings, given, ranks, model)
             if settings.plan:
                 plan(trainer)
-                return ranks.tell(0)
-            # In effect until the end: the other ranks wait in `tell` while rank 0 scores the model.
+                return ranks.broadcast(0)
+            # In effect until the end: the other ranks wait in `broadcast` while rank 0 scores.
             with stop_on_signals(trainer.stop):
                 resume = f"--resume --out {quoted(settings.out)}"
                 results = _train(trainer, f"{typed} {quoted(*arguments)}", resume)
-                return ranks.tell(_exit_code(trainer, results))
+                return ranks.broadcast(_exit_code(trainer, results))
 
 
 def _exit_code(trainer, results):

@@ -1,4 +1,4 @@
-"""Where a run is in its training text."""
+"""The position of a run in its training text, and the batches of each update."""
 
 import dataclasses
 

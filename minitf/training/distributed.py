@@ -1,5 +1,4 @@
-"""Several machines, or several GPUs: each process computes a slice of every update, and the
-gradients are summed.
+"""Several machines or GPUs: each process computes a slice of every update; gradients are summed.
 
     mpirun -n 2 python lessons/09_train_wmt.py ...
 
@@ -54,8 +53,8 @@ class Ranks:
     """The processes that share a run; this one is number `rank` of `size`.
 
     A process that is alone sends nothing.
-    All ranks must call `tell`, `gather`, `total`, `sum`, `copy_first`, `check_same` and `connect`
-    in the same order: each call waits for all ranks.
+    All ranks must call `broadcast`, `all_gather`, `all_reduce`, `sum_numbers`, `broadcast_array`,
+    `check_same` and `connect` in the same order: each call waits for all ranks.
     """
 
     def __init__(self, rank=0, size=1):
@@ -145,14 +144,14 @@ class Ranks:
 
     # What the ranks send each other ---------------------------------------------------------------
 
-    def tell(self, value):
+    def broadcast(self, value):
         """Return the value of rank 0, on every rank."""
         if self.size == 1:
             return value
         self._wait()
         return self._world.bcast(value)
 
-    def gather(self, value):
+    def all_gather(self, value):
         """Return the values of all ranks as a list, on every rank."""
         if self.size == 1:
             return [value]
@@ -166,13 +165,13 @@ class Ranks:
             time.sleep(pause)
             pause = min(2 * pause, 0.01)
 
-    def total(self, *numbers):
+    def sum_numbers(self, *numbers):
         """Return the sums of numbers over the ranks, added in the order of the ranks."""
         if self.size == 1:
             return numbers
         return tuple(map(sum, zip(*self._world.allgather(numbers), strict=True)))
 
-    def sum(self, array):
+    def all_reduce(self, array):
         """Replace a flat array by its sum over the ranks: the same bits on every rank, every time.
 
         Each rank sums one slice of each block, in the order of the ranks, and sends the result to
@@ -181,12 +180,12 @@ class Ranks:
         if self.size == 1:
             return
         if self._gpu:
-            self._gpu.sum(array)
+            self._gpu.all_reduce(array)
             return
         for start in range(0, len(array), _BLOCK):
-            self._sum_block(array[start : start + _BLOCK])
+            self._reduce_block(array[start : start + _BLOCK])
 
-    def _sum_block(self, block):
+    def _reduce_block(self, block):
         lengths = [stop - start for start, stop in slice_bounds(len(block), self.size)]
         mine = np.empty((self.size, lengths[self.rank]), block.dtype)  # my slice of every rank
         self._world.Alltoallv([block, lengths], [mine, [lengths[self.rank]] * self.size])
@@ -194,10 +193,10 @@ class Ranks:
             mine[0] += theirs
         self._world.Allgatherv(mine[0], [block, lengths])
 
-    def copy_first(self, array):
+    def broadcast_array(self, array):
         """Overwrite an array with that of rank 0."""
         if self.size > 1:
-            array[...] = to_device(self.tell(to_numpy(array)))
+            array[...] = to_device(self.broadcast(to_numpy(array)))
 
     def check_same(self, array, name):
         """Raise UserError on all ranks unless an array is the same on all, bit for bit."""
@@ -266,7 +265,7 @@ class _Gpu:
         key = world.bcast(self._nccl.get_unique_id() if world.rank == 0 else None)
         self._world = self._nccl.NcclCommunicator(world.size, key, world.rank)
 
-    def sum(self, array):
+    def all_reduce(self, array):
         """Replace an array by its sum over the ranks."""
         kind = {"f": self._nccl.NCCL_FLOAT32, "d": self._nccl.NCCL_FLOAT64}[array.dtype.char]
         address, stream = array.data.ptr, xp.cuda.get_current_stream().ptr

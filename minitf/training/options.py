@@ -225,15 +225,15 @@ def resumed(settings, given, before):
         name, on_resume = field.name, field.metadata["on_resume"]
         if name not in given and on_resume != "session":
             continue
-        was, now = getattr(before, name), getattr(settings, name)
-        if on_resume == "refused" and now != was:
+        old, new = getattr(before, name), getattr(settings, name)
+        if on_resume == "refused" and new != old:
             raise UserError(
-                f"--resume cannot change {flag(name)} {now} (it was {was}): leave it out, or start "
+                f"--resume cannot change {flag(name)} {new} (it was {old}): leave it out, or start "
                 "a new run in another folder with --out"
             )
         if on_resume == "added":  # the later of two values of a field counts
-            now = list({item.partition("=")[0]: item for item in was + now}.values())
-        merged[name] = now
+            new = list({item.partition("=")[0]: item for item in old + new}.values())
+        merged[name] = new
     merged = Settings(**merged)
     check(dataclasses.replace(merged, resume=False))
     changes = {
@@ -255,11 +255,11 @@ def resumed_model(config, assignments):
         if getattr(config, name) != value
     }
     if fixed := sorted(changes.keys() - set(_RATES)):
-        what = ", ".join(
+        changed = ", ".join(
             f"{name} of the model from {getattr(config, name)} to {changes[name]}" for name in fixed
         )
         raise UserError(
-            f"--resume cannot change {what}: start a new run in another folder with --out"
+            f"--resume cannot change {changed}: start a new run in another folder with --out"
         )
     return config.replace(**changes), {
         name: (getattr(config, name), value) for name, value in changes.items()

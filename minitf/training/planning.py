@@ -100,7 +100,7 @@ def try_batches(updater, batches, say):
     with Progress("of the largest batches tried", say=say) as bar:
         for i, batch in enumerate(batches, 1):
             try_batch(updater, batch)
-            bar.to(i)
+            bar.update_to(i)
 
 
 def try_batch(updater, batch):
@@ -116,12 +116,12 @@ def plan(trainer):
     If its batches do not fit into the free memory, log what to change. Else a few updates of slices
     are made, which change the weights. All ranks measure; rank 0 decides.
     """
-    s, say = trainer.settings, trainer.log.say
+    settings, say = trainer.settings, trainer.log.say
     tokens, work, typical = _average(trainer)
-    times = f" x {s.accumulate}" if s.accumulate > 1 else ""
-    updates = max(1, round(len(trainer.cursor.plan) / s.accumulate))
+    times = f" x {settings.accumulate}" if settings.accumulate > 1 else ""
+    updates = max(1, round(len(trainer.cursor.plan) / settings.accumulate))
     say(
-        f"update   at most {s.batch_tokens:,}{times} tokens on each side, padding included; "
+        f"update   at most {settings.batch_tokens:,}{times} tokens on each side, padding included; "
         f"{tokens:,.0f} target tokens on average; "
         f"{counted(updates, 'update')} per epoch of {counted(len(trainer.dataset.targets), 'pair')}"
     )
@@ -131,7 +131,7 @@ def plan(trainer):
     )
     keep_memory()
     if _fits(trainer):
-        steps = max(0, s.steps - trainer.step)
+        steps = max(0, settings.steps - trainer.step)
         _say_time(trainer, tokens, work, steps, _seconds(trainer, typical, work))
 
 
@@ -186,16 +186,16 @@ def _say_time(trainer, tokens, work, steps, seconds):
 
 def _fits(trainer):
     """Log the memory that the run needs; return whether so much is free."""
-    s, ranks, updater = trainer.settings, trainer.ranks, trainer.updater
-    used, free = ranks.tell((used_memory(), free_memory()))
+    settings, ranks, updater = trainer.settings, trainer.ranks, trainer.updater
+    used, free = ranks.broadcast((used_memory(), free_memory()))
     found = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
-    fixed, batch = ranks.tell(found)
+    fixed, batch = ranks.broadcast(found)
     copies = _copied(updater)
     if free is None or fixed + max(batch, copies) <= SAFE * free:
         most = max((used or 0) + fixed + max(batch, copies), largest_memory() or 0)
         each_rank = f" on each of {ranks.size} ranks" if ranks.size > 1 else ""
-        of_free = f"; {_short(free)}B are free" if free else ""
-        trainer.log.say(f"memory   at most about {_short(most)}B{each_rank}{of_free}")
+        free_text = f"; {_short(free)}B are free" if free else ""
+        trainer.log.say(f"memory   at most about {_short(most)}B{each_rank}{free_text}")
         return True
     trainer.log.say(
         f"memory   this run does not fit: it needs another {_short(fixed + max(batch, copies))}B "
@@ -203,15 +203,16 @@ def _fits(trainer):
         f"only {_short(free)}B are free"
     )
     # 0.9: a batch of fewer tokens may be filled better.
-    tokens = int(0.9 * (SAFE * free - fixed) / batch * s.batch_tokens)
+    tokens = int(0.9 * (SAFE * free - fixed) / batch * settings.batch_tokens)
     if tokens < FEWEST_TOKENS or fixed + copies > SAFE * free:
-        trainer.log.say(f"change   even small batches do not fit: {smaller_model(s)}")
+        trainer.log.say(f"change   even small batches do not fit: {smaller_model(settings)}")
         return False
     tokens -= tokens % 10 ** (len(str(tokens)) - 2)  # two digits are enough
-    times = math.ceil(s.accumulate * s.batch_tokens / tokens)
-    shorter = f" --max-length {tokens - 1}" if tokens <= s.max_length else ""
+    times = math.ceil(settings.accumulate * settings.batch_tokens / tokens)
+    shorter = f" --max-length {tokens - 1}" if tokens <= settings.max_length else ""
     trainer.log.say(
-        f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or {smaller_model(s)}"
+        f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or "
+        f"{smaller_model(settings)}"
     )
     return False
 
@@ -275,7 +276,7 @@ def _measured(trainer, indices):
         started = time.perf_counter()
         trainer.update(UpdateBatches(0, 0, [indices]))
         trainer.updater.read()  # waits for a GPU
-        return trainer.ranks.tell(time.perf_counter() - started)
+        return trainer.ranks.broadcast(time.perf_counter() - started)
 
     update()  # slower: it fetches memory from the system
     first = update()

@@ -90,12 +90,12 @@ def _better_model(trainer):
 
 def _test(trainer, translator, name, pairs):
     """Translate a text with beam search, write the translations to a file, and score them."""
-    s, validator = trainer.settings, trainer.validator
+    settings, validator = trainer.settings, trainer.validator
     title = "validation text" if name == "valid" else name
     sentences = counted(len(pairs.source), "sentence")
-    trainer.log.say(f"{title}: {sentences}, beam {s.beam}, alpha {s.alpha}")
+    trainer.log.say(f"{title}: {sentences}, beam {settings.beam}, alpha {settings.alpha}")
     task = f"sentences of {name} translated"
-    lines = validator.translate(translator, pairs.source, task, s.beam)
+    lines = validator.translate(translator, pairs.source, task, settings.beam)
     save_text(trainer.folder.path / translations(name), "".join(line + "\n" for line in lines))
     score = validator.score(lines, pairs.target)
     trainer.log.say(f"{title}: {score.text}")
@@ -148,7 +148,7 @@ def _has_short_lines(trainer):
 
 def _advice(trainer, valid, resume):
     """Return what is wrong with a model of hardly any BLEU, and what to do."""
-    s, done = trainer.settings, trainer.step
+    settings, done = trainer.settings, trainer.step
     if _has_short_lines(trainer):
         return (
             "BLEU cannot judge this model, as it counts four words in a row, and the sentences of "
@@ -167,6 +167,6 @@ def _advice(trainer, valid, resume):
     more = "patience 0" if trainer.out_of_patience() else "more minutes"
     return (
         f"the model cannot translate yet: {valid['bleu']:.2f} BLEU on the validation text after "
-        f"{done:,} of {counted(s.steps, 'update')}: continue with {resume} and "
-        f"{'more steps' if done >= s.steps else more}"
+        f"{done:,} of {counted(settings.steps, 'update')}: continue with {resume} and "
+        f"{'more steps' if done >= settings.steps else more}"
     )

@@ -1,6 +1,4 @@
-"""The learning rate of each update of a run: the paper's schedule, and its end in a cooldown; and
-how long both are, for the size of a text.
-"""
+"""The learning rate of each update: the paper's schedule, a cooldown, and how long both are."""
 
 import dataclasses
 
@@ -59,29 +57,29 @@ def fill_in(settings, epoch):
     >>> fill_in(Settings(), 30_000)[1]
     '--steps 100000 --warmup-steps 4000 --learning-rate 1 --valid-every 1000'
     """
-    s, tuning = settings, bool(settings.start_from)
+    tuning = bool(settings.start_from)
     if tuning:
         epochs, min_steps = _TUNING_EPOCHS, _MIN_TUNING_STEPS
         max_warmup, rate = _TUNING_WARMUP, _TUNING_RATE
     else:
         epochs, min_steps = _EPOCHS, _MIN_STEPS
         max_warmup, rate = _PAPER["warmup_steps"], 1
-    steps = s.steps or round(min(max(epochs * epoch, min_steps), _PAPER["steps"]))
-    warmup = s.warmup_steps or min(max(1, steps // 10), max_warmup)
+    steps = settings.steps or round(min(max(epochs * epoch, min_steps), _PAPER["steps"]))
+    warmup = settings.warmup_steps or min(max(1, steps // 10), max_warmup)
     # The peak of the schedule is factor * (d_model * warmup)^-0.5. This factor makes it the
     # paper's for every shorter warm-up.
     factor = rate * min(1, warmup / _PAPER["warmup_steps"]) ** 0.5
-    if s.steps is None and not s.minutes and 3 * warmup > steps:
+    if settings.steps is None and not settings.minutes and 3 * warmup > steps:
         # A recipe's warm-up on a small text: shorter, with the same peak.
         warmup, before = max(1, steps // 10), warmup
-        factor = (s.learning_rate or factor) * (warmup / before) ** 0.5
-        s = dataclasses.replace(s, warmup_steps=None, learning_rate=None)
+        factor = (settings.learning_rate or factor) * (warmup / before) ** 0.5
+        settings = dataclasses.replace(settings, warmup_steps=None, learning_rate=None)
     values = {
-        "steps": _PAPER["steps"] if s.minutes else steps,
+        "steps": _PAPER["steps"] if settings.minutes else steps,
         "warmup_steps": warmup,
         "learning_rate": float(f"{factor:.3g}"),
         "valid_every": round(min(max(epoch, _MIN_VALID_EVERY), _PAPER["valid_every"])),
     }
-    chosen = {name: value for name, value in values.items() if getattr(s, name) is None}
+    chosen = {name: value for name, value in values.items() if getattr(settings, name) is None}
     options = " ".join(f"{flag(name)} {value:g}" for name, value in chosen.items())
-    return dataclasses.replace(s, **chosen), options
+    return dataclasses.replace(settings, **chosen), options

@@ -1,4 +1,4 @@
-"""The loop around the updates: validations, checkpoints, the log."""
+"""The Trainer: the loop around the updates, with validations, checkpoints and the log."""
 
 import dataclasses
 import functools
@@ -191,23 +191,24 @@ class Trainer:
         """
         if self.log.closed:
             self.stop.ask("the output was closed")
-        votes = self.ranks.gather((self.stop.asked, self._limit_reached()))
+        votes = self.ranks.all_gather((self.stop.asked, self._limit_reached()))
         self.stop.agreed = any(asked for asked, _ in votes)
         _, limit = votes[0]  # by the clock of rank 0
         return limit
 
     def _limit_reached(self):
         """Return which of its limits the run has reached, or None."""
-        s = self.settings
-        if self.step >= s.steps:
-            return f"all steps are done ({s.steps:,})"
+        settings = self.settings
+        if self.step >= settings.steps:
+            return f"all steps are done ({settings.steps:,})"
         trained = self.step > self.clock.first_step
-        if s.minutes and trained and self.clock.session() >= 60 * s.minutes:
-            limit = f"{s.minutes:g} minute{'s' * (s.minutes != 1)}"
-            total = counted(s.steps, "update")
+        if settings.minutes and trained and self.clock.session() >= 60 * settings.minutes:
+            limit = f"{settings.minutes:g} minute{'s' * (settings.minutes != 1)}"
+            total = counted(settings.steps, "update")
             return f"time limit of {limit} reached after {self.step:,} of {total}"
         if self.out_of_patience():
-            return f"neither BLEU nor perplexity improved in {counted(s.patience, 'validation')}"
+            validations = counted(settings.patience, "validation")
+            return f"neither BLEU nor perplexity improved in {validations}"
         return None
 
     def out_of_patience(self):
@@ -219,9 +220,9 @@ class Trainer:
 
     def _log_if_due(self, pace):
         """Log the updates since the last entry if one is due, else show that the run is alive."""
-        s = self.settings
-        due = self.step % s.log_every == 0 or self.step % s.valid_every == 0
-        if due or self.step == s.steps:
+        settings = self.settings
+        due = self.step % settings.log_every == 0 or self.step % settings.valid_every == 0
+        if due or self.step == settings.steps:
             self._log_updates()
             pace.restart()
             return
@@ -229,8 +230,8 @@ class Trainer:
             self.updater.read()  # on a GPU this waits, so not after every update
             if not self.log.bar.possible:
                 self.log.say(step_line(self._entry()))
-        self.log.bar.what = f"step {self.step:,}  loss {self.updater.loss:.3f}"
-        self.log.bar.to(self.step, self._seconds_left())
+        self.log.bar.desc = f"step {self.step:,}  loss {self.updater.loss:.3f}"
+        self.log.bar.update_to(self.step, self._seconds_left())
 
     def _log_updates(self):
         self.updater.read()
@@ -262,11 +263,15 @@ class Trainer:
 
     def _validate_if_due(self):
         """Validate or save if this step is one after which that is done."""
-        s = self.settings
-        if self.step % s.valid_every == 0 and self.scores.validated < self.step:
+        settings = self.settings
+        if self.step % settings.valid_every == 0 and self.scores.validated < self.step:
             self.validate()
             self.log.draw(REDRAW_AFTER)
-        elif s.save_every and self.step % s.save_every == 0 and self.step > self.clock.first_step:
+        elif (
+            settings.save_every
+            and self.step % settings.save_every == 0
+            and self.step > self.clock.first_step
+        ):
             self.save(model=False)
 
     def validate(self):
@@ -275,7 +280,7 @@ class Trainer:
         A validation at the end of a session counts for --patience and the average only if one was
         due: so a run that is resumed afterwards goes on as if it had not been stopped.
         """
-        found = self.ranks.tell(self._measure() if self.ranks.rank == 0 else None)
+        found = self.ranks.broadcast(self._measure() if self.ranks.rank == 0 else None)
         if found is None:
             self.stop.agreed = True
             return
@@ -289,9 +294,9 @@ class Trainer:
 
     def _measure(self):
         """Return (perplexity, BLEU), None if the run was asked to stop."""
-        s = self.settings
+        settings = self.settings
         # As `Translator.load` will read the model.
-        lengths, capitals = (s.max_length, s.max_length), self._reads_capitals()
+        lengths, capitals = (settings.max_length, settings.max_length), self._reads_capitals()
         translator = Translator(self.model, self.dataset.subwords, *lengths, capitals)
         try:
             # If the model itself has a replaced method, the translator's copy has to have it too.
@@ -344,7 +349,7 @@ class Trainer:
             "step": self.step,
             "averaged": count,
             # The model that is tuned has learned from longer lines than a text of short ones.
-            "longest": max(self.notes.get("longest", 0), self.dataset.longest),
+            "max_subwords": max(self.notes.get("max_subwords", 0), self.dataset.longest),
             "reads_capitals": self._reads_capitals(),
             "corpus": corpus.name,
             "source_language": corpus.source_language,

@@ -145,7 +145,7 @@ class Updater:
             for i, start, stop in shares(sizes, self.ranks.size)[self.ranks.rank]
         ]
         count = self.models[0].count_targets
-        (n_tokens,) = self.ranks.total(sum(count(batch.target_out) for _, batch in mine))
+        (n_tokens,) = self.ranks.sum_numbers(sum(count(batch.target_out) for _, batch in mine))
         self.optimizer.zero_grad()
         loss, nll = 0.0, 0.0
         # Not len(batches): an update with fewer of them would repeat masks of earlier ones.
@@ -154,12 +154,12 @@ class Updater:
             figures = self.backward(batch, n_tokens, first + i)
             loss, nll = loss + figures[0], nll + figures[1]
         gradients = self.optimizer.collect()
-        self.ranks.sum(gradients)
+        self.ranks.all_reduce(gradients)
         with threads_for(2 * gradients.size):
             norm = gradient_norm(gradients)
         if self.ranks.size > 1:
-            loss, nll = self.ranks.total(float(loss), float(nll))
-            norm = self.ranks.tell(float(norm))  # its last bits depend on the machine
+            loss, nll = self.ranks.sum_numbers(float(loss), float(nll))
+            norm = self.ranks.broadcast(float(norm))  # its last bits depend on the machine
             loss, nll, norm = (to_device(x, gradients.dtype) for x in (loss, nll, norm))
         return loss, nll, norm, n_tokens
 

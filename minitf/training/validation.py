@@ -1,4 +1,4 @@
-"""How well a run's model does on its validation text."""
+"""Validation: perplexity and BLEU of a run's model on its validation text, and the best so far."""
 
 import contextlib
 import dataclasses
@@ -52,11 +52,11 @@ class Validator:
 
     def translate(self, translator, lines, task, beam):
         """Return the best translations of lines. task: what the progress bar says is done."""
-        s = self.settings
+        settings = self.settings
         with self._progress(task) as progress:
             # What is measured is the model by itself; and what it learns to write may be trees.
             found = translator.translate(
-                lines, beam, s.alpha, s.max_extra, progress=progress, wellformed=False
+                lines, beam, settings.alpha, settings.max_extra, progress=progress, wellformed=False
             )
         return [best[0].text for best in found]
 
@@ -74,6 +74,6 @@ class Validator:
                 if self.stop.asked:
                     raise Interrupted
                 bar.total = total
-                bar.to(done)
+                bar.update_to(done)
 
             yield progress

@@ -26,20 +26,20 @@ _WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 
 
 def cut_texts(
-    texts: Sequence[str], subwords: Vocabulary, longest: int, usual: int
+    texts: Sequence[str], subwords: Vocabulary, max_subwords: int, max_unsplit: int
 ) -> list[list[str]]:
     """Return the parts of each text; no part where there is no text.
 
-    longest: the most subwords of a part. usual: a text of more subwords than this is cut into its
-    sentences; a shorter one is a single part.
+    max_subwords: the most subwords of a part. max_unsplit: a text of more subwords than this is cut
+    into its sentences; a shorter one is a single part.
     """
     cut = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
-        found = [text] if len(ids) <= usual else sentences(text)
+        found = [text] if len(ids) <= max_unsplit else sentences(text)
         if len(found) == 1:
-            cut.append(_parts(text, ids, subwords, longest, (_CLAUSE, _WORD)))
+            cut.append(_parts(text, ids, subwords, max_subwords, (_CLAUSE, _WORD)))
         else:
-            cut.append(_all_parts(found, subwords, longest, (_CLAUSE, _WORD)))
+            cut.append(_all_parts(found, subwords, max_subwords, (_CLAUSE, _WORD)))
     return cut
 
 
@@ -65,14 +65,16 @@ def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
     for STRASSE, TV. The first of a sentence begins with a capital letter. No line is changed if all
     of the text is in capitals that the model learned from.
     """
-    loud = [row for row, line in enumerate(lines) if line.isupper()]
+    in_capitals = [row for row, line in enumerate(lines) if line.isupper()]
     lines = list(lines)
-    words = {word for row in loud for word in _LETTERS.findall(lines[row])}
+    words = {word for row in in_capitals for word in _LETTERS.findall(lines[row])}
     small = _small_forms(sorted(words), subwords)
-    texts = ["".join(_small(each, small) for each in sentences(lines[row])) for row in loud]
-    lengths = [map(len, subwords.encode(texts)) for texts in ([lines[i] for i in loud], texts)]
-    for row, text, here, there in zip(loud, texts, *lengths, strict=True):
-        if there < here:
+    texts = ["".join(_small(each, small) for each in sentences(lines[row])) for row in in_capitals]
+    lengths = [
+        map(len, subwords.encode(texts)) for texts in ([lines[i] for i in in_capitals], texts)
+    ]
+    for row, text, n_capitals, n_small in zip(in_capitals, texts, *lengths, strict=True):
+        if n_small < n_capitals:
             lines[row] = text
     return lines
 
@@ -102,36 +104,36 @@ def _small(sentence, forms):
     return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
 
 
-def _all_parts(texts, subwords, longest, cuts):
+def _all_parts(texts, subwords, max_subwords, cuts):
     """Return the parts of all texts in one list."""
     texts = [text.strip() for text in texts]
     parts = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
-        parts += _parts(text, ids, subwords, longest, cuts)
+        parts += _parts(text, ids, subwords, max_subwords, cuts)
     return parts
 
 
-def _parts(text, ids, subwords, longest, cuts):
+def _parts(text, ids, subwords, max_subwords, cuts):
     """Return the parts of one text, which is cut if it has too many ids.
 
     cuts: the patterns after which it may be cut, the best first.
     """
-    if len(ids) <= longest or (not cuts and len(text) == 1):
+    if len(ids) <= max_subwords or (not cuts and len(text) == 1):
         return [text] if ids else []
     if cuts:
-        slices = _joined(_slices(text, cuts[0]), subwords, longest)
+        slices = _joined(_slices(text, cuts[0]), subwords, max_subwords)
     else:  # One endless word: between two characters, never inside the bytes of one.
         middle = len(text) // 2
         slices = [text[:middle], text[middle:]]
-    return _all_parts(slices, subwords, longest, cuts[1:])
+    return _all_parts(slices, subwords, max_subwords, cuts[1:])
 
 
-def _joined(texts, subwords, longest):
+def _joined(texts, subwords, max_subwords):
     """Join neighboring texts that together are not too long."""
     joined, size = [], 0
     lengths = map(len, subwords.encode([text.strip() for text in texts]))
     for text, length in zip(texts, lengths, strict=True):
-        if joined and size + length <= longest:
+        if joined and size + length <= max_subwords:
             joined[-1] += text
             size += length
         else:

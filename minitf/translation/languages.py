@@ -29,7 +29,7 @@ class TargetLanguages:
     """
 
     def __init__(self, subwords, say):
-        self._subwords, self._say, self._told = subwords, say, set()
+        self._subwords, self._say, self._reported = subwords, say, set()
         self._tokens = subwords.languages() if isinstance(subwords, PairedSubwords) else []
 
     def check(self, lines, first):
@@ -38,9 +38,9 @@ class TargetLanguages:
             return
         for number, line in enumerate(lines, first + 1):
             token = self._subwords.language_of(line)
-            if not line.strip() or token in self._tokens or token in self._told:
+            if not line.strip() or token in self._tokens or token in self._reported:
                 continue
-            self._told.add(token)
+            self._reported.add(token)
             wrong = (
                 f"begins with {token[:40]!r}, which the model does not know"
                 if token

@@ -1,4 +1,4 @@
-"""A line as the parts that a model reads."""
+"""A line as the parts that a model reads at once, and the translations of each."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Text:
     """A text of a line, between what frames it, before it is cut into parts.
 
     text: with a mark in the place of each value, if that is kept. head: the ids of a token that
-    names a language, or none. loud: whether its translation is written in capitals. cut: what a
-    model reads at once, in its order.
+    names a language, or none. in_capitals: whether its translation is written so. cut: what a model
+    reads at once, in its order.
     """
 
     text: str
     values: list[str] = dataclasses.field(default_factory=list)
     head: list[int] = dataclasses.field(default_factory=list)
-    loud: bool = False
+    in_capitals: bool = False
     cut: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -49,15 +49,15 @@ class Part:
     """What a model reads at once: the texts around some values, and a mark for each value.
 
     place: the number of its line, and its own number in that line; of a text around a value, its
-    number in the part as well. head, loud: as of a Text. translations: found by a Translator, the
-    best first; none if each of them has lost a value.
+    number in the part as well. head, in_capitals: as of a Text. translations: found by a
+    Translator, the best first; none if each of them has lost a value.
     """
 
     place: tuple[int, ...]
     head: list[int]
     texts: list[str]
     values: list[str]
-    loud: bool
+    in_capitals: bool
     translations: list[Translation] = dataclasses.field(
         default_factory=list, init=False, compare=False
     )
@@ -92,19 +92,20 @@ class Line:
     items: list[str | Part]
 
     @classmethod
-    def of(cls, number: int, pieces: Iterable[str | Text]) -> Line:
+    def from_texts(cls, number: int, texts: Iterable[str | Text]) -> Line:
         """Return the line with this number, whose Texts are cut; a str is copied."""
         items, head, places = [], [], count()
-        for piece in pieces:
-            if isinstance(piece, str):
-                items.append(piece)
+        for text in texts:
+            if isinstance(text, str):
+                items.append(text)
                 continue
-            head = piece.head or head  # the language of a line is that of its cells
-            left = iter(piece.values)
-            for text in piece.cut:
-                texts = A_MARK.split(text) if piece.values else [text]
-                values = list(islice(left, len(texts) - 1))
-                items.append(Part((number, next(places)), head, texts, values, piece.loud))
+            head = text.head or head  # the language of a line is that of its cells
+            left = iter(text.values)
+            for read in text.cut:
+                around = A_MARK.split(read) if text.values else [read]
+                values = list(islice(left, len(around) - 1))
+                place = number, next(places)
+                items.append(Part(place, head, around, values, text.in_capitals))
         return cls(items)
 
     @property

@@ -61,10 +61,10 @@ def without_added_stop(text: str, source: str) -> str:
     return _ADDED.sub("", text)
 
 
-def as_one_sentence(parts: Sequence[Part], subwords: Vocabulary, why: str) -> None:
+def as_one_sentence(parts: Sequence[Part], subwords: Vocabulary, reason: str) -> None:
     """Take the marks of a sentence out of the translations of parts inside a sentence.
 
-    why: why there are parts of a sentence, which is noted in `given_up`.
+    reason: why a sentence has parts, which is noted in `given_up`.
 
     A part that a model has translated as a sentence begins with a capital letter and ends with a
     full stop. Where the source has no end of a sentence between two parts, the first letter becomes
@@ -81,18 +81,18 @@ def as_one_sentence(parts: Sequence[Part], subwords: Vocabulary, why: str) -> No
             ]
         if is_open:
             part.translations = [
-                _without_stop(each, source.rstrip(), values, why) for each in part.translations
+                _without_stop(each, source.rstrip(), values, reason) for each in part.translations
             ]
         is_begun = is_open
 
 
-def _without_stop(translation, source, values, why):
+def _without_stop(translation, source, values, reason):
     text, mark = translation.text, _MARK.search(source)
     if not text.endswith(values):
         text = _STOP.sub("", text)
     if mark and text[-1:] not in ",;:–—.!?…":
         text += mark[0]
-    return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, why))
+    return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, reason))
 
 
 def _with_small_letter(translation, subwords):
@@ -105,8 +105,8 @@ def _with_small_letter(translation, subwords):
     if not word or word[0] == "I" or word[0][1:] != word[0][1:].lower() or text.isupper():
         return translation  # the English word I, an abbreviation such as NATO, all in capitals
     small = word[0].lower()
-    here, there = map(len, subwords.encode([word[0], small], side="target"))
-    if there > here:
+    n_capital, n_small = map(len, subwords.encode([word[0], small], side="target"))
+    if n_small > n_capital:
         return translation
     return dataclasses.replace(translation, text=small + text[word.end() :])
 
@@ -145,7 +145,7 @@ def restored(
             or sum(map(each.text.count, marks)) != len(given)  # one in a word
         ):
             continue
-        text = each.text.upper() if part.loud else each.text
+        text = each.text.upper() if part.in_capitals else each.text
         if part.values:
             text = pattern.sub(lambda mark: given[mark[0]], text)
         elif marks:
@@ -186,7 +186,7 @@ def _together(first, second, n, glue):
             glue([t.text for t in pair if t.text]),
             sum(t.log_probability for t in pair),
             sum(t.score for t in pair),
-            tuple(dict.fromkeys(what for t in pair for what in t.given_up)),
+            tuple(dict.fromkeys(note for t in pair for note in t.given_up)),
         )
         for pair in pairs
     )

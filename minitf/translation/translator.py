@@ -23,9 +23,9 @@ from minitf.errors import UserError
 from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
-from minitf.text.frames import Piece, framed
+from minitf.text.frames import Span, framed
 from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
 from minitf.translation.cutting import cut_texts, in_small_letters
@@ -43,7 +43,7 @@ from minitf.translation.wellformed import Wellformed
 
 __all__ = ["Explained", "Translation", "Translator"]
 
-_LONGEST = 100  # subwords; for a model whose notes do not name its longest sentence
+_MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
 # A batch of so many rows (sentences times beams) or more is cut into so many slices.
 _SLICES = {32: 2, 256: 4}
@@ -54,11 +54,12 @@ class Translator:
 
     The weights are copied when it is made: after a change of the model, make another one.
 
-    longest: the maximum number of subwords in one part. A longer sentence is cut at the end of a
-    clause or a word. `load` takes it from the training text: one sentence in a thousand is longer.
-    usual: a line of more subwords is translated sentence by sentence, because a model that learned
-    from single sentences tends to drop some of several (default: a sixth of the longest). `load`
-    takes it from the notes that the import of a public model has written.
+    max_subwords: the maximum number of subwords in one part. A longer sentence is cut at the end of
+    a clause or a word. `load` takes it from the training text, where one sentence in a thousand is
+    longer.
+    max_unsplit: a line of more subwords is translated sentence by sentence, because a model that
+    learned from single sentences tends to drop some of several (default: a sixth of max_subwords).
+    `load` takes it from the notes that the import of a public model has written.
     reads_capitals: whether a line IN CAPITALS is read as it is. Else it is read in small letters,
     and its translation is written in capitals (see `in_small_letters`), except by `explain` and
     `attention`, which show what the model does. `load` takes it from the notes: a public model
@@ -73,39 +74,45 @@ class Translator:
         self,
         model: Transformer,
         subwords: Vocabulary,
-        longest: int = _LONGEST,
-        usual: int | None = None,
+        max_subwords: int = _MAX_SUBWORDS,
+        max_unsplit: int | None = None,
         reads_capitals: bool = True,
         marks: Sequence[str] | None = None,
         as_text: bool | None = None,
     ):
         self.model, self.fast, self.subwords = model, for_decoding(model), subwords
         if model.config.positions == "learned":  # the end mark takes one of them
-            longest = max(1, min(longest, model.config.max_length - 1))
-        self.longest, self.usual = longest, min(longest, usual or max(1, longest // 6))
+            max_subwords = max(1, min(max_subwords, model.config.max_length - 1))
+        self.max_subwords = max_subwords
+        self.max_unsplit = min(max_subwords, max_unsplit or max(1, max_subwords // 6))
         self.reads_capitals = reads_capitals
         self.marks = _learned_marks(subwords) if marks is None else list(marks)
         self.as_text = not isinstance(subwords, Words) if as_text is None else as_text
 
     @classmethod
     def load(
-        cls, directory: str | Path, whole: int = 0, model: Callable[..., Transformer] = Transformer
+        cls,
+        directory: str | Path,
+        max_unsplit: int = 0,
+        model: Callable[..., Transformer] = Transformer,
     ) -> Self:
         """Read a model's folder. Raises UserError with one line that says what to do.
 
-        whole: a line of up to this many subwords is one part, whatever the model's notes say.
+        max_unsplit: a line of up to this many subwords is one part, whatever the notes say.
         model: the class or function that makes the model, as for `load_model`.
         """
         model, subwords, notes = load_model(directory, model)
-        longest, usual = (
+        max_subwords, noted_unsplit = (
             noted if isinstance(noted := notes.get(name), int) and noted > 0 else default
-            for name, default in (("longest", _LONGEST), ("usual", 0))
+            for name, default in (("max_subwords", _MAX_SUBWORDS), ("max_unsplit", 0))
         )
+        max_unsplit = max(noted_unsplit, max_unsplit)
+        max_subwords = max(max_subwords, max_unsplit)
         capitals = notes.get("reads_capitals") is True
         marks = notes.get("marks")
         if not (isinstance(marks, list) and all(isinstance(m, str) and m.strip() for m in marks)):
             marks = None  # those among the subwords
-        return cls(model, subwords, max(longest, whole), max(usual, whole), capitals, marks)
+        return cls(model, subwords, max_subwords, max_unsplit, capitals, marks)
 
     def translate(
         self,
@@ -119,7 +126,7 @@ class Translator:
         allowed: Callable[[list[str]], Allowed] | None = None,
         keep: Iterable[str] = (),
         wellformed: bool = True,
-        frames: Sequence[list[Piece]] | None = None,
+        spans: Sequence[list[Span]] | None = None,
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
@@ -133,7 +140,7 @@ class Translator:
         and the other kinds of `minitf.text.kept` are not.
         wellformed: whether the model may write text only (see Wellformed), unless `allowed` says
         what it may write. With False, a translation is what the model by itself prefers.
-        frames: the pieces of each line, of a Framer that has seen the lines before them (default:
+        spans: those of each line, from a Framer that has seen the lines before them (default:
         those of `minitf.text.frames.framed`). List marks, tags and the like are copied.
         Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
         """
@@ -154,8 +161,8 @@ class Translator:
             asked = beam if n_best > 1 or any(part.values for part in parts) else 1
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
-        found = self._over_lines(
-            self._read(lines, keep, frames), search, beam, batch_tokens, progress, wellformed
+        found = self._translate_lines(
+            self._read(lines, keep, spans), search, beam, batch_tokens, progress, wellformed
         )
         return [translations[:n_best] for translations in found]
 
@@ -169,14 +176,14 @@ class Translator:
         progress: Callable[[int, int], object] | None = None,
         keep: Iterable[str] = (),
         wellformed: bool = True,
-        frames: Sequence[list[Piece]] | None = None,
+        spans: Sequence[list[Span]] | None = None,
         **settings: float,
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
         settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
         first line, where a text comes in several calls. A translation depends on the line, its
-        number and the seed, and not on the other lines. keep, wellformed, frames: as for
+        number and the seed, and not on the other lines. keep, wellformed, spans: as for
         `translate`.
         """
 
@@ -194,28 +201,28 @@ class Translator:
             )
             return [[best] for best in found]
 
-        lines = self._read(_listed(lines), keep, frames)
-        return self._over_lines(lines, search, 1, batch_tokens, progress, wellformed)
+        lines = self._read(_listed(lines), keep, spans)
+        return self._translate_lines(lines, search, 1, batch_tokens, progress, wellformed)
 
-    def _read(self, lines, keep=(), frames=None):
+    def _read(self, lines, keep=(), spans=None):
         """Return each line as a Line, whose parts the model reads."""
-        lines = self._frame(lines, frames)
-        texts = [piece for pieces in lines for piece in pieces if isinstance(piece, Text)]
+        lines = self._frame(lines, spans)
+        texts = [item for items in lines for item in items if isinstance(item, Text)]
         if self.as_text and self.marks:
             self._keep(texts, keep)
         self._cut(texts)
-        return [Line.of(number, pieces) for number, pieces in enumerate(lines)]
+        return [Line.from_texts(number, items) for number, items in enumerate(lines)]
 
-    def _frame(self, lines, frames):
-        """Return the pieces of each line: its Texts, and between them what is copied."""
+    def _frame(self, lines, spans):
+        """Return the items of each line: its Texts, and between them what is copied."""
         if not self.as_text:
             return [[Text(line)] for line in lines]
-        frames = framed(lines) if frames is None else frames
+        spans = framed(lines) if spans is None else spans
         return [
-            [_copied(text) if is_kept else Text(normalise(text)) for text, is_kept in pieces]
+            [_copied(text) if is_kept else Text(normalise(text)) for text, is_kept in line_spans]
             if normalise(line)
             else []  # a line without any text
-            for line, pieces in zip(lines, frames, strict=True)
+            for line, line_spans in zip(lines, spans, strict=True)
         ]
 
     def _keep(self, texts, own):
@@ -230,10 +237,10 @@ class Translator:
         found = [text.text for text in texts]
         small = found if self.reads_capitals else in_small_letters(found, self.subwords)
         for text, read in zip(texts, small, strict=True):
-            text.loud = read != text.text
+            text.in_capitals = read != text.text
             text.head, text.text = self.subwords.split_language(read.strip())
-        longest = max(1, self.longest - max((len(text.head) for text in texts), default=0))
-        cut = cut_texts([text.text for text in texts], self.subwords, longest, self.usual)
+        most = max(1, self.max_subwords - max((len(text.head) for text in texts), default=0))
+        cut = cut_texts([text.text for text in texts], self.subwords, most, self.max_unsplit)
         for text, parts in zip(texts, cut, strict=True):
             text.cut = parts
 
@@ -254,9 +261,10 @@ class Translator:
     def _ids(self, parts):
         """Return what the model reads of each part."""
         ids = self.subwords.encode([part.read(self.marks) for part in parts])
-        return [(part.head + found)[: self.longest] for part, found in zip(parts, ids, strict=True)]
+        rows = zip(parts, ids, strict=True)
+        return [(part.head + found)[: self.max_subwords] for part, found in rows]
 
-    def _over_lines(self, lines, search, beam, batch_tokens, progress, wellformed):
+    def _translate_lines(self, lines, search, beam, batch_tokens, progress, wellformed):
         """Return the best translations of each Line.
 
         A part in whose translations a mark is missing is translated around its values.
@@ -265,10 +273,10 @@ class Translator:
         """
         settings = search, beam, batch_tokens, wellformed
         parts = [part for line in lines for part in line.parts]
-        self._over_parts(parts, *settings, progress)
+        self._translate_parts(parts, *settings, progress)
         if lost := [part for part in parts if not part.translations]:
             around = [part.around() for part in lost]
-            self._over_parts([part for line in around for part in line.parts], *settings)
+            self._translate_parts([part for line in around for part in line.parts], *settings)
             for part, line in zip(lost, around, strict=True):
                 as_one_sentence(line.parts, self.subwords, AROUND)
                 part.translations = joined(line, beam)
@@ -277,7 +285,7 @@ class Translator:
                 as_one_sentence(parts, self.subwords, CUT)
         return [joined(line, beam) for line in lines]
 
-    def _over_parts(self, parts, search, beam, batch_tokens, wellformed, progress=None):
+    def _translate_parts(self, parts, search, beam, batch_tokens, wellformed, progress=None):
         """Translate parts on all cores, the longest first: each gets its translations."""
         for part in parts:
             part.translations = restored(part, [], self.marks)  # if there is nothing to translate
@@ -323,7 +331,7 @@ class Translator:
         )
 
     def parts(self, line: str) -> list[list[int]]:
-        """Cut a line into lists of at most `longest` subword ids; none if there is no text."""
+        """Cut a line into lists of at most `max_subwords` ids; none if there is no text."""
         (read,) = self._read([line])
         return self._ids(read.parts)
 

@@ -277,7 +277,7 @@ def test_a_translator_translates_as_the_changed_model(change, beam, monkeypatch,
         )
     ]
     change(model, monkeypatch)
-    translator = Translator(model, subwords, longest=100, usual=100)
+    translator = Translator(model, subwords, max_subwords=100, max_unsplit=100)
     found = translator.translate(lines, beam, max_extra=5, wellformed=False)
     found = [best.text for (best,) in found]
     assert found != unchanged

@@ -17,7 +17,7 @@ from paths import ROOT
 from minitf.data import corpora, recipes, toy
 from minitf.errors import UserError
 from minitf.text import Subwords
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 
 REAL = pytest.mark.skipif(
     not os.environ.get("MINITF_DATA"), reason="MINITF_DATA is not set: no real corpora"

@@ -14,7 +14,7 @@ from minitf.data.dataset import prepare, vocabulary_size
 from minitf.errors import UserError
 from minitf.text import Subwords
 from minitf.text.merges import Merges, words_of
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 from minitf.text.vocabulary import SPECIALS
 from minitf.training.settings import Settings
 

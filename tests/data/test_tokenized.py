@@ -234,9 +234,9 @@ def test_two_processes_make_the_same_folder(data, monkeypatch, pairs):
     """The later one finds the folder of the other, and leaves nothing behind."""
     replace = os.replace
 
-    def another_was_first(aside, folder):
-        shutil.copytree(aside, folder)
-        replace(aside, folder)
+    def another_was_first(temporary, folder):
+        shutil.copytree(temporary, folder)
+        replace(temporary, folder)
 
     monkeypatch.setattr(os, "replace", another_was_first)
     found = encode_pairs("x", pairs, WORDS, 20)

@@ -185,7 +185,7 @@ def test_on_every_backend(rng, library):
 @pytest.fixture(scope="module")
 def translator():
     subwords = make_subwords()
-    return Translator(make_model(subwords), subwords, longest=20)
+    return Translator(make_model(subwords), subwords, max_subwords=20)
 
 
 @pytest.mark.slow

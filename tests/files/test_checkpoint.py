@@ -277,7 +277,7 @@ def test_leftovers_are_removed_when_old(saved, arrays):
 
 def test_two_savers_of_one_file_do_not_meet(tmp_path):
     path = tmp_path / "a.txt"
-    with staged({path: lambda aside: aside.write_text("mine")}) as files:
+    with staged({path: lambda temporary: temporary.write_text("mine")}) as files:
         save_text(path, "another's \ud800ä\n")
         assert path.read_bytes() == "another's ?ä\n".encode()
         install(files, path)

@@ -12,7 +12,7 @@ from minitf.translation import Translator
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_gpu_finds_the_same_in_one_batch(monkeypatch, tmp_path, beam, device):
     lines = [f"{line} {n}" for n in range(9) for line in TEXT]
-    folder = save(tmp_path / "tiny", make_subwords(), {"longest": LONGEST})
+    folder = save(tmp_path / "tiny", make_subwords(), {"max_subwords": LONGEST})
     here = Translator.load(folder).translate(lines, beam=beam, max_extra=5)
     sizes, search = [], Translator._search
     monkeypatch.setattr(

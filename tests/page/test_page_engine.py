@@ -225,13 +225,13 @@ def test_the_first_sentence_of_several_is_that_of_python(translator, tmp_path):
         "i am here. you are not, i.e. late.",
         "It is I. Good. Give me an A. Fine. Albert I. Jones came. Yes.",
     ]
-    found = run_engine(tmp_path, translator, lines, parts_of=translator.usual)
+    found = run_engine(tmp_path, translator, lines, parts_of=translator.max_unsplit)
     for line, part in zip(lines, found, strict=True):
         (ids,) = translator.subwords.encode([part])
         if any(part.values for part in translator._read([line])[0].parts):
             continue  # the page's model reads the values themselves
         # A sentence that is too long is cut by Python, and refused by the page.
-        assert ids == translator.parts(line)[0] or len(ids) > translator.longest, (line, part)
+        assert ids == translator.parts(line)[0] or len(ids) > translator.max_subwords, (line, part)
 
 
 PROGRAM = """

@@ -129,7 +129,9 @@ def test_odd_lines_stay_text(translator):
 
 def test_a_long_line_is_shown_up_to_fifty_tokens():
     subwords = tiny_translator.make_subwords()
-    long = Translator(tiny_translator.make_model(subwords), subwords, longest=200, usual=200)
+    long = Translator(
+        tiny_translator.make_model(subwords), subwords, max_subwords=200, max_unsplit=200
+    )
     explained = long.explain("the dog saw a bird " * 14, beam=1, max_extra=0)
     assert len(explained.source) > 50
     text = page(explained)
@@ -144,17 +146,21 @@ def test_the_same_line_gives_the_same_page(explained, toy):
 
 def test_the_page_searches_as_the_line_was_searched(toy):
     explained = toy.explain("Tom saw a dog.", beam=3, alpha=1.25, max_extra=7)
-    data = json.loads(parsed(page(explained, longest=toy.longest, usual=toy.usual))["data"])
+    data = json.loads(
+        parsed(page(explained, max_subwords=toy.max_subwords, max_unsplit=toy.max_unsplit))["data"]
+    )
     assert data["search"] == {
-        "width": 3, "alpha": 1.25, "max_extra": 7, "limit": 12, "longest": 20, "usual": 3,
-        "reads_capitals": True,
+        "width": 3, "alpha": 1.25, "max_extra": 7, "limit": 12,
+        "max_subwords": 20, "max_unsplit": 3, "reads_capitals": True,
     }  # fmt: skip
 
 
 def test_learned_positions_end_the_translations_that_the_page_shows():
     subwords = tiny_translator.make_subwords()
     model = tiny_translator.make_model(subwords, positions="learned", max_length=8)
-    explained = Translator(model, subwords, longest=8, usual=8).explain("the dog", max_extra=50)
+    explained = Translator(model, subwords, max_subwords=8, max_unsplit=8).explain(
+        "the dog", max_extra=50
+    )
     data = json.loads(parsed(page(explained))["data"])
     assert data["search"]["limit"] == 8 >= len(data["target"])
 
@@ -306,7 +312,15 @@ def test_the_page_of_the_lessons_is_that_of_today(toy, explained):
     """If it is not, write it with the command in lessons/README.md."""
     stored = parsed(PAGE.read_text(encoding="utf-8"))
     made = parsed(
-        page(explained, toy.model, toy.subwords, toy.longest, toy.usual, False, ("en", "de"))
+        page(
+            explained,
+            toy.model,
+            toy.subwords,
+            toy.max_subwords,
+            toy.max_unsplit,
+            False,
+            ("en", "de"),
+        )
     )
     for key in ("script", "style", "head", "line", "translation"):
         assert stored[key] == made[key], key

@@ -384,7 +384,7 @@ def test_what_ends_the_parsing_is_told(capsys, grammar, monkeypatch, error, code
 
 def test_the_bar_counts_sentences_and_not_their_parts(folder, capsys, grammar, monkeypatch):
     shown = []
-    monkeypatch.setattr(command.Progress, "to", lambda self, done: shown.append(done))
+    monkeypatch.setattr(command.Progress, "update_to", lambda self, done: shown.append(done))
 
     def parse_in_parts(self, sentences, progress, **options):
         for done in (2, 4):

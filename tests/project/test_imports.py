@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import code_map
 import pytest
 from paths import ENGINE, PACKAGE, ROOT
 
@@ -37,7 +38,7 @@ ALLOWED["commands"] = ALLOWED["parsing"] | {"parsing", "public"}
 ALLOWED["training"] = set(ALLOWED)
 ALLOWED["course"] = set(ALLOWED)
 ALLOWED["__main__"] = set(ALLOWED)  # of any folder; nothing imports it
-HOMES = {  # a room, or a file of it
+HOMES = {  # a folder, or a file of it
     "cupy": {"gpu"},
     "cupyx": {"gpu"},
     "cupy_backends": {"gpu"},
@@ -65,8 +66,8 @@ def name_of(path):
     )
 
 
-def room_of(name):
-    """Return the room of a file or of a name in it (both without `minitf.`).
+def folder_of(name):
+    """Return the folder of a file or of a name in it (both without `minitf.`).
 
     That is its folder, the engine, or the file itself, as each __main__.
     """
@@ -95,28 +96,28 @@ def imports(path):
     return found
 
 
-def test_every_file_has_a_room():
-    assert {room_of(name_of(path)) for path in FILES} == set(ALLOWED)
+def test_every_file_has_a_line_in_the_table():
+    assert {folder_of(name_of(path)) for path in FILES} == set(ALLOWED)
 
 
-def test_a_room_imports_only_the_rooms_of_its_line():
+def test_a_folder_imports_only_those_of_its_line():
     for path in FILES:
-        name, room = name_of(path), room_of(name_of(path))
-        allowed = ALLOWED[room] | {room}
+        name, folder = name_of(path), folder_of(name_of(path))
+        allowed = ALLOWED[folder] | {folder}
         for module, _ in imports(path):
             if module.split(".")[0] == "minitf":
-                other = room_of(module.removeprefix("minitf").removeprefix("."))
+                other = folder_of(module.removeprefix("minitf").removeprefix("."))
                 assert other in allowed, f"{name} imports {module}"
 
 
 def test_heavy_packages_have_one_home():
     for path in FILES:
-        name, room = name_of(path), room_of(name_of(path))
+        name, folder = name_of(path), folder_of(name_of(path))
         for module, top in imports(path):
             package = module.split(".")[0]
             if package in HOMES:
-                assert {name, room} & HOMES[package], f"{name} imports {package}"
-                assert room == "gpu" or not (top and package in LAZY), (
+                assert {name, folder} & HOMES[package], f"{name} imports {package}"
+                assert folder == "gpu" or not (top and package in LAZY), (
                     f"{name} imports {package} at the top"
                 )
 
@@ -125,7 +126,7 @@ def test_only_the_backend_the_seam_and_launch_import_by_name():
     by_name = {
         name_of(path) for path in FILES if "import_module" in path.read_text(encoding="utf-8")
     }
-    # launch: the file of its own room that needs CuPy.
+    # launch: the file of its own folder that needs CuPy.
     assert by_name <= {"backend", "forms", "gpu.launch"}
 
 
@@ -145,16 +146,15 @@ def test_the_package_imports_nothing_from_beside_it():
     assert not imported & {"lessons", "examples", "tests"}
 
 
-def test_the_map_names_every_file():
-    text = (PACKAGE / "README.md").read_text(encoding="utf-8")
-    rooms, _, _ = text.partition("## Glossary")
-    sections = rooms.split("\n### ")
-    for path in FILES:
-        folder = path.relative_to(PACKAGE).parts[0]
-        names = [section for section in sections if f"`{folder}/`" in section.split("\n")[0]]
-        section = rooms if "." in folder else "".join(names)
-        on_the_map = re.search(rf"`(\w+/)*{path.name}`", section)
-        assert on_the_map or path.name in ("__init__.py", "__main__.py"), name_of(path)
+def test_the_map_has_the_first_line_of_every_file():
+    text = code_map.PAGE.read_text(encoding="utf-8")
+    assert text == code_map.with_map(text), "write it: python tests/support/code_map.py"
+    for path in code_map.files_of(PACKAGE):
+        line = code_map.first_line(path / "__init__.py" if path.is_dir() else path)
+        assert re.fullmatch(r"[^|]{12,}[.?]", line), f"{path}: its first line must say what it is"
+    beside, _, _ = text.partition(code_map.BEGIN)
+    for path in PACKAGE.glob("*.py"):
+        assert f"`{path.name}`" in beside or path.name == "__main__.py", path.name
 
 
 def test_the_map_lists_the_engine_in_the_order_of_its_imports():
@@ -180,8 +180,9 @@ def loaded_by(code):
 def test_import_minitf_loads_the_engine_alone():
     loaded = loaded_by("import minitf")
     assert not LAZY & loaded
-    rooms = {room_of(name.removeprefix("minitf.")) for name in loaded if name.startswith("minitf.")}
-    assert "engine" in rooms and rooms <= CORE
+    names = [name.removeprefix("minitf.") for name in loaded if name.startswith("minitf.")]
+    folders = set(map(folder_of, names))
+    assert "engine" in folders and folders <= CORE
 
 
 def test_the_translator_is_loaded_when_it_is_asked_for():

@@ -13,7 +13,7 @@ import prepare
 
 from minitf.data import corpora
 from minitf.text.kept import MARKS
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 
 PAIRS = [
     ("Tom has 3 cats.", "Tom hat 3 Katzen."),

@@ -426,12 +426,12 @@ def test_the_table_has_both_comparisons():
     rows = table3.table(runs)
     base, heads, shallow = rows
     assert base.name == "base"
-    assert base.of_bleu is None
-    assert shallow.of_perplexity.here == pytest.approx(100 * (math.sqrt(6 * 6.1) / 5 - 1))
-    assert shallow.of_perplexity.paper == pytest.approx(100 * (6.11 / 4.92 - 1))
-    assert shallow.of_bleu.here == pytest.approx(-4.75)
-    assert shallow.of_perplexity.says == shallow.of_bleu.says == "the same tendency"
-    assert heads.of_bleu.says == "too small to tell"
+    assert base.bleu_difference is None
+    assert shallow.perplexity_difference.here == pytest.approx(100 * (math.sqrt(6 * 6.1) / 5 - 1))
+    assert shallow.perplexity_difference.paper == pytest.approx(100 * (6.11 / 4.92 - 1))
+    assert shallow.bleu_difference.here == pytest.approx(-4.75)
+    assert shallow.perplexity_difference.says == shallow.bleu_difference.says == "the same tendency"
+    assert heads.bleu_difference.says == "too small to tell"
     lines = [line for line in table3.markdown(rows).splitlines() if line.startswith("|")]
     assert len(lines) == 5
     assert len({line.count("|") for line in lines}) == 1

@@ -57,7 +57,12 @@ def test_the_round_trip_is_bit_for_bit(switches, tmp_path):
 
 def test_notes_come_back(tmp_path):
     """What is known about a model stays with it, and nobody is credited for it by mistake."""
-    notes = {"longest": 48, "source_language": "en", "target_language": "de", "licence": "mine"}
+    notes = {
+        "max_subwords": 48,
+        "source_language": "en",
+        "target_language": "de",
+        "licence": "mine",
+    }
     model = Transformer(Config(len(SUBWORDS), **SIZES))
     arrays, fields = model.state(), model.config.to_dict()
     save_model(tmp_path / "mine", arrays, fields, SUBWORDS, notes=notes | {"step": 5})
@@ -73,14 +78,17 @@ def test_notes_come_back(tmp_path):
 
 def test_a_round_trip_leaves_where_lines_are_cut(tmp_path):
     model = Transformer(Config(len(SUBWORDS), **SIZES))
-    notes = {"longest": 48, "reads_capitals": False}
+    notes = {"max_subwords": 48, "reads_capitals": False}
     save_model(tmp_path / "mine", model.state(), model.config.to_dict(), SUBWORDS, notes=notes)
     import_model(PUBLIC, tmp_path / "theirs", like="transformers", say=quiet)
     for name, usual in {"mine": 8, "theirs": 200}.items():
         export_model(tmp_path / name, tmp_path / name / "out", say=quiet)
         import_model(tmp_path / name / "out", tmp_path / name / "back", say=quiet)
         first, second = (Translator.load(tmp_path / name / at) for at in (".", "back"))
-        assert first.usual == second.usual == usual and first.longest == second.longest
+        assert (
+            first.max_unsplit == second.max_unsplit == usual
+            and first.max_subwords == second.max_subwords
+        )
         assert first.reads_capitals == second.reads_capitals == (name == "theirs")
 
 

@@ -208,7 +208,7 @@ def test_a_line_is_one_part_as_long_as_it_can_be_read_at_once(tmp_path):
     import_model(PUBLIC, tmp_path / "out", say=lambda line: None)
     translator = Translator.load(tmp_path / "out")
     line = "The dog sleeps. The bird sings. " * 4
-    assert translator.longest == 200 > len(translator.subwords.encode([line])[0]) > 33
+    assert translator.max_subwords == 200 > len(translator.subwords.encode([line])[0]) > 33
     assert len(translator.parts(line)) == 1
 
 
@@ -316,7 +316,7 @@ def test_a_language_token_is_one_id_and_begins_every_part(tmp_path):
     assert subwords.languages() == [">>deu<<", ">>fra<<"]
     import_model(PUBLIC, tmp_path / "out", say=lambda line: None)
     translator = Translator.load(tmp_path / "out")
-    translator.longest = translator.usual = 9
+    translator.max_subwords = translator.max_unsplit = 9
     parts = translator.parts(">>deu<< " + "the dog sleeps in the house. " * 4)
     assert len(parts) > 3 and all(part[0] == deu and len(part) <= 9 for part in parts)
 

@@ -68,7 +68,7 @@ MUTANTS = {
     "the paper's exponents for Marian": (
         *(like_marian, "public/hugging_face", '"t2t" if like == "marian" else "paper"', '"paper"'),
     ),
-    "sines and cosines interleaved": (logits, "public/found", '="halves"', '="interleaved"'),
+    "sines and cosines interleaved": (logits, "public/formats", '="halves"', '="interleaved"'),
     "ReLU for swish": (logits, "public/hugging_face", '"swish": "swish"', '"swish": "relu"'),
     "swish for ReLU": (
         *(logits_of_relu, "public/hugging_face", '"relu": "relu"', '"relu": "swish"'),
@@ -116,7 +116,7 @@ MUTANTS = {
         *(logits_of_marian, "public/marian", '"output_bias": bias}', '"output_bias": 0 * bias}'),
     ),
     "biases of attention are lost": (
-        *(logits, "public/found", "found[names.minitf] = array.reshape(-1) if"),
+        *(logits, "public/formats", "found[names.minitf] = array.reshape(-1) if"),
         'found[names.minitf] = array.reshape(-1) * ("attention." not in names.minitf) if',
     ),
     "gains are biases": (
@@ -132,18 +132,18 @@ MUTANTS = {
         "_rows(array, model.rows if array.ndim == 2 else sorted(model.rows))",
     ),
     "the start mark is the end mark": (
-        *(logits, "public/found", "special = pad, unk, start, eos"),
+        *(logits, "public/formats", "special = pad, unk, start, eos"),
         "special = pad, unk, eos, eos",
     ),
     "padding is the unknown subword": (
-        *(rows, "public/found", "special = pad, unk, start, eos"),
+        *(rows, "public/formats", "special = pad, unk, start, eos"),
         "special = unk, pad, start, eos",
     ),
     "Marian starts with a subword": (
         *(logits_of_marian, "public/importing", "chosen[rows < 0] = 0", "pass"),
     ),
     "special subwords are written": (
-        *(like_marian, "public/found", "suppressed_ids=(PAD, UNK, BOS)", "suppressed_ids=(PAD,)"),
+        *(like_marian, "public/formats", "suppressed_ids=(PAD, UNK, BOS)", "suppressed_ids=(PAD,)"),
     ),
     "the target is cut like the source": (
         *(

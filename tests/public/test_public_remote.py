@@ -15,7 +15,7 @@ from minitf.commands import translate
 from minitf.data import fetch as download
 from minitf.errors import UserError
 from minitf.files.models import read_notes
-from minitf.public import commandline, named, remote
+from minitf.public import commandline, model_folder, remote
 from minitf.training import Settings
 from minitf.training.commandline import build
 from minitf.translation.loading import load_model
@@ -202,7 +202,7 @@ def test_older_models_have_their_weights_in_another_file(server, tmp_path):
 )
 def test_the_address_of_a_page_names_a_model(monkeypatch, given, name):
     monkeypatch.setattr(remote, "imported", lambda name, say: f"folder of {name}")
-    assert named.folder_of(given) == (f"folder of {name}" if name else given)
+    assert model_folder.model_folder(given) == (f"folder of {name}" if name else given)
 
 
 def test_what_is_missing_is_named(tmp_path):

@@ -48,7 +48,7 @@ from tiny_translator import LONGEST, make_subwords, save
 from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
-from minitf.files.atomic import ASIDE
+from minitf.files.atomic import TEMPORARY
 from minitf.files.models import read_model
 from minitf.text.vocabulary import printable
 
@@ -209,13 +209,13 @@ def kills(folder, seed, count=200):
             f"the checkpoint is of step {step}, but {done} was saved, and {last} earlier"
         )
         last = step
-        asides = [path for path in Path("killed").iterdir() if ASIDE.fullmatch(path.name)]
-        midway += bool(asides)
-        for path in asides:
+        unfinished = [path for path in Path("killed").iterdir() if TEMPORARY.fullmatch(path.name)]
+        midway += bool(unfinished)
+        for path in unfinished:
             os.utime(path, (time.time() - 3600,) * 2)  # older than ten minutes, so it is removed
     finish(begin(folder, "killed", last + 3))
     finish(begin(folder, "unkilled", last + 3))
-    left = [path.name for path in Path("killed").iterdir() if ASIDE.fullmatch(path.name)]
+    left = [path.name for path in Path("killed").iterdir() if TEMPORARY.fullmatch(path.name)]
     assert not left, f"half-written files remain: {left}"
     assert_same_run("killed", "unkilled")
     return (
@@ -330,7 +330,7 @@ def public(folder, seed, count=2000):
 def lines(folder, seed, count=10_000):
     """Translate random lines, from a pipe and from a file into a file."""
     rng = random.Random(seed)
-    command = Command(save(Path(folder, "tiny"), make_subwords(), {"longest": LONGEST}))
+    command = Command(save(Path(folder, "tiny"), make_subwords(), {"max_subwords": LONGEST}))
     fuzzed = [random_line(rng) for _ in range(count)]
     content = b"\n".join([*fuzzed, b"the end"]) + rng.choice([b"\n", b""])
     Path(folder, "in.txt").write_bytes(content)

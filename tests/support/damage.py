@@ -153,7 +153,7 @@ def make(names):
         if name in names:
             config = Config.preset("tiny", len(vocabulary), tie=False)
             weights = Transformer(config, seed=1).state()
-            notes = {"longest": LONGEST, "step": 3}
+            notes = {"max_subwords": LONGEST, "step": 3}
             save_model(name, weights, config.to_dict(), vocabulary, notes=notes)
     if "run" in names:
         runs.write_text("train", 60, seed=1)

@@ -18,14 +18,14 @@ def main():
                 for r in range(one.size)
             ]
             mine = drawn[one.rank].copy()
-            one.sum(mine)
+            one.all_reduce(mine)
             assert mine.dtype == dtype and np.array_equal(mine, sum(drawn[1:], drawn[0])), (
                 dtype,
                 length,
             )
-    assert one.total(one.rank, 0.1) == (sum(range(one.size)), sum([0.1] * one.size))
-    assert one.tell(f"said by {one.rank}") == "said by 0"
-    assert one.gather(one.rank) == list(range(one.size))
+    assert one.sum_numbers(one.rank, 0.1) == (sum(range(one.size)), sum([0.1] * one.size))
+    assert one.broadcast(f"said by {one.rank}") == "said by 0"
+    assert one.all_gather(one.rank) == list(range(one.size))
     one.check_same(mine, "sums")
     mine[0] += one.rank == one.size - 1
     try:
@@ -35,7 +35,7 @@ def main():
         assert "differ from those of rank 0" in str(error)
     else:
         raise AssertionError("a difference went unnoticed")
-    one.copy_first(mine)
+    one.broadcast_array(mine)
     one.check_same(mine, "copies")
     with one.quiet():
         print(f"{one.size} ranks agree")

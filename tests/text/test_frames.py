@@ -185,9 +185,9 @@ I
 
 @pytest.mark.parametrize("line", FRAMES)
 def test_what_is_translated_of_a_line(line):
-    (pieces,) = framed([line])
-    assert [text for text, is_kept in pieces if not is_kept] == FRAMES[line]
-    assert "".join(text for text, _ in pieces) == line
+    (spans,) = framed([line])
+    assert [text for text, is_kept in spans if not is_kept] == FRAMES[line]
+    assert "".join(text for text, _ in spans) == line
 
 
 def test_an_ordinary_line_has_no_frame():
@@ -222,6 +222,6 @@ DOCUMENTS = {
 def test_what_begins_in_one_line_and_ends_in_another(name):
     document, expected = DOCUMENTS[name]
     framer = Framer()
-    pieces = [piece for line in document.split("\n") for piece in framer(line)]
-    assert " ".join(t.strip() for t, is_kept in pieces if not is_kept) == expected
-    assert "".join(text for text, _ in pieces) == document.replace("\n", "")
+    spans = [span for line in document.split("\n") for span in framer(line)]
+    assert " ".join(t.strip() for t, is_kept in spans if not is_kept) == expected
+    assert "".join(text for text, _ in spans) == document.replace("\n", "")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 
 PLAIN = '"It isn\'t far," she said - 5 km... Größe: fünf.'
 SPACES = "\u00a0\u1680\u2000\u2003\u2007\u2009\u200a\u202f\u205f\u3000\t\x0b\x0c\r\u2028\u2029\x85"

@@ -24,7 +24,7 @@ from minitf.text import (
     plan_batches,
 )
 from minitf.text.batches import id_type, pad_rows
-from minitf.text.normal import normalise
+from minitf.text.normalise import normalise
 from minitf.text.vocabulary import printable
 
 SMALL = settings(max_examples=60, deadline=None)

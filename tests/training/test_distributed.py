@@ -47,7 +47,7 @@ def test_ranks_decide_by_their_votes_alone(tmp_path, monkeypatch):
             trainer.stop.ask("a signal")
         return [vote]
 
-    monkeypatch.setattr(trainer.ranks, "gather", vote_before_a_signal)
+    monkeypatch.setattr(trainer.ranks, "all_gather", vote_before_a_signal)
     monkeypatch.setattr(trainer, "validate", lambda: validated.append(trainer.step))
     assert trainer.run() and validated == [2]
 
@@ -60,12 +60,17 @@ def test_alone_nothing_is_sent():
     one.join()
     one.connect()
     array = np.arange(5.0)
-    one.sum(array)
+    one.all_reduce(array)
     one.check_same(array, "numbers")
     assert array.tolist() == [0, 1, 2, 3, 4]
-    one.copy_first(array)
+    one.broadcast_array(array)
     assert array.tolist() == [0, 1, 2, 3, 4]
-    assert (one.size, one.tell(7), one.gather(7), one.total(2, 3.5)) == (1, 7, [7], (2, 3.5))
+    assert (one.size, one.broadcast(7), one.all_gather(7), one.sum_numbers(2, 3.5)) == (
+        1,
+        7,
+        [7],
+        (2, 3.5),
+    )
     assert one.cores() == machine.cpu_cores()
     assert "mpi4py" not in sys.modules
 
@@ -186,7 +191,7 @@ def test_each_rank_uses_its_own_gpu(monkeypatch):
     calls = library_with(monkeypatch, ["0:1", "0:2"])
     third = connected(Talk(3, 4), Talk(1, 2, ["0:1"]))  # on a second machine
     array = SimpleNamespace(data=SimpleNamespace(ptr=4096), size=10, dtype=np.dtype("float32"))
-    third.sum(array)
+    third.all_reduce(array)
     assert calls == [1, (4, b"the key of rank 0", 3), (4096, 4096, 10, 7, 0, 77)]
     assert connected(Talk(0, 2), Talk(0, 2, ["0:9"])) and calls[-1] == (2, b"key", 0)
 

@@ -90,7 +90,7 @@ def test_short_work_shows_no_bar(monkeypatch, clock):
     monkeypatch.setattr(sys, "stderr", Terminal())
     with Progress("lines read", 4000) as progress:
         clock[0] += 0.9
-        progress.to(1000)
+        progress.update_to(1000)
         progress.wipe()
     assert sys.stderr.getvalue() == ""
 
@@ -107,7 +107,7 @@ def test_a_bar_is_one_line_of_the_terminal(monkeypatch, at_once, columns, what, 
         monkeypatch.setattr(sys, "stderr", screen)
         with Progress(what, total) as progress:
             for done in range(0, 4000, 500):
-                progress.to(done)
+                progress.update_to(done)
         shown = b""
         while select.select([master], [], [], 0.2)[0]:
             shown += os.read(master, 1 << 16)
@@ -124,7 +124,7 @@ def test_a_bar_is_wiped_and_drawn_again(monkeypatch, at_once):
         progress.wipe()
         assert sys.stderr.getvalue() == "", "no bar to wipe"
         for done, left in enumerate((9, 3723.9, 60), 50):
-            progress.to(done, left=left)
+            progress.update_to(done, left=left)
             progress.wipe()
             assert sys.stderr.getvalue().split("\r")[-2].strip() == ""
     assert "1:02:03 left" in sys.stderr.getvalue() and " 01:00 left" in sys.stderr.getvalue()
@@ -134,8 +134,8 @@ def test_a_bar_is_wiped_and_drawn_again(monkeypatch, at_once):
 def test_ctrl_c_leaves_no_bar_behind(monkeypatch, at_once):
     monkeypatch.setattr(sys, "stderr", Terminal())
     with pytest.raises(KeyboardInterrupt), Progress("bytes") as progress:
-        progress.to(5)
-        progress.to(1234567)
+        progress.update_to(5)
+        progress.update_to(1234567)
         raise KeyboardInterrupt
     assert "bytes: 1,234,567" in sys.stderr.getvalue()
     assert sys.stderr.getvalue().split("\r")[-2].strip() == ""
@@ -146,7 +146,7 @@ def test_nothing_where_there_is_no_terminal(monkeypatch, clock, stream):
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress("file", 10) as progress:
         clock[0] += 5
-        progress.to(5)
+        progress.update_to(5)
     assert not (stream and stream.getvalue())
 
 
@@ -156,11 +156,11 @@ def test_lines_where_there_is_no_terminal(monkeypatch, clock):
     for total, expected in ((1000, "working  300 of 1,000 pairs"), (0, "working  300 pairs")):
         with Progress("pairs", total, say=lines.append) as progress:
             clock[0] += 9.9
-            progress.to(200)
+            progress.update_to(200)
             assert lines == []
             clock[0] += 0.1
-            progress.to(300)
-            progress.to(301)
+            progress.update_to(300)
+            progress.update_to(301)
             assert lines.pop() == expected and lines == []
     assert sys.stderr.getvalue() == ""
 

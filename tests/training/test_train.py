@@ -96,10 +96,10 @@ def test_the_model_is_the_average_of_the_last_weights(folder, monkeypatch):
     assert len(list(Path("here").glob("weights-*"))) == 3
     assert_the_mean_of(4, 8, 12)
     card = json.loads(Path("here/config.json").read_text())
-    assert (card["step"], card["averaged"], card["longest"]) == (
+    assert (card["step"], card["averaged"], card["max_subwords"]) == (
         12,
         3,
-        Translator.load("here").longest,
+        Translator.load("here").max_subwords,
     )
 
 
@@ -133,7 +133,9 @@ def test_the_settings_of_decoding_arrive(folder, monkeypatch):
     calls, translate = [], Translator.translate
 
     def watch(self, lines, beam=4, alpha=0.6, max_extra=50, **more):
-        calls.append((self.usual, self.longest, beam, max_extra, *([alpha] if beam > 1 else [])))
+        calls.append(
+            (self.max_unsplit, self.max_subwords, beam, max_extra, *([alpha] if beam > 1 else []))
+        )
         return translate(self, lines, beam, alpha, max_extra, **more)
 
     monkeypatch.setattr(Translator, "translate", watch)
@@ -306,7 +308,13 @@ def test_a_tuned_model_keeps_the_notes_of_its_base(folder):
     """It still reads long lines whole, and names whose work it is; also after it is resumed."""
     assert run("first", "--steps", "1") == 0
     path = Path("first/config.json")
-    kept = {"longest": 200, "usual": 150, "source": "opus", "licence": "CC-BY 4.0", "credit": "us"}
+    kept = {
+        "max_subwords": 200,
+        "max_unsplit": 150,
+        "source": "opus",
+        "licence": "CC-BY 4.0",
+        "credit": "us",
+    }
     path.write_text(json.dumps(json.loads(path.read_text()) | kept | {"computed_like": "marian"}))
     texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
     assert commandline.main([*texts, *shlex.split("--start-from first --out next --steps 1")]) == 0
@@ -327,13 +335,16 @@ def test_a_tuned_model_reads_the_longest_lines_of_its_text_or_of_its_base(folder
     path = Path("first/config.json")
     notes = json.loads(path.read_text())
     texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
-    odd = {"longest": "200", "usual": True, "licence": 5}
-    for i, more in enumerate(({"longest": 1}, odd)):
+    odd = {"max_subwords": "200", "max_unsplit": True, "licence": 5}
+    for i, more in enumerate(({"max_subwords": 1}, odd)):
         path.write_text(json.dumps(notes | more))
         tuned = shlex.split(f"--start-from first --out {i} --steps 1")
         assert commandline.main([*texts, *tuned]) == 0
         found = json.loads(Path(f"{i}/config.json").read_text())
-        assert found["longest"] == notes["longest"] and not found.keys() & {"usual", "licence"}
+        assert found["max_subwords"] == notes["max_subwords"] and not found.keys() & {
+            "max_unsplit",
+            "licence",
+        }
 
 
 def test_words_cut_by_bpe_are_joined(folder):

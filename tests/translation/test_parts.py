@@ -13,7 +13,7 @@ from minitf.translation.marks import copied_marks
 from minitf.translation.parts import Line, Part, Text
 from minitf.translation.rejoin import joined, restored
 
-PART = Part((0, 0), [], ["Call ", " at ", "!"], ["030 1234567", "17:45"], loud=False)
+PART = Part((0, 0), [], ["Call ", " at ", "!"], ["030 1234567", "17:45"], in_capitals=False)
 
 
 def said(*texts):
@@ -22,7 +22,7 @@ def said(*texts):
 
 def part(*texts):
     """A part with these translations."""
-    found = Part((0, 0), [], [""], [], loud=False)
+    found = Part((0, 0), [], [""], [], in_capitals=False)
     found.translations = said(*texts)
     return found
 
@@ -42,12 +42,12 @@ def test_a_translation_needs_each_mark_once(written, expected):
 
 
 def test_capitals_do_not_change_a_value():
-    part = Part((0, 0), [], ["write to ", ""], ["anna@x.org"], loud=True)
+    part = Part((0, 0), [], ["write to ", ""], ["anna@x.org"], in_capitals=True)
     assert restored(part, said("schreib ①"), MARKS)[0].text == "SCHREIB anna@x.org"
 
 
 def test_more_values_than_marks_are_translated_around():
-    part = Part((0, 0), [], list("abc"), ["1,1", "2,2"], loud=False)
+    part = Part((0, 0), [], list("abc"), ["1,1", "2,2"], in_capitals=False)
     assert restored(part, said("a ① b c"), MARKS[:1]) == []
 
 
@@ -61,7 +61,7 @@ def test_around_its_values_a_part_is_whole_again():
 
 def test_each_part_gets_its_own_values():
     cell = Text("", ["a", "b", "c"], [7], cut=["Call ① now.", "Or ② or ③."])
-    line = Line.of(4, ["- ", cell, " | ", Text("", cut=["the mark ① itself"])])
+    line = Line.from_texts(4, ["- ", cell, " | ", Text("", cut=["the mark ① itself"])])
     first, second, plain = line.parts
     assert first == Part((4, 0), [7], ["Call ", " now."], ["a"], False)
     assert second.values == ["b", "c"] and second.read(MARKS) == "Or ① or ②."

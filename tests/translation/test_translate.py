@@ -32,7 +32,9 @@ from minitf.translation.rejoin import CUT
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return save(tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"longest": LONGEST})
+    return save(
+        tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"max_subwords": LONGEST}
+    )
 
 
 @pytest.fixture
@@ -197,7 +199,7 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
         asked = []
 
         class Upper:
-            def translate(self, lines, *options, progress, keep, frames, asked=asked):
+            def translate(self, lines, *options, progress, keep, spans, asked=asked):
                 asked += lines
                 return [line.upper() for line in lines]
 

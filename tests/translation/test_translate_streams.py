@@ -36,7 +36,9 @@ BUNDLED = ROOT / "examples" / "models" / "en-de"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return save(tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"longest": LONGEST})
+    return save(
+        tmp_path_factory.mktemp("models") / "tiny", make_subwords(), {"max_subwords": LONGEST}
+    )
 
 
 @pytest.fixture

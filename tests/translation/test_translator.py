@@ -57,7 +57,7 @@ def subwords():
 
 @pytest.fixture(scope="module")
 def folder(subwords, tmp_path_factory):
-    return save(tmp_path_factory.mktemp("models") / "tiny", subwords, {"longest": LONGEST})
+    return save(tmp_path_factory.mktemp("models") / "tiny", subwords, {"max_subwords": LONGEST})
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +94,10 @@ def test_a_text_that_is_scored_is_read_line_by_line(folder):
     A line too long for the model is not cut either, up to a limit.
     """
     line = " ".join(TEXT + [part.capitalize() for part in TEXT])
-    count = len(Translator.load(folder, whole=1000).parts(line)[0])
+    count = len(Translator.load(folder, max_unsplit=1000).parts(line)[0])
     assert len(Translator.load(folder).parts(line)) > 3 and count > LONGEST
-    assert len(Translator.load(folder, whole=count).parts(line)) == 1
-    assert len(Translator.load(folder, whole=count - 1).parts(line)) > 1
+    assert len(Translator.load(folder, max_unsplit=count).parts(line)) == 1
+    assert len(Translator.load(folder, max_unsplit=count - 1).parts(line)) > 1
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -176,7 +176,9 @@ def test_the_figures_of_a_line_are_the_sums_over_its_parts(translator, monkeypat
     line = " ".join(TEXT)
     parts = translator.subwords.decode(translator.parts(line))
     (found,) = translator.translate([line], beam=2, max_extra=3)[0]
-    monkeypatch.setattr(translator, "usual", translator.longest)  # each part is read at once
+    monkeypatch.setattr(
+        translator, "max_unsplit", translator.max_subwords
+    )  # each part is read at once
     alone = [translator.translate([part], beam=2, max_extra=3)[0][0] for part in parts]
     expected = " ".join(each.text for each in alone if each.text)
     assert len(parts) > 1 and found.text.replace(",", "") == expected.replace(",", "")
@@ -198,7 +200,7 @@ class Pieces:
 
 def part_of(translations, values=(), around=("",)):
     """A part with these translations."""
-    part = Part((0, 0), [], list(around), list(values), loud=False)
+    part = Part((0, 0), [], list(around), list(values), in_capitals=False)
     part.translations = translations
     return part
 
@@ -305,9 +307,9 @@ def test_matrix_products_take_one_thread(translator, monkeypatch):
 # Long lines ---------------------------------------------------------------------------------------
 
 
-def cut(longest, subwords, line, usual=None):
+def cut(longest, subwords, line, max_unsplit=None):
     """Return the text of each part, after a check that no part is longer than the model reads."""
-    translator = Translator(make_model(subwords), subwords, longest, usual)
+    translator = Translator(make_model(subwords), subwords, longest, max_unsplit)
     parts = translator.parts(line)
     assert all(1 <= len(ids) <= longest for ids in parts)
     return subwords.decode(parts)
@@ -325,7 +327,7 @@ def cut(longest, subwords, line, usual=None):
 def test_long_sentences_are_cut_at_the_best_place(subwords, line, parts):
     longest = max(len(ids) for ids in subwords.encode(parts))
     assert cut(longest, subwords, line) == parts
-    assert cut(100, subwords, line, usual=1) == [line]
+    assert cut(100, subwords, line, max_unsplit=1) == [line]
 
 
 @pytest.mark.parametrize(
@@ -345,10 +347,10 @@ def test_long_sentences_are_cut_at_the_best_place(subwords, line, parts):
 )
 def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
     line = ("" if "東" in parts[0] else " ").join(parts)
-    assert cut(200, subwords, line, usual=1) == parts
-    assert cut(200, subwords, line, usual=200) == [line]
-    assert Translator(make_model(subwords), subwords, 200).usual == 33
-    assert Translator(make_model(subwords), subwords, 20, usual=50).usual == 20, (
+    assert cut(200, subwords, line, max_unsplit=1) == parts
+    assert cut(200, subwords, line, max_unsplit=200) == [line]
+    assert Translator(make_model(subwords), subwords, 200).max_unsplit == 33
+    assert Translator(make_model(subwords), subwords, 20, max_unsplit=50).max_unsplit == 20, (
         "no more than it reads at once"
     )
 
@@ -369,7 +371,7 @@ def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
     ],
 )
 def test_numbers_and_abbreviations_end_no_sentence(subwords, line, n):
-    assert len(cut(1000, subwords, line, usual=1)) == n
+    assert len(cut(1000, subwords, line, max_unsplit=1)) == n
 
 
 @pytest.mark.parametrize(
@@ -389,12 +391,12 @@ def test_numbers_and_abbreviations_end_no_sentence(subwords, line, n):
     ],
 )
 def test_no_sentence_ends_at_an_initial_or_before_a_small_letter(subwords, line, n):
-    assert len(cut(1000, subwords, line, usual=1)) == n
+    assert len(cut(1000, subwords, line, max_unsplit=1)) == n
 
 
 @pytest.mark.parametrize(("source", "written", "expected"), ADDED)
 def test_a_fragment_gains_no_full_stop(source, written, expected):
-    part = Part((0, 0), [], [source], [], loud=False)
+    part = Part((0, 0), [], [source], [], in_capitals=False)
     (found,) = restored(part, [Translation(written, -1.0, -1.0)], [])
     assert found.text == expected
 
@@ -432,7 +434,7 @@ def test_words_that_came_cut_are_kept(subwords):
 
 def test_model_with_learned_positions_reads_long_lines(subwords):
     translator = Translator(make_model(subwords, positions="learned", max_length=8), subwords)
-    assert translator.longest == 7  # and the end mark
+    assert translator.max_subwords == 7  # and the end mark
     (best,) = translator.translate([" ".join(TEXT)], beam=2)
     assert best[0].text
 
@@ -441,9 +443,9 @@ def test_model_with_learned_positions_reads_long_lines(subwords):
 
 
 def test_load_takes_the_longest_sentence_from_the_notes(translator, subwords, tmp_path):
-    assert translator.longest == LONGEST
-    for notes in ({}, {"longest": "20"}, {"longest": 0}):
-        assert Translator.load(save(tmp_path, subwords, notes)).longest == 100
+    assert translator.max_subwords == LONGEST
+    for notes in ({}, {"max_subwords": "20"}, {"max_subwords": 0}):
+        assert Translator.load(save(tmp_path, subwords, notes)).max_subwords == 100
 
 
 @pytest.mark.parametrize(
@@ -571,7 +573,7 @@ def test_the_recorded_beam_leads_to_the_translation(translator):
 
 def test_explain_takes_the_first_part_of_a_long_line(translator):
     explained = translator.explain("the dog saw a bird. " * 9, max_extra=2)
-    assert explained.parts > 1 and len(explained.source) <= translator.longest + 1
+    assert explained.parts > 1 and len(explained.source) <= translator.max_subwords + 1
 
 
 def test_the_n_best_of_a_line_are_those_of_all_its_parts_together(rng):

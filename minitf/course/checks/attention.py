@@ -6,7 +6,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.check import index_text
-from minitf.course.checks.compare import equal, on_paper
+from minitf.course.checks.compare import equal, equal_on_paper
 from minitf.transformer import causal_mask
 
 __all__ = [
@@ -22,7 +22,7 @@ def check_predicted_weights(predicted_weights):
     words = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])
     products = words @ words[0]
     e = np.exp(products / math.sqrt(2))
-    on_paper(
+    equal_on_paper(
         predicted_weights(),
         F.attention_weights(words[:1], words).numpy()[0],
         ["bank", "by", "by", "river"],
@@ -56,13 +56,13 @@ def check_additive_mask(additive_mask):
     rng = np.random.default_rng(5)
     padding = np.arange(5) < np.array([[2], [5], [4]])  # (3, 5)
     # The larger scores of forbidden keys also tell a number that is not negative enough.
-    for what, mask, larger in (
+    for case, mask, larger in (
         ("a causal mask (4, 4)", causal_mask(4)[0, 0], 0.0),
         ("a mask (3, 5), with scores of 10^6 to hide", padding, 1e6),
     ):
         scores = rng.standard_normal(mask.shape) + np.where(mask, 0, larger)
         added = additive_mask(mask.copy())
-        name = f"softmax(scores + additive_mask), {what}"
+        name = f"softmax(scores + additive_mask), {case}"
         with np.errstate(invalid="ignore"):
             found = F.softmax(scores + np.asarray(added, dtype=np.float64)).numpy()
         if np.isnan(found).any():
@@ -79,11 +79,11 @@ def check_additive_mask(additive_mask):
         expected = F.softmax(np.where(mask, scores, -np.inf)).numpy()
         shares = np.where(mask, 0, found)
         if shares.max() > 1e-6:
-            at = np.unravel_index(shares.argmax(), mask.shape)
-            number = np.broadcast_to(added, mask.shape)[at]
+            index = np.unravel_index(shares.argmax(), mask.shape)
+            number = np.broadcast_to(added, mask.shape)[index]
             raise AssertionError(
-                f"{name}: a forbidden key still gets a share: found {found[at]:.3g}, expected 0"
-                f"{index_text(at)}, where {number:g} is added"
+                f"{name}: a forbidden key still gets a share: found {found[index]:.3g}, expected 0"
+                f"{index_text(index)}, where {number:g} is added"
             )
         causal = np.tri(*mask.shape, dtype=bool)
         by_cause = F.softmax(np.where(causal, scores, -np.inf)).numpy()

@@ -17,13 +17,13 @@ from minitf.check import index_text
 from minitf.course.calls import AnswerError
 from minitf.tensor import ArrayLike, Tensor
 
-__all__ = ["advice", "equal", "gradient", "on_paper", "parts_of", "short"]
+__all__ = ["advice", "equal", "equal_on_paper", "gradient", "parts_of", "short"]
 
 Mistakes = Mapping[str, ArrayLike]  # {what an answer did: the result that this gives}
 
 
 def equal(
-    what: str,
+    name: str,
     found: object,
     expected: ArrayLike,
     mistakes: Mistakes | Callable[[], Mistakes] | None = None,
@@ -36,30 +36,30 @@ def equal(
     Raises AssertionError that says where the two differ most and which known mistake gives all
     these numbers; if none does, what they have to do with the right ones, such as another order.
     """
-    found, expected = _array(what, found), _array(what, expected)
+    found, expected = _array(name, found), _array(name, expected)
     if _close(found, expected, rtol, atol):
         return
     looks_like = ""
     with np.errstate(all="ignore"):
         mistakes = mistakes() if callable(mistakes) else mistakes or {}
     for mistake, value in mistakes.items():
-        if _close(found, _array(what, value), rtol, atol):
+        if _close(found, _array(name, value), rtol, atol):
             looks_like = f": that looks like {mistake}"
             break
     else:
         looks_like = _looks_like(found, expected, rtol, atol)
     if found.shape != expected.shape:
         raise AssertionError(
-            f"{what}: found the shape {found.shape}, expected {expected.shape}{looks_like}"
+            f"{name}: found the shape {found.shape}, expected {expected.shape}{looks_like}"
         )
     with np.errstate(invalid="ignore"):
         error = np.where(_same(found, expected), 0, abs(found * 1.0 - expected * 1.0))
-    at = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), found.shape)
-    wanted = f"found {_number(found[at])}, expected {_number(expected[at])}"
-    raise AssertionError(f"{what}: {wanted}{index_text(at)}{looks_like}")
+    index = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), found.shape)
+    wanted = f"found {_number(found[index])}, expected {_number(expected[index])}"
+    raise AssertionError(f"{name}: {wanted}{index_text(index)}{looks_like}")
 
 
-def on_paper(
+def equal_on_paper(
     answer: object,
     right: Sequence[float],
     names: Sequence[str],
@@ -83,10 +83,10 @@ def on_paper(
     if not wrong.any():
         return
     mistakes = dict(mistakes or {})
-    for at in range(len(right)):
+    for i in range(len(right)):
         opposite = np.array(right)
-        opposite[at] = -opposite[at]
-        mistakes[f"the wrong sign of {names[at]}"] = opposite
+        opposite[i] = -opposite[i]
+        mistakes[f"the wrong sign of {names[i]}"] = opposite
     mistakes["the opposite signs"] = -np.asarray(right)
     for mistake, value in mistakes.items():
         if (abs(found - np.asarray(value)) <= within).all():
@@ -96,42 +96,42 @@ def on_paper(
             f"found {short(answer)}: that looks like the right numbers in another order; it is "
             + ", ".join(names)
         )
-    at = int(np.argmax(wrong))
-    text = f"{names[at]}, at {at}, is not {_number(found[at])}"
-    for mistake, value in (single[at] if single else {}).items():
-        if abs(found[at] - value) <= within:
+    worst = int(np.argmax(wrong))
+    text = f"{names[worst]}, at {worst}, is not {_number(found[worst])}"
+    for mistake, value in (single[worst] if single else {}).items():
+        if abs(found[worst] - value) <= within:
             raise AssertionError(f"{text}: that looks like {mistake}")
     if (abs(found - right) <= 10 * within).all():
         text += ", but all are near: round to two digits"
     raise AssertionError(text)
 
 
-def parts_of(what: str, found: object, names: Sequence[str]) -> list:
+def parts_of(name: str, found: object, names: Sequence[str]) -> list:
     """Return the parts of an answer that is a tuple or list; assert that there are so many."""
     if isinstance(found, str | dict | set) or not hasattr(found, "__len__"):
-        raise AssertionError(f"{what}: found {short(found)}, expected ({', '.join(names)})")
+        raise AssertionError(f"{name}: found {short(found)}, expected ({', '.join(names)})")
     if len(found) != len(names):
         raise AssertionError(
-            f"{what}: found {len(found)} parts, expected {len(names)}: ({', '.join(names)})"
+            f"{name}: found {len(found)} parts, expected {len(names)}: ({', '.join(names)})"
         )
     return list(found)
 
 
-def gradient(what: str, out: object, x: Tensor, gy: np.ndarray) -> np.ndarray:
+def gradient(name: str, out: object, x: Tensor, gy: np.ndarray) -> np.ndarray:
     """Send gy back from a Tensor; return the gradient that arrives at x."""
     if not isinstance(out, Tensor):
-        raise AssertionError(f"{what}: found {type(out).__name__}, expected a Tensor: use record")
+        raise AssertionError(f"{name}: found {type(out).__name__}, expected a Tensor: use record")
     x.grad = None
     try:
         out.backward(gy.astype(out.dtype))
     except (AnswerError, ValueError, TypeError, IndexError) as error:
-        raise AssertionError(f"{what}: {error}") from error
+        raise AssertionError(f"{name}: {error}") from error
     except AttributeError as error:
         text = "backward is to return an array, or a tuple of one for each input"
-        raise AssertionError(f"{what}: {text}: {error}") from error
+        raise AssertionError(f"{name}: {text}: {error}") from error
     if x.grad is None:
         raise AssertionError(
-            f"{what}: no gradient arrives: is the Tensor among the inputs of record, and does "
+            f"{name}: no gradient arrives: is the Tensor among the inputs of record, and does "
             "backward return something?"
         )
     return to_numpy(x.grad)
@@ -172,7 +172,7 @@ def short(answer: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _array(what, found):
+def _array(name, found):
     """Return numbers as an array of NumPy."""
     if isinstance(found, Tensor):
         return found.numpy()
@@ -183,7 +183,7 @@ def _array(what, found):
     except (ValueError, TypeError):
         array = np.asarray(None)
     if array.dtype.kind not in "biuf":
-        raise AssertionError(f"{what}: found {short(found)}, expected numbers of one shape")
+        raise AssertionError(f"{name}: found {short(found)}, expected numbers of one shape")
     return array
 
 
@@ -250,10 +250,10 @@ def _relations(found, expected) -> Iterator:
         for axis in range(found.ndim):
             wrong = ~np.isclose(found, expected, 1e-4, 1e-6)
             others = tuple(i for i in range(found.ndim) if i != axis)
-            at = np.flatnonzero(wrong.any(axis=others))
-            if len(at) == 1 and found.shape[axis] > 2:
+            places = np.flatnonzero(wrong.any(axis=others))
+            if len(places) == 1 and found.shape[axis] > 2:
                 name = "a mistake" if found.ndim == 1 else f"a mistake where axis {axis} is"
-                yield f"{name} {'at ' if found.ndim == 1 else ''}{at[0]} alone", expected
+                yield f"{name} {'at ' if found.ndim == 1 else ''}{places[0]} alone", expected
 
 
 def _number(value):

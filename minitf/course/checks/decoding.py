@@ -49,14 +49,14 @@ def check_predictions(predictions):
         kept = {each: p for each, p in known.items() if each.split()[0] in first[:width]}
         if text == max(kept, key=kept.get):
             continue
-        said = f"a beam of {width} does not find {given!r}"
+        message = f"a beam of {width} does not find {given!r}"
         if text not in known:
-            raise AssertionError(f"{said}: expected a text of two words of the table")
+            raise AssertionError(f"{message}: expected a text of two words of the table")
         if text not in kept:
             raise AssertionError(
-                f"{said}: its first word is not among the {width} best, so it ends"
+                f"{message}: its first word is not among the {width} best, so it ends"
             )
-        raise AssertionError(f"{said}: of the words that it keeps, one leads to a likelier text")
+        raise AssertionError(f"{message}: of the words that it keeps, one leads to a likelier text")
 
 
 def check_fools_the_count(fools_the_count):
@@ -142,19 +142,19 @@ def check_rank(rank):
             assert all(hasattr(h, each) for each in ("ids", "log_probability", "score")), (
                 f"{name}: found {short(h)}, expected a Hypothesis(ids, log_probability, score)"
             )
-        of = {tuple(h.ids): h.log_probability for h in given}
+        known = {tuple(h.ids): h.log_probability for h in given}
         for h in ranked:
             assert all(each == int(each) for each in h.ids), (
                 f"{name}: found the ids {short(h.ids)}, expected those of a hypothesis"
             )
             ids = tuple(int(each) for each in h.ids)
-            longer = ": the end mark counts, but it is no part of ids" if ids[:-1] in of else ""
-            assert ids in of, (
+            longer = ": the end mark counts, but it is no part of ids" if ids[:-1] in known else ""
+            assert ids in known, (
                 f"{name}: found the ids {list(ids)}, expected those of a hypothesis{longer}"
             )
-            assert of[ids] == h.log_probability, (
+            assert known[ids] == h.log_probability, (
                 f"{name}: found log_probability {h.log_probability:.4g} for {len(ids)} ids, "
-                f"expected {of[ids]}: it stays as it was; the new score is `score`"
+                f"expected {known[ids]}: it stays as it was; the new score is `score`"
             )
         assert len({tuple(h.ids) for h in ranked}) == len(given), f"{name}: found one text twice"
         scores = [float(h.score) for h in ranked]
@@ -200,13 +200,13 @@ def check_step(step):
         _assert_two_arrays(name, array, scores.shape, beam, flat)
         if array.dtype != object:
             mistakes = _steps(totals, scores, beam)
-            if array.shape == right.shape and _the_same_pairs(array, right):
+            if array.shape == right.shape and _same_pairs(array, right):
                 mistakes["the best in any order: np.argpartition does not sort"] = array
             equal(f"{name}, beginnings and words", array, right, mistakes)
             continue
         found = parts_of(name, found, ["beginnings", "words"])
-        for i, what in enumerate(("the beginnings", "the next words")):
-            equal(f"{name}, {what}", found[i], right[i])
+        for i, part in enumerate(("the beginnings", "the next words")):
+            equal(f"{name}, {part}", found[i], right[i])
 
 
 def _assert_two_arrays(name, array, shape, beam, flat):
@@ -235,8 +235,8 @@ def _steps(totals, scores, beam):
     (W, V), sums = scores.shape, totals[:, None] + scores
 
     def best(values, columns=V):
-        at = np.argsort(-values, axis=None)[:beam]
-        return np.array([at // columns, at % columns])
+        places = np.argsort(-values, axis=None)[:beam]
+        return np.array([places // columns, places % columns])
 
     right, flat = best(sums), np.argsort(-sums, axis=None)[:beam]
     reverse, best_words = np.argsort(sums, axis=None)[-beam:], np.argsort(-scores[0])[:beam]
@@ -260,7 +260,7 @@ def _steps(totals, scores, beam):
     }
 
 
-def _the_same_pairs(found, right):
+def _same_pairs(found, right):
     return sorted(zip(*found, strict=True)) == sorted(zip(*right, strict=True))
 
 
@@ -386,10 +386,10 @@ def _choices(texts):
     }
 
 
-def _most_similar(texts, similarity, of_all=mean):
+def _most_similar(texts, similarity, average=mean):
     """Return the index of the text with the largest mean, or another summary, over the others."""
     values = [
-        of_all([similarity(text, other) for other in texts[:i] + texts[i + 1 :]])
+        average([similarity(text, other) for other in texts[:i] + texts[i + 1 :]])
         for i, text in enumerate(texts)
     ]
     return values.index(max(values))

@@ -4,7 +4,7 @@ from math import sqrt
 
 import numpy as np
 
-from minitf.course.checks.compare import equal, gradient, on_paper
+from minitf.course.checks.compare import equal, equal_on_paper, gradient
 from minitf.tensor import Tensor
 from minitf.transformer import sinusoid
 
@@ -24,7 +24,7 @@ def check_predicted_position(predicted_position):
     def two_hands(first, second):
         return [np.sin(first), np.cos(first), np.sin(second), np.cos(second)]
 
-    on_paper(
+    equal_on_paper(
         predicted_position(),
         vectors[2],
         ["sin, first hand", "cos, first hand", "sin, second hand", "cos, second hand"],
@@ -88,10 +88,10 @@ def check_look_up(look_up):
         np.add.at(right, ids, gy)
         last[ids] = gy
         mean[np.unique(ids)] = right[np.unique(ids)] / np.bincount(ids)[np.unique(ids), None]
-        first, of_ids, of_rows = np.zeros((V, D)), np.zeros((V, D)), np.zeros((V, D))
-        np.add.at(of_rows, ids, values[ids])
+        first, by_id, sums_of_rows = np.zeros((V, D)), np.zeros((V, D)), np.zeros((V, D))
+        np.add.at(sums_of_rows, ids, values[ids])
         for i in ids[ids < len(gy)]:
-            of_ids[i] += gy[i]
+            by_id[i] += gy[i]
         all_of_it = np.zeros((V, D))
         all_of_it[ids] = gy.sum(axis=0)
         first[ids[::-1]] = gy[::-1]
@@ -107,8 +107,8 @@ def check_look_up(look_up):
                 "ones in place of gy": np.bincount(ids, minlength=V)[:, None] + 0 * right,
                 "gy handed to every row": gy.sum(axis=0) + 0 * right,
                 "a gradient of the wrong sign": -right,
-                "gy[i] of an id i: row n of gy belongs to ids[n]": of_ids,
-                "the rows of the table in place of gy": of_rows,
+                "gy[i] of an id i: row n of gy belongs to ids[n]": by_id,
+                "the rows of the table in place of gy": sums_of_rows,
                 "a start with the table: the gradient starts with zeros": values + right,
                 "all of gy for each id: row n of gy belongs to ids[n]": all_of_it,
                 "gy itself, whose rows belong to the ids": gy,
@@ -121,35 +121,35 @@ def check_right_input(right_input):
     for length, d_model in ((5, 16), (9, 64)):
         embedding = np.random.default_rng(length).standard_normal((length, d_model))
         vectors = sinusoid(length + 1, d_model, dtype=np.float64)
-        at, late, root = vectors[:length], vectors[1:], sqrt(d_model)
+        sines, late, root = vectors[:length], vectors[1:], sqrt(d_model)
         equal(
             f"length {length}, d_model {d_model}",
             right_input(embedding.copy(), length),
-            embedding * root + at,
+            embedding * root + sines,
             {
                 "the code of the exercise": embedding + late,
-                "positions from 0, but an embedding that is not scaled": embedding + at,
+                "positions from 0, but an embedding that is not scaled": embedding + sines,
                 "a scaled embedding, but positions from 1": embedding * root + late,
-                "an embedding times d_model: it is times the root": embedding * d_model + at,
-                "an embedding divided by the root": embedding / root + at,
-                "an embedding times the root of the length": embedding * sqrt(length) + at,
-                "a sum that is scaled: only the embedding is": (embedding + at) * root,
+                "an embedding times d_model: it is times the root": embedding * d_model + sines,
+                "an embedding divided by the root": embedding / root + sines,
+                "an embedding times the root of the length": embedding * sqrt(length) + sines,
+                "a sum that is scaled: only the embedding is": (embedding + sines) * root,
                 "the positions scaled, too, from 1": (embedding + late) * root,
-                "the positions scaled in place of the embedding": embedding + at * root,
+                "the positions scaled in place of the embedding": embedding + sines * root,
                 "the embedding alone": embedding * root,
-                "positions in the opposite order": embedding * root + at[::-1],
+                "positions in the opposite order": embedding * root + sines[::-1],
                 "positions from 2": embedding * root + sinusoid(length + 2, d_model)[2:],
-                "an embedding times 4, which is right for d_model 16 alone": embedding * 4 + at,
-                "an embedding times 8, which is right for d_model 64 alone": embedding * 8 + at,
-                "positions subtracted": embedding * root - at,
-                "a product with the positions: it is a sum": embedding * root * at,
-                "position 0 for every word": embedding * root + at[0],
-                "the positions alone": at,
-                "positions that are divided by the root": embedding * root + at / root,
+                "an embedding times 4, which is right for d_model 16 alone": embedding * 4 + sines,
+                "an embedding times 8, which is right for d_model 64 alone": embedding * 8 + sines,
+                "positions subtracted": embedding * root - sines,
+                "a product with the positions: it is a sum": embedding * root * sines,
+                "position 0 for every word": embedding * root + sines[0],
+                "the positions alone": sines,
+                "positions that are divided by the root": embedding * root + sines / root,
                 "embedding and positions side by side: they are added": np.concatenate(
-                    [embedding * root, at], axis=1
+                    [embedding * root, sines], axis=1
                 ),
-                "the paper's d_model of 512": embedding * sqrt(512) + at,
+                "the paper's d_model of 512": embedding * sqrt(512) + sines,
             },
             rtol=1e-4,
             atol=1e-5,

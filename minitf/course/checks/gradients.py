@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.check import grad_check
-from minitf.course.checks.compare import equal, gradient, on_paper
+from minitf.course.checks.compare import equal, equal_on_paper, gradient
 from minitf.tensor import Tensor
 
 __all__ = ["check_centred", "check_fools_the_sum", "check_log_sum_exp", "check_predicted"]
@@ -16,7 +16,7 @@ def check_predicted(predicted):
     u = a * b
     (u * (u + a)).backward()
     right = [float(a.grad), float(b.grad)]
-    on_paper(
+    equal_on_paper(
         predicted(),
         right,
         ["dL/da", "dL/db"],
@@ -87,7 +87,7 @@ def check_log_sum_exp(log_sum_exp):
 
 def _logs(values, y):
     """Return {mistake: what it gives} of ln sum exp."""
-    largest, of_all = values.max(axis=-1, keepdims=True), values.max()
+    largest, maximum = values.max(axis=-1, keepdims=True), values.max()
     powers = np.exp(values - largest)
     sums = powers.sum(axis=-1)
     mistakes = {
@@ -95,19 +95,19 @@ def _logs(values, y):
             np.exp(values).sum(axis=-1)
         ),
         "one maximum for all rows: a row far below it sums to 0": np.log(
-            np.exp(values - of_all).sum(axis=-1)
+            np.exp(values - maximum).sum(axis=-1)
         )
-        + of_all,
+        + maximum,
         "an overflow: the mean of a row is not its largest number": np.log(
             np.exp(values - values.mean(axis=-1, keepdims=True)).sum(axis=-1)
         )
         + values.mean(axis=-1),
         "the largest number subtracted, and not added again": np.log(sums),
         "the mean of the powers in place of their sum": y - np.log(values.shape[-1]),
-        "the sum over all rows": np.log(powers.sum()) + of_all,
+        "the sum over all rows": np.log(powers.sum()) + maximum,
         "the sum without its logarithm": sums,
         "an axis more than x has without its last (keepdims)": y[..., None],
-        "sums over the first axis": np.log(np.exp(values - of_all).sum(axis=0)) + of_all,
+        "sums over the first axis": np.log(np.exp(values - maximum).sum(axis=0)) + maximum,
         "the largest number alone": largest[..., 0],
         "the largest number subtracted a second time: it is to be added": np.log(sums)
         - largest[..., 0],
@@ -155,10 +155,10 @@ def check_centred(centred):
         values = rng.standard_normal(shape)
         x, n = Tensor(values.copy()), shape[-1]
         out = centred(x)
-        what = f"x {shape}"
+        case = f"x {shape}"
         y = values - values.mean(axis=-1, keepdims=True)
         equal(
-            f"{what}, each row less its mean",
+            f"{case}, each row less its mean",
             out,
             y,
             {
@@ -199,8 +199,8 @@ def check_centred(centred):
         if len(shape) == 2 and shape[0] == shape[1]:
             mistakes["means without keepdims: they are subtracted from columns"] = gy - mean[:, 0]
         equal(
-            f"{what}, the gradient",
-            gradient(f"{what}, the gradient", out, x, gy),
+            f"{case}, the gradient",
+            gradient(f"{case}, the gradient", out, x, gy),
             gy - mean,
             mistakes,
         )

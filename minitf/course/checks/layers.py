@@ -3,7 +3,7 @@
 import numpy as np
 
 from minitf import functions as F
-from minitf.course.checks.compare import equal, on_paper, parts_of, short
+from minitf.course.checks.compare import equal, equal_on_paper, parts_of, short
 
 __all__ = [
     "check_mended_dropout",
@@ -18,7 +18,7 @@ def check_normalised_on_paper(normalised_on_paper):
     """Check a layer norm computed on paper."""
     x = np.array([2.0, 2.0, 2.0, 10.0])
     away = x - x.mean()
-    on_paper(
+    equal_on_paper(
         normalised_on_paper(),
         F.layer_norm(x, np.ones(4), np.zeros(4)).numpy(),
         ["the first 2", "the second 2", "the third 2", "the 10"],
@@ -136,11 +136,11 @@ def _bends(w, b, v):
     bends = {}
     for one in range(len(w)):
         if w[one] and v[one]:
-            at = float(-b[one] / w[one]) + 0.0  # no -0
-            bends[at] = bends.get(at, 0.0) + float(abs(w[one]) * v[one])
+            bend = float(-b[one] / w[one]) + 0.0  # no -0
+            bends[bend] = bends.get(bend, 0.0) + float(abs(w[one]) * v[one])
     if not bends:
         return ": its line does not bend"
-    where = ", ".join(f"at {at:g} by {bends[at]:+g}" for at in sorted(bends))
+    where = ", ".join(f"at {bend:g} by {bends[bend]:+g}" for bend in sorted(bends))
     return f": its slope changes {where}: where does that of a tent, and by how much?"
 
 

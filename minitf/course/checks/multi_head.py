@@ -5,7 +5,7 @@ import numpy as np
 from minitf import functions as F
 from minitf.config import Config
 from minitf.course.calls import AnswerError
-from minitf.course.checks.compare import equal, on_paper, parts_of
+from minitf.course.checks.compare import equal, equal_on_paper, parts_of
 from minitf.tensor import Tensor
 from minitf.transformer import MultiHeadAttention
 
@@ -15,7 +15,7 @@ __all__ = ["check_mended_merge", "check_multi_query", "check_predicted_sizes", "
 def check_predicted_sizes(predicted_sizes):
     """Check four sizes of multi-head attention, found on paper."""
     layer = MultiHeadAttention(Config(20, d_model=512, n_heads=16), None)  # no numbers
-    on_paper(
+    equal_on_paper(
         predicted_sizes(),
         [
             layer.query.weight.shape[1] // 16,
@@ -264,7 +264,7 @@ def check_multi_query(multi_query):
         queries = np.split(x @ W_q, n_heads, axis=1)
         heads = [F.attention(each, x @ W_k, x @ W_v).numpy() for each in queries]
         right = np.concatenate(heads, axis=1) @ W_o
-        equal(name, found, right, _of_several_queries(arrays, queries, heads))
+        equal(name, found, right, _several_queries(arrays, queries, heads))
         gy = rng.standard_normal(right.shape)
         inputs = [Tensor(array.copy()) for array in arrays]
         _by_heads(*inputs, n_heads).backward(gy)
@@ -272,13 +272,13 @@ def check_multi_query(multi_query):
             x.grad = None
         found.backward(gy)
         for which, x, own in zip(("x", "W_q", "W_k", "W_v", "W_o"), given, inputs, strict=True):
-            what = f"{name}, the gradient of {which}"
-            assert x.grad is not None, f"{what}: found none: is all computed with Tensors?"
+            gradient_name = f"{name}, the gradient of {which}"
+            assert x.grad is not None, f"{gradient_name}: found none: is all computed with Tensors?"
             try:
-                equal(what, x.grad, Tensor(own.grad).numpy())
+                equal(gradient_name, x.grad, Tensor(own.grad).numpy())
             except AssertionError as error:
-                why = "is all computed with Tensors, without .data?"
-                raise AssertionError(f"{error}: {why}") from error
+                hint = "is all computed with Tensors, without .data?"
+                raise AssertionError(f"{error}: {hint}") from error
 
 
 def _by_heads(x, W_q, W_k, W_v, W_o, n_heads):
@@ -291,7 +291,7 @@ def _by_heads(x, W_q, W_k, W_v, W_o, n_heads):
     return F.concatenate(heads, axis=1) @ W_o
 
 
-def _of_several_queries(arrays, queries, heads):
+def _several_queries(arrays, queries, heads):
     """Return {mistake: what it gives} of heads that share keys and values."""
     x, W_q, W_k, W_v, W_o = arrays
     (T, D), H, K = x.shape, len(heads), W_k.shape[1]

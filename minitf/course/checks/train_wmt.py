@@ -131,8 +131,8 @@ def _room(lengths, budget, rows):
 def check_combine(combine):
     """Check the gradient of a batch from those of several GPUs."""
     for counts, shape in (([1, 3, 6], (3,)), ([5, 2], (2, 4)), ([4, 4, 1, 2], ())):
-        of_tokens = np.random.default_rng(5).standard_normal((sum(counts), *shape))
-        parts = np.split(of_tokens, np.cumsum(counts)[:-1])
+        token_gradients = np.random.default_rng(5).standard_normal((sum(counts), *shape))
+        parts = np.split(token_gradients, np.cumsum(counts)[:-1])
         means = [part.mean(axis=0) for part in parts]
         sums = [part.sum(axis=0) for part in parts]
         n, total = len(counts), sum(counts)
@@ -142,7 +142,7 @@ def check_combine(combine):
         equal(
             f"{name}, the gradient",
             found,
-            of_tokens.mean(axis=0),
+            token_gradients.mean(axis=0),
             {
                 "the mean of the means: a GPU with more tokens counts more": np.mean(means, axis=0),
                 "the sum of the means": np.sum(means, axis=0),

@@ -115,7 +115,7 @@ def check_shift_right(shift_right):
             "reads and predicts exchanged": (right_predicts, right_reads),
         }
         others = _shifts(target, right_reads, right_predicts)
-        for i, (what, right) in enumerate(
+        for i, (part, right) in enumerate(
             (("the decoder reads", right_reads), ("it must predict", right_predicts))
         ):
             mistakes = {text: value[i] for text, value in both.items()} | others
@@ -124,7 +124,7 @@ def check_shift_right(shift_right):
                 "start marks in place of padding": np.where(right == 0, 2, right),
                 "end marks alone: the words are to stay": np.where(right == 3, 3, 0),
             }
-            equal(f"{name}, {what}", found[i], right, mistakes)
+            equal(f"{name}, {part}", found[i], right, mistakes)
 
 
 def _shifts(target, right_reads, right_predicts):
@@ -135,12 +135,12 @@ def _shifts(target, right_reads, right_predicts):
     over_last = np.concatenate([target, pad], axis=1)
     over_last[np.arange(len(target)), ends - 1] = 3
     reads_end = right_reads.copy()
-    for row, at in enumerate(ends):
-        reads_end[row, at + 1 :] = 3 if at + 1 < reads_end.shape[1] else 0
+    for row, last in enumerate(ends):
+        reads_end[row, last + 1 :] = 3 if last + 1 < reads_end.shape[1] else 0
     with_end = right_reads.copy()
-    for row, at in enumerate(ends):
-        if at + 1 < with_end.shape[1]:
-            with_end[row, at + 1] = 3
+    for row, last in enumerate(ends):
+        if last + 1 < with_end.shape[1]:
+            with_end[row, last + 1] = 3
     in_all_rows, at_first = np.concatenate([target, pad], axis=1), right_predicts.copy()
     in_all_rows[:, ends] = 3
     at_first[ends == ends.max(), 0] = 3
@@ -178,8 +178,8 @@ def _shifts(target, right_reads, right_predicts):
 def _before_the_last(predicts):
     """Return rows whose end mark has changed places with the word before it."""
     found, rows = predicts.copy(), np.arange(len(predicts))
-    at = (predicts == 3).argmax(axis=1)
-    found[rows, at], found[rows, at - 1] = predicts[rows, at - 1], predicts[rows, at]
+    ends = (predicts == 3).argmax(axis=1)
+    found[rows, ends], found[rows, ends - 1] = predicts[rows, ends - 1], predicts[rows, ends]
     return found
 
 

@@ -73,8 +73,8 @@ def save(translator, arrays, updates, notes):
     """Write the chosen checkpoint into the lessons' folder."""
     subwords, config = translator.subwords, translator.model.config.to_dict()
     notes = notes | {"step": updates, "averaged": 1}
-    of_model = functools.partial(probe, translator.model)
-    save_model(FOLDER, arrays, config, subwords, notes=notes, probe=of_model)
+    probe_of_model = functools.partial(probe, translator.model)
+    save_model(FOLDER, arrays, config, subwords, notes=notes, probe=probe_of_model)
 
 
 def main():

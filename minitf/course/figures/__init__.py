@@ -192,10 +192,10 @@ def dots(values, path, x, title="", digits=2, limits=None, levels=None):
             f"{middle:.{digits}f}", (high, row), (10, 0), textcoords="offset points",
             va="center", fontsize=SMALL,
         )  # fmt: skip
-    for name, at in (levels or {}).items():
-        axes.axvline(at, color=LEVEL, linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
+    for name, level in (levels or {}).items():
+        axes.axvline(level, color=LEVEL, linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
         axes.annotate(
-            name, (at, 1), (0, 2), xycoords=("data", "axes fraction"),
+            name, (level, 1), (0, 2), xycoords=("data", "axes fraction"),
             textcoords="offset points", ha="center", va="bottom", fontsize=SMALL, color=LEVEL,
         )  # fmt: skip
     axes.set_yticks(range(len(values)), list(values), fontsize=SMALL)

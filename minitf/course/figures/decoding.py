@@ -19,16 +19,16 @@ def search(sentence, candidates, tokens, path):
     tree(nodes, path, title=title, ranked=True)
 
 
-def gains(of_beams, intervals, of_penalty, path):
+def gains(beam_gains, intervals, penalty_gain, path):
     """Draw what each beam gains over greedy, and what the penalty gains.
 
-    intervals: {alpha: (low, high)}. of_penalty: (low, gain, high) of alpha 1 against alpha 0.
+    intervals: {alpha: (low, high)}. penalty_gain: (low, gain, high) of alpha 1 against alpha 0.
     """
     values = {
         f"alpha {alpha} against greedy": (low, gain, high)
-        for gain, (alpha, (low, high)) in zip(of_beams, intervals.items(), strict=True)
+        for gain, (alpha, (low, high)) in zip(beam_gains, intervals.items(), strict=True)
     }
-    values["alpha 1.0 against alpha 0.0"] = of_penalty
+    values["alpha 1.0 against alpha 0.0"] = penalty_gain
     dots(
         values, path, x="difference in BLEU, beam of 4", levels={"no difference": 0},
         title="The length penalty helps a beam; against greedy little is won\n",

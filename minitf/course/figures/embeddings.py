@@ -50,10 +50,10 @@ def _dial(axes, sine, cosine, framed):
     axes.spines[:].set_visible(False)
 
 
-def alone(of_all_hands, of_one_hand, path):
+def alone(all_hands, one_hand, path):
     """Draw the distance of each position from position 0."""
-    positions = np.arange(len(of_one_hand))
-    curves = {"32 hands": (positions, of_all_hands), "one hand": (positions, of_one_hand)}
+    positions = np.arange(len(one_hand))
+    curves = {"32 hands": (positions, all_hands), "one hand": (positions, one_hand)}
     lines(
         curves, path, x="position", y="distance from position 0", marks=False,
         title="With 32 hands, no position looks like 0",
@@ -82,9 +82,9 @@ def back(soft, sharp, path):
     )  # fmt: skip
 
 
-def bases(of_bases, path):
-    """Draw the dot product over the distance. of_bases: {base: (distances, dot products)}."""
-    curves = {f"base {base}": curve for base, curve in of_bases.items()}
+def bases(curves_by_base, path):
+    """Draw the dot product over the distance. curves_by_base: {base: (distances, dot products)}."""
+    curves = {f"base {base}": curve for base, curve in curves_by_base.items()}
     lines(
         curves, path, x="distance of two positions", y="dot product", log="x", marks=False,
         title="Each base tells distances up to one and a half times itself",

@@ -33,16 +33,16 @@ def padding(percents, path):
     )  # fmt: skip
 
 
-def averages(updates, alone, of_means, before, path):
+def averages(updates, alone, mean_losses, before, path):
     """Draw the loss of single checkpoints and of means of five."""
     curves = {
         "this checkpoint alone": (updates, alone),
-        "mean of the last 5, 10 updates apart": (updates, of_means),
+        "mean of the last 5, 10 updates apart": (updates, mean_losses),
     }
     lines(
         curves, path, x="update", y="loss, unseen sentences", levels={"before": before},
         title="At each point the mean of five is better",
-        limits=(min(of_means) - 0.08, before + 0.03),  # below the curves is room for the legend
+        limits=(min(mean_losses) - 0.08, before + 0.03),  # below the curves is room for the legend
     )  # fmt: skip
 
 
@@ -64,12 +64,12 @@ def ring(after_turns, path):
     )  # fmt: skip
 
 
-def speed_ups(n_gpus, of_links, path):
-    """Draw how many times as fast as one some GPUs are. of_links: {link: numbers}."""
+def speed_ups(n_gpus, speed_ups_by_link, path):
+    """Draw how many times as fast as one some GPUs are. speed_ups_by_link: {link: numbers}."""
     curves = {
         "ideal: n times as fast": (n_gpus, n_gpus),
         "half of ideal": (n_gpus, n_gpus / 2),
-        **{name: (n_gpus, numbers) for name, numbers in of_links.items()},
+        **{name: (n_gpus, numbers) for name, numbers in speed_ups_by_link.items()},
     }
     lines(
         curves, path, x="GPUs, which share 25,000 tokens", y="times as fast as one GPU", log="xy",

@@ -81,13 +81,13 @@ def collapse(warm, cold, pre_norm, path):
     )  # fmt: skip
 
 
-def warmup(peaks, of_schedules, levels, path):
+def warmup(peaks, losses_by_schedule, levels, path):
     """Draw the loss at the end over the peak rate.
 
-    of_schedules: {schedule: losses}. levels: {name: loss} of lines to compare with.
+    losses_by_schedule: {schedule: losses}. levels: {name: loss} of lines to compare with.
     """
     thousandths = 1000 * np.array(peaks)
-    curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in of_schedules.items()}
+    curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in losses_by_schedule.items()}
     lines(
         curves, path, x="peak rate, in thousandths", y="loss after 600 updates", log="x",
         title="A warm-up makes higher rates usable", levels=levels, limits=(0.4, 2.65),

@@ -72,12 +72,12 @@ def look(weights, predicts, source, places, path):
     )  # fmt: skip
 
 
-def masks(of_source, up_to_now, source, target, path):
-    """Draw the three masks of a sentence. of_source: (1, S). up_to_now: (T, T)."""
-    wide = np.broadcast_to(of_source, (len(source), len(source)))
+def masks(padding_mask, causal_mask, source, target, path):
+    """Draw the three masks of a sentence. padding_mask: (1, S). causal_mask: (T, T)."""
+    wide = np.broadcast_to(padding_mask, (len(source), len(source)))
     panels = {
         "encoder, self": (wide, source, source),
-        "decoder, self": (up_to_now, target, target),
+        "decoder, self": (causal_mask, target, target),
         "decoder, source": (wide[: len(target)], target, source),
     }
     matrices(

@@ -283,14 +283,14 @@ def w_question(dice):
     missing = {"where": {"place": NOTHING}, "when": {"time": NOTHING}, "why": {}}.get(
         word, {"object": NOTHING}
     )
-    said = asked = clause._replace(**missing)
+    statement = asked = clause._replace(**missing)
     if word == "what":
         noun, whom = NOUNS.get(clause.object.noun), "wem" if "dative" in verb.notes else "wen"
         front = Phrase("what", "was") if noun and noun.group not in PERSONS else Phrase("who", whom)
     elif word == "how many":
         noun = NOUNS[dice.pick([name for name in verb.objects if name in COUNTED])]
         front = some_noun(dice, noun, "accusative", ["how many"])
-        said = asked._replace(object=front)
+        statement = asked._replace(object=front)
     else:
         german = {
             "where": "wohin" if "goal" in verb.notes else "wo",
@@ -298,7 +298,7 @@ def w_question(dice):
             "why": "warum",
         }[word]
         front = Phrase(word, german)
-    return [said], english_clause(asked, True, front), german_clause(asked, front=front), "?"
+    return [statement], english_clause(asked, True, front), german_clause(asked, front=front), "?"
 
 
 REASONS = (("essen", ("hungry",)), ("schlafen", ("tired",)), ("bleiben", ("tired", "ill")))
@@ -315,33 +315,36 @@ def reason(dice):
     if done:
         infinitive, adjectives = dice.pick(REASONS)
         verb, modes = VERB[infinitive], ("now", "past")
-    who = NOTHING
-    while not who.pronoun:  # a girl has none: "she" in English, but "es" in German
-        who = some_being(dice, verb.subjects, "nominative", known=True)
+    subject = NOTHING
+    while not subject.pronoun:  # a girl has none: "she" in English, but "es" in German
+        subject = some_being(dice, verb.subjects, "nominative", known=True)
     mode = "want" if word == "but" else dice.pick(modes)
-    clause = some_clause(dice, verb, mode, who, negated=word == "because" and not done)
-    he = grammar.pronoun(who.pronoun, "nominative")
-    why = state(he, dice.pick(adjectives), "past" if mode == "past" else "now")
+    clause = some_clause(dice, verb, mode, subject, negated=word == "because" and not done)
+    pronoun = grammar.pronoun(subject.pronoun, "nominative")
+    second = state(pronoun, dice.pick(adjectives), "past" if mode == "past" else "now")
     if not done and mode != "past" and dice.chance(0.6):
-        no_time = Clause(he, VERB["haben"], object=Phrase("no time", "keine Zeit", known=False))
-        why = dice.pick((no_time, Clause(he, VERB["arbeiten"], "must")))
+        no_time = Clause(
+            pronoun, VERB["haben"], object=Phrase("no time", "keine Zeit", known=False)
+        )
+        second = dice.pick((no_time, Clause(pronoun, VERB["arbeiten"], "must")))
     elif mode in ("want", "can", "will"):
         clause = clause._replace(time=NOTHING)  # who is ill may be well tomorrow
     if word == "because" and dice.chance(0.3):  # the reason comes first, and the verb second
-        clause, why = clause._replace(subject=he), why._replace(subject=clause.subject)
-        front = Phrase(f"because {english_clause(why)},", f"weil {german_clause(why, 'last')},")
+        clause, second = clause._replace(subject=pronoun), second._replace(subject=clause.subject)
+        subordinate = german_clause(second, "last")
+        front = Phrase(f"because {english_clause(second)},", f"weil {subordinate},")
         return (
-            [clause, why],
+            [clause, second],
             english_clause(clause, front=front),
             german_clause(clause, front=front),
             ".",
         )
-    english = f"{english_clause(clause)}{',' * (word == 'but')} {word} {english_clause(why)}"
+    english = f"{english_clause(clause)}{',' * (word == 'but')} {word} {english_clause(second)}"
     order = "last" if german == "weil" else "second"
     return (
-        [clause, why],
+        [clause, second],
         english,
-        f"{german_clause(clause)}, {german} {german_clause(why, order)}",
+        f"{german_clause(clause)}, {german} {german_clause(second, order)}",
         ".",
     )
 

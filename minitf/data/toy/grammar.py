@@ -366,18 +366,18 @@ def english_clause(clause, question=False, front=NOTHING):
     question: the auxiliary comes before the subject. front: words before everything else.
     """
     auxiliary, verb, alone = english_verb(clause)
-    subject, often, no = (
+    subject, often, negation = (
         clause.subject.english,
         clause.often.english,
         "not" if clause.negated else "",
     )
     if question:
-        start = join(auxiliary, subject, no, often, verb)
-    elif alone and not no:
+        start = join(auxiliary, subject, negation, often, verb)
+    elif alone and not negation:
         start = join(subject, often, alone)
     else:
-        start = join(subject, join(auxiliary, no).replace("can not", "cannot"), often, verb)
-    what = (
+        start = join(subject, join(auxiliary, negation).replace("can not", "cannot"), often, verb)
+    objects = (
         clause.recipient.english,
         clause.object.english,
         clause.verb.particle,
@@ -386,7 +386,7 @@ def english_clause(clause, question=False, front=NOTHING):
     return join(
         front.english,
         start,
-        *what,
+        *objects,
         clause.partner.english,
         clause.place.english,
         clause.time.english,
@@ -418,7 +418,7 @@ def german_clause(clause, order="second", front=NOTHING):
     """
     finite, closing = german_verb(clause)
     new = "" if clause.object.known else clause.object.german
-    no = "nicht" if clause.negated and not new.startswith("kein") else ""
+    negation = "nicht" if clause.negated and not new.startswith("kein") else ""
     often, gladly = clause.often.german, "gern" if clause.mode == "like" else ""
     inverted = order == "first" or bool(front.german)
     short, early, late = [], [], []
@@ -433,11 +433,11 @@ def german_clause(clause, order="second", front=NOTHING):
             short.append(phrase.german)
         elif phrase.known:
             # Names and pronouns come before the time, as does everything "nicht" and "nie" negate.
-            (early if no or often == "nie" or phrase.noun not in NOUNS else late).append(
+            (early if negation or often == "nie" or phrase.noun not in NOUNS else late).append(
                 phrase.german
             )
     place = (clause.partner.german, clause.place.german)
-    middle = join(*early, often, clause.time.german, *late, no, gladly, *place, new)
+    middle = join(*early, often, clause.time.german, *late, negation, gladly, *place, new)
     if order == "last":  # "anruft" is one word, "angerufen hat" two
         return join(
             clause.subject.german, middle, closing + " " * (closing != clause.verb.prefix) + finite

@@ -140,8 +140,8 @@ MUTANTS = {
         "self.backward(batch, batch.n_tokens, first",
     ),
     "an update divided by the tokens of its first batch": (
-        "self.ranks.total(sum(count(batch.target_out) for _, batch in mine))",
-        "self.ranks.total(count(mine[0][1].target_out))",
+        "self.ranks.sum_numbers(sum(count(batch.target_out) for _, batch in mine))",
+        "self.ranks.sum_numbers(count(mine[0][1].target_out))",
     ),
     "a trainer that never forgets a gradient": (
         "self.optimizer.zero_grad()\n        loss, nll = 0.0, 0.0",

@@ -50,7 +50,7 @@ MUTANTS = {
         "part.source, part.target_in, part.target_out",
     ),
     "gradients divided by the tokens of their rank": (
-        "(n_tokens,) = self.ranks.total(sum(count(batch.target_out) for _, batch in mine))",
+        "(n_tokens,) = self.ranks.sum_numbers(sum(count(batch.target_out) for _, batch in mine))",
         "n_tokens = sum(count(batch.target_out) for _, batch in mine)",
     ),
     "slices that all draw the masks of the first rows": (

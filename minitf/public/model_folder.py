@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["folder_of"]
+__all__ = ["model_folder"]
 
 # Names of other owners look like folders, so `python -m minitf.public` has to be asked for them.
 _NAME = re.compile(r"(Helsinki-NLP/)?opus-mt[-_][\w.-]+", re.ASCII)
@@ -15,7 +15,7 @@ _PAGE = re.compile(
 )
 
 
-def folder_of(model: str | Path, say: Callable[[str], object] = print) -> str | Path:
+def model_folder(model: str | Path, say: Callable[[str], object] = print) -> str | Path:
     """Return the folder of a model: of a public one, after it was downloaded and converted.
 
     A file or folder of that name comes first. The address of a page of Hugging Face names its

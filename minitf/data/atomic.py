@@ -21,21 +21,21 @@ def filling(folder):
     Raises OSError if it cannot be made.
     """
     _remove_stale(folder)
-    aside = folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{_SUFFIX}")
-    aside.mkdir(parents=True)
+    temporary = folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{_SUFFIX}")
+    temporary.mkdir(parents=True)
     try:
-        yield aside
+        yield temporary
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def install(aside, folder):
+def install(temporary, folder):
     """Give a filled folder its name; return False if there is a folder of that name already.
 
     Raises OSError if it cannot be renamed for any other reason.
     """
     try:
-        os.replace(aside, folder)
+        os.replace(temporary, folder)
     except OSError:
         if not folder.is_dir():
             raise
@@ -45,8 +45,8 @@ def install(aside, folder):
 
 def _remove_stale(folder):
     """Delete unfinished folders in which nothing was written for an hour."""
-    for aside in folder.parent.glob(f"{glob.escape(folder.name)}.*{_SUFFIX}"):
+    for temporary in folder.parent.glob(f"{glob.escape(folder.name)}.*{_SUFFIX}"):
         with contextlib.suppress(OSError):
-            changed = max(path.stat().st_mtime for path in (aside, *aside.iterdir()))
+            changed = max(path.stat().st_mtime for path in (temporary, *temporary.iterdir()))
             if time.time() - changed > _STALE_AFTER:
-                shutil.rmtree(aside)
+                shutil.rmtree(temporary)
