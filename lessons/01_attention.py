@@ -228,6 +228,12 @@ draw(
 # and give a third. Before the model above writes "lesen", the query that it makes of
 # "Buch" may say "next I need the verb", the key of "read" may say "I am a verb", and
 # its value "the act of reading".
+#
+# The names come from looking up. A Python `dict` compares a query with each key by
+# `==`, and returns the one value whose key is equal. Attention is a soft dict: every
+# key fits more or less, and all values come back, mixed by how well their keys fit. A
+# small change of the query changes the mixture a little, so it can be learned (lesson
+# 02). A dict can only jump.
 
 # %% [markdown]
 # ## How is attention computed?
@@ -515,10 +521,11 @@ draw(figures.masks, "01_masks.png", no_mask, padded, causal, names)
 # %% [markdown]
 # ![Three maps of the weights of six positions: no mask; padding mask, with zeros in the last two columns; causal mask, with zeros above the diagonal.](figures/01_masks.png)
 #
-# *What to see: the framed cells are 0. The padding mask empties the last two columns,
-# the causal mask all cells above the diagonal. The other weights of a row grow, so that
-# it still sums to 1. The first word can look at itself only: 1.00. (The vectors are
-# random here. The rows of padding are computed too, but nobody will use them.)*
+# *What to see: the framed cells are 0, exactly (an unframed 0.00 is only rounded). The
+# padding mask empties the last two columns, the causal mask all cells above the
+# diagonal. The other weights of a row grow, so that it still sums to 1. The first word
+# can look at itself only: 1.00. (The vectors are random here. The rows of padding are
+# computed too, but nobody will use them.)*
 
 # %% [markdown]
 # ## Why minus infinity, and not zero afterwards?
@@ -611,12 +618,12 @@ for n in (50, 512, 5_000):
 # %% [markdown]
 # For a sentence of 50 words, the scores and averages take a tenth of the recurrent
 # layer's multiplications; at $n = d$ they are even; for a text of 5,000 words they take
-# ten times as many. With its learned matrices, attention is never cheaper than a plain
-# recurrent layer, as lesson 03 counts: each costs $n d^2$, like a matrix of the
-# recurrent layer. So it is not multiplications that it saves.
+# ten times as many. Lesson 03 adds attention's four learned matrices, of $n d^2$
+# multiplications each; a plain recurrent layer has two. So with them attention is never
+# the cheaper one: it is not multiplications that it saves.
 #
-# What does it buy? In the recurrent layer the last word learns of the first through
-# $n - 1$ others, each of which waits for the one before. In attention every word looks
+# What does it buy? In the recurrent layer the last word learns of the first in $n - 1$
+# steps, each of which waits for the one before. In attention every word looks
 # at every other directly, and no word waits. **Attention has the shortest path, and
 # pays with $n^2$.**
 

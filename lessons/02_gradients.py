@@ -111,12 +111,18 @@ draw(figure_1, "02_here.png", here=["loss", "backward"])
 # %% [markdown]
 # ## Which way should a number move?
 # To *train* a model is to change its numbers, a little at a time, so that $L$ falls.
-# For that we must know whether $L$ rises or falls when a number $x$ grows a little and
-# all other numbers stay as they are. That is the derivative $dL/dx$, the *slope* of
-# $L$. If it is positive, $L$ rises with $x$, so $x$ should become a little smaller; if
-# it is negative, a little larger. The slopes of $L$ for all numbers of an array $x$
-# form an array of the same shape. We call it the *gradient of $x$*. (In full: the
-# gradient of $L$ for $x$. $L$ is the same for all of a program, so we leave it out.)
+# For that we must know whether $L$ rises or falls when a number $x$ grows a little, the
+# other *given* numbers stay as they are, and whatever is computed from $x$ follows.
+# That is the derivative $dL/dx$, the *slope* of $L$. If it is positive, $L$ rises with
+# $x$, so $x$ should become a little smaller; if it is negative, a little larger. The
+# slopes of $L$ for all numbers of an array $x$ form an array of the same shape. We call
+# it the *gradient of $x$*. (In full: the gradient of $L$ for $x$. $L$ is the same for
+# all of a program, so we leave it out.)
+#
+# May all numbers move at once? While the moves are small, their effects add up: $L$
+# changes by about the sum of each slope times its move. When each number moves against
+# its slope, by a small multiple of it, every term of this sum is negative: $L$ falls.
+# Too large a step breaks this promise.
 #
 # Take a pencil. Here is a small program, with one number that is used twice:
 #

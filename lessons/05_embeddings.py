@@ -99,8 +99,10 @@ claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 #
 # Why is the position added, and not written beside the word? The matrices of a head
 # turn a sum into a sum: $(\text{word} + \text{position}) \, W$ is $\text{word} \, W$
-# plus $\text{position} \, W$. So a head can use either, as if they stood side by side,
-# and the vectors stay short. ("More on embeddings and positions" says what is lost.)
+# plus $\text{position} \, W$. It is the same $W$ for both; but the vectors of positions
+# fill only a few of the many directions, as "More on embeddings and positions"
+# measures. So a $W$ can pass these and drop the others, or the reverse: a head can use
+# either, as if they stood side by side, and the vectors stay short.
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -246,7 +248,10 @@ draw(figures.alone, "05_alone.png", from_zero, one_hand)
 # ## Is a position most like itself?
 # Soon a head will ask for one certain position. It finds that position only if it
 # answers louder than all others. So the dot product of a position with itself must be
-# the largest, and it is good if it falls with the distance.
+# the largest. For that alone, random rows would do, and their neighbours would be
+# easier to tell apart. But with rows that grow less alike with the distance, a head can
+# look "around here" as well, and, as the next section shows, one rotation moves the
+# peak to any distance, also at positions that were never met.
 #
 # **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
 # two positions $a$ and $b$ is, hand by hand,
@@ -312,7 +317,8 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 # \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
 #
 # That is a rotation: to move $k$ positions ahead, turn each hand by the angle
-# $\omega k$. To move back, take a negative $k$.
+# $\omega k$. To move back, take a negative $k$. (Many models of today turn queries and
+# keys themselves by such angles, in place of adding PE: *rotary* positions.)
 
 
 # %%

@@ -19,9 +19,10 @@ the parameters of the paper's model.
 #
 # 1. Give the model the source and the tokens written so far. In the beginning that is
 #    only the *start mark*, whose id is 2.
-# 2. For each token that it reads, the model returns a row of numbers, one for each
-#    subword of the vocabulary: the logits (lesson 05). The softmax turns a row into
-#    probabilities of the token that comes next. Only the last row is of use here.
+# 2. For each token *of the target* that it reads (the start mark, and what is written
+#    so far), the model returns a row of numbers, one for each subword of the
+#    vocabulary: the logits (lesson 05). The softmax turns a row into probabilities of
+#    the token that comes next. Only the last row is of use here.
 # 3. Append the most probable token. Stop if it is the *end mark*, id 3, or if the
 #    sentence becomes too long.
 #
@@ -218,11 +219,11 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # Each of them fails in its own way:
 #
 # - *Die alte Lehrer hat die neue Buch in der Garten gelesen.* Without the encoder's
-#   self-attention the words are right, and all three articles wrong: no "the" has met
-#   its noun.
+#   self-attention every noun and adjective is found, but all three articles are wrong:
+#   no "the" has met its noun. And "liest" (reads) has become "hat gelesen" (has read).
 # - *Der alte Buch im das neue Buch im neuen Buch im neuen ...* Without its own
-#   self-attention the decoder does not know what it has written, and writes "Buch im
-#   neuen" again and again.
+#   self-attention the decoder knows its newest token and its position, and nothing else
+#   of what it has written: it writes "Buch im neuen" again and again.
 # - *Weil unser freundlicher Er keine Zeit hat?* ("Because our friendly He has no
 #   time?") Without the source attention it writes nearly German, about something else.
 #   What is left is a *language model*: it knows how German goes on, and not what to
@@ -728,7 +729,7 @@ def check_a(leaky, mistake):
 def check_b(leaky, mistake):
     before = leaky(*experiment.pair_of(sources, targets, mistake)).numpy()
     moves = []
-    for t in range(5):
+    for t in range(6):
         text = with_another(targets, t)
         after = leaky(*experiment.pair_of(sources, text, mistake)).numpy()
         moves.append(abs(after - before)[:, : t + 1].max())
@@ -815,8 +816,9 @@ print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 #   Why worse than a guess? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of
 #   0.001 its loss is 6.9. That is the look of "good loss, nonsense text".
-# - **A loss that is too good is the third check.** On text that it has not seen before,
-#   no honest model gets there. A model that copies its input does.
+# - **A loss that is too good is the third check.** On random text the yardstick is the
+#   guess; on real text it is what others reach (the paper's Table 3 has perplexities).
+#   A new model far below that, on text that it has not seen, is no genius: it copies.
 
 # %%
 honest = results["none"]["training"][-1]
@@ -1142,8 +1144,7 @@ claim("the highest training loss of the nine", max(of_all) < guess / 3, max(of_a
 # **Why is a mask after the softmax a leak?** It sets the forbidden weights to 0, so no
 # forbidden *value* comes through. But the softmax has divided by a sum over all keys,
 # the later ones too. How much is left for the permitted weights tells something about
-# the later keys.
-# the later keys. It is one number for each head and query; how the model packs a word
+# the later keys. That is one number for each head and query; how the model packs a word
 # into such numbers we have not looked at.
 #
 # **And a softmax over the wrong axis?** It divides by a sum over the queries, and those
