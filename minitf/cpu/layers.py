@@ -18,7 +18,7 @@ def is_plain_norm(dropout, norm):
 
 
 def is_plain_network(inner, activation, dropout, outer):
-    """Return whether a form, which has the ReLU, may compute a network without calling its layers."""
+    """Return whether a form, which has the ReLU, may compute a network without its layers."""
     plain = type(inner) is type(outer) is Linear and type(dropout) is Dropout
     return plain and activation is F.relu
 
