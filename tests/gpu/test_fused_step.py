@@ -20,7 +20,7 @@ from minitf.gpu.decoder import StraightScorer
 from minitf.gpu.matmul import use_precision
 from minitf.gpu.multihead import multi_head_attention
 from minitf.loss import projected_cross_entropy
-from minitf.nn import Dropout, Linear, Parameter, flatten
+from minitf.nn import Dropout, Flat, Linear, Parameter
 from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual, feed_forward_network
@@ -250,7 +250,7 @@ def test_sentences_that_go_on_keep_all_that_is_theirs():
 def test_a_bias_that_is_also_the_input_gets_both_gradients():
     with using(strict.with_kernels):
         bias, weight = Parameter(np.ones(3, np.float32)), Parameter(np.eye(3, dtype=np.float32) * 4)
-        flatten([bias, weight])
+        Flat([("bias", bias), ("weight", weight)])
         F.linear(bias, weight, bias).sum().backward()
         assert to_numpy(bias.grad).tolist() == [5, 5, 5]
 
