@@ -21,7 +21,7 @@ from minitf.cpu.strips import PackedParameter
 from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
-from minitf.nn import LayerNorm, Linear, Parameter
+from minitf.nn import LayerNorm, Parameter
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import Residual
 
@@ -376,11 +376,3 @@ def test_a_form_with_another_default_or_almost_the_same_result_disagrees():
     assert proof.disagreement(F.layer_norm, form) is None
     assert "defaults" in proof.disagreement(F.layer_norm, other)
     assert "differs by" in proof.disagreement(F.layer_norm, almost)
-
-
-def test_a_method_that_is_taken_away_is_a_change():
-    before = forms.changes()
-    Linear.extra = lambda self: None
-    assert forms.changes() == before + 1
-    del Linear.extra
-    assert forms.changes() == before + 2
