@@ -17,10 +17,10 @@ import sys
 from pathlib import Path
 
 try:
+    from minitf.atomic import install, staged, writing
     from minitf.cli import OptionParser, counted, exit_code
     from minitf.data.corpora import read_pairs, undecoded
     from minitf.errors import UserError
-    from minitf.files.atomic import install, staged, writing
 except ModuleNotFoundError as error:
     sys.exit(f"split.py: {error.name} is not installed: activate the environment (README.md)")
 

@@ -28,12 +28,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from minitf.atomic import save_text
 from minitf.cli import OptionParser, exit_code, number
 from minitf.config import Config
 from minitf.cpu.machine import cores
 from minitf.data import corpora
 from minitf.errors import UserError
-from minitf.files.atomic import save_text
 from minitf.plot import label_axes, new_figure, save_figure
 from minitf.training.options import parse
 

@@ -41,7 +41,7 @@ from minitf.course.figures import training as figures
 from minitf.course.lesson import begin, draw, finish, kept
 from minitf.course.trained_rows import ReversedRows, parameters_of_the_trainer
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
-from minitf.nn import Parameter, flatten
+from minitf.nn import Flat, Parameter
 from minitf.optim import Adam, adam_update, clip_gradient, gradient_norm, warmup_rate
 from minitf.tensor import Tensor
 from minitf.text import make_batch
@@ -1248,7 +1248,7 @@ claim(
 # Four notes for readers of the library.
 #
 # *The class `Adam`* makes the update for all parameters of a model at once, and counts
-# $t$. It first copies them into one long array (`flatten`), its `data`: each parameter
+# $t$. It first copies them into one long array (`Flat`), its `data`: each parameter
 # becomes a view of its slice, and one `adam_update` serves the model. Of this function
 # read only the last three lines. (`m[...] =` writes into the array `m`; `xp` is NumPy
 # or its counterpart on a GPU, where `@accelerated` allows a faster form and `finite`
@@ -1285,13 +1285,13 @@ same("Adam = by hand, three updates", path_of_adam(), by_hand)
 # %%
 flat_matrix = Parameter(x[:6].reshape(2, 3))
 flat_row = Parameter(x[6:])
-data, flat_gradients = flatten([flat_matrix, flat_row])
-same("flatten: the parameters one after the other", Tensor(data), x)
+flat = Flat([("matrix", flat_matrix), ("row", flat_row)])
+same("Flat: the parameters one after the other", Tensor(flat.data), x)
 some_gradient = np.array([1.0, 2.0, 3.0])
 flat_row.backward(some_gradient)
 same(
     "their gradients arrive in the second array",
-    Tensor(flat_gradients),
+    Tensor(flat.gradients),
     np.concatenate([np.zeros(6), some_gradient]),
 )
 
@@ -1445,6 +1445,6 @@ def check_pytorch_eps():
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("functions.log_softmax", "loss.label_smoothed_cross_entropy",
-              "loss.projected_cross_entropy", "nn.flatten", "optim.Adam",
+              "loss.projected_cross_entropy", "nn.Flat", "optim.Adam",
               "optim.adam_update", "optim.warmup_rate", "optim.gradient_norm",
               "optim.clip_gradient")  # fmt: skip

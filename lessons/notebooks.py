@@ -160,7 +160,7 @@ def write_notebooks(folder, install=None):
     """Write the notebooks that do not exist yet."""
     import nbformat
 
-    from minitf.files.atomic import save_text
+    from minitf.atomic import save_text
 
     folder.mkdir(parents=True, exist_ok=True)
     for lesson in sorted(Path(__file__).parent.glob("0*.py")):

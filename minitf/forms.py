@@ -189,10 +189,6 @@ class WatchedClass(type):
         if callable(value):  # copy.copy assigns a list of names
             forget()
 
-    def __delattr__(cls, name):
-        super().__delattr__(name)
-        forget()
-
 
 def names(room: str) -> list[str]:
     """Return the names of the forms of a folder (imported before), and of its decoder."""

@@ -287,7 +287,6 @@ def dropout(x: ArrayLike, rate: float, seed: int | None = None) -> Tensor:
     return record(drop(x_data, mask, factor), (x,), lambda gy: drop(gy, mask, factor))
 
 
-@accelerated
 def add_norm(
     x: ArrayLike,
     added: ArrayLike,
@@ -302,14 +301,13 @@ def add_norm(
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    `Residual` with norm="post" computes the same, in a training by this op: one kernel on a GPU.
+    `Residual` with norm="post" computes the same.
     Raises the errors of `layer_norm` and `dropout`.
     Source: sections 3.1 and 5.4.
     """
     return layer_norm(x + dropout(added, rate, seed), gain, bias, eps)
 
 
-@accelerated
 def feed_forward(
     x: ArrayLike,
     w_1: ArrayLike,
@@ -325,7 +323,7 @@ def feed_forward(
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
     With a rate, dropout follows the ReLU (not in the paper).
-    `FeedForward` computes the same, in a training by this op.
+    `FeedForward` computes the same.
     Raises the errors of `linear` and `dropout`.
     Source: section 3.3, eq. 2.
     """

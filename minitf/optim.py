@@ -9,7 +9,7 @@ import numpy as np
 from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
 from minitf.forms import accelerated
-from minitf.nn import Parameter, flat_slices, flatten
+from minitf.nn import Flat, Parameter
 
 __all__ = ["Adam", "adam_update", "clip_gradient", "gradient_norm", "warmup_rate"]
 
@@ -65,7 +65,7 @@ def adam_update(
     x -= rate * (m / (1 - beta_1**t)) / (xp.sqrt(v / (1 - beta_2**t)) + eps)
 
 
-class Adam:
+class Adam(Flat):
     """Adam: each number moves by its mean gradient over the root of its mean squared gradient.
 
     named_parameters: as `model.named_parameters()` returns them. The learning rate is given to each
@@ -74,7 +74,7 @@ class Adam:
     all parameters are moved into one flat array; there are three more for their next gradients, m
     and v. So a step is one `adam_update` instead of hundreds. The `data` and `grad` of a parameter
     become views of its slices; an array that is assigned to them later is copied into the slice by
-    the next step.
+    the next step (see Flat).
     Copy or pickle a model and its Adam together: copy.deepcopy((model, adam)).
     Raises TypeError for parameters without names, ValueError for repeated names, mixed types or no
     parameters at all; RuntimeError in a step if no parameter has a gradient, and if the parameters
@@ -90,42 +90,10 @@ class Adam:
         beta_2: float = 0.98,
         eps: float = 1e-9,
     ):
-        self.named_parameters = _checked(named_parameters)
+        super().__init__(named_parameters)
         self.beta_1, self.beta_2, self.eps = beta_1, beta_2, eps
         self.step_count = 0
-        self._flatten()
         self.m, self.v = xp.zeros_like(self.data), xp.zeros_like(self.data)
-
-    def _flatten(self):
-        """Move the parameters into flat arrays; remember their views, to notice other arrays."""
-        self.data, self.gradients = flatten(p for _, p in self.named_parameters)
-        self._views = [(name, p, p.data, p._gradient_view) for name, p in self.named_parameters]
-
-    def zero_grad(self) -> None:
-        """Forget the gradients of the last update."""
-        for _, parameter in self.named_parameters:
-            parameter.grad = None
-
-    def collect(self) -> np.ndarray:
-        """Return the flat gradient of this update, with zeros for a parameter without one.
-
-        Arrays that were assigned to a parameter's `data` or `grad` are copied into their slices.
-        """
-        for name, parameter, data, gradient in self._views:
-            if parameter._gradient_view is not gradient:
-                raise RuntimeError(
-                    f"{name} was converted or given to another optimizer: make a new Adam"
-                )
-            if parameter.data is not data:  # an array was assigned to parameter.data
-                advice = "make a new Adam if the model was changed"
-                parameter.data = _copied(f"{name}.data", parameter.data, data, advice)
-            if parameter.grad is None:
-                gradient[...] = 0
-                parameter.grad = gradient
-            elif parameter.grad is not gradient:
-                advice = "a NumPy scalar in a product makes float32 to float64, a float does not"
-                parameter.grad = _copied(f"{name}.grad", parameter.grad, gradient, advice)
-        return self.gradients
 
     def step(
         self,
@@ -177,66 +145,10 @@ class Adam:
 
     def _moments(self):
         """Return each parameter's views of m and v, under the names that a checkpoint uses."""
-        slices = flat_slices(p for _, p in self.named_parameters)
-        moments = {}
-        for (name, _), (p, where) in zip(self.named_parameters, slices, strict=True):
-            moments[f"m.{name}"] = self.m[where].reshape(p.shape)
-            moments[f"v.{name}"] = self.v[where].reshape(p.shape)
+        moments, views = {}, (self.views(self.m), self.views(self.v))
+        for (name, _), m, v in zip(self.named_parameters, *views, strict=True):
+            moments |= {f"m.{name}": m, f"v.{name}": v}
         return moments
-
-    def __copy__(self):
-        """Refuse copy.copy: the copy would flatten the parameters again, away from this Adam."""
-        raise TypeError("copy a model and its Adam together: copy.deepcopy((model, adam))")
-
-    def __getstate__(self):
-        """Return the attributes to copy or pickle, without the flat arrays and their views.
-
-        Copies of views would not be views of the copied arrays, so a copy makes new ones.
-        """
-        left_out = ("data", "gradients", "_views")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
-
-    def __setstate__(self, state):
-        """Restore the attributes, and flatten the parameters that were copied with this Adam."""
-        vars(self).update(state)
-        gradients = [p.grad for _, p in self.named_parameters]
-        self._flatten()  # which forgets the gradients
-        for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
-            parameter.grad = gradient
-
-
-def _checked(named_parameters):
-    """Return the pairs (name, parameter) as a list.
-
-    Raises TypeError for anything else, ValueError if two parameters have the same name.
-    """
-    pairs = list(named_parameters) if isinstance(named_parameters, Iterable) else [None]
-    if not all(map(_is_named_parameter, pairs)):
-        raise TypeError(
-            "Adam takes names with their parameters: write Adam(model.named_parameters())"
-        )
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(
-                f"two parameters have the name {name}: Adam saves its state by name, so rename one"
-            )
-    return pairs
-
-
-def _is_named_parameter(pair):
-    return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
-
-
-def _copied(name, array, view, advice):
-    """Copy an array assigned to a parameter into its view of a flat array; return the view."""
-    if array.shape != view.shape or array.dtype != view.dtype:
-        raise RuntimeError(
-            f"{name} is {array.dtype} of shape {array.shape}, but Adam needs {view.dtype} of "
-            f"{view.shape}: {advice}"
-        )
-    view[...] = to_device(array)
-    return view
 
 
 def gradient_norm(gradients: np.ndarray) -> np.ndarray | np.floating:

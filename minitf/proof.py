@@ -63,13 +63,14 @@ class _Numbers:
 
 def _add_and_norm(training):
     return lambda r: (
-        *(r(2, 3, 4), r(2, 3, 4), Dropout(0.25).train(training), r.layer(LayerNorm(4))),
+        *(r(ROWS, 4, size=0.001), r(ROWS, 4, size=0.001)),
+        *(Dropout(0.25).train(training), r.layer(LayerNorm(4))),
     )
 
 
 def _feed_forward_network(training):
     return lambda r: (
-        *(r(2, 3, 4), r.layer(Linear(4, 6, None)), F.relu, Dropout(0.25).train(training)),
+        *(r(2, ROWS, 4), r.layer(Linear(4, 6, None)), F.relu, Dropout(0.25).train(training)),
         r.layer(Linear(6, 4, None)),
     )
 
@@ -94,10 +95,6 @@ EXAMPLES = {
     F.layer_norm: [lambda r: (r(ROWS, 4, size=0.001), r(4), r(4))],  # small, so that eps matters
     F.embedding: [lambda r: (r(5, 3), r.ids(5, 2, 7))],
     F.dropout: [lambda r: (r(3, 40), 0.25, 7)],
-    F.add_norm: [
-        lambda r: (*(r(ROWS, 4, size=0.001), r(ROWS, 4, size=0.001), r(4), r(4)), 1e-6, 0.25, 7)
-    ],
-    F.feed_forward: [lambda r: (r(2, ROWS, 4), r(4, 6), r(6), r(6, 4), r(4), 0.25, 7)],
     F.attention: [
         lambda r: (
             *(r(2, 2, 3, 4), r(2, 2, 5, 4), r(2, 2, 5, 4)),

@@ -466,6 +466,7 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
     The default sizes are those of the base model: 24,576 positions, 37,000 tokens.
     """
     from minitf import functions as F
+    from minitf import transformer
     from minitf.config import Config
     from minitf.loss import projected_cross_entropy
     from minitf.nn import Dropout, LayerNorm, Linear, Parameter
@@ -492,8 +493,11 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
         Linear(d, 4 * d, rng),
         Linear(4 * d, d, rng),
     )
-    matrices = inner.weight, inner.bias, outer.weight, outer.bias
     x, added = tensor(pairs, length, d), tensor(pairs, length, d)
+
+    def network(dropout):
+        return transformer.feed_forward_network(x, inner, F.relu, dropout, outer)
+
     heads = [tensor(pairs, 8, length, d // 8) for _ in range(3)]
     module = MultiHeadAttention(Config(words, d_model=d, n_heads=8), rng)
     mask = xp.asarray(np.tri(length, dtype=bool)[None, None])
@@ -504,10 +508,10 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
     return {
         "layer norm": both_ways(lambda: norm(x)),
         "residual, dropout, layer norm": both_ways(
-            lambda: F.add_norm(x, added, norm.gain, norm.bias, norm.eps, 0.1)
+            lambda: transformer.add_and_norm(x, added, rate, norm)
         ),
-        "feed-forward": both_ways(lambda: F.feed_forward(x, *matrices)),
-        "feed-forward with dropout": both_ways(lambda: F.feed_forward(x, *matrices, 0.1)),
+        "feed-forward": both_ways(lambda: network(Dropout(0.0))),
+        "feed-forward with dropout": both_ways(lambda: network(rate)),
         "dropout": both_ways(lambda: rate(x)),
         "attention": both_ways(lambda: F.attention(*heads, mask)),
         "attention with dropout": both_ways(lambda: F.attention(*heads, mask, 0.1)),

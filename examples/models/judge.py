@@ -23,10 +23,10 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
+from minitf.atomic import save_text
 from minitf.cli import OptionParser, exit_code, say
 from minitf.data import corpora
 from minitf.errors import UserError
-from minitf.files.atomic import save_text
 from minitf.files.models import read_model
 from minitf.translation import Translator
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
+from minitf.atomic import save_text
 from minitf.cli import OptionParser, exit_code
 from minitf.data import corpora
-from minitf.files.atomic import save_text
 from minitf.text.kept import MARKS, kept_pattern, split_kept
 from minitf.text.normalise import normalise
 

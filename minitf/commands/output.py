@@ -8,8 +8,8 @@ import re
 import shutil
 import sys
 
+from minitf.atomic import HINTS
 from minitf.errors import UserError
-from minitf.files.atomic import HINTS
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def _replaced(path):
 
     After an error or a signal the file is removed, and what was at `path` is unchanged.
     """
-    temporary = f"{path}.minitf-{os.urandom(4).hex()}.tmp"  # as in files/atomic.py
+    temporary = f"{path}.minitf-{os.urandom(4).hex()}.tmp"  # as in minitf/atomic.py
     file = None
     try:  # a signal may come as soon as the file is there
         file = _opened(temporary, path, "xb")  # never to what another process has left there

@@ -5,7 +5,6 @@ from minitf.cpu import (  # noqa: F401  (each registers its forms)
     decode,
     decoder,
     functions,
-    layers,
     loss,
     multihead,
     optim,

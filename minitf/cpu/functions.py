@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from minitf import functions
+from minitf import functions, transformer
+from minitf.cpu.layers import is_plain_network, is_plain_norm, rate_of
 from minitf.cpu.strips import packed_linear
 from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
 from minitf.dropout import next_mask
@@ -42,12 +43,12 @@ def linear(x, weight, bias=None):
     return record(y.reshape(shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
 
 
-@form_of(functions.feed_forward)
-def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
+@form_of(transformer.feed_forward_network)
+def feed_forward_network(x, inner, activation, dropout, outer):
     """Compute bias, ReLU and dropout in the array of the first product."""
-    if not is_recording():
+    if not is_recording() or not is_plain_network(inner, activation, dropout, outer):
         return NotImplemented
-    x_data, w, b = linear_arrays(x, w_1, b_1)
+    x_data, w, b = linear_arrays(x, inner.weight, inner.bias)
     shape = *x_data.shape[:-1], w.shape[1]
     n = math.prod(shape[:-1])
     rows = x_data.reshape(n, x_data.shape[-1])  # (N, D)
@@ -55,20 +56,23 @@ def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
     if b is not None:
         hidden += b
     np.maximum(hidden, 0, out=hidden)
-    mask, factor = next_mask(shape, rate, seed)
+    mask, factor = next_mask(shape, rate_of(dropout))
     if mask is not None:
         hidden *= mask.reshape(hidden.shape)
         hidden *= factor
+
+    inputs = x, inner.weight, inner.bias
 
     def backward(gy):
         g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # 0 also where hidden was dropped
         if mask is not None:
             g_hidden *= factor
-        g_weight = np.matmul(rows.T, g_hidden, out=gradient_buffer(w_1, (x, w_1, b_1)))
+        g_weight = np.matmul(rows.T, g_hidden, out=gradient_buffer(inner.weight, inputs))
         g_bias = None if b is None else column_sums(g_hidden)
         return (g_hidden @ w.T).reshape(x_data.shape), g_weight, g_bias
 
-    return functions.linear(record(hidden.reshape(shape), (x, w_1, b_1), backward), w_2, b_2)
+    found = record(hidden.reshape(shape), inputs, backward)
+    return functions.linear(found, outer.weight, outer.bias)
 
 
 @form_of(functions.layer_norm)
@@ -83,14 +87,16 @@ def layer_norm(x, gain, bias, eps=1e-6):
     return record(y, (x, gain, bias), backward)
 
 
-@form_of(functions.add_norm)
-def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
+@form_of(transformer.add_and_norm)
+def add_and_norm(x, added, dropout, norm):
     """Compute dropout, sum and norm in one array."""
-    x_data, g, b = layer_norm_arrays(x, gain, bias)
+    if not is_plain_norm(dropout, norm):
+        return NotImplemented
+    x_data, g, b = layer_norm_arrays(x, norm.gain, norm.bias)
     added_data = as_array(added)
     if x_data.shape != added_data.shape or x_data.dtype != added_data.dtype:
         return NotImplemented
-    mask, factor = next_mask(added_data.shape, rate, seed)
+    mask, factor = next_mask(added_data.shape, rate_of(dropout))
     if mask is None:
         total = x_data + added_data
     else:
@@ -98,7 +104,7 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
         total *= factor
         total += x_data
     total -= _means(total)
-    y, norm_backward = _normalised(total, g, b, eps)
+    y, norm_backward = _normalised(total, g, b, norm.eps)
 
     def backward(gy):
         gx, g_gain, g_bias = norm_backward(gy)
@@ -108,7 +114,7 @@ def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
         g_added *= factor
         return gx, g_added, g_gain, g_bias
 
-    return record(y, (x, added, gain, bias), backward)
+    return record(y, (x, added, norm.gain, norm.bias), backward)
 
 
 def _means(x):

@@ -1,43 +1,31 @@
-"""Forms of what several layers compute, and what such forms share in both rooms.
+"""Which layers the forms of both rooms compute without calling them: those of this library.
 
-They take the layers themselves, and compute those of this library without calling them, in one op.
 A subclass, another layer in the place of one, and an object with a method of its own are left to
 the equation, which calls what it is given.
 """
 
 from minitf import functions as F
-from minitf import transformer
 from minitf.decode import has_own_methods
-from minitf.forms import form_of
 from minitf.nn import Dropout, LayerNorm, Linear
 from minitf.transformer import MultiHeadAttention
 
-__all__ = ["attends_plainly"]
+__all__ = ["attends_plainly", "is_plain_network", "is_plain_norm", "rate_of"]
 
 
-def _add_and_norm(x, added, dropout, norm):
-    """Call `functions.add_norm`, one op."""
-    if type(norm) is not LayerNorm or type(dropout) is not Dropout:
-        return NotImplemented
-    return F.add_norm(x, added, norm.gain, norm.bias, norm.eps, _rate(dropout))
+def is_plain_norm(dropout, norm):
+    """Return whether a form may compute an Add & Norm without calling its layers."""
+    return type(norm) is LayerNorm and type(dropout) is Dropout
 
 
-def _feed_forward_network(x, inner, activation, dropout, outer):
-    """Call `functions.feed_forward`, one op, which has the ReLU."""
-    if activation is not F.relu or type(dropout) is not Dropout:
-        return NotImplemented
-    if type(inner) is not Linear or type(outer) is not Linear:
-        return NotImplemented
-    return F.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, _rate(dropout))
+def is_plain_network(inner, activation, dropout, outer):
+    """Return whether a form, which has the ReLU, may compute a network without its layers."""
+    plain = type(inner) is type(outer) is Linear and type(dropout) is Dropout
+    return plain and activation is F.relu
 
 
-def _rate(dropout):
+def rate_of(dropout):
+    """Return the rate at which a Dropout drops now."""
     return dropout.rate if dropout.training else 0.0
-
-
-for room in ("cpu", "gpu"):
-    form_of(transformer.add_and_norm, room)(_add_and_norm)
-    form_of(transformer.feed_forward_network, room)(_feed_forward_network)
 
 
 def attends_plainly(attention, x, memory):

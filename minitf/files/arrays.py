@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from minitf.atomic import clean_leftovers, install, staged
 from minitf.errors import UserError
-from minitf.files.atomic import clean_leftovers, install, staged
 
 __all__ = ["average", "load_arrays", "save_arrays"]
 

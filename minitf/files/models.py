@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
+from minitf.atomic import clean_leftovers, install, save_text, sha256, staged, writing
 from minitf.errors import UserError
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
-from minitf.files.atomic import clean_leftovers, install, save_text, sha256, staged, writing
 from minitf.text import PairedSubwords, Subwords, Vocabulary, Words, load_subwords
 
 __all__ = ["SavedModel", "forget_other_vocabularies", "read_model", "read_notes", "save_model"]

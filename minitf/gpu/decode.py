@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf import decode
 from minitf.backend import to_numpy
-from minitf.cpu import decode as cpu_decode
+from minitf.cpu.decode import continuations
 from minitf.cpu.decoder import is_straight
 from minitf.forms import form_of, is_left_out
 from minitf.gpu import fused
@@ -34,10 +34,7 @@ def _has_kernels_for(model):
     return same_size and has_kernels(*(p.data for p in model.parameters()))
 
 
-@form_of(decode.continuations)
-def continuations(scores, totals, count):
-    """Return the best continuations; only a few scores of each sentence leave the GPU."""
-    return cpu_decode.continuations(scores, totals, count)
+form_of(decode.continuations, "gpu")(continuations)  # only a few scores of a sentence leave the GPU
 
 
 @form_of(decode.normalisers_of)

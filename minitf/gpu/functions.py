@@ -5,8 +5,9 @@ The op of the same name in minitf/functions.py says what each computes.
 
 import math
 
-from minitf import functions
+from minitf import functions, transformer
 from minitf.backend import xp
+from minitf.cpu.layers import is_plain_network, is_plain_norm, rate_of
 from minitf.forms import form_of
 from minitf.functions import (
     attention_arrays,
@@ -105,64 +106,67 @@ def dropout(x, rate, seed=None):
     return record(y, (x,), backward)
 
 
-@form_of(functions.add_norm)
-def add_norm(x, added, gain, bias, eps=1e-6, rate=0.0, seed=None):
+@form_of(transformer.add_and_norm)
+def add_and_norm(x, added, dropout, norm):
     """Compute the dropout, the sum and the norm of a row in one kernel."""
     added_data = as_array(added)
-    if as_array(x).shape != added_data.shape:
+    if not is_plain_norm(dropout, norm) or as_array(x).shape != added_data.shape:
         return NotImplemented
-    x_data, g, b = layer_norm_arrays(x, gain, bias)
+    x_data, g, b = layer_norm_arrays(x, norm.gain, norm.bias)
     if not has_kernels(x_data, added_data, g, b):
         return NotImplemented
-    numbers = numbers_of_next_mask(x_data.shape, rate, seed)
-    y, gradients = fused.add_norm(x_data, added_data, g, b, eps, numbers)
+    numbers = numbers_of_next_mask(x_data.shape, rate_of(dropout))
+    y, gradients = fused.add_norm(x_data, added_data, g, b, norm.eps, numbers)
+    inputs = x, added, norm.gain, norm.bias
 
     def backward(gy):
-        inputs = x, added, gain, bias
-        outs = [gradient_buffer(each, inputs) for each in (gain, bias)]
+        outs = [gradient_buffer(each, inputs) for each in inputs[2:]]
         gx, g_added, *of_parameters = gradients(gy, outs)
         if numbers.threshold:  # without dropout both are one array
             gx = hand_over(x, gx)
         return gx, g_added, *of_parameters
 
-    return record(y, (x, added, gain, bias), backward)
+    return record(y, inputs, backward)
 
 
-@form_of(functions.feed_forward)
-def feed_forward(x, w_1, b_1, w_2, b_2, rate=0.0, seed=None):
+@form_of(transformer.feed_forward_network)
+def feed_forward_network(x, inner, activation, dropout, outer):
     """Compute bias, ReLU and dropout in one kernel between the two products.
 
     In bfloat16 the hidden layer and its gradient, which are only operands of the next product, are
     written rounded by the product and the kernel that make them.
     """
-    x_data, inner, inner_bias = linear_arrays(x, w_1, b_1)
-    if b_1 is None or not has_kernels(x_data, inner, as_array(w_2)):
+    if not is_plain_network(inner, activation, dropout, outer):
+        return NotImplemented
+    w_1, b_1, w_2, b_2 = inner.weight, inner.bias, outer.weight, outer.bias
+    x_data, of_inner, inner_bias = linear_arrays(x, w_1, b_1)
+    if b_1 is None or not has_kernels(x_data, of_inner, as_array(w_2)):
         return NotImplemented
     # The bias has the features and the dtype of the hidden layer, which is not computed yet.
-    _, outer, outer_bias = linear_arrays(inner_bias, w_2, b_2)
+    _, of_outer, outer_bias = linear_arrays(inner_bias, w_2, b_2)
     shape, n = x_data.shape, math.prod(x_data.shape[:-1])
-    numbers = numbers_of_next_mask((*shape[:-1], len(inner_bias)), rate, seed)
+    numbers = numbers_of_next_mask((*shape[:-1], len(inner_bias)), rate_of(dropout))
     rows = as_operand(x_data.reshape(n, shape[-1]))  # (N, D)
-    inner, outer = as_operand(inner), as_operand(outer)
-    product = matmul(rows, inner, out=empty_operand((n, len(inner_bias))))
+    of_inner, of_outer = as_operand(of_inner), as_operand(of_outer)  # (D, F), (F, D)
+    product = matmul(rows, of_inner, out=empty_operand((n, len(inner_bias))))
     hidden, hidden_backward = fused.bias_relu_dropout(product, inner_bias, numbers)  # (N, F)
-    y = matmul(hidden, outer)
+    y = matmul(hidden, of_outer)
     if outer_bias is not None:
         y += outer_bias
     inputs = x, w_1, b_1, w_2, b_2
 
     def backward(gy):
-        gy, g_b_2 = gy.reshape(n, outer.shape[1]), None
+        gy, g_b_2 = gy.reshape(n, of_outer.shape[1]), None
         if b_2 is not None:
             g_b_2 = fused.column_sums(gy, gradient_buffer(b_2, inputs))
         gy = as_operand(gy)
         g_w_2 = matmul(hidden.T, gy, out=gradient_buffer(w_2, inputs))
-        g_hidden = matmul(gy, outer.T, out=empty_operand(hidden.shape))
+        g_hidden = matmul(gy, of_outer.T, out=empty_operand(hidden.shape))
         g_product, g_b_1 = hidden_backward(g_hidden, gradient_buffer(b_1, inputs))
         g_w_1 = matmul(rows.T, g_product, out=gradient_buffer(w_1, inputs))
-        return product_gradient(x, g_product, inner), g_w_1, g_b_1, g_w_2, g_b_2
+        return product_gradient(x, g_product, of_inner), g_w_1, g_b_1, g_w_2, g_b_2
 
-    return record(y.reshape(*shape[:-1], outer.shape[1]), inputs, backward)
+    return record(y.reshape(*shape[:-1], of_outer.shape[1]), inputs, backward)
 
 
 @form_of(functions.attention)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from minitf import forms
+from minitf.atomic import save_text
 from minitf.config import Config
 from minitf.decode import has_own_layers
 from minitf.errors import UserError
-from minitf.files.atomic import save_text
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words
 from minitf.text.kept import MARKS

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from minitf.atomic import install, save_text, staged, writing
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import write_arrays
-from minitf.files.atomic import install, save_text, staged, writing
 from minitf.public.hugging_face import (
     CONFIG,
     NORMALISE,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from minitf.atomic import save_text
 from minitf.data.archives import members
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
-from minitf.files.atomic import save_text
 from minitf.files.models import CONFIG, save_model
 from minitf.public.formats import PublicModel, languages_of_name
 from minitf.public.hugging_face import read_hugging_face

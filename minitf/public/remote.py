@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from minitf.atomic import writing
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
-from minitf.files.atomic import writing
 from minitf.public.formats import languages_of_name
 from minitf.public.hugging_face import CONFIG, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model

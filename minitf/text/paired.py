@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from minitf.atomic import save_bytes
 from minitf.errors import UserError, in_file
 from minitf.text.opus import normalise
 from minitf.text.sentencepiece_file import processor
@@ -16,7 +17,6 @@ from minitf.text.vocabulary import (
     printable,
     read,
     valid,
-    write,
 )
 
 __all__ = ["PairedSubwords"]
@@ -65,7 +65,7 @@ class PairedSubwords:
     def save(self, path: str | Path) -> None:
         """Write the list, and both SentencePiece files next to it; the list comes last."""
         for name, content in reversed(self.contents().items()):
-            write(Path(path).with_name(name), content)
+            save_bytes(Path(path).with_name(name), content)
 
     def contents(self) -> dict[str, bytes]:
         """Return the content of each file, by name."""

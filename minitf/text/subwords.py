@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
+from minitf.atomic import save_bytes
 from minitf.errors import UserError, in_file
 from minitf.text.kept import MARKS
 from minitf.text.merges import SPACE_SIGN, Merges
@@ -22,7 +23,6 @@ from minitf.text.vocabulary import (
     ordinary,
     printable,
     read,
-    write,
 )
 from minitf.text.words import Words
 
@@ -135,7 +135,7 @@ class Subwords:
 
     def save(self, path: str | Path) -> None:
         """Write the SentencePiece file completely or not at all."""
-        write(path, self.model)
+        save_bytes(path, self.model)
 
     def contents(self) -> dict[str, bytes]:
         """Return the content of each file that belongs to the vocabulary: here, of one."""

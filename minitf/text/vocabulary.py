@@ -1,7 +1,5 @@
 """The special ids, the characters of a line, and the file: shared by Subwords and Words."""
 
-import contextlib
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,25 +44,3 @@ def read(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise UserError(f"cannot be read ({error.strerror}): name an existing file") from None
-
-
-def write(path: str | Path, content: bytes) -> None:
-    """Write a file completely or not at all: under another name, which is then changed.
-
-    Raises UserError if the disk refuses.
-    """
-    temporary = Path(f"{path}.minitf-{os.urandom(4).hex()}.tmp")  # as in files/atomic.py
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(
-            f"{path}: could not be written ({error.strerror}): choose another folder, or free some "
-            "space"
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()

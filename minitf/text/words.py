@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 
+from minitf.atomic import save_bytes
 from minitf.errors import UserError, in_file
-from minitf.text.vocabulary import SPECIALS, UNK, in_range, ordinary, printable, read, valid, write
+from minitf.text.vocabulary import SPECIALS, UNK, in_range, ordinary, printable, read, valid
 
 __all__ = ["Words", "join_cuts"]
 
@@ -80,7 +81,7 @@ class Words:
 
     def save(self, path: str | Path) -> None:
         """Write one word a line, completely or not at all."""
-        write(path, self.contents()[self.file_name])
+        save_bytes(path, self.contents()[self.file_name])
 
     def contents(self) -> dict[str, bytes]:
         """Return the content of each file that belongs to the vocabulary: here, of one."""

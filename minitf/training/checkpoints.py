@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
+from minitf.atomic import writing
 from minitf.errors import UserError
 from minitf.files.arrays import average, load_arrays, save_arrays
-from minitf.files.atomic import writing
 from minitf.files.models import (
     CONFIG,
     VOCABULARIES,

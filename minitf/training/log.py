@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from minitf import __version__
+from minitf.atomic import save_text
 from minitf.errors import UserError
-from minitf.files.atomic import save_text
 
 __all__ = ["RunLog", "read_history", "step_line", "versions"]
 

@@ -4,9 +4,9 @@ import dataclasses
 import functools
 import json
 
+from minitf.atomic import save_text
 from minitf.cli import counted, quoted
 from minitf.errors import UserError
-from minitf.files.atomic import save_text
 from minitf.files.models import read_notes
 from minitf.training.checkpoints import RESULTS, translations
 from minitf.training.evaluation import paper_bleu

@@ -14,7 +14,7 @@ from minitf.backend import on_gpu, to_device, to_numpy, xp
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import lent, libraries, one_blas_thread
 from minitf.errors import UserError
-from minitf.nn import flatten
+from minitf.nn import Flat
 from minitf.optim import clip_gradient, gradient_norm
 from minitf.training.distributed import Ranks
 
@@ -93,13 +93,11 @@ class Updater:
         self.optimizer, self.dataset, self.ranks = optimizer, dataset, ranks or Ranks()
         self.seed, self.accumulate, self.clip = seed, accumulate, clip
         n = 1 if on_gpu() else replicas or self.ranks.cores()
-        self.models = [model]
+        self.models, self.flats = [model], [optimizer]
         for _ in range(n - 1):
             twin = build()
-            for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
-                theirs.data = mine.data  # its own may be NaN
-            flatten(twin.parameters())
             self.models.append(twin)
+            self.flats.append(Flat(twin.named_parameters(), optimizer.data))
         self.pool = ThreadPoolExecutor(n) if n > 1 else None
         self.machine = _machine() | {
             "replicas": n,
@@ -187,24 +185,18 @@ class Updater:
             with threads_for(2 * tokens * config.d_model * config.d_ff):  # in every layer
                 return compute(self.models[0], batch)
         parts = [batch.rows(*bounds) for bounds in slice_bounds(rows, n)]
-        parameters = list(zip(*(model.parameters() for model in self.models[:n]), strict=True))
-        for weight, *copies in parameters:
-            for p in copies:
-                p.data, p.grad = weight.data, None  # somebody may have assigned another array
+        flats = self.flats[:n]
+        flats[0].collect_data()  # for all replicas, if somebody has assigned an array
+        for flat in flats[1:]:
+            flat.zero_grad()
         with one_blas_thread():
             figures = list(self.pool.map(compute, self.models, parts))
-        gradients = []
-        for same in parameters:
-            if any(p.grad is not None for p in same):
-                if same[0].grad is None:  # only rows of other replicas used this parameter
-                    same[0]._receive(xp.zeros_like(same[0].data))
-                gradients.append([p.grad.reshape(-1) for p in same if p.grad is not None])
+        mine, *others = [flat.collect() for flat in flats]
 
-        def add(core):  # a slice of each array
-            for mine, *others in gradients:
-                own = slice(*slice_bounds(mine.size, n)[core])
-                for theirs in others:  # always in this order: sums of floats depend on it
-                    mine[own] += theirs[own]
+        def add(core):
+            own = slice(*slice_bounds(mine.size, n)[core])
+            for theirs in others:  # always in this order: sums of floats depend on it
+                mine[own] += theirs[own]
 
         list(self.pool.map(add, range(n)))
         return tuple(sum(column) for column in zip(*figures, strict=True))

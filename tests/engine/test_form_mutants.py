@@ -72,13 +72,13 @@ MUTANTS = {
         "        products = np.multiply(gy, normal, out=gy)\n",
     ),
     "add and norm: dropout forgotten in backward": (
-        F.add_norm,
+        transformer.add_and_norm,
         "cpu/functions",
         "        g_added = gx * mask\n",
         "        g_added = gx * 1\n",
     ),
     "add and norm: no factor in backward": (
-        F.add_norm,
+        transformer.add_and_norm,
         "cpu/functions",
         "        g_added *= factor\n",
         "",
@@ -86,29 +86,29 @@ MUTANTS = {
     "residual: another dropout is skipped": (
         transformer.add_and_norm,
         "cpu/layers",
-        "type(norm) is not LayerNorm or type(dropout) is not Dropout",
-        "type(norm) is not LayerNorm",
+        "type(norm) is LayerNorm and type(dropout) is Dropout",
+        "type(norm) is LayerNorm",
     ),
     "feed-forward network: ReLU for every activation": (
         transformer.feed_forward_network,
         "cpu/layers",
-        "activation is not F.relu or",
+        " and activation is F.relu",
         "",
     ),
     "feed-forward: no ReLU": (
-        F.feed_forward,
+        transformer.feed_forward_network,
         "cpu/functions",
         "    np.maximum(hidden, 0, out=hidden)\n",
         "",
     ),
     "feed-forward: no slope of the ReLU": (
-        F.feed_forward,
+        transformer.feed_forward_network,
         "cpu/functions",
         "* (hidden > 0)",
         "* (hidden > -9)",
     ),
     "feed-forward: no factor in backward": (
-        F.feed_forward,
+        transformer.feed_forward_network,
         "cpu/functions",
         "            g_hidden *= factor\n",
         "            pass\n",
@@ -116,8 +116,8 @@ MUTANTS = {
     "feed-forward network: a changed layer is skipped": (
         transformer.feed_forward_network,
         "cpu/layers",
-        "type(inner) is not Linear or",
-        "",
+        "type(inner) is type(outer) is Linear and",
+        "type(outer) is Linear and",
     ),
     "feed-forward network: dropout after training": (
         transformer.feed_forward_network,
@@ -628,7 +628,7 @@ MUTANTS = {
         "",
     ),
     "on a GPU, add and norm: no broadcasting": (
-        F.add_norm,
+        transformer.add_and_norm,
         "gpu/functions",
         "as_array(x).shape != added_data.shape",
         "False",
@@ -743,10 +743,10 @@ MUTANTS = {
         "0",
     ),
     "on a GPU, dropout: no place": (
-        F.feed_forward,
+        transformer.feed_forward_network,
         "gpu/functions",
-        "(*shape[:-1], len(inner_bias)), rate, seed",
-        "(*shape[:-1], len(inner_bias)), 0.0, seed",
+        "len(inner_bias)), rate_of(dropout)",
+        "len(inner_bias)), 0.0",
     ),
 }
 

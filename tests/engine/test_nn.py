@@ -16,16 +16,16 @@ from minitf.errors import UserError
 from minitf.nn import (
     Dropout,
     Embedding,
+    Flat,
     LayerNorm,
     Linear,
     Module,
     Parameter,
-    flatten,
     gradient_buffer,
 )
 from minitf.optim import Adam
 from minitf.tensor import Tensor
-from minitf.transformer import Transformer
+from minitf.transformer import Transformer, feed_forward_network
 
 
 class Pair(Module):
@@ -91,7 +91,8 @@ def test_names_that_switches_add():
 def test_flat_parameters_are_views_that_keep_their_values(rng):
     model = Pair(rng)
     before = model.state()
-    data, gradients = flatten(model.parameters())
+    flat = Flat(model.named_parameters())
+    data, gradients = flat.data, flat.gradients
     assert data.shape == gradients.shape == (sum(p.size for p in model.parameters()),)
     for name, p in model.named_parameters():
         assert np.array_equal(p.data, before[name])
@@ -112,15 +113,15 @@ def test_parameters_made_from_one_array_are_independent():
 def test_what_cannot_be_flat_is_refused(rng):
     model = Linear(3, 2, rng)
     with pytest.raises(ValueError, match="nothing to train"):
-        flatten([])
+        Flat([])
     with pytest.raises(ValueError, match="the same parameter is listed twice"):
-        flatten([model.weight, model.bias, model.weight])
+        Flat(enumerate([model.weight, model.bias, model.weight]))
     model.bias = Parameter(np.zeros(2))
     with pytest.raises(
         ValueError, match=r"shape \(2,\) is float64, the first one float32: convert the model"
     ):
-        flatten(model.parameters())
-    flatten(model.astype("float32").parameters())
+        Flat(model.named_parameters())
+    Flat(model.astype("float32").named_parameters())
 
 
 def test_flattening_forgets_the_gradients_of_before(rng):
@@ -128,7 +129,7 @@ def test_flattening_forgets_the_gradients_of_before(rng):
     model = Linear(3, 2, rng)
     x = np.ones((5, 3), np.float32)
     model(x).sum().backward()
-    _, gradients = flatten(model.parameters())
+    gradients = Flat(model.named_parameters()).gradients
     assert all(p.grad is None for p in model.parameters())
     model(x).sum().backward()
     assert gradients.tolist() == [5.0] * 8
@@ -136,7 +137,7 @@ def test_flattening_forgets_the_gradients_of_before(rng):
 
 def test_gradients_land_in_the_flat_array_and_add_up(rng):
     model = Linear(3, 2, rng)
-    _, gradients = flatten(model.parameters())
+    gradients = Flat(model.named_parameters()).gradients
     x = rng.normal(size=(5, 3)).astype(np.float32)
     for times in (1, 2):
         model(x).sum().backward()
@@ -154,16 +155,20 @@ def test_gradients_land_in_the_flat_array_and_add_up(rng):
 def test_a_parameter_that_is_also_the_input_gets_both_gradients(name, rng):
     """Neither overwrites the other in the flat array."""
     parameter, gy = Parameter(rng.normal(size=(4, 4))), rng.normal(size=(4, 4))
-    constants = {"linear": (), "feed_forward": (None, rng.normal(size=(4, 4)), None)}[name]
+    inner, outer = Linear(4, 4, rng, bias=False), Linear(4, 4, rng, bias=False).astype(float)
+    inner.weight = parameter
 
     def gradient():
         parameter.grad = None
-        y = getattr(functions, name)(parameter, parameter, *constants)
+        if name == "linear":
+            y = inner(parameter)
+        else:
+            y = feed_forward_network(parameter, inner, functions.relu, Dropout(0.0), outer)
         (y * gy).sum().backward()
         return parameter.grad.copy()
 
     expected = gradient()
-    flatten([parameter])
+    Flat([("weight", parameter)])
     assert np.allclose(gradient(), expected, rtol=1e-9)
 
 
@@ -282,7 +287,7 @@ def test_a_copy_of_a_model_is_independent(rng, copied):
 def test_a_shallow_copy_of_a_parameter_has_no_place(rng):
     """Its gradient would overwrite that of the parameter it was copied from."""
     model = Linear(3, 2, rng)
-    _, gradients = flatten(model.parameters())
+    gradients = Flat(model.named_parameters()).gradients
     model.weight.backward(np.ones((3, 2), dtype=np.float32))
     copy.copy(model.bias).backward(np.full(2, 5, dtype=np.float32))
     assert gradients.tolist() == [1.0] * 6 + [0.0] * 2
@@ -359,7 +364,7 @@ def test_state_is_a_copy():
 
 def test_loading_keeps_type_and_flat_storage(rng):
     model = Linear(3, 2, rng)
-    data, _ = flatten(model.parameters())
+    data = Flat(model.named_parameters()).data
     model.load_state({name: array.astype(np.float16) for name, array in model.state().items()})
     assert model.weight.dtype == np.float32
     assert np.shares_memory(model.weight.data, data)
@@ -482,8 +487,8 @@ def test_a_state_that_does_not_fit_changes_nothing():
 
 def test_the_gradient_buffer_receives_the_first_gradient_only(rng):
     parameter = Parameter(rng.normal(size=(2, 3)))
-    assert gradient_buffer(parameter, [parameter]) is None, "it has no view before flatten"
-    _, gradients = flatten([parameter])
+    assert gradient_buffer(parameter, [parameter]) is None, "it is in no Flat"
+    gradients = Flat([("weight", parameter)]).gradients
     view = gradient_buffer(parameter, [parameter])
     assert np.shares_memory(view, gradients) and view.shape == (2, 3)
     for _ in range(2):  # the second gradient is an array that the product makes
@@ -496,7 +501,7 @@ def test_the_gradient_buffer_receives_the_first_gradient_only(rng):
 @pytest.mark.parametrize("data", [np.ones((2, 3), np.float32), np.ones((2, 4)), np.ones((2, 1))])
 def test_weights_that_are_no_longer_the_flat_ones_have_no_gradient_buffer(data, rng):
     parameter = Parameter(rng.normal(size=(2, 3)))
-    flatten([parameter])
+    Flat([("weight", parameter)])
     parameter.data = data
     assert gradient_buffer(parameter, [parameter]) is None
     if data.shape == (2, 3):

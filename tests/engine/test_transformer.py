@@ -588,7 +588,7 @@ class Tripled(Dropout):
 @pytest.mark.parametrize("patched", [False, True], ids=["subclass", "patched class"])
 @pytest.mark.parametrize("name", ["inner", "outer", "dropout", "norm", "residual dropout"])
 def test_a_changed_module_is_not_passed_over_by_an_op(name, patched, library, rng, monkeypatch):
-    """The ops feed_forward and add_norm take the place of the library's own modules only."""
+    """The forms of a residual and of a network take the place of the library's own modules only."""
     config = Config(11, d_model=4, d_ff=6, n_heads=2, dropout=0.0)
     module = Residual(config) if name in ("norm", "residual dropout") else FeedForward(config, rng)
     x = to_device(rng.normal(size=(2, 3, 4)).astype(np.float32))

@@ -21,9 +21,7 @@ from saved_files import assert_same, message, shapes_of, weights_in
 from tiny_translator import make_subwords
 from tiny_translator import save as save_tiny_model
 
-from minitf.files import models
-from minitf.files.arrays import average, load_arrays, save_arrays, write_arrays
-from minitf.files.atomic import (
+from minitf.atomic import (
     clean_leftovers,
     install,
     save_text,
@@ -31,6 +29,8 @@ from minitf.files.atomic import (
     staged,
     writing,
 )
+from minitf.files import models
+from minitf.files.arrays import average, load_arrays, save_arrays, write_arrays
 from minitf.files.models import read_model, read_notes, save_model
 from minitf.translation.loading import load_model
 

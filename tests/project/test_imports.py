@@ -15,6 +15,7 @@ import minitf
 CORE = {"errors", "backend", "forms", "engine"}
 ALLOWED = {
     "errors": set(),
+    "atomic": {"errors"},
     "backend": {"errors"},
     # It loads cpu or gpu by name, at the first call of an accelerated op.
     "forms": {"backend"},
@@ -25,11 +26,11 @@ ALLOWED = {
     "gpu": {*CORE, "cpu"},  # beam search is one program on both; a GPU changes two lines of it
     "cli": {"errors"},
     "plot": set(),
-    "text": {"errors"},
+    "text": {"errors", "atomic"},
     "data": {"errors", "text", "cli"},
-    "files": {"errors", "text"},
-    "translation": {*CORE, "beyond", "text", "files", "cpu", "page"},
-    "page": {*CORE, "text", "files"},
+    "files": {"errors", "atomic", "text"},
+    "translation": {*CORE, "atomic", "beyond", "text", "files", "cpu", "page"},
+    "page": {*CORE, "atomic", "text", "files"},
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
 }
 ALLOWED["parsing"] = ALLOWED["translation"] | {"translation", "data", "plot", "cli"}

@@ -45,10 +45,10 @@ from paths import ROOT, SUPPORT
 from runs import SMALL, assert_same_run, write_text
 from tiny_translator import LONGEST, make_subwords, save
 
+from minitf.atomic import TEMPORARY
 from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
-from minitf.files.atomic import TEMPORARY
 from minitf.files.models import read_model
 from minitf.text.vocabulary import printable
 

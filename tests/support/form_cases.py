@@ -20,7 +20,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
 from minitf.config import Config
-from minitf.nn import Dropout, Linear, Module, Parameter, flatten
+from minitf.nn import Dropout, Flat, LayerNorm, Linear, Module, Parameter
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
 
@@ -32,7 +32,8 @@ class Row:
     """A call of a differentiable function.
 
     declined: the folders whose form leaves this call to the equation. constants: the indices of
-    arguments that are float64 arrays and not Tensors.
+    arguments that are float64 arrays and not Tensors. compute: calls a function that takes layers,
+    with layers of these arguments.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Row:
     options: dict = field(default_factory=dict)
     declined: tuple = ()
     constants: tuple = ()
+    compute: object = None
 
     def __str__(self):
         return f"{self.function.__name__}: {self.name}"
@@ -51,16 +53,8 @@ def rows():
     named = []
     for function, arguments, options in gradient_table.table():
         shapes = [str(getattr(x, "shape", "number")) for x in arguments if not isinstance(x, list)]
-        no_bias = function is F.feed_forward and arguments[2] is None
-        declined = ("gpu",) if no_bias else ()
         named.append(
-            Row(
-                f"{' '.join(shapes)} {options or ''}".strip(),
-                function,
-                arguments,
-                options,
-                declined,
-            )
+            Row(f"{' '.join(shapes)} {options or ''}".strip(), function, arguments, options)
         )
     rng = np.random.default_rng(8)
     return [*named, *_attention(rng), *_layers(rng), *_losses(rng)]
@@ -128,6 +122,7 @@ def _layers(rng):
         "no row": (0, D),
         "one axis": (D,),
         "rows beyond a tile": (67, D),
+        "three axes": (B, T, D),
     }.items():
         found.append(
             Row(name, F.layer_norm, (3 * normal(*shape) + 5, normal(D), normal(D)), {"eps": 1e-3})
@@ -136,17 +131,19 @@ def _layers(rng):
         found.append(Row(f"{name}, no bias", F.linear, (normal(*shape), normal(D, 16))))
         found.append(Row(name, F.dropout, (normal(*shape), 0.3), {"seed": 3}))
         sum_of = normal(*shape), normal(*shape), normal(D), normal(D)
-        found.append(Row(name, F.add_norm, (*sum_of, 1e-3)))
-        found.append(Row(f"{name}, dropout", F.add_norm, (*sum_of, 1e-3, 0.4)))
+        found.append(_add_and_norm(name, *sum_of, 1e-3))
+        found.append(_add_and_norm(f"{name}, dropout", *sum_of, 1e-3, 0.4))
         two_maps = normal(*shape), normal(D, 16), normal(16), normal(16, D), normal(D)
-        found.append(Row(name, F.feed_forward, two_maps))
-        found.append(Row(f"{name}, dropout", F.feed_forward, (*two_maps, 0.4)))
+        found.append(_network(name, *two_maps))
+        found.append(_network(f"{name}, dropout", *two_maps, 0.4))
     found += [
-        Row(
-            "one row for all",
-            F.add_norm,
-            (normal(1, D), normal(B, T, D), normal(D), normal(D)),
+        _add_and_norm(
+            *("one row for all", normal(1, D), normal(B, T, D), normal(D), normal(D)),
             declined=("cpu", "gpu"),
+        ),
+        _network(
+            *("no biases", normal(B, T, D), normal(D, 16), None, normal(16, D), None),
+            declined=("gpu",),
         ),
         Row("one feature", F.layer_norm, (normal(B, T, 1), normal(1), normal(1)), {"eps": 1e-2}),
         Row("four axes", F.linear, (normal(2, B, T, D), normal(D, 16), normal(16))),
@@ -161,6 +158,29 @@ def _layers(rng):
         Row("nearly all", F.dropout, (normal(B, T, D), 0.999), {"seed": 3}),
     ]
     return found
+
+
+def _add_and_norm(name, *arguments, declined=()):
+    """Return a row that adds and normalises: x, added, gain, bias, eps, rate."""
+
+    def compute(x, added, gain, bias, eps=1e-6, rate=0.0):
+        norm = LayerNorm(len(gain), eps)
+        norm.gain, norm.bias = gain, bias
+        return transformer.add_and_norm(x, added, Dropout(rate), norm)
+
+    return Row(name, transformer.add_and_norm, arguments, declined=declined, compute=compute)
+
+
+def _network(name, *arguments, declined=()):
+    """Return a row of a feed-forward network: x, W_1, b_1, W_2, b_2, rate."""
+
+    def compute(x, w_1, b_1, w_2, b_2, rate=0.0):
+        inner, outer = Linear(1, 1, None), Linear(1, 1, None)
+        inner.weight, inner.bias, outer.weight, outer.bias = w_1, b_1, w_2, b_2
+        return transformer.feed_forward_network(x, inner, F.relu, Dropout(rate), outer)
+
+    op = transformer.feed_forward_network
+    return Row(name, op, arguments, declined=declined, compute=compute)
 
 
 def _losses(rng):
@@ -288,7 +308,7 @@ def call(row, dtype, layout=np.ascontiguousarray, recording=True, change=lambda 
         arguments = [
             constant(x) if i in row.constants else tensor(x) for i, x in enumerate(row.arguments)
         ]
-        y = row.function(*arguments, **row.options)
+        y = (row.compute or row.function)(*arguments, **row.options)
     results = list(y) if isinstance(y, tuple) else [y]
     before = [to_numpy(one.data).copy() for one in results]
 
@@ -701,13 +721,13 @@ def _with_gradients(compute, x, modules):
 
     The parameters' gradients are slices of a flat array, as those of a model in training.
     """
-    _, gradients = flatten(p for module in modules for p in module.parameters())
+    flat = Flat(enumerate(p for module in modules for p in module.parameters()))
     for _ in range(2):
         x = Tensor(x.data)
         with F.dropout_state(seed=3, step=4):
             y = compute(x)
         y.backward(to_device(np.random.default_rng(5).normal(size=y.shape).astype(y.dtype)))
-    return [to_numpy(array).copy() for array in (y.data, x.grad, gradients)]
+    return [to_numpy(array).copy() for array in (y.data, x.grad, flat.gradients)]
 
 
 def _of_other_inputs(dtype):

@@ -8,7 +8,7 @@ import pytest
 from runs import copied_run, prepare_folder, run
 from saved_files import assert_same, message
 
-from minitf.files import atomic
+from minitf import atomic
 from minitf.training.checkpoints import RunFolder
 
 

@@ -54,12 +54,12 @@ MUTANTS = {
     ),
     # The flat arrays
     "parameters that are no views of the flat array": (
-        "p.data = data[flat_slice].reshape(p.shape)",
-        "p.data = data[flat_slice].reshape(p.shape).copy()",
+        "p.data, p.grad, p._gradient_view = view,",
+        "p.data, p.grad, p._gradient_view = view.copy(),",
     ),
     "gradients that do not arrive in the flat array": (
-        "p._gradient_view = gradients[flat_slice].reshape(p.shape)",
-        "p._gradient_view = gradients[flat_slice].reshape(p.shape).copy()",
+        "= view, None, gradient_view",
+        "= view, None, gradient_view.copy()",
     ),
     # The schedule
     "a rate that grows with the model": (

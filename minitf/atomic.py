@@ -14,7 +14,7 @@ from pathlib import Path
 
 from minitf.errors import UserError
 
-__all__ = ["clean_leftovers", "install", "save_text", "sha256", "staged", "writing"]
+__all__ = ["clean_leftovers", "install", "save_bytes", "save_text", "sha256", "staged", "writing"]
 
 # Our temporary names, and those of safetensors.
 TEMPORARY = re.compile(r".+\.minitf-[0-9a-f]{8}\.tmp(\.tmp)?|\.tmp[A-Za-z0-9]{6}")
@@ -36,8 +36,12 @@ def save_text(path: str | Path, text: str) -> None:
 
     Raises UserError if the disk refuses.
     """
+    save_bytes(path, text.encode(errors="replace"))
+
+
+def save_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file completely or not at all. Raises UserError if the disk refuses."""
     path = Path(path)
-    content = text.encode(errors="replace")
     with staged({path: lambda temporary: temporary.write_bytes(content)}) as files:
         install(files, path)
 
