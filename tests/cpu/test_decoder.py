@@ -183,9 +183,27 @@ def test_a_row_of_padding_alone_is_left_to_the_modules(rng):
 
 def test_the_packed_weights_are_one_array():
     _, packed = for_decoding(small_model()).packed_decoder
-    base = packed.vocabulary.strips.base
-    assert all(layer.inner.strips.base is base for layer in packed.layers)
-    assert packed.source.strips.base is base
+    maps = packed.vocabulary, packed.source, *(layer.inner for layer in packed.layers)
+    assert len({id(each.multiply.keywords["strips"].base) for each in maps}) == 1
+
+
+def test_a_straight_line_that_fails_says_so(monkeypatch, rng, capsys):
+    """Not only one that computes other logits. But an error of memory is one of the machine."""
+    model, source = small_model(), random_batch(rng).source
+
+    def failing(*_):
+        raise error
+
+    monkeypatch.setattr(StraightScorer, "_embedded", failing)
+    error = MemoryError()
+    with forms_on(), pytest.raises(MemoryError):
+        greedy(model, source, 3)
+    error = IndexError("a bug")
+    with forms_on():
+        found = greedy(model, source, 3), greedy(model, source, 3)
+    assert found[0] == found[1]
+    said = capsys.readouterr().err
+    assert "decoded by its modules" in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize("activation", ["relu", "swish"])
