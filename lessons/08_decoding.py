@@ -753,7 +753,7 @@ caches = empty_caches(exact)
 steps = []
 for t, word in enumerate(whole_text):
     # t is the token's position: its sinusoids are those of position t, not of 0.
-    steps.append(exact.decode(np.array([[word]]), memory, mask, t, caches).numpy())
+    steps.append(exact.decode_step(np.array([[word]]), memory, mask, t, caches).numpy())
 all_at_once = exact.decode(np.array([whole_text]), memory, mask)
 same("a token at a time, with the cache = all at once", np.hstack(steps), all_at_once)
 

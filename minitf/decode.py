@@ -517,7 +517,9 @@ class TokenScorer:
             hidden = self.model.decode(texts, self.memory, self.mask)
         else:
             start = texts.shape[1] - 1
-            hidden = self.model.decode(texts[:, -1:], self.memory, self.mask, start, self.caches)
+            hidden = self.model.decode_step(
+                texts[:, -1:], self.memory, self.mask, start, self.caches
+            )
         return with_normalisers(self.model.logits(hidden[:, -1]).data, self.model.config)
 
     def select(self, rows: np.ndarray) -> None:
