@@ -338,7 +338,7 @@ class StraightScorer:
 
 
 def _pack(maps, dtype):
-    """Cut the matrices into strips, all in one array.
+    """Copy the biases, and the matrices as strips, all in one array.
 
     NumPy asks the system for large pages of memory for a large array. With small ones, a step for
     one sentence waits for the addresses of thousands of pages: it took a fifth longer.
@@ -351,6 +351,7 @@ def _pack(maps, dtype):
     for each, part, shape in zip(maps, parts, shapes, strict=True):
         strips = in_strips(each.take_matrix(), part.reshape(shape))
         each.multiply = functools.partial(product, strips=strips, f=each.shape[1])
+        each.bias = None if each.bias is None else each.bias.copy()
 
 
 class _Norm:
@@ -405,7 +406,11 @@ def _in_heads(projected, config):
 
 def _mask(mask, dtype):
     """Return the terms to add to the scores: 0 where the mask is True, else -infinity."""
-    return None if mask.all() else np.where(mask, dtype.type(0), dtype.type(-np.inf))
+    if mask.all():
+        return None
+    terms = np.full(mask.shape, -np.inf, dtype)
+    terms[mask] = 0
+    return terms
 
 
 def _attend(projected, cache, mask, first=None):

@@ -187,6 +187,19 @@ def test_the_packed_weights_are_one_array():
     assert len({id(each.multiply.keywords["strips"].base) for each in maps}) == 1
 
 
+def test_a_prepared_model_does_not_follow_the_weights(rng):
+    """Only the tables, which are the model's own."""
+    model, source = small_model(attention_bias=True, output_bias=True), random_batch(rng).source
+    for parameter in model.parameters():
+        parameter.data += rng.normal(size=parameter.shape) / 10
+    fast = for_decoding(model)
+    with forms_on():
+        before = greedy(fast, source, 5)
+        for parameter in (*model.decoder.parameters(), model.output_bias):
+            parameter.data += rng.normal(size=parameter.shape)
+        assert greedy(fast, source, 5) == before
+
+
 def test_a_straight_line_that_fails_says_so(monkeypatch, rng, capsys):
     """Not only one that computes other logits. But an error of memory is one of the machine."""
     model, source = small_model(), random_batch(rng).source
