@@ -1322,7 +1322,7 @@ caches = empty_caches(exact)
 steps = []
 for t, word in enumerate(whole_text):
     # t is the token's position: its sinusoids are those of position t, not of 0.
-    steps.append(exact.decode(np.array([[word]]), memory, mask, t, caches).numpy())
+    steps.append(exact.decode_step(np.array([[word]]), memory, mask, t, caches).numpy())
 all_at_once = exact.decode(np.array([whole_text]), memory, mask)
 same("a token at a time, with the cache = all at once", np.hstack(steps), all_at_once)
 
@@ -1335,15 +1335,17 @@ same("a token at a time, with the cache = all at once", np.hstack(steps), all_at
 def positions_read(cached):
     """Return how many positions the decoder reads at the last step of greedy."""
     read_at_steps = []
-    plain_decode = exact.decode
 
-    def counting(target, *others):
-        read_at_steps.append(np.shape(target)[1])
-        return plain_decode(target, *others)
+    def counted(method):
+        def counting(target, *others):
+            read_at_steps.append(np.shape(target)[1])
+            return method(target, *others)
 
-    exact.decode = counting
+        return counting
+
+    exact.decode, exact.decode_step = map(counted, (exact.decode, exact.decode_step))
     greedy(exact, source[4:5], cached=cached)
-    exact.decode = plain_decode
+    del exact.decode, exact.decode_step
     return read_at_steps[-1]
 
 

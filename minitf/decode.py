@@ -438,11 +438,11 @@ def agrees(
 ) -> bool | None:
     """Return whether a scorer has the logits that the model's modules compute without a cache.
 
-    None if one of them raises an error.
+    None if the modules raise an error, as those of a broken model do.
 
     scorer_of: makes the scorer for source (1, S). They are compared for a made-up text of three
     tokens after the start mark: what the scorer keeps of the first ones is in the logits of the
-    last.
+    last. One that raises an error, as for a layer that knows no cache, does not agree.
     tolerance: of the largest logit, how much another may differ by rounding.
     """
     c = model.config
@@ -451,6 +451,7 @@ def agrees(
     ids[ids == c.pad_id] = c.eos_id
     texts = ids[None].copy()
     texts[0, 0] = c.bos_id
+    expected = found = None
     try:
         with model.evaluating(), no_grad():
             expected = to_numpy(TokenScorer(model, ids[None], 1, None)(texts)[0])
@@ -459,8 +460,8 @@ def agrees(
                 found = to_numpy(scorer(texts[:, : t + 1])[0])
     except MemoryError:
         raise
-    except Exception:  # of a layer that knows no cache; that of a broken model comes up again
-        return None
+    except Exception:  # that of a broken model comes up again
+        return None if expected is None else False
     largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
     return found.shape == expected.shape and np.allclose(
         found, expected, tolerance, tolerance * largest
@@ -516,7 +517,9 @@ class TokenScorer:
             hidden = self.model.decode(texts, self.memory, self.mask)
         else:
             start = texts.shape[1] - 1
-            hidden = self.model.decode(texts[:, -1:], self.memory, self.mask, start, self.caches)
+            hidden = self.model.decode_step(
+                texts[:, -1:], self.memory, self.mask, start, self.caches
+            )
         return with_normalisers(self.model.logits(hidden[:, -1]).data, self.model.config)
 
     def select(self, rows: np.ndarray) -> None:

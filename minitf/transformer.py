@@ -128,12 +128,7 @@ class MultiHeadAttention(Module):
         """
         if mask is not None and mask.ndim == 3:
             raise ValueError("a mask of 3 axes would be one per head: write mask[:, None]")
-        if cache is None:
-            return multi_head_attention(self, x, memory, mask)
-        queries = self.split_heads(self.query(x))  # (B, H, T, K)
-        keys, values = cache(self, memory)  # (B, H, n, K), (B, H, n, U)
-        heads = self.attend(queries, keys, values, mask, cache.positions)  # (B, H, T, U)
-        return self.output(self.merge_heads(heads))  # (B, T, D)
+        return multi_head_attention(self, x, memory, mask, cache)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Project the memory (B, S, D) to keys (B, H, S, K) and values (B, H, S, U)."""
@@ -172,12 +167,20 @@ class MultiHeadAttention(Module):
 
 @accelerated
 def multi_head_attention(
-    attention: MultiHeadAttention, x: Tensor, memory: Tensor, mask: np.ndarray | None = None
+    attention: MultiHeadAttention,
+    x: Tensor,
+    memory: Tensor,
+    mask: np.ndarray | None = None,
+    cache: Callable | None = None,
 ) -> Tensor:
-    """Return what a MultiHeadAttention computes without a cache, step by step by its methods."""
+    """Return what a MultiHeadAttention computes, step by step by its methods."""
     queries = attention.split_heads(attention.query(x))  # (B, H, T, K)
-    keys, values = attention.keys_and_values(memory)  # (B, H, S, K), (B, H, S, U)
-    positions = np.arange(x.shape[1])[None], np.arange(memory.shape[1])[None]
+    if cache is None:
+        keys, values = attention.keys_and_values(memory)  # (B, H, S, K), (B, H, S, U)
+        positions = np.arange(x.shape[1])[None], np.arange(memory.shape[1])[None]
+    else:
+        keys, values = cache(attention, memory)  # (B, H, n, K), (B, H, n, U)
+        positions = cache.positions
     heads = attention.attend(queries, keys, values, mask, positions)  # (B, H, T, U)
     return attention.output(attention.merge_heads(heads))  # (B, T, D)
 
@@ -405,28 +408,38 @@ class Transformer(Module):
         x = self.embedding(source) * self.config.d_model**0.5
         return self.encoder(self.source_positions(x), to_device(mask)), mask
 
-    def decode(
-        self,
-        target: Ids,
-        memory: Tensor,
-        source_mask: np.ndarray | None,
-        start: int = 0,
-        caches: Sequence | None = None,
-    ) -> Tensor:
+    def decode(self, target: Ids, memory: Tensor, source_mask: np.ndarray | None) -> Tensor:
         """Return the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
-        start: the position of the first target token, for the vectors added to the embeddings.
-        Without caches the mask is the causal one. Padding comes only at the end of a text, so that
+        The mask of the target is the causal one. Padding comes only at the end of a text, so that
         mask keeps every real token from seeing it.
-        caches: for each layer a pair, one cache for self-attention and one for attention to the
-        source (see minitf.decode). With them, target is only the newest token of each text, (B, 1),
-        at position `start`, which may attend to all tokens in its cache.
         """
         target = _ids(target, "target", "(B, T)")
+        target_mask = causal_mask(target.shape[1])
+        return self._decoded(target, memory, target_mask, source_mask)
+
+    def decode_step(
+        self,
+        newest: Ids,
+        memory: Tensor,
+        source_mask: np.ndarray | None,
+        position: int,
+        caches: Sequence,
+    ) -> Tensor:
+        """Return the decoder's output (B, 1, D) for the newest token of each text, ids (B, 1).
+
+        position: that of these tokens in their texts, from 0.
+        caches: for each layer a pair, one cache for self-attention and one for attention to the
+        source (see minitf.decode). The newest token may attend to all tokens in its cache.
+        """
+        newest = _ids(newest, "newest", "(B, 1)")
+        return self._decoded(newest, memory, None, source_mask, position, caches)
+
+    def _decoded(self, target, memory, target_mask, source_mask, start=0, caches=None):
+        """Return the decoder's output for target ids of which the first is at position `start`."""
         _check_rows(len(memory), len(target))
         x = self.target_embedding(target) * self.config.d_model**0.5
         x = self.target_positions(x, start)
-        target_mask = causal_mask(target.shape[1]) if caches is None else None
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
         return self.decoder(x, memory, *masks, caches)
 

@@ -43,8 +43,8 @@ class Layout:
         self.own[:, :, start : self.length] = self.newest
 
     def mask(self):
-        """Return the mask (B, 1, W, n) of the tokens in the cache that belong to each beam."""
-        return self.own[:, None, :, : self.length]
+        """Return the mask (B, W, n) of the tokens in the cache that belong to each beam."""
+        return self.own[:, :, : self.length]
 
     def grow(self):
         """Drop the tokens that no beam contains any more, and make room for new ones.

@@ -17,7 +17,7 @@ from minitf.tensor import is_recording, record
 
 
 @form_of(transformer.multi_head_attention)
-def multi_head_attention(attention, x, memory, mask=None):
+def multi_head_attention(attention, x, memory, mask=None, cache=None):
     """Project each input once, with the weights side by side, and attend to views of the result.
 
         [Q K V] = x [W^Q W^K W^V]                       if the memory is x
@@ -26,7 +26,7 @@ def multi_head_attention(attention, x, memory, mask=None):
     In backward the gradients of Q, K and V are written side by side as well, so that one product
     computes the gradient of an input, and another those of its weights.
     """
-    if not is_recording() or not attends_plainly(attention, x, memory):
+    if cache is not None or not is_recording() or not attends_plainly(attention, x, memory):
         return NotImplemented
     layers = attention.query, attention.key, attention.value
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]

@@ -5,10 +5,10 @@ import numpy as np
 from minitf import decode
 from minitf.backend import to_numpy
 from minitf.cpu.decode import continuations
-from minitf.cpu.decoder import is_straight
+from minitf.cpu.decoder import PackedDecoder, is_straight
 from minitf.forms import form_of, is_left_out
 from minitf.gpu import fused
-from minitf.gpu.decoder import StraightScorer
+from minitf.gpu.decoder import STEPS, StraightScorer
 from minitf.gpu.launch import has_kernels
 
 __all__ = ["continuations", "normalisers_of", "token_scorer"]
@@ -23,9 +23,14 @@ def token_scorer(model, source, width, cached):
         decode.has_own_layers(model)
         and _has_kernels_for(model)
         # Products may be rounded to 11 bits.
-        and is_straight(model, lambda source: StraightScorer(model, source, 1), tolerance=1e-2)
+        and is_straight(model, lambda source: _scorer(model, source, 1), tolerance=1e-2)
     )
-    return StraightScorer(model, source, width) if is_used else NotImplemented
+    return _scorer(model, source, width) if is_used else NotImplemented
+
+
+def _scorer(model, source, width):
+    """Return a StraightScorer with the weights as they are now: packing them takes little."""
+    return StraightScorer(PackedDecoder(model, STEPS), model, source, width)
 
 
 def _has_kernels_for(model):

@@ -19,7 +19,7 @@ CACHED = 2**24  # bytes of an array that stays in the cache of a GPU, which has 
 
 
 @form_of(transformer.multi_head_attention)
-def multi_head_attention(attention, x, memory, mask=None):
+def multi_head_attention(attention, x, memory, mask=None, cache=None):
     """Project each input once, with the weights side by side; attend; multiply by W^O.
 
         [Q K V] = x [W^Q W^K W^V]                       if the memory is x
@@ -32,7 +32,7 @@ def multi_head_attention(attention, x, memory, mask=None):
     In backward each weight has a product of its own, so that its gradient can be written where it
     belongs, in the flat gradients.
     """
-    if not _takes(attention, x, memory, mask):
+    if cache is not None or not _takes(attention, x, memory, mask):
         return NotImplemented
     layers = attention.query, attention.key, attention.value
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]

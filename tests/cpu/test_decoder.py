@@ -183,9 +183,40 @@ def test_a_row_of_padding_alone_is_left_to_the_modules(rng):
 
 def test_the_packed_weights_are_one_array():
     _, packed = for_decoding(small_model()).packed_decoder
-    base = packed.vocabulary.strips.base
-    assert all(layer.inner.strips.base is base for layer in packed.layers)
-    assert packed.source.strips.base is base
+    maps = packed.vocabulary, packed.source, *(layer.inner for layer in packed.layers)
+    assert len({id(each.multiply.keywords["strips"].base) for each in maps}) == 1
+
+
+def test_a_prepared_model_does_not_follow_the_weights(rng):
+    """Only the tables, which are the model's own."""
+    model, source = small_model(attention_bias=True, output_bias=True), random_batch(rng).source
+    for parameter in model.parameters():
+        parameter.data += rng.normal(size=parameter.shape) / 10
+    fast = for_decoding(model)
+    with forms_on():
+        before = greedy(fast, source, 5)
+        for parameter in (*model.decoder.parameters(), model.output_bias):
+            parameter.data += rng.normal(size=parameter.shape)
+        assert greedy(fast, source, 5) == before
+
+
+def test_a_straight_line_that_fails_says_so(monkeypatch, rng, capsys):
+    """Not only one that computes other logits. But an error of memory is one of the machine."""
+    model, source = small_model(), random_batch(rng).source
+
+    def failing(*_):
+        raise error
+
+    monkeypatch.setattr(StraightScorer, "_embedded", failing)
+    error = MemoryError()
+    with forms_on(), pytest.raises(MemoryError):
+        greedy(model, source, 3)
+    error = IndexError("a bug")
+    with forms_on():
+        found = greedy(model, source, 3), greedy(model, source, 3)
+    assert found[0] == found[1]
+    said = capsys.readouterr().err
+    assert "decoded by its modules" in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize("activation", ["relu", "swish"])

@@ -558,14 +558,14 @@ MUTANTS = {
     "straight line: always ReLU": (
         decode.token_scorer,
         "cpu/decoder",
-        'if name == "relu" else',
+        'if activation == "relu" else',
         "if True else",
     ),
     "straight line: always post-norm": (
         decode.token_scorer,
         "cpu/decoder",
-        'self.post = c.norm == "post"',
-        "self.post = True",
+        'self.post = steps, model.config.norm == "post"',
+        "self.post = steps, True",
     ),
     "straight line: no last norm": (
         decode.token_scorer,
@@ -576,26 +576,44 @@ MUTANTS = {
     "straight line: a beam sees all beams": (
         decode.token_scorer,
         "cpu/decoder",
-        "None if self.width == 1 else",
-        "None if True else",
+        "self.steps.mask(self.layout.mask(), x.dtype)",
+        "None",
     ),
     "straight line: padding is read": (
         decode.token_scorer,
         "cpu/decoder",
-        "None if mask.all() else",
-        "None if True else",
+        "self.steps.mask(mask[:, 0], memory.dtype)",
+        "None",
     ),
     "straight line: the mask of other sentences": (
         decode.token_scorer,
         "cpu/decoder",
-        "self.source_offset = self.source_offset[sentences]",
-        "self.source_offset = self.source_offset[: len(sentences)]",
+        "self.source_mask = self.source_mask[kept]",
+        "self.source_mask = self.source_mask[: len(kept)]",
     ),
     "straight line: keys and values of other sentences": (
         decode.token_scorer,
         "cpu/decoder",
-        "[array[sentences] for array in arrays_of_layers]",
-        "[array[: len(sentences)] for array in arrays_of_layers]",
+        "[array[kept] for array in self.source]",
+        "[array[: len(kept)] for array in self.source]",
+    ),
+    "straight line: the texts of other sentences": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "[array[kept] for array in cache]",
+        "[array[: len(kept)] for array in cache]",
+    ),
+    "straight line: the newest at the end of the cache": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "self.layout.length - self.width",
+        "self.layout.capacity - self.width",
+    ),
+    "straight line: the keys of the first layer for all": (
+        decode.token_scorer,
+        "cpu/decoder",
+        "array[:, i * n : (i + 1) * n]",
+        "array[:, :n]",
     ),
     "continuations: equals in any order": (
         decode.continuations,
@@ -706,29 +724,29 @@ MUTANTS = {
         "for layer in (*projected, attention.output))",
         "for layer in projected)",
     ),
-    "on a GPU, a step: the newest at the end of the cache": (
+    "on a GPU, a step: norms without what is added": (
         decode.token_scorer,
         "gpu/decoder",
-        "first = self.layout.length - self.width",
-        "first = self.layout.capacity - self.width",
+        "fused.add_norm(x, y, *self)",
+        "fused.layer_norm(y, *self)",
     ),
-    "on a GPU, a step: the norm of a pre-norm model": (
+    "on a GPU, a step: always ReLU": (
         decode.token_scorer,
         "gpu/decoder",
-        "        if self.norm:\n            x, _ = fused.layer_norm(x, *self.norm)\n",
-        "",
+        'activation == "relu" and inner',
+        "inner",
     ),
-    "on a GPU, a step: the keys of the first layer for all": (
+    "on a GPU, a step: values as keys": (
         decode.token_scorer,
         "gpu/decoder",
-        "self.source[:, i * n : (i + 1) * n]",
-        "self.source[:, :n]",
+        "(each.key, each.value)",
+        "(each.value, each.key)",
     ),
-    "on a GPU, a step: the padding of another sentence": (
+    "on a GPU, a step: queries divided twice": (
         decode.token_scorer,
         "gpu/decoder",
-        "            self.source_mask = self.source_mask[kept]\n",
-        "            self.source_mask = self.source_mask[: len(kept)]\n",
+        "divides=False",
+        "divides=True",
     ),
     "on a GPU, a step: the best of the first text for all": (
         decode.token_scorer,

@@ -3,7 +3,7 @@
 More of the engine runs on the simulated kernels wherever a test takes the fixture `library` (slow).
 """
 
-import types
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -237,13 +237,14 @@ def test_sentences_that_go_on_keep_all_that_is_theirs():
         of_sentences = to_device(np.arange(3))
         scorer = StraightScorer.__new__(StraightScorer)
         scorer.width, scorer.layout = 2, Layout(3, 2)
-        scorer.caches = [of_sentences, of_sentences]
-        scorer.source = scorer.source_mask = of_sentences
+        scorer.caches, scorer.packed = [[of_sentences], [of_sentences]], SimpleNamespace(layers=[1])
+        scorer.source, scorer.source_mask = [of_sentences[:, None]], of_sentences
         scorer.layout.own = np.arange(6).reshape(3, 2, 1)
         scorer.layout.capacity = 1
         scorer.select(np.array([1, 0, 5, 4]))
-        for kept in (*scorer.caches, scorer.source, scorer.source_mask):
-            assert to_numpy(kept).tolist() == [0, 2]
+        of_source, in_layer = scorer.source[0], scorer.source_caches[0][0]
+        for kept in (*scorer.caches[0], *scorer.caches[1], of_source, in_layer, scorer.source_mask):
+            assert to_numpy(kept).ravel().tolist() == [0, 2]
     assert scorer.layout.own.ravel().tolist() == [1, 0, 5, 4]
 
 
@@ -277,7 +278,7 @@ def test_the_best_of_a_step_are_those_of_its_equations(size, width, levels):
     totals[0, 1:] = -np.inf
     with using(strict.with_kernels):
         scorer = StraightScorer.__new__(StraightScorer)
-        scorer.model = types.SimpleNamespace(config=Config(size))
+        scorer.model = SimpleNamespace(config=Config(size))
         scorer._logits = lambda _: to_device(logits.copy())
         found = scorer.best(None, totals, 2 * width)
         never, normalisers = scorer(None)

@@ -121,8 +121,8 @@ MUTANTS = {
         "self.kept = list(new)",
     ),
     "positions that stay 0 with the cache": (
-        "self.mask, start, self.caches)",
-        "self.mask, 0, self.caches)",
+        "self.mask, start, self.caches",
+        "self.mask, 0, self.caches",
     ),
     "positions that ignore their start": (
         "_sinusoids_up_to(end, c, x.dtype)[start:]",
