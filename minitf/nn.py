@@ -64,12 +64,13 @@ class Flat:
         size, dtype = sum(p.size for p in parameters), parameters[0].dtype
         self.data = xp.empty(size, dtype) if data is None else data
         self.gradients = xp.zeros(size, self.data.dtype)
-        # Kept to notice arrays that are assigned to a parameter.
-        self._views = list(zip(self.views(self.data), self.views(self.gradients), strict=True))
-        for p, (view, gradient_view) in zip(parameters, self._views, strict=True):
+        self._views = []  # to notice arrays that are assigned to a parameter
+        views = zip(self.views(self.data), self.views(self.gradients), strict=True)
+        for (name, p), (view, gradient_view) in zip(self.named_parameters, views, strict=True):
             if data is None:
                 view[...] = p.data
             p.data, p.grad, p._gradient_view = view, None, gradient_view
+            self._views.append((name, p, view, gradient_view))
 
     def views(self, array: np.ndarray) -> list[np.ndarray]:
         """Return each parameter's view of an array like `data`."""
@@ -90,7 +91,7 @@ class Flat:
         Raises RuntimeError for one that does not fit, and for a parameter that was converted or
         made flat elsewhere.
         """
-        for (name, parameter), (view, gradient_view) in self._pairs():
+        for name, parameter, view, gradient_view in self._views:
             if parameter._gradient_view is not gradient_view:
                 raise RuntimeError(
                     f"{name} was converted or given to another optimizer: make a new Adam"
@@ -105,7 +106,7 @@ class Flat:
         Arrays that were assigned to a parameter's `data` or `grad` are copied into their slices.
         """
         self.collect_data()
-        for (name, parameter), (_, view) in self._pairs():
+        for name, parameter, _, view in self._views:
             if parameter.grad is None:
                 view[...] = 0
                 parameter.grad = view
@@ -113,9 +114,6 @@ class Flat:
                 advice = "a NumPy scalar in a product makes float32 to float64, a float does not"
                 parameter.grad = _copied(f"{name}.grad", parameter.grad, view, advice)
         return self.gradients
-
-    def _pairs(self):
-        return zip(self.named_parameters, self._views, strict=True)
 
     def __copy__(self):
         """Refuse copy.copy: the copy would make the parameters flat again, away from this one."""
