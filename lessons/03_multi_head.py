@@ -15,7 +15,8 @@ have seen what one head cannot do and several can.
 # "Man sees dog", "dog sees man": the same three words, and the opposite meaning. In
 # both sentences, "sees" needs to know who is before it and who is after it. What can
 # attention (lesson 01) fetch? Let the values be man = (2, 0) and dog = (0, 2). If
-# "sees" gives both neighbours the weight 1/2, it gets the average of the two:
+# "sees" gives both neighbours the weight 1/2, it gets the average of the two, the same
+# in both sentences:
 
 # %%
 import numpy as np
@@ -412,8 +413,11 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # three blocks. It is to give out the *first* block of the position before it, the
 # *second* block of the position after it, and the *third* block of the very first
 # position. A single head could carry all three blocks side by side, in columns of their
-# own. But it would have to fetch them with one set of weights. (Twelve more numbers say
-# which position it is. With them a head can find the one before.)
+# own. But it would have to fetch them with one set of weights: so in the columns of the
+# first block it finds $a_1$ times the block that it wants, and $a_2$ and $a_3$ times
+# two others, which are noise. The best guess again leaves $1 - a_1^2 / q$, and likewise
+# in the other columns: the same law. (Twelve more numbers say which position it is.
+# With them a head can find the one before.)
 
 
 # %%
@@ -469,8 +473,10 @@ print("heads:  1     4     8     16    32")
 print("BLEU:   24.9  25.5  25.8  25.8  25.4")
 
 # %% [markdown]
-# One head is worst, 0.9 below the best. With 32 heads the score falls again: each has
-# only $512 / 32 = 16$ numbers to compare with. From 8 to 16 it is best.
+# One head is worst, 0.9 below the best. With 32 heads the score falls again. A likely
+# reason: a score is $x W^Q (W^K)^T m^T$, so a head compares two words through the one
+# matrix $W^Q (W^K)^T$, which has only the rank $d_k$: here $512 / 32 = 16$ independent
+# things that it can ask for. From 8 to 16 heads it is best.
 
 # %% [markdown]
 # ## What do heads look at in a sentence?

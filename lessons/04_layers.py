@@ -118,7 +118,9 @@ draw(figures.alike, "04_alike.png", apart)
 # ![How far words are apart over six layers. With attention alone it falls from nearly 1 to 0 after three layers; with the Transformer's layers it falls slowly, to 0.37 after six.](figures/04_alike.png)
 #
 # *What to see: after three attentions every position has the same vector. What else is
-# in a layer keeps the words apart for longer.*
+# in a layer keeps the words apart for longer, though not for ever: these layers are
+# new, and nothing has taught them yet what to keep apart. (Lesson 07 watches a like
+# number in a training.)*
 #
 # What else is it?
 
@@ -335,10 +337,11 @@ grad_check(F.layer_norm, X, gain, bias)
 # %% [markdown]
 # ## What is the feed-forward network for?
 # Attention adds up: what it fetches from two words is something that the one says plus
-# something that the other says. (The weights do depend on both words, but they only
-# choose how much of each is fetched.) Call an answer about two words *additive* if it
-# is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved. Some
-# questions have no additive answer.
+# something that the other says. (This is so while the weights stay the same. They
+# depend on both words, so the softmax bends a little, too; but only where words compete
+# for weight. Let the weights be given, and ask what can be done with what was fetched.)
+# Call an answer about two words *additive* if it is such a sum, $f(a) + g(b)$, with any
+# functions $f$ and $g$, straight or curved. Some questions have no additive answer.
 #
 # Here is the smallest. Attention has put the number of one word, 0 or 1, into one
 # feature, and the number of another word into a second feature: $(a, b)$. The answer is
@@ -451,9 +454,9 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # *What to see: no training can bring an additive answer below the dashed line. From 4
 # units on, the network is far below it, and with 16 all facts fit.*
 #
-# So attention *fetches*, and the network *computes and remembers*. It also holds two
-# thirds of the *parameters*, the learned numbers, of an encoder layer: two matrices of
-# 512 times 2,048, against attention's four of 512 times 512 (lesson 03).
+# So attention mostly *fetches*, and the network *computes and remembers*. It also holds
+# two thirds of the *parameters*, the learned numbers, of an encoder layer: two matrices
+# of 512 times 2,048, against attention's four of 512 times 512 (lesson 03).
 #
 # It sees one position at a time: the same network runs at each position, alone. The
 # paper calls it *position-wise*. **Attention is the only place where positions meet.**
@@ -656,7 +659,8 @@ claim(
 # **The norm keeps the size of the gradient**, even without $x$: see
 # $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. If $f$ halves the
 # vectors, it halves the gradient, too. But $s$ is then half as large, so the norm
-# doubles the gradient.
+# doubles the gradient. In $x + f(x)$ it is the other way round: the sum makes vectors
+# and gradient larger, and the norm divides both by the same $s$.
 #
 # ### What is x for, then?
 # For the words. The first figure of this lesson showed that attentions make them all
@@ -909,8 +913,8 @@ draw(figures.units, "04_units.png", likes, of_one_unit, answers)
 #
 # *What to see: a unit is silent (hatched) for many pairs. This one only adds, others
 # only subtract: the sign is that of the unit's row of $W_2$. (A dash marks a negative
-# number. The arrows of the colour bar: some numbers are beyond 2 or -2, and have the
-# colour of its end.) Eight such tables add up to the last one, nearly the facts.*
+# number. The arrow of the colour bar: some numbers are beyond 2, and have the colour of
+# its end.) Eight such tables add up to the last one, nearly the facts.*
 #
 # (In the figure of the facts, one unit is above the line of the best additive answer.
 # It could be on it, with a $b_1$ so large that it is never silent; this training does

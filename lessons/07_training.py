@@ -472,8 +472,9 @@ larger = last_column(adam_by_hand(x, 1000 * gradients, rate=0.1))
 same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
 
 # %% [markdown]
-# Does it matter? Train on the digits again, by gradient descent. It needs higher rates,
-# ours times 100, 200 and 300 (found by trying; lower and higher ones are worse).
+# Does it matter? Train on the digits again, by gradient descent. It gets the same
+# schedule, warm-up and all, times 100, 200 and 300 (found by trying; lower and higher
+# ones are worse).
 
 
 # %%
@@ -677,9 +678,14 @@ draw(figures.collapse, "07_collapse.png", warm_apart, cold_apart, pre_apart)
 # **What is alike is slow to come apart.** If the memory has the same vector at each
 # position, attention returns it wherever it looks. Then it does not matter where it
 # looks, and the gradient that should teach it where to look becomes tiny: that of the
-# encoder falls from 5.56 to 0.012. It does not become 0: both curves come apart after
-# some twenty updates. But at the full rate the post-norm model is thrown together again
-# at once. **It is stuck because it leaves slowly and falls back quickly.**
+# encoder falls from 5.56 to 0.012. (Does Adam not divide this size out? Only in time,
+# for $v$ forgets slowly: for a long while it still holds the square of the large
+# gradient of the beginning, so the small new ones can push by a small part of the rate
+# only.) The gradient does not become 0: both curves come apart after some twenty
+# updates. But at the full rate the post-norm model is thrown together again at once,
+# and does not leave again up to the end of the figure. **It is stuck because it leaves
+# slowly and falls back quickly.** (This is one seed. The next section but one trains
+# many models.)
 
 # %% [markdown]
 # ## Why do two updates make all positions alike?
@@ -693,7 +699,7 @@ def one_update(seed):
     """Return the distance before an update, after it, and after one of random signs."""
     model = warmup.new_model(seed)
     optimizer = Adam(model.named_parameters())
-    start = optimizer.data.copy()
+    start = optimizer.data.copy()  # all numbers of the model in one long array
     distances = [distance_apart(model)]
     batch = warmup.reversal(np.random.default_rng(seed), 64)
     loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
@@ -725,9 +731,9 @@ claim(
 
 # %% [markdown]
 # One update at the full rate makes the positions much more alike. **Moves of the same
-# size in random directions do not.** So the danger is not the size of the first moves
-# alone, but that they push all positions the same way. Why are they large, and why do
-# they agree?
+# size in random directions do not.** So it is not the size of the first moves alone, it
+# is their direction. Our reading, which the rest of this section supports: they push
+# all positions the same way. Why are they large, and why do they agree?
 #
 # *Large*, because **Adam's first moves are typically its largest**. At the first update
 # each number has seen one gradient, which agrees with itself, so *every* number of the

@@ -421,10 +421,10 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 #
 # **Rule 4: an end mark counts only among the best $k$.** A beam of 1 shall be greedy
 # decoding, which ends only if the end mark is the likeliest of all. So a candidate that
-# ends is finished only if its rank is at most $k$. Further down it is dropped, although
-# another word may move up from there, into the place of an end ("Ja gern" did, from
-# rank 3). Take $k = 1$ and a model that says "Gute" with 0.6 and nothing at all with
-# 0.4:
+# ends is finished only if its rank is at most $k$. An end below rank $k$ is dropped. (A
+# *word* below rank $k$ may be kept: if an end stands above it and leaves the beam, the
+# word moves up into its place. So did "Ja gern", from rank 3.) Take $k = 1$ and a model
+# that says "Gute" with 0.6 and nothing at all with 0.4:
 #
 #     step 1:  Gute 0.6   (end) 0.4                         keep Gute, drop the end
 #     step 2:  Gute Nacht 0.36   Gute Reise 0.24            keep Gute Nacht
@@ -442,9 +442,9 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
 # and the next step finds "Ja gern". (The bound looks generous. But what is left soon
-# has so low a $\ln P$ that it suffices: "He is calling us." stops after seven steps. If
-# no text ends within 50 tokens more than the source, the search is cut off there, as in
-# greedy.)
+# has so low a $\ln P$ that it suffices: "He is calling us." stops after seven steps, of
+# which the figure shows six. If no text ends within 50 tokens more than the source, the
+# search is cut off there, as in greedy.)
 #
 # **Derive.** All five rules in one program, for the one best text of a sentence. A text
 # is a row of ids and its $\ln P$.
@@ -492,8 +492,9 @@ same(
 
 # %% [markdown]
 # Would you like to watch the search yourself? The next cell writes a page with the
-# trained model and "He is calling us.", 08_page.html, beside the figures. Open it in a
-# browser and look under "Beam"; then translate a sentence of your own.
+# finished model (so its numbers differ from the figure's) and "He is calling us.",
+# 08_page.html, beside the figures. Open it in a browser and look under "Beam"; then
+# translate a sentence of your own.
 
 # %%
 draw_page("08_page.html", toy_model(), call)
@@ -726,7 +727,8 @@ draw(figures.gains, "08_alpha.png", gains_of_beams, gains, with_penalty)
 # found, the search missed something: a *search error*. If the found text has the better
 # score, even a perfect search would not have written the reference, for the model
 # prefers a wrong text: a *model error*. ("Wrong" means here: not the reference, word
-# for word. In this small grammar that is fair.)
+# for word. In this small grammar that is fair. And we count the search errors that the
+# reference reveals; a third text may score better than both.)
 #
 # To tell the two apart, we need the score of the reference. The model reads it as in
 # training, all tokens at once, and we add up $\ln P$ of its tokens.
@@ -806,10 +808,10 @@ claim(
 # %% [markdown]
 # Greedy has 194 of these 300 sentences wrong. **The search is to blame for 14, the
 # model for 180.** So decoding can go wrong although the model is right, but that is
-# rare. A beam of 8 makes no search error, and leaves 192 wrong. Of the 14, 6 became
-# right. The other 8 became model errors: a better search found another wrong text,
-# which the model likes even more. And 4 sentences that greedy had right, by looking no
-# further, are wrong now.
+# rare. With a beam of 8 the reference reveals no search error, and 192 are left wrong.
+# Of the 14, 6 became right. The other 8 became model errors: a better search found
+# another wrong text, which the model likes even more. And 4 sentences that greedy had
+# right, by looking no further, are wrong now.
 #
 # Of all 1,000 sentences a beam of 4 repairs 32 and breaks 15. Here are three that it
 # breaks, with both scores. "ihn" for "ihm" is the wrong case of "him"; "Tom hat Paul"

@@ -812,14 +812,18 @@ claim("as the paper counts", round(as_the_paper, 1) == 71.0, f"{as_the_paper:.1f
 # %% [markdown]
 # ## What must be typed?
 #
-# One command goes the whole way of this lesson, from text to a score. `--quick` is the
-# smallest: a model that learns the toy grammar in two minutes. It learns pieces, plans
-# batches, trains 2,600 updates, translates sentences that it never saw, and scores
-# them. On the way it writes checkpoints: one at each validation (`--valid-every`), and
-# more in between (`--save-every`), here every 50 updates. It averages the last 8 of
-# them, because `--quick` sets `--average 8`. If this lesson is started with `--quick`,
-# the next cell trains that model here. Otherwise it prints what a run of the same
-# command found. (*Perplexity* is $e$ to the loss: 1 is perfect.)
+# One command goes the whole way of this lesson, from text to a score:
+#
+#     python -m minitf.training --quick
+#
+# `--quick` is the smallest: a model that learns the toy grammar in two minutes. It
+# learns pieces, plans batches, trains 2,600 updates, translates sentences that it never
+# saw, and scores them. On the way it writes checkpoints: one at each *validation*
+# (`--valid-every`), when the loss is measured on sentences that are kept out of the
+# training, and more in between (`--save-every`), here every 50 updates. It averages the
+# last 8 of them, because `--quick` sets `--average 8`. If this lesson is started with
+# `--quick`, the next cell trains that model here. Otherwise it prints what a run of the
+# same command found. (*Perplexity* is $e$ to the loss: 1 is perfect.)
 
 # %%
 OPTIONS = "--quick --steps 2600 --valid-every 1300 --save-every 50"
@@ -839,6 +843,9 @@ claim("BLEU over 80, unseen sentences", quick_bleu > 80, f"{quick_bleu:.1f}")
 #
 # **State.** The paper's base model differs in a few options:
 #
+#     python -m minitf.training --corpus wmt14-en-de --preset base \
+#         --vocabulary-size 37000 --batch-tokens 25000 --valid-every 1500 --patience 0
+#
 # | option | the paper |
 # |---|---|
 # | --corpus wmt14-en-de | English to German, 4.5 million pairs (section 5.1) |
@@ -846,7 +853,7 @@ claim("BLEU over 80, unseen sentences", quick_bleu > 80, f"{quick_bleu:.1f}")
 # | --vocabulary-size 37000 | pieces of both languages together (section 5.1) |
 # | --batch-tokens 25000 | source tokens, and as many target tokens (section 5.1) |
 # | --valid-every 1500 | validation and checkpoint every 10 minutes (section 6.1) |
-# | --patience 0 | never stop early |
+# | --patience 0 | never stop early, when validations no longer improve |
 #
 # The trainer chooses all others by the size of the text, and `fill_in` is the part of
 # it that does. Here its choices are the paper's:
