@@ -9,7 +9,7 @@ many layers (section 3.1, section 3.3, section 5.4).
 
 You need lessons 01 to 03. At the end you will have built layer norm with its gradient,
 the feed-forward network, dropout and the residual connection, and measured what each
-of them is for.
+of them is for (of dropout we quote what the paper measured).
 """
 
 # %% [markdown]
@@ -69,10 +69,11 @@ claim("after four looks no number of a word differs by more", furthest < 1e-4, f
 # are their weights, and all fetch nearly the same average.
 #
 # Here is a sentence of 16 random vectors, as before any training. We send it through
-# six attentions of lesson 03, and measure after each how far its positions are apart:
-# by their spread, as a share of the spread of all numbers. It is about 1 if all numbers
-# are random, and 0 if all positions are alike. Then we do it again with six whole
-# layers of the Transformer.
+# six attentions of lesson 03, and measure after each how far its positions are apart.
+# Take one of the 32 numbers of a vector, and its spread over the 16 positions. The mean
+# of this over all 32, divided by the spread of all numbers, is our measure: about 1 if
+# all numbers are random, 0 if all positions are alike. Then we do it again with six
+# whole layers of the Transformer.
 
 # %%
 small = Config(vocabulary_size=10, d_model=32, d_ff=128, n_heads=4, dropout=0.0)
@@ -173,6 +174,9 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 # %% [markdown]
 # ## What does layer norm look at?
 # The $D = d_{model}$ numbers in the vector of a position are its *features*.
+#
+# Keep an eye on the division by $s$ in what follows: "Why is x added to the output of a
+# sub-layer?" will show what it does to the gradient of 16 layers.
 #
 # **State.** Layer norm (section 3.1, after Ba et al., 2016) takes the mean $m$ and the
 # standard deviation $s$ of the features of ONE position:
@@ -396,9 +400,11 @@ same(
 #
 # Write the facts as a table with a row for each person and a column for each dish. The
 # best additive answer is known: the mean of the row, plus the mean of the column, minus
-# the mean of the table. What it leaves sums to 0 in each row and in each column. So if
-# the answers of a row or of a column are all moved by one number, the squares of what
-# is left become larger. This is its error, and no training can do better.
+# the mean of the table. What it leaves, $l_{ij}$, sums to 0 in each row and in each
+# column. Any other additive answer differs from it by some $r_i + c_j$, and leaves the
+# squares $(l_{ij} - r_i - c_j)^2$. The mixed terms $l_{ij} r_i$ and $l_{ij} c_j$ sum to
+# 0, so only $(r_i + c_j)^2$ is added, which is never negative. So no additive answer,
+# trained or not, has a smaller error than the one printed below.
 
 # %%
 person = rng.standard_normal((8, 16))  # a vector of 16 features for each
@@ -686,6 +692,8 @@ claim(
 # (Both are medians of five random stacks. The stack of the first figure was another
 # one: hence its 0.37.) The same holds on the way back: without $x$, only the mean of
 # the gradients of all positions arrives, and what one of them alone asked for is lost.
+# (Once the positions are alike, all look with the same weights. So on the way back the
+# value of each position gets a share of the *sum* of all gradients.)
 # **The residual connection keeps each position's own vector on the way up, and its own
 # gradient on the way back.**
 #

@@ -226,7 +226,8 @@ draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
 # both.*
 #
 # **Use.** Can all positions be told apart? Here is the distance between the vector of
-# position 0 and that of every other, with one hand and with all 32.
+# position 0 and that of every other, with one hand and with all 32. (From another
+# position the curve is the same: only the distance counts, as the next section shows.)
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -597,8 +598,9 @@ print(f"in millions: one {one_table / 1e6:.1f}, three {3 * one_table / 1e6:.1f}"
 # **Derive, at the top.** There, a row of $E$ meets a vector $x$ to which layer norm
 # gave variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By
 # lesson 01 its variance is $d_{model}$ times the variance of the numbers in $E$. The
-# logits should begin small, with variance 1 ("What is the loss of a new model?" says
-# why). So `Embedding` draws the numbers of $E$ with variance $1/d_{model}$.
+# logits should begin small, with variance 1: were they large, a new model would be sure
+# of one subword, and nearly always of a wrong one ("What is the loss of a new model?").
+# So `Embedding` draws the numbers of $E$ with variance $1/d_{model}$.
 #
 # **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
 # numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.

@@ -220,7 +220,8 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 #
 # - *Die alte Lehrer hat die neue Buch in der Garten gelesen.* Without the encoder's
 #   self-attention every noun and adjective is found, but all three articles are wrong:
-#   no "the" has met its noun. And "liest" (reads) has become "hat gelesen" (has read).
+#   no "the" has met its noun. And "liest" (reads) has become "hat gelesen" (has read):
+#   probably because "read" alone can be either, and it has not met its "-s".
 # - *Der alte Buch im das neue Buch im neuen Buch im neuen ...* Without its own
 #   self-attention the decoder knows its newest token and its position, and nothing else
 #   of what it has written: it writes "Buch im neuen" again and again.
@@ -373,7 +374,7 @@ same("with the probabilities of the library", same_probabilities, probabilities)
 # %% [markdown]
 # Everything between the English and the German sentence is on this page.
 #
-# **Equate.** Is it the library's Transformer to the last digit? All parameters are
+# **Equate.** Is it the library's Transformer, but for rounding? All parameters are
 # drawn at random: a bias of 0 or a gain of 1, with which training begins, would hide
 # mistakes. (`[None]` makes a batch of one sentence, `[0]` takes it out again.)
 
@@ -537,8 +538,11 @@ draw(figures.look, "06_source_attention.png", to_source, predicts, source_words,
 # *What to see: each row is a query. Nobody told the model which English word belongs to
 # which German one. The row "Lehrer" is the query of the position that has read "alte":
 # it asks for a word that is not there yet. And "das" needs "the", but also "book" (the
-# frames), because the German article depends on the noun. (Not all rows are so clear:
-# before the full stop, the model looks at the verb as well.)*
+# frames), because the German article depends on the noun. So the noun reaches "das" in
+# two ways: in the encoder, where "the" has met "book", and here. The second way alone
+# is not enough for this model: without the encoder's self-attention it wrote "die neue
+# Buch". (Not all rows are so clear: before the full stop, the model looks at the verb
+# as well.)*
 
 # %% [markdown]
 # ## Who may look at what, and does the padding matter?
@@ -679,21 +683,23 @@ claim("without it, each of them moves by at least", least > 0.1, least)
 # arrays of one size. The library's fast forms, lesson 01, may round differently; for
 # the check they are off, as in all lessons.)
 #
-# As long as the batch is right, the two checks are the same. **If the mistake is in the
-# batch, only B can see it.**
+# As long as the batch is right, the two checks find the same. **If the mistake is in
+# the batch, only B can see it.**
 #
-# **State.** Position $t$ of the line *reads* holds token $t - 1$ of the target, and its
-# output, output $t$, must predict token $t$. So output $t$ must not depend on token $t$
-# nor on a later one.
+# **State.** From here on we count words as Python does, from 0 (the $y_1$ above is now
+# word 0). Position 0 of the line *reads* holds the start mark, position $t + 1$ holds
+# word $t$, and output $t$ must predict word $t$. So output $t$ must depend neither on
+# word $t$ nor on a later one. ("Lehrer" is word 2: read at position 3, predicted by
+# output 2.)
 #
 # **Derive.** Here are five ways to see the future. Each looks right at first sight:
 #
 # | mistake | how it happens | how the future gets in |
 # |---|---|---|
 # | no causal mask | the mask is not passed on | every position sees all |
-# | mask shifted by one | `np.tri(T, k=1)`, a diagonal more | $t$ sees $t + 1$ |
+# | mask shifted by one | `np.tri(T, k=1)`, a diagonal more | position $t$ sees $t + 1$, which holds word $t$ |
 # | mask after the softmax | `softmax(scores) * mask` | its sum is over all keys |
-# | target not shifted | the decoder gets the target as it is | $t$ reads token $t$ |
+# | target not shifted | the decoder gets the target as it is | position $t$ reads word $t$ |
 # | target in the source | a line of the English file holds both texts | by the memory |
 #
 # ("More on the Transformer" has four more, and the code of all of them.) Try them on
@@ -817,7 +823,8 @@ print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 #   something wrong, and the right word gets next to nothing: with a probability of
 #   0.001 its loss is 6.9. That is the look of "good loss, nonsense text".
 # - **A loss that is too good is the third check.** On random text the yardstick is the
-#   guess; on real text it is what others reach (the paper's Table 3 has perplexities).
+#   guess; on real text it is what others reach. (The paper's Table 3 gives it as
+#   *perplexity*, $e$ to the power of the loss: lesson 07.)
 #   A new model far below that, on text that it has not seen, is no genius: it copies.
 
 # %%

@@ -125,10 +125,11 @@ with forms.on():  # the same equations, computed faster (lesson 01)
 #   nor the order, and stops one digit too early.
 # - After 200, "8 2 8 1 7 2 .": all is right.
 #
-# Has it learned the rule, or only the rows that it has seen? Give it 1,000 new rows of
-# 6 to 8 digits. A row counts only if every token is right. (The model reads the right
-# digits before each position. If it is right everywhere, it would write the same
-# alone.)
+# Has it learned the rule, or only the rows that it has seen? Of three digits there are
+# so few rows that it has met nearly all of them; of six there are a million. So give it
+# 1,000 new rows of 6 to 8 digits. A row counts only if every token is right. (The model
+# reads the right digits before each position. If it is right everywhere, it would write
+# the same alone.)
 
 # %%
 new_rows = warmup.reversal(np.random.default_rng(2), 1000, shortest=6)
@@ -154,8 +155,7 @@ draw(figure_1, "07_here.png", here=["loss", "backward"])
 # this lesson answers the first and the last.
 #
 # The loss of a batch is the mean over its target tokens; padding is not counted. One
-# backward pass finds its gradient, and then all numbers change, once. So no number
-# changes the moment an output is wrong.
+# backward pass finds its gradient, and then all numbers change, once.
 
 # %% [markdown]
 # ## How wrong is a prediction?
@@ -353,10 +353,13 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # *What to see: this is the training of the first page, with what the model wrote after
 # 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey line, its
-# goal, the other near 0.*
+# goal, the other near 0. (The bumps late in both curves: our rate is high, see "How
+# large is the learning rate?".)*
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
-# entropy of $q$, not with 0**.
+# entropy of $q$, not with 0**. The goal depends on the vocabulary. And a model comes
+# near it only where the next token is certain, as here: in a language several words may
+# come next, and what cannot be known is added.
 
 # %% [markdown]
 # ## How far should each number move?
@@ -642,6 +645,12 @@ def watch(schedule, updates, norm="post"):
 print(f"the peak of equation 3: {warmup_rate(200, 32, 200):.4f}")
 warm_apart, warm_lengths = watch("warm-up", 220)
 cold_apart, cold_lengths = watch("at once", 60)
+held = (
+    0.02 * 0.98**59 / (1 - 0.98**60)
+) ** 0.5  # by the first gradient, 60 updates later
+fraction = cold_lengths[-1] / cold_lengths[0]
+print(f"sqrt(v) holds {held:.2f} of the first gradient; one of {fraction:.3f} of it")
+print(f"moves a number by {fraction / held:.0%} of the rate")
 pre_apart, _ = watch("at once", 60, norm="pre")
 claim(
     "at once, they are alike after 2 updates, and after 60",
@@ -679,13 +688,13 @@ draw(figures.collapse, "07_collapse.png", warm_apart, cold_apart, pre_apart)
 # position, attention returns it wherever it looks. Then it does not matter where it
 # looks, and the gradient that should teach it where to look becomes tiny: that of the
 # encoder falls from 5.56 to 0.012. (Does Adam not divide this size out? Only in time,
-# for $v$ forgets slowly: for a long while it still holds the square of the large
-# gradient of the beginning, so the small new ones can push by a small part of the rate
-# only.) The gradient does not become 0: both curves come apart after some twenty
-# updates. But at the full rate the post-norm model is thrown together again at once,
-# and does not leave again up to the end of the figure. **It is stuck because it leaves
-# slowly and falls back quickly.** (This is one seed. The next section but one trains
-# many models.)
+# for $v$ forgets slowly: after 60 updates the first gradient alone still holds
+# $\sqrt{\hat{v}}$ at 0.09 of itself or more, so a gradient that has become 0.002 of it
+# moves a number by 2% of the rate.) The gradient does not become 0: both curves come
+# apart after some twenty updates. But at the full rate the post-norm model is thrown
+# together again at once, and does not leave again up to the end of the figure. **It is
+# stuck because it leaves slowly and falls back quickly.** (This is one seed. The next
+# section but one trains many models.)
 
 # %% [markdown]
 # ## Why do two updates make all positions alike?
@@ -788,18 +797,21 @@ claim(
 #
 # The gradient of a weight is the sum over the positions of its input times that 1: here
 # 2, 2, 0, 0. What the positions share adds up; what tells them apart cancels. Adam then
-# moves the first two weights by a full rate each, however small their gradients are. At
-# the rate 0.008 both outputs fall by 2 · 0.008 = 0.016. A model of width 32 sums 32
+# moves the first two weights by a full rate each, however small their gradients are.
+# (In a model the other two do not cancel exactly, and Adam moves them by a full rate,
+# too. But what is left of them has random signs, so these moves hardly add up.) At the
+# rate 0.008 both outputs fall by 2 · 0.008 = 0.016. A model of width 32 sums 32
 # products and can shift by 0.26 at once, in each of its layers.
 #
 # A common shift does not by itself make A and B alike: their difference is what it was.
 # But then comes a norm, which divides by the size of the whole: **the larger the common
 # part, the less is left of the difference**. Say the difference has the size 0.55 and
-# the common part 0.84, together 1. Shift the common part by 0.26, to 1.10. Now the
-# difference is only $0.55 / \sqrt{0.55^2 + 1.10^2} = 0.45$ of the whole. An encoder of
-# six layers has twelve norms, one after another. (Does the norm not subtract what is
-# common? It subtracts the mean over the *features* of one position. A shift common to
-# all *positions* is up in one feature and down in another, and survives.)
+# the common part 0.84, together 1. Shift the common part by 0.26, to 1.10, the way that
+# it already points. Now the difference is only $0.55 / \sqrt{0.55^2 + 1.10^2} = 0.45$
+# of the whole. That is one norm, at its worst; an encoder of six layers has twelve,
+# with a shift before each. (Does the norm not subtract what is common? It subtracts the
+# mean over the *features* of one position. A shift common to all *positions* is up in
+# one feature and down in another, and survives.)
 
 # %%
 inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)

@@ -84,8 +84,8 @@ claim("put together again it is", spelled == "Schneemann", spelled)
 #
 #     ▁s n ow     ▁s h ow     ▁ l ow
 #
-# In letters the text had 43 tokens: 5 in "snow", 4 times; 5 in "show", 3 times; 4 in
-# "low", 2 times. Each merge makes the text shorter by as many tokens as its pair is
+# In letters the text had 43 tokens: 5 in "▁snow", 4 times; 5 in "▁show", 3 times; 4 in
+# "▁low", 2 times. Each merge makes the text shorter by as many tokens as its pair is
 # frequent: 43 - 9 = 34, then 34 - 7 = 27. That is why the most frequent pair comes
 # first: it saves most.
 #
@@ -439,6 +439,8 @@ def speed_of_this_core():
 
 
 here = speed_of_this_core()
+print(f"all updates: {100_000 * operations:.1e} operations")
+print(f"at ten times a P100: {100_000 * operations / (10 * speed) / 3600:.0f} hours")
 for name, a_second in {
     "8 P100": 8 * speed,
     "1 P100": speed,
@@ -450,9 +452,12 @@ for name, a_second in {
 
 # %% [markdown]
 # On one core it takes months, or years. On one P100 it would have taken 89 hours, if
-# sending between the eight cost nothing. (The 11 hours of the eight are no discovery:
-# they are the 0.4 seconds that we put in, 100,000 times. The paper says 12 hours.) But
-# how can eight GPUs share one update?
+# sending between the eight cost nothing. At home, divide all operations, 9.5e17, by
+# what your machine does in a second: a graphics card that really does ten times as much
+# as this P100 needs 9 hours. (It also needs the memory; a batch can be cut into parts,
+# as lesson 07 shows.) (The 11 hours of the eight are no discovery: they are the 0.4
+# seconds that we put in, 100,000 times. The paper says 12 hours.) But how can eight
+# GPUs share one update?
 
 # %% [markdown]
 # ## How do eight GPUs take one step?
@@ -542,8 +547,8 @@ same("Updater: two cores = one", on_two_cores, on_one_gpu)
 # see "More on training at scale".)
 #
 # The adding is not free: a gradient has 63 million numbers of 4 bytes. That is 252 MB
-# that each GPU has to hand over in every update, every 0.4 seconds. How eight of them
-# do it without a traffic jam is at the end of this lesson, too.
+# on each GPU, and every GPU needs the sum of all eight, in every update, every 0.4
+# seconds. How they do it without a traffic jam is at the end of this lesson, too.
 #
 # Now the run ends. Which of its models do we keep?
 
@@ -603,13 +608,17 @@ def loss_of_mean(distance):
 
 neighbours = loss_of_mean(1)
 far_apart = loss_of_mean(100)
+print(f"ten minutes of 0.4 s an update: {600 / 0.4:,.0f} updates")
 claim("mean of 5 neighbours: loss, last x = 1", neighbours > 0.8, f"{neighbours:.2f}")
 claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}")
 
 # %% [markdown]
-# The paper does not say why its checkpoints are ten minutes apart. The balls suggest a
-# reason. (And the falling learning rate of lesson 07, does it not let the ball settle?
-# In part. But at update 100,000 it is still a fifth of its highest value.)
+# The paper does not say why its checkpoints are ten minutes apart. With 0.4 seconds an
+# update that is 1,500 updates. The balls suggest a reason: long enough for one
+# photograph to be forgotten before the next, and near enough that even the oldest has
+# nearly all of the training behind it. (And the falling learning rate of lesson 07,
+# does it not let the ball settle? In part. But at update 100,000 it is still a fifth of
+# its highest value.)
 
 # %%
 print(f"left of an old x: {0.95**20:.2f} after 20 steps, {0.95**100:.3f} after 100")
@@ -742,7 +751,7 @@ print(bleu(ours, reference).signature)
 
 # %% [markdown]
 # "nrefs:1" is one reference, "case:mixed" means that case counts, and "tok:13a" are the
-# rules of cutting. (The next two are about very short texts, the last is the version of
+# rules of cutting. ("eff" and "smooth" are about very short texts, "version" is that of
 # sacreBLEU.)
 #
 # **Derive.** Our sentence, and its reference:
@@ -852,7 +861,7 @@ claim("BLEU over 80, unseen sentences", quick_bleu > 80, f"{quick_bleu:.1f}")
 # | --preset base | the first row of Table 3 (lesson 06) |
 # | --vocabulary-size 37000 | pieces of both languages together (section 5.1) |
 # | --batch-tokens 25000 | source tokens, and as many target tokens (section 5.1) |
-# | --valid-every 1500 | validation and checkpoint every 10 minutes (section 6.1) |
+# | --valid-every 1500 | validation and checkpoint every 10 minutes, of 0.4 s an update (section 6.1) |
 # | --patience 0 | never stop early, when validations no longer improve |
 #
 # The trainer chooses all others by the size of the text, and `fill_in` is the part of
