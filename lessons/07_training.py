@@ -645,9 +645,8 @@ def watch(schedule, updates, norm="post"):
 print(f"the peak of equation 3: {warmup_rate(200, 32, 200):.4f}")
 warm_apart, warm_lengths = watch("warm-up", 220)
 cold_apart, cold_lengths = watch("at once", 60)
-held = (
-    0.02 * 0.98**59 / (1 - 0.98**60)
-) ** 0.5  # by the first gradient, 60 updates later
+# What the first gradient still holds of sqrt(v), 60 updates later:
+held = (0.02 * 0.98**59 / (1 - 0.98**60)) ** 0.5
 fraction = cold_lengths[-1] / cold_lengths[0]
 print(f"sqrt(v) holds {held:.2f} of the first gradient; one of {fraction:.3f} of it")
 print(f"moves a number by {fraction / held:.0%} of the rate")
