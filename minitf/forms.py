@@ -54,7 +54,8 @@ if (_setting := os.environ.get("MINITF_FORMS", "")) not in ("", "on", "off"):
 # each open `with` block. Threads share them, because replicas compute a batch in several threads.
 _requests = {"MINITF_FORMS": _setting != "off"}
 _switch = {"on": _requests["MINITF_FORMS"]}  # the newest request decides
-_left_out = set(filter(None, os.environ.get("MINITF_FORMS_WITHOUT", "").split(",")))  # names
+_asked_for = frozenset(filter(None, os.environ.get("MINITF_FORMS_WITHOUT", "").split(",")))
+_left_out = set(_asked_for)  # names of forms
 _lock = threading.RLock()  # a proof may need that of another form
 
 Op = TypeVar("Op", bound=Callable)  # for type hints: an op has the signature of its equation
@@ -131,7 +132,7 @@ def _say_dropped(room, op, why):
 def _load(room):
     """Import the forms of a folder; return its module."""
     folder = importlib.import_module(f"minitf.{room}")
-    if unknown := _left_out.difference(names(room)):
+    if unknown := _asked_for.difference(names(room)):
         print(
             f"MINITF_FORMS_WITHOUT names no form of minitf.{room}: {', '.join(sorted(unknown))}: "
             f"choose {', '.join(names(room))}",

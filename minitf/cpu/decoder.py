@@ -34,7 +34,7 @@ __all__ = ["Affine", "PackedDecoder", "Steps", "StraightScorer", "for_decoding",
 
 
 def for_decoding(model):
-    """Return a copy of a model that decodes fast, and does not follow changes of the weights."""
+    """Return a copy of a model that decodes fast; its matrices do not follow those of the model."""
     on_cpu = isinstance(model.target_embedding.weight.data, np.ndarray)
     packed = packed_decoder(model) if on_cpu else None
     if packed is None:

@@ -10,6 +10,7 @@ from minitf.forms import form_of, is_left_out
 from minitf.gpu import fused
 from minitf.gpu.decoder import STEPS, StraightScorer
 from minitf.gpu.launch import has_kernels
+from minitf.gpu.matmul import tolerance
 
 __all__ = ["continuations", "normalisers_of", "token_scorer"]
 
@@ -22,8 +23,7 @@ def token_scorer(model, source, width, cached):
     is_used = (
         decode.has_own_layers(model)
         and _has_kernels_for(model)
-        # Products may be rounded to 11 bits.
-        and is_straight(model, lambda source: _scorer(model, source, 1), tolerance=1e-2)
+        and is_straight(model, lambda source: _scorer(model, source, 1), max(1e-2, tolerance()))
     )
     return _scorer(model, source, width) if is_used else NotImplemented
 

@@ -31,14 +31,15 @@ __all__ = [
     "PRECISIONS",
     "add_product",
     "as_operand",
-    "chosen_precision",
     "empty_operand",
     "matmul",
     "product_with",
+    "tolerance",
     "use_precision",
 ]
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
+_TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2}
 
 _chosen = {"precision": "float32"}
 
@@ -66,9 +67,12 @@ def use_precision(precision):
     _chosen["precision"] = precision
 
 
-def chosen_precision() -> str:
-    """Return the precision of matrix products on a GPU."""
-    return _chosen["precision"]
+def tolerance() -> float:
+    """Return how far a form may be off its equation, relative to the largest number.
+
+    The two do not round the operands of products in the same places.
+    """
+    return _TOLERANCE[_chosen["precision"]]
 
 
 def as_operand(x):

@@ -75,6 +75,7 @@ KEPT_NOTES = {
     "max_subwords": int,
     "max_unsplit": int,
     "reads_capitals": bool,
+    "marks": list,
     "source": str,
     "licence": str,
     "credit": str,

@@ -297,7 +297,8 @@ class Trainer:
         settings = self.settings
         # As `Translator.load` will read the model.
         lengths, capitals = (settings.max_length, settings.max_length), self._reads_capitals()
-        translator = Translator(self.model, self.dataset.subwords, *lengths, capitals)
+        marks = self.notes.get("marks")
+        translator = Translator(self.model, self.dataset.subwords, *lengths, capitals, marks)
         try:
             # If the model itself has a replaced method, the translator's copy has to have it too.
             with self.model.evaluating():

@@ -52,7 +52,7 @@ _SLICES = {32: 2, 256: 4}
 class Translator:
     """A model and its subwords, as a function from lines to translations.
 
-    The weights are copied when it is made: after a change of the model, make another one.
+    Its matrices are copied when it is made: after a change of the weights, make another one.
 
     max_subwords: the maximum number of subwords in one part. A longer sentence is cut at the end of
     a clause or a word. `load` takes it from the training text, where one sentence in a thousand is

@@ -382,16 +382,17 @@ def test_python_programs_learn_of_settings_that_contradict_each_other(folder, wr
 
 
 @pytest.mark.parametrize("reads", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_every_validation_reads_capitals_as_the_model_will(folder, monkeypatch, reads):
-    """A public model reads them as they are: so does what is tuned from it, resumed or not."""
+def test_every_validation_reads_lines_as_the_model_will(folder, monkeypatch, reads):
+    """As the public model from which it is tuned, resumed or not: capitals, and marks of values."""
     assert run("first") == 0
     notes = json.loads(Path("first/config.json").read_text())
     assert notes["reads_capitals"] is False
-    Path("first/config.json").write_text(json.dumps(notes | {"reads_capitals": reads}))
+    as_public = {"reads_capitals": reads, "marks": ["Xa", "Xb"]}
+    Path("first/config.json").write_text(json.dumps(notes | as_public))
     found, measure = [], Validator.measure
 
     def look(self, translator):
-        found.append(translator.reads_capitals)
+        found.append((translator.reads_capitals, *translator.marks))
         return measure(self, translator)
 
     monkeypatch.setattr(Validator, "measure", look)
@@ -399,8 +400,9 @@ def test_every_validation_reads_capitals_as_the_model_will(folder, monkeypatch, 
     tuned = shlex.split("--start-from first --out tuned --valid-every 1 --average 2 --max-extra 2")
     assert commandline.main([*texts, *tuned, "--steps", "2"]) == 0
     assert commandline.main(shlex.split("--resume --out tuned --steps 3")) == 0
-    assert len(found) > 4 and set(found) == {reads}
-    assert Translator.load("tuned").reads_capitals is reads
+    assert len(found) > 4 and set(found) == {(reads, "Xa", "Xb")}
+    tuned = Translator.load("tuned")
+    assert tuned.reads_capitals is reads and tuned.marks == ["Xa", "Xb"]
 
 
 # Numbers ------------------------------------------------------------------------------------------
