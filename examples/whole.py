@@ -3,6 +3,13 @@
     python examples/whole.py                              learns the toy corpus, in minutes
     python examples/whole.py "Where is the station?"      translates with trained weights
 
+The first prints a translation twenty times while it gets better, and then tests it. Needed are
+NumPy, SentencePiece and safetensors, and the files beside this one in the repository.
+
+Left out: learning the subwords (SentencePiece has done it), saving what was learned, and speed:
+each step of decoding reads the whole text again. Not from the paper: how the parameters are drawn,
+the 10^-6 of the layer norm, and how far apart the checkpoints are that are averaged.
+
 The parts come in the order of the lessons, which derive each line. Names and letters:
 
     B, L, S   in shapes: sentences of a batch; tokens that look; tokens that are looked at
@@ -52,6 +59,18 @@ class Config:
     pre_norm: bool = False  # not the paper's: norms come first, as in the bundled weights
     training: bool = False  # True while it learns, because dropout is for learning only
 
+
+# What this program trains if no sentence is given.
+TOY = {
+    "N": 2,
+    "N_decoder": 2,
+    "d_model": 64,
+    "d_ff": 256,
+    "h": 4,
+    "P_drop": 0.0,  # so small a model memorises nothing
+    "n_tokens": 1024,
+    "warmup_steps": 300,
+}
 
 PAD, BOS, EOS = 0, 2, 3  # the ids of padding, of the start mark and of the end mark
 HERE = Path(__file__).parent
@@ -420,30 +439,6 @@ class DecoderLayer(Module):
         return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))
 
 
-class PreNormEncoderLayer(EncoderLayer):
-    """The same parts, with the norms first: x + Dropout(Sublayer(LayerNorm(x)))."""
-
-    def __call__(self, x, mask):
-        """Read the source: x (B, S, d_model), mask (B, 1, 1, S) -> as x."""
-        normed = self.attention_norm(x)
-        x = x + dropout(self.self_attention(normed, normed, mask), self.c)
-        normed = self.feed_forward_norm(x)
-        return x + dropout(self.feed_forward(normed), self.c)
-
-
-class PreNormDecoderLayer(DecoderLayer):
-    """The same parts, with the norms first: y + Dropout(Sublayer(LayerNorm(y)))."""
-
-    def __call__(self, y, memory, target_mask, source_mask):
-        """Go on writing: y (B, L, d_model), memory (B, S, d_model) -> as y."""
-        normed = self.self_norm(y)
-        y = y + dropout(self.self_attention(normed, normed, target_mask), self.c)
-        normed = self.source_norm(y)
-        y = y + dropout(self.source_attention(normed, memory, source_mask), self.c)
-        normed = self.feed_forward_norm(y)
-        return y + dropout(self.feed_forward(normed), self.c)
-
-
 class Transformer(Module):
     """The model of figure 1."""
 
@@ -700,7 +695,7 @@ def train(model, subwords, pairs, sample):
     batches = []
     checkpoints = []
     for step in range(1, c.steps + 1):
-        # when all batches were seen, the pairs are put into others
+        # when all batches were seen, the pairs are grouped anew
         batches = batches or make_batches(pairs, c.n_tokens)
         source, target_in, target_out = make_batch(batches.pop())
         c.training = True
@@ -708,12 +703,40 @@ def train(model, subwords, pairs, sample):
         c.training = False
         loss.backward()
         adam.update(learning_rate(step, c.d_model, c.warmup_steps))
-        if step % every == 0:
-            checkpoints.append([x.data.copy() for x in adam.parameters])
+        if step % every == 0 or step == c.steps:
+            # the arrays need no copy: each update makes new ones
+            checkpoints = checkpoints[-4:] + [[x.data for x in adam.parameters]]
             text = subwords.decode(greedy(model, subwords.encode(sample)))
             print(f"update {step:5}   loss {loss.data:.3f}   {text[:64]}")
-    for x, mean in zip(adam.parameters, average(checkpoints[-5:]), strict=True):
+    for x, mean in zip(adam.parameters, average(checkpoints), strict=True):
         x.data = mean
+
+
+# Not the paper's: norms first, for the bundled weights --------------------------------------------
+
+
+class PreNormEncoderLayer(EncoderLayer):
+    """The same parts, with the norms first: x + Dropout(Sublayer(LayerNorm(x)))."""
+
+    def __call__(self, x, mask):
+        """Read the source: x (B, S, d_model), mask (B, 1, 1, S) -> as x."""
+        normed = self.attention_norm(x)
+        x = x + dropout(self.self_attention(normed, normed, mask), self.c)
+        normed = self.feed_forward_norm(x)
+        return x + dropout(self.feed_forward(normed), self.c)
+
+
+class PreNormDecoderLayer(DecoderLayer):
+    """The same parts, with the norms first: y + Dropout(Sublayer(LayerNorm(y)))."""
+
+    def __call__(self, y, memory, target_mask, source_mask):
+        """Go on writing: y (B, L, d_model), memory (B, S, d_model) -> as y."""
+        normed = self.self_norm(y)
+        y = y + dropout(self.self_attention(normed, normed, target_mask), self.c)
+        normed = self.source_norm(y)
+        y = y + dropout(self.source_attention(normed, memory, source_mask), self.c)
+        normed = self.feed_forward_norm(y)
+        return y + dropout(self.feed_forward(normed), self.c)
 
 
 # The names that the bundled weights have in their file, and those that they have here.
@@ -772,20 +795,7 @@ def learn_toy_corpus(steps=1800, n_test=200):
     pairs = [line.split("\t") for line in lines]
     known = pairs[:-200]
     new = pairs[-200:][:n_test]
-    model = Transformer(
-        Config(
-            vocab_size=len(subwords),
-            N=2,
-            N_decoder=2,
-            d_model=64,
-            d_ff=256,
-            h=4,
-            P_drop=0.0,  # so small a model learns nothing by heart
-            steps=steps,
-            n_tokens=1024,
-            warmup_steps=300,
-        )
-    )
+    model = Transformer(Config(vocab_size=len(subwords), steps=steps, **TOY))
     print(model)
     sample = new[0][0]
     print(f"now and then, it translates: {sample}")

@@ -209,8 +209,8 @@ print("   ", *forgetful.split()[:12], "...")
 print("without the source attention:")
 print(f"    {blind}")
 articles = ("Die alte Lehrer", "die neue Buch", "in der Garten")
-found = [article for article in articles if article in alone]
-claim("without the first, three articles are wrong", len(found) == 3, found)
+wrong = [article for article in articles if article in alone]
+claim("without the first, three articles are wrong", len(wrong) == 3, wrong)
 repeats = forgetful.count("Buch im neuen")
 claim("without the second, it repeats itself, times", repeats >= 2, repeats)
 claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
@@ -455,15 +455,15 @@ layers = {
     "layer 2 without its mask": [up_to_own, all_four, up_to_own],
 }
 reaching = {}
-for title, (first, second, third) in layers.items():
-    reached = third @ second @ first  # of bool: is there a path?
+for title, masks in layers.items():
+    reached = masks[2] @ masks[1] @ masks[0]  # of bool: is there a path?
     reaching[title] = np.flatnonzero(reached[2]).tolist()
     print(f"    {title}: the inputs that reach output 2 are {reaching[title]}")
 masked, leaking = reaching.values()
 claim("with masks, nothing after 2 reaches output 2", masked == [0, 1, 2], masked)
 claim("without one of them, 3 does", leaking == [0, 1, 2, 3], leaking)
-reads = ["(start)", "Der", "alte", "Lehrer"]
-draw(figures.arrows, "06_arrows.png", layers, 2, reads, reads[1:] + ["liest"])
+words = ["(start)", "Der", "alte", "Lehrer"]
+draw(figures.arrows, "06_arrows.png", layers, 2, words, words[1:] + ["liest"])
 
 # %% [markdown]
 # ![Two drawings of four positions and three layers. In the first every arrow goes up or up to the right, and the output above "alte" is reached by (start), Der and alte. In the second, layer 2 has arrows to the left, too, and "Lehrer" reaches the output that must predict "Lehrer".](figures/06_arrows.png)
@@ -697,9 +697,9 @@ claim("without it, each of them moves by at least", least > 0.1, least)
 # | mistake | how it happens | how the future gets in |
 # |---|---|---|
 # | no causal mask | the mask is not passed on | every position sees all |
-# | mask shifted by one | `np.tri(T, k=1)`, a diagonal more | position $t$ sees $t + 1$, which holds word $t$ |
+# | mask shifted by one | `np.tri(T, k=1)`, one diagonal more | $t$ sees word $t$ |
 # | mask after the softmax | `softmax(scores) * mask` | its sum is over all keys |
-# | target not shifted | the decoder gets the target as it is | position $t$ reads word $t$ |
+# | target not shifted | the decoder gets the target as it is | $t$ reads word $t$ |
 # | target in the source | a line of the English file holds both texts | by the memory |
 #
 # ("More on the Transformer" has four more, and the code of all of them.) Try them on
@@ -721,7 +721,7 @@ def with_another(ids, position):
 
 
 # Check A: change word t where the decoder reads it. Outputs 0 to t must not move.
-def check_a(leaky, mistake):
+def moved_in_check_a(leaky, mistake):
     source, reads = experiment.pair_of(sources, targets, mistake)
     before = leaky(source, reads).numpy()
     moves = []
@@ -732,7 +732,7 @@ def check_a(leaky, mistake):
 
 
 # Check B: change word t in the text, and make from it what the towers read.
-def check_b(leaky, mistake):
+def moved_in_check_b(leaky, mistake):
     before = leaky(*experiment.pair_of(sources, targets, mistake)).numpy()
     moves = []
     for t in range(6):
@@ -745,8 +745,8 @@ def check_b(leaky, mistake):
 def found_by(mistake):
     """Return the names of the checks that find a mistake, such as "A B"."""
     leaky = experiment.leaky_model(mistake).astype(np.float64)
-    a = "A" if check_a(leaky, mistake) > 0 else " "
-    b = "B" if check_b(leaky, mistake) > 0 else " "
+    a = "A" if moved_in_check_a(leaky, mistake) > 0 else " "
+    b = "B" if moved_in_check_b(leaky, mistake) > 0 else " "
     return f"{a} {b}"
 
 
@@ -1094,8 +1094,8 @@ short_ids = batch.source[1:]  # the padded sentence
 with_mask, _ = trained.encode(short_ids)
 entered = trained.source_positions(trained.embedding(short_ids) * 8.0)  # 8 = sqrt(64)
 without_mask = trained.encoder(entered, None)
-moved = abs(with_mask.numpy() - without_mask.numpy())[0, :8].max()
-claim("without the padding mask the memory changes by", moved > 0.1, moved)
+change = abs(with_mask.numpy() - without_mask.numpy())[0, :8].max()
+claim("without the padding mask the memory changes by", change > 0.1, change)
 
 # %% [markdown]
 # ### What happens to the padding's own rows, and to the loss?

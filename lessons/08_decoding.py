@@ -458,7 +458,8 @@ def beam_by_lists(model, ids, beam=4, alpha=0.6):
     for length in range(1, limit + 1):
         candidates = continuations(model, ids, living, 2 * beam)  # rule 3
         living = []
-        for rank, (words, total) in enumerate(candidates, start=1):
+        for rank, candidate in enumerate(candidates, start=1):
+            words, total = candidate
             if words[-1] == END and rank <= beam:  # rule 4
                 score = total / length_penalty(length, alpha)  # rule 2
                 finished.append(Hypothesis(words[:-1], total, score))
@@ -820,10 +821,10 @@ claim(
 # %%
 beam_texts = texts_of(by_beam[0.6])
 fooled = []
-repaired = 0
+repaired = []
 for i, text in enumerate(beam_texts):
     if greedy_texts[i] != german[i] == text:
-        repaired += 1
+        repaired.append(text)
     if greedy_texts[i] == german[i] != text:
         fooled.append(score_of(by_beam[0.6][i]) - score_of(by_greedy[i]))
         if len(fooled) <= 3:
@@ -834,7 +835,7 @@ claim(
     min(fooled) > 0,
     f"{len(fooled)} of {len(english):,} sentences",
 )
-print(f"    of {len(english):,} sentences a beam of 4 repairs {repaired}", end=" ")
+print(f"    of {len(english):,} sentences a beam of 4 repairs {len(repaired)}", end=" ")
 print(f"and breaks {len(fooled)}")
 
 # %% [markdown]
@@ -871,13 +872,14 @@ def attend(queries, keys, values, mask):
 
 
 triangle, at_once = attend(queries, keys, values, np.tri(5, dtype=bool))
-kept_keys = np.zeros((0, 4))
-kept_values = np.zeros((0, 4))
+kept_keys = []
+kept_values = []
 new_rows = []
 for t in range(5):
-    kept_keys = np.vstack([kept_keys, keys[t]])
-    kept_values = np.vstack([kept_values, values[t]])
-    _, new_row = attend(queries[t : t + 1], kept_keys, kept_values, True)
+    kept_keys.append(keys[t])
+    kept_values.append(values[t])
+    cached = np.array(kept_keys), np.array(kept_values)
+    _, new_row = attend(queries[t : t + 1], *cached, True)
     new_rows.append(new_row)
 same("one query at each step, with a cache = all at once", np.vstack(new_rows), at_once)
 draw(figures.triangle, "08_triangle.png", triangle)
