@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import stat
 import sys
 import threading
 import time
@@ -154,7 +155,7 @@ def plain_streams():
 
 @contextlib.contextmanager
 def piped():
-    """End the block quietly if nobody reads standard output any more, as in ... | head."""
+    """End the block quietly if nobody reads its output: after ... | head, or a closed terminal."""
     try:
         yield
         if sys.stdout:
@@ -162,9 +163,21 @@ def piped():
     except BrokenPipeError:
         settle_streams()
     except OSError as error:
+        if error.errno == errno.EIO and not error.filename and _terminal_is_gone():
+            settle_streams()
+            return
         if error.errno != errno.ENOSPC or error.filename:
             raise
         raise UserError("the disk of the output is full: write it to another one") from error
+
+
+def _terminal_is_gone():
+    """Return whether standard output was a terminal that has been closed."""
+    try:
+        device = stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+    return device and not sys.stdout.isatty()
 
 
 def settle_streams():
