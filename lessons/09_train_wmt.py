@@ -861,7 +861,7 @@ claim("BLEU over 80, unseen sentences", quick_bleu > 80, f"{quick_bleu:.1f}")
 # | --preset base | the first row of Table 3 (lesson 06) |
 # | --vocabulary-size 37000 | pieces of both languages together (section 5.1) |
 # | --batch-tokens 25000 | source tokens, and as many target tokens (section 5.1) |
-# | --valid-every 1500 | validation and checkpoint every 10 minutes, of 0.4 s an update (section 6.1) |
+# | --valid-every 1500 | validation and checkpoint every 10 minutes (section 6.1) |
 # | --patience 0 | never stop early, when validations no longer improve |
 #
 # The trainer chooses all others by the size of the text, and `fill_in` is the part of
