@@ -129,9 +129,9 @@ class PairedSubwords:
         side: the language of the text. Raises ValueError for an id out of range.
         """
         lists = [[self._pieces[i] for i in ordinary(ids, len(self))] for ids in id_lists]
-        # SentencePiece returns one text for an empty list of lists. A subword that only the other
-        # side's model knows comes back as it is, with the sign of a space.
-        texts = self._processors[side].decode(lists) if lists else []
+        # Each by itself: for a list, SentencePiece starts threads, which takes longer. A subword
+        # that only the other side's model knows comes back as it is, with the sign of a space.
+        texts = [self._processors[side].decode(names) for names in lists]
         return [printable(text.replace("\u2581", " ").strip(" ")) for text in texts]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:

@@ -30,6 +30,7 @@ __all__ = ["Subwords", "Vocabulary", "load_subwords"]
 
 LONGEST = 100_000  # bytes; SentencePiece learns nothing from longer lines
 TRAINING_LINES = 2_000_000  # lines; more cost time and memory, and change no subword
+FEW = 200  # lines, which take as long as starting SentencePiece's threads
 _ASCII_BYTE = re.compile("^<0x((?!7F)[2-7][0-9A-F])>$")
 
 
@@ -152,9 +153,10 @@ class Subwords:
         threads: the number of SentencePiece's threads, 0 for one on each core. side: not used, as
         both languages have the same subwords.
         """
-        return self._processor.encode(
-            [normalise(line) for line in lines], num_threads=threads or -1
-        )
+        lines = [normalise(line) for line in lines]
+        if len(lines) < FEW:
+            return [self._processor.encode(line) for line in lines]
+        return self._processor.encode(lines, num_threads=threads or -1)
 
     def merges(self) -> Merges:
         """Return the merges of this vocabulary, which cut a word as `encode` does."""
@@ -170,7 +172,8 @@ class Subwords:
         Bytes that are not UTF-8 become U+FFFD. side: not used. Raises ValueError for an id out of
         range.
         """
-        texts = self._processor.decode([ordinary(ids, len(self)) for ids in id_lists])
+        # Each by itself: for a list, SentencePiece starts threads, which takes longer.
+        texts = [self._processor.decode(ordinary(ids, len(self))) for ids in id_lists]
         return [printable(text) for text in texts]
 
     def listed(self) -> list[str]:
