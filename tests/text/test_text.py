@@ -432,7 +432,7 @@ def test_a_line_of_the_greatest_length_is_learned_from(length, learned, monkeypa
 
 def test_a_rare_character_gets_no_subword():
     """It takes one from the words; and it can be spelled in bytes."""
-    lines = ["abcd efgh"] * 500
+    lines = ["abcd efgh"] * 20_000
     found = Subwords.train([*lines, "\u03a9"], 275, log=lambda notice: None)
     assert "\u03a9" not in found.vocabulary()
     assert found.decode(found.encode(["\u03a9"])) == ["\u03a9"]
