@@ -3,9 +3,9 @@
     python examples/whole.py                              trains on the toy corpus, in minutes
     python examples/whole.py "Where is the station?"      translates with trained weights
 
-The first command also prints a sample translation twenty times as the model learns, and then tests
-the model on new sentences. Both need NumPy, SentencePiece and safetensors, and the files beside
-this one in the repository.
+The first command prints a sample translation twenty times as the model learns, then tests the model
+on new sentences. Both need `pip install numpy sentencepiece safetensors`, and the files beside this
+one in the repository.
 
 Left out: learning the subwords (SentencePiece has done that), saving the trained model, and speed
 (each step of decoding reads the whole text again). Not from the paper: how the parameters are
@@ -138,7 +138,7 @@ class Tensor:
         """Take this as the loss, once: add its gradient to x.grad for every x that led to it."""
         # The gradient of the loss itself is 1.
         self.grad = np.ones_like(self.data)
-        # Each node comes after all nodes that use it, so its own gradient is complete by then.
+        # In reversed order, each node comes after all that use it, so its own gradient is complete.
         for node in reversed(topological_order(self)):
             gradients = node.input_gradients(node.grad)
             # A Tensor that is used several times gets the sum of its gradients.
@@ -300,7 +300,7 @@ class MultiHeadAttention(Module):
         V = split_heads(memory @ self.W_V, self.c.h)  # (B, h, S, d_k)
         heads = attention(Q, K, V, mask)  # (B, h, L, d_k)
         # MultiHead = Concat(head_1, ..., head_h) W^O
-        # Every sub-layer ends with dropout (section 5.4), which is part of lesson 04.
+        # Every sub-layer ends with dropout(..., self.c): section 5.4, and lesson 04.
         return dropout(merge_heads(heads) @ self.W_O, self.c)
 
 
@@ -550,7 +550,7 @@ def cross_entropy(logits, target, epsilon_ls):
     # loss = - sum of q ln p / n_targets
     # The sum runs over the vocabulary, and over the n_targets positions that are not padding.
     counts = (target != PAD)[..., None]  # (B, L, 1)
-    n_targets = int(counts.sum())
+    n_targets = int(counts.sum())  # an int of Python keeps float32
     loss = -(counts * q * ln_p).sum() / n_targets
 
     def input_gradients(gy):

@@ -678,7 +678,7 @@ PIECES = [
     ),
     Piece(
         "topological_order", "02", "Why does the order matter?",
-        "A function inside this one, visit(node), calls itself: unless the node was seen, it visits the inputs, then appends the node.",
+        "Write list_inputs_first of that section as a function visit(node) inside this one: unless the node was seen, it visits the inputs, then appends the node.",
         _try_topological_order,
         [
             ("            order.append(node)", "            order.insert(0, node)", "the list begins with the loss: each node must come after its inputs"),
@@ -851,7 +851,7 @@ PIECES = [
     ),
     Piece(
         "FeedForward.__call__", "04", "What is the feed-forward network for?",
-        "Two products with a relu between them.",
+        "Two products with a relu between them; dropout(..., self.c) comes last.",
         _try_feed_forward,
         [
             ("relu(x @ self.W_1 + self.b_1)", "x @ self.W_1", "there is neither b_1 nor relu between the two products"),
