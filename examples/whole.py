@@ -550,7 +550,7 @@ def cross_entropy(logits, target, epsilon_ls):
     # loss = - sum of q ln p / n_targets
     # The sum runs over the vocabulary, and over the n_targets positions that are not padding.
     counts = (target != PAD)[..., None]  # (B, L, 1)
-    n_targets = int(counts.sum())  # an int of Python keeps float32
+    n_targets = int(counts.sum())  # a Python int keeps the loss in float32
     loss = -(counts * q * ln_p).sum() / n_targets
 
     def input_gradients(gy):
