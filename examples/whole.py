@@ -1,28 +1,29 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): the whole of it.
+"""The whole Transformer of "Attention Is All You Need" (Vaswani et al. 2017), in NumPy.
 
-    python examples/whole.py                              learns the toy corpus, in minutes
+    python examples/whole.py                              trains on the toy corpus, in minutes
     python examples/whole.py "Where is the station?"      translates with trained weights
 
-The first prints a translation twenty times while it gets better, and then tests it. Needed are
-NumPy, SentencePiece and safetensors, and the files beside this one in the repository.
+The first command prints a sample translation twenty times as the model learns, then tests the model
+on new sentences. Both need `pip install numpy sentencepiece safetensors`, and the files beside this
+one in the repository.
 
-Left out: learning the subwords (SentencePiece has done it), saving what was learned, and speed:
-each step of decoding reads the whole text again. Not from the paper: how the parameters are drawn,
-the 10^-6 of the layer norm, and how far apart the checkpoints are that are averaged.
+Left out: learning the subwords (SentencePiece has done that), saving the trained model, and speed
+(each step of decoding reads the whole text again). Not from the paper: how the parameters are
+initialised, the 10^-6 in the layer norm, and how far apart the averaged checkpoints are.
 
 The parts come in the order of the lessons, which derive each line. Names and letters:
 
-    B, L, S   in shapes: sentences of a batch; tokens that look; tokens that are looked at
-    Q, K, V   queries, keys, values. P: the attention weights. K^T: K transposed
-    E         the table of the embeddings. ids: numbers of tokens, its rows
-    p         the probability of a token, ln p its logarithm
-    gy        the gradient of y: that of the loss with respect to y, in y's shape; so gx, gE, ...
-    n         x after a norm, before its gain and bias
+    B, L, S   sizes in shapes: sentences in a batch, tokens that look, tokens that are looked at
+    Q, K, V   queries, keys, values; P: the attention weights; K^T: K transposed
+    E         the embedding table; ids: the numbers of tokens, which are rows of E
+    p         the probability of a token; ln p: its logarithm
+    gy        the gradient of the loss with respect to y, in y's shape; likewise gx, gE, ...
+    n         x normalised, before gain and bias
     c         the Config; the sizes in shapes, such as d_model and d_k, are the paper's
 
-From `attention` on, what has a gradient is a Tensor, whose array is x.data; ids, masks and
-positions are arrays.
-(In shapes, the lessons have T, D, H, K, F and V for L, d_model, h, d_k, d_ff and vocab_size.)
+From `attention` on, anything that has a gradient is a Tensor, and x.data is its array; ids, masks
+and positions are arrays.
+(In shapes, the lessons write T, D, H, K, F and V for L, d_model, h, d_k, d_ff and vocab_size.)
 """
 
 import json
@@ -38,41 +39,41 @@ from sentencepiece import SentencePieceProcessor
 
 @dataclass
 class Config:
-    """The numbers of the paper: its base model, how it is trained, and how it translates."""
+    """The paper's numbers: its base model, and how it is trained and translates."""
 
-    vocab_size: int = 37_000  # subwords, the same for both languages
+    vocab_size: int = 37_000  # subwords, shared by both languages
     N: int = 6  # layers of the encoder
     N_decoder: int = 6  # layers of the decoder
-    d_model: int = 512  # features of a token
+    d_model: int = 512  # features of each token
     d_ff: int = 2048  # features inside the feed-forward network
     h: int = 8  # heads, each with d_k = d_v = d_model / h features
     P_drop: float = 0.1  # dropout
     epsilon_ls: float = 0.1  # label smoothing
     steps: int = 100_000  # updates of the parameters
-    n_tokens: int = 25_000  # tokens of a batch, on either side
-    warmup_steps: int = 4_000  # updates in which the learning rate rises
-    beta_1: float = 0.9  # these three are Adam's
+    n_tokens: int = 25_000  # tokens in a batch, on each side
+    warmup_steps: int = 4_000  # updates during which the learning rate rises
+    beta_1: float = 0.9  # Adam's, as are the next two
     beta_2: float = 0.98
     epsilon: float = 1e-9
-    beam_size: int = 4  # unfinished translations of beam search
+    beam_size: int = 4  # unfinished translations that beam search keeps
     alpha: float = 0.6  # its length penalty
-    pre_norm: bool = False  # not the paper's: norms come first, as in the bundled weights
-    training: bool = False  # True while it learns, because dropout is for learning only
+    pre_norm: bool = False  # not the paper's: norms come first, as the bundled weights need
+    training: bool = False  # True while the model learns, and only then is there dropout
 
 
-# What this program trains if no sentence is given.
+# The small model that this program trains.
 TOY = {
     "N": 2,
     "N_decoder": 2,
     "d_model": 64,
     "d_ff": 256,
     "h": 4,
-    "P_drop": 0.0,  # so small a model memorises nothing
+    "P_drop": 0.0,  # a model this small memorises nothing
     "n_tokens": 1024,
     "warmup_steps": 300,
 }
 
-PAD, BOS, EOS = 0, 2, 3  # the ids of padding, of the start mark and of the end mark
+PAD, BOS, EOS = 0, 2, 3  # the ids of padding, start mark and end mark
 HERE = Path(__file__).parent
 rng = np.random.default_rng(1)
 
@@ -82,7 +83,8 @@ rng = np.random.default_rng(1)
 
 def softmax(x):
     """Return positive weights that sum to 1 over the last axis: (..., S) -> (..., S)."""
-    # softmax(x)_i = exp(x_i) / sum_j exp(x_j); less the largest x, so that no exp overflows
+    # softmax(x)_i = exp(x_i) / sum_j exp(x_j)
+    # Subtracting the largest x changes no weight, and keeps exp from overflowing.
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
 
@@ -92,19 +94,20 @@ def attention_weights(Q, K, mask):
 
     mask: True where a query may look, broadcast to (B, h, L, S).
     """
-    # P = softmax(Q K^T / sqrt(d_k)), with the score -infinity where the mask is False: exp gives 0;
-    # the division keeps the scores so small that the softmax can still learn
-    scores = Q @ K.swapaxes(-1, -2) / math.sqrt(Q.shape[-1])
+    # P = softmax(Q K^T / sqrt(d_k))
+    # The division keeps the scores small: large ones would leave the softmax almost no gradient.
+    # Where the mask is False, the score is -infinity, and so the weight is 0.
+    scores = Q @ K.swapaxes(-1, -2) / math.sqrt(Q.shape[-1])  # (B, h, L, S)
     return softmax(np.where(mask, scores, -np.inf))
 
 
 def padding_mask(ids):
-    """Let every query look at every token but padding: (B, S) -> (B, 1, 1, S)."""
+    """Return a mask that is True at tokens, False at padding: (B, S) -> (B, 1, 1, S)."""
     return (ids != PAD)[:, None, None, :]
 
 
 def causal_mask(length):
-    """Let a position look at itself and at those before it: (1, 1, length, length)."""
+    """Return a mask in which a position sees itself and earlier ones: (1, 1, length, length)."""
     return np.tri(length, dtype=bool)[None, None]
 
 
@@ -114,8 +117,9 @@ def causal_mask(length):
 class Tensor:
     """An array that remembers how it was computed.
 
-    inputs: the Tensors that it was computed from. input_gradients: a function that takes the
-    gradient of this Tensor, and returns a tuple with the gradient of each input.
+    inputs: the Tensors that it was computed from.
+    input_gradients: a function that takes the gradient of this Tensor and returns a tuple, with the
+    gradient of each input.
     """
 
     def __init__(self, data, inputs=(), input_gradients=lambda gy: ()):
@@ -127,25 +131,28 @@ class Tensor:
         self.input_gradients = input_gradients
 
     def __repr__(self):
-        """Return the numbers and their gradient, as text."""
+        """Return the array and its gradient as text."""
         return f"Tensor({self.data}, grad={self.grad})"
 
     def backward(self):
-        """Take this Tensor as the loss, once: add its gradient to x.grad of each x before it."""
-        # the gradient of the loss itself is 1
+        """Take this as the loss, once: add its gradient to x.grad for every x that led to it."""
+        # The gradient of the loss itself is 1.
         self.grad = np.ones_like(self.data)
-        # a node hands its gradient on, by input_gradients, when all nodes that use it have done so:
-        # only then is its own complete
-        for node in reversed(topological_order(self, [], set())):
+        # In reversed order, each node comes after all that use it, so its own gradient is complete.
+        for node in reversed(topological_order(self)):
             gradients = node.input_gradients(node.grad)
-            # gradients from several uses add up
+            # A Tensor that is used several times gets the sum of its gradients.
             for x, gx in zip(node.inputs, gradients, strict=True):
                 x.grad = x.grad + gx
 
     def __add__(self, other):
-        """Add a Tensor of the same shape, or one without the first axes, such as a bias."""
-        # y = a + b: ga = gy, gb = gy; what was added to many rows gets the sum of their gradients
+        """Add a Tensor of the same shape, or one that lacks the first axes, such as a bias."""
+        # y = a + b: ga = gy, gb = gy
+        # A bias is added to every row, so its gradient is the sum over the rows.
+        a_shape = self.data.shape
         b_shape = other.data.shape
+        # NumPy stretches other shapes too, for which these gradients would be wrong.
+        assert a_shape[-len(b_shape) :] == b_shape, f"cannot add shape {b_shape} to shape {a_shape}"
 
         def input_gradients(gy):
             return gy, gy.reshape(-1, *b_shape).sum(axis=0)
@@ -159,7 +166,8 @@ class Tensor:
 
     def __matmul__(self, other):
         """Multiply by a matrix: (..., n_in), (n_in, n_out) -> (..., n_out)."""
-        # y = x W: gx = gy W^T, gW = x^T gy, where each position of each sentence is a row of x
+        # y = x W: gx = gy W^T, gW = x^T gy
+        # For gW, each position of each sentence is a row of x and of gy.
         x = self.data
         W = other.data
 
@@ -177,33 +185,36 @@ class Tensor:
         return Tensor(self.data.reshape(shape), (self,), lambda gy: (gy.reshape(before),))
 
     def transpose(self, *axes):
-        """Return the numbers with the axes in another order: axis i of y is axis axes[i] of x."""
-        # gx = gy with its axes put back
+        """Return the same numbers with reordered axes: axis i of y is axis axes[i] of x."""
+        # gx = gy with its axes put back in order
         back = np.argsort(axes)
         return Tensor(self.data.transpose(axes), (self,), lambda gy: (gy.transpose(back),))
 
 
-def topological_order(node, order, seen):
-    """Return all nodes that lead to this one, and then itself, each after its inputs.
+def topological_order(loss):
+    """Return a list of the loss and all Tensors that led to it, each after its inputs."""
+    order = []
+    seen = set()
 
-    order: the list of those found so far. seen: the same as a set, which is quick to search.
-    """
-    # a node that is used twice is listed once
-    if node not in seen:
-        seen.add(node)
-        for x in node.inputs:
-            topological_order(x, order, seen)
-        order.append(node)
+    def visit(node):
+        # A node that is used twice is listed once.
+        if node not in seen:
+            seen.add(node)
+            for x in node.inputs:
+                visit(x)
+            order.append(node)
+
+    visit(loss)
     return order
 
 
 def attention(Q, K, V, mask):
-    """Return each query's average of the values: (B, h, L, d_k), 2 x (B, h, S, d_k) -> as Q.
+    """Return each query's weighted average of the values. Section 3.2.1, equation 1.
 
-    Section 3.2.1, equation 1.
+    Q: (B, h, L, d_k)   K, V: (B, h, S, d_k)   ->   (B, h, L, d_k)
     """
     # Attention(Q, K, V) = P V  with  P = softmax(Q K^T / sqrt(d_k))
-    P = attention_weights(Q.data, K.data, mask)
+    P = attention_weights(Q.data, K.data, mask)  # (B, h, L, S)
 
     def input_gradients(gy):
         # y = P V: gV = P^T gy, gP = gy V^T
@@ -223,7 +234,7 @@ def attention(Q, K, V, mask):
 
 
 class Module:
-    """A part of the model: parameters, other modules, and lists of modules are its attributes."""
+    """A part of the model, whose attributes are parameters, modules and lists of modules."""
 
     def parameters(self, path=""):
         """Return all parameters by name, such as encoder.0.feed_forward.W_1."""
@@ -239,38 +250,38 @@ class Module:
         return found
 
     def __repr__(self):
-        """Return the name of the class and the number of parameters, as text."""
+        """Return the name of the class and the number of parameters as text."""
         size = sum(x.data.size for x in self.parameters().values())
         return f"{type(self).__name__} with {size:,} parameters"
 
 
 def glorot_matrix(n_in, n_out):
-    """Draw the numbers of a matrix (Glorot and Bengio 2010)."""
-    # uniform within +- sqrt(6 / (n_in + n_out)): so large that what passes it, forward and back,
-    # does not fade, and no larger
+    """Return a matrix with random initial values (Glorot and Bengio 2010)."""
+    # Uniform within +- sqrt(6 / (n_in + n_out)), so that numbers neither vanish nor explode on
+    # their way through many layers, forward or back.
     limit = math.sqrt(6 / (n_in + n_out))
     return Tensor(rng.uniform(-limit, limit, (n_in, n_out)).astype(np.float32))
 
 
 def split_heads(x, h):
-    """Cut the features into h heads: (B, L, d_model) -> (B, h, L, d_k)."""
-    # head i (0, 1, ...) has the features i d_k to (i + 1) d_k - 1
+    """Split the features into h heads: (B, L, d_model) -> (B, h, L, d_k)."""
+    # Head i has features i d_k to (i + 1) d_k - 1; i counts from 0.
     B, L, d_model = x.data.shape
     return x.reshape(B, L, h, d_model // h).transpose(0, 2, 1, 3)
 
 
 def merge_heads(heads):
     """Concat(head_1, ..., head_h): (B, h, L, d_k) -> (B, L, d_model)."""
-    # the way back
+    # This undoes split_heads.
     B, h, L, d_k = heads.data.shape
     return heads.transpose(0, 2, 1, 3).reshape(B, L, h * d_k)
 
 
 class MultiHeadAttention(Module):
-    """Several attentions side by side, each of other projections of its input. Section 3.2.2."""
+    """Several attentions side by side, each with its own projections. Section 3.2.2."""
 
     def __init__(self, c):
-        self.h = c.h
+        self.c = c
         self.W_Q = glorot_matrix(c.d_model, c.d_model)
         self.W_K = glorot_matrix(c.d_model, c.d_model)
         self.W_V = glorot_matrix(c.d_model, c.d_model)
@@ -279,27 +290,31 @@ class MultiHeadAttention(Module):
     def __call__(self, x, memory, mask):
         """Let x look at the memory, which is x itself in self-attention.
 
-        x: (B, L, d_model)   memory: (B, S, d_model)   mask: broadcast to (B, h, L, S)   ->   as x
+        x: (B, L, d_model)   memory: (B, S, d_model)   ->   (B, L, d_model)
+        mask: broadcast to (B, h, L, S)
         """
-        # head_i = Attention(x W_i^Q, memory W_i^K, memory W_i^V), for all i at once
-        Q = split_heads(x @ self.W_Q, self.h)
-        K = split_heads(memory @ self.W_K, self.h)
-        V = split_heads(memory @ self.W_V, self.h)
-        heads = attention(Q, K, V, mask)
+        # head_i = Attention(x W_i^Q, memory W_i^K, memory W_i^V)
+        # W^Q has the W_i^Q of all heads side by side; so have W^K and W^V.
+        Q = split_heads(x @ self.W_Q, self.c.h)  # (B, h, L, d_k)
+        K = split_heads(memory @ self.W_K, self.c.h)  # (B, h, S, d_k)
+        V = split_heads(memory @ self.W_V, self.c.h)  # (B, h, S, d_k)
+        heads = attention(Q, K, V, mask)  # (B, h, L, d_k)
         # MultiHead = Concat(head_1, ..., head_h) W^O
-        return merge_heads(heads) @ self.W_O
+        # Every sub-layer ends with dropout(..., self.c): section 5.4, and lesson 04.
+        return dropout(merge_heads(heads) @ self.W_O, self.c)
 
 
 # Lesson 04: the other layers ----------------------------------------------------------------------
 
 
 def layer_norm(x, gain, bias):
-    """Give the features of each position the mean 0 and the variance 1, then scale and shift.
+    """Give the features of each position mean 0 and variance 1, then scale and shift them.
 
-    x: (B, L, d_model)   gain: (d_model,)   bias: (d_model,)   ->   as x
+    x: (B, L, d_model)   gain, bias: (d_model,)   ->   (B, L, d_model)
     """
-    # n = (x - mean) / s  with  s = sqrt(variance + 10^-6): equal features must not give 0 / 0
-    mean = x.data.mean(axis=-1, keepdims=True)
+    # n = (x - mean) / s  with  s = sqrt(variance + 10^-6)
+    # Without the 10^-6, equal features would give 0 / 0.
+    mean = x.data.mean(axis=-1, keepdims=True)  # (B, L, 1)
     s = np.sqrt(x.data.var(axis=-1, keepdims=True) + 1e-6)
     n = (x.data - mean) / s
 
@@ -309,7 +324,7 @@ def layer_norm(x, gain, bias):
         mean_u = u.mean(axis=-1, keepdims=True)
         mean_un = (u * n).mean(axis=-1, keepdims=True)
         gx = (u - mean_u - n * mean_un) / s
-        # ggain = sum of n gy, gbias = sum of gy, over the positions
+        # ggain = sum of n gy, gbias = sum of gy, each over all positions
         return gx, (n * gy).sum(axis=(0, 1)), gy.sum(axis=(0, 1))
 
     # y = gain * n + bias
@@ -317,18 +332,19 @@ def layer_norm(x, gain, bias):
 
 
 def relu(x):
-    """Return max(0, x) of each number."""
+    """Return max(0, x) for each number."""
     # gx = gy where x > 0, else 0
     return Tensor(np.maximum(0, x.data), (x,), lambda gy: (gy * (x.data > 0),))
 
 
 def dropout(x, c):
-    """While c.training, set each number to 0 with probability P_drop. Section 5.4."""
-    # y = x, unless c.training: the Config says whether the model learns
+    """While training, set each number to 0 with probability P_drop. Section 5.4."""
+    # Unless c.training, y = x.
     if not c.training:
         return x
-    # mask = 1 / (1 - P_drop) with probability 1 - P_drop, else 0, in the precision of x, drawn in
-    # each call from rng: y = mask * x, gx = mask * gy; by the division, the mean stays what it is
+    # y = mask * x, gx = mask * gy
+    # mask = 1 / (1 - P_drop) with probability 1 - P_drop, else 0; the division keeps the mean.
+    # Each call draws a new mask from rng; it has the dtype of x.
     mask = (rng.random(x.data.shape) >= c.P_drop).astype(x.data.dtype) / (1 - c.P_drop)
     return Tensor(x.data * mask, (x,), lambda gy: (gy * mask,))
 
@@ -337,15 +353,17 @@ class FeedForward(Module):
     """The position-wise feed-forward network. Section 3.3, equation 2."""
 
     def __init__(self, c):
+        self.c = c
         self.W_1 = glorot_matrix(c.d_model, c.d_ff)
         self.b_1 = Tensor(np.zeros(c.d_ff, dtype=np.float32))
         self.W_2 = glorot_matrix(c.d_ff, c.d_model)
         self.b_2 = Tensor(np.zeros(c.d_model, dtype=np.float32))
 
     def __call__(self, x):
-        """Transform each position by itself: (B, L, d_model) -> as x."""
-        # FFN(x) = max(0, x W_1 + b_1) W_2 + b_2
-        return relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2
+        """Transform each position by itself: (B, L, d_model) -> (B, L, d_model)."""
+        # FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, then dropout
+        inner = relu(x @ self.W_1 + self.b_1)  # (B, L, d_ff)
+        return dropout(inner @ self.W_2 + self.b_2, self.c)
 
 
 class LayerNorm(Module):
@@ -356,7 +374,7 @@ class LayerNorm(Module):
         self.bias = Tensor(np.zeros(c.d_model, dtype=np.float32))
 
     def __call__(self, x):
-        """Normalise each position by itself: (B, L, d_model) -> as x."""
+        """Normalise each position by itself: (B, L, d_model) -> (B, L, d_model)."""
         return layer_norm(x, self.gain, self.bias)
 
 
@@ -364,17 +382,16 @@ class EncoderLayer(Module):
     """Self-attention, then the feed-forward network. Section 3.1."""
 
     def __init__(self, c):
-        self.c = c
         self.self_attention = MultiHeadAttention(c)
         self.attention_norm = LayerNorm(c)
         self.feed_forward = FeedForward(c)
         self.feed_forward_norm = LayerNorm(c)
 
     def __call__(self, x, mask):
-        """Read the source: x (B, S, d_model), mask (B, 1, 1, S) -> as x."""
-        # twice LayerNorm(x + Dropout(Sublayer(x))): in self-attention x looks at itself
-        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))
-        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))
+        """Read the source: x (B, S, d_model), mask (B, 1, 1, S) -> (B, S, d_model)."""
+        # LayerNorm(x + Sublayer(x)), twice
+        x = self.attention_norm(x + self.self_attention(x, x, mask))
+        return self.feed_forward_norm(x + self.feed_forward(x))
 
 
 # Lesson 05: embeddings and positions --------------------------------------------------------------
@@ -382,7 +399,7 @@ class EncoderLayer(Module):
 
 def embedding(E, ids):
     """Return the row of E for each id: (vocab_size, d_model), (B, L) -> (B, L, d_model)."""
-    # y = E[ids]: gE = 0, plus gy at the rows ids; a row that was taken twice gets the sum
+    # y = E[ids]: a row of gE is the sum of gy over all places that took this row of E
 
     def input_gradients(gy):
         gE = np.zeros_like(E.data)
@@ -393,10 +410,10 @@ def embedding(E, ids):
 
 
 def sinusoids(length, d_model):
-    """Return a vector for each position, of sines and cosines: (length, d_model). Section 3.5."""
-    # angle(pos, i) = pos / 10000^(2i / d_model), for pos and i = 0, 1, 2, ...
+    """Return a vector of sines and cosines for each position: (length, d_model). Section 3.5."""
+    # angle(pos, i) = pos / 10000^(2i / d_model); pos and i count from 0
     i = np.arange(d_model // 2)
-    angles = np.arange(length)[:, None] / 10000 ** (2 * i / d_model)
+    angles = np.arange(length)[:, None] / 10000 ** (2 * i / d_model)  # (length, d_model / 2)
     PE = np.zeros((length, d_model))
     # PE(pos, 2i) = sin(angle(pos, i)), PE(pos, 2i + 1) = cos(angle(pos, i))
     PE[:, 0::2] = np.sin(angles)
@@ -405,12 +422,13 @@ def sinusoids(length, d_model):
 
 
 def enter(ids, E, c):
-    """Return what enters the layers, of tokens and their positions: (B, L) -> (B, L, d_model).
+    """Turn tokens and their positions into vectors for the first layer: (B, L) -> (B, L, d_model).
 
     Sections 3.4 and 3.5.
     """
-    # Dropout(E[ids] sqrt(d_model) + PE), where PE is a Tensor in the precision of E; the rows of E,
-    # drawn small since they make the logits as well, are made as large as PE
+    # Dropout(E[ids] sqrt(d_model) + PE), where PE is a Tensor with the dtype of E
+    # The numbers in E start small, because E makes the logits too; the root brings them to the
+    # size of PE.
     x = embedding(E, ids) * math.sqrt(c.d_model)
     PE = sinusoids(ids.shape[1], c.d_model)
     return dropout(x + Tensor(PE.astype(x.data.dtype)), c)
@@ -423,7 +441,6 @@ class DecoderLayer(Module):
     """Self-attention, attention to the source, then the feed-forward network. Section 3.1."""
 
     def __init__(self, c):
-        self.c = c
         self.self_attention = MultiHeadAttention(c)
         self.self_norm = LayerNorm(c)
         self.source_attention = MultiHeadAttention(c)
@@ -432,11 +449,14 @@ class DecoderLayer(Module):
         self.feed_forward_norm = LayerNorm(c)
 
     def __call__(self, y, memory, target_mask, source_mask):
-        """Go on writing: y (B, L, d_model), memory (B, S, d_model) -> as y."""
-        # three times LayerNorm(y + Dropout(Sublayer(y))): y looks at itself, then at the memory
-        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))
-        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))
-        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))
+        """Write the target: y (B, L, d_model), memory (B, S, d_model) -> (B, L, d_model).
+
+        target_mask: (1, 1, L, L)   source_mask: (B, 1, 1, S)
+        """
+        # LayerNorm(y + Sublayer(y)), three times
+        y = self.self_norm(y + self.self_attention(y, y, target_mask))
+        y = self.source_norm(y + self.source_attention(y, memory, source_mask))
+        return self.feed_forward_norm(y + self.feed_forward(y))
 
 
 class Transformer(Module):
@@ -444,48 +464,49 @@ class Transformer(Module):
 
     def __init__(self, c):
         self.c = c
-        # rows drawn from N(0, 1 / d_model); the one table is both embeddings and the output
+        # One table, drawn from N(0, 1 / d_model), serves source, target and logits (section 3.4).
         E = rng.normal(0, c.d_model**-0.5, (c.vocab_size, c.d_model))
         self.E = Tensor(E.astype(np.float32))
         encoder_layer = PreNormEncoderLayer if c.pre_norm else EncoderLayer
         decoder_layer = PreNormDecoderLayer if c.pre_norm else DecoderLayer
         self.encoder = [encoder_layer(c) for _ in range(c.N)]
         self.decoder = [decoder_layer(c) for _ in range(c.N_decoder)]
-        if c.pre_norm:  # then nothing has normalised the last sum
+        # With pre_norm, the sum that the last layer returns still needs a norm.
+        if c.pre_norm:
             self.encoder_norm = LayerNorm(c)
             self.decoder_norm = LayerNorm(c)
 
     def __call__(self, source, target):
-        """Return the logits of each next token: (B, S), (B, L) -> (B, L, vocab_size)."""
+        """Return the logits of every next token: (B, S), (B, L) -> (B, L, vocab_size)."""
         return self.decode(target, self.encode(source), source)
 
     def encode(self, source):
         """Return the memory of the source: (B, S) -> (B, S, d_model)."""
-        # N times an encoder layer, which sees all tokens but padding
+        # N encoder layers, in which every token sees all tokens but padding
         x = enter(source, self.E, self.c)
         for layer in self.encoder:
             x = layer(x, padding_mask(source))
-        # with pre_norm, a last norm
+        # With pre_norm, a norm follows the last layer.
         return self.encoder_norm(x) if self.c.pre_norm else x
 
     def decode(self, target, memory, source):
-        """Return the logits of each next token: (B, L, vocab_size).
+        """Return the logits of every next token: (B, L, vocab_size).
 
         target: (B, L)   memory: (B, S, d_model)   source: (B, S), only for its mask
         """
-        # N times a decoder layer, with causal mask (target) and padding mask (source); the target's
-        # padding needs none: it comes last, so the causal mask hides it from all other tokens
+        # N decoder layers, with the causal mask for the target and the padding mask for the source
+        # Padding in the target comes last, so the causal mask hides it from all other tokens.
         y = enter(target, self.E, self.c)
         for layer in self.decoder:
             y = layer(y, memory, causal_mask(target.shape[1]), padding_mask(source))
-        # with pre_norm, a last norm
+        # With pre_norm, a norm follows the last layer.
         y = self.decoder_norm(y) if self.c.pre_norm else y
         # logits = y E^T
         return y @ self.E.transpose(1, 0)
 
 
 def pad(rows):
-    """Return lists of ids as an array (B, longest), with padding after the shorter ones."""
+    """Return lists of ids as an array, with padding after the shorter ones: (B, longest)."""
     ids = np.full((len(rows), max(len(row) for row in rows)), PAD)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row
@@ -497,9 +518,9 @@ def make_batch(pairs):
 
     pairs: (source, target), each a list of ids without marks.
     """
-    # the source is x_1 x_2 ... EOS
-    # the decoder reads BOS y_1 y_2 ... where it must write y_1 y_2 ... EOS: at each position it
-    # has read all tokens before the one that it must write
+    # The source is x_1 x_2 ... EOS.
+    # The decoder reads BOS y_1 y_2 ... and must write y_1 y_2 ... EOS: at each position, it has
+    # read all tokens before the one that it must write.
     source = pad([source + [EOS] for source, _ in pairs])
     target_in = pad([[BOS] + target for _, target in pairs])
     target_out = pad([target + [EOS] for _, target in pairs])
@@ -510,26 +531,26 @@ def make_batch(pairs):
 
 
 def log_softmax(logits):
-    """Return ln softmax(logits), also where the softmax is too small for a number."""
-    # ln p = logit - ln sum of exp(logits), with the largest logit subtracted first
+    """Return ln softmax(logits), even where the softmax is too small for a float."""
+    # ln p = logit - ln(sum of exp(logits)), after subtracting the largest logit from all
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def cross_entropy(logits, target, epsilon_ls):
-    """Return the mean loss of the targets that are no padding: (B, L, vocab_size), (B, L) -> ().
+    """Return the mean loss of the targets, padding left out: (B, L, vocab_size), (B, L) -> ().
 
-    Label smoothing (section 5.4) leaves epsilon_ls of the probability to the other tokens.
+    Label smoothing (section 5.4) leaves the probability epsilon_ls to all tokens but the target.
     """
     # ln p, with p = softmax(logits)
     ln_p = log_softmax(logits.data)
     # q = 1 - epsilon_ls for the target, epsilon_ls / (vocab_size - 1) for each other token
     q = np.full_like(ln_p, epsilon_ls / (ln_p.shape[-1] - 1))
     np.put_along_axis(q, target[..., None], 1 - epsilon_ls, axis=-1)
-    # loss = - sum of q ln p / n_targets: over the n_targets positions that are no padding, and over
-    # all tokens of the vocabulary
-    counts = (target != PAD)[..., None]
-    n_targets = int(counts.sum())
+    # loss = - sum of q ln p / n_targets
+    # The sum runs over the vocabulary, and over the n_targets positions that are not padding.
+    counts = (target != PAD)[..., None]  # (B, L, 1)
+    n_targets = int(counts.sum())  # a Python int keeps the loss in float32
     loss = -(counts * q * ln_p).sum() / n_targets
 
     def input_gradients(gy):
@@ -540,14 +561,14 @@ def cross_entropy(logits, target, epsilon_ls):
 
 
 def learning_rate(step, d_model, warmup_steps):
-    """Return the rate of an update, the first of which is step 1. Section 5.3, equation 3."""
-    # lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5): up, since Adam's first moves
-    # are its largest, then down
+    """Return the learning rate of an update; the first is step 1. Section 5.3, equation 3."""
+    # lrate = d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5)
+    # It rises during the warm-up, because Adam's first moves are its largest, and then falls.
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
 class Adam:
-    """Adam. Section 5.3. parameters: a list of Tensors."""
+    """The optimizer Adam, for a list of parameters. Section 5.3."""
 
     def __init__(self, parameters, c):
         self.parameters = parameters
@@ -557,16 +578,16 @@ class Adam:
         self.t = 0
 
     def update(self, rate):
-        """Move each parameter by its gradient g = x.grad, then set this to 0."""
+        """Move each parameter against its gradient g = x.grad, and set that back to 0."""
+        # beta_1, beta_2 and epsilon are numbers of the Config; t is 1 in the first update.
         c = self.c
-        # t counts the updates: it is 1 in the first. beta_1, beta_2, epsilon: see the Config
         self.t += 1
         for i, x in enumerate(self.parameters):
             # m = beta_1 m + (1 - beta_1) g, v = beta_2 v + (1 - beta_2) g^2
             self.m[i] = c.beta_1 * self.m[i] + (1 - c.beta_1) * x.grad
             self.v[i] = c.beta_2 * self.v[i] + (1 - c.beta_2) * x.grad**2
-            # both began with 0; the bias correction makes up for it:
             # m_hat = m / (1 - beta_1^t), v_hat = v / (1 - beta_2^t)
+            # The divisions make up for m and v having started at 0.
             m_hat = self.m[i] / (1 - c.beta_1**self.t)
             v_hat = self.v[i] / (1 - c.beta_2**self.t)
             # x = x - rate * m_hat / (sqrt(v_hat) + epsilon)
@@ -578,82 +599,81 @@ class Adam:
 
 
 def next_ln_p(model, texts, memory, source):
-    """Return ln p of each token that may come next: (B, vocab_size).
+    """Return ln p for each token that may come next: (B, vocab_size).
 
-    texts: B lists of L ids. memory: (B, S, d_model). source: (B, S), for its mask.
+    texts: B lists of L ids   memory: (B, S, d_model)   source: (B, S), only for its mask
     """
-    # ln p = log_softmax(logits) at the last position, and -infinity for padding and start mark
-    logits = model.decode(np.array(texts), memory, source).data[:, -1]
+    # ln p = log_softmax(logits) at the last position
+    # Padding and the start mark never come next, so their ln p is -infinity.
+    logits = model.decode(np.array(texts), memory, source).data[:, -1]  # (B, vocab_size)
     ln_p = log_softmax(logits)
     ln_p[:, [PAD, BOS]] = -np.inf
     return ln_p
 
 
 def greedy(model, ids):
-    """Return the text that takes the most probable token each time, with its start and end mark.
+    """Write the most probable token each time; return the text with its start and end mark.
 
-    ids: of the source, without marks. At most 50 tokens more than these follow the start mark.
+    ids: the source, without marks. At most len(ids) + 50 tokens follow the start mark.
     """
-    # the encoder reads the source with its end mark, once; the text begins with the start mark
+    # The encoder reads the source once, with an end mark. The text begins with the start mark.
     source = np.array([ids + [EOS]])
     memory = model.encode(source)
     text = [BOS]
-    # the next token is the argmax of ln p
+    # next token = argmax of ln p
     while text[-1] != EOS and len(text) <= len(ids) + 50:
         text.append(int(next_ln_p(model, [text], memory, source).argmax()))
     return text
 
 
 def length_penalty(length, alpha):
-    """Return the divisor of ln p(Y) that makes up for the length of Y, more with a larger alpha."""
-    # lp(Y) = ((5 + |Y|) / 6)^alpha, where |Y| is the length  (Wu et al. 2016, equation 14)
+    """Return what ln p(Y) is divided by, so that a long text Y is not at a disadvantage."""
+    # lp(Y) = ((5 + |Y|) / 6)^alpha, where |Y| is the length (Wu et al. 2016, equation 14)
     return ((5 + length) / 6) ** alpha
 
 
 def continuations(model, beam, memory, source, count):
-    """Return the `count` best texts that are longer by one token, best first.
+    """Add each token to each text of the beam, and return the `count` best results, best first.
 
-    beam: the unfinished texts, as pairs (ids, ln p of the text).
+    beam: unfinished texts, as pairs (ids, ln p of the text).
     """
-    # ln p(text and token) = ln p(text) + ln p(token), for all texts and all tokens
+    # ln p(text and token) = ln p(text) + ln p(token)
     memories = Tensor(np.repeat(memory.data, len(beam), axis=0))
     ln_p = next_ln_p(model, [text for text, _ in beam], memories, source)
-    totals = np.array([[total] for _, total in beam]) + ln_p
+    totals = np.array([[total] for _, total in beam]) + ln_p  # (len(beam), vocab_size)
     best = np.argsort(-totals, axis=None, kind="stable")[:count]
-    longer = []
-    for row, token in zip(*np.unravel_index(best, totals.shape), strict=True):
-        longer.append((beam[row][0] + [int(token)], totals[row, token]))
-    return longer
+    rows, tokens = np.unravel_index(best, totals.shape)
+    return [(beam[i][0] + [int(t)], totals[i, t]) for i, t in zip(rows, tokens, strict=True)]
 
 
 def beam_search(model, ids):
-    """Return the best text that the beam_size best beginnings lead to, with its marks. Section 6.1.
+    """Extend the beam_size best texts token by token; return the best, with its marks.
 
-    ids: of the source, without marks. At most 50 tokens more than these follow the start mark.
+    Section 6.1. ids: the source, without marks. At most len(ids) + 50 tokens follow the start mark.
     """
     c = model.c
     source = np.array([ids + [EOS]])
     memory = model.encode(source)
     limit = len(ids) + 50
-    # the unfinished texts, as `continuations` takes them, and the finished ones
+    # beam: pairs (ids, ln p) of unfinished texts. finished: pairs (score, ids).
     beam = [([BOS], 0.0)]
     finished = []
-    # |Y| = 1, 2, ..., limit: the start mark is not counted, the end mark is
+    # |Y| = 1, 2, ..., limit, which counts the end mark but not the start mark
     for length in range(1, limit + 1):
-        # of the 2 * beam_size best continuations, the beam_size best without end mark go on
+        # Of the 2 * beam_size best continuations, the beam_size best without an end mark go on.
         longer = continuations(model, beam, memory, source, 2 * c.beam_size)
         beam = [(text, total) for text, total in longer if text[-1] != EOS][: c.beam_size]
-        # those with an end mark, if among the beam_size best, are finished
+        # Those with an end mark are finished, if they are among the beam_size best.
         for text, total in longer[: c.beam_size]:
             if text[-1] == EOS:
                 # score = ln p(Y) / lp(Y)
                 finished.append((total / length_penalty(length, c.alpha), text))
-        # the end: beam_size are finished, and the best that goes on cannot reach a better score,
-        # not even if it lost nothing more up to the limit
+        # Stop when beam_size texts are finished and no unfinished one can still beat them: at best,
+        # it would reach the limit and lose no probability on the way.
         best_possible = beam[0][1] / length_penalty(limit, c.alpha)
         if len(finished) >= c.beam_size and best_possible <= max(finished)[0]:
             break
-    # the best of the finished; if there is none, the best that goes on
+    # If no text is finished, the best unfinished one must do.
     return max(finished)[1] if finished else beam[0][0]
 
 
@@ -661,15 +681,15 @@ def beam_search(model, ids):
 
 
 def make_batches(pairs, n_tokens):
-    """Return lists of pairs of about equal length, in random order. Section 5.1.
+    """Group pairs of about equal length into batches, in random order. Section 5.1.
 
     pairs: (source, target), each a list of ids without marks.
     """
-    # a batch has at most n_tokens with its padding: pairs * longest <= n_tokens, where the longest
-    # is that of both sides, with one mark. A pair that is longer than n_tokens is a batch alone
+    # number of pairs * longest <= n_tokens, because padding makes all as long as the longest
+    # Both sides count, each with one mark. A pair longer than n_tokens is a batch of its own.
     lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
     batches = []
-    # from short to long; the random numbers put pairs of one length in another order each time
+    # Pairs come from short to long; those of equal length come in a new random order each time.
     for i in np.lexsort((rng.random(len(pairs)), lengths)):
         if not batches or (len(batches[-1]) + 1) * lengths[i] > n_tokens:
             batches.append([])
@@ -680,14 +700,14 @@ def make_batches(pairs, n_tokens):
 
 def average(checkpoints):
     """Return the mean of several lists of arrays, array by array. Section 6.1."""
-    # of each array the sum over the checkpoints, divided by their number
+    # Each mean is the sum over the checkpoints, divided by their number.
     return [sum(arrays) / len(arrays) for arrays in zip(*checkpoints, strict=True)]
 
 
 def train(model, subwords, pairs, sample):
-    """Learn from pairs of lists of ids; now and then, show how a sample is translated.
+    """Learn from pairs of lists of ids, and print how the translation of a sample improves.
 
-    At the end, take the average of the last 5 checkpoints (section 6.1).
+    The final parameters are the average of the last 5 checkpoints (section 6.1).
     """
     c = model.c
     adam = Adam(list(model.parameters().values()), c)
@@ -695,7 +715,7 @@ def train(model, subwords, pairs, sample):
     batches = []
     checkpoints = []
     for step in range(1, c.steps + 1):
-        # when all batches were seen, the pairs are grouped anew
+        # Once all batches have been used, the pairs are grouped anew.
         batches = batches or make_batches(pairs, c.n_tokens)
         source, target_in, target_out = make_batch(batches.pop())
         c.training = True
@@ -704,7 +724,7 @@ def train(model, subwords, pairs, sample):
         loss.backward()
         adam.update(learning_rate(step, c.d_model, c.warmup_steps))
         if step % every == 0 or step == c.steps:
-            # the arrays need no copy: each update makes new ones
+            # The arrays need no copy, because each update makes new ones.
             checkpoints = checkpoints[-4:] + [[x.data for x in adam.parameters]]
             text = subwords.decode(greedy(model, subwords.encode(sample)))
             print(f"update {step:5}   loss {loss.data:.3f}   {text[:64]}")
@@ -716,30 +736,29 @@ def train(model, subwords, pairs, sample):
 
 
 class PreNormEncoderLayer(EncoderLayer):
-    """The same parts, with the norms first: x + Dropout(Sublayer(LayerNorm(x)))."""
+    """The same parts, with the norms first."""
 
     def __call__(self, x, mask):
-        """Read the source: x (B, S, d_model), mask (B, 1, 1, S) -> as x."""
+        """Read the source: x (B, S, d_model), mask (B, 1, 1, S) -> (B, S, d_model)."""
+        # x + Sublayer(LayerNorm(x)), twice
         normed = self.attention_norm(x)
-        x = x + dropout(self.self_attention(normed, normed, mask), self.c)
-        normed = self.feed_forward_norm(x)
-        return x + dropout(self.feed_forward(normed), self.c)
+        x = x + self.self_attention(normed, normed, mask)
+        return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 class PreNormDecoderLayer(DecoderLayer):
-    """The same parts, with the norms first: y + Dropout(Sublayer(LayerNorm(y)))."""
+    """The same parts, with the norms first."""
 
     def __call__(self, y, memory, target_mask, source_mask):
-        """Go on writing: y (B, L, d_model), memory (B, S, d_model) -> as y."""
+        """Write the target: y (B, L, d_model), memory (B, S, d_model) -> (B, L, d_model)."""
+        # y + Sublayer(LayerNorm(y)), three times
         normed = self.self_norm(y)
-        y = y + dropout(self.self_attention(normed, normed, target_mask), self.c)
-        normed = self.source_norm(y)
-        y = y + dropout(self.source_attention(normed, memory, source_mask), self.c)
-        normed = self.feed_forward_norm(y)
-        return y + dropout(self.feed_forward(normed), self.c)
+        y = y + self.self_attention(normed, normed, target_mask)
+        y = y + self.source_attention(self.source_norm(y), memory, source_mask)
+        return y + self.feed_forward(self.feed_forward_norm(y))
 
 
-# The names that the bundled weights have in their file, and those that they have here.
+# Parts of the names in the file of the bundled weights, and what they become here.
 NAMES = {
     "embedding.weight": "E",
     "layers.": "",
@@ -758,7 +777,7 @@ NAMES = {
 
 
 def load(folder):
-    """Return the trained model in a folder, and its subwords."""
+    """Return the trained model that a folder holds, and its subwords."""
     saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model"]
     c = Config(
         vocab_size=saved["vocabulary_size"],
@@ -789,27 +808,26 @@ def translate(model, subwords, line):
 
 
 def learn_toy_corpus(steps=1800, n_test=200):
-    """Train a small model on sentences of a toy grammar, and test it on up to 200 others."""
+    """Train a small model on sentences of a toy grammar, and test it on at most 200 new ones."""
     subwords = SentencePieceProcessor(model_file=str(HERE / "../lessons/toy-model/subwords.model"))
     lines = (HERE / "toy.tsv").read_text(encoding="utf-8").splitlines()
     pairs = [line.split("\t") for line in lines]
-    known = pairs[:-200]
     new = pairs[-200:][:n_test]
     model = Transformer(Config(vocab_size=len(subwords), steps=steps, **TOY))
     print(model)
     sample = new[0][0]
-    print(f"now and then, it translates: {sample}")
-    train(model, subwords, [subwords.encode(pair) for pair in known], sample)
+    print(f"while it learns, it translates: {sample}")
+    train(model, subwords, [subwords.encode(pair) for pair in pairs[:-200]], sample)
     right = 0
     for english, german in new:
         found = translate(model, subwords, english)
         right += found == german
         print(f"{english}   ->   {found}   {'right' if found == german else f'wrong: {german}'}")
-    print(f"{right} of {len(new)} new sentences are translated word for word as by the grammar")
+    print(f"{right} of {len(new)} new sentences are translated word for word as the grammar does")
 
 
 def main():
-    """Translate the line of the command, or learn the toy corpus if there is none."""
+    """Translate the sentence on the command line; without one, learn the toy corpus."""
     if {"-h", "--help"} & set(sys.argv):
         print(__doc__)
     elif len(sys.argv) > 1:

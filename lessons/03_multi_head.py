@@ -873,8 +873,9 @@ def check_multi_query():
 
 # %% [markdown]
 # **Now yours: pieces 11 to 13** of `my_transformer.py`. Cut, join, and let the heads
-# look: `split_heads`, `merge_heads` and `MultiHeadAttention`. (`python
-# lessons/build.py` writes the file, if you have none.)
+# look: `split_heads`, `merge_heads` and `MultiHeadAttention`. The last ends with
+# `dropout`, as every sub-layer does; lesson 04 explains it, and the course lends it
+# until then. (`python lessons/build.py` writes the file, if you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

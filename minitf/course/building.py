@@ -51,11 +51,11 @@ OPENING = '''"""My Transformer.
 says of each piece below whether it is right, wrong, or to do. Write the pieces in any order: those
 that you have not written are lent by the course. When all of them are right, your Transformer
 learns the toy corpus for a minute, and translates SENTENCE with trained weights; with a sentence
-behind the file's name, it translates that at once.
+after the file's name, it translates that at once.
 
-In place of the three dots of a piece write its code; the comments above them say what it computes,
-and the docstring which lesson derives it. Everything else is complete; `Tensor.__mul__` shows how
-an operation is written. {letters}
+In place of the three dots of a piece, write its code. The comments above them say what it computes,
+and the docstring says which lesson derives it. Everything else is complete; `Tensor.__mul__` shows
+how an operation is written. {letters}
 """
 
 SENTENCE = "The children are playing in the garden."

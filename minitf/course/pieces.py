@@ -168,7 +168,7 @@ def _try_backward(w):
 
 def _try_topological_order(w):
     nodes = list(diamond(w).values())
-    found = w.topological_order(nodes[-1], [], set())
+    found = w.topological_order(nodes[-1])
     if not isinstance(found, list):
         raise Refused(f"it returns {kind_of(found)}, where a list is needed")
     places = {id(node): place for place, node in enumerate(found)}
@@ -222,9 +222,8 @@ def _try_merge_heads(w):
 
 
 def _try_multi_head(w):
-    module = filled(w.MultiHeadAttention(config(w)))
-    x, memory = w.Tensor(numbers(2, 5, 12)), w.Tensor(numbers(2, 6, 12))
-    return tried(w, module, x=x, memory=memory, mask=MASK)
+    arrays = {"x": numbers(2, 5, 12), "memory": numbers(2, 6, 12)}
+    return both_ways(w, w.MultiHeadAttention, **arrays, mask=MASK)
 
 
 # Lesson 04 ----------------------------------------------------------------------------------------
@@ -282,7 +281,7 @@ def _try_dropout(w):
 
 
 def _try_feed_forward(w):
-    return tried(w, filled(w.FeedForward(config(w))), x=w.Tensor(numbers(2, 5, 12)))
+    return both_ways(w, w.FeedForward, x=numbers(2, 5, 12))
 
 
 def _try_encoder_layer(w):
@@ -290,7 +289,7 @@ def _try_encoder_layer(w):
 
 
 def both_ways(w, layer, **arguments):
-    """Return what a layer computes while translating, without dropout, and while training."""
+    """Return what a module computes while translating, without dropout, and while training."""
     found = {}
     for title, training in {"translating": False, "training": True}.items():
         module = filled(layer(config(w, training=training)))
@@ -589,24 +588,24 @@ PIECES = [
     ),
     Piece(
         "Tensor.backward", "02", "Why does the order matter?",
-        "Begin with 1 at this node. topological_order(self, [], set()) is the order, to be read from its end; node.input_gradients(node.grad) are the gradients of node.inputs.",
+        "Begin with 1 at this node. topological_order(self) is the order, to be read from its end; node.input_gradients(node.grad) are the gradients of node.inputs.",
         _try_backward,
         [
             ("x.grad = x.grad + gx", "x.grad = gx", "a gradient replaces the one that came before: they add up"),
-            ("reversed(topological_order(self, [], set()))", "topological_order(self, [], set())", "a node was asked before its own gradient was there: the walk begins with the loss, at the end of topological_order"),
+            ("reversed(topological_order(self))", "topological_order(self)", "a node was asked before its own gradient was there: the walk begins with the loss, at the end of topological_order"),
             ("x.grad = x.grad + gx", "if np.shape(x.grad) == ():\n                    x.grad = gx\n                else:\n                    x.grad += gx", "+= changes the array itself, which is another Tensor's gradient as well: x.grad = x.grad + gx makes a new one"),
             ("x.grad = x.grad + gx", "x.grad = x.grad - gx", "the gradients are subtracted: they add up"),
             ("np.ones_like(self.data)", "np.zeros_like(self.data)", "the walk begins with 0: the gradient of the loss itself is 1"),
             ("np.ones_like(self.data)", "self.data", "the walk begins with the loss: its gradient is 1"),
             ("node.input_gradients(node.grad)", "node.input_gradients(self.grad)", "every node is given the gradient of the loss, not its own"),
-            ("reversed(topological_order(self, [], set()))", "[self]", "only the last node hands its gradient on"),
+            ("reversed(topological_order(self))", "[self]", "only the last node hands its gradient on"),
             ("            gradients = node", "            node.grad = node.grad * 2\n            gradients = node", "each gradient is doubled"),
             ("zip(node.inputs, gradients, strict=True)", "zip(node.inputs[:1], gradients[:1], strict=True)", "only the first input of each node gets its gradient"),
             ("x.grad = x.grad + gx", "x.grad = x.grad + gradients[0]", "each input gets the gradient of the first"),
             ("x.grad = x.grad + gx", "x.grad = x.grad + gx if x.inputs else x.grad", "a Tensor without inputs gets no gradient: parameters are such Tensors"),
-            ("        self.grad = np.ones_like(self.data)\n", "        for node in topological_order(self, [], set()):\n            node.grad = 0.0\n        self.grad = np.ones_like(self.data)\n", "the gradients of an earlier walk are set to 0: they stay until Adam.update does so"),
+            ("        self.grad = np.ones_like(self.data)\n", "        for node in topological_order(self):\n            node.grad = 0.0\n        self.grad = np.ones_like(self.data)\n", "the gradients of an earlier walk are set to 0: they stay until Adam.update does so"),
             ("node.input_gradients(node.grad)", "node.input_gradients(np.ones_like(node.data))", "every node is given 1: hand on the gradient of the node"),
-            ("        for node in reversed(topological_order(self, [], set())):\n            gradients = node.input_gradients(node.grad)\n            for x, gx in zip(node.inputs, gradients, strict=True):\n                x.grad = x.grad + gx\n", "        def walk(node):\n            for x, gx in zip(node.inputs, node.input_gradients(node.grad), strict=True):\n                x.grad = x.grad + gx\n                walk(x)\n\n        walk(self)\n", "a node hands on each time that it is reached, and so hands on twice what had come before"),
+            ("        for node in reversed(topological_order(self)):\n            gradients = node.input_gradients(node.grad)\n            for x, gx in zip(node.inputs, gradients, strict=True):\n                x.grad = x.grad + gx\n", "        def walk(node):\n            for x, gx in zip(node.inputs, node.input_gradients(node.grad), strict=True):\n                x.grad = x.grad + gx\n                walk(x)\n\n        walk(self)\n", "a node hands on each time that it is reached, and so hands on twice what had come before"),
         ],
     ),
     Piece(
@@ -679,19 +678,20 @@ PIECES = [
     ),
     Piece(
         "topological_order", "02", "Why does the order matter?",
-        "Unless the node was seen: first its inputs, by calling this function, then the node.",
+        "Write list_inputs_first of that section as a function visit(node) inside this one: unless the node was seen, it visits the inputs, then appends the node.",
         _try_topological_order,
         [
-            ("        order.append(node)", "        order.insert(0, node)", "the list begins with the node: each must come after its inputs"),
-            ("if node not in seen:", "if True:", "a node that is used twice is in the list twice: is it put into seen, and is seen handed on?"),
-            ("        seen.add(node)\n", "        seen.add(node)\n        order.append(node)\n", "each node is listed before its inputs, and after them again"),
+            ("            order.append(node)", "            order.insert(0, node)", "the list begins with the loss: each node must come after its inputs"),
+            ("if node not in seen:", "if True:", "a node that is used twice is in the list twice: is it put into seen?"),
+            ("            seen.add(node)\n", "            seen.add(node)\n            order.append(node)\n", "each node is listed before its inputs, and after them again"),
             ("for x in node.inputs:", "for x in node.inputs[:1]:", "only the first input is followed"),
-            ("for x in node.inputs:", "for x in ():", "the inputs are not followed, or what is found is lost: order and seen are handed on"),
+            ("for x in node.inputs:", "for x in ():", "the inputs are not followed, or what is found there is lost"),
             ("    return order", "    return None", "it returns nothing: is `return` missing?"),
             ("if node not in seen:", "if node.inputs and node not in seen:", "Tensors without inputs are left out"),
-            ("            topological_order(x, order, seen)", "            order.append(x)", "the inputs are listed, but not what leads to them"),
-            ("        order.append(node)\n", "    order.append(node)\n", "a node is listed although it was seen before"),
+            ("                visit(x)", "                order.append(x)", "the inputs are listed, but not what leads to them"),
+            ("            order.append(node)\n", "        order.append(node)\n", "a node is listed although it was seen before"),
             ("    return order", "    return seen", "a set has no order: return the list"),
+            ("    visit(loss)\n", "", "the list is empty: is visit called for the loss?"),
         ],
     ),
     Piece(
@@ -756,7 +756,7 @@ PIECES = [
     ),
     Piece(
         "MultiHeadAttention.__call__", "03", "What is multi-head attention, exactly?",
-        "Four projections, two cuts: queries from x, keys and values from the memory.",
+        "Queries come from x, keys and values from the memory; self.c.h is the number of heads. dropout(..., self.c), from lesson 04, is lent until you write it.",
         _try_multi_head,
         [
             ("V = split_heads(memory", "V = split_heads(x", "the values are made of x: they come from the memory"),
@@ -769,11 +769,13 @@ PIECES = [
             ("attention(Q, K, V, mask)", "attention(Q, V, K, mask)", "keys and values are exchanged"),
             ("attention(Q, K, V, mask)", "attention(Q, K, V, True)", "the mask is not used"),
             (" @ self.W_O", "", "the last product, with W^O, is missing"),
-            ("self.W_Q, self.h)", "self.W_Q, 1)", "the queries are not cut into heads"),
-            ("x @ self.W_Q, self.h", "x @ self.W_K, self.h", "the queries are made by the matrix of the keys"),
-            ("V = split_heads(memory @ self.W_V, self.h)", "V = split_heads(memory, self.h)", "the values are the memory itself: the product with W^V is missing"),
+            ("self.W_Q, self.c.h)", "self.W_Q, 1)", "the queries are not cut into heads"),
+            ("x @ self.W_Q, self.c.h", "x @ self.W_K, self.c.h", "the queries are made by the matrix of the keys"),
+            ("V = split_heads(memory @ self.W_V, self.c.h)", "V = split_heads(memory, self.c.h)", "the values are the memory itself: the product with W^V is missing"),
             ("attention(Q, K, V, mask)", "attention(K, Q, V, mask)", "queries and keys are exchanged"),
-            ("return merge_heads", "return x + merge_heads", "x is not added here but in the layer, around the sub-layer"),
+            ("return dropout(", "return x + dropout(", "x is not added here but in the layer, around the sub-layer"),
+            ("dropout(merge_heads(heads) @ self.W_O, self.c)", "merge_heads(heads) @ self.W_O", "dropout is missing"),
+            ("dropout(merge_heads(heads) @ self.W_O, self.c)", "dropout(merge_heads(heads), self.c) @ self.W_O", "dropout comes before the product with W^O: it acts on what the sub-layer returns"),
         ],
     ),
     Piece(
@@ -849,49 +851,52 @@ PIECES = [
     ),
     Piece(
         "FeedForward.__call__", "04", "What is the feed-forward network for?",
-        "Two products with a relu between them.",
+        "Two products with a relu between them; dropout(..., self.c) comes last.",
         _try_feed_forward,
         [
-            ("relu(x @ self.W_1 + self.b_1) @ self.W_2", "x @ self.W_1 @ self.W_2", "there is neither b_1 nor relu between the two products"),
+            ("relu(x @ self.W_1 + self.b_1)", "x @ self.W_1", "there is neither b_1 nor relu between the two products"),
             ("self.b_1)", "self.b_1 * -1)", "b_1 is subtracted"),
             ("relu(x @ self.W_1 + self.b_1)", "(x @ self.W_1 + self.b_1)", "the relu is missing"),
             ("x @ self.W_1 + self.b_1", "x @ self.W_1", "b_1 is missing"),
             (" @ self.W_2 + self.b_2", " @ self.W_2", "b_2 is missing"),
-            ("relu(x @ self.W_1 + self.b_1) @", "(relu(x @ self.W_1) + self.b_1) @", "b_1 is added after the relu"),
-            ("return relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "return relu(relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2)", "there is a second relu at the end"),
-            ("return relu", "return x + relu", "x is not added here but in the layer, around the sub-layer"),
-            ("relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "relu(x @ self.W_2 + self.b_2) @ self.W_1 + self.b_1", "W_1 and W_2 are exchanged"),
-            ("relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "relu((x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2)", "the relu comes after the second product: it belongs between the two"),
+            ("relu(x @ self.W_1 + self.b_1)", "relu(x @ self.W_1) + self.b_1", "b_1 is added after the relu"),
+            ("inner @ self.W_2 + self.b_2", "relu(inner @ self.W_2 + self.b_2)", "there is a second relu at the end"),
+            ("return dropout", "return x + dropout", "x is not added here but in the layer, around the sub-layer"),
+            ("        inner = relu(x @ self.W_1 + self.b_1)  # (B, L, d_ff)\n        return dropout(inner @ self.W_2 + self.b_2, self.c)", "        inner = relu(x @ self.W_2 + self.b_2)\n        return dropout(inner @ self.W_1 + self.b_1, self.c)", "W_1 and W_2 are exchanged"),
+            ("        inner = relu(x @ self.W_1 + self.b_1)  # (B, L, d_ff)\n        return dropout(inner @ self.W_2 + self.b_2, self.c)", "        inner = x @ self.W_1 + self.b_1\n        return dropout(relu(inner @ self.W_2 + self.b_2), self.c)", "the relu comes after the second product: it belongs between the two"),
             ("relu(x @ self.W_1", "relu(relu(x) @ self.W_1", "x itself goes through a relu"),
             ("(x @ self.W_1", "(self.W_1 @ x", "the matrix stands on the right: x W_1"),
             ("x @ self.W_1 + self.b_1", "x @ (self.W_1 + self.b_1)", "b_1 is added to the matrix, not to the product"),
             ("@ self.W_2 + self.b_2", "@ (self.W_2 + self.b_2)", "b_2 is added to the matrix, not to the product"),
-            ("relu(x @ self.W_1 + self.b_1) @ self.W_2 + self.b_2", "relu(x @ self.W_1) @ self.W_2", "b_1 and b_2 are missing"),
+            ("        inner = relu(x @ self.W_1 + self.b_1)  # (B, L, d_ff)\n        return dropout(inner @ self.W_2 + self.b_2, self.c)", "        inner = relu(x @ self.W_1)\n        return dropout(inner @ self.W_2, self.c)", "b_1 and b_2 are missing"),
+            ("dropout(inner @ self.W_2 + self.b_2, self.c)", "inner @ self.W_2 + self.b_2", "dropout is missing"),
+            ("dropout(inner @ self.W_2 + self.b_2, self.c)", "dropout(inner, self.c) @ self.W_2 + self.b_2", "dropout acts between the two products: it belongs to what the sub-layer returns"),
+            ("dropout(inner @ self.W_2 + self.b_2, self.c)", "dropout(inner @ self.W_2, self.c) + self.b_2", "b_2 is added after dropout: it is part of what the sub-layer returns"),
         ],
     ),
     Piece(
         "EncoderLayer.__call__", "04", "Why is x added to the output of a sub-layer?",
-        "One line for each sub-layer; self.attention_norm(...) is a layer norm, dropout(..., self.c) the dropout.",
+        "One line for each sub-layer; self.attention_norm(...) is a layer norm. The sub-layers end with dropout themselves.",
         _try_encoder_layer,
         [
-            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "x + dropout(self.self_attention(x, x, mask), self.c)", "the norm of the attention is missing"),
-            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "self.attention_norm(x + self.self_attention(x, x, mask))", "the dropout of the attention is missing"),
-            ("self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))", "x", "the attention is missing"),
+            ("self.attention_norm(x + self.self_attention(x, x, mask))", "x + self.self_attention(x, x, mask)", "the norm of the attention is missing"),
+            ("self.attention_norm(x + self.self_attention(x, x, mask))", "x", "the attention is missing"),
             ("self.self_attention(x, x, mask)", "self.self_attention(x, x, True)", "the mask is not used: padding is looked at"),
-            ("self.attention_norm(x + dropout", "self.feed_forward_norm(x + dropout", "both sub-layers have the norm of the feed-forward network"),
+            ("self.attention_norm(", "self.feed_forward_norm(", "both sub-layers have the norm of the feed-forward network"),
             ("self.feed_forward_norm(", "self.attention_norm(", "both sub-layers have the norm of the attention"),
-            ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "x", "the feed-forward network is missing"),
-            ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "x + dropout(self.feed_forward(x), self.c)", "the norm of the feed-forward network is missing"),
-            ("self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))", "self.feed_forward_norm(x + self.feed_forward(x))", "the dropout of the feed-forward network is missing"),
+            ("self.feed_forward_norm(x + self.feed_forward(x))", "x", "the feed-forward network is missing"),
+            ("self.feed_forward_norm(x + self.feed_forward(x))", "x + self.feed_forward(x)", "the norm of the feed-forward network is missing"),
             ("        x = self.attention_norm(", "        a = self.attention_norm(", "the feed-forward network takes the layer's x, not what the first line has made of it"),
-            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + dropout(self.self_attention(self.attention_norm(x), self.attention_norm(x), mask), self.c)\n        return x + dropout(self.feed_forward(self.feed_forward_norm(x)), self.c)\n", "the norms come before the sub-layers: in the paper they come after the sums"),
-            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = self.attention_norm(dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(dropout(self.feed_forward(x), self.c))\n", "x is not added"),
-            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + self.attention_norm(dropout(self.self_attention(x, x, mask), self.c))\n        return x + self.feed_forward_norm(dropout(self.feed_forward(x), self.c))\n", "the norms must come after the sums"),
-            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + dropout(self.attention_norm(self.self_attention(x, x, mask)), self.c)\n        return x + dropout(self.feed_forward_norm(self.feed_forward(x)), self.c)\n", "the norms are of the sub-layers alone: they must be of the sums"),
-            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = x + dropout(self.self_attention(x, x, mask), self.c)\n        return x + dropout(self.feed_forward(x), self.c)\n", "the norms are missing"),
-            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "dropout is missing"),
-            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = self.attention_norm(dropout(x + self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(dropout(x + self.feed_forward(x), self.c))\n", "dropout acts on the sums: it belongs to what the sub-layers return"),
-            ("        x = self.attention_norm(x + dropout(self.self_attention(x, x, mask), self.c))\n        return self.feed_forward_norm(x + dropout(self.feed_forward(x), self.c))\n", "        x = dropout(self.attention_norm(x + self.self_attention(x, x, mask)), self.c)\n        return dropout(self.feed_forward_norm(x + self.feed_forward(x)), self.c)\n", "dropout comes after the norms: it belongs to what the sub-layers return"),
+            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.self_attention(self.attention_norm(x), self.attention_norm(x), mask)\n        return x + self.feed_forward(self.feed_forward_norm(x))\n", "the norms come before the sub-layers: in the paper they come after the sums"),
+            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = self.attention_norm(self.self_attention(x, x, mask))\n        return self.feed_forward_norm(self.feed_forward(x))\n", "x is not added"),
+            ("x + self.self_attention(x, x, mask)", "self.self_attention(x, x, mask)", "x is not added to the attention"),
+            ("x + self.feed_forward(x)", "self.feed_forward(x)", "x is not added to the feed-forward network"),
+            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.attention_norm(self.self_attention(x, x, mask))\n        return x + self.feed_forward_norm(self.feed_forward(x))\n", "the norms are of the sub-layers alone: they must be of the sums"),
+            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.self_attention(x, x, mask)\n        return x + self.feed_forward(x)\n", "the norms are missing"),
+            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        attended = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(attended))\n", "the second sum has the layer's x: it needs what the first line has made of it"),
+            ("self.self_attention(x, x, mask)", "dropout(self.self_attention(x, x, mask), self.c)", "dropout is not needed here: each sub-layer ends with it"),
+            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = dropout(self.attention_norm(x + self.self_attention(x, x, mask)), self.self_attention.c)\n        return dropout(self.feed_forward_norm(x + self.feed_forward(x)), self.self_attention.c)\n", "dropout comes after the norms: the sub-layers have done it already"),
+            ("self.self_attention(x, x, mask)", "self.self_attention(x, mask)", "self_attention takes three arguments: x looks at itself, so x comes twice"),
         ],
     ),
     Piece(
@@ -972,19 +977,19 @@ PIECES = [
             ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, memory, target_mask)", "attention to the source has the mask of the target"),
             ("self.self_attention(y, y, target_mask)", "self.source_attention(y, y, target_mask)", "the first attention uses the parameters of the second"),
             ("self.source_attention(y, memory, source_mask)", "self.self_attention(y, memory, source_mask)", "the second attention uses the parameters of the first"),
-            ("return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))", "return y", "the feed-forward network is missing"),
+            ("return self.feed_forward_norm(y + self.feed_forward(y))", "return y", "the feed-forward network is missing"),
             ("self.source_norm(", "self.self_norm(", "the second sub-layer uses the norm of the first"),
-            ("self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))", "y", "the self-attention is missing"),
-            ("self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))", "y", "the attention to the source is missing"),
-            ("self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))", "self.source_norm(dropout(self.source_attention(y, memory, source_mask), self.c))", "y is not added to the attention to the source"),
-            ("self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))", "self.source_norm(y + self.source_attention(y, memory, source_mask))", "the dropout of the attention to the source is missing"),
+            ("self.self_norm(y + self.self_attention(y, y, target_mask))", "y", "the self-attention is missing"),
+            ("self.source_norm(y + self.source_attention(y, memory, source_mask))", "y", "the attention to the source is missing"),
+            ("self.source_norm(y + self.source_attention(y, memory, source_mask))", "self.source_norm(self.source_attention(y, memory, source_mask))", "y is not added to the attention to the source"),
             ("        y = self.source_norm(", "        z = self.source_norm(", "the feed-forward network takes what the self-attention made, not what the second line has made of it"),
-            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = y + dropout(self.self_attention(self.self_norm(y), self.self_norm(y), target_mask), self.c)\n        y = y + dropout(self.source_attention(self.source_norm(y), memory, source_mask), self.c)\n        return y + dropout(self.feed_forward(self.feed_forward_norm(y)), self.c)\n", "the norms come before the sub-layers: in the paper they come after the sums"),
-            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = self.self_norm(dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(dropout(self.feed_forward(y), self.c))\n", "y is not added"),
-            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = y + self.self_norm(dropout(self.self_attention(y, y, target_mask), self.c))\n        y = y + self.source_norm(dropout(self.source_attention(y, memory, source_mask), self.c))\n        return y + self.feed_forward_norm(dropout(self.feed_forward(y), self.c))\n", "the norms must come after the sums"),
-            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = y + dropout(self.self_attention(y, y, target_mask), self.c)\n        y = y + dropout(self.source_attention(y, memory, source_mask), self.c)\n        return y + dropout(self.feed_forward(y), self.c)\n", "the norms are missing"),
-            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "dropout is missing"),
-            ("        y = self.self_norm(y + dropout(self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(y + dropout(self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(y + dropout(self.feed_forward(y), self.c))\n", "        y = self.self_norm(dropout(y + self.self_attention(y, y, target_mask), self.c))\n        y = self.source_norm(dropout(y + self.source_attention(y, memory, source_mask), self.c))\n        return self.feed_forward_norm(dropout(y + self.feed_forward(y), self.c))\n", "dropout acts on the sums: it belongs to what the sub-layers return"),
+            ("        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "        y = y + self.self_attention(self.self_norm(y), self.self_norm(y), target_mask)\n        y = y + self.source_attention(self.source_norm(y), memory, source_mask)\n        return y + self.feed_forward(self.feed_forward_norm(y))\n", "the norms come before the sub-layers: in the paper they come after the sums"),
+            ("        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "        y = self.self_norm(self.self_attention(y, y, target_mask))\n        y = self.source_norm(self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(self.feed_forward(y))\n", "y is not added"),
+            ("        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "        y = y + self.self_norm(self.self_attention(y, y, target_mask))\n        y = y + self.source_norm(self.source_attention(y, memory, source_mask))\n        return y + self.feed_forward_norm(self.feed_forward(y))\n", "the norms are of the sub-layers alone: they must be of the sums"),
+            ("        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "        y = y + self.self_attention(y, y, target_mask)\n        y = y + self.source_attention(y, memory, source_mask)\n        return y + self.feed_forward(y)\n", "the norms are missing"),
+            ("self.self_attention(y, y, target_mask)", "dropout(self.self_attention(y, y, target_mask), self.c)", "dropout is not needed here: each sub-layer ends with it"),
+            ("        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "        y = dropout(self.self_norm(y + self.self_attention(y, y, target_mask)), self.self_attention.c)\n        y = dropout(self.source_norm(y + self.source_attention(y, memory, source_mask)), self.self_attention.c)\n        return dropout(self.feed_forward_norm(y + self.feed_forward(y)), self.self_attention.c)\n", "dropout comes after the norms: the sub-layers have done it already"),
+            ("        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "the attention to the source comes first: y must look at itself before that"),
         ],
     ),
     Piece(

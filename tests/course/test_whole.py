@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -130,6 +131,12 @@ def test_ten_training_steps(whole, pre_norm):
     for name, array in theirs.state().items():
         found = numbers[renamed(whole, name)].data
         np.testing.assert_allclose(found, array, rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize(("a", "b"), [((2, 3), (2, 1)), ((2, 3), (1, 3)), ((3,), (2, 3))])
+def test_a_shape_whose_gradient_would_be_wrong_is_not_added(whole, a, b):
+    with pytest.raises(AssertionError, match=re.escape(f"cannot add shape {b} to shape {a}")):
+        whole.Tensor(np.ones(a)) + whole.Tensor(np.ones(b))
 
 
 def test_an_untrained_model_writes_what_minitf_writes(whole):
