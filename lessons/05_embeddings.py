@@ -538,8 +538,9 @@ draw(figures.words, "05_words.png", cosines, twelve)
 #
 # Why should the row that reads a word also write it? It need not. But if two words mean
 # alike, both the reader and the writer should treat them alike, and one table learns
-# that once. That is a wish, and no proof; the paper follows Press and Wolf (2017), who
-# tied input and output of language models and found them better, with fewer parameters.
+# that once. That is a wish, and no proof. But Press and Wolf, whom the paper follows,
+# tied input and output of language models in 2017, and found them better, with fewer
+# parameters.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
 # the effects add (lesson 02). So its gradient is the sum of three. Let us see.

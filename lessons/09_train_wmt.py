@@ -618,8 +618,8 @@ def loss_of_mean(distance):
 
 neighbours = loss_of_mean(1)
 far_apart = loss_of_mean(100)
-print(f"ten minutes of 0.4 s an update: {600 / 0.4:,.0f} updates;", end=" ")
-print(f"the oldest of the 5 is from update {100_000 - 4 * 1500:,}")
+print(f"ten minutes of 0.4 s an update: {600 / 0.4:,.0f} updates")
+print(f"the oldest of the last 5 is from update {100_000 - 4 * 1500:,}")
 claim("mean of 5 neighbours: loss, last x = 1", neighbours > 0.8, f"{neighbours:.2f}")
 claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}")
 
