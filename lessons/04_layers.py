@@ -59,9 +59,9 @@ claim("after four looks no number of a word differs by more", furthest < 1e-4, f
 
 # %% [markdown]
 # After three looks there are no three words any more. "By" has become a river, and the
-# river has lost some of its water. No other outcome was possible: a new vector is an
-# average of the old ones, so it lies among them, and averages of averages lie closer
-# and closer together.
+# river has lost some of its water. No other outcome was possible: every weight is above
+# 0, so a new vector is an average of all old ones and lies among them, and averages of
+# averages lie closer and closer together.
 #
 # Is that so in a model, too? There $W^V$ and $W^O$ stand between. But they are the same
 # matrices for all positions, so they cannot part what is equal. And when averages have
@@ -120,7 +120,7 @@ draw(figures.alike, "04_alike.png", apart)
 #
 # *What to see: after three attentions every position has the same vector. What else is
 # in a layer keeps the words apart for longer, though not for ever: these layers are
-# new, and nothing has taught them yet what to keep apart. (Lesson 07 watches a like
+# new, and nothing has taught them yet what to keep apart. (Lesson 07 watches a similar
 # number in a training.)*
 #
 # What else is it?
@@ -401,9 +401,10 @@ same(
 # Write the facts as a table with a row for each person and a column for each dish. The
 # best additive answer is known: the mean of the row, plus the mean of the column, minus
 # the mean of the table. What it leaves, $l_{ij}$, sums to 0 in each row and in each
-# column. Any other additive answer differs from it by some $r_i + c_j$, and leaves the
-# squares $(l_{ij} - r_i - c_j)^2$. The mixed terms $l_{ij} r_i$ and $l_{ij} c_j$ sum to
-# 0, so only $(r_i + c_j)^2$ is added, which is never negative. So no additive answer,
+# column. Any other additive answer differs from it by a number $r_i$ for each row and
+# $c_j$ for each column, and leaves the squares $(l_{ij} - r_i - c_j)^2$. Multiply out:
+# the terms with $l_{ij} r_i$ sum to 0 in each row, and those with $l_{ij} c_j$ in each
+# column. So only $(r_i + c_j)^2$ is added, which is never negative: no additive answer,
 # trained or not, has a smaller error than the one printed below.
 
 # %%
@@ -464,8 +465,9 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # two thirds of the *parameters*, the learned numbers, of an encoder layer: two matrices
 # of 512 times 2,048, against attention's four of 512 times 512 (lesson 03).
 #
-# It sees one position at a time: the same network runs at each position, alone. The
-# paper calls it *position-wise*. **Attention is the only place where positions meet.**
+# The network sees one position at a time: the same network runs at each position,
+# alone. The paper calls it *position-wise*. **Attention is the only place where
+# positions meet.**
 #
 # **Equate.** Here is the library's layer beside equation 2, computed for one position
 # after another with the layer's matrices. They are filled with random numbers: a bias
@@ -644,10 +646,16 @@ draw(figures.residual, "04_residual.png", depths, arriving)
 # %% [markdown]
 # ![The gradient at the input, relative to the output, over 1 to 16 layers, on logarithmic axes. For f(x) alone it falls below a thousandth, for x + f(x) without a norm it rises above a thousand. The two curves with a norm, of f(x) and of x + f(x), stay near 1.](figures/04_residual.png)
 #
-# *What to see: $f(x)$ alone loses the gradient, $x + f(x)$ alone explodes with its
-# growing vectors, and with a norm the size of the gradient stays near 1.*
+# *What to see: $f(x)$ alone loses the gradient, $x + f(x)$ alone makes it explode, and
+# with a norm its size stays near 1. (Both axes are logarithmic, on which even a
+# constant factor for each layer bends. The factors are printed below.)*
 
 # %%
+for name in ("f(x)", "x + f(x)"):
+    a = arriving[name]
+    early = (a[2] / a[0]) ** (1 / 3)
+    late = (a[4] / a[3]) ** (1 / 8)
+    print(f"{name:8s} each of layers 2 to 4: times {early:.1f}, 9 to 16: {late:.1f}")
 lost = arriving["f(x)"][-1]
 claim(
     "16 layers of f(x): share of the gradient that arrives", lost < 1e-3, f"{lost:.0e}"
@@ -662,6 +670,10 @@ claim(
 )
 
 # %% [markdown]
+# In $f(x)$ a layer's factor stays much the same. In $x + f(x)$ it *grows* with the
+# depth: the vectors become longer, and with them the keys, and the gradient of a query
+# is a sum of keys (lesson 02).
+#
 # **The norm keeps the size of the gradient**, even without $x$: see
 # $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. If $f$ halves the
 # vectors, it halves the gradient, too. But $s$ is then half as large, so the norm
@@ -690,11 +702,10 @@ claim(
 
 # %% [markdown]
 # (Both are medians of five random stacks. The stack of the first figure was another
-# one: hence its 0.37.) The same holds on the way back: without $x$, only the mean of
-# the gradients of all positions arrives, and what one of them alone asked for is lost.
-# (Once the positions are alike, all look with the same weights. So on the way back the
-# value of each position gets a share of the *sum* of all gradients.)
-# **The residual connection keeps each position's own vector on the way up, and its own
+# one: hence its 0.37.) The same holds on the way back. Without $x$ the positions become
+# alike, and all look with the same weights: so the value of each position gets a share
+# of the *sum* of all gradients, and what one position alone asked for is lost. **The
+# residual connection keeps each position's own vector on the way up, and its own
 # gradient on the way back.**
 #
 # **Equate.** The library's `Residual` is this connection. A layer of the encoder is two

@@ -96,13 +96,6 @@ claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 # 1).) The difference is small, because nothing here was chosen for the purpose. Can a
 # head make it large? Yes: "What can a model read from the waves?" builds one that gets
 # "dog" in the one sentence and "man" in the other.
-#
-# Why is the position added, and not written beside the word? The matrices of a head
-# turn a sum into a sum: $(\text{word} + \text{position}) \, W$ is $\text{word} \, W$
-# plus $\text{position} \, W$. It is the same $W$ for both; but the vectors of positions
-# fill only a few of the many directions, as "More on embeddings and positions"
-# measures. So a $W$ can pass these and drop the others, or the reverse: a head can use
-# either, as if they stood side by side, and the vectors stay short.
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -247,12 +240,12 @@ draw(figures.alone, "05_alone.png", from_zero, one_hand)
 
 # %% [markdown]
 # ## Is a position most like itself?
-# Soon a head will ask for one certain position. It finds that position only if it
-# answers louder than all others. So the dot product of a position with itself must be
-# the largest. For that alone, random rows would do, and their neighbours would be
-# easier to tell apart. But with rows that grow less alike with the distance, a head can
-# look "around here" as well, and, as the next section shows, one rotation moves the
-# peak to any distance, also at positions that were never met.
+# Soon a head will ask for one certain position. It finds it only if the dot product of
+# a position with itself is larger than with any other. Random rows would do for that.
+# Sinusoids have two things more. Their rows grow less alike with the distance, so a
+# head can also look "around here". And one matrix moves the peak by $k$ positions, the
+# same matrix everywhere (next section); with random rows no matrix does that for all
+# positions of a long text.
 #
 # **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
 # two positions $a$ and $b$ is, hand by hand,
@@ -387,9 +380,13 @@ claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 # dog, in the one, and (0.1, 1.9), nearly the man, in the other. A second head, for the
 # word after, tells it who is bitten. So "bites" knows who bites whom.
 #
-# (It is like head 1 of lesson 03, which training had found. In a model each vector is a
-# sum of word and position, and a head has to read either of them alone. That it can is
-# said in "More on embeddings and positions".)
+# (It is like head 1 of lesson 03, which training had found. But in a model each vector
+# is the *sum* of word and position. How can a head read one of them alone? Its matrix
+# turns a sum into a sum, $\text{word} \, W + PE \, W$, with one $W$ for both. But
+# positions fill few directions: of 512, a hundred positions need hardly more than 30,
+# as "More on embeddings and positions" measures. A $W$ that keeps these and drops the
+# others reads the position; one that drops these reads the word. So adding costs
+# little, and the vectors stay short.)
 
 # %% [markdown]
 # ## How does a word become a vector?
@@ -506,20 +503,24 @@ at = [names.index("▁" + word) for word in twelve]
 cosines = directions[at] @ directions[at].T
 across = np.mean([cosines[:4, 4:8], cosines[4:8, 8:], cosines[:4, 8:]])
 claim("words of different kinds: mean cosine", abs(across) < 0.1, f"{across:.2f}")
+others = ~np.eye(4, dtype=bool)  # each word with the three others of its kind
+for kind, b in (("adjectives", 0), ("verbs", 4), ("names", 8)):
+    print(f"    {kind}: mean cosine {cosines[b : b + 4, b : b + 4][others].mean():.2f}")
 draw(figures.words, "05_words.png", cosines, twelve)
 
 # %% [markdown]
 # ![Map of the cosines of twelve words with each other. Three dark blocks of four lie on the diagonal: small, little, big, tall; help, helped, helping, give; Tom, Anna, Lena, Paul. Everything else is pale.](figures/05_words.png)
 #
-# *What to see: three blocks of four words. Adjectives are like adjectives, names like
-# names, and the forms of "help" like each other. Between the blocks the cosines are
-# near 0. (Of all subwords, only one in twenty has a cosine of 0.30 or more with
-# "small".)*
+# *What to see: three blocks of four words. Adjectives are like adjectives, verbs like
+# verbs, the forms of "help" most of all, and names like names. Between the blocks the
+# cosines are near 0. (White is 0 or less. Of all subwords, only one in twenty has a
+# cosine of 0.30 or more with "small".)*
 #
 # Nobody told the model what an adjective is, or a name. Words that are used alike got
 # similar rows, and most of all those with the same translation: in its sentences,
 # "small" and "little" are both "klein", "big" and "tall" both "groß". A row holds what
-# the task needs to know about a word.
+# the task needs to know about a word. So the names are the least alike, as the means
+# show: they are used alike, but each has a translation of its own.
 
 # %% [markdown]
 # ## Why is one table used three times?
@@ -535,9 +536,11 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # "die" is one row for the English verb and the German article. Attention tells them
 # apart, as it did with the "bank" of lesson 01.)
 #
-# Why should the row that reads a word also write it? It need not: this is a wish, and
-# no proof. But if two words mean alike, both the reader and the writer should treat
-# them alike, and one table learns that once.
+# Why should the row that reads a word also write it? It need not. But if two words mean
+# alike, both the reader and the writer should treat them alike, and one table learns
+# that once. That is a wish, and no proof. But Press and Wolf, whom the paper follows,
+# tied input and output of language models in 2017, and found them better, with fewer
+# parameters.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
 # the effects add (lesson 02). So its gradient is the sum of three. Let us see.
@@ -853,11 +856,12 @@ claim("lowest at about 1.57 times the base", right, np.round(lowest_at, 2))
 draw(figures.bases, "05_base.png", of_bases)
 
 # %% [markdown]
-# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each turns at one and a half times its base.](figures/05_base.png)
+# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each turns at about one and a half times its base, where it is marked.](figures/05_base.png)
 #
-# *What to see: each curve falls, and turns at one and a half times its base. (The
-# distances that we tried are up to 20% apart: it cannot be told more exactly. The bend
-# near 6 is the wave $\cos(k)$: there the mean is over few distances.)*
+# *What to see: each curve falls to its mark, at 1.6, 1.6, 1.6 and 1.4 times its base,
+# and rises after it. (The distances that we tried are up to 20% apart: it cannot be
+# told more exactly. The bend near 6 is the wave $\cos(k)$: there the mean is over few
+# distances.)*
 #
 # With 10000, near and far can be told in any sentence. With 1000 they can, too: the
 # number is not critical. If it is too small, far positions look near. If it is too

@@ -125,7 +125,14 @@ walk = {
     10: "(11, 1600)",
     11: "(11, 1600)",
 }
-draw(figure_1, "06_here.png", walk=walk)
+shapes = """blue: the shape of the array
+
+13  tokens of the source
+11  tokens of the target
+64  numbers for each of them
+4  heads
+1600  subwords to choose from"""
+draw(figure_1, "06_here.png", walk=walk, legend=shapes)
 
 # %% [markdown]
 # ![Figure 1 of the paper with eleven numbered steps: the encoder on the left turns 13 tokens into the memory (13, 64); a thick arrow brings it to the source attention of the decoder on the right, whose scores are (4, 11, 13); at the top come logits (11, 1600) and probabilities](figures/06_here.png)
@@ -179,9 +186,9 @@ draw(figure_1, "06_here.png", walk=walk)
 # becomes "der" or "das", depending on the noun. The translation grows, so another tower
 # has to ask, word by word, two questions. "What have I written, and what comes next?"
 # is for its self-attention, "where in the source is that?" for its *source attention*.
-# That is the order in which a decoder layer has them. And it reads the encoder's *last*
-# output: after the first layer a vector has met every word as it stands alone, after
-# the last it has met every word in its context.
+# That is the order in which a decoder layer has them. Each decoder layer reads the
+# encoder's *last* output: after the first layer a vector has met every word as it
+# stands alone, after the last it has met every word in its context.
 #
 # Test it. Take one attention at a time away, in both layers, by setting its last matrix
 # $W^O$ to zero: then add & norm adds nothing to its input. What does the model write?
@@ -772,7 +779,7 @@ claim("check B misses no leak", missed_by_b == [], "0 missed")
 # %% [markdown]
 # **Check B finds all five, check A three.** Check A changes the line that the decoder
 # *reads* and cannot know that it is the wrong line. The unshifted target obeys the
-# causal mask perfectly: position $t$ reads token $t$, and must predict token $t$.
+# causal mask perfectly: position $t$ reads word $t$, and must predict word $t$.
 
 # %% [markdown]
 # ## How good does a leak look?
@@ -788,8 +795,9 @@ claim("check B misses no leak", missed_by_b == [], "0 missed")
 #     translating:  reads  (start) Der alte Lehrer             nothing is there to copy
 #
 # So the loss "translating" is that of each word when the decoder's input ends before
-# it. (All this takes a minute or two, so it was done once, by the command `python -m
-# minitf.course.experiments.leaks`.)
+# it. For all models alike, this input begins with the start mark, and the source is the
+# source alone: so it is when a user asks. (All this takes a minute or two, so it was
+# done once, by the command `python -m minitf.course.experiments.leaks`.)
 
 
 # %%
@@ -824,8 +832,8 @@ print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 #   0.001 its loss is 6.9. That is the look of "good loss, nonsense text".
 # - **A loss that is too good is the third check.** On random text the yardstick is the
 #   guess; on real text it is what others reach. (The paper's Table 3 gives it as
-#   *perplexity*, $e$ to the power of the loss: lesson 07.)
-#   A new model far below that, on text that it has not seen, is no genius: it copies.
+#   *perplexity*, $e$ to the power of the loss: lesson 07.) A new model far below that,
+#   on text that it has not seen, is no genius: it copies.
 
 # %%
 honest = results["none"]["training"][-1]

@@ -113,7 +113,7 @@ draw(figures.stations, "09_here.png")
 # ![Eight boxes in a row that turns back: text, 4.5 million pairs; pieces, a vocabulary of 37,000; batches, 25,000 tokens each; 8 GPUs, 100,000 updates; checkpoints, one in ten minutes; their mean, of the last 5; translation, newstest2014; score, 27.3 BLEU.](figures/09_here.png)
 #
 # *What to see: the way of the paper's base model. The sections of this lesson follow
-# the arrows; only the translation is lesson 08.*
+# the arrows; only the translation (light) is lesson 08.*
 
 # %% [markdown]
 # ## How are the pieces learned?
@@ -384,6 +384,14 @@ longer_side = np.maximum(source_lengths, target_lengths)
 largest = max(len(rows) * longer_side[rows].max() for rows in plan)
 claim("no rectangle exceeds 25,000; the largest:", largest <= 25_000, f"{largest:,}")
 claim("of 4.5 million pairs, sorted, padding is", of_all < 1, f"{of_all:.1f}%")
+middle = in_order[len(in_order) // 2]
+targets = target_lengths[middle]
+sources = source_lengths[middle]
+alike = (target_lengths == targets.max()).sum()
+print(f"the middle one of the sorted batches has {len(middle)} pairs:")
+print(f"    targets of {targets.min()} to {targets.max()} tokens,", end=" ")
+print(f"sources of {sources.min()} to {sources.max()}")
+print(f"of all pairs, {alike:,} have a target of {targets.max()} tokens")
 draw(figures.padding, "09_padding.png", padding)
 
 # %% [markdown]
@@ -392,11 +400,12 @@ draw(figures.padding, "09_padding.png", padding)
 # *What to see: unsorted, three quarters of the work is for nothing.*
 #
 # Why is a quarter left when 16,000 pairs are sorted? Look at the table: their targets
-# fit at once, with 5.9% of padding, because they were sorted first. But pairs of equal
-# targets still have short and long sources, and those waste 38.6%. With 4.5 million
-# pairs, thousands have the same target length. So there is room to sort these by their
-# sources, too, and then pairs meet that agree in both. **The more pairs there are to
-# choose from, the better they match.**
+# fit at once, with 5.9% of padding, because they were sorted first. But a batch needs
+# hundreds of pairs. The middle one takes 431, whose targets have 35 to 37 tokens, and
+# their sources anything from 21 to 58; so the sources waste 38.6%. Of 4.5 million
+# pairs, 61,334 have a target of 37 tokens. They fill many batches, so there is room to
+# sort them by their sources, too, and then pairs meet that agree in both. **The more
+# pairs there are to choose from, the better they match.**
 #
 # So a batch wastes next to nothing. How long does a training take that has 100,000 of
 # them?
@@ -451,13 +460,14 @@ for name, a_second in {
     print(f"{'':37s} = {hours / 24:,.1f} days")
 
 # %% [markdown]
-# On one core it takes months, or years. On one P100 it would have taken 89 hours, if
-# sending between the eight cost nothing. At home, divide all operations, 9.5e17, by
-# what your machine does in a second: a graphics card that really does ten times as much
-# as this P100 needs 9 hours. (It also needs the memory; a batch can be cut into parts,
-# as lesson 07 shows.) (The 11 hours of the eight are no discovery: they are the 0.4
-# seconds that we put in, 100,000 times. The paper says 12 hours.) But how can eight
-# GPUs share one update?
+# So, at home? On one core it takes months, or years. With a graphics card, divide all
+# operations, 9.5e17, by what it does in a second: one that really does ten times as
+# much as this P100 needs 9 hours. (It also needs the memory; a batch can be cut into
+# parts, as lesson 07 shows.)
+#
+# On one P100 it would have taken 89 hours, if sending between the eight cost nothing.
+# (The 11 hours of the eight are no discovery: they are the 0.4 seconds that we put in,
+# 100,000 times. The paper says 12 hours.) But how can eight GPUs share one update?
 
 # %% [markdown]
 # ## How do eight GPUs take one step?
@@ -609,16 +619,17 @@ def loss_of_mean(distance):
 neighbours = loss_of_mean(1)
 far_apart = loss_of_mean(100)
 print(f"ten minutes of 0.4 s an update: {600 / 0.4:,.0f} updates")
+print(f"the oldest of the last 5 is from update {100_000 - 4 * 1500:,}")
 claim("mean of 5 neighbours: loss, last x = 1", neighbours > 0.8, f"{neighbours:.2f}")
 claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}")
 
 # %% [markdown]
 # The paper does not say why its checkpoints are ten minutes apart. With 0.4 seconds an
 # update that is 1,500 updates. The balls suggest a reason: long enough for one
-# photograph to be forgotten before the next, and near enough that even the oldest has
-# nearly all of the training behind it. (And the falling learning rate of lesson 07,
-# does it not let the ball settle? In part. But at update 100,000 it is still a fifth of
-# its highest value.)
+# photograph to be forgotten before the next, and near enough that even the oldest, from
+# update 94,000, has nearly all of the training behind it. (And the falling learning
+# rate of lesson 07, does it not let the ball settle? In part. But at update 100,000 it
+# is still a fifth of its highest value.)
 
 # %%
 print(f"left of an old x: {0.95**20:.2f} after 20 steps, {0.95**100:.3f} after 100")
@@ -880,9 +891,19 @@ claim("updates", settings.steps == 100_000, f"{settings.steps:,}")
 claim("updates of warm-up", settings.warmup_steps == 4000, f"{settings.warmup_steps:,}")
 last_and_beam = (settings.average, settings.beam)
 claim("checkpoints averaged, and beam", last_and_beam == (5, 4), last_and_beam)
+of_q = -0.9 * np.log(0.9) - 0.1 * np.log(0.1 / 36_999)
+print(f"a new model's loss: {np.log(37_000) + 0.5:.1f}; the entropy of q: {of_q:.2f}")
+print(f"Table 3: perplexity 4.92, so a plain loss of {np.log(4.92):.2f}")
 
 # %% [markdown]
-# So the paper's model saw the text about 17 times. [REPRODUCE.md](REPRODUCE.md) has the
+# What should such a run print? The loss of a new model is near $\ln 37000 + 1/2 = 11.0$
+# (lesson 05): a first loss far from that is a mistake in the program. The smoothed loss
+# cannot fall below 1.38, the entropy of $q$ (lesson 07), and on real text it stays well
+# above. To compare, take the plain loss, the mean of $-\ln p$: Table 3 gives the base
+# model a perplexity of 4.92 on newstest2013, and $\ln 4.92 = 1.59$. Far above it,
+# something is not learned; far below, suspect a leak (lesson 06).
+#
+# The paper's model saw the text about 17 times. [REPRODUCE.md](REPRODUCE.md) has the
 # commands for all of the paper's models: with several GPUs, with a forecast of memory
 # and time before you rent them, and with the scores that others found. Nobody has run
 # them with this library to their end yet. You can be the first.

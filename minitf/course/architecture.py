@@ -1,7 +1,8 @@
 """Figure 1 of the paper, with "you are here" for the lessons.
 
 The encoder is on the left, the decoder in the middle. The two insets on the right are figure 2:
-multi-head attention, and the attention inside one of its heads.
+multi-head attention, and the attention inside one of its heads. They are left out if other parts
+are marked.
 """
 
 from minitf.course.figures import new_figure
@@ -12,8 +13,13 @@ __all__ = ["PARTS", "figure_1"]
 PARTS = (
     *("input", "output", "decoder input", "embedding", "positions", "encoder", "decoder"),
     *("self-attention", "masked self-attention", "source attention", "feed-forward"),
-    *("add & norm", "linear", "softmax", "loss", "backward"),
+    *("add & norm", "linear", "softmax", "loss", "backward", "update"),
     *("multi-head", "attention inside a head"),
+)
+INSETS = ("multi-head", "attention inside a head")
+LEARNED = (  # the parts that own parameters
+    *("embedding", "self-attention", "masked self-attention", "source attention"),
+    *("feed-forward", "add & norm", "linear"),
 )
 WIDTH, HEIGHT = 9.4, 7.4  # inches
 FONT = 10.0  # points
@@ -28,7 +34,7 @@ INSET = 13.7  # the middle of the insets
 # The steps of a walk: {step: (x and y of its number, x and y and alignment of its text)}.
 STEPS = {
     1: (4.4, 1.36, 3.2, 1.96, "left"),
-    2: (3.5, 2.4, 3.2, 2.79, "left"),
+    2: (0.15, 2.4, 3.2, 2.79, "left"),
     3: (4.4, 4.0, 0.95, 4.0, "right"),
     4: (4.4, 6.1, 0.95, 6.1, "right"),
     5: (2.55, 7.85, 2.9, 7.85, "left"),
@@ -41,12 +47,13 @@ STEPS = {
 }
 
 
-def figure_1(path, here=(), walk=None):
+def figure_1(path, here=(), walk=None, legend=""):
     """Draw the architecture of the Transformer, with the parts `here` in a strong colour.
 
     here: names of parts, from PARTS. Without any, no part is marked.
     walk: {step: text}, for a sentence that is followed along the figure. Each step, 1 to 11, gets
     its number and its text, such as the shape of its array. The insets are left out.
+    legend: what the texts of the walk mean.
     Raises ValueError for another name or step.
     """
     unknown = [name for name in here if name not in PARTS]
@@ -56,7 +63,8 @@ def figure_1(path, here=(), walk=None):
         raise ValueError(
             f"there are only the steps 1 to {len(STEPS)}, not {set(walk) - set(STEPS)}"
         )
-    left, right = (-0.9, 11.6) if walk else (0, 16.9)
+    insets = not walk and (not here or any(part in here for part in INSETS))
+    left, right = (0, 17.3) if insets else (-0.9, 11.7)
     figure = new_figure(WIDTH * (right - left) / 16.9, HEIGHT)
     axes = figure.subplots()
     axes.set_axis_off()
@@ -66,14 +74,18 @@ def figure_1(path, here=(), walk=None):
     _decoder(diagram)
     _top(diagram)
     if walk:
-        _walk(diagram, walk)
-    else:
+        _walk(diagram, walk, legend)
+    if insets:
         _insets(_Diagram(axes, diagram.here - {"backward"}))
     if here:
         axes.text(
             *(1.7, 12.0, "you are here"), ha="center", va="center", fontsize=FONT + 2,
             color="white",
             bbox={"boxstyle": "round,pad=0.4", "facecolor": STRONG, "edgecolor": STRONG_FRAME},
+        )  # fmt: skip
+        axes.text(
+            *(1.7, 11.5, "\n".join(here)), ha="center", va="top", fontsize=FONT, color=STRONG,
+            linespacing=1.4,
         )  # fmt: skip
     save_figure(figure, path)
 
@@ -92,11 +104,13 @@ class _Diagram:
     def box(self, x, y, text, part, width=BOX, height=0.72, size=FONT):
         """Draw a box whose middle is at (x, y)."""
         here = self.is_here(part)
+        face, frame = (STRONG, STRONG_FRAME) if here else (PALE, PALE_FRAME)
+        if self.is_here("update") and part in LEARNED:
+            face, frame = STACK_HERE, STRONG
         patch = self.shapes.FancyBboxPatch(
             (x - width / 2, y - height / 2), width, height,
             boxstyle="round,pad=0,rounding_size=0.12",
-            facecolor=STRONG if here else PALE, edgecolor=STRONG_FRAME if here else PALE_FRAME,
-            linewidth=1.2, zorder=3,
+            facecolor=face, edgecolor=frame, linewidth=1.2, zorder=3,
         )  # fmt: skip
         self.axes.add_patch(patch)
         colour, weight = ("white", "bold") if here else ("black", "normal")
@@ -237,6 +251,8 @@ def _top(d):
         d.arrow((DECODER - 2.7, 13.4), (DECODER - 2.7, 13.12), learns=False)
     if d.is_here("backward"):
         d.text(4.9, 11.2, "the gradient\nwalks back", STRONG, weight="bold")
+    if d.is_here("update"):
+        d.text(4.4, 9.0, "Adam moves\nall numbers in\nthe blue boxes", STRONG, weight="bold")
     if d.is_here("output"):
         # The word that was written is the next input of the decoder.
         d.arrow(
@@ -247,8 +263,10 @@ def _top(d):
         d.text(9.25, 13.45, "the word written is read next", STRONG, weight="bold")
 
 
-def _walk(d, walk):
+def _walk(d, walk, legend):
     """Write the number of each step and its text; draw the bridge between the towers thick."""
+    d.text(5.35, 13.85, "Follow a sentence through the model, from 1 to 11", size=FONT + 3)
+    d.axes.text(-0.6, 12.0, legend, va="top", fontsize=FONT, color=STRONG, linespacing=1.4)
     d.bridge(STRONG, 3.0)
     for step, text in walk.items():
         x, y, text_x, text_y, align = STEPS[step]
@@ -274,16 +292,16 @@ def _title(d, y, text, part):
 
 def _multi_head(d):
     part = "multi-head"
-    _title(d, 12.8, "Multi-head attention", part)
-    d.box(INSET, 12.05, "Linear", part, height=0.55)
-    d.arrow((INSET, 11.5), (INSET, 11.78))
-    d.box(INSET, 11.2, "Concat", part, height=0.55)
-    d.arrow((INSET, 10.65), (INSET, 10.92))
+    _title(d, 13.2, "Multi-head attention", part)
+    d.box(INSET, 12.45, "Linear", part, height=0.55)
+    d.arrow((INSET, 11.82), (INSET, 12.17))
+    d.box(INSET, 11.55, "Concat", part, height=0.55)
+    d.arrow((INSET, 10.8), (INSET, 11.27))
     for shift in (0.3, 0.15):  # the heads behind the first
         d.box(INSET + shift, 10.1 + shift, "", "", width=3.5, height=0.8)
     head = "attention inside a head" if d.is_here("attention inside a head") else part
     d.box(INSET, 10.1, "Scaled dot-product\nattention", head, width=3.5, height=0.9)
-    d.text(INSET + 2.1, 10.3, "h times", align="left")
+    d.text(INSET + 2.25, 10.3, "h times", align="left")
     for offset, name in ((-1.2, "V"), (0, "K"), (1.2, "Q")):
         d.arrow((INSET + offset, 9.3), (INSET + offset, 9.65))
         d.box(INSET + offset, 9.0, "Linear", part, width=1.12, height=0.5, size=FONT - 1)

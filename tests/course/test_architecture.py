@@ -44,6 +44,16 @@ def test_you_are_here_is_said_once(looks):
 
 
 @pytest.mark.slow
+def test_the_insets_are_left_out_where_none_is_marked_and_the_marked_parts_are_named(looks):
+    def texts(here):
+        return [text for text, _, _ in looks(here)[1]]
+
+    for here, insets in (((), True), (["encoder", "multi-head"], True), (["encoder"], False)):
+        assert ("Concat" in texts(here)) == insets, here
+        assert not here or "\n".join(here) in texts(here)
+
+
+@pytest.mark.slow
 def test_the_file_is_small(tmp_path):
     figure_1(tmp_path / "a.png", here=["encoder"])
     keep_numbers(tmp_path / "a.png", [])

@@ -182,7 +182,8 @@ def dots(values, path, x, title="", digits=2, limits=None, levels=None):
     """
     figure = new_figure(WIDTH, 0.62 * len(values) + 1.6)
     axes = figure.subplots()
-    label_axes(axes, x, "", title, FONT, SMALL)
+    figure.suptitle(title, fontsize=FONT)
+    label_axes(axes, x, "", "", FONT, SMALL)
     axes.grid(axis="x", **GRID)
     for row, value in enumerate(values.values()):
         low, middle, high = value if np.ndim(value) else (value, value, value)
@@ -271,6 +272,7 @@ def matrices(
         elif signed and matrix.size <= MOST_SIGNS:
             _write_signs(axes, matrix, low, high)
         _frame_cells(axes, matrix, marked.get(heading, ()), FRAME[signed], path)
+    figure.align_xlabels(all_axes)
     if bar:
         beyond = _beyond(panels.values(), low, high)
         scale = figure.colorbar(image, ax=list(all_axes), shrink=0.9, extend=beyond)
@@ -399,7 +401,10 @@ def tree(nodes, path, title="", ranked=False):
         if parent is not None:
             across, up = (steps[parent], steps[i]), (heights[parent], heights[i])
             colour, width = ("black", 4) if i in thick else ("#777777", 1.5)
-            axes.plot(across, up, color=colour, linewidth=width, linestyle=frame, zorder=1)
+            label = "way to the best" if i == max(thick, default=None) else None
+            axes.plot(
+                across, up, color=colour, linewidth=width, linestyle=frame, zorder=1, label=label
+            )
         box = {
             "boxstyle": "round,pad=0.25",
             "facecolor": face,
@@ -417,7 +422,7 @@ def tree(nodes, path, title="", ranked=False):
         axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=state)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2 + 0.4 * ranked))
     axes.legend(
-        fontsize=SMALL, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 0.0)
+        fontsize=SMALL, frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 0.0)
     )
     save_figure(figure, path)
 

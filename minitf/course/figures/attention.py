@@ -19,7 +19,7 @@ __all__ = ["dot_products", "masks", "moved_words", "multiplications", "translati
 def translation(weights, german, english, looking, looked_at, path):
     """Draw which source word each word of a translation looks at; frame one such look."""
     matrices(
-        {"The last word looks back at the fifth": weights},
+        {f"To write “{looking}”, the model looks back at “{looked_at}”": weights},
         rows="the model writes",
         columns="and looks at",
         row_labels=german,
@@ -70,14 +70,17 @@ def dot_products(sizes, undivided, divided, path):
     undivided, divided: for each size (the largest weight, the share of queries without a slope).
     """
     panels = ("Undivided: one key takes all, ...", "... many queries hardly learn")
-    scores = {"q.k": np.array(undivided), "q.k / sqrt(d_k)": np.array(divided)}
+    scores = {
+        r"$q \cdot k$, undivided": np.array(undivided),
+        r"$q \cdot k \;/\; \sqrt{d_k}$": np.array(divided),
+    }
     line_panels(
         {
             panel: {name: (sizes, found[:, column]) for name, found in scores.items()}
             for column, panel in enumerate(panels)
         },
         x="length of a key, $d_k$",
-        y=dict(zip(panels, ("largest of 16 weights", "share with nearly no slope"), strict=True)),
+        y=dict(zip(panels, ("largest of 16 weights", "queries with nearly no slope"), strict=True)),
         limits=(-0.03, 1.03),
         log="x",
         path=path,
@@ -95,6 +98,7 @@ def masks(no_mask, padded, causal, words, path):
         column_labels=words,
         values=".2f",
         mark={padding: np.argwhere(padded == 0), future: np.argwhere(causal == 0)},
+        title="A mask makes weights exactly 0 (frames)",
         path=path,
     )
 
@@ -105,7 +109,7 @@ def multiplications(lengths, counts, d, path):
         {name: (lengths, numbers) for name, numbers in counts.items()},
         x="words in the sentence, n",
         y=f"multiplications (d = {d})",
-        title="Scores and averages are cheaper while n < d",
+        title="Scores and averages cost less than recurrence while n < d",
         log="xy",
         notes={"n = d": (d, 2 * d**3)},
         path=path,

@@ -15,7 +15,7 @@ def search(sentence, candidates, tokens, path):
         parent = places[tuple(found.words[:-1])]
         places[tuple(found.words)] = len(nodes)
         nodes.append((parent, token, found.ln_p, found.state))
-    title = f"{sentence} At step 4 the right text is second; a beam of 2 keeps it"
+    title = f"“{sentence}” At step 4 the right text is second; a beam of 2 keeps it"
     tree(nodes, path, title=title, ranked=True)
 
 
@@ -31,7 +31,7 @@ def gains(beam_gains, intervals, penalty_gain, path):
     values["alpha 1.0 against alpha 0.0"] = penalty_gain
     dots(
         values, path, x="difference in BLEU, beam of 4", levels={"no difference": 0},
-        title="The length penalty helps a beam; against greedy little is won\n",
+        title="The length penalty (alpha) helps a beam; against greedy little is won",
     )  # fmt: skip
 
 
@@ -56,6 +56,7 @@ def cost(without, with_cache, path):
     lines(
         curves, path, x="step t", y="million multiplications", marks=False,
         title="With a cache, a late token costs hardly more than an early one",
+        notes={"step 1: keys and values\nof the source": (1, with_cache[0] / 1e6, 22, 28)},
     )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def checkpoints(updates, without, with_penalty, path):
         "without it (alpha 0)": (updates, without),
     }
     lines(
-        curves, path, x="updates of the training", y="BLEU of beam 4 minus BLEU of greedy",
+        curves, path, x="updates of the training", y="BLEU, beam of 4 minus greedy",
         title="With alpha 1, a beam was never worse than greedy", levels={"": 0},
         notes={"greedy": (600, 0, 570, -2)},
     )  # fmt: skip
@@ -75,7 +76,7 @@ def checkpoints(updates, without, with_penalty, path):
 def alignment(weights, writes, reads, place, path):
     """Draw the attention of the words that are written to those of the source."""
     matrices(
-        {"To write gelesen, the model looks at read": weights}, rows="writes", columns="looks at",
-        row_labels=writes, column_labels=reads, bar="weight, mean of the heads", mark=[place],
-        path=path,
+        {"To write “gelesen”, the model looks at “read”": weights}, rows="writes",
+        columns="looks at", row_labels=writes, column_labels=reads, limits=(0, 1),
+        bar="weight, mean of the heads", mark=[place], path=path,
     )  # fmt: skip

@@ -4,8 +4,8 @@ from math import pi
 
 import numpy as np
 
-from minitf.course.figures import FONT, SMALL, WIDTH, lines, matrices, new_figure
-from minitf.plot import COLOURS, save_figure
+from minitf.course.figures import FONT, HEIGHT, SMALL, WIDTH, lines, matrices, new_figure
+from minitf.plot import COLOURS, GRID, curve_style, label_axes, plain_numbers, save_figure
 
 __all__ = ["alone", "back", "bases", "distance", "hands", "table", "words"]
 
@@ -31,7 +31,7 @@ def hands(encodings, positions, chosen, path):
                 axes.set_title(f"position {position}", fontsize=SMALL)
         per_round = 2 * pi * 10000 ** (2 * i / encodings.shape[1])
         row[0].set_ylabel(
-            f"hand {i}:\na round in\n{per_round:.0f}\npositions", fontsize=SMALL, rotation=0,
+            f"hand {i}:\na round in\n{per_round:.0f} positions", fontsize=SMALL, rotation=0,
             labelpad=8, ha="right", va="center",
         )  # fmt: skip
     save_figure(figure, path)
@@ -53,10 +53,13 @@ def _dial(axes, sine, cosine, framed):
 def alone(all_hands, one_hand, path):
     """Draw the distance of each position from position 0."""
     positions = np.arange(len(one_hand))
-    curves = {"32 hands": (positions, all_hands), "one hand": (positions, one_hand)}
+    curves = {
+        "32 hands: all 64 numbers": (positions, all_hands),
+        "one hand: a sine and a cosine": (positions, one_hand),
+    }
     lines(
         curves, path, x="position", y="distance from position 0", marks=False,
-        title="With 32 hands, no position looks like 0",
+        title="With 32 hands, no position looks like 0", limits=(-0.3, 8.3),
     )  # fmt: skip
 
 
@@ -83,12 +86,29 @@ def back(soft, sharp, path):
 
 
 def bases(curves_by_base, path):
-    """Draw the dot product over the distance. curves_by_base: {base: (distances, dot products)}."""
-    curves = {f"base {base}": curve for base, curve in curves_by_base.items()}
-    lines(
-        curves, path, x="distance of two positions", y="dot product", log="x", marks=False,
-        title="Each base tells distances up to one and a half times itself",
-    )  # fmt: skip
+    """Draw the dot product over the distance, and mark where it is lowest.
+
+    curves_by_base: {base: (distances, dot products)}.
+    """
+    figure = new_figure(WIDTH, HEIGHT)
+    axes = figure.subplots()
+    title = "A dot product falls up to a distance of about 1.57 times the base"
+    label_axes(axes, "distance of two positions", "their dot product", title, FONT, SMALL)
+    axes.grid(**GRID)
+    for i, (base, (distances, dots)) in enumerate(curves_by_base.items()):
+        style = curve_style(i)
+        axes.plot(distances, dots, label=f"base {base:,}", linewidth=2.5, **style)
+        low = dots.argmin()
+        axes.plot(distances[low], dots[low], "v", color=style["color"], markersize=12)
+        axes.annotate(
+            f"lowest at\n{distances[low] / base:.1f} \u00b7 {base:,}", (distances[low], -60),
+            fontsize=SMALL, color=style["color"], ha="center", va="top",
+        )  # fmt: skip
+    axes.set_xscale("log")
+    plain_numbers(axes.xaxis)
+    axes.set_ylim(-105, 260)
+    axes.legend(fontsize=SMALL, frameon=False)
+    save_figure(figure, path)
 
 
 def words(cosines, names, path):
@@ -102,6 +122,7 @@ def words(cosines, names, path):
 def table(encodings, path):
     """Draw the whole table of the sinusoids. encodings: (positions, d_model)."""
     matrices(
-        {"The hands of a hundred positions: fast on the left, slow on the right": encodings},
-        rows="position", columns="column", bar="sine or cosine", limits=(-1, 1), path=path,
+        {"Fast hands on the left, slow ones on the right": encodings},
+        rows="position", columns="column, two for each hand", bar="sine or cosine",
+        limits=(-1, 1), path=path,
     )  # fmt: skip

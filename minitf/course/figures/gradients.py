@@ -25,7 +25,7 @@ def learned(queries, weights, keys, wanted, path):
     """
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
-    title = "The query walks downhill until it looks at “river”"
+    title = f"The query walks downhill: the weight of “river” rises to {weights[-1]:.2f}"
     label_axes(axes, "water in the query", "money in the query", title, FONT, SMALL)
     axes.set_aspect("equal")
     across, up = np.meshgrid(np.linspace(-0.5, 2.0, 151), np.linspace(-0.5, 1.2, 103))
@@ -42,9 +42,11 @@ def learned(queries, weights, keys, wanted, path):
     axes.plot(*queries.T, "o-", color="black", markersize=5, linewidth=2)
     for update in (0, 2, 5, len(queries) - 1):
         axes.plot(*queries[update], "o", color=COLOURS[1], markersize=11, markeredgecolor="black")
+        last = update == len(queries) - 1  # its text stands below, where there is room
         axes.annotate(
-            f"{update} updates: {weights[update]:.2f}", queries[update], (12, 8),
-            textcoords="offset points", fontsize=SMALL,
+            f"{update} updates: weight {weights[update]:.2f}", queries[update],
+            (-8, -10) if last else (12, 8), textcoords="offset points", fontsize=SMALL,
+            ha="right" if last else "left", va="top" if last else "bottom",
             bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none",
                   "alpha": 0.75},
         )  # fmt: skip
@@ -87,7 +89,7 @@ def order(path):
             ("b", "d", "slope 1"),
             ("c", "d", "slope 1"),
         ],
-        title="b must wait for both of its gradients",
+        title="On the way back, b must wait for both of its gradients",
         marked=["b"],
         path=path,
     )
@@ -103,6 +105,7 @@ def jacobian(slopes, scores, weights, path):
         row_labels=[f"weight {n}: {y:.2f}" for n, y in enumerate(weights, 1)],
         column_labels=[f"score {n}: {x:.0f}" for n, x in enumerate(scores, 1)],
         signed=True,
+        bar="slope",
         path=path,
     )
 

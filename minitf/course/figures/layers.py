@@ -21,12 +21,13 @@ def facts(sizes, errors, best_additive, path):
     """Draw the error of networks of several sizes beside that of the best additive answer."""
     lines(
         {"feed-forward network": (sizes, errors)},
-        x="units, $d_{ff}$",
-        y="mean square error of 64 facts",
-        title="Units learn what no sum can",
+        x="units of the network, $d_{ff}$",
+        y="mean square error of the answers",
+        title="Who likes which dish? 16 units know all 64 facts, no sum does",
         log="x",
         limits=(-0.05, 1.05),
-        levels={"best additive answer": best_additive},
+        levels={"the best sum f(person) + g(dish)": best_additive},
+        notes={"every fact is known": (16, errors[sizes.index(16)], 14, 0.25)},
         path=path,
     )
 
@@ -35,7 +36,7 @@ def units(likes, added, answers, path):
     """Draw the facts, what one unit adds for each pair (nan: it is silent), and all answers."""
     matrices(
         {
-            "the facts": likes,
+            "the facts: likes (blue), or not": likes,
             "what one of 8 units adds": added,
             "all 8 units: nearly the facts": answers,
         },
@@ -45,7 +46,8 @@ def units(likes, added, answers, path):
         column_labels="12345678",
         signed=True,
         limits=(-2, 2),
-        bar="added to the answer",
+        bar="+1: likes, \u22121: does not",
+        title="Who likes which dish? Eight units know it together (hatched: the unit is silent)",
         path=path,
     )
 
@@ -53,7 +55,7 @@ def units(likes, added, answers, path):
 def mixing(network, attention, path):
     """Draw how far output t moves when position s changes."""
     matrices(
-        {"the network: each alone": network, "attention: all mix": attention},
+        {"feed-forward: each alone": network, "attention: all mix": attention},
         rows="output t",
         columns="changed position s",
         bar="largest change",
@@ -67,7 +69,7 @@ def residual(depths, gradients, path):
         {name: (depths, arriving) for name, arriving in gradients.items()},
         x="layers",
         y="gradient at the input (output: 1)",
-        title="With a norm, the gradient keeps its size",
+        title="With a norm, the gradient keeps its size, with or without x",
         log="xy",
         path=path,
     )
@@ -79,7 +81,7 @@ def order_of_norm(depths, movement, path):
         {name: (depths, moved) for name, moved in movement.items()},
         x="layers",
         y="change of the output",
-        title="The same small change moves post-norm's output further",
+        title="All matrices change by 2%: post-norm's output moves further",
         limits=(0, 0.12),
         path=path,
     )

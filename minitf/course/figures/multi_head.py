@@ -22,7 +22,7 @@ def learning(errors, step, path):
         },
         x="steps of gradient descent",
         y="mean squared error",
-        title="Three places need three heads",
+        title="To fetch from three places takes three heads",
         marks=False,
         levels={"bound for 1 head: 2/3": 2 / 3, "for 2 heads: 1/3": 1 / 3},
         path=path,
@@ -40,6 +40,8 @@ def heads_of_a_sentence(weights, words, path):
         column_labels=words,
         limits=(0, 1),
         mark=dict(zip(panels, (WORD_BEFORE, NOUN, VERB), strict=True)),
+        bar="attention weight",
+        title="Each head has its own question (frames)",
         path=path,
     )
 
@@ -50,7 +52,7 @@ def variances(curves, path):
         {name: (range(len(found)), found) for name, found in curves.items()},
         x="linear maps passed",
         y="variance of the vectors",
-        title="Only one size of matrix keeps the variance",
+        title="Only matrices of Glorot's size a keep the variance",
         log="y",
         path=path,
     )

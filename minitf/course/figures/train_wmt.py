@@ -22,14 +22,16 @@ def stations(path):
     places = [(0, 1), (1, 1), (2, 1), (3, 1), (3, 0), (2, 0), (1, 0), (0, 0)]
     nodes = {name: (*place, texts[name]) for name, place in zip(texts, places, strict=True)}
     arrows = [(start, end, "") for start, end in itertools.pairwise(texts)]
-    graph(nodes, arrows, path, title="From a text to a score")
+    here = [name for name in texts if name != "translation"]
+    title = "From a text to a score (dark: this lesson; light: lesson 08)"
+    graph(nodes, arrows, path, title, marked=here)
 
 
 def padding(percents, path):
     """Draw how much of the batches is padding. percents: {pairs: per cent}."""
     bars(
-        percents, path, y="padding, %",
-        title="Sorted, batches of 25,000 tokens waste little",
+        {name.replace(", ", " pairs,\n"): percent for name, percent in percents.items()}, path,
+        y="padding in a batch, %", title="The more pairs are sorted, the less is padding",
     )  # fmt: skip
 
 
@@ -40,8 +42,8 @@ def averages(updates, alone, mean_losses, before, path):
         "mean of the last 5, 10 updates apart": (updates, mean_losses),
     }
     lines(
-        curves, path, x="update", y="loss, unseen sentences", levels={"before": before},
-        title="At each point the mean of five is better",
+        curves, path, x="update", y="loss, unseen sentences",
+        levels={"before these updates": before}, title="At each point the mean of five is better",
         limits=(min(mean_losses) - 0.08, before + 0.03),  # below the curves is room for the legend
     )  # fmt: skip
 
@@ -60,7 +62,7 @@ def ring(after_turns, path):
         panels, rows="GPU", columns="slice of the gradient", row_labels=names,
         column_labels=names, values=".0f", limits=(0, 4), path=path,
         mark={three: [(0, 1), (1, 2), (2, 3), (3, 0)]},
-        title="Each turn adds one GPU to a slice; then the complete sums go round",
+        title="Of how many GPUs a slice is the sum: first the sums grow, then they go round",
     )  # fmt: skip
 
 
@@ -87,5 +89,5 @@ def estimates(like_four, like_ott, like_authors, path):
     dots(
         values, path, x="estimate of the paper's 27.3 in sacreBLEU", digits=1,
         limits=(25.5, 27.5), levels={"as printed: 27.3": 27.3},
-        title="sacreBLEU would say less than 27.3\n",
+        title="sacreBLEU would say less than 27.3",
     )  # fmt: skip

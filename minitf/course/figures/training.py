@@ -8,10 +8,10 @@ __all__ = ["bleu", "collapse", "loss", "schedule", "smoothing", "warmup"]
 
 SCHEDULES = {
     "warm-up": "with a warm-up",
-    "at once": "at once, then falling",
-    "fixed": "fixed, never falling",
+    "at once": "no warm-up, then falling",
+    "fixed": "no warm-up, never falling",
 }
-PLAIN, SMOOTH = "eps = 0", "eps = 0.1"
+PLAIN, SMOOTH = "no smoothing", "label smoothing 0.1"
 
 
 def smoothing(leads, curves, best_lead, entropy, path):
@@ -28,13 +28,13 @@ def smoothing(leads, curves, best_lead, entropy, path):
 def schedule(updates, rates, path):
     """Draw the learning rate of each update. rates: {warmup_steps: rates}."""
     curves = {
-        f"warmup_steps = {steps:,}" + ", the paper's" * (steps == 4000): (updates, values)
+        f"warm-up of {steps:,} updates" + ", the paper's" * (steps == 4000): (updates, values)
         for steps, values in rates.items()
     }
     peak = max(rates[4000])
     lines(
-        curves, path, x="update", y="learning rate, d_model 512", marks=False,
-        title="Up in a straight line, then slowly down",
+        curves, path, x="update", y="learning rate ($d_{model}$ = 512)", marks=False,
+        title="The rate goes up in a straight line, then slowly down",
         notes={f"update 4,000: {peak:.4f}": (4000, peak)},
     )  # fmt: skip
 
@@ -48,7 +48,7 @@ def loss(plain, smoothed, goal, answers, path):
     notes = {f"the goal, the entropy of q: {goal:.3f}": (60, goal, 5, 0.1)}
     for update, answer in answers.items():
         height = smoothed[update // 10 - 1]
-        notes[f"after {update}:  {answer}"] = (update, height, update + 30, height + 0.35)
+        notes[f"after {update} it writes  {answer}"] = (update, height, update + 30, height + 0.35)
     lines(
         {PLAIN: (updates, plain), SMOOTH: (updates, smoothed)}, path, x="update", y="loss",
         marks=False, title="A smoothed loss ends at its goal, not at 0", levels={"": goal},
@@ -63,12 +63,12 @@ def collapse(warm, cold, pre_norm, path):
     """
     first = {
         "warm-up, post-norm": warm[: len(cold)],
-        "at once, post-norm": cold,
-        "at once, pre-norm": pre_norm,
+        "no warm-up, post-norm": cold,
+        "no warm-up, pre-norm": pre_norm,
     }
     panels = {
         f"the first {len(cold) - 1} updates": first,
-        "with the warm-up, past its peak at 200": {"warm-up, post-norm": warm},
+        "warm-up: past its peak at 200": {"warm-up, post-norm": warm},
     }
     curves = {
         title: {name: (np.arange(len(values)), values) for name, values in panel.items()}

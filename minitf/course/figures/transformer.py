@@ -17,7 +17,7 @@ def arrows(panels, output, reads, predicts, path):
     token below and above each position.
     """
     figure = new_figure(5.6 * len(panels), 6.2, 0.1)
-    figure.suptitle("No arrow to the left: so no output learns what comes later", fontsize=FONT)
+    figure.suptitle("One layer with arrows to the left, and the future leaks in", fontsize=FONT)
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (title, masks) in zip(all_axes, panels.items(), strict=True):
         axes.set_title(title, fontsize=FONT)
@@ -68,7 +68,7 @@ def look(weights, predicts, source, places, path):
     matrices(
         {"\"das\" looks at \"the\" and at \"book\": the article needs its noun": weights},
         row_labels=predicts, column_labels=source, rows="token to predict", columns="source",
-        bar="attention to the memory", mark=places, path=path,
+        bar="attention to the memory", limits=(0, 1), mark=places, path=path,
     )  # fmt: skip
 
 
@@ -76,16 +76,16 @@ def masks(padding_mask, causal_mask, source, target, path):
     """Draw the three masks of a sentence. padding_mask: (1, S). causal_mask: (T, T)."""
     wide = np.broadcast_to(padding_mask, (len(source), len(source)))
     panels = {
-        "encoder, self": (wide, source, source),
-        "decoder, self": (causal_mask, target, target),
-        "decoder, source": (wide[: len(target)], target, source),
+        "encoder, self:\nno padding": (wide, source, source),
+        "decoder, self:\nnothing later": (causal_mask, target, target),
+        "decoder, source:\nno padding": (wide[: len(target)], target, source),
     }
     matrices(
         {title: mask for title, (mask, _, _) in panels.items()}, rows="who asks",
         columns="who answers", row_labels={title: rows for title, (_, rows, _) in panels.items()},
         column_labels={title: columns for title, (_, _, columns) in panels.items()},
         limits=(0, 1.3),  # True is 1, a little paler than the darkest colour
-        title="Dark: may look. Padding hides columns, the future hides a triangle", path=path,
+        title="Each attention has its own mask (dark: may look)", path=path,
     )  # fmt: skip
 
 
@@ -104,8 +104,8 @@ def leaks(updates, losses, guess, path):
     for level in (guess, guess / 6):
         axes.axhline(level, color="#444444", linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
     axes.annotate(
-        f"one word of six guessed: (ln 16) / 6 = {guess / 6:.2f}", (50, guess / 6), (0, -5),
-        textcoords="offset points", fontsize=SMALL, color="#444444", va="top",
+        f"five words of six copied, one guessed: (ln 16) / 6 = {guess / 6:.2f}", (50, guess / 6),
+        (0, -5), textcoords="offset points", fontsize=SMALL, color="#444444", va="top",
     )  # fmt: skip
     axes.set(xlim=(0, updates[-1]), ylim=(-0.1, 3.2))
     save_figure(figure, path)
@@ -123,5 +123,5 @@ def parameters(millions, path):
     """Draw the parameters of the base model. millions: {part: its parameters}."""
     bars(
         millions, path, y="millions of parameters", digits=2,
-        title="The feed-forward networks are the largest part",
+        title="The base model: feed-forward networks are its largest part",
     )  # fmt: skip
