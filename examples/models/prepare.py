@@ -123,7 +123,7 @@ COUNTS = {
     "capitals": 4_000,
     "same": 4_000,
 }
-PHRASES = 2  # times that each phrase is repeated in a training text
+PHRASES = 3  # times that each phrase is repeated in a training text
 
 
 def marked_pair(english: str, german: str) -> tuple[str, str]:
