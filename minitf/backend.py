@@ -56,10 +56,10 @@ def use(library: str | types.ModuleType | None) -> None:
     names = xp.__dict__  # Python finds xp.exp here at once, without a call of __getattr__
     names.clear()
     names.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
-    names["_module"], names["_room"] = module, _room_of(module)
+    names["_module"], names["_folder"] = module, _folder_of(module)
 
 
-def _room_of(module):
+def _folder_of(module):
     """Return the folder with the forms for a library, "cpu" or "gpu", or None: see forms.py."""
     if module is np:
         return "cpu"

@@ -109,7 +109,7 @@ EXAMPLES = {
     ],
     optim.adam_update: [lambda r: (*(r.array(40) for _ in range(4)), 3, 0.1)],
     decode.continuations: [lambda r: (r.array(6, 50), to_numpy(r.array(2, 3)), 4)],
-    decode.normalisers_of: [lambda r: (r.array(4, 50),)],
+    decode.logsumexp: [lambda r: (r.array(4, 50),)],
     decode.token_scorer: [],  # compared for each model: see decode.agrees
 }
 

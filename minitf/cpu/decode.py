@@ -12,7 +12,7 @@ from minitf import decode
 from minitf.backend import to_device, to_numpy, xp
 from minitf.forms import form_of
 
-__all__ = ["Layout", "continuations", "normalisers_of"]
+__all__ = ["Layout", "continuations", "logsumexp"]
 
 _CACHED = 1 << 17  # logits; the terms of so many fit the cache
 _GROW_BY = 8  # tokens of each beam; the caches grow by so many
@@ -105,19 +105,19 @@ def continuations(scores, totals, count):
     return index % size, index // size, values[best]
 
 
-@form_of(decode.normalisers_of)
-def normalisers_of(logits):
-    """Return the normalisers, computed for as many rows at a time as fit the cache.
+@form_of(decode.logsumexp)
+def logsumexp(logits):
+    """Return the logsumexps, computed for as many rows at a time as fit the cache.
 
     The sum of a row is its dot product with ones. In one product of all rows with ones, its
     rounding would depend on the other rows.
     """
-    normalisers, size = np.empty(len(logits)), logits.shape[-1]
+    lse, size = np.empty(len(logits)), logits.shape[-1]
     n_rows, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
     for start in range(0, len(logits), n_rows):
         rows = slice(start, start + n_rows)
         greatest = logits[rows].max(axis=-1, keepdims=True)
         terms = logits[rows] - greatest
         np.exp(terms, out=terms)
-        normalisers[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
-    return normalisers
+        lse[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
+    return lse

@@ -33,7 +33,7 @@ __all__ = [
     "column_sums",
     "dropout",
     "layer_norm",
-    "log_sum_exp",
+    "logsumexp",
     "softmax_dropout",
     "softmax_dropout_gradient",
     "swap_first_axes",
@@ -229,10 +229,10 @@ def attention_step(projected, cache, mask, first=None):
     return y
 
 
-def log_sum_exp(logits):
+def logsumexp(logits):
     """Return ln sum_v exp(logits) of each row: (R, V) -> (R,)."""
     y = xp.empty(len(logits), dtype=logits.dtype)
-    launch(kernels.log_sum_exp, (len(logits),), (THREADS,), logits, y)
+    launch(kernels.logsumexp, (len(logits),), (THREADS,), logits, y)
     return y
 
 
@@ -250,7 +250,7 @@ def add_segments(ids, rows, out):
 
 
 def best_of_rows(logits, never, count):
-    """Return the normaliser and the `count` greatest logits of each row, and their ids, on the CPU.
+    """Return the logsumexp and the `count` greatest logits of each row, and their ids, on the CPU.
 
     They are float64 (R,), float32 and int32 (R, count), the greatest first, of equals the lower id.
     Where fewer logits are above -1e30, they end with -infinity and the id V.

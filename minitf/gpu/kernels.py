@@ -405,7 +405,7 @@ def attention_step(projected, first, scale, cache, mask, scores, y):
             y[row, head * size + i + lane] = value / total
 
 
-def log_sum_exp(logits, y):
+def logsumexp(logits, y):
     """y = ln sum_v exp(logits), one block for each row (R, V)."""
     thread = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x)

@@ -95,9 +95,9 @@ class Updater:
         n = 1 if on_gpu() else replicas or self.ranks.cores()
         self.models, self.flats = [model], [optimizer]
         for _ in range(n - 1):
-            twin = build()
-            self.models.append(twin)
-            self.flats.append(Flat(twin.named_parameters(), optimizer.data))
+            replica = build()
+            self.models.append(replica)
+            self.flats.append(Flat(replica.named_parameters(), optimizer.data))
         self.pool = ThreadPoolExecutor(n) if n > 1 else None
         self.machine = _machine() | {
             "replicas": n,

@@ -481,15 +481,15 @@ MUTANTS = {
         "items[i::count]",
         "items[i :: count + 1]",
     ),
-    "strips: the filling in front": (F.linear, "cpu/strips", "[:given, :f]", "[:given, -f:]"),
-    "strips: the last rows are not multiplied": (
+    "packed weights: the filling in front": (F.linear, "cpu/strips", "[:given, :f]", "[:given, -f:]"),
+    "packed weights: the last rows are not multiplied": (
         F.linear,
         "cpu/strips",
         "range(0, n, few)",
         "range(0, n - few, few)",
     ),
-    "strips: one row becomes two": (F.linear, "cpu/strips", "y[:given", "y[:"),
-    "strips: no bias": (
+    "packed weights: one row becomes two": (F.linear, "cpu/strips", "y[:given", "y[:"),
+    "packed weights: no bias": (
         F.linear,
         "cpu/strips",
         "    if b is not None:\n        y += b\n    return record(y.reshape(*shape[:-1], f)",
@@ -513,103 +513,103 @@ MUTANTS = {
         "] = self.newest",
         "] = True",
     ),
-    "straight line: embeddings not multiplied": (
+    "fused decoder: embeddings not multiplied": (
         decode.token_scorer,
         "cpu/decoder",
         "        rows *= math.sqrt(rows.shape[1])\n",
         "",
     ),
-    "straight line: every token is the first": (
+    "fused decoder: every token is the first": (
         decode.token_scorer,
         "cpu/decoder",
         "texts.shape[1] - 1)",
         "0)",
     ),
-    "straight line: queries not divided": (
+    "fused decoder: queries not divided": (
         decode.token_scorer,
         "cpu/decoder",
         "return weight / root,",
         "return weight,",
     ),
-    "straight line: no bias": (
+    "fused decoder: no bias": (
         decode.token_scorer,
         "cpu/decoder",
         "            y += self.bias\n",
         "            pass\n",
     ),
-    "straight line: eps not times D": (
+    "fused decoder: eps not times D": (
         decode.token_scorer,
         "cpu/decoder",
         "len(gain) * norm.eps",
         "norm.eps",
     ),
-    "straight line: no output bias": (
+    "fused decoder: no output bias": (
         decode.token_scorer,
         "cpu/decoder",
         "weight.data.T, model.logit_bias())",
         "weight.data.T, None)",
     ),
-    "straight line: the bias of queries not divided": (
+    "fused decoder: the bias of queries not divided": (
         decode.token_scorer,
         "cpu/decoder",
         "else bias / root",
         "else bias",
     ),
-    "straight line: always ReLU": (
+    "fused decoder: always ReLU": (
         decode.token_scorer,
         "cpu/decoder",
         'if activation == "relu" else',
         "if True else",
     ),
-    "straight line: always post-norm": (
+    "fused decoder: always post-norm": (
         decode.token_scorer,
         "cpu/decoder",
         'self.post = steps, model.config.norm == "post"',
         "self.post = steps, True",
     ),
-    "straight line: no last norm": (
+    "fused decoder: no last norm": (
         decode.token_scorer,
         "cpu/decoder",
         "        if self.packed.norm:\n",
         "        if False:\n",
     ),
-    "straight line: a beam sees all beams": (
+    "fused decoder: a beam sees all beams": (
         decode.token_scorer,
         "cpu/decoder",
         "self.steps.mask(self.layout.mask(), x.dtype)",
         "None",
     ),
-    "straight line: padding is read": (
+    "fused decoder: padding is read": (
         decode.token_scorer,
         "cpu/decoder",
         "self.steps.mask(mask[:, 0], memory.dtype)",
         "None",
     ),
-    "straight line: the mask of other sentences": (
+    "fused decoder: the mask of other sentences": (
         decode.token_scorer,
         "cpu/decoder",
         "self.source_mask = self.source_mask[kept]",
         "self.source_mask = self.source_mask[: len(kept)]",
     ),
-    "straight line: keys and values of other sentences": (
+    "fused decoder: keys and values of other sentences": (
         decode.token_scorer,
         "cpu/decoder",
         "[array[kept] for array in self.source]",
         "[array[: len(kept)] for array in self.source]",
     ),
-    "straight line: the texts of other sentences": (
+    "fused decoder: the texts of other sentences": (
         decode.token_scorer,
         "cpu/decoder",
         "[array[kept] for array in cache]",
         "[array[: len(kept)] for array in cache]",
     ),
-    "straight line: the newest at the end of the cache": (
+    "fused decoder: the newest at the end of the cache": (
         decode.token_scorer,
         "cpu/decoder",
         "self.layout.length - self.width",
         "self.layout.capacity - self.width",
     ),
-    "straight line: the keys of the first layer for all": (
+    "fused decoder: the keys of the first layer for all": (
         decode.token_scorer,
         "cpu/decoder",
         "array[:, i * n : (i + 1) * n]",
@@ -633,8 +633,8 @@ MUTANTS = {
         "[found // size]",
         "[found // size // beams * beams]",
     ),
-    "normalisers: the greatest is not added": (
-        decode.normalisers_of,
+    "logsumexp: the greatest is not added": (
+        decode.logsumexp,
         "cpu/decode",
         "ones)) + greatest[:, 0]",
         "ones))",
@@ -780,13 +780,13 @@ class Mutant(SourceFileLoader):
         return compile(self.text, self.path, "exec")
 
 
-def rooms_of(file):
+def folders_of(file):
     """Return the folders whose forms use a file: its own, or for `cpu/layers` both."""
     return [file.split("/")[0]] if file != "cpu/layers" else list(checks.LIBRARY)
 
 
-def plant(monkeypatch, room, file, old, new):
-    """Import the forms of a room again, and one of the modules that they use as a mutant."""
+def plant(monkeypatch, folder, file, old, new):
+    """Import the forms of a folder again, and one of the modules that they use as a mutant."""
     name = f"minitf.{file.replace('/', '.')}"
     loader = Mutant(name, Path(minitf.__file__).parent / f"{file}.py", old, new)
 
@@ -800,34 +800,34 @@ def plant(monkeypatch, room, file, old, new):
             )
 
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
-    monkeypatch.setattr(minitf, room, getattr(minitf, room))
-    monkeypatch.setitem(forms._forms, room, {})
-    again = "minitf.cpu.layers", "minitf.cpu.decoder", name  # whose forms or checks both rooms use
+    monkeypatch.setattr(minitf, folder, getattr(minitf, folder))
+    monkeypatch.setitem(forms._forms, folder, {})
+    again = "minitf.cpu.layers", "minitf.cpu.decoder", name  # whose forms or checks both folders use
     for module in list(sys.modules):
-        if module in again or f"{module}.".startswith(f"minitf.{room}."):
+        if module in again or f"{module}.".startswith(f"minitf.{folder}."):
             monkeypatch.delitem(sys.modules, module)
-    importlib.import_module(f"minitf.{room}")
+    importlib.import_module(f"minitf.{folder}")
     # Without proofs, which would leave all work of a mutant to the equations.
-    monkeypatch.setitem(forms._proved, room, dict(forms._forms[room]))
+    monkeypatch.setitem(forms._proved, folder, dict(forms._forms[folder]))
     monkeypatch.setattr(sys.modules["minitf.cpu.decoder"], "is_straight", lambda *_, **__: True)
-    if room == "gpu":
+    if folder == "gpu":
         monkeypatch.setattr(sys.modules["minitf.gpu.decode"], "is_straight", lambda *_, **__: True)
 
 
-def hold_all(op, room):
+def hold_all(op, folder):
     """Compare an op with its equation on every row and case, with tiles of all sizes."""
     rows = [row for row in checks.ROWS if row.function is op]
-    cases = [case for case in checks.CASES if op in case.ops and room in case.rooms]
-    for sizes in form_cases.TILES if room == "cpu" else ["small tiles"]:
+    cases = [case for case in checks.CASES if op in case.ops and folder in case.folders]
+    for sizes in form_cases.TILES if folder == "cpu" else ["small tiles"]:
         with pytest.MonkeyPatch.context() as patch:
             form_cases.lower(patch, sizes)
             for row in rows:
-                checks.hold(row, room, "float32")
-                if room == "cpu":
-                    checks.hold(row, room, "float64")
+                checks.hold(row, folder, "float32")
+                if folder == "cpu":
+                    checks.hold(row, folder, "float64")
                     checks.hold_apart(row, "cpu", "float64")
             for case in cases:
-                checks.hold_case(case, room, "float64" if room == "cpu" else "float32")
+                checks.hold_case(case, folder, "float64" if folder == "cpu" else "float32")
 
 
 def test_the_mistakes_follow_the_code():
@@ -840,13 +840,13 @@ def test_the_mistakes_follow_the_code():
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_noticed(name):
     op, file, right, wrong = MUTANTS[name]
-    for room in rooms_of(file):
+    for folder in folders_of(file):
         with pytest.MonkeyPatch.context() as patch:
-            plant(patch, room, file, right, wrong)
+            plant(patch, folder, file, right, wrong)
             # An array of another shape is noticed as well; and NaN, which decoding refuses: a
             # mutant that reads what it has not written may find it in that memory.
             with pytest.raises((AssertionError, ValueError, TypeError, UserError)):
-                hold_all(op, room)
+                hold_all(op, folder)
 
 
 @pytest.mark.slow
@@ -856,7 +856,7 @@ def test_a_mutant_is_noticed(name):
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_form_that_is_only_planted_again_is_not(op, file):
-    for room in rooms_of(file):
+    for folder in folders_of(file):
         with pytest.MonkeyPatch.context() as patch:
-            plant(patch, room, file, "import", "import")
-            hold_all(op, room)
+            plant(patch, folder, file, "import", "import")
+            hold_all(op, folder)

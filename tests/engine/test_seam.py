@@ -333,9 +333,9 @@ def test_a_process_leaves_out_the_forms_that_its_environment_names(library, left
         assert done.stderr.count("\n") == 1 and "multi_head_attention" in done.stderr
 
 
-@pytest.mark.parametrize("room", ["cpu", "gpu"])
-def test_each_form_has_a_name_of_its_own(room):
-    found = forms.names(room)
+@pytest.mark.parametrize("folder", ["cpu", "gpu"])
+def test_each_form_has_a_name_of_its_own(folder):
+    found = forms.names(folder)
     assert len(set(found)) == len(found)
 
 
@@ -347,7 +347,7 @@ def test_kernels_are_for_float32_alone():
     assert not has_kernels(single)
 
 
-def test_a_form_belongs_to_a_room():
+def test_a_form_belongs_to_a_folder():
     with pytest.raises(ValueError, match="minitf/cpu or minitf/gpu"):
         forms.form_of(double)(lambda x: x)
 
