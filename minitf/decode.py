@@ -53,8 +53,8 @@ class BeamStep:
 
     parents: the text of the step before, 0 to W - 1, that each continuation continues.
     tokens, log_probabilities: the token that each adds, and ln P of the text with it.
-    finished: the ranks of those that end here with the end mark, as hypotheses.
-    kept: the ranks of the W that go on; the first of them is text 0 of the next step.
+    finished: the places of those that end here with the end mark, as hypotheses.
+    kept: the places of the W that go on; the first of them is text 0 of the next step.
     """
 
     parents: list[int]
@@ -268,7 +268,7 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
         text      0  1  0  1
 
     If the 2*W best continuations of sentence 1 continue its texts [1, 0, 0, 1], then `parents` has
-    the rows [3, 2, 2, 3] for it. If the first of these ends, `ranks` has [1, 2] for those that go
+    the rows [3, 2, 2, 3] for it. If the first of these ends, `places` has [1, 2] for those that go
     on, and sentence 1 continues twice with row 2.
     recorded: a list for the steps of each sentence, or None.
     """
@@ -290,19 +290,19 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
             tokens, continued, totals = continuations(logits, totals, 2 * beam)
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
-        ranks = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
+        places = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
         if recorded is not None:
             for i, steps in enumerate(recorded):
-                steps.append(_step(continued[i], tokens[i], totals[i], ranks[i], going[i]))
+                steps.append(_step(continued[i], tokens[i], totals[i], places[i], going[i]))
         alive = [i for i, search in enumerate(going) if not search.done]
         recorded = recorded and [recorded[i] for i in alive]
         going, rows = [going[i] for i in alive], rows[alive]
         if going:
-            kept = np.array(ranks)[alive]  # (B, W): the ranks of the texts that go on
-            of = np.array(alive)[:, None]  # (B, 1): their sentences
-            texts = longer[of, kept].reshape(-1, longer.shape[2])
-            totals = totals[of, kept]
-            scorer.select(parents[of, kept].ravel())
+            kept = np.array(places)[alive]  # (B, W): the places of the texts that go on
+            sentence = np.array(alive)[:, None]  # (B, 1)
+            texts = longer[sentence, kept].reshape(-1, longer.shape[2])
+            totals = totals[sentence, kept]
+            scorer.select(parents[sentence, kept].ravel())
 
 
 def _step(parents, tokens, totals, kept, search):
@@ -321,21 +321,21 @@ class _Search:
         self.finished, self.cut, self.done = [], [], False
 
     def advance(self, texts, totals):
-        """Finish the texts that end, and return the ranks of the `beam` texts that go on.
+        """Finish the texts that end, and return the places of the `beam` texts that go on.
 
         texts (2*W, t), totals (2*W,): the continuations and their ln P, best first.
         """
         length = texts.shape[1] - 1  # without the start mark, with the end mark
         ends = (texts[:, -1] == self.eos_id).tolist()
-        for rank in range(self.beam):  # an end mark further down does not count
-            if ends[rank]:
-                self._add(self.finished, texts[rank, 1:-1], totals[rank], length)
+        for place in range(self.beam):  # an end mark further down does not count
+            if ends[place]:
+                self._add(self.finished, texts[place, 1:-1], totals[place], length)
         # At least `beam` go on: at most one continuation of each of the `beam` texts ends.
-        kept = [rank for rank, end in enumerate(ends) if not end][: self.beam]
+        kept = [place for place, end in enumerate(ends) if not end][: self.beam]
         highest = totals[kept[0]]
         if length >= self.limit or highest == -np.inf:  # the latter: nothing else is possible
-            for rank in kept:
-                self._add(self.cut, texts[rank, 1:], totals[rank], length)
+            for place in kept:
+                self._add(self.cut, texts[place, 1:], totals[place], length)
             self.done = True
         elif len(self.finished) >= self.beam:
             scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)

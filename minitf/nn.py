@@ -98,7 +98,7 @@ class Flat:
                 )
             if parameter.data is not view:
                 advice = "make a new Adam if the model was changed"
-                parameter.data = _copied(f"{name}.data", parameter.data, view, advice)
+                parameter.data = _copied_into(f"{name}.data", parameter.data, view, advice)
 
     def collect(self) -> np.ndarray:
         """Return the flat gradient of this update, with zeros for a parameter without one.
@@ -112,7 +112,7 @@ class Flat:
                 parameter.grad = view
             elif parameter.grad is not view:
                 advice = "a NumPy scalar in a product makes float32 to float64, a float does not"
-                parameter.grad = _copied(f"{name}.grad", parameter.grad, view, advice)
+                parameter.grad = _copied_into(f"{name}.grad", parameter.grad, view, advice)
         return self.gradients
 
     def __copy__(self):
@@ -165,7 +165,7 @@ def _is_named_parameter(pair):
     return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
 
 
-def _copied(name, array, view, advice):
+def _copied_into(name, array, view, advice):
     """Copy an array assigned to a parameter into its view of a flat array; return the view."""
     if array.shape != view.shape or array.dtype != view.dtype:
         raise RuntimeError(

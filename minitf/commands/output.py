@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 
-from minitf.atomic import HINTS
+from minitf.atomic import HINTS, temporary_name
 from minitf.errors import UserError
 
 
@@ -75,7 +75,7 @@ def _replaced(path):
 
     After an error or a signal the file is removed, and what was at `path` is unchanged.
     """
-    temporary = f"{path}.minitf-{os.urandom(4).hex()}.tmp"  # as in minitf/atomic.py
+    temporary = temporary_name(path)
     file = None
     try:  # a signal may come as soon as the file is there
         file = _opened(temporary, path, "xb")  # never to what another process has left there

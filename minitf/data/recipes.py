@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
+from minitf.atomic import complete, filling
 from minitf.cli import counted
 from minitf.data.archives import members
-from minitf.data.atomic import filling, install
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
 
@@ -201,7 +201,7 @@ def _quiet(line):
 def _fill(folder, archives, data, say):
     with filling(data / folder) as temporary:
         RECIPES[folder].build(archives, temporary, data, say)
-        if not install(
+        if not complete(
             temporary, data / folder
         ):  # another process was faster, or a file was missing
             for path in temporary.iterdir():

@@ -97,15 +97,15 @@ def gemm(a, b, c, sizes, count, tf32=False, add=False):
     cublas, handle, types = _cublas()
     m, n, k = sizes
     (a, a_transposed, a_distance, a_step), (b, b_transposed, b_distance, b_step) = a, b
-    of_a = a.data.ptr, types[a.dtype.char], a_distance, a_step
-    of_b = b.data.ptr, types[b.dtype.char], b_distance, b_step
-    of_c = c.data.ptr, types[c.dtype.char], m, m * n
+    a_arguments = a.data.ptr, types[a.dtype.char], a_distance, a_step
+    b_arguments = b.data.ptr, types[b.dtype.char], b_distance, b_step
+    c_arguments = c.data.ptr, types[c.dtype.char], m, m * n
     transposed = int(a_transposed), int(b_transposed)
     compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if tf32 else cublas.CUBLAS_COMPUTE_32F
     how = count, compute, cublas.CUBLAS_GEMM_DEFAULT
     beta = _ONE if add else _ZERO
     cublas.gemmStridedBatchedEx(
-        handle(), *transposed, m, n, k, _ONE, *of_a, *of_b, beta, *of_c, *how
+        handle(), *transposed, m, n, k, _ONE, *a_arguments, *b_arguments, beta, *c_arguments, *how
     )
 
 

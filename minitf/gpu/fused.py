@@ -134,8 +134,8 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
         _launch_rows(
             kernels.add_norm_gradient, n, gy, normal, deviation, gain, gx, g_added, *numbers
         )
-        of_parameters = kernels.norm_parameter_gradients
-        g_gain, g_bias = _sum_columns(of_parameters, normal.shape, outs, gy, normal)
+        kernel = kernels.norm_parameter_gradients
+        g_gain, g_bias = _sum_columns(kernel, normal.shape, outs, gy, normal)
         return gx.reshape(shape), g_added.reshape(shape), g_gain, g_bias
 
     return y.reshape(shape), backward

@@ -559,8 +559,8 @@ def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
     warp = thread // WARP
     row = xp.int32(cuda.blockIdx.x)
     size = xp.int32(logits.shape[1])
-    of_warps = cuda.shared_memory(xp.float32, WARP)
-    ids_of_warps = cuda.shared_memory(xp.int32, WARP)
+    warp_values = cuda.shared_memory(xp.float32, WARP)
+    warp_ids = cuda.shared_memory(xp.int32, WARP)
     largest = -1e30
     total = 0.0
     best = -1e30
@@ -591,15 +591,15 @@ def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
                 token = other_id
         cuda.syncthreads()  # the shared memory may still be in use from the pick before
         if lane == 0:
-            of_warps[warp] = value
-            ids_of_warps[warp] = token
+            warp_values[warp] = value
+            warp_ids[warp] = token
         cuda.syncthreads()
-        value = of_warps[0]
-        token = ids_of_warps[0]
+        value = warp_values[0]
+        token = warp_ids[0]
         for j in range(1, threads // WARP):
-            if of_warps[j] > value or (of_warps[j] == value and ids_of_warps[j] < token):
-                value = of_warps[j]
-                token = ids_of_warps[j]
+            if warp_values[j] > value or (warp_values[j] == value and warp_ids[j] < token):
+                value = warp_values[j]
+                token = warp_ids[j]
         if thread == 0:
             found[row, 1 + i] = value if token < size else lowest
             tokens[row, 1 + count + i] = token

@@ -190,7 +190,7 @@ def _fits(trainer):
     used, free = ranks.broadcast((used_memory(), free_memory()))
     found = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
     fixed, batch = ranks.broadcast(found)
-    copies = _copied(updater)
+    copies = _bytes_of_copies(updater)
     if free is None or fixed + max(batch, copies) <= SAFE * free:
         most = max((used or 0) + fixed + max(batch, copies), largest_memory() or 0)
         each_rank = f" on each of {ranks.size} ranks" if ranks.size > 1 else ""
@@ -236,7 +236,7 @@ def _memory(updater, batch):
     return untouched + large - slope * more, slope * total
 
 
-def _copied(updater):
+def _bytes_of_copies(updater):
     """Return the bytes of the copies from which files are written, when no batch is in memory.
 
     About 20 a parameter: the weights, Adam's m and v, and the average of weights in float64. Those

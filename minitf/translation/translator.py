@@ -219,7 +219,10 @@ class Translator:
             return [[Text(line)] for line in lines]
         spans = framed(lines) if spans is None else spans
         return [
-            [_copied(text) if is_kept else Text(normalise(text)) for text, is_kept in line_spans]
+            [
+                _in_one_line(text) if is_kept else Text(normalise(text))
+                for text, is_kept in line_spans
+            ]
             if normalise(line)
             else []  # a line without any text
             for line, line_spans in zip(lines, spans, strict=True)
@@ -424,7 +427,7 @@ def _listed(lines):
     return lines
 
 
-def _copied(text):
+def _in_one_line(text):
     """Return a text as it may stand in a line of the output; tabs separate columns."""
     return "\t".join(printable(valid(each)) for each in text.split("\t"))
 

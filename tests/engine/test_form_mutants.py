@@ -481,7 +481,12 @@ MUTANTS = {
         "items[i::count]",
         "items[i :: count + 1]",
     ),
-    "packed weights: the filling in front": (F.linear, "cpu/strips", "[:given, :f]", "[:given, -f:]"),
+    "packed weights: the filling in front": (
+        F.linear,
+        "cpu/strips",
+        "[:given, :f]",
+        "[:given, -f:]",
+    ),
     "packed weights: the last rows are not multiplied": (
         F.linear,
         "cpu/strips",
@@ -802,7 +807,11 @@ def plant(monkeypatch, folder, file, old, new):
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
     monkeypatch.setattr(minitf, folder, getattr(minitf, folder))
     monkeypatch.setitem(forms._forms, folder, {})
-    again = "minitf.cpu.layers", "minitf.cpu.decoder", name  # whose forms or checks both folders use
+    again = (
+        "minitf.cpu.layers",
+        "minitf.cpu.decoder",
+        name,
+    )  # whose forms or checks both folders use
     for module in list(sys.modules):
         if module in again or f"{module}.".startswith(f"minitf.{folder}."):
             monkeypatch.delitem(sys.modules, module)

@@ -277,9 +277,9 @@ def test_a_copy_of_a_model_is_independent(rng, copied):
     model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
     assert all(np.array_equal(before[name], array) for name, array in clone.state().items())
     assert all(np.array_equal(gradients[name], p.grad) for name, p in clone.named_parameters())
-    assert clone.embedding.weight is clone.output_embedding.weight and len(clone.parameters()) == len(
-        model.parameters()
-    )
+    assert clone.embedding.weight is clone.output_embedding.weight and len(
+        clone.parameters()
+    ) == len(model.parameters())
     assert not np.array_equal(model.embedding.weight.data, clone.embedding.weight.data)
     assert not any(np.shares_memory(p.data, optimizer.data) for p in clone.parameters())
 

@@ -247,8 +247,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "best: read before the warps have written": (
         picks,
-        "= token\n" + "    " + BARRIER + "        value = of_warps",
-        "= token\n        value = of_warps",
+        "= token\n" + "    " + BARRIER + "        value = warp_values",
+        "= token\n        value = warp_values",
     ),
     "best: the higher id of equals": (picks, "ids_of_warps[j] < token", "ids_of_warps[j] > token"),
     "best: the higher id of a warp's equals": (picks, "other_id < token", "other_id > token"),
