@@ -204,7 +204,7 @@ def extend(
             rows, texts = rows[going], texts[going]
             scorer.select(np.flatnonzero(going))
     scores = totals / length_penalty(lengths, alpha)
-    return [Hypothesis(*found) for found in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
+    return [Hypothesis(*each) for each in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
 
 def _rule_out(logits, allowed):
@@ -355,12 +355,12 @@ class _Search:
 
         Raises ValueError if there are none: no token was allowed after some beginning of each.
         """
-        found = []
+        ranked = []
         for hypotheses in (self.finished, self.cut):
-            found += sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
-        if not found:
+            ranked += sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+        if not ranked:
             raise ValueError(_NOTHING_ALLOWED)
-        return found[: self.n_best]
+        return ranked[: self.n_best]
 
 
 @accelerated

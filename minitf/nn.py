@@ -210,15 +210,15 @@ class Module(metaclass=forms.WatchedClass):
         first one only, so that the optimizer updates it once.
         Raises ValueError if two parameters have the same name, as for the keys 1 and "1" of a dict.
         """
-        found = {}
+        parameters = {}
         for name, value in _contents(self):
             if isinstance(value, Parameter):
-                if name in found:
+                if name in parameters:
                     raise ValueError(
                         f"two parameters have the name {name}: change a key of the dict with them"
                     )
-                found[name] = value
-        return list(found.items())
+                parameters[name] = value
+        return list(parameters.items())
 
     def parameters(self) -> list[Parameter]:
         """List the parameters, each once."""
@@ -314,25 +314,25 @@ def _contents(module):
 
     They come in the order of definition, a module before its contents.
     """
-    found = {}
-    _walk(module, "", found)
-    return found.values()
+    contents = {}
+    _walk(module, "", contents)
+    return contents.values()
 
 
 _HOLDERS = Module, Parameter, list, tuple, dict  # the types of attributes that are walked
 
 
-def _walk(value, name, found):
-    """Add (name, object) for every module and parameter in a value to `found`, a dict by id."""
+def _walk(value, name, contents):
+    """Add (name, object) for every module and parameter in a value to `contents`, a dict by id."""
     if isinstance(value, (list, tuple, dict)):
         for key, child in _items(value):
-            _walk(child, f"{name}.{key}", found)
-    elif isinstance(value, (Module, Parameter)) and id(value) not in found:
-        found[id(value)] = name, value
+            _walk(child, f"{name}.{key}", contents)
+    elif isinstance(value, (Module, Parameter)) and id(value) not in contents:
+        contents[id(value)] = name, value
         if isinstance(value, Module):
             for key, child in vars(value).items():
                 if isinstance(child, _HOLDERS):  # most attributes are numbers
-                    _walk(child, f"{name}.{key}" if name else key, found)
+                    _walk(child, f"{name}.{key}" if name else key, contents)
 
 
 def _and_more(names):

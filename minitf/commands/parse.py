@@ -199,8 +199,8 @@ def _parse(options):
             def show(done, parts, before=number, lines=lines):
                 bar.update_to(before + len(lines) * done // parts)
 
-            found = parse(sentences, progress=None if source.typed else show)
-            trees, fallen = _completed(found, sentences)
+            parsed = parse(sentences, progress=None if source.typed else show)
+            trees, fallen = _completed(parsed, sentences)
             number, all_fallen = number + len(lines), all_fallen + fallen
             bar.wipe()
             write("".join(_written(tree, options.pretty) for tree in trees))

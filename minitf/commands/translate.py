@@ -63,12 +63,12 @@ def translate(options, bundled=None):
             for lines in batches:
                 languages.check(lines, number)
                 picture.see(lines)
-                found = search(lines, number, bar.for_batch(lines))
+                translations = search(lines, number, bar.for_batch(lines))
                 bar.wipe()
                 if number == 0:
-                    _tell_if_empty(translator, lines, found, options.model)
-                write(rendered(lines, number, found, options))
-                given_up.note(found, number)
+                    _tell_if_empty(translator, lines, translations, options.model)
+                write(rendered(lines, number, translations, options))
+                given_up.note(translations, number)
                 number += len(lines)
         picture.check_is_drawn()
 
@@ -86,12 +86,12 @@ def _model_folder(model, bundled):
 
 def _models_beside(bundled):
     """Return which models can be named, for a message; bundled: the folder of one, or None."""
-    found = sorted(Path(bundled).parent.glob("*/config.json")) if bundled else []
-    found = [path.parent for path in found if _translates(path.parent)]
+    folders = sorted(Path(bundled).parent.glob("*/config.json")) if bundled else []
+    folders = [path.parent for path in folders if _translates(path.parent)]
     public = "a public model such as opus-mt-fr-en (French to English), which is downloaded once"
-    if not found:
+    if not folders:
         return f"the folder of a trained model, or {public}"
-    return f"{', '.join(map(_named, found))}, a folder that the trainer wrote, or {public}"
+    return f"{', '.join(map(_named, folders))}, a folder that the trainer wrote, or {public}"
 
 
 def _translates(folder):
@@ -118,7 +118,7 @@ def _check_is_no_parser(folder):
 
 def _tell_if_empty(translator, lines, translations, model):
     """Say so if no line with text has a translation: a model writes none at first."""
-    if any(found[0].text for found in translations):
+    if any(best[0].text for best in translations):
         return
     if any(map(translator.parts, lines)):
         updates = read_notes(model).get("step")
@@ -178,9 +178,9 @@ class _Recent:
             spans=new,
         )
         self.known.update(zip(new, translations, strict=True))
-        found = [self.known[spans] for spans in framed]
+        for_all = [self.known[spans] for spans in framed]
         self._forget(framed)
-        return found
+        return for_all
 
     def _forget(self, framed):
         """Forget long lines, and the least recent ones if there are too many."""

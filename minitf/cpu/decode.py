@@ -93,15 +93,16 @@ def continuations(scores, totals, count):
     lower = least - 1e-12 * abs(least)  # as sum and difference were rounded
     with np.errstate(invalid="ignore"):  # of -inf - -inf
         limits = xp.where(least == -xp.inf, least, lower - on_device).astype(scores.dtype)
-    found = xp.flatnonzero(scores >= xp.nextafter(limits, -xp.inf).reshape(-1, 1))
+    candidates = xp.flatnonzero(scores >= xp.nextafter(limits, -xp.inf).reshape(-1, 1))
 
-    values, found = to_numpy(scores.reshape(-1)[found]).astype(np.float64), to_numpy(found)
-    values += totals.reshape(-1)[found // size]
-    sentence = found // (beams * size)
+    values = to_numpy(scores.reshape(-1)[candidates]).astype(np.float64)
+    candidates = to_numpy(candidates)
+    values += totals.reshape(-1)[candidates // size]
+    sentence = candidates // (beams * size)
     best_first = np.lexsort((-values, sentence))  # equals stay in the order of their index
     start = np.searchsorted(sentence, np.arange(n))
     best = best_first[start[:, None] + np.arange(count)]
-    index = found[best] % (beams * size)
+    index = candidates[best] % (beams * size)
     return index % size, index // size, values[best]
 
 

@@ -71,8 +71,8 @@ def feed_forward_network(x, inner, activation, dropout, outer):
         g_bias = None if b is None else column_sums(g_hidden)
         return (g_hidden @ w.T).reshape(x_data.shape), g_weight, g_bias
 
-    found = record(hidden.reshape(shape), inputs, backward)
-    return functions.linear(found, outer.weight, outer.bias)
+    activated = record(hidden.reshape(shape), inputs, backward)
+    return functions.linear(activated, outer.weight, outer.bias)
 
 
 @form_of(functions.layer_norm)

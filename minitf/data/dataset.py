@@ -268,8 +268,8 @@ def _warn_about_files(settings, corpus, log):
         if files:
             named += zip([option] * 2, files, pairs, strict=True)
     for _, path, lines in named:
-        if found := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
-            log(f"notice   {found}")
+        if mistake := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
+            log(f"notice   {mistake}")
     for (first, path, _), (second, same_path, _) in combinations(named, 2):
         if os.path.samefile(path, same_path):
             log(f"notice   the same file is given twice (as {first} and {second}): {same_path}")

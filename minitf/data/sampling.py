@@ -49,14 +49,14 @@ class Sampler:
         )
         table = Rows.from_lists(list(cuts), self.rows[0].ids.dtype)
         first = np.cumsum(self._copies) - self._copies  # of each word, in the table
-        found = []
+        sides = []
         for side, (words, counts) in enumerate(self._sides):
             rng = np.random.default_rng([self.seed, number, side])
             chosen = first[words] + rng.integers(self._copies[words])
             sampled = _joined(table, chosen, counts)
             usable = self._regular[side] & (sampled.lengths <= self.longest)
-            found.append(_either(sampled, self.rows[side], usable))
-        return tuple(found)
+            sides.append(_either(sampled, self.rows[side], usable))
+        return tuple(sides)
 
     def _may_be_sampled(self):
         """Return for each row of both sides whether its words, cut without sampling, make that row.

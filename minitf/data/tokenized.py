@@ -99,8 +99,8 @@ def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
     facts = None
     if folder.exists():
         facts = _facts(folder, key)
-        found = "exists already" if facts else "is damaged and will be rebuilt"
-        log(f"encoded  {folder} {found}")
+        state = "exists already" if facts else "is damaged and will be rebuilt"
+        log(f"encoded  {folder} {state}")
     if facts is None:
         started = time.monotonic()
         try:

@@ -55,17 +55,17 @@ def _compiled_function(compiled, arguments):
     try:
         from cupyx.jit import _cuda_typerules, _cuda_types
 
-        found = [
+        types = [
             _cuda_types.CArray.from_ndarray(x)
             if isinstance(x, cupy.ndarray)
             else _cuda_typerules.get_ctype_from_scalar(compiled._mode, x)
             for x in arguments
         ]
-        function, _ = compiled._cache[tuple(found), cupy.cuda.get_device_id()]
+        function, _ = compiled._cache[tuple(types), cupy.cuda.get_device_id()]
     except (ImportError, AttributeError, KeyError):
         return compiled, []
     return function, [
-        (i, each.dtype.type) for i, each in enumerate(found) if isinstance(each, _cuda_types.Scalar)
+        (i, each.dtype.type) for i, each in enumerate(types) if isinstance(each, _cuda_types.Scalar)
     ]
 
 

@@ -256,13 +256,13 @@ def best_of_rows(logits, never, count):
     Where fewer logits are above -1e30, they end with -infinity and the id V.
     logits: (R, V). Those of the two ids `never` are -infinity afterwards, and not among the best.
     """
-    found = xp.empty((len(logits), 1 + 2 * count), dtype=xp.float32)
-    arguments = logits, *never, -math.inf, count, found, found.view(xp.int32)
+    results = xp.empty((len(logits), 1 + 2 * count), dtype=xp.float32)
+    arguments = logits, *never, -math.inf, count, results, results.view(xp.int32)
     warps = min(2 * THREADS // WARP, -(-logits.shape[1] // WARP))  # none without a column
     launch(kernels.best_of_rows, (len(logits),), (WARP * warps,), *arguments)
-    found = to_numpy(found)  # one copy for all three
+    results = to_numpy(results)  # one copy for all three
     return (
-        found[:, 0].astype(np.float64),
-        found[:, 1 : 1 + count],
-        found.view(np.int32)[:, 1 + count :],
+        results[:, 0].astype(np.float64),
+        results[:, 1 : 1 + count],
+        results.view(np.int32)[:, 1 + count :],
     )

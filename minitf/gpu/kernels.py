@@ -542,11 +542,11 @@ def round_to_bfloat16(x, y):
 # Decoding -----------------------------------------------------------------------------------------
 
 
-def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
-    """found = ln sum_v exp(logits) and the `count` greatest logits, tokens = the ids of these.
+def best_of_rows(logits, pad, bos, lowest, count, results, tokens):
+    """results = ln sum_v exp(logits) and the `count` greatest logits, tokens = the ids of these.
 
-    logits: (R, V)   found: (R, 1 + 2 * count): the sum, the logits, room   tokens: int32, the same
-    memory: the ids are written after the logits.
+    logits: (R, V)   results: (R, 1 + 2 * count): the logsumexp, the logits, and space for the ids
+    tokens: the same memory as int32.
     The greatest come first, and of equals the lower id. Ids that are never next, pad and bos, count
     in the sum and then get the logit `lowest`, which is -infinity. Where less than `count` logits
     are above -1e30, the rest of the row is `lowest`, with the id V.
@@ -579,7 +579,7 @@ def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
     highest = block_max(largest)
     total = block_sum(total * xp.exp(largest - highest))
     if thread == 0:
-        found[row, 0] = xp.log(total) + highest
+        results[row, 0] = xp.log(total) + highest
     for i in range(count):
         value = best
         token = best_id
@@ -601,7 +601,7 @@ def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
                 value = warp_values[j]
                 token = warp_ids[j]
         if thread == 0:
-            found[row, 1 + i] = value if token < size else lowest
+            results[row, 1 + i] = value if token < size else lowest
             tokens[row, 1 + count + i] = token
         if token < size and token % threads // WARP == warp:
             following = next_of_thread(logits, row, value, token)

@@ -53,10 +53,10 @@ class Merges:
         ([265, 261], [265, 262, 263, 264])
         """
         ids, start = [], 0
-        for found in self._symbol.finditer(word):
-            ids += self._merged(word[start : found.start()], probability, draw)
-            ids.append(self._symbols[found[0]])
-            start = found.end()
+        for match in self._symbol.finditer(word):
+            ids += self._merged(word[start : match.start()], probability, draw)
+            ids.append(self._symbols[match[0]])
+            start = match.end()
         return ids + self._merged(word[start:], probability, draw)
 
     def _merged(self, text, probability, draw):

@@ -188,8 +188,8 @@ def _fits(trainer):
     """Log the memory that the run needs; return whether so much is free."""
     settings, ranks, updater = trainer.settings, trainer.ranks, trainer.updater
     used, free = ranks.broadcast((used_memory(), free_memory()))
-    found = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
-    fixed, batch = ranks.broadcast(found)
+    needed = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
+    fixed, batch = ranks.broadcast(needed)
     copies = _bytes_of_copies(updater)
     if free is None or fixed + max(batch, copies) <= SAFE * free:
         most = max((used or 0) + fixed + max(batch, copies), largest_memory() or 0)

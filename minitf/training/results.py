@@ -99,7 +99,7 @@ def _test(trainer, translator, name, pairs):
     save_text(trainer.folder.path / translations(name), "".join(line + "\n" for line in lines))
     score = validator.score(lines, pairs.target)
     trainer.log.say(f"{title}: {score.text}")
-    found = {
+    scores = {
         "bleu": score.score,
         "signature": score.signature,
         "sentences": len(lines),
@@ -112,13 +112,13 @@ def _test(trainer, translator, name, pairs):
         except UserError as error:
             trainer.log.say(f"{title}: {error}")
         else:
-            found["paper_style"] = {
+            scores["paper_style"] = {
                 "bleu": paper.score,
                 "signature": paper.signature,
                 "text": paper.text,
             }
             trainer.log.say(f"{title}: {paper.text}")
-    return found
+    return scores
 
 
 def say_what_now(trainer, valid, resume):
@@ -155,7 +155,7 @@ def _advice(trainer, valid, resume):
             "the validation text are shorter: judge it by the perplexity, or validate on longer "
             "sentences"
         )
-    perplexity = min(found["perplexity"] for found in valid.values() if isinstance(found, dict))
+    perplexity = min(score["perplexity"] for score in valid.values() if isinstance(score, dict))
     trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
     if trained and trained[-1] < LEARNED and KNOWN * trained[-1] < perplexity:
         return (

@@ -624,7 +624,7 @@ MUTANTS = {
         decode.continuations,
         "cpu/decode",
         "np.lexsort((-values, sentence))",
-        "np.lexsort((-found, -values, sentence))",
+        "np.lexsort((-candidates, -values, sentence))",
     ),
     "continuations: the tokens in no block": (
         decode.continuations,
@@ -635,8 +635,8 @@ MUTANTS = {
     "continuations: totals of another beam": (
         decode.continuations,
         "cpu/decode",
-        "[found // size]",
-        "[found // size // beams * beams]",
+        "[candidates // size]",
+        "[candidates // size // beams * beams]",
     ),
     "logsumexp: the greatest is not added": (
         decode.logsumexp,

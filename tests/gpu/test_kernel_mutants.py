@@ -262,8 +262,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     "best: padding is among them": (picks, "column == pad or", "column == -1 or"),
     "best: every thread writes": (
         picks,
-        "if thread == 0:\n            found",
-        "if thread < 2:\n            found",
+        "if thread == 0:\n            results",
+        "if thread < 2:\n            results",
     ),
     "dropout: 16 decisions for 32 lanes": (drop, "2 * i + lane // 16", "2 * i"),
     "dropout: the row's beginning is forgotten": (

@@ -90,7 +90,7 @@ MUTANTS = {
     ),
     "a source attention that asks the target": (
         "self.source_attention(y, memory, source_mask, source_cache)",
-        "self.source_attention(y, y, None, of_source)",
+        "self.source_attention(y, y, None, source_cache)",
     ),
     "a decoder layer that reads the memory first": (
         "x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own_cache))\n"
@@ -100,7 +100,9 @@ MUTANTS = {
         "x = self.source_residual(\n"
         "            x, lambda y: self.source_attention(y, memory, source_mask, source_cache)\n"
         "        )\n"
-        "        x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own_cache))",
+        "        x = self.self_residual(\n"
+        "            x, lambda y: self.self_attention(y, y, target_mask, own_cache)\n"
+        "        )",
     ),
     # Around each sub-layer.
     "a figure 1 without residual connections": (
