@@ -921,7 +921,7 @@ claim("a check of 3 numbers takes 2 x 3 runs and 5 more", len(runs) == 11, len(r
 show(Tensor.backward)
 
 # %% [markdown]
-# And this is plus, complete, with its rule, $gy$ and $gy$, at the end. (`_operand`
+# And this is plus, complete, with its rule, $gy$ and $gy$, at the end. (`operand`
 # takes the array out of a Tensor.) Where an array was broadcast, the walk sums its
 # gradient. So no backward needs to know of broadcasting.
 

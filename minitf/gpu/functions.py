@@ -21,7 +21,32 @@ from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
 from minitf.nn import Parameter, gradient_buffer
-from minitf.tensor import as_array, gradient_so_far, hand_over, is_recording, record
+from minitf.tensor import Tensor, is_recording, record
+from minitf.values import as_array
+
+
+def hand_over(x, gradient):
+    """Give a gradient of x, in a `backward`, whose array nothing else holds or will read.
+
+    Other gradients of x can then be added to it in place. Returns None, which `backward` returns
+    for x; or the gradient itself, to be returned, if x is no result or has a gradient already.
+    """
+    node = x._node if isinstance(x, Tensor) else None
+    if node is None or node.gradient is not None:
+        return gradient
+    node.gradient, node.owns_gradient = gradient, True
+    return None
+
+
+def gradient_so_far(x):
+    """Return the array to which a `backward` may add its gradient of x in place, or None.
+
+    It then returns None for x. There is such an array if another result computed from x has sent
+    a gradient before, and no other node holds it.
+    """
+    node = x._node if isinstance(x, Tensor) else None
+    has_own = node is not None and node.gradient is not None and node.owns_gradient
+    return node.gradient if has_own else None
 
 
 def product_gradient(x, gy, w):
