@@ -203,7 +203,17 @@ def is_left_out(name: str) -> bool:
 
 @contextlib.contextmanager
 def without(*chosen: str) -> Iterator[None]:
-    """Leave out the forms with these names in a `with` block, in all threads."""
+    """Leave out the forms with these names in a `with` block, in all threads.
+
+    Raises ValueError for a name that no form of the library in use has.
+    """
+    if folder := xp._folder:
+        _load(folder)
+        if unknown := sorted(set(chosen) - set(names(folder))):
+            raise ValueError(
+                f"no form of minitf.{folder} is named {', '.join(unknown)}: choose "
+                f"{', '.join(names(folder))}"
+            )
     added = set(chosen) - _left_out
     _left_out.update(added)
     try:

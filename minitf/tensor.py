@@ -337,6 +337,9 @@ class Tensor(Values):
 
         return record(self.data[index], (self,), backward)
 
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
     # Methods of arrays ----------------------------------------------------------------------------
 
     def detach(self) -> Tensor:

@@ -212,6 +212,3 @@ class Values:
         if not self.ndim:
             raise TypeError("a tensor of shape () is one number and has no length")
         return len(self.data)
-
-    def __iter__(self):
-        return (self[i] for i in range(len(self)))

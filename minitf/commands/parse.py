@@ -73,7 +73,12 @@ def _options(arguments, model):
         action=Once,
         help="read the sentences from this file, one on each line",
     )
-    add("--output", metavar="FILE", help="write the trees to this file when everything is parsed")
+    add(
+        "--output",
+        metavar="FILE",
+        action=Once,
+        help="write the trees to this file when everything is parsed",
+    )
     add(
         "--pretty",
         action="store_true",

@@ -49,8 +49,8 @@ def translate(options, bundled=None):
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
     ):
-        translator = Translator.load(options.model)
         _check_is_no_parser(options.model)
+        translator = Translator.load(options.model)
         search = _sampler(translator, options) if options.sample else _Recent(translator, options)
         languages = TargetLanguages(translator.subwords, say)
         picture = FirstLine(translator, options)
@@ -97,8 +97,13 @@ def _models_beside(bundled):
 def _translates(folder):
     """Return whether a folder has a model that translates."""
     with contextlib.suppress(UserError):
-        return not str(read_notes(folder).get("target_language")).startswith("trees")
+        return not _parses(folder)
     return False
+
+
+def _parses(folder):
+    """Return whether a model writes trees. Raises UserError if it has no readable config.json."""
+    return str(read_notes(folder).get("target_language")).startswith("trees")
 
 
 def _named(folder):
@@ -110,7 +115,10 @@ def _named(folder):
 
 
 def _check_is_no_parser(folder):
-    if not _translates(folder):
+    is_parser = False
+    with contextlib.suppress(UserError):  # what Translator.load says is more exact
+        is_parser = _parses(folder)
+    if is_parser:
         raise UserError(
             f"{folder}: a parser, which writes trees: use parse.py, or python -m minitf.parsing"
         )

@@ -14,8 +14,8 @@ from minitf.forms import form_of
 
 __all__ = ["Layout", "continuations", "logsumexp"]
 
-_CACHED = 1 << 17  # logits; the terms of so many fit the cache
-_GROW_BY = 8  # tokens of each beam; the caches grow by so many
+_CACHED = 1 << 17  # logits whose exponentials fit the processor's cache
+_GROW_BY = 8  # tokens of each beam by which the caches grow
 _BLOCK = 32  # scores in a block of continuations
 
 

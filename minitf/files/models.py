@@ -57,7 +57,7 @@ def save_model(
     The floating-point arrays are stored as `dtype`. config.json holds {"format": 1, "model":
     config, "sha256": {file: hash}} and the notes. Whenever the process is killed, the folder holds
     the old model or the new one (for certain if both have the same subwords, as they have
-    within a run). What an older model had and this one has not, such as another vocabulary, is
+    within a run). What the model before had and this one has not, such as another vocabulary, is
     deleted.
     probe: called with the weights as they are stored. Its result is kept in config.json, so that
     a program that loads them can compare its own (minitf/translation/probe.py).

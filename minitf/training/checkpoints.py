@@ -70,7 +70,7 @@ META = {  # the values in every checkpoint
     "notes": dict,
     "languages": list,
 }
-# The notes of a model that one tuned from it keeps: how it reads lines, and whose work it is.
+# The notes that a model keeps when it is tuned: how it reads lines, and whose work it is.
 KEPT_NOTES = {
     "max_subwords": int,
     "max_unsplit": int,

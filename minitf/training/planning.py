@@ -28,8 +28,8 @@ PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000
 SAFE = 0.9  # fraction of the free memory that arrays may take; a process needs more than arrays
 SLICE_TOKENS = 2048  # tokens of a slice on one side; a second one for memory has a quarter of them
 ENOUGH = 1.0  # seconds of an update of a slice; if it takes less, the slice is doubled
-REPEAT_SECONDS = 4  # seconds that the repetitions of one measurement should take together ...
-FEWEST_REPEATS, MOST_REPEATS = 2, 10  # ... if that is between so many repetitions
+REPEAT_SECONDS = 4  # seconds that the repetitions of one measurement should take together
+FEWEST_REPEATS, MOST_REPEATS = 2, 10  # repetitions, whatever they take
 SAMPLE = 500  # batches whose shapes represent an epoch
 FEWEST_TOKENS = 50  # tokens of a batch, about one sentence
 

@@ -72,8 +72,7 @@ def _better_model(trainer):
         for entry in log.history
         if "valid_bleu" in entry
         and entry["step"] == trainer.step
-        # Earlier versions did not log it.
-        and entry.get("valid_text", trainer.valid_text) == trainer.valid_text
+        and entry["valid_text"] == trainer.valid_text
     ]
     if validations and averaged != 1:
         value, bleu = validations[-1]["valid_perplexity"], validations[-1]["valid_bleu"]

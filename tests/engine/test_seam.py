@@ -280,6 +280,15 @@ def test_a_form_is_left_out_by_its_name(form):
     assert double(4)[0] == "form" and not forms.is_left_out("decoder")
 
 
+@pytest.mark.parametrize("name", ["layer_nrom", "dropout"])
+def test_a_name_that_no_form_of_the_library_has_is_refused(name):
+    """A misspelt one, or that of a form for a GPU: else the block would leave out nothing."""
+    told = f"no form of minitf.cpu is named {name}: choose "
+    with pytest.raises(ValueError, match=told), forms.without("layer_norm", name):
+        pass
+    assert not forms.is_left_out("layer_norm")
+
+
 def test_a_function_that_is_replaced_at_once_is_noticed():
     """Before any form was loaded: forms and examples are found by the functions themselves."""
     program = """

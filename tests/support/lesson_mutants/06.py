@@ -38,8 +38,8 @@ MUTANTS = {
         "hidden = self.decode(target_in, memory, None)",
     ),
     "no mask in the decoder's self-attention": (
-        "self.self_attention(y, y, target_mask, own)",
-        "self.self_attention(y, y, None, own)",
+        "self.self_attention(y, y, target_mask, own_cache)",
+        "self.self_attention(y, y, None, own_cache)",
     ),
     "no mask in the encoder's self-attention": (
         "lambda y: self.self_attention(y, y, mask))",

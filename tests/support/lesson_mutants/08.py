@@ -62,9 +62,9 @@ MUTANTS = {
         "if not end][: self.beam]",
         "if not end][-self.beam :]",
     ),
-    "an end mark that counts at any rank": (
-        "for rank in range(self.beam):",
-        "for rank in range(len(ends)):",
+    "an end mark that counts at any place": (
+        "for place in range(self.beam):",
+        "for place in range(len(ends)):",
     ),
     "a search that stops as soon as k texts are finished": (
         "self.done = bound <= scores[self.n_best - 1]",
