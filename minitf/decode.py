@@ -146,9 +146,9 @@ class Scorer(Protocol):
     """Scores the next tokens of texts that are extended side by side."""
 
     def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the logits (R, V) of the tokens after texts, ids (R, t), and `logsumexp`'s lse.
+        """Return the logits (R, V) of the tokens after texts, ids (R, t), and logsumexp (R,).
 
-            ln P(token) = logit - lse
+            ln P(token) = logit - logsumexp
 
         The logits are on the device. The difference is left to the caller, who needs it for few
         tokens, and in float64: ln P(Y) is a sum over many tokens.
@@ -186,14 +186,14 @@ def extend(
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
     rows = np.arange(len(limits))  # of the texts that go on
     while len(rows):
-        logits, lse = scorer(texts)
+        logits, sums = scorer(texts)
         if allowed is not None:
             _rule_out(logits, allowed(texts, rows, limits[rows] - lengths[rows]))
         tokens = choose(logits, rows)
         chosen = to_numpy(logits[xp.arange(len(tokens)), to_device(tokens)])
         if allowed is not None and np.isneginf(chosen).any():
             raise ValueError(_NOTHING_ALLOWED)
-        totals[rows] += chosen - lse
+        totals[rows] += chosen - sums
         lengths[rows] += 1
         for row, token in zip(rows, tokens, strict=True):
             if token != end_id:
@@ -281,12 +281,12 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
         if allowed is None and hasattr(scorer, "best"):
             tokens, continued, totals = scorer.best(texts, totals, 2 * beam)  # (B, 2*W) each
         else:
-            logits, lse = scorer(texts)
+            logits, sums = scorer(texts)
             if allowed is not None:
                 sentences = np.repeat(rows, beam)  # the row in `source` of each text
                 left = limits[sentences] - (texts.shape[1] - 1)
                 _rule_out(logits, allowed(texts, sentences, left))
-            totals -= lse.reshape(totals.shape)
+            totals -= sums.reshape(totals.shape)
             tokens, continued, totals = continuations(logits, totals, 2 * beam)
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
@@ -370,9 +370,9 @@ def continuations(
     """Return the best `count` continuations of each sentence, best first: three arrays (B, count).
 
     The arrays are the tokens, the texts that they continue (0 to W - 1), and the new totals.
-    logits: of each next token (R, V), on the device. totals: ln P of each text so far, minus its
-    logsumexp, (B, W), to which the logits are added in float64. Among equal ones the earlier text
-    comes first, and of one text the lower id.
+    logits: of each next token (R, V), on the device. totals: ln P of each text so far, minus the
+    logsumexp of its logits, (B, W), to which the logits are added in float64. Among equal ones the
+    earlier text comes first, and of one text the lower id.
     """
     n, width = totals.shape
     size = logits.shape[-1]
@@ -512,7 +512,7 @@ class TokenScorer:
         self.caches = caches
 
     def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return logits and logsumexps, as Scorer says."""
+        """Return logits and their logsumexp, as Scorer says."""
         if self.caches is None:
             hidden = self.model.decode(texts, self.memory, self.mask)
         else:
@@ -531,23 +531,23 @@ class TokenScorer:
 
 
 def with_logsumexp(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """Return logits (R, V), changed in place, and their logsumexps (R,).
+    """Return logits (R, V), changed in place, and their logsumexp (R,).
 
     Padding and the start mark, which are never the next token, get logits of -infinity: after the
-    logsumexps were computed, so ln P of the other tokens is the model's own. Suppressed ids have
+    logsumexp was computed, so ln P of the other tokens is the model's own. Suppressed ids have
     such logits from the model itself, so the others are normalised without them.
     Raises UserError if a logsumexp, and so ln P of every token, is NaN or infinite.
     """
-    lse = logsumexp(logits)
-    refuse_infinite(lse)
+    sums = logsumexp(logits)
+    refuse_infinite(sums)
     for never in (config.pad_id, config.bos_id):
         logits[:, never] = -xp.inf
-    return logits, lse
+    return logits, sums
 
 
-def refuse_infinite(lse: np.ndarray) -> None:
+def refuse_infinite(sums: np.ndarray) -> None:
     """Raise UserError if a logsumexp, and so ln P of every token, is NaN or infinite."""
-    if not np.isfinite(lse).all():
+    if not np.isfinite(sums).all():
         raise UserError("the model outputs NaN: its weights are broken, use another model")
 
 
@@ -555,13 +555,13 @@ def refuse_infinite(lse: np.ndarray) -> None:
 def logsumexp(logits: np.ndarray) -> np.ndarray:
     """Return the log of the sum of the exponentials of each row of logits (R, V).
 
-        lse = ln sum_j exp(logit_j)
+        logsumexp = ln sum_j exp(logit_j)
 
     They are float64 (R,), on the CPU.
     """
     greatest = logits.max(axis=-1, keepdims=True)  # subtracted first, or exp could overflow
-    lse = xp.log(xp.exp(logits - greatest).sum(axis=-1, keepdims=True)) + greatest
-    return to_numpy(lse)[:, 0].astype(np.float64)
+    sums = xp.log(xp.exp(logits - greatest).sum(axis=-1, keepdims=True)) + greatest
+    return to_numpy(sums)[:, 0].astype(np.float64)
 
 
 class Cache:

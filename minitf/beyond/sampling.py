@@ -93,10 +93,10 @@ class _Rereading:
             raise ValueError(
                 f"next_logits must return logits (R, V) for ids {texts.shape}, not {logits.shape}"
             )
-        lse = logsumexp(logits)
-        if not np.isfinite(lse).all():
+        sums = logsumexp(logits)
+        if not np.isfinite(sums).all():
             raise ValueError("next_logits returned logits that are NaN or infinite")
-        return logits, lse
+        return logits, sums
 
     def select(self, rows):
         """Do nothing: there is no cache."""

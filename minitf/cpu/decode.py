@@ -108,17 +108,17 @@ def continuations(scores, totals, count):
 
 @form_of(decode.logsumexp)
 def logsumexp(logits):
-    """Return the logsumexps, computed for as many rows at a time as fit the cache.
+    """Return the logsumexp of each row, computed for as many rows at a time as fit the cache.
 
     The sum of a row is its dot product with ones. In one product of all rows with ones, its
     rounding would depend on the other rows.
     """
-    lse, size = np.empty(len(logits)), logits.shape[-1]
+    sums, size = np.empty(len(logits)), logits.shape[-1]
     n_rows, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
     for start in range(0, len(logits), n_rows):
         rows = slice(start, start + n_rows)
         greatest = logits[rows].max(axis=-1, keepdims=True)
         terms = logits[rows] - greatest
         np.exp(terms, out=terms)
-        lse[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
-    return lse
+        sums[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
+    return sums

@@ -270,7 +270,7 @@ class StraightScorer:
         ]
 
     def __call__(self, texts):
-        """Return logits and logsumexps, as Scorer says."""
+        """Return logits and their logsumexp, as Scorer says."""
         return decode.with_logsumexp(self._logits(texts), self.model.config)
 
     def _logits(self, texts):

@@ -44,7 +44,7 @@ form_of(decode.continuations, "gpu")(continuations)  # only a few scores of a se
 
 @form_of(decode.logsumexp)
 def logsumexp(logits):
-    """Return the logsumexps, computed by one kernel."""
+    """Return the logsumexp of each row, computed by one kernel."""
     if has_kernels(logits):
         return to_numpy(fused.logsumexp(logits)).astype(np.float64)
     return NotImplemented

@@ -26,10 +26,10 @@ class StraightScorer(decoder.StraightScorer):
     """The straight line, with the best tokens found on the GPU."""
 
     def __call__(self, texts):
-        """Return logits and logsumexps, as Scorer says."""
+        """Return logits and normalisers, as Scorer says."""
         logits = self._logits(texts)
-        lse, _, _ = self._best_of(logits, 0)
-        return logits, lse
+        normalisers, _, _ = self._best_of(logits, 0)
+        return logits, normalisers
 
     def best(self, texts, totals, count):
         """Return the best continuations, as Scorer says: of each row a few numbers leave the GPU.
@@ -38,8 +38,8 @@ class StraightScorer(decoder.StraightScorer):
         whether another token may be equal to the last of them; then `continuations` decides.
         """
         logits = self._logits(texts)
-        lse, values, tokens = self._best_of(logits, count + 1)
-        totals = totals - lse.reshape(totals.shape)
+        normalisers, values, tokens = self._best_of(logits, count + 1)
+        totals = totals - normalisers.reshape(totals.shape)
         n, width = totals.shape
         size = logits.shape[1]
         sums = totals[:, :, None] + values.reshape(n, width, -1)  # (B, W, count + 1), float64
@@ -52,11 +52,11 @@ class StraightScorer(decoder.StraightScorer):
         return decode.continuations(logits, totals, count) if is_tied else ranked
 
     def _best_of(self, logits, count):
-        """Return logsumexps, and the best `count` of each row: see fused.best_of_rows."""
+        """Return normalisers, and the best `count` of each row: see fused.best_of_rows."""
         c = self.model.config
-        lse, values, tokens = fused.best_of_rows(logits, (c.pad_id, c.bos_id), count)
-        decode.refuse_infinite(lse)
-        return lse, values, tokens
+        normalisers, values, tokens = fused.best_of_rows(logits, (c.pad_id, c.bos_id), count)
+        decode.refuse_infinite(normalisers)
+        return normalisers, values, tokens
 
 
 def _pack(maps, _):

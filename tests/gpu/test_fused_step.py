@@ -311,10 +311,10 @@ def test_the_best_of_a_step_are_those_of_its_equations(size, width, levels):
         scorer.model = SimpleNamespace(config=Config(size))
         scorer._logits = lambda _: to_device(logits.copy())
         found = scorer.best(None, totals, 2 * width)
-        never, lse = scorer(None)
+        never, sums = scorer(None)
         never = to_numpy(never)
     with forms.off():
-        totals -= lse.reshape(totals.shape)
+        totals -= sums.reshape(totals.shape)
         expected = decode.continuations(never, totals, 2 * width)
     for got, wanted in zip(found, expected, strict=True):
         assert np.array_equal(got, wanted)
