@@ -299,10 +299,10 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
         going, rows = [going[i] for i in alive], rows[alive]
         if going:
             kept = np.array(places)[alive]  # (B, W): the places of the texts that go on
-            sentence = np.array(alive)[:, None]  # (B, 1)
-            texts = longer[sentence, kept].reshape(-1, longer.shape[2])
-            totals = totals[sentence, kept]
-            scorer.select(parents[sentence, kept].ravel())
+            alive = np.array(alive)[:, None]  # (B, 1): their sentences
+            texts = longer[alive, kept].reshape(-1, longer.shape[2])
+            totals = totals[alive, kept]
+            scorer.select(parents[alive, kept].ravel())
 
 
 def _step(parents, tokens, totals, kept, search):
@@ -535,7 +535,7 @@ def with_logsumexp(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np.n
 
     Padding and the start mark, which are never the next token, get logits of -infinity: after the
     logsumexp was computed, so ln P of the other tokens is the model's own. Suppressed ids have
-    such logits from the model itself, so the others are normalised without them.
+    such logits from the model itself, so the others share all of P.
     Raises UserError if a logsumexp, and so ln P of every token, is NaN or infinite.
     """
     sums = logsumexp(logits)

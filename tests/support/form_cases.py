@@ -830,15 +830,15 @@ def _packed(dtype):
     rng, model = np.random.default_rng(6), models.small_model(dtype)
     holder = Module()
     holder.layers = (Linear(24, 150, rng).astype(dtype),)
-    clone, (wide,) = strips.packed_copy(model, model), strips.packed_copy(holder, holder).layers
+    copied, (wide,) = strips.packed_copy(model, model), strips.packed_copy(holder, holder).layers
     with no_grad():
         rows = [rng.normal(size=(n, 24)).astype(dtype) for n in (1, 2, 7, 700)]
         found = [wide(x).numpy() for x in (*rows, rows[3].reshape(7, 100, 24), rows[0][0])]
         source, target = models.sources(1, 4, 2), np.array([[2, 5, 6]] * 3)
-        found.append(clone(source, target).numpy())
+        found.append(copied(source, target).numpy())
         with contextlib.suppress(ValueError):
             found.append(wide(rows[0][:, 1:]).numpy())  # refused, as by the equation
-    found.append(clone(source, target).numpy())  # recorded
+    found.append(copied(source, target).numpy())  # recorded
     x = Tensor(rows[2])
     y = wide(x)
     y.backward(y.data)
