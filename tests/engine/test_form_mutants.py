@@ -481,20 +481,15 @@ MUTANTS = {
         "items[i::count]",
         "items[i :: count + 1]",
     ),
-    "packed weights: the filling in front": (
-        F.linear,
-        "cpu/strips",
-        "[:given, :f]",
-        "[:given, -f:]",
-    ),
-    "packed weights: the last rows are not multiplied": (
+    "strips: the filling in front": (F.linear, "cpu/strips", "[:given, :f]", "[:given, -f:]"),
+    "strips: the last rows are not multiplied": (
         F.linear,
         "cpu/strips",
         "range(0, n, few)",
         "range(0, n - few, few)",
     ),
-    "packed weights: one row becomes two": (F.linear, "cpu/strips", "y[:given", "y[:"),
-    "packed weights: no bias": (
+    "strips: one row becomes two": (F.linear, "cpu/strips", "y[:given", "y[:"),
+    "strips: no bias": (
         F.linear,
         "cpu/strips",
         "    if b is not None:\n        y += b\n    return record(y.reshape(*shape[:-1], f)",
@@ -518,103 +513,103 @@ MUTANTS = {
         "] = self.newest",
         "] = True",
     ),
-    "fused decoder: embeddings not multiplied": (
+    "straight line: embeddings not multiplied": (
         decode.token_scorer,
         "cpu/decoder",
         "        rows *= math.sqrt(rows.shape[1])\n",
         "",
     ),
-    "fused decoder: every token is the first": (
+    "straight line: every token is the first": (
         decode.token_scorer,
         "cpu/decoder",
         "texts.shape[1] - 1)",
         "0)",
     ),
-    "fused decoder: queries not divided": (
+    "straight line: queries not divided": (
         decode.token_scorer,
         "cpu/decoder",
         "return weight / root,",
         "return weight,",
     ),
-    "fused decoder: no bias": (
+    "straight line: no bias": (
         decode.token_scorer,
         "cpu/decoder",
         "            y += self.bias\n",
         "            pass\n",
     ),
-    "fused decoder: eps not times D": (
+    "straight line: eps not times D": (
         decode.token_scorer,
         "cpu/decoder",
         "len(gain) * norm.eps",
         "norm.eps",
     ),
-    "fused decoder: no output bias": (
+    "straight line: no output bias": (
         decode.token_scorer,
         "cpu/decoder",
         "weight.data.T, model.logit_bias())",
         "weight.data.T, None)",
     ),
-    "fused decoder: the bias of queries not divided": (
+    "straight line: the bias of queries not divided": (
         decode.token_scorer,
         "cpu/decoder",
         "else bias / root",
         "else bias",
     ),
-    "fused decoder: always ReLU": (
+    "straight line: always ReLU": (
         decode.token_scorer,
         "cpu/decoder",
         'if activation == "relu" else',
         "if True else",
     ),
-    "fused decoder: always post-norm": (
+    "straight line: always post-norm": (
         decode.token_scorer,
         "cpu/decoder",
         'self.post = steps, model.config.norm == "post"',
         "self.post = steps, True",
     ),
-    "fused decoder: no last norm": (
+    "straight line: no last norm": (
         decode.token_scorer,
         "cpu/decoder",
         "        if self.packed.norm:\n",
         "        if False:\n",
     ),
-    "fused decoder: a beam sees all beams": (
+    "straight line: a beam sees all beams": (
         decode.token_scorer,
         "cpu/decoder",
         "self.steps.mask(self.layout.mask(), x.dtype)",
         "None",
     ),
-    "fused decoder: padding is read": (
+    "straight line: padding is read": (
         decode.token_scorer,
         "cpu/decoder",
         "self.steps.mask(mask[:, 0], memory.dtype)",
         "None",
     ),
-    "fused decoder: the mask of other sentences": (
+    "straight line: the mask of other sentences": (
         decode.token_scorer,
         "cpu/decoder",
         "self.source_mask = self.source_mask[kept]",
         "self.source_mask = self.source_mask[: len(kept)]",
     ),
-    "fused decoder: keys and values of other sentences": (
+    "straight line: keys and values of other sentences": (
         decode.token_scorer,
         "cpu/decoder",
         "[array[kept] for array in self.source]",
         "[array[: len(kept)] for array in self.source]",
     ),
-    "fused decoder: the texts of other sentences": (
+    "straight line: the texts of other sentences": (
         decode.token_scorer,
         "cpu/decoder",
         "[array[kept] for array in cache]",
         "[array[: len(kept)] for array in cache]",
     ),
-    "fused decoder: the newest at the end of the cache": (
+    "straight line: the newest at the end of the cache": (
         decode.token_scorer,
         "cpu/decoder",
         "self.layout.length - self.width",
         "self.layout.capacity - self.width",
     ),
-    "fused decoder: the keys of the first layer for all": (
+    "straight line: the keys of the first layer for all": (
         decode.token_scorer,
         "cpu/decoder",
         "array[:, i * n : (i + 1) * n]",
