@@ -921,7 +921,7 @@ claim("a check of 3 numbers takes 2 x 3 runs and 5 more", len(runs) == 11, len(r
 show(Tensor.backward)
 
 # %% [markdown]
-# And this is plus, complete, with its rule, $gy$ and $gy$, at the end. (`_operand`
+# And this is plus, complete, with its rule, $gy$ and $gy$, at the end. (`operand`
 # takes the array out of a Tensor.) Where an array was broadcast, the walk sums its
 # gradient. So no backward needs to know of broadcasting.
 
@@ -995,7 +995,7 @@ def predicted():
     ...
 
 
-def log_sum_exp(x):
+def logsumexp(x):
     """Return ln sum_j exp(x_j) over the last axis, through record, without overflow
     at x = 1000. x: a Tensor (..., n). The result has one axis less, and so has gy.
 
@@ -1030,8 +1030,8 @@ def check_predicted():
     checks.check_predicted(predicted)
 
 
-def check_log_sum_exp():
-    checks.check_log_sum_exp(log_sum_exp)
+def check_logsumexp():
+    checks.check_logsumexp(logsumexp)
 
 
 def check_centred():

@@ -317,8 +317,8 @@ def softmax_twice():
     one = overfit(new_model(), loss_of=of_probabilities)
     right = overfit(new_model())
     # The best it can do: probability 1 for the true token, used as if it were a logit.
-    normaliser = math.log(math.e + V - 1)
-    least = 0.9 * (normaliser - 1) + 0.1 * normaliser
+    logsumexp = math.log(math.e + V - 1)
+    least = 0.9 * (logsumexp - 1) + 0.1 * logsumexp
     print(f"loss {curve(losses)}; ln V = {math.log(V):.2f}")
     print(f"one batch overfitted: {one:.2f}; the least possible {least:.2f}")
     print(f"without the mistake: {right:.2f}; the floor {FLOOR:.2f}")

@@ -1,23 +1,39 @@
-"""Files that survive a crash: each is written completely or not at all.
+"""Files and folders that survive a crash: each is written completely or not at all.
 
 A file is written under a temporary name in the same folder, flushed to the disk, and only then
-renamed. A process that is killed at any moment leaves the old file or the new one.
+renamed. A process that is killed at any moment leaves the old file or the new one. A folder is
+filled under a temporary name, and renamed when it is complete.
 """
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
 import re
+import shutil
 import time
 from pathlib import Path
 
 from minitf.errors import UserError
 
-__all__ = ["clean_leftovers", "install", "save_bytes", "save_text", "sha256", "staged", "writing"]
+__all__ = [
+    "clean_leftovers",
+    "complete",
+    "filling",
+    "install",
+    "save_bytes",
+    "save_text",
+    "sha256",
+    "staged",
+    "temporary_name",
+    "writing",
+]
 
 # Our temporary names, and those of safetensors.
 TEMPORARY = re.compile(r".+\.minitf-[0-9a-f]{8}\.tmp(\.tmp)?|\.tmp[A-Za-z0-9]{6}")
+_STALE_AFTER = 3600  # seconds without a change after which an unfinished folder is removed
+_UNFINISHED = ".making"  # the end of the temporary name of a folder
 HINTS = {  # what to do if a file cannot be written
     errno.ENOENT: "its folder does not exist: make it, or choose another folder",
     errno.ENOTDIR: "its folder is a file: choose another folder",
@@ -44,6 +60,11 @@ def save_bytes(path: str | Path, content: bytes) -> None:
     path = Path(path)
     with staged({path: lambda temporary: temporary.write_bytes(content)}) as files:
         install(files, path)
+
+
+def temporary_name(path: str | Path) -> str:
+    """Return a new name in the folder of a file, under which it can be written; see TEMPORARY."""
+    return f"{path}.minitf-{os.urandom(4).hex()}.tmp"
 
 
 def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
@@ -81,7 +102,7 @@ def staged(writers):
     files = {}
     try:
         for path, write in writers.items():
-            files[path] = path.with_name(f"{path.name}.minitf-{os.urandom(4).hex()}.tmp")
+            files[path] = Path(temporary_name(path))
             with writing(path):
                 write(files[path])
                 with open(files[path], "rb+") as file:
@@ -128,3 +149,47 @@ def sha256(path):
     """Return the sha256 of a file as hexadecimal text."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# Folders ------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def filling(folder):
+    """Give a new folder beside `folder`, to be filled in a `with` block and renamed by `complete`.
+
+    If it was not renamed, it is deleted when the block ends.
+    Unfinished folders of killed processes are deleted first; another process may be making the same
+    folder at this moment.
+    Raises OSError if it cannot be made.
+    """
+    _remove_stale(folder)
+    temporary = folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{_UNFINISHED}")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def complete(temporary, folder):
+    """Give a filled folder its name; return False if there is a folder of that name already.
+
+    Raises OSError if it cannot be renamed for any other reason.
+    """
+    try:
+        os.replace(temporary, folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        return False
+    return True
+
+
+def _remove_stale(folder):
+    """Delete unfinished folders in which nothing was written for an hour."""
+    for temporary in folder.parent.glob(f"{glob.escape(folder.name)}.*{_UNFINISHED}"):
+        with contextlib.suppress(OSError):
+            changed = max(path.stat().st_mtime for path in (temporary, *temporary.iterdir()))
+            if time.time() - changed > _STALE_AFTER:
+                shutil.rmtree(temporary)

@@ -19,6 +19,7 @@ from minitf.errors import UserError, in_file
 __all__ = ["on_gpu", "to_device", "to_numpy", "use", "using", "xp"]
 
 DType = np.dtype | type | str  # for type hints: anything that NumPy takes as a dtype
+FOLDERS = {"numpy": "cpu", "cupy": "gpu"}  # where a library has faster forms: see forms.py
 
 
 class _Library:
@@ -56,16 +57,7 @@ def use(library: str | types.ModuleType | None) -> None:
     names = xp.__dict__  # Python finds xp.exp here at once, without a call of __getattr__
     names.clear()
     names.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
-    names["_module"], names["_room"] = module, _room_of(module)
-
-
-def _room_of(module):
-    """Return the folder with the forms for a library, "cpu" or "gpu", or None: see forms.py."""
-    if module is np:
-        return "cpu"
-    if module.__name__ == "cupy" or hasattr(module, "kernels"):  # a stand-in for CuPy, in tests
-        return "gpu"
-    return None
+    names["_module"], names["_folder"] = module, FOLDERS.get(module.__name__)
 
 
 @contextlib.contextmanager

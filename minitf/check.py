@@ -206,20 +206,20 @@ def _wrapped(line):
     return [code[:column], *_wrapped(deeper + code[column:].lstrip())]
 
 
-def _report(name, found, error=0.0):
+def _report(name, evidence, error=0.0):
     """Note and print what was proved. error: the largest one that was measured, if any was."""
     proved.append(name)
-    print(ok_line(name, found))
+    print(ok_line(name, evidence))
 
 
-def ok_line(name, found):
+def ok_line(name, evidence):
     """Return the line of a check that passed; what does not fit into 80 columns stands below it."""
-    line = f"ok  {name:{COLUMNS - 22}s} {found}"
+    line = f"ok  {name:{COLUMNS - 22}s} {evidence}"
     if len(line) <= COLUMNS and "\n" not in line:
         return line
     indent = " " * 8
     below = textwrap.fill(
-        " ".join(found.split()), COLUMNS, initial_indent=indent, subsequent_indent=indent
+        " ".join(evidence.split()), COLUMNS, initial_indent=indent, subsequent_indent=indent
     )
     return f"ok  {name}\n{below}"
 
@@ -254,10 +254,10 @@ def _backward(fn, name, arrays, floats, rng):
         raise AssertionError(f"{name}: backward changed the gradient that it was given")
     gradients = {}
     for i in floats:
-        label, found = _label(fn, i), inputs[i].grad
+        label, gradient = _label(fn, i), inputs[i].grad
         if not np.array_equal(inputs[i].numpy(), arrays[i]):
             raise AssertionError(f"{name} changed its {label}")
-        gradients[i] = np.zeros_like(arrays[i]) if found is None else to_numpy(found)
+        gradients[i] = np.zeros_like(arrays[i]) if gradient is None else to_numpy(gradient)
         if odd := int((~np.isfinite(gradients[i])).sum()):
             raise AssertionError(
                 f"{name}: the gradient of {label} is not finite ({odd} of {gradients[i].size})"

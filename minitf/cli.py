@@ -291,7 +291,7 @@ class Progress:
             self._bar.update(done - self._bar.n)
 
     def wipe(self):
-        """Remove the bar, so that a line can be written; a later `to` draws it again."""
+        """Remove the bar, so that a line can be written; a later `update_to` draws it again."""
         if self._bar is not None:
             self._bar.clear()
 

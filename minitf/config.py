@@ -191,7 +191,7 @@ class Config:
     def from_dict(cls, fields: dict) -> Self:
         """Return the Config whose `to_dict` returned these fields.
 
-        Fields that are missing, as in files of an older version, have their defaults.
+        Fields that are missing have their defaults.
         Raises UserError for an unknown field, a missing vocabulary_size, and an impossible value.
         """
         unknown = sorted(fields.keys() - {field.name for field in dataclasses.fields(cls)})

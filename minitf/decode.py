@@ -53,8 +53,8 @@ class BeamStep:
 
     parents: the text of the step before, 0 to W - 1, that each continuation continues.
     tokens, log_probabilities: the token that each adds, and ln P of the text with it.
-    finished: the ranks of those that end here with the end mark, as hypotheses.
-    kept: the ranks of the W that go on; the first of them is text 0 of the next step.
+    finished: the places of those that end here with the end mark, as hypotheses.
+    kept: the places of the W that go on; the first of them is text 0 of the next step.
     """
 
     parents: list[int]
@@ -146,9 +146,9 @@ class Scorer(Protocol):
     """Scores the next tokens of texts that are extended side by side."""
 
     def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the logits (R, V) of the tokens after texts, ids (R, t), and normalisers (R,).
+        """Return the logits (R, V) of the tokens after texts, ids (R, t), and logsumexp (R,).
 
-            ln P(token) = logit - normaliser
+            ln P(token) = logit - logsumexp
 
         The logits are on the device. The difference is left to the caller, who needs it for few
         tokens, and in float64: ln P(Y) is a sum over many tokens.
@@ -186,14 +186,14 @@ def extend(
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
     rows = np.arange(len(limits))  # of the texts that go on
     while len(rows):
-        logits, normalisers = scorer(texts)
+        logits, sums = scorer(texts)
         if allowed is not None:
             _rule_out(logits, allowed(texts, rows, limits[rows] - lengths[rows]))
         tokens = choose(logits, rows)
         chosen = to_numpy(logits[xp.arange(len(tokens)), to_device(tokens)])
         if allowed is not None and np.isneginf(chosen).any():
             raise ValueError(_NOTHING_ALLOWED)
-        totals[rows] += chosen - normalisers
+        totals[rows] += chosen - sums
         lengths[rows] += 1
         for row, token in zip(rows, tokens, strict=True):
             if token != end_id:
@@ -204,7 +204,7 @@ def extend(
             rows, texts = rows[going], texts[going]
             scorer.select(np.flatnonzero(going))
     scores = totals / length_penalty(lengths, alpha)
-    return [Hypothesis(*found) for found in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
+    return [Hypothesis(*each) for each in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
 
 def _rule_out(logits, allowed):
@@ -268,7 +268,7 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
         text      0  1  0  1
 
     If the 2*W best continuations of sentence 1 continue its texts [1, 0, 0, 1], then `parents` has
-    the rows [3, 2, 2, 3] for it. If the first of these ends, `ranks` has [1, 2] for those that go
+    the rows [3, 2, 2, 3] for it. If the first of these ends, `places` has [1, 2] for those that go
     on, and sentence 1 continues twice with row 2.
     recorded: a list for the steps of each sentence, or None.
     """
@@ -281,28 +281,28 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
         if allowed is None and hasattr(scorer, "best"):
             tokens, continued, totals = scorer.best(texts, totals, 2 * beam)  # (B, 2*W) each
         else:
-            logits, normalisers = scorer(texts)
+            logits, sums = scorer(texts)
             if allowed is not None:
                 sentences = np.repeat(rows, beam)  # the row in `source` of each text
                 left = limits[sentences] - (texts.shape[1] - 1)
                 _rule_out(logits, allowed(texts, sentences, left))
-            totals -= normalisers.reshape(totals.shape)
+            totals -= sums.reshape(totals.shape)
             tokens, continued, totals = continuations(logits, totals, 2 * beam)
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
-        ranks = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
+        places = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
         if recorded is not None:
             for i, steps in enumerate(recorded):
-                steps.append(_step(continued[i], tokens[i], totals[i], ranks[i], going[i]))
+                steps.append(_step(continued[i], tokens[i], totals[i], places[i], going[i]))
         alive = [i for i, search in enumerate(going) if not search.done]
         recorded = recorded and [recorded[i] for i in alive]
         going, rows = [going[i] for i in alive], rows[alive]
         if going:
-            kept = np.array(ranks)[alive]  # (B, W): the ranks of the texts that go on
-            of = np.array(alive)[:, None]  # (B, 1): their sentences
-            texts = longer[of, kept].reshape(-1, longer.shape[2])
-            totals = totals[of, kept]
-            scorer.select(parents[of, kept].ravel())
+            kept = np.array(places)[alive]  # (B, W): the places of the texts that go on
+            alive = np.array(alive)[:, None]  # (B, 1): their sentences
+            texts = longer[alive, kept].reshape(-1, longer.shape[2])
+            totals = totals[alive, kept]
+            scorer.select(parents[alive, kept].ravel())
 
 
 def _step(parents, tokens, totals, kept, search):
@@ -321,21 +321,21 @@ class _Search:
         self.finished, self.cut, self.done = [], [], False
 
     def advance(self, texts, totals):
-        """Finish the texts that end, and return the ranks of the `beam` texts that go on.
+        """Finish the texts that end, and return the places of the `beam` texts that go on.
 
         texts (2*W, t), totals (2*W,): the continuations and their ln P, best first.
         """
         length = texts.shape[1] - 1  # without the start mark, with the end mark
         ends = (texts[:, -1] == self.eos_id).tolist()
-        for rank in range(self.beam):  # an end mark further down does not count
-            if ends[rank]:
-                self._add(self.finished, texts[rank, 1:-1], totals[rank], length)
+        for place in range(self.beam):  # an end mark further down does not count
+            if ends[place]:
+                self._add(self.finished, texts[place, 1:-1], totals[place], length)
         # At least `beam` go on: at most one continuation of each of the `beam` texts ends.
-        kept = [rank for rank, end in enumerate(ends) if not end][: self.beam]
+        kept = [place for place, end in enumerate(ends) if not end][: self.beam]
         highest = totals[kept[0]]
         if length >= self.limit or highest == -np.inf:  # the latter: nothing else is possible
-            for rank in kept:
-                self._add(self.cut, texts[rank, 1:], totals[rank], length)
+            for place in kept:
+                self._add(self.cut, texts[place, 1:], totals[place], length)
             self.done = True
         elif len(self.finished) >= self.beam:
             scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
@@ -355,12 +355,12 @@ class _Search:
 
         Raises ValueError if there are none: no token was allowed after some beginning of each.
         """
-        found = []
+        ranked = []
         for hypotheses in (self.finished, self.cut):
-            found += sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
-        if not found:
+            ranked += sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+        if not ranked:
             raise ValueError(_NOTHING_ALLOWED)
-        return found[: self.n_best]
+        return ranked[: self.n_best]
 
 
 @accelerated
@@ -370,9 +370,9 @@ def continuations(
     """Return the best `count` continuations of each sentence, best first: three arrays (B, count).
 
     The arrays are the tokens, the texts that they continue (0 to W - 1), and the new totals.
-    logits: of each next token (R, V), on the device. totals: ln P of each text so far, minus its
-    normaliser, (B, W), to which the logits are added in float64. Among equal ones the earlier text
-    comes first, and of one text the lower id.
+    logits: of each next token (R, V), on the device. totals: ln P of each text so far, minus the
+    logsumexp of its logits, (B, W), to which the logits are added in float64. Among equal ones the
+    earlier text comes first, and of one text the lower id.
     """
     n, width = totals.shape
     size = logits.shape[-1]
@@ -512,7 +512,7 @@ class TokenScorer:
         self.caches = caches
 
     def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return logits and normalisers, as Scorer says."""
+        """Return logits and their logsumexp, as Scorer says."""
         if self.caches is None:
             hidden = self.model.decode(texts, self.memory, self.mask)
         else:
@@ -520,7 +520,7 @@ class TokenScorer:
             hidden = self.model.decode_step(
                 texts[:, -1:], self.memory, self.mask, start, self.caches
             )
-        return with_normalisers(self.model.logits(hidden[:, -1]).data, self.model.config)
+        return with_logsumexp(self.model.logits(hidden[:, -1]).data, self.model.config)
 
     def select(self, rows: np.ndarray) -> None:
         """Continue with these texts only, as Scorer says."""
@@ -530,38 +530,38 @@ class TokenScorer:
                 cache.select(rows)
 
 
-def with_normalisers(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """Return logits (R, V), changed in place, and their normalisers (R,).
+def with_logsumexp(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
+    """Return logits (R, V), changed in place, and their logsumexp (R,).
 
     Padding and the start mark, which are never the next token, get logits of -infinity: after the
-    normalisers were computed, so ln P of the other tokens is the model's own. Suppressed ids have
-    such logits from the model itself, so the others are normalised without them.
-    Raises UserError if a normaliser, and so ln P of every token, is NaN or infinite.
+    logsumexp was computed, so ln P of the other tokens is the model's own. Suppressed ids have
+    such logits from the model itself, so the others share all of P.
+    Raises UserError if a logsumexp, and so ln P of every token, is NaN or infinite.
     """
-    normalisers = normalisers_of(logits)
-    refuse_infinite(normalisers)
+    sums = logsumexp(logits)
+    refuse_infinite(sums)
     for never in (config.pad_id, config.bos_id):
         logits[:, never] = -xp.inf
-    return logits, normalisers
+    return logits, sums
 
 
-def refuse_infinite(normalisers: np.ndarray) -> None:
-    """Raise UserError if a normaliser, and so ln P of every token, is NaN or infinite."""
-    if not np.isfinite(normalisers).all():
+def refuse_infinite(sums: np.ndarray) -> None:
+    """Raise UserError if a logsumexp, and so ln P of every token, is NaN or infinite."""
+    if not np.isfinite(sums).all():
         raise UserError("the model outputs NaN: its weights are broken, use another model")
 
 
 @accelerated
-def normalisers_of(logits: np.ndarray) -> np.ndarray:
+def logsumexp(logits: np.ndarray) -> np.ndarray:
     """Return the log of the sum of the exponentials of each row of logits (R, V).
 
-        normaliser = ln sum_j exp(logit_j)
+        logsumexp = ln sum_j exp(logit_j)
 
     They are float64 (R,), on the CPU.
     """
     greatest = logits.max(axis=-1, keepdims=True)  # subtracted first, or exp could overflow
-    normalisers = xp.log(xp.exp(logits - greatest).sum(axis=-1, keepdims=True)) + greatest
-    return to_numpy(normalisers)[:, 0].astype(np.float64)
+    sums = xp.log(xp.exp(logits - greatest).sum(axis=-1, keepdims=True)) + greatest
+    return to_numpy(sums)[:, 0].astype(np.float64)
 
 
 class Cache:

@@ -41,9 +41,9 @@ from minitf.backend import xp
 
 __all__ = ["accelerated", "check", "form_of", "off", "on", "without"]
 
-_forms = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: its form}
-_proved = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: its form, or None if it has none}
-_dropped = {"cpu": {}, "gpu": {}, None: {}}  # by room: {op: why its form is not used}
+_forms = {"cpu": {}, "gpu": {}, None: {}}  # by folder: {op: its form}
+_proved = {"cpu": {}, "gpu": {}, None: {}}  # by folder: {op: its form, or None if it has none}
+_dropped = {"cpu": {}, "gpu": {}, None: {}}  # by folder: {op: why its form is not used}
 _changes = {"count": 0}  # how often all proofs were forgotten
 
 if (_setting := os.environ.get("MINITF_FORMS", "")) not in ("", "on", "off"):
@@ -68,11 +68,11 @@ def accelerated(equation: Op) -> Op:
     @functools.wraps(equation)
     def op(*arguments, **options):
         if _switch["on"]:
-            room = xp._room
+            folder = xp._folder
             try:
-                form = _proved[room][op]
+                form = _proved[folder][op]
             except KeyError:
-                form = _prove(room, op)
+                form = _prove(folder, op)
             if form is not None and name not in _left_out:
                 result = form(*arguments, **options)
                 if result is not NotImplemented:
@@ -82,64 +82,64 @@ def accelerated(equation: Op) -> Op:
     return op
 
 
-def form_of(op: Callable, room: str | None = None) -> Callable[[Callable], Callable]:
+def form_of(op: Callable, folder: str | None = None) -> Callable[[Callable], Callable]:
     """Register the decorated function as the form of `op`.
 
-    room: the folder, "cpu" or "gpu"; by default the one that contains the form.
+    folder: "cpu" or "gpu"; by default the one that contains the form.
     For arguments that it does not take, the form returns NotImplemented without side effects.
     Raises ValueError for a function outside minitf/cpu and minitf/gpu.
     """
 
     def register(form):
-        of = room or form.__module__.removeprefix("minitf.").split(".")[0]
-        if of not in _forms:
+        home = folder or form.__module__.removeprefix("minitf.").split(".")[0]
+        if home not in _forms:
             raise ValueError(
                 f"the form {form.__name__} belongs in a file of minitf/cpu or minitf/gpu"
             )
-        _forms[of][op] = form
+        _forms[home][op] = form
         return form
 
     return register
 
 
-def _prove(room, op):
+def _prove(folder, op):
     """Return the form of an op if it agrees with its equation, else None; remember which."""
     with _lock:
-        if op not in _proved[room]:  # another thread may have been faster
-            folder = _load(room) if room is not None else None
-            form = _forms[room].get(op)
+        if op not in _proved[folder]:  # another thread may have been faster
+            module = _load(folder) if folder is not None else None
+            form = _forms[folder].get(op)
             if form is not None:
                 proof = importlib.import_module("minitf.proof")  # which imports the engine
-                if why := proof.disagreement(op, form, folder.tolerance()):
+                if why := proof.disagreement(op, form, module.tolerance()):
                     form = None
-                    _say_dropped(room, op, why)
+                    _say_dropped(folder, op, why)
                 else:
-                    _dropped[room].pop(op, None)  # if it is dropped again, that is said again
-            _proved[room][op] = form
-        return _proved[room][op]
+                    _dropped[folder].pop(op, None)  # if it is dropped again, that is said again
+            _proved[folder][op] = form
+        return _proved[folder][op]
 
 
-def _say_dropped(room, op, why):
-    if _dropped[room].get(op) != why:  # once
-        _dropped[room][op] = why
+def _say_dropped(folder, op, why):
+    if _dropped[folder].get(op) != why:  # once
+        _dropped[folder][op] = why
         print(
             f"minitf: {op.__name__} is computed by its equation, not by its faster form in "
-            f"minitf/{room}: {why}",
+            f"minitf/{folder}: {why}",
             file=sys.stderr,
         )
 
 
-def _load(room):
+def _load(folder):
     """Import the forms of a folder; return its module."""
-    folder = importlib.import_module(f"minitf.{room}")
-    if unknown := _asked_for.difference(names(room)):
+    module = importlib.import_module(f"minitf.{folder}")
+    if unknown := _asked_for.difference(names(folder)):
         print(
-            f"MINITF_FORMS_WITHOUT names no form of minitf.{room}: {', '.join(sorted(unknown))}: "
-            f"choose {', '.join(names(room))}",
+            f"MINITF_FORMS_WITHOUT names no form of minitf.{folder}: {', '.join(sorted(unknown))}: "
+            f"choose {', '.join(names(folder))}",
             file=sys.stderr,
         )
         raise SystemExit(2)
-    return folder
+    return module
 
 
 def check() -> list[str]:
@@ -147,12 +147,12 @@ def check() -> list[str]:
     disagree and are dropped.
     """
     forget()
-    room = xp._room
-    if room is not None:
-        _load(room)
-    for op in list(_forms[room]):
-        _prove(room, op)
-    return [op.__name__ for op in _dropped[room] if _proved[room][op] is None]
+    folder = xp._folder
+    if folder is not None:
+        _load(folder)
+    for op in list(_forms[folder]):
+        _prove(folder, op)
+    return [op.__name__ for op in _dropped[folder] if _proved[folder][op] is None]
 
 
 def forget() -> None:
@@ -175,8 +175,8 @@ class WatchedModule(types.ModuleType):
         if callable(value):
             # Before it is replaced: forms and examples are found by the function itself.
             importlib.import_module("minitf.proof")
-            if room := xp._room:
-                _load(room)
+            if folder := xp._folder:
+                _load(folder)
         super().__setattr__(name, value)
         if callable(value):
             forget()
@@ -191,9 +191,9 @@ class WatchedClass(type):
             forget()
 
 
-def names(room: str) -> list[str]:
+def names(folder: str) -> list[str]:
     """Return the names of the forms of a folder (imported before), and of its decoder."""
-    return [*(op.__name__ for op in _forms[room]), "decoder"]
+    return [*(op.__name__ for op in _forms[folder]), "decoder"]
 
 
 def is_left_out(name: str) -> bool:
@@ -203,7 +203,17 @@ def is_left_out(name: str) -> bool:
 
 @contextlib.contextmanager
 def without(*chosen: str) -> Iterator[None]:
-    """Leave out the forms with these names in a `with` block, in all threads."""
+    """Leave out the forms with these names in a `with` block, in all threads.
+
+    Raises ValueError for a name that no form of the library in use has.
+    """
+    if folder := xp._folder:
+        _load(folder)
+        if unknown := sorted(set(chosen) - set(names(folder))):
+            raise ValueError(
+                f"no form of minitf.{folder} is named {', '.join(unknown)}: choose "
+                f"{', '.join(names(folder))}"
+            )
     added = set(chosen) - _left_out
     _left_out.update(added)
     try:

@@ -7,9 +7,9 @@ dL/dx, the gradient of x (see tensor.py), and delta_ij is 1 if i = j and 0 other
 Inputs are Tensors, which get a gradient, or arrays, which are constants. Ids are NumPy integers on
 the CPU: there a wrong one raises an error, while a GPU would silently read some other row.
 
-An *op* is a function that computes an equation of the paper. One marked `@accelerated` may be
-computed by a *form*, a faster program of the same meaning in `minitf/cpu/` or `minitf/gpu/`: see
-forms.py.
+An *op* is a function that computes an equation: of the paper, or of a switch of the model. One
+marked `@accelerated` may be computed by a *form*, a faster program of the same meaning in
+`minitf/cpu/` or `minitf/gpu/`: see forms.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import numpy as np
 from minitf.backend import to_device, xp
 from minitf.dropout import drop, dropout_mask, dropout_state, next_mask
 from minitf.forms import WatchedModule, accelerated
-from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
+from minitf.tensor import ArrayLike, Ids, Tensor, record
+from minitf.values import arrays_of, as_array
 
 __all__ = [
     "add_norm",
@@ -301,7 +302,7 @@ def add_norm(
         y = LayerNorm(x + Dropout(added))
 
     x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    `Residual` with norm="post" computes the same.
+    For lesson 04: in the model, `Residual` with norm="post" computes the same.
     Raises the errors of `layer_norm` and `dropout`.
     Source: sections 3.1 and 5.4.
     """
@@ -323,7 +324,7 @@ def feed_forward(
 
     x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
     With a rate, dropout follows the ReLU (not in the paper).
-    `FeedForward` computes the same.
+    For lesson 04: in the model, `FeedForward` computes the same.
     Raises the errors of `linear` and `dropout`.
     Source: section 3.3, eq. 2.
     """

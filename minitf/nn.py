@@ -12,7 +12,8 @@ from minitf import forms
 from minitf import functions as F
 from minitf.backend import DType, to_device, to_numpy, xp
 from minitf.errors import UserError
-from minitf.tensor import ArrayLike, Ids, Tensor, float_type
+from minitf.tensor import ArrayLike, Ids, Tensor
+from minitf.values import float_type
 
 __all__ = ["Dropout", "Embedding", "Flat", "LayerNorm", "Linear", "Module", "Parameter"]
 
@@ -98,7 +99,7 @@ class Flat:
                 )
             if parameter.data is not view:
                 advice = "make a new Adam if the model was changed"
-                parameter.data = _copied(f"{name}.data", parameter.data, view, advice)
+                parameter.data = _copied_into(f"{name}.data", parameter.data, view, advice)
 
     def collect(self) -> np.ndarray:
         """Return the flat gradient of this update, with zeros for a parameter without one.
@@ -112,7 +113,7 @@ class Flat:
                 parameter.grad = view
             elif parameter.grad is not view:
                 advice = "a NumPy scalar in a product makes float32 to float64, a float does not"
-                parameter.grad = _copied(f"{name}.grad", parameter.grad, view, advice)
+                parameter.grad = _copied_into(f"{name}.grad", parameter.grad, view, advice)
         return self.gradients
 
     def __copy__(self):
@@ -165,7 +166,7 @@ def _is_named_parameter(pair):
     return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
 
 
-def _copied(name, array, view, advice):
+def _copied_into(name, array, view, advice):
     """Copy an array assigned to a parameter into its view of a flat array; return the view."""
     if array.shape != view.shape or array.dtype != view.dtype:
         raise RuntimeError(
@@ -210,15 +211,15 @@ class Module(metaclass=forms.WatchedClass):
         first one only, so that the optimizer updates it once.
         Raises ValueError if two parameters have the same name, as for the keys 1 and "1" of a dict.
         """
-        found = {}
+        parameters = {}
         for name, value in _contents(self):
             if isinstance(value, Parameter):
-                if name in found:
+                if name in parameters:
                     raise ValueError(
                         f"two parameters have the name {name}: change a key of the dict with them"
                     )
-                found[name] = value
-        return list(found.items())
+                parameters[name] = value
+        return list(parameters.items())
 
     def parameters(self) -> list[Parameter]:
         """List the parameters, each once."""
@@ -314,25 +315,25 @@ def _contents(module):
 
     They come in the order of definition, a module before its contents.
     """
-    found = {}
-    _walk(module, "", found)
-    return found.values()
+    contents = {}
+    _walk(module, "", contents)
+    return contents.values()
 
 
 _HOLDERS = Module, Parameter, list, tuple, dict  # the types of attributes that are walked
 
 
-def _walk(value, name, found):
-    """Add (name, object) for every module and parameter in a value to `found`, a dict by id."""
+def _walk(value, name, contents):
+    """Add (name, object) for every module and parameter in a value to `contents`, a dict by id."""
     if isinstance(value, (list, tuple, dict)):
         for key, child in _items(value):
-            _walk(child, f"{name}.{key}", found)
-    elif isinstance(value, (Module, Parameter)) and id(value) not in found:
-        found[id(value)] = name, value
+            _walk(child, f"{name}.{key}", contents)
+    elif isinstance(value, (Module, Parameter)) and id(value) not in contents:
+        contents[id(value)] = name, value
         if isinstance(value, Module):
             for key, child in vars(value).items():
                 if isinstance(child, _HOLDERS):  # most attributes are numbers
-                    _walk(child, f"{name}.{key}" if name else key, found)
+                    _walk(child, f"{name}.{key}" if name else key, contents)
 
 
 def _and_more(names):

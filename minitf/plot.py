@@ -278,18 +278,18 @@ def _joined(tokens, words):
     if not words:
         return texts, starts
     begins = [i for i, begins in enumerate(_begins(texts)) if begins]
-    found = ["".join(texts[i:j]) for i, j in zip(begins, [*begins[1:], len(texts)], strict=True)]
-    return [_word(text) for text in found], [starts[i] for i in begins]
+    joined = ["".join(texts[i:j]) for i, j in zip(begins, [*begins[1:], len(texts)], strict=True)]
+    return [_word(text) for text in joined], [starts[i] for i in begins]
 
 
 def _character(tokens, start):
     """Return the token at this index, or the character whose bytes begin there, and its length."""
     if first := _BYTE.fullmatch(tokens[start]):
         size = _BYTES.get(int(first[1], 16) >> 4, 1)
-        found = [_BYTE.fullmatch(token) for token in tokens[start : start + size]]
-        if all(found):
+        encoded = [_BYTE.fullmatch(token) for token in tokens[start : start + size]]
+        if all(encoded):
             with contextlib.suppress(UnicodeDecodeError):  # a byte may be missing
-                return bytes(int(byte[1], 16) for byte in found).decode(), size
+                return bytes(int(byte[1], 16) for byte in encoded).decode(), size
     return tokens[start], 1
 
 

@@ -109,13 +109,13 @@ EXAMPLES = {
     ],
     optim.adam_update: [lambda r: (*(r.array(40) for _ in range(4)), 3, 0.1)],
     decode.continuations: [lambda r: (r.array(6, 50), to_numpy(r.array(2, 3)), 4)],
-    decode.normalisers_of: [lambda r: (r.array(4, 50),)],
+    decode.logsumexp: [lambda r: (r.array(4, 50),)],
     decode.token_scorer: [],  # compared for each model: see decode.agrees
 }
 
 
 def disagreement(op, form, tolerance: float = 1e-9) -> str | None:
-    """Return in what the form of an op differs from its equation, or None.
+    """Return how the form of an op differs from its equation, or None.
 
     tolerance: how far a number may be off, relative to the largest of its array.
     The ops that the equation calls may be computed by their forms, which prove themselves first.
@@ -136,7 +136,7 @@ def disagreement(op, form, tolerance: float = 1e-9) -> str | None:
 
 
 def _difference(expected, found, tolerance):
-    """Return in what two outcomes differ, or None."""
+    """Return how two outcomes differ, or None."""
     for (name, wanted), (_, got) in zip(expected, found, strict=True):
         if got is None or wanted is None:
             if got is not wanted:

@@ -32,7 +32,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from minitf.backend import DType, to_device, to_numpy, xp
+from minitf.backend import DType, xp
+from minitf.values import Values, arrays_of, as_array, float_type, operand
 
 __all__ = ["Tensor", "no_grad", "record"]
 
@@ -57,7 +58,10 @@ def record(
         if isinstance(parent, Tensor):
             computed = True
             if parent.data.dtype != data.dtype and not converts:
-                raise _mixed(backward, parent.data.dtype, data.dtype)
+                raise TypeError(
+                    f"{_name(backward)} mixes {parent.data.dtype} and {data.dtype}: convert one "
+                    "of them with astype"
+                )
     # Without __init__, which would convert and check an array that an operation has just computed.
     out = Tensor.__new__(Tensor)
     out.data, out.grad, out._node = xp.asarray(data), None, None  # NumPy may return a scalar
@@ -114,35 +118,14 @@ class _Node:
         if not isinstance(gradients, tuple):
             gradients = (gradients,)
         if len(gradients) != len(parents):
-            raise _miscounted(backward, parents, gradients)
+            raise ValueError(
+                f"{_name(backward)} has {len(parents)} inputs and returned {len(gradients)} "
+                "gradients"
+            )
         for parent, gradient in zip(parents, gradients, strict=True):
             if parent is not None and gradient is not None:
                 # A node or a Tensor: both have this method.
                 parent._receive(_fitted(gradient, parent, backward))
-
-
-def hand_over(x: ArrayLike, gradient: np.ndarray) -> np.ndarray | None:
-    """Give a gradient of x, in a `backward`, whose array nothing else holds or will read.
-
-    Other gradients of x can then be added to it in place. Returns None, which `backward` returns
-    for x; or the gradient itself, to be returned, if x is no result or has a gradient already.
-    """
-    node = x._node if isinstance(x, Tensor) else None
-    if node is None or node.gradient is not None:
-        return gradient
-    node.gradient, node.owns_gradient = gradient, True
-    return None
-
-
-def gradient_so_far(x: ArrayLike) -> np.ndarray | None:
-    """Return the array to which a `backward` may add its gradient of x in place, or None.
-
-    It then returns None for x. There is such an array if another result computed from x has sent
-    a gradient before, and no other node holds it.
-    """
-    node = x._node if isinstance(x, Tensor) else None
-    has_own = node is not None and node.gradient is not None and node.owns_gradient
-    return node.gradient if has_own else None
 
 
 def _inputs_first(root):
@@ -178,7 +161,10 @@ def _fitted(gradient, parent, backward):
     if gradient.shape != shape:
         gradient = _unbroadcast(gradient, shape)
     if gradient.shape != shape or gradient.dtype != parent.dtype:
-        raise _misfit(backward, gradient, parent)
+        raise ValueError(
+            f"{_name(backward)} returned a gradient of shape {gradient.shape} and dtype "
+            f"{gradient.dtype} for an input of shape {shape} and dtype {parent.dtype}"
+        )
     return gradient
 
 
@@ -193,10 +179,43 @@ def _unbroadcast(gradient, shape):
     return gradient.sum(axis=axes, keepdims=True) if axes else gradient
 
 
+def _first_gradient(tensor, gradient):
+    """Return dL/d(tensor), with which the walk begins: 1 if nothing is given."""
+    if tensor._unrecorded:
+        raise RuntimeError(
+            "cannot call backward(): the tensor was computed inside no_grad() and has no "
+            "graph; compute it outside"
+        )
+    if gradient is None and tensor.size != 1:
+        raise ValueError(
+            f"backward() of a tensor of shape {tensor.shape} needs a gradient of that "
+            "shape: pass one, or call .sum().backward()"
+        )
+    gradient = xp.ones_like(tensor.data) if gradient is None else as_array(gradient, tensor.dtype)
+    if gradient.shape != tensor.shape:
+        raise ValueError(
+            f"the gradient has shape {gradient.shape}, but the tensor has shape {tensor.shape}"
+        )
+    return gradient.astype(tensor.dtype, copy=False)
+
+
+def _freed(gy):
+    raise RuntimeError(
+        "backward() has already freed this graph: compute the result again before a second call, "
+        "or add several losses and call backward() of the sum"
+    )
+
+
+def _name(backward):
+    """Return the operation of a backward function: "softmax" for softmax.<locals>.backward."""
+    names = getattr(backward, "__qualname__", "backward").split(".<locals>.")
+    return names[-2] if len(names) > 1 else names[0]
+
+
 # The Tensor ---------------------------------------------------------------------------------------
 
 
-class Tensor:
+class Tensor(Values):
     """An array that remembers how it was computed.
 
     Python numbers, lists, integers and float16 become float32. float64 stays float64, for gradient
@@ -211,7 +230,6 @@ class Tensor:
     different lengths.
     """
 
-    data: np.ndarray
     grad: np.ndarray | None
     _node: _Node | None  # None if it was made from data, from constants or inside no_grad
     _unrecorded = False  # True if it was computed inside no_grad
@@ -219,34 +237,6 @@ class Tensor:
     def __init__(self, data: ArrayLike):
         self.data = as_array(data)
         self.grad, self._node = None, None
-
-    shape = property(lambda self: self.data.shape)
-    ndim = property(lambda self: self.data.ndim)
-    size = property(lambda self: self.data.size)
-    dtype = property(lambda self: self.data.dtype)
-
-    def numpy(self) -> np.ndarray:
-        """Return the values as a NumPy array.
-
-        On a CPU it is the Tensor's own array, which an update of a Parameter changes: to keep the
-        values, copy it.
-        """
-        return to_numpy(self.data)
-
-    def item(self) -> float:
-        """Return the only number as a Python float.
-
-        Raises ValueError unless there is exactly one.
-        """
-        if self.size != 1:
-            raise _not_one_number(self)
-        return self.data.item()
-
-    __float__ = item
-
-    def __repr__(self):
-        numbers = np.array2string(self.numpy(), precision=4, separator=", ", prefix="Tensor(")
-        return f"Tensor({numbers})"
 
     # The chain rule -------------------------------------------------------------------------------
 
@@ -281,7 +271,7 @@ class Tensor:
     # Operators ------------------------------------------------------------------------------------
 
     def __add__(self, other):
-        return record(self.data + _operand(other, self), (self, other), lambda gy: (gy, gy))
+        return record(self.data + operand(other, self), (self, other), lambda gy: (gy, gy))
 
     __radd__ = __add__
 
@@ -289,13 +279,13 @@ class Tensor:
         return record(-self.data, (self,), lambda gy: -gy)
 
     def __sub__(self, other):
-        return record(self.data - _operand(other, self), (self, other), lambda gy: (gy, -gy))
+        return record(self.data - operand(other, self), (self, other), lambda gy: (gy, -gy))
 
     def __rsub__(self, other):
         return -self + other
 
     def __mul__(self, other):
-        x, y = self.data, _operand(other, self)
+        x, y = self.data, operand(other, self)
         if not isinstance(other, Tensor):  # a constant has no gradient: x can be freed
             return record(x * y, (self,), lambda gy: gy * y)
         return record(x * y, (self, other), lambda gy: (gy * y, gy * x))
@@ -303,7 +293,7 @@ class Tensor:
     __rmul__ = __mul__
 
     def __truediv__(self, other):
-        x, y = self.data, _operand(other, self)
+        x, y = self.data, operand(other, self)
         if not isinstance(other, Tensor):
             return record(x / y, (self,), lambda gy: gy / y)
         ratio = x / y  # d(x/y)/dx = 1/y,  d(x/y)/dy = -x/y^2 = -ratio/y
@@ -311,12 +301,12 @@ class Tensor:
 
     def __rtruediv__(self, other):
         x = self.data
-        ratio = _operand(other, self) / x  # d(c/x)/dx = -c/x^2 = -ratio/x
+        ratio = operand(other, self) / x  # d(c/x)/dx = -c/x^2 = -ratio/x
         return record(ratio, (self,), lambda gy: -gy * ratio / x)
 
     def __pow__(self, exponent):
         """Return x ** c for a number c."""
-        x, c = self.data, _operand(exponent, self)
+        x, c = self.data, operand(exponent, self)
         if not isinstance(c, int | float):
             raise TypeError("the exponent of ** must be a number")
         if c == 0:  # c * x ** -1 would be 0 * infinity where x is 0
@@ -346,6 +336,9 @@ class Tensor:
             return gx
 
         return record(self.data[index], (self,), backward)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
 
     # Methods of arrays ----------------------------------------------------------------------------
 
@@ -379,7 +372,10 @@ class Tensor:
         axes = range(self.ndim) if axis is None else normalize_axis_tuple(axis, self.ndim)
         count = math.prod(self.shape[i] for i in axes)
         if not count:
-            raise _nothing_to_average(self, axis)
+            raise ValueError(
+                f"mean: there are no numbers to average in a tensor of shape {self.shape}, "
+                f"axis {axis}"
+            )
         return self.sum(axis, keepdims) / count
 
     def var(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
@@ -423,53 +419,6 @@ class Tensor:
         """Return the numbers with two axes exchanged."""
         return record(self.data.swapaxes(axis, other), (self,), lambda gy: gy.swapaxes(axis, other))
 
-    # Comparisons ----------------------------------------------------------------------------------
-
-    __hash__ = object.__hash__  # a class that defines __eq__ would lose it
-
-    def __eq__(self, other):
-        return False if other is None else self.data == _operand(other, self)
-
-    def __ne__(self, other):
-        return True if other is None else self.data != _operand(other, self)
-
-    def __lt__(self, other):
-        return self.data < _operand(other, self)
-
-    def __le__(self, other):
-        return self.data <= _operand(other, self)
-
-    def __gt__(self, other):
-        return self.data > _operand(other, self)
-
-    def __ge__(self, other):
-        return self.data >= _operand(other, self)
-
-    # As a Python object ---------------------------------------------------------------------------
-
-    def __array__(self, dtype=None, copy=None):
-        return np.array(self.numpy(), dtype=dtype, copy=copy)
-
-    def __array_function__(self, function, types, arguments, options):
-        """Refuse np.concatenate, np.where ..., whose results would have no history."""
-        raise _no_numpy(function.__name__)
-
-    def __bool__(self):
-        if self.size != 1:
-            raise _neither_true_nor_false(self)
-        return bool(self.item())
-
-    def __format__(self, spec):
-        return format(self.item(), spec) if spec else str(self)
-
-    def __len__(self):
-        if not self.ndim:
-            raise TypeError("a tensor of shape () is one number and has no length")
-        return len(self.data)
-
-    def __iter__(self):
-        return (self[i] for i in range(len(self)))
-
 
 # Matrix products ----------------------------------------------------------------------------------
 
@@ -487,8 +436,16 @@ def matmul(left, right):
     Raises ValueError for vectors and for sizes that do not fit.
     """
     x, w = arrays_of(left, right)
-    if x.ndim < 2 or w.ndim < 2 or x.shape[-1] != w.shape[-2]:
-        raise _no_product(x, w)
+    if x.ndim < 2 or w.ndim < 2:
+        raise ValueError(
+            f"@ takes matrices: shapes {x.shape} and {w.shape}; reshape a vector to "
+            "(1, n) or (n, 1)"
+        )
+    if x.shape[-1] != w.shape[-2]:
+        raise ValueError(
+            f"@ cannot multiply shapes {x.shape} and {w.shape}: {x.shape[-1]} columns, "
+            f"{w.shape[-2]} rows"
+        )
 
     def backward(gy):
         return gy @ w.swapaxes(-1, -2), x.swapaxes(-1, -2) @ gy
@@ -548,207 +505,6 @@ class no_grad(contextlib.ContextDecorator):
                 "write  with no_grad():  around the lines that compute, without a yield inside"
             )
         return super().__call__(function)
-
-
-# Constants ----------------------------------------------------------------------------------------
-
-
-def as_array(x, dtype=None):
-    """Return the array of a Tensor, or a constant as an array of the library in use.
-
-    A constant takes the dtype if one is given. Otherwise arrays of float64 stay so, and everything
-    else becomes float32: Python numbers, lists, integers, float16. A Tensor's array is returned as
-    it is.
-    Raises TypeError for anything but real numbers, and for a list of Tensors.
-    """
-    if isinstance(x, Tensor):
-        return x.data
-    _refuse_tensors_in(x)
-    array = to_device(x)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
-    if dtype is None:
-        is_double = array.dtype.kind == "f" and array.dtype.itemsize >= 8
-        # A Python number has no dtype: it is float64, but not by choice.
-        dtype = np.float64 if is_double and hasattr(x, "dtype") else np.float32
-    return array.astype(dtype, copy=False)
-
-
-def _refuse_tensors_in(x):
-    """Raise TypeError for a list, or a list of lists and so on, that contains a Tensor."""
-    if isinstance(x, list | tuple):
-        for item in x:
-            if isinstance(item, Tensor):
-                raise TypeError(
-                    "an array made of Tensors would have no history: use functions.concatenate, or "
-                    "float() for the values alone"
-                )
-            _refuse_tensors_in(item)
-
-
-def float_type(dtype):
-    """Return a dtype that a Tensor can have. Raises TypeError for another one."""
-    dtype = np.dtype(dtype)
-    if dtype not in (np.float32, np.float64):
-        raise TypeError(
-            f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})"
-        )
-    return dtype
-
-
-def arrays_of(*inputs):
-    """Return the arrays of an op's inputs: all constants take the dtype of the first Tensor.
-
-    Without a Tensor they take that of the first input.
-    """
-    arrays = [x.data for x in inputs if isinstance(x, Tensor)]
-    if len(arrays) == len(inputs):  # no constants
-        return arrays
-    dtype = arrays[0].dtype if arrays else as_array(inputs[0]).dtype
-    return [as_array(x, dtype) for x in inputs]
-
-
-def _operand(x, tensor):
-    """Return the number or array on the other side of an operator from a Tensor.
-
-    A number stays a Python number, which never changes the dtype of the array beside it.
-    """
-    if isinstance(x, Tensor):
-        return x.data
-    if isinstance(x, np.number):
-        return x.item()
-    return x if isinstance(x, int | float) else as_array(x, tensor.dtype)
-
-
-# Tensors beside arrays ----------------------------------------------------------------------------
-
-
-# NumPy's name for  array + tensor  and others, and the method of the Tensor that computes it.
-_REFLECTED = {
-    "add": "__radd__",
-    "subtract": "__rsub__",
-    "multiply": "__rmul__",
-    "divide": "__rtruediv__",
-    "matmul": "__rmatmul__",
-    "equal": "__eq__",
-    "not_equal": "__ne__",
-    "less": "__gt__",
-    "less_equal": "__ge__",
-    "greater": "__lt__",
-    "greater_equal": "__le__",
-}
-
-
-class _Ufuncs:
-    """Lets  array + tensor  call Tensor.__radd__, and refuses np.exp(tensor) in plain words.
-
-    NumPy asks the class Tensor for a function; CuPy asks the tensor, and None is enough for it.
-    """
-
-    def __get__(self, tensor, cls):
-        return self.compute if tensor is None else None
-
-    @staticmethod
-    def compute(tensor, ufunc, method, *inputs, **options):
-        name = ufunc.__name__
-        if name in _REFLECTED and method == "__call__" and not options and len(inputs) == 2:
-            array, last = inputs
-            if isinstance(last, Tensor) and not isinstance(array, Tensor):
-                return getattr(last, _REFLECTED[name])(array)
-        raise _no_numpy(name)
-
-
-Tensor.__array_ufunc__ = _Ufuncs()
-
-
-# What is refused ----------------------------------------------------------------------------------
-
-
-def _first_gradient(tensor, gradient):
-    """Return dL/d(tensor), with which the walk begins: 1 if nothing is given."""
-    if tensor._unrecorded:
-        raise RuntimeError(
-            "cannot call backward(): the tensor was computed inside no_grad() and has no "
-            "graph; compute it outside"
-        )
-    if gradient is None and tensor.size != 1:
-        raise ValueError(
-            f"backward() of a tensor of shape {tensor.shape} needs a gradient of that "
-            "shape: pass one, or call .sum().backward()"
-        )
-    gradient = xp.ones_like(tensor.data) if gradient is None else as_array(gradient, tensor.dtype)
-    if gradient.shape != tensor.shape:
-        raise ValueError(
-            f"the gradient has shape {gradient.shape}, but the tensor has shape {tensor.shape}"
-        )
-    return gradient.astype(tensor.dtype, copy=False)
-
-
-def _freed(gy):
-    raise RuntimeError(
-        "backward() has already freed this graph: compute the result again before a second call, "
-        "or add several losses and call backward() of the sum"
-    )
-
-
-def _name(backward):
-    """Return the operation of a backward function: "softmax" for softmax.<locals>.backward."""
-    names = getattr(backward, "__qualname__", "backward").split(".<locals>.")
-    return names[-2] if len(names) > 1 else names[0]
-
-
-def _mixed(backward, one, other):
-    return TypeError(f"{_name(backward)} mixes {one} and {other}: convert one of them with astype")
-
-
-def _miscounted(backward, parents, gradients):
-    return ValueError(
-        f"{_name(backward)} has {len(parents)} inputs and returned {len(gradients)} gradients"
-    )
-
-
-def _misfit(backward, gradient, parent):
-    return ValueError(
-        f"{_name(backward)} returned a gradient of shape {gradient.shape} and dtype "
-        f"{gradient.dtype} for an input of shape {parent.shape} and dtype {parent.dtype}"
-    )
-
-
-def _no_product(x, w):
-    if x.ndim < 2 or w.ndim < 2:
-        return ValueError(
-            f"@ takes matrices: shapes {x.shape} and {w.shape}; reshape a vector to "
-            "(1, n) or (n, 1)"
-        )
-    return ValueError(
-        f"@ cannot multiply shapes {x.shape} and {w.shape}: {x.shape[-1]} columns, "
-        f"{w.shape[-2]} rows"
-    )
-
-
-def _nothing_to_average(tensor, axis):
-    return ValueError(
-        f"mean: there are no numbers to average in a tensor of shape {tensor.shape}, axis {axis}"
-    )
-
-
-def _not_one_number(tensor):
-    return ValueError(
-        f"a tensor of shape {tensor.shape} holds {tensor.size} numbers, where one is needed"
-    )
-
-
-def _neither_true_nor_false(tensor):
-    return ValueError(
-        f"a tensor of shape {tensor.shape} is neither true nor false: use (x > 0).any() or .all()"
-    )
-
-
-def _no_numpy(name):
-    return TypeError(
-        f"np.{name} takes no Tensor, because its result would have no history: "
-        "use minitf.functions or a method of the Tensor, or .numpy() for the values alone"
-    )
 
 
 # Type hints ---------------------------------------------------------------------------------------

@@ -282,10 +282,10 @@ class DecoderLayer(Module):
         source_mask: np.ndarray | None,
         caches: Sequence = (None, None),
     ) -> Tensor:
-        own, of_source = caches  # one for each attention
-        x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own))
+        own_cache, source_cache = caches  # one for each attention
+        x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own_cache))
         x = self.source_residual(
-            x, lambda y: self.source_attention(y, memory, source_mask, of_source)
+            x, lambda y: self.source_attention(y, memory, source_mask, source_cache)
         )
         return self.feed_forward_residual(x, self.feed_forward)
 
@@ -372,8 +372,8 @@ class Decoder(Module):
     ) -> Tensor:
         if caches is None:
             caches = [(None, None)] * len(self.layers)
-        for layer, of_layer in zip(self.layers, caches, strict=True):
-            x = layer(x, memory, target_mask, source_mask, of_layer)
+        for layer, layer_caches in zip(self.layers, caches, strict=True):
+            x = layer(x, memory, target_mask, source_mask, layer_caches)
         return self.norm(x) if self.norm else x
 
 

@@ -68,12 +68,12 @@ class GivenUp:
         self._report()
 
     def _report(self):
-        found = [
+        mistakes = [
             f"{unit}{_numbers(*numbers)}: {problem}"
             for (unit, problem), numbers in self._lines.items()
         ]
-        if found:
-            say(f"{PROGRAM}: check {'; '.join(found)}")
+        if mistakes:
+            say(f"{PROGRAM}: check {'; '.join(mistakes)}")
 
 
 _DAMAGE = {

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 
-from minitf.atomic import HINTS
+from minitf.atomic import HINTS, temporary_name
 from minitf.errors import UserError
 
 
@@ -75,7 +75,7 @@ def _replaced(path):
 
     After an error or a signal the file is removed, and what was at `path` is unchanged.
     """
-    temporary = f"{path}.minitf-{os.urandom(4).hex()}.tmp"  # as in minitf/atomic.py
+    temporary = temporary_name(path)
     file = None
     try:  # a signal may come as soon as the file is there
         file = _opened(temporary, path, "xb")  # never to what another process has left there
@@ -121,7 +121,7 @@ def _mistake_about(name):
 def rendered(lines, number, translations, options):
     """Return the output for some lines of the input; number: that of the first one."""
     numbered = enumerate(zip(lines, translations, strict=True), number)
-    return "".join(_rendered_line(i, line, found, options) for i, (line, found) in numbered)
+    return "".join(_rendered_line(i, line, best, options) for i, (line, best) in numbered)
 
 
 def _rendered_line(number, line, translations, options):
@@ -141,7 +141,7 @@ def _field(text):
 
 
 def _json(line, translations):
-    found = [
+    nbest = [
         {
             "translation": t.text,
             "score": round(t.score, 6),
@@ -149,7 +149,7 @@ def _json(line, translations):
         }
         for t in translations
     ]
-    text = json.dumps({"source": line, **found[0], "nbest": found}, ensure_ascii=False)
+    text = json.dumps({"source": line, **nbest[0], "nbest": nbest}, ensure_ascii=False)
     # json.dumps escapes only the control characters up to U+001F.
     text = re.sub("[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
     return text + "\n"

@@ -73,7 +73,12 @@ def _options(arguments, model):
         action=Once,
         help="read the sentences from this file, one on each line",
     )
-    add("--output", metavar="FILE", help="write the trees to this file when everything is parsed")
+    add(
+        "--output",
+        metavar="FILE",
+        action=Once,
+        help="write the trees to this file when everything is parsed",
+    )
     add(
         "--pretty",
         action="store_true",
@@ -199,8 +204,8 @@ def _parse(options):
             def show(done, parts, before=number, lines=lines):
                 bar.update_to(before + len(lines) * done // parts)
 
-            found = parse(sentences, progress=None if source.typed else show)
-            trees, fallen = _completed(found, sentences)
+            parsed = parse(sentences, progress=None if source.typed else show)
+            trees, fallen = _completed(parsed, sentences)
             number, all_fallen = number + len(lines), all_fallen + fallen
             bar.wipe()
             write("".join(_written(tree, options.pretty) for tree in trees))

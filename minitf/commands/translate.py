@@ -49,8 +49,8 @@ def translate(options, bundled=None):
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
     ):
-        translator = Translator.load(options.model)
         _check_is_no_parser(options.model)
+        translator = Translator.load(options.model)
         search = _sampler(translator, options) if options.sample else _Recent(translator, options)
         languages = TargetLanguages(translator.subwords, say)
         picture = FirstLine(translator, options)
@@ -63,12 +63,12 @@ def translate(options, bundled=None):
             for lines in batches:
                 languages.check(lines, number)
                 picture.see(lines)
-                found = search(lines, number, bar.for_batch(lines))
+                translations = search(lines, number, bar.for_batch(lines))
                 bar.wipe()
                 if number == 0:
-                    _tell_if_empty(translator, lines, found, options.model)
-                write(rendered(lines, number, found, options))
-                given_up.note(found, number)
+                    _tell_if_empty(translator, lines, translations, options.model)
+                write(rendered(lines, number, translations, options))
+                given_up.note(translations, number)
                 number += len(lines)
         picture.check_is_drawn()
 
@@ -86,19 +86,24 @@ def _model_folder(model, bundled):
 
 def _models_beside(bundled):
     """Return which models can be named, for a message; bundled: the folder of one, or None."""
-    found = sorted(Path(bundled).parent.glob("*/config.json")) if bundled else []
-    found = [path.parent for path in found if _translates(path.parent)]
+    folders = sorted(Path(bundled).parent.glob("*/config.json")) if bundled else []
+    folders = [path.parent for path in folders if _translates(path.parent)]
     public = "a public model such as opus-mt-fr-en (French to English), which is downloaded once"
-    if not found:
+    if not folders:
         return f"the folder of a trained model, or {public}"
-    return f"{', '.join(map(_named, found))}, a folder that the trainer wrote, or {public}"
+    return f"{', '.join(map(_named, folders))}, a folder that the trainer wrote, or {public}"
 
 
 def _translates(folder):
     """Return whether a folder has a model that translates."""
     with contextlib.suppress(UserError):
-        return not str(read_notes(folder).get("target_language")).startswith("trees")
+        return not _parses(folder)
     return False
+
+
+def _parses(folder):
+    """Return whether a model writes trees. Raises UserError if it has no readable config.json."""
+    return str(read_notes(folder).get("target_language")).startswith("trees")
 
 
 def _named(folder):
@@ -110,7 +115,10 @@ def _named(folder):
 
 
 def _check_is_no_parser(folder):
-    if not _translates(folder):
+    is_parser = False
+    with contextlib.suppress(UserError):  # what Translator.load says is more exact
+        is_parser = _parses(folder)
+    if is_parser:
         raise UserError(
             f"{folder}: a parser, which writes trees: use parse.py, or python -m minitf.parsing"
         )
@@ -118,7 +126,7 @@ def _check_is_no_parser(folder):
 
 def _tell_if_empty(translator, lines, translations, model):
     """Say so if no line with text has a translation: a model writes none at first."""
-    if any(found[0].text for found in translations):
+    if any(best[0].text for best in translations):
         return
     if any(map(translator.parts, lines)):
         updates = read_notes(model).get("step")
@@ -178,9 +186,9 @@ class _Recent:
             spans=new,
         )
         self.known.update(zip(new, translations, strict=True))
-        found = [self.known[spans] for spans in framed]
+        for_all = [self.known[spans] for spans in framed]
         self._forget(framed)
-        return found
+        return for_all
 
     def _forget(self, framed):
         """Forget long lines, and the least recent ones if there are too many."""

@@ -48,7 +48,7 @@ READ, ANSWER = 0, 1  # the functions that the process of the answers keeps first
 # 1: a prediction, or a mistake that is found by looking. 2: a few lines. 3: a derivation as well.
 POINTS = {
     "predicted_weights": 1, "additive_mask": 2, "mended_weights": 1, "softmax_average": 3,
-    "predicted": 1, "log_sum_exp": 3, "centred": 2, "fools_the_sum": 2,
+    "predicted": 1, "logsumexp": 3, "centred": 2, "fools_the_sum": 2,
     "predicted_sizes": 1, "mended_merge": 1, "prune": 2, "multi_query": 3,
     "normalised_on_paper": 1, "mended_dropout": 1, "tent": 2, "sees_one_position": 2, "rms_norm": 3,
     "predicted_position": 1, "look_up": 2, "right_input": 1, "look_back": 3,

@@ -39,9 +39,9 @@ def _has_fast_exp2():
 
     Only its builds for Linux contain such a program, and only for some processors.
     """
-    found = np.lib.introspect.opt_func_info(func_name="^exp2$", signature="float32")
+    programs = np.lib.introspect.opt_func_info(func_name="^exp2$", signature="float32")
     # NumPy lists only functions that it was compiled for several processors.
-    compiled_for = found.get("exp2", {}).get("ff", {}).get("current", "baseline")
+    compiled_for = programs.get("exp2", {}).get("ff", {}).get("current", "baseline")
     return sys.platform == "linux" and not compiled_for.startswith("baseline")
 
 

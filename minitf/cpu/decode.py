@@ -12,10 +12,10 @@ from minitf import decode
 from minitf.backend import to_device, to_numpy, xp
 from minitf.forms import form_of
 
-__all__ = ["Layout", "continuations", "normalisers_of"]
+__all__ = ["Layout", "continuations", "logsumexp"]
 
-_CACHED = 1 << 17  # logits; the terms of so many fit the cache
-_GROW_BY = 8  # tokens of each beam; the caches grow by so many
+_CACHED = 1 << 17  # logits whose exponentials fit the processor's cache
+_GROW_BY = 8  # tokens of each beam by which the caches grow
 _BLOCK = 32  # scores in a block of continuations
 
 
@@ -93,31 +93,32 @@ def continuations(scores, totals, count):
     lower = least - 1e-12 * abs(least)  # as sum and difference were rounded
     with np.errstate(invalid="ignore"):  # of -inf - -inf
         limits = xp.where(least == -xp.inf, least, lower - on_device).astype(scores.dtype)
-    found = xp.flatnonzero(scores >= xp.nextafter(limits, -xp.inf).reshape(-1, 1))
+    candidates = xp.flatnonzero(scores >= xp.nextafter(limits, -xp.inf).reshape(-1, 1))
 
-    values, found = to_numpy(scores.reshape(-1)[found]).astype(np.float64), to_numpy(found)
-    values += totals.reshape(-1)[found // size]
-    sentence = found // (beams * size)
+    values = to_numpy(scores.reshape(-1)[candidates]).astype(np.float64)
+    candidates = to_numpy(candidates)
+    values += totals.reshape(-1)[candidates // size]
+    sentence = candidates // (beams * size)
     best_first = np.lexsort((-values, sentence))  # equals stay in the order of their index
     start = np.searchsorted(sentence, np.arange(n))
     best = best_first[start[:, None] + np.arange(count)]
-    index = found[best] % (beams * size)
+    index = candidates[best] % (beams * size)
     return index % size, index // size, values[best]
 
 
-@form_of(decode.normalisers_of)
-def normalisers_of(logits):
-    """Return the normalisers, computed for as many rows at a time as fit the cache.
+@form_of(decode.logsumexp)
+def logsumexp(logits):
+    """Return the logsumexp of each row, computed for as many rows at a time as fit the cache.
 
     The sum of a row is its dot product with ones. In one product of all rows with ones, its
     rounding would depend on the other rows.
     """
-    normalisers, size = np.empty(len(logits)), logits.shape[-1]
+    sums, size = np.empty(len(logits)), logits.shape[-1]
     n_rows, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
     for start in range(0, len(logits), n_rows):
         rows = slice(start, start + n_rows)
         greatest = logits[rows].max(axis=-1, keepdims=True)
         terms = logits[rows] - greatest
         np.exp(terms, out=terms)
-        normalisers[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
-    return normalisers
+        sums[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
+    return sums

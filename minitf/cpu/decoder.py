@@ -270,8 +270,8 @@ class StraightScorer:
         ]
 
     def __call__(self, texts):
-        """Return logits and normalisers, as Scorer says."""
-        return decode.with_normalisers(self._logits(texts), self.model.config)
+        """Return logits and their logsumexp, as Scorer says."""
+        return decode.with_logsumexp(self._logits(texts), self.model.config)
 
     def _logits(self, texts):
         """Return the logits (R, V) of the next token of each text."""

@@ -18,7 +18,8 @@ from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
 from minitf.nn import Parameter, gradient_buffer
-from minitf.tensor import as_array, is_recording, record
+from minitf.tensor import is_recording, record
+from minitf.values import as_array
 
 
 @form_of(functions.linear)
@@ -71,8 +72,8 @@ def feed_forward_network(x, inner, activation, dropout, outer):
         g_bias = None if b is None else column_sums(g_hidden)
         return (g_hidden @ w.T).reshape(x_data.shape), g_weight, g_bias
 
-    found = record(hidden.reshape(shape), inputs, backward)
-    return functions.linear(found, outer.weight, outer.bias)
+    activated = record(hidden.reshape(shape), inputs, backward)
+    return functions.linear(activated, outer.weight, outer.bias)
 
 
 @form_of(functions.layer_norm)

@@ -80,18 +80,18 @@ def free_memory() -> int | None:
     """
     if pool := _gpu_pool():
         return xp.cuda.Device().mem_info[0] + pool.free_bytes()
-    found = []
+    free = []
     with contextlib.suppress(OSError, KeyError):
-        found.append(_linux_bytes("/proc/meminfo", "MemAvailable"))
+        free.append(_linux_bytes("/proc/meminfo", "MemAvailable"))
     for limit, used in (  # cgroup v2, v1
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
         with contextlib.suppress(OSError, ValueError):  # without a limit, memory.max is "max"
-            found.append(int((_CGROUP / limit).read_text()) - _taken(_CGROUP / used))
+            free.append(int((_CGROUP / limit).read_text()) - _taken(_CGROUP / used))
     with contextlib.suppress(OSError, ValueError, AttributeError):  # all that macOS reports
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(found, default=None)
+        free.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(free, default=None)
 
 
 def _taken(path):

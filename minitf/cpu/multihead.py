@@ -30,7 +30,7 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
         return NotImplemented
     layers = attention.query, attention.key, attention.value
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
-    projections = [_Projection(data, group, attention.n_heads) for data, group in inputs]
+    projections = [_RowProjection(data, group, attention.n_heads) for data, group in inputs]
     heads = [head for p in projections for head in p.heads(p.y)]  # queries, keys, values
     q, k, v, mask = attention_arrays(*heads, mask)
     rate = attention.rate if attention.training else 0.0
@@ -49,12 +49,13 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
     return attention.output(record(y.reshape(batch, length, n_heads * size), parents, backward))
 
 
-class _Projection:
-    """Several linear layers of one input, computed as one product.
+class _RowProjection:
+    """Several linear layers of one input, computed as one product whose heads are views.
 
         y = x [W_1 W_2 ...] + [b_1 b_2 ...]
 
-    y: the results side by side, (R, F), for the R rows of x (B, T, D).
+    y: the results side by side, (N, F), for the N = B * T rows of x (B, T, D). On a GPU the heads
+    come first, because cuBLAS can write them so: see _HeadProjection in gpu/multihead.py.
     parents: the input, and weight and bias of each layer; `backward` returns their gradients.
     """
 
@@ -65,7 +66,7 @@ class _Projection:
         self.weights = [weight for _, weight, _ in arrays]
         biases = [bias for _, _, bias in arrays]
         self.shape, self.n_heads = x_data.shape, n_heads
-        self.rows = x_data.reshape(math.prod(self.shape[:-1]), self.shape[-1])  # (R, D)
+        self.rows = x_data.reshape(math.prod(self.shape[:-1]), self.shape[-1])  # (N, D)
         self.has_bias = [bias is not None for bias in biases]
         self.columns, start = [], 0  # the slice of y that belongs to each layer
         for weight in self.weights:
@@ -85,8 +86,8 @@ class _Projection:
         heads = []
         for columns in self.columns:
             size = (columns.stop - columns.start) // self.n_heads
-            of_layer = array[:, columns].reshape(*self.shape[:-1], self.n_heads, size)
-            heads.append(of_layer.transpose(0, 2, 1, 3))
+            y = array[:, columns].reshape(*self.shape[:-1], self.n_heads, size)
+            heads.append(y.transpose(0, 2, 1, 3))
         return heads
 
     def backward(self, gy):

@@ -201,8 +201,8 @@ def _craft(name, data, with_words, say):
     folder = data / "craft"
     if missing := [f"craft/{split}" for split in ("train", "dev") if not (folder / split).is_dir()]:
         recipes.make(missing, data, say)
-    found = treebank.articles(folder / "train")
-    train, valid = treebank.held_out(found, least=_LEAST_HELD_OUT)
+    articles = treebank.articles(folder / "train")
+    train, valid = treebank.held_out(articles, least=_LEAST_HELD_OUT)
     train, valid, dev = (
         [tree for article in some for tree in article.trees]
         for some in (train, valid, treebank.articles(folder / "dev"))

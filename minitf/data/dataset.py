@@ -76,7 +76,7 @@ class Dataset:
     @functools.cached_property
     def longest(self):
         """Return a length that only one in a thousand training sources exceeds, in subwords."""
-        sources, _ = self._cut_as_usual()
+        sources, _ = self._unsampled()
         return max(1, int(np.quantile(sources.lengths, 0.999, method="higher")))
 
     def begin_epoch(self, epoch):
@@ -87,7 +87,7 @@ class Dataset:
         if self.sampler:
             self.sources, self.targets = self.sampler.epoch(epoch)
 
-    def _cut_as_usual(self):
+    def _unsampled(self):
         """Return the rows of both sides as a translator would cut them."""
         return self.sampler.rows if self.sampler else (self.sources, self.targets)
 
@@ -136,7 +136,7 @@ class Dataset:
         if self.encoded:
             return self.encoded.digest
         digest = hashlib.sha256()
-        for side in self._cut_as_usual():
+        for side in self._unsampled():
             digest.update(side.ids.astype("<i4").tobytes() + side.lengths.astype("<i8").tobytes())
         return digest.hexdigest()
 
@@ -268,8 +268,8 @@ def _warn_about_files(settings, corpus, log):
         if files:
             named += zip([option] * 2, files, pairs, strict=True)
     for _, path, lines in named:
-        if found := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
-            log(f"notice   {found}")
+        if mistake := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
+            log(f"notice   {mistake}")
     for (first, path, _), (second, same_path, _) in combinations(named, 2):
         if os.path.samefile(path, same_path):
             log(f"notice   the same file is given twice (as {first} and {second}): {same_path}")

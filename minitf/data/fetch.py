@@ -70,8 +70,8 @@ def fetch(remote, path, say=print):
     if it wants an account, and UserError for every other failure.
     """
     path = Path(path)
-    found = path.exists()
-    if not found:
+    exists = path.exists()
+    if not exists:
         _download(remote, path, say)
     elif reason := _difference(remote, path):
         raise UserError(
@@ -81,7 +81,7 @@ def fetch(remote, path, say=print):
     if remote.digest.startswith("sha256:"):
         return
     sha256, recorded = _hash(path, "sha256"), _records(path.parent).get(path.name)
-    if found and recorded not in (None, sha256):
+    if exists and recorded not in (None, sha256):
         raise UserError(
             f"{path} has changed since it was downloaded (see {RECORD}): delete it, "
             "and it will be downloaded again"
@@ -243,8 +243,8 @@ def _start_and_total(reply, start):
 
 
 def _content_range(reply):
-    found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", reply.headers.get("Content-Range", ""))
-    begins, total = found.groups() if found else (None, "*")
+    match = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", reply.headers.get("Content-Range", ""))
+    begins, total = match.groups() if match else (None, "*")
     return None if begins is None else int(begins), 0 if total == "*" else int(total)
 
 
@@ -292,8 +292,8 @@ def _difference(remote, path):
     if remote.size and size != remote.size:
         return f"{size:,} bytes, not {remote.size:,}"
     algorithm, _, known = remote.digest.partition(":")
-    if known and (found := _hash(path, algorithm)) != known:
-        return f"{algorithm} {found}, not {known}"
+    if known and (digest := _hash(path, algorithm)) != known:
+        return f"{algorithm} {digest}, not {known}"
     return ""
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
+from minitf.atomic import complete, filling
 from minitf.cli import counted
 from minitf.data.archives import members
-from minitf.data.atomic import filling, install
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
 
@@ -182,16 +182,16 @@ def _grouped_by_folder(remotes):
 
 def _listed(urls):
     """Join URLs to a text; neighbours in one folder share it, with braces as in a shell."""
-    found = []
+    parts = []
     for folder, group in groupby(urls, posixpath.dirname):
         names = [posixpath.basename(url) for url in group]
         if len(names) > _MANY:
-            found.append(f"{len(names)} files of {folder}, {names[0]} to {names[-1]}")
+            parts.append(f"{len(names)} files of {folder}, {names[0]} to {names[-1]}")
         elif len(names) > 1:
-            found.append(f"{folder}/{{{','.join(names)}}}")
+            parts.append(f"{folder}/{{{','.join(names)}}}")
         else:
-            found.append(f"{folder}/{names[0]}")
-    return " ".join(found)
+            parts.append(f"{folder}/{names[0]}")
+    return " ".join(parts)
 
 
 def _quiet(line):
@@ -201,7 +201,7 @@ def _quiet(line):
 def _fill(folder, archives, data, say):
     with filling(data / folder) as temporary:
         RECIPES[folder].build(archives, temporary, data, say)
-        if not install(
+        if not complete(
             temporary, data / folder
         ):  # another process was faster, or a file was missing
             for path in temporary.iterdir():
@@ -268,8 +268,8 @@ def segments(sgm):
     >>> segments(f'<doc id="1">{text}</doc>')
     ['R&D is here.', 'Yes.']
     """
-    found = re.findall(r"<seg\b[^>]*>(.*?)</seg>", sgm, flags=re.DOTALL | re.IGNORECASE)
-    return [unescape(" ".join(text.split()), {"&quot;": '"', "&apos;": "'"}) for text in found]
+    sentences = re.findall(r"<seg\b[^>]*>(.*?)</seg>", sgm, flags=re.DOTALL | re.IGNORECASE)
+    return [unescape(" ".join(text.split()), {"&quot;": '"', "&apos;": "'"}) for text in sentences]
 
 
 def _multi30k(archives, folder, data, say):
@@ -305,7 +305,7 @@ def _tatoeba(language, archives, folder, data, say):
     remote, name = TATOEBA[language]
     listed = _held_out(f"tatoeba-en-{language}")
     translations = {translation for _, _, translation in listed.values()}
-    found, n_train, sides = {split: {} for split, *_ in listed.values()}, 0, ("en", language)
+    splits, n_train, sides = {split: {} for split, *_ in listed.values()}, 0, ("en", language)
     with contextlib.ExitStack() as stack:
         train = [stack.enter_context(open(folder / f"train.{side}", "wb")) for side in sides]
         for _, file in members(archives[remote], [name]):
@@ -317,7 +317,7 @@ def _tatoeba(language, archives, folder, data, say):
                 if sentence in listed:
                     split, number, translation = listed[sentence]
                     if translated == translation:
-                        found[split].setdefault(number, pair)
+                        splits[split].setdefault(number, pair)
                     continue
                 if translated in translations:
                     continue
@@ -325,7 +325,7 @@ def _tatoeba(language, archives, folder, data, say):
                 for stream, text in zip(train, pair, strict=True):
                     stream.write(text.encode() + b"\n")
     sizes = [f"{n_train:,} train"]
-    for split, pairs in found.items():
+    for split, pairs in splits.items():
         for i, side in enumerate(sides):
             _write_lines(folder / f"{split}.{side}", [pairs[n][i] for n in sorted(pairs)])
         n = sum(name == split for name, *_ in listed.values())
@@ -347,26 +347,26 @@ def _craft_recipes():
     remotes = {}
     for line in _CRAFT_FILES.read_text(encoding="ascii").splitlines():
         if line.startswith("#"):
-            found = remotes.setdefault(line[1:].strip(), [])
+            files = remotes.setdefault(line[1:].strip(), [])
         else:
             name, size, sha256 = line.split()
-            found.append(Remote(_CRAFT + name, int(size), f"sha256:{sha256}"))
+            files.append(Remote(_CRAFT + name, int(size), f"sha256:{sha256}"))
     return {
-        f"craft/{split}": Recipe(tuple(found), partial(_craft, found))
-        for split, found in remotes.items()
+        f"craft/{split}": Recipe(tuple(files), partial(_craft, files))
+        for split, files in remotes.items()
     }
 
 
 def _held_out(corpus):
     """Return {hash of the English sentence: (split, number, hash of its translation)}."""
-    found, split = {}, ""
+    sentences, split = {}, ""
     for line in (_HELD_OUT / f"{corpus}.txt").read_text(encoding="ascii").splitlines():
         if line.startswith("#"):
             split = line[1:].strip()
         else:
             sentence, translation = line.split()
-            found[sentence] = split, len(found), translation
-    return found
+            sentences[sentence] = split, len(sentences), translation
+    return sentences
 
 
 def hashed(sentence):

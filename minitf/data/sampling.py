@@ -22,8 +22,8 @@ class Sampler:
     epoch, and the text. (SentencePiece can sample, too, and faster, but never repeats itself in
     another process: it mixes random bytes of the system into the seed.)
 
-    subwords: Subwords. pairs: the lines of both sides. rows: the same lines as Rows, cut in the
-    usual way; they replace a row that sampling makes longer than `longest` ids. probability: of
+    subwords: Subwords. pairs: the lines of both sides. rows: the same lines as Rows, cut without
+    sampling; they replace a row that sampling makes longer than `longest` ids. probability: of
     leaving out a merge. seed: of the run.
     Source: Provilkov et al. 2020; Kudo 2018 for the idea.
     """
@@ -36,7 +36,7 @@ class Sampler:
         self._words = list(known)
         occurrences = np.concatenate([words for words, _ in self._sides])
         self._copies = np.bincount(occurrences, minlength=len(known)).clip(max=MOST_CUTS)
-        self._regular = self._as_usual()
+        self._regular = self._may_be_sampled()
 
     def epoch(self, number):
         """Return the rows of both sides for an epoch."""
@@ -49,17 +49,17 @@ class Sampler:
         )
         table = Rows.from_lists(list(cuts), self.rows[0].ids.dtype)
         first = np.cumsum(self._copies) - self._copies  # of each word, in the table
-        found = []
+        sides = []
         for side, (words, counts) in enumerate(self._sides):
             rng = np.random.default_rng([self.seed, number, side])
             chosen = first[words] + rng.integers(self._copies[words])
             sampled = _joined(table, chosen, counts)
             usable = self._regular[side] & (sampled.lengths <= self.longest)
-            found.append(_either(sampled, self.rows[side], usable))
-        return tuple(found)
+            sides.append(_either(sampled, self.rows[side], usable))
+        return tuple(sides)
 
-    def _as_usual(self):
-        """Return for each row of both sides whether its words, cut as usual, make the usual row.
+    def _may_be_sampled(self):
+        """Return for each row of both sides whether its words, cut without sampling, make that row.
 
         SentencePiece cuts lines, not words. The two differ only for odd lines, such as those that
         contain its sign for a space: these are never sampled.
@@ -68,10 +68,10 @@ class Sampler:
             [self._merges.cut(word) for word in self._words], self.rows[0].ids.dtype
         )
         regular = []
-        for (words, counts), usual in zip(self._sides, self.rows, strict=True):
+        for (words, counts), unsampled in zip(self._sides, self.rows, strict=True):
             joined = _joined(table, words, counts)
-            same = joined.lengths == usual.lengths
-            pairs = zip(joined, usual, same, strict=True)
+            same = joined.lengths == unsampled.lengths
+            pairs = zip(joined, unsampled, same, strict=True)
             regular.append(np.array([ok and np.array_equal(a, b) for a, b, ok in pairs], bool))
         return regular
 
@@ -96,9 +96,9 @@ def _joined(table, chosen, counts):
     return Rows.mapped(ids, np.diff(ends, prepend=0), ends)
 
 
-def _either(sampled, usual, usable):
-    """Return the sampled rows where they are usable, and the usual ones elsewhere."""
-    both = Rows([sampled.ids, usual.ids], np.concatenate([sampled.lengths, usual.lengths]))
+def _either(sampled, unsampled, usable):
+    """Return the sampled rows where they are usable, and the unsampled ones elsewhere."""
+    both = Rows([sampled.ids, unsampled.ids], np.concatenate([sampled.lengths, unsampled.lengths]))
     n = len(usable)
     ids, lengths = both.flat(np.where(usable, np.arange(n), n + np.arange(n)))
     return Rows.mapped(ids, lengths, np.cumsum(lengths))

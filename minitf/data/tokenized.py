@@ -20,9 +20,9 @@ from itertools import chain, islice
 
 import numpy as np
 
+from minitf.atomic import complete, filling
 from minitf.cli import Progress
 from minitf.data import corpora
-from minitf.data.atomic import filling, install
 from minitf.data.rows import encode_lines
 from minitf.errors import UserError
 from minitf.text import UNK
@@ -99,8 +99,8 @@ def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
     facts = None
     if folder.exists():
         facts = _facts(folder, key)
-        found = "exists already" if facts else "is damaged and will be rebuilt"
-        log(f"encoded  {folder} {found}")
+        state = "exists already" if facts else "is damaged and will be rebuilt"
+        log(f"encoded  {folder} {state}")
     if facts is None:
         started = time.monotonic()
         try:
@@ -186,7 +186,7 @@ def _make(folder, key, pairs, subwords, max_length, log, threads):
             file.write(json.dumps({"facts": facts, "sha256": _hash(facts)}).encode())
         # Either another process has made the same folder meanwhile, or a damaged one could not be
         # removed: it belongs to another user.
-        if not install(temporary, folder) and _facts(folder, key) is None:
+        if not complete(temporary, folder) and _facts(folder, key) is None:
             raise UserError(
                 f"{folder} is damaged and cannot be replaced: ask its owner to delete it, or set "
                 "MINITF_DATA to another folder"

@@ -28,8 +28,8 @@ def articles(folder: Path) -> list[Article]:
             f"{folder} has no .tree files: delete this folder, and the trees of CRAFT (CC BY 3.0) "
             "will be downloaded; or copy other .tree files there"
         )
-    found = (Article(path.stem, list(map(cleaned, read_trees(path)))) for path in files)
-    return [Article(name, [tree for tree in trees if tree]) for name, trees in found]
+    read = (Article(path.stem, list(map(cleaned, read_trees(path)))) for path in files)
+    return [Article(name, [tree for tree in trees if tree]) for name, trees in read]
 
 
 def as_pairs(trees: list[Tree], with_words: bool = False) -> tuple[list[str], list[str]]:
@@ -51,18 +51,18 @@ def symbols(trees: list[Tree], with_words: bool = False) -> list[str]:
     return [*([] if with_words else [WORD]), *(sign + label for label in labels for sign in "()")]
 
 
-def held_out(found: list[Article], least: int) -> tuple[list[Article], list[Article]]:
+def held_out(articles: list[Article], least: int) -> tuple[list[Article], list[Article]]:
     """Return the first articles, and the last ones that together have at least `least` trees.
 
     Sentences of one article are alike, so a text to validate on has articles of its own.
     """
     size = 0
-    for i in reversed(range(1, len(found))):
-        size += len(found[i].trees)
+    for i in reversed(range(1, len(articles))):
+        size += len(articles[i].trees)
         if size >= least:
-            return found[:i], found[i:]
-    trees = counted(sum(len(article.trees) for article in found), "tree")
+            return articles[:i], articles[i:]
+    trees = counted(sum(len(article.trees) for article in articles), "tree")
     raise UserError(
-        f"{counted(len(found), 'article')} with {trees}: too few to hold out {least:,} of these, "
+        f"{counted(len(articles), 'article')} with {trees}: too few to hold out {least:,} of them, "
         "and train on the others"
     )

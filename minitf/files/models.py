@@ -57,7 +57,7 @@ def save_model(
     The floating-point arrays are stored as `dtype`. config.json holds {"format": 1, "model":
     config, "sha256": {file: hash}} and the notes. Whenever the process is killed, the folder holds
     the old model or the new one (for certain if both have the same subwords, as they have
-    within a run). What an older model had and this one has not, such as another vocabulary, is
+    within a run). What the model before had and this one has not, such as another vocabulary, is
     deleted.
     probe: called with the weights as they are stored. Its result is kept in config.json, so that
     a program that loads them can compare its own (minitf/translation/probe.py).
@@ -100,15 +100,15 @@ def _check_free(directory, subwords):
     if _is_config(directory / CONFIG):
         return
     with user_errors(directory):
-        found = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+        names = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     model_files = {
         CONFIG,
         "model.safetensors",
         *VOCABULARIES,
-        *filter(WEIGHTS.fullmatch, found),
+        *filter(WEIGHTS.fullmatch, names),
     }
     for name in sorted(model_files - subwords.contents().keys()):
-        if name in found and not _is_leftover(directory / name):
+        if name in names and not _is_leftover(directory / name):
             raise UserError(
                 f"{directory / name}: would be mistaken for part of the model: move this file "
                 "away, or choose another folder"
@@ -215,9 +215,9 @@ def _notes(config):
 
 def _read_config(path):
     with user_errors(path):
-        found = json.loads(path.read_bytes())
-    version = found.get("format") if isinstance(found, dict) else None
-    if isinstance(found, dict) and version is None and "model_type" in found:
+        content = json.loads(path.read_bytes())
+    version = content.get("format") if isinstance(content, dict) else None
+    if isinstance(content, dict) and version is None and "model_type" in content:
         raise UserError(
             f"{path}: a model for Hugging Face's transformers: convert it first: "
             f"python -m minitf.public {path.parent} OUT"
@@ -227,14 +227,14 @@ def _read_config(path):
             f"{path}: not a {CONFIG} of this minitf (format {version!r}; this version reads "
             f"{FORMAT}): update minitf, or name another folder"
         )
-    hashes = found.get("sha256")
+    hashes = content.get("sha256")
     if (
-        not isinstance(found.get("model"), dict)
+        not isinstance(content.get("model"), dict)
         or not isinstance(hashes, dict)
         or not _weights_of(hashes)
     ):
         raise UserError(f"{path}: incomplete (it needs model and sha256): copy the model again")
-    return found
+    return content
 
 
 def _check_hashes(directory, hashes):
@@ -245,8 +245,8 @@ def _check_hashes(directory, hashes):
                 f"{directory / CONFIG}: names a file outside its folder: copy the model again"
             )
         with user_errors(path):
-            found = sha256(path)
-        if found != expected:
+            digest = sha256(path)
+        if digest != expected:
             raise UserError(
                 f"{path}: changed since it was saved (its sha256 differs): copy the model again"
             )

@@ -55,17 +55,17 @@ def _compiled_function(compiled, arguments):
     try:
         from cupyx.jit import _cuda_typerules, _cuda_types
 
-        found = [
+        types = [
             _cuda_types.CArray.from_ndarray(x)
             if isinstance(x, cupy.ndarray)
             else _cuda_typerules.get_ctype_from_scalar(compiled._mode, x)
             for x in arguments
         ]
-        function, _ = compiled._cache[tuple(found), cupy.cuda.get_device_id()]
+        function, _ = compiled._cache[tuple(types), cupy.cuda.get_device_id()]
     except (ImportError, AttributeError, KeyError):
         return compiled, []
     return function, [
-        (i, each.dtype.type) for i, each in enumerate(found) if isinstance(each, _cuda_types.Scalar)
+        (i, each.dtype.type) for i, each in enumerate(types) if isinstance(each, _cuda_types.Scalar)
     ]
 
 
@@ -97,15 +97,15 @@ def gemm(a, b, c, sizes, count, tf32=False, add=False):
     cublas, handle, types = _cublas()
     m, n, k = sizes
     (a, a_transposed, a_distance, a_step), (b, b_transposed, b_distance, b_step) = a, b
-    of_a = a.data.ptr, types[a.dtype.char], a_distance, a_step
-    of_b = b.data.ptr, types[b.dtype.char], b_distance, b_step
-    of_c = c.data.ptr, types[c.dtype.char], m, m * n
+    a_arguments = a.data.ptr, types[a.dtype.char], a_distance, a_step
+    b_arguments = b.data.ptr, types[b.dtype.char], b_distance, b_step
+    c_arguments = c.data.ptr, types[c.dtype.char], m, m * n
     transposed = int(a_transposed), int(b_transposed)
     compute = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if tf32 else cublas.CUBLAS_COMPUTE_32F
     how = count, compute, cublas.CUBLAS_GEMM_DEFAULT
     beta = _ONE if add else _ZERO
     cublas.gemmStridedBatchedEx(
-        handle(), *transposed, m, n, k, _ONE, *of_a, *of_b, beta, *of_c, *how
+        handle(), *transposed, m, n, k, _ONE, *a_arguments, *b_arguments, beta, *c_arguments, *how
     )
 
 

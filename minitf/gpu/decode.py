@@ -12,7 +12,7 @@ from minitf.gpu.decoder import STEPS, StraightScorer
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import tolerance
 
-__all__ = ["continuations", "normalisers_of", "token_scorer"]
+__all__ = ["continuations", "logsumexp", "token_scorer"]
 
 
 @form_of(decode.token_scorer)
@@ -42,9 +42,9 @@ def _has_kernels_for(model):
 form_of(decode.continuations, "gpu")(continuations)  # only a few scores of a sentence leave the GPU
 
 
-@form_of(decode.normalisers_of)
-def normalisers_of(logits):
-    """Return the normalisers, computed by one kernel."""
+@form_of(decode.logsumexp)
+def logsumexp(logits):
+    """Return the logsumexp of each row, computed by one kernel."""
     if has_kernels(logits):
-        return to_numpy(fused.log_sum_exp(logits)).astype(np.float64)
+        return to_numpy(fused.logsumexp(logits)).astype(np.float64)
     return NotImplemented

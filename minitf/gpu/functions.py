@@ -21,7 +21,32 @@ from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
 from minitf.nn import Parameter, gradient_buffer
-from minitf.tensor import as_array, gradient_so_far, hand_over, is_recording, record
+from minitf.tensor import Tensor, is_recording, record
+from minitf.values import as_array
+
+
+def hand_over(x, gradient):
+    """Give a gradient of x, in a `backward`, whose array nothing else holds or will read.
+
+    Other gradients of x can then be added to it in place. Returns None, which `backward` returns
+    for x; or the gradient itself, to be returned, if x is no result or has a gradient already.
+    """
+    node = x._node if isinstance(x, Tensor) else None
+    if node is None or node.gradient is not None:
+        return gradient
+    node.gradient, node.owns_gradient = gradient, True
+    return None
+
+
+def gradient_so_far(x):
+    """Return the array to which a `backward` may add its gradient of x in place, or None.
+
+    It then returns None for x. There is such an array if another result computed from x has sent
+    a gradient before, and no other node holds it.
+    """
+    node = x._node if isinstance(x, Tensor) else None
+    has_own = node is not None and node.gradient is not None and node.owns_gradient
+    return node.gradient if has_own else None
 
 
 def product_gradient(x, gy, w):
@@ -121,10 +146,10 @@ def add_and_norm(x, added, dropout, norm):
 
     def backward(gy):
         outs = [gradient_buffer(each, inputs) for each in inputs[2:]]
-        gx, g_added, *of_parameters = gradients(gy, outs)
+        gx, g_added, *g_parameters = gradients(gy, outs)
         if numbers.threshold:  # without dropout both are one array
             gx = hand_over(x, gx)
-        return gx, g_added, *of_parameters
+        return gx, g_added, *g_parameters
 
     return record(y, inputs, backward)
 
@@ -139,34 +164,37 @@ def feed_forward_network(x, inner, activation, dropout, outer):
     if not is_plain_network(inner, activation, dropout, outer):
         return NotImplemented
     w_1, b_1, w_2, b_2 = inner.weight, inner.bias, outer.weight, outer.bias
-    x_data, of_inner, inner_bias = linear_arrays(x, w_1, b_1)
-    if b_1 is None or not has_kernels(x_data, of_inner, as_array(w_2)):
+    x_data, inner_weight, inner_bias = linear_arrays(x, w_1, b_1)
+    if b_1 is None or not has_kernels(x_data, inner_weight, as_array(w_2)):
         return NotImplemented
     # The bias has the features and the dtype of the hidden layer, which is not computed yet.
-    _, of_outer, outer_bias = linear_arrays(inner_bias, w_2, b_2)
+    _, outer_weight, outer_bias = linear_arrays(inner_bias, w_2, b_2)
     shape, n = x_data.shape, math.prod(x_data.shape[:-1])
     numbers = numbers_of_next_mask((*shape[:-1], len(inner_bias)), rate_of(dropout))
     rows = as_operand(x_data.reshape(n, shape[-1]))  # (N, D)
-    of_inner, of_outer = as_operand(of_inner), as_operand(of_outer)  # (D, F), (F, D)
-    product = matmul(rows, of_inner, out=empty_operand((n, len(inner_bias))))
+    inner_weight, outer_weight = (
+        as_operand(inner_weight),
+        as_operand(outer_weight),
+    )  # (D, F), (F, D)
+    product = matmul(rows, inner_weight, out=empty_operand((n, len(inner_bias))))
     hidden, hidden_backward = fused.bias_relu_dropout(product, inner_bias, numbers)  # (N, F)
-    y = matmul(hidden, of_outer)
+    y = matmul(hidden, outer_weight)
     if outer_bias is not None:
         y += outer_bias
     inputs = x, w_1, b_1, w_2, b_2
 
     def backward(gy):
-        gy, g_b_2 = gy.reshape(n, of_outer.shape[1]), None
+        gy, g_b_2 = gy.reshape(n, outer_weight.shape[1]), None
         if b_2 is not None:
             g_b_2 = fused.column_sums(gy, gradient_buffer(b_2, inputs))
         gy = as_operand(gy)
         g_w_2 = matmul(hidden.T, gy, out=gradient_buffer(w_2, inputs))
-        g_hidden = matmul(gy, of_outer.T, out=empty_operand(hidden.shape))
+        g_hidden = matmul(gy, outer_weight.T, out=empty_operand(hidden.shape))
         g_product, g_b_1 = hidden_backward(g_hidden, gradient_buffer(b_1, inputs))
         g_w_1 = matmul(rows.T, g_product, out=gradient_buffer(w_1, inputs))
-        return product_gradient(x, g_product, of_inner), g_w_1, g_b_1, g_w_2, g_b_2
+        return product_gradient(x, g_product, inner_weight), g_w_1, g_b_1, g_w_2, g_b_2
 
-    return record(y.reshape(*shape[:-1], of_outer.shape[1]), inputs, backward)
+    return record(y.reshape(*shape[:-1], outer_weight.shape[1]), inputs, backward)
 
 
 @form_of(functions.attention)

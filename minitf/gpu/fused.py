@@ -33,7 +33,7 @@ __all__ = [
     "column_sums",
     "dropout",
     "layer_norm",
-    "log_sum_exp",
+    "logsumexp",
     "softmax_dropout",
     "softmax_dropout_gradient",
     "swap_first_axes",
@@ -134,8 +134,8 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
         _launch_rows(
             kernels.add_norm_gradient, n, gy, normal, deviation, gain, gx, g_added, *numbers
         )
-        of_parameters = kernels.norm_parameter_gradients
-        g_gain, g_bias = _sum_columns(of_parameters, normal.shape, outs, gy, normal)
+        kernel = kernels.norm_parameter_gradients
+        g_gain, g_bias = _sum_columns(kernel, normal.shape, outs, gy, normal)
         return gx.reshape(shape), g_added.reshape(shape), g_gain, g_bias
 
     return y.reshape(shape), backward
@@ -229,10 +229,10 @@ def attention_step(projected, cache, mask, first=None):
     return y
 
 
-def log_sum_exp(logits):
+def logsumexp(logits):
     """Return ln sum_v exp(logits) of each row: (R, V) -> (R,)."""
     y = xp.empty(len(logits), dtype=logits.dtype)
-    launch(kernels.log_sum_exp, (len(logits),), (THREADS,), logits, y)
+    launch(kernels.logsumexp, (len(logits),), (THREADS,), logits, y)
     return y
 
 
@@ -250,19 +250,19 @@ def add_segments(ids, rows, out):
 
 
 def best_of_rows(logits, never, count):
-    """Return the normaliser and the `count` greatest logits of each row, and their ids, on the CPU.
+    """Return the logsumexp and the `count` greatest logits of each row, and their ids, on the CPU.
 
     They are float64 (R,), float32 and int32 (R, count), the greatest first, of equals the lower id.
     Where fewer logits are above -1e30, they end with -infinity and the id V.
     logits: (R, V). Those of the two ids `never` are -infinity afterwards, and not among the best.
     """
-    found = xp.empty((len(logits), 1 + 2 * count), dtype=xp.float32)
-    arguments = logits, *never, -math.inf, count, found, found.view(xp.int32)
+    results = xp.empty((len(logits), 1 + 2 * count), dtype=xp.float32)
+    arguments = logits, *never, -math.inf, count, results, results.view(xp.int32)
     warps = min(2 * THREADS // WARP, -(-logits.shape[1] // WARP))  # none without a column
     launch(kernels.best_of_rows, (len(logits),), (WARP * warps,), *arguments)
-    found = to_numpy(found)  # one copy for all three
+    results = to_numpy(results)  # one copy for all three
     return (
-        found[:, 0].astype(np.float64),
-        found[:, 1 : 1 + count],
-        found.view(np.int32)[:, 1 + count :],
+        results[:, 0].astype(np.float64),
+        results[:, 1 : 1 + count],
+        results.view(np.int32)[:, 1 + count :],
     )

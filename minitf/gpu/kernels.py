@@ -405,7 +405,7 @@ def attention_step(projected, first, scale, cache, mask, scores, y):
             y[row, head * size + i + lane] = value / total
 
 
-def log_sum_exp(logits, y):
+def logsumexp(logits, y):
     """y = ln sum_v exp(logits), one block for each row (R, V)."""
     thread = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x)
@@ -542,11 +542,11 @@ def round_to_bfloat16(x, y):
 # Decoding -----------------------------------------------------------------------------------------
 
 
-def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
-    """found = ln sum_v exp(logits) and the `count` greatest logits, tokens = the ids of these.
+def best_of_rows(logits, pad, bos, lowest, count, results, tokens):
+    """results = ln sum_v exp(logits) and the `count` greatest logits, tokens = the ids of these.
 
-    logits: (R, V)   found: (R, 1 + 2 * count): the sum, the logits, room   tokens: int32, the same
-    memory: the ids are written after the logits.
+    logits: (R, V)   results: (R, 1 + 2 * count): the logsumexp, the logits, and space for the ids
+    tokens: the same memory as int32.
     The greatest come first, and of equals the lower id. Ids that are never next, pad and bos, count
     in the sum and then get the logit `lowest`, which is -infinity. Where less than `count` logits
     are above -1e30, the rest of the row is `lowest`, with the id V.
@@ -559,8 +559,8 @@ def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
     warp = thread // WARP
     row = xp.int32(cuda.blockIdx.x)
     size = xp.int32(logits.shape[1])
-    of_warps = cuda.shared_memory(xp.float32, WARP)
-    ids_of_warps = cuda.shared_memory(xp.int32, WARP)
+    warp_values = cuda.shared_memory(xp.float32, WARP)
+    warp_ids = cuda.shared_memory(xp.int32, WARP)
     largest = -1e30
     total = 0.0
     best = -1e30
@@ -579,7 +579,7 @@ def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
     highest = block_max(largest)
     total = block_sum(total * xp.exp(largest - highest))
     if thread == 0:
-        found[row, 0] = xp.log(total) + highest
+        results[row, 0] = xp.log(total) + highest
     for i in range(count):
         value = best
         token = best_id
@@ -591,17 +591,17 @@ def best_of_rows(logits, pad, bos, lowest, count, found, tokens):
                 token = other_id
         cuda.syncthreads()  # the shared memory may still be in use from the pick before
         if lane == 0:
-            of_warps[warp] = value
-            ids_of_warps[warp] = token
+            warp_values[warp] = value
+            warp_ids[warp] = token
         cuda.syncthreads()
-        value = of_warps[0]
-        token = ids_of_warps[0]
+        value = warp_values[0]
+        token = warp_ids[0]
         for j in range(1, threads // WARP):
-            if of_warps[j] > value or (of_warps[j] == value and ids_of_warps[j] < token):
-                value = of_warps[j]
-                token = ids_of_warps[j]
+            if warp_values[j] > value or (warp_values[j] == value and warp_ids[j] < token):
+                value = warp_values[j]
+                token = warp_ids[j]
         if thread == 0:
-            found[row, 1 + i] = value if token < size else lowest
+            results[row, 1 + i] = value if token < size else lowest
             tokens[row, 1 + count + i] = token
         if token < size and token % threads // WARP == warp:
             following = next_of_thread(logits, row, value, token)

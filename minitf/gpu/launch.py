@@ -27,7 +27,7 @@ cuda = _InsideKernels()
 
 def has_kernels(*arrays):
     """Return whether there are kernels for these arrays: on a GPU, in float32. None is ignored."""
-    if xp._room != "gpu":
+    if xp._folder != "gpu":
         return False
     return all(array is None or array.dtype == np.float32 for array in arrays)
 

@@ -49,8 +49,8 @@ def projected_cross_entropy(
         rounded = table.dtype == xp.uint16 and b is None and is_recording()
         gradient = xp.empty_like(logits, dtype=xp.uint16) if rounded else logits
         losses = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids, gradient)
-        of_chunk = losses.sum(axis=1)
-        totals = of_chunk if totals is None else totals + of_chunk
+        chunk_sum = losses.sum(axis=1)
+        totals = chunk_sum if totals is None else totals + chunk_sum
         if is_recording():
             if b is not None:
                 g_bias += fused.column_sums(logits)

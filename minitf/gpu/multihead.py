@@ -36,7 +36,7 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
         return NotImplemented
     layers = attention.query, attention.key, attention.value
     inputs = [(x, layers)] if memory is x else [(x, layers[:1]), (memory, layers[1:])]
-    projections = [_Projection(data, group, attention.n_heads) for data, group in inputs]
+    projections = [_HeadProjection(data, group, attention.n_heads) for data, group in inputs]
     parents = [*(parent for p in projections for parent in p.parents), attention.output.weight]
     q, k, v = (heads for p in projections for heads in p.heads(p.y))  # (H, B, T or S, K)
     n_heads, batch, length, size = q.shape
@@ -109,17 +109,18 @@ def _product_in_heads(rows, weight, n_heads):
     if rows.nbytes > CACHED:
         joint = matmul(rows, weight, out=empty_operand((n, n_heads * size)))
         return fused.swap_first_axes(joint.reshape(n, n_heads, size))
-    of_heads = weight.reshape(d, n_heads, size).swapaxes(0, 1)  # (H, D, K), a view
+    head_weights = weight.reshape(d, n_heads, size).swapaxes(0, 1)  # (H, D, K), a view
     for_each = xp.broadcast_to(rows, (n_heads, n, d))
-    return matmul(for_each, of_heads, out=empty_operand((n_heads, n, size)))
+    return matmul(for_each, head_weights, out=empty_operand((n_heads, n, size)))
 
 
-class _Projection:
+class _HeadProjection:
     """Several linear layers of one input, computed as one product and cut into heads.
 
         y = x [W_1 W_2 ...]
 
-    y: the heads of all layers, (heads, N, K), for the N = B * T rows of x (B, T, D).
+    y: the heads of all layers, (heads, N, K), for the N = B * T rows of x (B, T, D). The cores
+    of a CPU compute rows first: see _RowProjection in cpu/multihead.py.
     parents: the input and the weight of each layer; `backward` returns their gradients.
     """
 
@@ -138,15 +139,15 @@ class _Projection:
     def heads(self, array):
         """Return the heads of each layer, (H, B, T, K), as views of an array like y."""
         n = len(array) // self.n_layers
-        of_layers = [array[i * n : (i + 1) * n] for i in range(self.n_layers)]
-        return [heads.reshape(n, *self.shape[:2], heads.shape[-1]) for heads in of_layers]
+        layers = [array[i * n : (i + 1) * n] for i in range(self.n_layers)]
+        return [heads.reshape(n, *self.shape[:2], heads.shape[-1]) for heads in layers]
 
     def backward(self, gy, inputs):
         """Return the gradients of the parents; inputs: all of the op, for `gradient_buffer`."""
         gy = fused.swap_first_axes(gy).reshape(len(self.rows), self.weight.shape[1])
         gradients = [product_gradient(self.parents[0], gy, self.weight)]
-        of_layers = gy.reshape(len(gy), self.n_layers, -1)
+        g_layers = gy.reshape(len(gy), self.n_layers, -1)
         for i, weight in enumerate(self.parents[1:]):
             out = gradient_buffer(weight, inputs)
-            gradients.append(matmul(self.rows.T, of_layers[:, i], out=out))
+            gradients.append(matmul(self.rows.T, g_layers[:, i], out=out))
         return gradients

@@ -35,28 +35,28 @@ def warp_max(value):
 
 def block_sum(value):
     """Return the sum of the values of a block of n threads: of each warp, then of all warps."""
-    of_warp = cuda.shared_memory(xp.float32, WARP)
+    warp_sums = cuda.shared_memory(xp.float32, WARP)
     value = warp_sum(value)
     cuda.syncthreads()  # the shared memory may still be in use from the call before
     if cuda.threadIdx.x % WARP == 0:
-        of_warp[cuda.threadIdx.x // WARP] = value
+        warp_sums[cuda.threadIdx.x // WARP] = value
     cuda.syncthreads()
     total = 0.0
     for warp in range(cuda.blockDim.x // WARP):
-        total += of_warp[warp]
+        total += warp_sums[warp]
     return total
 
 
 def block_max(value):
     """Return the largest of the values of a block of n threads."""
-    of_warp = cuda.shared_memory(xp.float32, WARP)
+    warp_maxima = cuda.shared_memory(xp.float32, WARP)
     value = warp_max(value)
     cuda.syncthreads()
     if cuda.threadIdx.x % WARP == 0:
-        of_warp[cuda.threadIdx.x // WARP] = value
+        warp_maxima[cuda.threadIdx.x // WARP] = value
     cuda.syncthreads()
     for warp in range(cuda.blockDim.x // WARP):
-        value = max(value, of_warp[warp])
+        value = max(value, warp_maxima[warp])
     return value
 
 
@@ -167,8 +167,8 @@ def decisions(seed, draw, index, threshold, lane):
         bits = drawn_bits(seed, draw, index // xp.uint64(16) + xp.uint64(lane), threshold)
         mine = 0
         for i in cuda.range(16, unroll=4):  # all unrolled, each needs a register for its index
-            of_another = cuda.shfl_sync(ALL, bits, 2 * i + lane // 16)
-            mine |= (of_another >> lane % 16 & 1) << i
+            other_bits = cuda.shfl_sync(ALL, bits, 2 * i + lane // 16)
+            mine |= (other_bits >> lane % 16 & 1) << i
     return mine
 
 

@@ -527,8 +527,8 @@ function logProbabilities(model, logits) {
   const highest = logits.reduce((a, b) => Math.max(a, b));
   let sum = 0;
   for (const logit of logits) sum += Math.exp(logit - highest);
-  const normaliser = Math.log(sum) + highest;
-  const found = new Float64Array(logits).map((logit) => logit - normaliser);
+  const logSumExp = Math.log(sum) + highest;
+  const found = new Float64Array(logits).map((logit) => logit - logSumExp);
   found[model.config.pad_id] = found[model.config.bos_id] = -Infinity;
   return found;
 }

@@ -164,12 +164,12 @@ def _weights(explained):
 
 def _vectors(explained, n_shown):
     """Return some numbers of each vector, in 1/32 and from -4 to 4, deflated, in base64."""
-    found = {}
+    vectors = {}
     for name, array in explained.vectors.items():
         shown = array[..., :n_shown, :]
         rounded = np.rint(shown.clip(-3.9, 3.9) * 32).astype(np.int8)
-        found[name] = {"shape": shown.shape, "packed": _packed(rounded)}
-    return found
+        vectors[name] = {"shape": shown.shape, "packed": _packed(rounded)}
+    return vectors
 
 
 def _is_cut(explained, n_shown):

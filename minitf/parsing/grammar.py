@@ -90,8 +90,8 @@ class Grammar:
         """
         sentences, trees = list(sentences), []
         batches = [sentences[start : start + _BATCH] for start in range(0, len(sentences), _BATCH)]
-        for found in over_cores(lambda batch: [*map(self.best, batch)], batches):
-            trees += found
+        for part in over_cores(lambda batch: [*map(self.best, batch)], batches):
+            trees += part
             if progress:
                 progress(len(trees), len(sentences))
         return trees
@@ -124,23 +124,23 @@ class Grammar:
             return None
         return self._tree(best, before_chains, root, words)
 
-    def _combine(self, lefts, rights, found):
-        """Fill found (symbols,) with the best of all rules over all splits, (splits, symbols)."""
+    def _combine(self, lefts, rights, cell):
+        """Fill cell (symbols,) with the best of all rules over all splits, (splits, symbols)."""
         parents, left, right, ln_p = self._binary
         possible = (lefts > -np.inf).any(axis=0)[left] & (rights > -np.inf).any(axis=0)[right]
         rules = np.flatnonzero(possible)
         if len(rules):
             children = (lefts[:, left[rules]] + rights[:, right[rules]]).max(axis=0)
             heads, greatest = _greatest_of_each(parents[rules], children + ln_p[rules])
-            found[heads] = greatest
+            cell[heads] = greatest
 
-    def _add_chains(self, before_chains, found):
-        """Fill found (symbols,) with the best of `before_chains` and of chains that lead there."""
+    def _add_chains(self, before_chains, cell):
+        """Fill cell (symbols,) with the best of `before_chains` and of chains that lead there."""
         parents, children, ln_p = self._chains
-        found[:] = before_chains
+        cell[:] = before_chains
         if len(parents):
             heads, greatest = _greatest_of_each(parents, before_chains[children] + ln_p)
-            found[heads] = np.maximum(found[heads], greatest)
+            cell[heads] = np.maximum(cell[heads], greatest)
 
     def _tree(self, best, before_chains, root, words):
         """Return the best tree from the two tables, with the labels of the treebank."""
@@ -257,14 +257,14 @@ def _best_chains(rules):
     best = {ends: (ln_p, ends) for ends, ln_p in rules.items()}
     longer = dict(best)
     while longer:  # the chains that are one rule longer, and better than any before
-        found = {}
+        chains = {}
         for (first, middle), (ln_p, chain) in longer.items():
             for last, ln_p_of_rule in rules_of[middle]:
-                known = found.get((first, last)) or best.get((first, last)) or (-math.inf,)
+                known = chains.get((first, last)) or best.get((first, last)) or (-math.inf,)
                 if last not in chain and ln_p + ln_p_of_rule > known[0]:
-                    found[first, last] = ln_p + ln_p_of_rule, (*chain, last)
-        best |= found
-        longer = found
+                    chains[first, last] = ln_p + ln_p_of_rule, (*chain, last)
+        best |= chains
+        longer = chains
     chains_from = defaultdict(list)
     for (first, _), (_, chain) in best.items():
         chains_from[first].append(chain)

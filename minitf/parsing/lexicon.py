@@ -49,11 +49,11 @@ class Lexicon:
 
         ln P(w | t) = ln P(t | w) - ln P(t) + ln P(w), by Bayes' rule.
         """
-        found = self._share
+        share = self._share
         for signature in signatures(word):
-            found = _smoothed(self._signature_counts.get(signature), found)
-        found = _smoothed(self._tag_counts.get(word), found)
-        return np.log(found) - np.log(self._share)
+            share = _smoothed(self._signature_counts.get(signature), share)
+        share = _smoothed(self._tag_counts.get(word), share)
+        return np.log(share) - np.log(self._share)
 
 
 def _smoothed(counts, general):

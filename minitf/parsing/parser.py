@@ -78,13 +78,14 @@ class Parser:
         sentences = [list(map(_checked, words)) for words in sentences]
         parts = [_parts(words) for words in sentences]
         lines = [" ".join(map(self._readable, part)) for sentence in parts for part in sentence]
-        found = iter(
+        hypotheses = iter(
             self._translator.translate(
                 lines, beam, alpha, max_extra, progress=progress, allowed=self._allowed
             )
         )
         return [
-            _joined([_tree(next(found)[0].text, part) for part in sentence]) for sentence in parts
+            _joined([_tree(next(hypotheses)[0].text, part) for part in sentence])
+            for sentence in parts
         ]
 
     def _allowed(self, lines):

@@ -103,7 +103,7 @@ def spans(tree: Tree, counted: list[bool], labelled: bool = True) -> Counter:
 
     counted: which words count. start, end: among those. A constituent without any is left out.
     """
-    found, stack, position = Counter(), [], 0
+    counts, stack, position = Counter(), [], 0
     flags = iter(counted)
     for item in tree:
         if isinstance(item, Leaf):
@@ -114,5 +114,5 @@ def spans(tree: Tree, counted: list[bool], labelled: bool = True) -> Counter:
             start, label = stack.pop(), _EQUAL.get(item[1:], item[1:])
             is_root = label in _NO_CONSTITUENT or (not stack and label in _ROOTS)
             if start < position and not is_root:
-                found[label if labelled else "", start, position] += 1
-    return found
+                counts[label if labelled else "", start, position] += 1
+    return counts

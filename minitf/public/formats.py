@@ -50,11 +50,11 @@ def layers_of(arrays, config, name_in, shape_in):
             f"its configuration has {config.n_layers} and {config.n_decoder_layers} layers, its "
             f"weights are {len(arrays)} arrays: copy both files from the same model"
         )
-    found = {}
+    layers = {}
     for names in names_of_layers(config):
         array = take(arrays, name_in(names), shape_in(names.shape))
-        found[names.minitf] = array.reshape(-1) if len(names.shape) == 1 else array
-    return found
+        layers[names.minitf] = array.reshape(-1) if len(names.shape) == 1 else array
+    return layers
 
 
 def take(arrays, name, shape):
@@ -99,10 +99,10 @@ def rows_of(size, pad, unk, start, eos):
 def read_json(path):
     """Return the content of a JSON file, a dictionary. Raises UserError for any other content."""
     with user_errors(path):
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, dict):
+        content = json.loads(path.read_bytes())
+        if not isinstance(content, dict):
             raise ValueError("not a JSON object")
-    return found
+    return content
 
 
 def check_pulled(*paths):
@@ -143,8 +143,8 @@ def languages_of_name(name):
     >>> languages_of_name("opus-mt-tc-big-en-cat_oci_spa")
     {}
     """
-    found = _PAIR.search(name.removesuffix(".zip"))
-    return {"source_language": found[1], "target_language": found[2]} if found else {}
+    languages = _PAIR.search(name.removesuffix(".zip"))
+    return {"source_language": languages[1], "target_language": languages[2]} if languages else {}
 
 
 def is_opus(folder):

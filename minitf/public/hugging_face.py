@@ -91,11 +91,11 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else read_arrays(path)[0]
     with in_file(path):
         notices = [*_forget_stray_output(arrays), *_notice_of_normalisation(subwords, settings)]
-        found = _arrays(arrays, config, len(pieces))
+        renamed = _arrays(arrays, config, len(pieces))
         if OURS in settings:
-            config, found = from_halves(settings[OURS], config, found)
+            config, renamed = from_halves(settings[OURS], config, renamed)
     notes = notes_of_card(folder) | _languages(folder / TOKENIZER) | _our_notes(settings)
-    return PublicModel(config, found, rows, subwords, notes, tuple(notices))
+    return PublicModel(config, renamed, rows, subwords, notes, tuple(notices))
 
 
 def _config(settings, like):
@@ -143,21 +143,21 @@ def _entry(settings, name):
 
 def _our_notes(settings):
     """Return the notes of a model that minitf exported, {} for others."""
-    found = _exported_notes(settings)
-    return {name: found[name] for name in NOTES if type(found.get(name)) in (str, int, bool)}
+    notes = _exported_notes(settings)
+    return {name: notes[name] for name in NOTES if type(notes.get(name)) in (str, int, bool)}
 
 
 def _exported_notes(settings):
-    found = settings.get(OUR_NOTES)
-    return found if isinstance(found, dict) else {}
+    notes = settings.get(OUR_NOTES)
+    return notes if isinstance(notes, dict) else {}
 
 
 def _languages(path):
     """Return the notes about single languages in tokenizer_config.json, which may be missing."""
     with contextlib.suppress(UserError):
-        found = read_json(path)
+        settings = read_json(path)
         names = {
-            f"{side}_language": str(found.get(f"{side}_lang")) for side in ("source", "target")
+            f"{side}_language": str(settings.get(f"{side}_lang")) for side in ("source", "target")
         }
         return {name: code for name, code in names.items() if re.fullmatch("[a-z]{2,3}", code)}
     return {}
@@ -165,10 +165,10 @@ def _languages(path):
 
 def _pieces(path):
     """Return the subwords of vocab.json in the order of their ids."""
-    found = read_json(path)
-    if sorted(i for i in found.values() if type(i) is int) != list(range(len(found))):
+    ids = read_json(path)
+    if sorted(i for i in ids.values() if type(i) is int) != list(range(len(ids))):
         raise UserError(f"{path}: the ids are not 0, 1, 2, ...: copy the model again")
-    return sorted(found, key=found.get)
+    return sorted(ids, key=ids.get)
 
 
 def _weights(folder):
@@ -219,13 +219,13 @@ def _arrays(arrays, config, size):
     table = _table(arrays, (size, config.d_model))
     _check_positions(arrays, config)
     bias = take(arrays, "final_logits_bias", (1, size)).reshape(size)
-    found = layers_of(
+    layers = layers_of(
         arrays, config, lambda names: names.hugging_face, lambda shape: tuple(reversed(shape))
     )
     if arrays:
         raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
-    found = {name: array.T if array.ndim == 2 else array for name, array in found.items()}
-    return found | {"embedding.weight": table, "output_bias": bias}
+    layers = {name: array.T if array.ndim == 2 else array for name, array in layers.items()}
+    return layers | {"embedding.weight": table, "output_bias": bias}
 
 
 def _forget_stray_output(arrays):
@@ -258,9 +258,9 @@ def _check_positions(arrays, config):
         name = f"model.{side}.embed_positions.weight"
         if name not in arrays:
             continue
-        found = arrays.pop(name)
-        good = found.ndim == 2 and found.shape[1] == config.d_model and found.dtype.kind == "f"
+        table = arrays.pop(name)
+        good = table.ndim == 2 and table.shape[1] == config.d_model and table.dtype.kind == "f"
         if not good or not np.allclose(
-            found, sinusoid(len(found), config.d_model, "halves"), atol=2e-3
+            table, sinusoid(len(table), config.d_model, "halves"), atol=2e-3
         ):
             raise UserError(f"{name} is not the sinusoid: minitf cannot import learned positions")

@@ -101,10 +101,10 @@ def _marks(model, arrays, notes):
 
 def _finite_probe(model, arrays):
     """Return the probe of a model with these weights. Raises UserError if it is not finite."""
-    found = probe(model, arrays)
-    if found is None:
+    numbers = probe(model, arrays)
+    if numbers is None:
         raise UserError("the model's logits are NaN or infinite: its weights are damaged")
-    return found
+    return numbers
 
 
 def must_be_free(out: str | Path) -> None:
@@ -163,20 +163,20 @@ def _read_release(path, like):
 
 def _weights_of_marian(folder):
     """Return the .npz of a folder: the one that decoder.yml names, or the only one."""
-    found = sorted(folder.glob("*.npz"))
-    if len(found) > 1 and (folder / "decoder.yml").exists():
+    files = sorted(folder.glob("*.npz"))
+    if len(files) > 1 and (folder / "decoder.yml").exists():
         text = (folder / "decoder.yml").read_text(encoding="utf-8", errors="replace")
-        found = [path for path in found if re.search(rf"- *{re.escape(path.name)}\s*$", text, re.M)]
-    if not found and any(folder.glob("*.bin")):
+        files = [path for path in files if re.search(rf"- *{re.escape(path.name)}\s*$", text, re.M)]
+    if not files and any(folder.glob("*.bin")):
         raise UserError(
             f"{folder} has neither {CONFIG} nor a .npz: minitf cannot read the binaries of "
             "Marian, as Firefox's models are"
         )
-    if len(found) != 1:
+    if len(files) != 1:
         raise UserError(
-            f"{folder} has no {CONFIG}, and {len(found)} .npz files: name one model's files"
+            f"{folder} has no {CONFIG}, and {len(files)} .npz files: name one model's files"
         )
-    return found[0]
+    return files[0]
 
 
 def _reordered(model, dtype):

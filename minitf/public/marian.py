@@ -64,8 +64,8 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
         subwords = subwords_of([pieces[i] for i in rows[len(SPECIALS) :]])
     config = config.replace(vocabulary_size=len(rows))
     with in_file(path):
-        found = _arrays(arrays, config, len(pieces))
-    return PublicModel(config, found, rows, subwords, notes_of_card(path.parent))
+        renamed = _arrays(arrays, config, len(pieces))
+    return PublicModel(config, renamed, rows, subwords, notes_of_card(path.parent))
 
 
 def _config(arrays, like):
@@ -113,7 +113,7 @@ def _arrays(arrays, config, size):
     """Return {minitf's name: array}. Raises UserError for arrays of another architecture."""
     table = take(arrays, "Wemb", (size, config.d_model))
     bias = take(arrays, "decoder_ff_logit_out_b", (1, size)).reshape(size)
-    found = layers_of(
+    layers = layers_of(
         arrays,
         config,
         lambda names: names.marian,
@@ -121,7 +121,7 @@ def _arrays(arrays, config, size):
     )
     if arrays:
         raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
-    return found | {"embedding.weight": table, "output_bias": bias}
+    return layers | {"embedding.weight": table, "output_bias": bias}
 
 
 # The vocabulary -----------------------------------------------------------------------------------
@@ -159,34 +159,34 @@ def _list_file(folder):
         named = re.search(r"^vocabs:\s*\n\s*- *([^\s/\\]+)$", text, re.MULTILINE)
         if named and (folder / named[1]).exists() and not named[1].endswith(".spm"):
             return folder / named[1]
-    found = [*sorted(folder.glob("*vocab.yml")), *sorted(folder.glob("vocab.json"))]
-    return found[0] if found else None
+    lists = [*sorted(folder.glob("*vocab.yml")), *sorted(folder.glob("vocab.json"))]
+    return lists[0] if lists else None
 
 
 def _single_file(folder, pattern):
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
+    files = sorted(folder.glob(pattern))
+    if len(files) != 1:
         raise UserError(
-            f"{folder} has {len(found)} files {pattern}: put the model's own vocabulary next to it"
+            f"{folder} has {len(files)} files {pattern}: put the model's own vocabulary next to it"
         )
-    return found
+    return files
 
 
 def _listed(path):
     """Return the subwords of a vocab.yml or vocab.json in the order of their ids."""
     if path.suffix == ".json":
-        found = read_json(path)
+        ids = read_json(path)
     else:
         with user_errors(path):
-            found = _yaml_pairs(path.read_bytes().decode())
-    if sorted(i for i in found.values() if type(i) is int) != list(range(len(found))):
+            ids = _yaml_pairs(path.read_bytes().decode())
+    if sorted(i for i in ids.values() if type(i) is int) != list(range(len(ids))):
         raise UserError(f"{path}: the ids are not 0, 1, 2, ...: copy the model again")
-    return sorted(found, key=found.get)
+    return sorted(ids, key=ids.get)
 
 
 def _yaml_pairs(text):
     """Return {subword: id} of the lines `subword: id` and of pairs `? subword`, `: id`."""
-    found, key = {}, None
+    ids, key = {}, None
     for line in text.split("\n"):
         line = line.removesuffix("\r")
         if line.startswith("? "):
@@ -198,9 +198,9 @@ def _yaml_pairs(text):
             key, _, number = line.rpartition(":")
         else:
             number = line.removeprefix(":")
-        found[_scalar(key)] = int(number)
+        ids[_scalar(key)] = int(number)
         key = None
-    return found
+    return ids
 
 
 _ESCAPES = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f"}

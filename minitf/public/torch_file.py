@@ -113,13 +113,13 @@ def _read_legacy(path, file):
     return _arrays(tensors, storages)
 
 
-def _tensors(found):
+def _tensors(content):
     """Return the dictionary if all its values are tensors."""
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(value, _Tensor) for name, value in found.items()
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(value, _Tensor) for name, value in content.items()
     ):
         raise ValueError("it contains more than tensors by name")
-    return found
+    return content
 
 
 def _arrays(tensors, storages):

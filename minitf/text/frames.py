@@ -196,18 +196,18 @@ class Framer:
     def _split(self, line):
         """Return the spans of a line that may have scripts and comments."""
         spans, start = [], 0
-        for found in _NO_TEXT.finditer(line):
-            if found.start() < start:  # in what is kept
+        for match in _NO_TEXT.finditer(line):
+            if match.start() < start:  # in what is kept
                 continue
-            name = found["name"]
-            pattern = rf"</{name}\s*>" if name else "-->" if found[0] == "<!--" else ">"
+            name = match["name"]
+            pattern = rf"</{name}\s*>" if name else "-->" if match[0] == "<!--" else ">"
             pattern = re.compile(pattern, re.I)
-            end = pattern.search(line, found.end())
-            if name and not end and line[: found.start()].rstrip()[-1:] not in ("", ">"):
+            end = pattern.search(line, match.end())
+            if name and not end and line[: match.start()].rstrip()[-1:] not in ("", ">"):
                 break  # a sentence about a tag
-            spans += _cells(line[start : found.start()])
+            spans += _cells(line[start : match.start()])
             start = end.end() if end else len(line)
-            spans.append((line[found.start() : start], True))
+            spans.append((line[match.start() : start], True))
             if not end:
                 self.until = pattern
                 break
@@ -233,22 +233,22 @@ def _cells(line):
 def _between(text, separators, spans_of):
     """Return the spans of what is between some matches, which are kept."""
     spans, start = [], 0
-    for found in separators:
-        spans += [*spans_of(text[start : found.start()]), (found[0], True)]
-        start = found.end()
+    for match in separators:
+        spans += [*spans_of(text[start : match.start()]), (match[0], True)]
+        start = match.end()
     return [*spans, *spans_of(text[start:])]
 
 
 def _values(line, value):
     """Return the spans of a row of values; one that has a quote in quotes is kept."""
     spans, start = [], 0
-    for found in value.finditer(line):
-        quote = '"' if found[0].startswith('"') else ""
-        text = found[0].removeprefix(quote).removesuffix(quote)
-        spans += [(line[start : found.start()] + quote, True)]
+    for match in value.finditer(line):
+        quote = '"' if match[0].startswith('"') else ""
+        text = match[0].removeprefix(quote).removesuffix(quote)
+        spans += [(line[start : match.start()] + quote, True)]
         spans += [(text, True)] if '"' in text else _edges(text)
         spans += [(quote, True)]
-        start = found.end()
+        start = match.end()
     return [*spans, (line[start:], True)]
 
 
@@ -256,19 +256,19 @@ def _edges(text):
     """Return the text without what is at its edges, which is kept, as spans."""
     start, stop = 0, len(text)
     while start < stop:
-        if found := _LEFT.match(text, start, stop):
-            start = found.end()
-        elif (found := _RIGHT.search(text, start, stop)) or (
+        if match := _LEFT.match(text, start, stop):
+            start = match.end()
+        elif (match := _RIGHT.search(text, start, stop)) or (
             text[:start].strip().endswith("#")
-            and (found := _AFTER_HEADING.search(text, start, stop))
+            and (match := _AFTER_HEADING.search(text, start, stop))
         ):
-            stop = found.start()
+            stop = match.start()
         elif (
             text[:start].rstrip().endswith((":", "="))
             and text.startswith('"', start)
-            and (found := _STRING.search(text, start + 1, stop))
+            and (match := _STRING.search(text, start + 1, stop))
         ):
-            start, stop = start + 1, found.start()
+            start, stop = start + 1, match.start()
         elif _AROUND.match(text, start, stop):
             start = _OPEN.match(text, start, stop).end()
             stop = _CLOSE.search(text, start, stop).start()

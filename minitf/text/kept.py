@@ -90,11 +90,11 @@ def split_kept(text: str, pattern: re.Pattern) -> tuple[list[str], list[str]]:
     (['Call ', ' at ', '!'], ['030 1234567', '17:45'])
     """
     texts, values, start = [], [], 0
-    for found in pattern.finditer(text):
-        if found[0]:
-            texts.append(text[start : found.start()])
-            values.append(found[0])
-            start = found.end()
+    for match in pattern.finditer(text):
+        if match[0]:
+            texts.append(text[start : match.start()])
+            values.append(match[0])
+            start = match.end()
     return [*texts, text[start:]], values
 
 

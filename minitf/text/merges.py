@@ -47,16 +47,16 @@ class Merges:
         from 0 to 1.
         Source: Sennrich et al. 2016; Provilkov et al. 2020, algorithm 1.
 
-        >>> of_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
-        >>> merges = Merges([*SPECIALS, *of_bytes, "lo", "low", "l", "o", "w", "▁"])
+        >>> byte_pieces = [f"<0x{byte:02X}>" for byte in range(256)]
+        >>> merges = Merges([*SPECIALS, *byte_pieces, "lo", "low", "l", "o", "w", "▁"])
         >>> merges.cut("▁low"), merges.cut("▁low", 0.5, iter([0.3, 0.9]).__next__)
         ([265, 261], [265, 262, 263, 264])
         """
         ids, start = [], 0
-        for found in self._symbol.finditer(word):
-            ids += self._merged(word[start : found.start()], probability, draw)
-            ids.append(self._symbols[found[0]])
-            start = found.end()
+        for match in self._symbol.finditer(word):
+            ids += self._merged(word[start : match.start()], probability, draw)
+            ids.append(self._symbols[match[0]])
+            start = match.end()
         return ids + self._merged(word[start:], probability, draw)
 
     def _merged(self, text, probability, draw):

@@ -143,8 +143,8 @@ class PairedSubwords:
 def _listed(content):
     """Return the subwords in the content of the list's file, and whether lines are normalised."""
     try:
-        found = json.loads(content)
-        pieces, kind = found["pieces"], found["normalise"]
+        settings = json.loads(content)
+        pieces, kind = settings["pieces"], settings["normalise"]
         if kind not in ("opus", "none") or not all(type(piece) is str for piece in pieces):
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):

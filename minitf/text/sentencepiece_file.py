@@ -14,9 +14,9 @@ def sentencepiece():
 def processor(model: bytes):
     """Return the SentencePieceProcessor of a file's content. Raises UserError if it is damaged."""
     try:
-        found = sentencepiece().SentencePieceProcessor(model_proto=model)
-        if not found.get_piece_size():  # nothing is loaded from no bytes
+        loaded = sentencepiece().SentencePieceProcessor(model_proto=model)
+        if not loaded.get_piece_size():  # nothing is loaded from no bytes
             raise RuntimeError
-        return found
+        return loaded
     except (RuntimeError, UnicodeDecodeError):  # the latter: its message quotes the damaged bytes
         raise UserError("not a SentencePiece model: copy the file again") from None

@@ -175,21 +175,21 @@ def cleaned(tree: Tree) -> Tree:
     >>> cleaned(next(parse(["( (S (NP-SBJ-1 (-NONE- *)) (VP-CC (VB Go))))"])))
     ['(S', '(VP', Leaf(tag='VB', word='Go'), ')VP', ')S']
     """
-    found, kept = [], []  # kept: whether each open bracket has a label, or is the outermost
+    tokens, kept = [], []  # kept: whether each open bracket has a label, or is the outermost
     for item in tree:
         if isinstance(item, Leaf):
             if item.tag != _TRACE:
-                found.append(item)
+                tokens.append(item)
         elif item[0] == "(":
             kept.append(item != "(" or not kept)
             if kept[-1]:
-                found.append(f"({_category(item[1:])}")
+                tokens.append(f"({_category(item[1:])}")
         elif kept.pop():
-            if isinstance(found[-1], str) and found[-1][0] == "(":
-                found.pop()  # nothing was left inside
+            if isinstance(tokens[-1], str) and tokens[-1][0] == "(":
+                tokens.pop()  # nothing was left inside
             else:
-                found.append(f"){_category(item[1:])}")
-    return _without_root(found)
+                tokens.append(f"){_category(item[1:])}")
+    return _without_root(tokens)
 
 
 def _category(label):

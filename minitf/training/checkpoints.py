@@ -70,7 +70,7 @@ META = {  # the values in every checkpoint
     "notes": dict,
     "languages": list,
 }
-# The notes of a model that one tuned from it keeps: how it reads lines, and whose work it is.
+# The notes that a model keeps when it is tuned: how it reads lines, and whose work it is.
 KEPT_NOTES = {
     "max_subwords": int,
     "max_unsplit": int,
@@ -152,11 +152,12 @@ class RunFolder:
     def _foreign_file(self, outputs):
         """Return the name of a file that is not of this run but has a name of its own, or None."""
         with _reading(self.path):
-            found = set(os.listdir(self.path)) if self._has() else set()
+            present = set(os.listdir(self.path)) if self._has() else set()
             log = self.path / LINES
             killed = log.exists() and not log.stat().st_size
-        names = {*_OF_A_RUN, *outputs} & found
-        names |= {name for name in found if STEP_WEIGHTS.fullmatch(name) or WEIGHTS.fullmatch(name)}
+        names = {*_OF_A_RUN, *outputs} & present
+        names |= set(filter(STEP_WEIGHTS.fullmatch, present))
+        names |= set(filter(WEIGHTS.fullmatch, present))
         # A run that was killed before its first checkpoint left an empty log, and its vocabulary.
         if killed:
             names -= {LINES, *VOCABULARIES}
@@ -201,8 +202,8 @@ class RunFolder:
         if not self.has_checkpoint():
             return None
         with _reading(self.path):
-            found = self.checkpoint.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+            status = self.checkpoint.stat()
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def must_be_as(self, stamp):
         """Raise UserError if another trainer has written a checkpoint since `stamp` was taken."""
@@ -319,15 +320,15 @@ class RunFolder:
         return model, optimizer, meta, subwords
 
     def _existing(self, names):
-        found = [
+        existing = [
             name for name in names if STEP_WEIGHTS.fullmatch(name) and (self.path / name).exists()
         ]
-        if missing := len(names) - len(found):
+        if missing := len(names) - len(existing):
             self.say(
                 f"average  {missing} of the run's weights-* files "
                 f"{'is' if missing == 1 else 'are'} missing; the others are used"
             )
-        return found
+        return existing
 
 
 @contextlib.contextmanager

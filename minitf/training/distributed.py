@@ -202,11 +202,11 @@ class Ranks:
         """Raise UserError on all ranks unless an array is the same on all, bit for bit."""
         if self.size == 1:
             return
-        found = self._world.allgather(
+        digests = self._world.allgather(
             (hashlib.sha256(to_numpy(array)).hexdigest(), platform.node())
         )
-        for rank, (digest, node) in enumerate(found):
-            if digest != found[0][0]:
+        for rank, (digest, node) in enumerate(digests):
+            if digest != digests[0][0]:
                 raise UserError(
                     f"{name} of rank {rank} (on {node}) differ from those of rank 0: continue from "
                     "the last checkpoint with --resume; if it happens again, leave that machine out"

@@ -127,8 +127,8 @@ def score_files(hypotheses, references) -> str:
     except UserError as error:
         lines.append(str(error))
     for path, side in zip((hypotheses, references), pairs, strict=True):
-        if found := undecoded(path, side):
-            lines.append(f"notice: {found}")
+        if mistake := undecoded(path, side):
+            lines.append(f"notice: {mistake}")
         if sum(line.endswith(" .") for line in side) > len(side) / 2:
             lines.append(
                 f"notice: {path} looks tokenised, but both scores are defined for plain text: "

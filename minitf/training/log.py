@@ -166,9 +166,9 @@ def step_line(entry):
 
 def versions():
     """Return the versions of Python and of the packages on which a result depends."""
-    found = {"python": platform.python_version(), "minitf": __version__}
+    numbers = {"python": platform.python_version(), "minitf": __version__}
     for package in ("numpy", *CUPY, "sentencepiece", "sacrebleu"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # CuPy is optional
             name = "cupy" if package in CUPY else package
-            found[name] = importlib.metadata.version(package)
-    return found
+            numbers[name] = importlib.metadata.version(package)
+    return numbers

@@ -219,7 +219,7 @@ def resumed(settings, given, before):
     {name: (before, now)}, are those after which the run is not bit for bit the uninterrupted one.
     """
     merged = dataclasses.asdict(before)
-    if "corpus" in given:
+    if "corpus" in given:  # in place of the files; the pairs of --add are added to it as well
         merged |= {"train": None, "valid": None}
     for field in dataclasses.fields(Settings):
         name, on_resume = field.name, field.metadata["on_resume"]

@@ -28,8 +28,8 @@ PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000
 SAFE = 0.9  # fraction of the free memory that arrays may take; a process needs more than arrays
 SLICE_TOKENS = 2048  # tokens of a slice on one side; a second one for memory has a quarter of them
 ENOUGH = 1.0  # seconds of an update of a slice; if it takes less, the slice is doubled
-REPEAT_SECONDS = 4  # seconds that the repetitions of one measurement should take together ...
-FEWEST_REPEATS, MOST_REPEATS = 2, 10  # ... if that is between so many repetitions
+REPEAT_SECONDS = 4  # seconds that the repetitions of one measurement should take together
+FEWEST_REPEATS, MOST_REPEATS = 2, 10  # repetitions, whatever they take
 SAMPLE = 500  # batches whose shapes represent an epoch
 FEWEST_TOKENS = 50  # tokens of a batch, about one sentence
 
@@ -188,9 +188,9 @@ def _fits(trainer):
     """Log the memory that the run needs; return whether so much is free."""
     settings, ranks, updater = trainer.settings, trainer.ranks, trainer.updater
     used, free = ranks.broadcast((used_memory(), free_memory()))
-    found = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
-    fixed, batch = ranks.broadcast(found)
-    copies = _copied(updater)
+    needed = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
+    fixed, batch = ranks.broadcast(needed)
+    copies = _bytes_of_copies(updater)
     if free is None or fixed + max(batch, copies) <= SAFE * free:
         most = max((used or 0) + fixed + max(batch, copies), largest_memory() or 0)
         each_rank = f" on each of {ranks.size} ranks" if ranks.size > 1 else ""
@@ -236,7 +236,7 @@ def _memory(updater, batch):
     return untouched + large - slope * more, slope * total
 
 
-def _copied(updater):
+def _bytes_of_copies(updater):
     """Return the bytes of the copies from which files are written, when no batch is in memory.
 
     About 20 a parameter: the weights, Adam's m and v, and the average of weights in float64. Those

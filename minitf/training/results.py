@@ -72,8 +72,7 @@ def _better_model(trainer):
         for entry in log.history
         if "valid_bleu" in entry
         and entry["step"] == trainer.step
-        # Earlier versions did not log it.
-        and entry.get("valid_text", trainer.valid_text) == trainer.valid_text
+        and entry["valid_text"] == trainer.valid_text
     ]
     if validations and averaged != 1:
         value, bleu = validations[-1]["valid_perplexity"], validations[-1]["valid_bleu"]
@@ -99,7 +98,7 @@ def _test(trainer, translator, name, pairs):
     save_text(trainer.folder.path / translations(name), "".join(line + "\n" for line in lines))
     score = validator.score(lines, pairs.target)
     trainer.log.say(f"{title}: {score.text}")
-    found = {
+    scores = {
         "bleu": score.score,
         "signature": score.signature,
         "sentences": len(lines),
@@ -112,13 +111,13 @@ def _test(trainer, translator, name, pairs):
         except UserError as error:
             trainer.log.say(f"{title}: {error}")
         else:
-            found["paper_style"] = {
+            scores["paper_style"] = {
                 "bleu": paper.score,
                 "signature": paper.signature,
                 "text": paper.text,
             }
             trainer.log.say(f"{title}: {paper.text}")
-    return found
+    return scores
 
 
 def say_what_now(trainer, valid, resume):
@@ -155,7 +154,7 @@ def _advice(trainer, valid, resume):
             "the validation text are shorter: judge it by the perplexity, or validate on longer "
             "sentences"
         )
-    perplexity = min(found["perplexity"] for found in valid.values() if isinstance(found, dict))
+    perplexity = min(score["perplexity"] for score in valid.values() if isinstance(score, dict))
     trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
     if trained and trained[-1] < LEARNED and KNOWN * trained[-1] < perplexity:
         return (

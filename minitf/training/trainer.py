@@ -158,13 +158,13 @@ class Trainer:
 
         The largest slices, if an update has several such batches.
         """
-        found = []
+        batches = []
         for indices in self.dataset.largest(self.cursor.plan):
             sizes = [len(indices)] * self.settings.accumulate
             mine = shares(sizes, self.ranks.size)[self.ranks.rank]
             most = max((stop - start for _, start, stop in mine), default=1)
-            found.append(self.dataset.batch(indices).rows(0, most))
-        return found
+            batches.append(self.dataset.batch(indices).rows(0, most))
+        return batches
 
     def _train(self):
         """Update until a limit is reached or a stop is agreed on; return the limit, if any."""
@@ -280,11 +280,11 @@ class Trainer:
         A validation at the end of a session counts for --patience and the average only if one was
         due: so a run that is resumed afterwards goes on as if it had not been stopped.
         """
-        found = self.ranks.broadcast(self._measure() if self.ranks.rank == 0 else None)
-        if found is None:
+        measured = self.ranks.broadcast(self._measure() if self.ranks.rank == 0 else None)
+        if measured is None:
             self.stop.agreed = True
             return
-        value, score = found
+        value, score = measured
         figures = {"valid_perplexity": value, "valid_bleu": score, "valid_text": self.valid_text}
         self.log.step({"step": self.step, **figures})
         due = self.step % self.settings.valid_every == 0

@@ -36,15 +36,15 @@ def shares(sizes, count):
     [[(0, 0, 10), (1, 0, 2)], [(1, 2, 4), (2, 0, 8)]]
     """
     # The unit is 1 / count of a batch, so that every share has len(sizes) units.
-    found = []
+    slices = []
     for share in range(count):
         edges = share * len(sizes), (share + 1) * len(sizes)
         rows = [
             (i, *(n * min(max(edge - i * count, 0), count) // count for edge in edges))
             for i, n in enumerate(sizes)
         ]
-        found.append([(i, start, stop) for i, start, stop in rows if start < stop])
-    return found
+        slices.append([(i, start, stop) for i, start, stop in rows if start < stop])
+    return slices
 
 
 def threads_for(operations):
@@ -95,9 +95,9 @@ class Updater:
         n = 1 if on_gpu() else replicas or self.ranks.cores()
         self.models, self.flats = [model], [optimizer]
         for _ in range(n - 1):
-            twin = build()
-            self.models.append(twin)
-            self.flats.append(Flat(twin.named_parameters(), optimizer.data))
+            replica = build()
+            self.models.append(replica)
+            self.flats.append(Flat(replica.named_parameters(), optimizer.data))
         self.pool = ThreadPoolExecutor(n) if n > 1 else None
         self.machine = _machine() | {
             "replicas": n,

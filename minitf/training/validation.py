@@ -55,10 +55,10 @@ class Validator:
         settings = self.settings
         with self._progress(task) as progress:
             # What is measured is the model by itself; and what it learns to write may be trees.
-            found = translator.translate(
+            translations = translator.translate(
                 lines, beam, settings.alpha, settings.max_extra, progress=progress, wellformed=False
             )
-        return [best[0].text for best in found]
+        return [best[0].text for best in translations]
 
     def score(self, lines, references):
         """Return the BLEU of translations; text that came tokenised is not tokenised again."""

@@ -35,11 +35,11 @@ def cut_texts(
     """
     cut = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
-        found = [text] if len(ids) <= max_unsplit else sentences(text)
-        if len(found) == 1:
+        parts = [text] if len(ids) <= max_unsplit else sentences(text)
+        if len(parts) == 1:
             cut.append(_parts(text, ids, subwords, max_subwords, (_CLAUSE, _WORD)))
         else:
-            cut.append(_all_parts(found, subwords, max_subwords, (_CLAUSE, _WORD)))
+            cut.append(_all_parts(parts, subwords, max_subwords, (_CLAUSE, _WORD)))
     return cut
 
 
@@ -90,10 +90,10 @@ def _small_forms(words, subwords):
     lengths = map(len, subwords.encode([form for each in forms.values() for form in each]))
     best = {}
     for word, each in forms.items():
-        found = [next(lengths) for _ in each]
-        least = min(found)
+        counts = [next(lengths) for _ in each]
+        least = min(counts)
         # What is no subword in any form, and no shorter in small letters, is an abbreviation.
-        best[word] = word if found[-1] == least > 1 else each[found.index(least)]
+        best[word] = word if counts[-1] == least > 1 else each[counts.index(least)]
     return best
 
 

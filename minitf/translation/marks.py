@@ -43,10 +43,10 @@ def copied_marks(translator: Translator, language: str = "") -> list[str]:
                 for sentence in sentences
                 for i in range(0, len(words) - 1, 2)
             ]
-            found = translator.translate([line for line, _ in lines])
+            translations = translator.translate([line for line, _ in lines])
             share = sum(
                 all(word in texts[0].text for word in asked)
-                for texts, (_, asked) in zip(found, lines, strict=True)
+                for texts, (_, asked) in zip(translations, lines, strict=True)
             ) / len(lines)
             if share > most:
                 best, most = list(words), share

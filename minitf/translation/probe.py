@@ -49,8 +49,8 @@ def probe(model, arrays=None):
     ):
         logits = to_numpy(model(source, target).data)  # (2, length, V)
     positions = np.arange(length)
-    found = logits[positions % 2, positions, ids].astype(np.float64)
-    return [float(f"{x:.6g}") for x in found] if np.isfinite(found).all() else None
+    chosen = logits[positions % 2, positions, ids].astype(np.float64)
+    return [float(f"{x:.6g}") for x in chosen] if np.isfinite(chosen).all() else None
 
 
 def check_probe(model, expected):

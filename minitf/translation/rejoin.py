@@ -139,9 +139,9 @@ def restored(
     pattern = re.compile("|".join(rf"(?<!\w){re.escape(mark)}(?!\w)" for mark in marks) or "(?!)")
     source, distinct = part.read(part.values).rstrip(), {}
     for each in translations:
-        found = pattern.findall(each.text) if marks else []
+        written = pattern.findall(each.text) if marks else []
         if part.values and (
-            Counter(found) != Counter(list(given))
+            Counter(written) != Counter(list(given))
             or sum(map(each.text.count, marks)) != len(given)  # one in a word
         ):
             continue

@@ -161,10 +161,10 @@ class Translator:
             asked = beam if n_best > 1 or any(part.values for part in parts) else 1
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
-        found = self._translate_lines(
+        per_line = self._translate_lines(
             self._read(lines, keep, spans), search, beam, batch_tokens, progress, wellformed
         )
-        return [translations[:n_best] for translations in found]
+        return [translations[:n_best] for translations in per_line]
 
     def sample(
         self,
@@ -190,7 +190,7 @@ class Translator:
         def search(source, parts):
             rows = [(first + line, *numbers) for line, *numbers in (part.place for part in parts)]
             rules = self._wellformed.allowed(source) if wellformed else None
-            found = sample(
+            hypotheses = sample(
                 self.fast,
                 source,
                 max_extra=max_extra,
@@ -199,7 +199,7 @@ class Translator:
                 allowed=rules,
                 **settings,
             )
-            return [[best] for best in found]
+            return [[best] for best in hypotheses]
 
         lines = self._read(_listed(lines), keep, spans)
         return self._translate_lines(lines, search, 1, batch_tokens, progress, wellformed)
@@ -219,7 +219,10 @@ class Translator:
             return [[Text(line)] for line in lines]
         spans = framed(lines) if spans is None else spans
         return [
-            [_copied(text) if is_kept else Text(normalise(text)) for text, is_kept in line_spans]
+            [
+                _in_one_line(text) if is_kept else Text(normalise(text))
+                for text, is_kept in line_spans
+            ]
             if normalise(line)
             else []  # a line without any text
             for line, line_spans in zip(lines, spans, strict=True)
@@ -234,8 +237,8 @@ class Translator:
 
     def _cut(self, texts):
         """Cut each Text into what the model reads at once; one IN CAPITALS is written small."""
-        found = [text.text for text in texts]
-        small = found if self.reads_capitals else in_small_letters(found, self.subwords)
+        strings = [text.text for text in texts]
+        small = strings if self.reads_capitals else in_small_letters(strings, self.subwords)
         for text, read in zip(texts, small, strict=True):
             text.in_capitals = read != text.text
             text.head, text.text = self.subwords.split_language(read.strip())
@@ -260,9 +263,8 @@ class Translator:
 
     def _ids(self, parts):
         """Return what the model reads of each part."""
-        ids = self.subwords.encode([part.read(self.marks) for part in parts])
-        rows = zip(parts, ids, strict=True)
-        return [(part.head + found)[: self.max_subwords] for part, found in rows]
+        rows = zip(parts, self.subwords.encode([p.read(self.marks) for p in parts]), strict=True)
+        return [(part.head + ids)[: self.max_subwords] for part, ids in rows]
 
     def _translate_lines(self, lines, search, beam, batch_tokens, progress, wellformed):
         """Return the best translations of each Line.
@@ -317,15 +319,15 @@ class Translator:
         distinct = {}
         for text, best in zip(texts, hypotheses, strict=True):
             text = alike_quotes(text.strip())
-            found = Translation(text, best.log_probability, best.score)
-            distinct.setdefault(found.text, found)
+            translation = Translation(text, best.log_probability, best.score)
+            distinct.setdefault(translation.text, translation)
         return list(distinct.values())
 
     def _search(self, source, beam, alpha, max_extra, n_best, allowed=None, record=None):
         """Return the best hypotheses of each row of source ids (B, S); record: see beam_search."""
         if beam == 1:
-            found = greedy(self.fast, source, max_extra, alpha=alpha, allowed=allowed)
-            return [[best] for best in found]
+            hypotheses = greedy(self.fast, source, max_extra, alpha=alpha, allowed=allowed)
+            return [[best] for best in hypotheses]
         return beam_search(
             self.fast, source, beam, alpha, max_extra, n_best, allowed=allowed, record=record
         )
@@ -424,7 +426,7 @@ def _listed(lines):
     return lines
 
 
-def _copied(text):
+def _in_one_line(text):
     """Return a text as it may stand in a line of the output; tabs separate columns."""
     return "\t".join(printable(valid(each)) for each in text.split("\t"))
 

@@ -158,10 +158,10 @@ def _repeated(texts):
     """
     longest = min(LONGEST_UNIT, (texts.shape[1] - 1) // REPEATS)  # the start mark does not count
     latest = texts[:, ::-1]
-    found, before = (latest[:, 1 : longest + 1] == latest[:, :1]).nonzero()
+    rows, before = (latest[:, 1 : longest + 1] == latest[:, :1]).nonzero()
     return [
         (i, size)
-        for i, size in zip(found, before + 1, strict=True)
+        for i, size in zip(rows, before + 1, strict=True)
         if (latest[i, size : REPEATS * size] == latest[i, : (REPEATS - 1) * size]).all()
     ]
 

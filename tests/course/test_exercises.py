@@ -261,7 +261,7 @@ def test_an_answer_without_return_that_fails_before_its_end_is_told_the_error(tm
 BY_ANOTHER_METHOD = {
     "mended_weights": (1, "return F.softmax(np.where(mask, scores, -np.inf)).numpy()"),
     "softmax_average": (1, "return F.softmax(scores).numpy() @ values"),
-    "log_sum_exp": (
+    "logsumexp": (
         2,
         "m = x.data.max(axis=-1, keepdims=True)\n"
         "    return F.log(F.exp(x - m).sum(axis=-1)) + m[..., 0]",

@@ -29,7 +29,7 @@ def test_forms_find_the_texts_of_the_equations(rng, changes, rel=1e-5):
 
 
 @pytest.mark.parametrize("dtype, rel", [("float64", 1e-12), ("float32", 1e-6)])
-def test_normalisers(library, rng, dtype, rel):
+def test_logsumexp(library, rng, dtype, rel):
     """Of large and of small scores, and beside words that are impossible."""
     logits = np.concatenate([rng.normal(size=(5, 300)), rng.normal(900, 50, (2, 300))]).astype(
         dtype
@@ -40,7 +40,7 @@ def test_normalisers(library, rng, dtype, rel):
     for which in (forms_on, forms.off):
         with which():
             given = xp.asarray(logits)
-            found = decode.normalisers_of(given)
+            found = decode.logsumexp(given)
         assert found.dtype == np.float64 and np.array_equal(to_numpy(given), logits)
         np.testing.assert_allclose(found, expected, rtol=rel)
 

@@ -144,7 +144,7 @@ def test_symbols_and_marks_are_never_cut_wherever_they_stand():
         assert [i for i in row if i in symbols] == [i for i in before if i in symbols] != []
 
 
-def test_a_row_that_would_become_too_long_is_cut_as_usual(subwords):
+def test_a_row_that_would_become_too_long_is_cut_without_sampling(subwords):
     usual = subwords.encode(LINES)
     longest = max(map(len, usual)) + 1
     dataset = made(subwords, max_length=longest, sample_subwords=0.9)

@@ -1,4 +1,4 @@
-"""Which room has the forms of a library, and errors that name their file."""
+"""Which folder has the forms of a library, and errors that name their file."""
 
 import sys
 import types
@@ -13,7 +13,7 @@ from minitf.errors import UserError, in_file
 
 
 @pytest.mark.parametrize(
-    ("library", "room"),
+    ("library", "folder"),
     [
         ("numpy", "cpu"),
         (np, "cpu"),
@@ -22,10 +22,10 @@ from minitf.errors import UserError, in_file
         (types.ModuleType("x"), None),
     ],
 )
-def test_the_room_of_the_forms_of_a_library(library, room):
+def test_the_folder_of_the_forms_of_a_library(library, folder):
     with using(library):
-        assert xp._room == room
-    assert xp._room == "cpu"
+        assert xp._folder == folder
+    assert xp._folder == "cpu"
 
 
 def test_the_environment_chooses_when_the_library_is_first_used(monkeypatch):

@@ -311,8 +311,8 @@ def test_a_scorer_whose_logits_have_another_shape_does_not_agree(part):
 
     class Other(decode.TokenScorer):
         def __call__(self, texts):
-            logits, normalisers = super().__call__(texts)
-            return logits[part], normalisers
+            logits, sums = super().__call__(texts)
+            return logits[part], sums
 
     model = small_model()
     assert not decode.agrees(model, lambda source: Other(model, source, 1, None))

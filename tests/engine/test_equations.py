@@ -6,7 +6,7 @@ import re
 import pytest
 from paths import ENGINE, ROOT
 
-# backend.py and forms.py are the seam: they may speak of libraries and rooms.
+# backend.py and forms.py are the seam: they may speak of libraries and folders.
 EQUATIONS = ("errors", *ENGINE, "__init__")
 # `threading` is not among them: what is recorded, and the state of dropout, belong to a thread.
 HARDWARE = {

@@ -619,7 +619,7 @@ MUTANTS = {
         decode.continuations,
         "cpu/decode",
         "np.lexsort((-values, sentence))",
-        "np.lexsort((-found, -values, sentence))",
+        "np.lexsort((-candidates, -values, sentence))",
     ),
     "continuations: the tokens in no block": (
         decode.continuations,
@@ -630,11 +630,11 @@ MUTANTS = {
     "continuations: totals of another beam": (
         decode.continuations,
         "cpu/decode",
-        "[found // size]",
-        "[found // size // beams * beams]",
+        "[candidates // size]",
+        "[candidates // size // beams * beams]",
     ),
-    "normalisers: the greatest is not added": (
-        decode.normalisers_of,
+    "logsumexp: the greatest is not added": (
+        decode.logsumexp,
         "cpu/decode",
         "ones)) + greatest[:, 0]",
         "ones))",
@@ -780,13 +780,13 @@ class Mutant(SourceFileLoader):
         return compile(self.text, self.path, "exec")
 
 
-def rooms_of(file):
+def folders_of(file):
     """Return the folders whose forms use a file: its own, or for `cpu/layers` both."""
     return [file.split("/")[0]] if file != "cpu/layers" else list(checks.LIBRARY)
 
 
-def plant(monkeypatch, room, file, old, new):
-    """Import the forms of a room again, and one of the modules that they use as a mutant."""
+def plant(monkeypatch, folder, file, old, new):
+    """Import the forms of a folder again, and one of the modules that they use as a mutant."""
     name = f"minitf.{file.replace('/', '.')}"
     loader = Mutant(name, Path(minitf.__file__).parent / f"{file}.py", old, new)
 
@@ -800,34 +800,38 @@ def plant(monkeypatch, room, file, old, new):
             )
 
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
-    monkeypatch.setattr(minitf, room, getattr(minitf, room))
-    monkeypatch.setitem(forms._forms, room, {})
-    again = "minitf.cpu.layers", "minitf.cpu.decoder", name  # whose forms or checks both rooms use
+    monkeypatch.setattr(minitf, folder, getattr(minitf, folder))
+    monkeypatch.setitem(forms._forms, folder, {})
+    again = (
+        "minitf.cpu.layers",
+        "minitf.cpu.decoder",
+        name,
+    )  # whose forms or checks both folders use
     for module in list(sys.modules):
-        if module in again or f"{module}.".startswith(f"minitf.{room}."):
+        if module in again or f"{module}.".startswith(f"minitf.{folder}."):
             monkeypatch.delitem(sys.modules, module)
-    importlib.import_module(f"minitf.{room}")
+    importlib.import_module(f"minitf.{folder}")
     # Without proofs, which would leave all work of a mutant to the equations.
-    monkeypatch.setitem(forms._proved, room, dict(forms._forms[room]))
+    monkeypatch.setitem(forms._proved, folder, dict(forms._forms[folder]))
     monkeypatch.setattr(sys.modules["minitf.cpu.decoder"], "is_straight", lambda *_, **__: True)
-    if room == "gpu":
+    if folder == "gpu":
         monkeypatch.setattr(sys.modules["minitf.gpu.decode"], "is_straight", lambda *_, **__: True)
 
 
-def hold_all(op, room):
+def hold_all(op, folder):
     """Compare an op with its equation on every row and case, with tiles of all sizes."""
     rows = [row for row in checks.ROWS if row.function is op]
-    cases = [case for case in checks.CASES if op in case.ops and room in case.rooms]
-    for sizes in form_cases.TILES if room == "cpu" else ["small tiles"]:
+    cases = [case for case in checks.CASES if op in case.ops and folder in case.folders]
+    for sizes in form_cases.TILES if folder == "cpu" else ["small tiles"]:
         with pytest.MonkeyPatch.context() as patch:
             form_cases.lower(patch, sizes)
             for row in rows:
-                checks.hold(row, room, "float32")
-                if room == "cpu":
-                    checks.hold(row, room, "float64")
+                checks.hold(row, folder, "float32")
+                if folder == "cpu":
+                    checks.hold(row, folder, "float64")
                     checks.hold_apart(row, "cpu", "float64")
             for case in cases:
-                checks.hold_case(case, room, "float64" if room == "cpu" else "float32")
+                checks.hold_case(case, folder, "float64" if folder == "cpu" else "float32")
 
 
 def test_the_mistakes_follow_the_code():
@@ -840,13 +844,13 @@ def test_the_mistakes_follow_the_code():
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_noticed(name):
     op, file, right, wrong = MUTANTS[name]
-    for room in rooms_of(file):
+    for folder in folders_of(file):
         with pytest.MonkeyPatch.context() as patch:
-            plant(patch, room, file, right, wrong)
+            plant(patch, folder, file, right, wrong)
             # An array of another shape is noticed as well; and NaN, which decoding refuses: a
             # mutant that reads what it has not written may find it in that memory.
             with pytest.raises((AssertionError, ValueError, TypeError, UserError)):
-                hold_all(op, room)
+                hold_all(op, folder)
 
 
 @pytest.mark.slow
@@ -856,7 +860,7 @@ def test_a_mutant_is_noticed(name):
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_form_that_is_only_planted_again_is_not(op, file):
-    for room in rooms_of(file):
+    for folder in folders_of(file):
         with pytest.MonkeyPatch.context() as patch:
-            plant(patch, room, file, "import", "import")
-            hold_all(op, room)
+            plant(patch, folder, file, "import", "import")
+            hold_all(op, folder)

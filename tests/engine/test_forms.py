@@ -20,9 +20,9 @@ ROWS, CASES = form_cases.rows(), form_cases.cases()
 LIBRARY = {"cpu": "numpy", "gpu": strict.with_kernels}
 TOLERANCE = {"cupy": 1e-4}  # cuBLAS adds up in another order, and CUDA has other exponentials
 on_cupy = pytest.param("cupy", marks=pytest.mark.gpu, id="cupy")
-for room in LIBRARY:
-    form_cases.load(room)
-FORMED = [row for row in ROWS if any(row.function in forms._forms[room] for room in LIBRARY)]
+for folder in LIBRARY:
+    form_cases.load(folder)
+FORMED = [row for row in ROWS if any(row.function in forms._forms[folder] for folder in LIBRARY)]
 FIRST = {row.function: row for row in reversed(FORMED)}  # all rows take minutes on the simulator
 each_row = pytest.mark.parametrize("row", FORMED, ids=str)
 DTYPES = "float64", "float32"
@@ -50,26 +50,26 @@ def equation(compute, *arguments):
         return compute(*arguments)
 
 
-def hold(row, room, dtype, library=None):
-    """Hold the form of a room to its equation."""
+def hold(row, folder, dtype, library=None):
+    """Hold the form of a folder to its equation."""
     expected, tolerance = equation(outcome, row, dtype), TOLERANCE.get(library)
-    with using(library or LIBRARY[room]), form_cases.watched(room) as taken:
+    with using(library or LIBRARY[folder]), form_cases.watched(folder) as taken:
         for layout in (np.ascontiguousarray, strided):
             found, name = outcome(row, dtype, layout), f"{row}, {layout.__name__}"
             close(found, expected, dtype, name, tolerance)
         results = outcome(row, dtype, recording=False)
         close(results, expected[: len(results)], dtype, f"{row}, not recorded", tolerance)
-    has_form = row.function in forms._forms[room]
-    assert (row.function in taken) == (has_form and room not in row.declined), (
+    has_form = row.function in forms._forms[folder]
+    assert (row.function in taken) == (has_form and folder not in row.declined), (
         f"{row}: who computes it?"
     )
 
 
 @np.errstate(invalid="ignore")  # some rows have arguments that are not finite
-def hold_apart(row, room, dtype, library=None):
+def hold_apart(row, folder, dtype, library=None):
     """Hold two calls of a form that are under way at a time to two calls one after the other."""
     expected, tolerance = equation(outcome, row, dtype), TOLERANCE.get(library)
-    with using(library or LIBRARY[room]):
+    with using(library or LIBRARY[folder]):
         one, walk_one = call(row, dtype)
         _, walk_other = call(row, dtype, change=lambda x: 1.5 * x[::-1])
         walk_other()
@@ -77,10 +77,10 @@ def hold_apart(row, room, dtype, library=None):
         close(one + walk_one(), expected, dtype, name, tolerance)
 
 
-def hold_case(case, room, dtype, library=None):
+def hold_case(case, folder, dtype, library=None):
     """Hold a program that uses forms to the same one by equations."""
     expected = equation(case.compute, dtype)
-    with using(library or LIBRARY[room]), form_cases.watched(room) as taken:
+    with using(library or LIBRARY[folder]), form_cases.watched(folder) as taken:
         close(case.compute(dtype), expected, dtype, str(case), TOLERANCE.get(library))
     assert taken >= set(case.ops), f"{case}: who computes it?"
 
@@ -120,7 +120,7 @@ QUICK = ("sizes as they are", "float64"), ("small tiles", "float32")
 OTHERS = ("sizes as they are", "float32"), ("small tiles", "float64")
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "cpu" in case.rooms], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if "cpu" in case.folders], ids=str)
 @pytest.mark.parametrize("those", [QUICK, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=str)
 def test_without_gradients_on_the_cpu(case, those):
     for sizes, dtype in those:
@@ -138,8 +138,8 @@ def test_a_form_on_the_cpu_refuses_what_its_equation_refuses_in_the_same_words()
         refuse_alike(row, "cpu")
 
 
-def refuse_alike(row, room):
-    with using(LIBRARY[room]):
+def refuse_alike(row, folder):
+    with using(LIBRARY[folder]):
         said = []
         for state in (forms.off, forms_on):
             with state(), pytest.raises((TypeError, ValueError, IndexError)) as error:
@@ -168,7 +168,7 @@ def test_a_form_on_cupy(row, monkeypatch):
 @pytest.mark.parametrize(
     "library", [pytest.param(None, marks=pytest.mark.slow, id="simulated"), on_cupy]
 )
-@pytest.mark.parametrize("case", [case for case in CASES if "gpu" in case.rooms], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if "gpu" in case.folders], ids=str)
 def test_without_gradients_on_the_gpu(case, library, monkeypatch):
     """In small tiles: with fewer threads, and caches that grow at each step."""
     form_cases.lower(monkeypatch, "small tiles", compiled=library == "cupy")
@@ -191,11 +191,11 @@ def test_an_error_counts_by_its_share_of_the_largest_number():
             close([right * (1 + 1e-6)], [right], "float64")
 
 
-@pytest.mark.parametrize("room", LIBRARY)
-def test_the_tables_reach_every_form(room):
-    of_rows = {row.function for row in ROWS if room not in row.declined}
-    of_cases = {op for case in CASES for op in case.ops if room in case.rooms}
-    missing = forms._forms[room].keys() - of_rows - of_cases
+@pytest.mark.parametrize("folder", LIBRARY)
+def test_the_tables_reach_every_form(folder):
+    of_rows = {row.function for row in ROWS if folder not in row.declined}
+    of_cases = {op for case in CASES for op in case.ops if folder in case.folders}
+    missing = forms._forms[folder].keys() - of_rows - of_cases
     assert not missing, f"no row of form_cases reaches {sorted(op.__name__ for op in missing)}"
 
 
@@ -216,12 +216,12 @@ def test_every_size_at_which_a_form_takes_another_branch_is_lowered():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("room", LIBRARY)
-def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
+@pytest.mark.parametrize("folder", LIBRARY)
+def test_the_tables_run_every_line_of_the_forms(folder, monkeypatch):
     """So no tile, no shortcut and no border of a form is left unchecked by the tests above."""
     # A GPU has one form of the other folder, which the tests of the CPU run.
-    own = {form.__module__ for form in forms._forms[room].values()}
-    names = {name for name in own if name.startswith(f"minitf.{room}.")} | HELPERS[room]
+    own = {form.__module__ for form in forms._forms[folder].values()}
+    names = {name for name in own if name.startswith(f"minitf.{folder}.")} | HELPERS[folder]
     modules = {sys.modules[name].__file__: sys.modules[name] for name in names}
     missing = {(file, line) for file, module in modules.items() for line in lines_of(module)}
 
@@ -235,10 +235,10 @@ def test_the_tables_run_every_line_of_the_forms(room, monkeypatch):
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        for sizes in form_cases.TILES if room == "cpu" else ["small tiles"]:
+        for sizes in form_cases.TILES if folder == "cpu" else ["small tiles"]:
             with monkeypatch.context() as patch:
                 form_cases.lower(patch, sizes)
-                run_tables(room, patch)
+                run_tables(folder, patch)
     finally:
         sys.settrace(before)
     assert not missing, " ".join(
@@ -273,12 +273,12 @@ def untraced(function):
     return run
 
 
-def run_tables(room, monkeypatch):
-    """Run every case with the forms of a room, and every row without running the kernels."""
+def run_tables(folder, monkeypatch):
+    """Run every case with the forms of a folder, and every row without running the kernels."""
     monkeypatch.setattr(blocks, "launch", untraced(blocks.launch))
-    with using(LIBRARY[room]), np.errstate(all="ignore"):
+    with using(LIBRARY[folder]), np.errstate(all="ignore"):
         for case in CASES:
-            if room in case.rooms:
+            if folder in case.folders:
                 case.compute("float32")
         monkeypatch.setattr(blocks, "launch", lambda *_: None)
         for row in form_cases.refused():

@@ -270,18 +270,18 @@ def test_a_copy_of_a_model_is_independent(rng, copied):
     optimizer = Adam(model.named_parameters())
     batch = random_batch(rng)
     model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
-    twin = copied(model)
-    before, gradients = twin.state(), {name: p.grad.copy() for name, p in twin.named_parameters()}
+    clone = copied(model)
+    before, gradients = clone.state(), {name: p.grad.copy() for name, p in clone.named_parameters()}
     optimizer.step(0.1)
     model.zero_grad()
     model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
-    assert all(np.array_equal(before[name], array) for name, array in twin.state().items())
-    assert all(np.array_equal(gradients[name], p.grad) for name, p in twin.named_parameters())
-    assert twin.embedding.weight is twin.output_embedding.weight and len(twin.parameters()) == len(
-        model.parameters()
-    )
-    assert not np.array_equal(model.embedding.weight.data, twin.embedding.weight.data)
-    assert not any(np.shares_memory(p.data, optimizer.data) for p in twin.parameters())
+    assert all(np.array_equal(before[name], array) for name, array in clone.state().items())
+    assert all(np.array_equal(gradients[name], p.grad) for name, p in clone.named_parameters())
+    assert clone.embedding.weight is clone.output_embedding.weight and len(
+        clone.parameters()
+    ) == len(model.parameters())
+    assert not np.array_equal(model.embedding.weight.data, clone.embedding.weight.data)
+    assert not any(np.shares_memory(p.data, optimizer.data) for p in clone.parameters())
 
 
 def test_a_shallow_copy_of_a_parameter_has_no_place(rng):

@@ -135,19 +135,19 @@ def test_a_model_and_its_adam_are_copied_together(rng, copied):
     update(model, optimizer, batches[0])
     # Half of an update.
     model.loss(batches[1].source, batches[1].target_in, batches[1].target_out)[0].backward()
-    twin, other = copied((model, optimizer))
-    before = twin.state()
+    clone, other = copied((model, optimizer))
+    before = clone.state()
     for batch in batches[2:]:
         update(model, optimizer, batch)
-    assert all(np.array_equal(before[name], array) for name, array in twin.state().items())
+    assert all(np.array_equal(before[name], array) for name, array in clone.state().items())
     for batch in batches[2:]:
-        update(twin, other, batch)
-    assert all(np.array_equal(model.state()[name], array) for name, array in twin.state().items())
+        update(clone, other, batch)
+    assert all(np.array_equal(model.state()[name], array) for name, array in clone.state().items())
     assert all(
         np.array_equal(optimizer.state()[name], array) for name, array in other.state().items()
     )
-    assert all(np.shares_memory(p.data, other.data) for p in twin.parameters())
-    assert not any(np.array_equal(before[name], array) for name, array in twin.state().items())
+    assert all(np.shares_memory(p.data, other.data) for p in clone.parameters())
+    assert not any(np.array_equal(before[name], array) for name, array in clone.state().items())
 
 
 def test_a_shallow_copy_is_refused_and_takes_nothing_from_the_original(rng):

@@ -322,12 +322,14 @@ def test_a_model_without_a_cache_is_decoded_without_one(rng, change, monkeypatch
 def test_a_layer_with_one_attention_is_decoded_with_a_cache(rng, unused):
     class Single(DecoderLayer):
         def __call__(self, x, memory, target_mask, source_mask, caches=(None, None)):
-            own, of_source = caches
+            own_cache, source_cache = caches
             if hasattr(self, "self_attention"):
-                x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own))
+                x = self.self_residual(
+                    x, lambda y: self.self_attention(y, y, target_mask, own_cache)
+                )
             else:
                 x = self.source_residual(
-                    x, lambda y: self.source_attention(y, memory, source_mask, of_source)
+                    x, lambda y: self.source_attention(y, memory, source_mask, source_cache)
                 )
             return self.feed_forward_residual(x, self.feed_forward)
 

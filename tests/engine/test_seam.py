@@ -280,6 +280,15 @@ def test_a_form_is_left_out_by_its_name(form):
     assert double(4)[0] == "form" and not forms.is_left_out("decoder")
 
 
+@pytest.mark.parametrize("name", ["layer_nrom", "dropout"])
+def test_a_name_that_no_form_of_the_library_has_is_refused(name):
+    """A misspelt one, or that of a form for a GPU: else the block would leave out nothing."""
+    told = f"no form of minitf.cpu is named {name}: choose "
+    with pytest.raises(ValueError, match=told), forms.without("layer_norm", name):
+        pass
+    assert not forms._left_out
+
+
 def test_a_function_that_is_replaced_at_once_is_noticed():
     """Before any form was loaded: forms and examples are found by the functions themselves."""
     program = """
@@ -333,9 +342,9 @@ def test_a_process_leaves_out_the_forms_that_its_environment_names(library, left
         assert done.stderr.count("\n") == 1 and "multi_head_attention" in done.stderr
 
 
-@pytest.mark.parametrize("room", ["cpu", "gpu"])
-def test_each_form_has_a_name_of_its_own(room):
-    found = forms.names(room)
+@pytest.mark.parametrize("folder", ["cpu", "gpu"])
+def test_each_form_has_a_name_of_its_own(folder):
+    found = forms.names(folder)
     assert len(set(found)) == len(found)
 
 
@@ -347,7 +356,7 @@ def test_kernels_are_for_float32_alone():
     assert not has_kernels(single)
 
 
-def test_a_form_belongs_to_a_room():
+def test_a_form_belongs_to_a_folder():
     with pytest.raises(ValueError, match="minitf/cpu or minitf/gpu"):
         forms.form_of(double)(lambda x: x)
 

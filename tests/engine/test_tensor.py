@@ -16,8 +16,6 @@ from minitf.errors import UserError
 from minitf.nn import Parameter
 from minitf.tensor import (
     Tensor,
-    gradient_so_far,
-    hand_over,
     is_recording,
     no_grad,
     record,
@@ -179,35 +177,6 @@ def test_inner_sums_do_not_change_what_others_hold():
     out = (y + y) + (y + x)
     out.backward(np.ones(2))
     assert x.grad.tolist() == [4.0, 4.0]
-
-
-def test_a_gradient_is_added_to_one_that_was_handed_over():
-    """In place; but not to one that other nodes may hold, nor to that of a leaf."""
-    x, held, found = Tensor([1.0, 2.0]), [], []
-    h = record(2 * x.data, (x,), lambda gy: 2 * gy)
-
-    def hands_over(gy):
-        found.append(gradient_so_far(h))
-        held.append(3 * gy)
-        return hand_over(h, held[0])
-
-    def adds(gy):
-        found.append(gradient_so_far(h))
-        found[-1][...] += 5 * gy
-
-    added = record(h.data, (h,), adds)
-    (added + record(h.data, (h,), hands_over)).backward([1.0, 10.0])  # from the last to the first
-    assert found[0] is None and found[1] is held[0]
-    assert x.grad.tolist() == [16, 160]
-    assert gradient_so_far(x) is None and hand_over(x, held[0]) is held[0]
-
-    def sees(gy):
-        found.append(gradient_so_far(h))
-        return gy
-
-    h = x * 2
-    (record(h.data, (h,), sees) + h).backward([1.0, 10.0])
-    assert found[2] is None
 
 
 def test_memory_falls_during_backward():

@@ -17,12 +17,13 @@ from minitf.backend import to_device, to_numpy, using
 from minitf.config import Config
 from minitf.cpu.decode import Layout
 from minitf.gpu.decoder import StraightScorer
+from minitf.gpu.functions import gradient_so_far, hand_over
 from minitf.gpu.matmul import use_precision
 from minitf.gpu.multihead import multi_head_attention
 from minitf.loss import projected_cross_entropy
 from minitf.nn import Dropout, Flat, Linear, Parameter
 from minitf.optim import Adam
-from minitf.tensor import Tensor
+from minitf.tensor import Tensor, record
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual, feed_forward_network
 
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "feed_forward_dropout": 0.3}
@@ -248,6 +249,35 @@ def test_sentences_that_go_on_keep_all_that_is_theirs():
     assert scorer.layout.own.ravel().tolist() == [1, 0, 5, 4]
 
 
+def test_a_gradient_is_added_to_one_that_was_handed_over():
+    """In place; but not to one that other nodes may hold, nor to that of a leaf."""
+    x, held, found = Tensor([1.0, 2.0]), [], []
+    h = record(2 * x.data, (x,), lambda gy: 2 * gy)
+
+    def hands_over(gy):
+        found.append(gradient_so_far(h))
+        held.append(3 * gy)
+        return hand_over(h, held[0])
+
+    def adds(gy):
+        found.append(gradient_so_far(h))
+        found[-1][...] += 5 * gy
+
+    added = record(h.data, (h,), adds)
+    (added + record(h.data, (h,), hands_over)).backward([1.0, 10.0])  # from the last to the first
+    assert found[0] is None and found[1] is held[0]
+    assert x.grad.tolist() == [16, 160]
+    assert gradient_so_far(x) is None and hand_over(x, held[0]) is held[0]
+
+    def sees(gy):
+        found.append(gradient_so_far(h))
+        return gy
+
+    h = x * 2
+    (record(h.data, (h,), sees) + h).backward([1.0, 10.0])
+    assert found[2] is None
+
+
 def test_a_bias_that_is_also_the_input_gets_both_gradients():
     with using(strict.with_kernels):
         bias, weight = Parameter(np.ones(3, np.float32)), Parameter(np.eye(3, dtype=np.float32) * 4)
@@ -281,10 +311,10 @@ def test_the_best_of_a_step_are_those_of_its_equations(size, width, levels):
         scorer.model = SimpleNamespace(config=Config(size))
         scorer._logits = lambda _: to_device(logits.copy())
         found = scorer.best(None, totals, 2 * width)
-        never, normalisers = scorer(None)
+        never, sums = scorer(None)
         never = to_numpy(never)
     with forms.off():
-        totals -= normalisers.reshape(totals.shape)
+        totals -= sums.reshape(totals.shape)
         expected = decode.continuations(never, totals, 2 * width)
     for got, wanted in zip(found, expected, strict=True):
         assert np.array_equal(got, wanted)

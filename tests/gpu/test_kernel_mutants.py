@@ -51,8 +51,8 @@ def step():
     checks.test_a_step_of_attention_to_the_own_text(None, 35, 33)
 
 
-def normaliser():
-    checks.test_log_sum_exp(None, 700)
+def logsumexp():
+    checks.test_logsumexp(None, 700)
 
 
 def picks():
@@ -235,8 +235,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "value = projected[row, (2 * heads + head)",
         "value = projected[row, (heads + head)",
     ),
-    "normaliser: every thread writes": (
-        normaliser,
+    "logsumexp: every thread writes": (
+        logsumexp,
         "    if thread == 0:\n        y[row]",
         "    if thread < 2:\n        y[row]",
     ),
@@ -247,8 +247,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     ),
     "best: read before the warps have written": (
         picks,
-        "= token\n" + "    " + BARRIER + "        value = of_warps",
-        "= token\n        value = of_warps",
+        "= token\n" + "    " + BARRIER + "        value = warp_values",
+        "= token\n        value = warp_values",
     ),
     "best: the higher id of equals": (picks, "ids_of_warps[j] < token", "ids_of_warps[j] > token"),
     "best: the higher id of a warp's equals": (picks, "other_id < token", "other_id > token"),
@@ -262,8 +262,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
     "best: padding is among them": (picks, "column == pad or", "column == -1 or"),
     "best: every thread writes": (
         picks,
-        "if thread == 0:\n            found",
-        "if thread < 2:\n            found",
+        "if thread == 0:\n            results",
+        "if thread < 2:\n            results",
     ),
     "dropout: 16 decisions for 32 lanes": (drop, "2 * i + lane // 16", "2 * i"),
     "dropout: the row's beginning is forgotten": (

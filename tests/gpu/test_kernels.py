@@ -308,16 +308,16 @@ def test_a_step_of_attention_to_the_source(kernels_on):
 
 
 @pytest.mark.parametrize("size", [V, 1, 700])
-def test_log_sum_exp(kernels_on, size):
+def test_logsumexp(kernels_on, size):
     logits = normal(5, size) * 30
     logits[0] = 300
     logits[1, 1:] = -np.inf
     greatest = logits.max(axis=1).astype(np.float64)
     expected = np.log(np.exp(logits - greatest[:, None]).sum(axis=1)) + greatest
-    close(fused.log_sum_exp(to_device(logits)), expected)
+    close(fused.logsumexp(to_device(logits)), expected)
     for wrong in (np.nan, np.inf):
         logits[2, size // 2] = wrong
-        assert not np.isfinite(to_numpy(fused.log_sum_exp(to_device(logits)))[2])
+        assert not np.isfinite(to_numpy(fused.logsumexp(to_device(logits)))[2])
 
 
 @pytest.mark.parametrize(
@@ -336,8 +336,8 @@ def test_best_of_rows(kernels_on, size, count):
     after = logits.copy()
     after[:, [0, 5 % size]] = -np.inf
     given = to_device(logits)
-    normalisers, values, tokens = fused.best_of_rows(given, (0, 5 % size), count)
-    close(normalisers, expected)
+    sums, values, tokens = fused.best_of_rows(given, (0, 5 % size), count)
+    close(sums, expected)
     assert np.array_equal(to_numpy(given), after)
     order = np.argsort(-after, axis=1, kind="stable")[:, :count]
     best = np.take_along_axis(after, order, axis=1)

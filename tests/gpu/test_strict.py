@@ -318,8 +318,8 @@ def test_arrays_are_copied_from_the_host_and_joined_on_the_device(xp):
     assert (xp.asnumpy(a) == HOST).all()
     assert xp.asnumpy(xp.asarray([a[0, 1], a[0, 2]])).tolist() == [0.125, 0.25]
     assert xp.asarray([[1, 2], [3, 4]], dtype=xp.float32).shape == (2, 2)
-    twin = copy.deepcopy(a)
-    twin += 1
+    clone = copy.deepcopy(a)
+    clone += 1
     assert (xp.asnumpy(a) == HOST).all()
 
 

@@ -27,7 +27,7 @@ ALLOWED = {
     "cli": {"errors"},
     "plot": set(),
     "text": {"errors", "atomic"},
-    "data": {"errors", "text", "cli"},
+    "data": {"errors", "atomic", "text", "cli"},
     "files": {"errors", "atomic", "text"},
     "translation": {*CORE, "atomic", "beyond", "text", "files", "cpu", "page"},
     "page": {*CORE, "atomic", "text", "files"},

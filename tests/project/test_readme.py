@@ -190,10 +190,10 @@ def test_command(command, tmp_path):
 
 
 def test_the_size_of_the_engine_is_what_the_readme_says():
-    """The ten files of the map's first table: lines of code, and the lines that explain them."""
+    """The eleven files of the map's first table: lines of code, and the lines that explain them."""
     text = (ROOT / "minitf" / "README.md").read_text(encoding="utf-8")
     files = re.findall(r"^\| `(\w+\.py)` \|", text.partition("## The folders")[0], re.MULTILINE)
-    assert len(files) == 10
+    assert len(files) == 11
     code = explained = 0
     for name in files:
         source = (ROOT / "minitf" / name).read_text(encoding="utf-8")

@@ -90,8 +90,8 @@ MUTANTS = {
         "array.T if len({*array.shape}) == 2 else",
     ),
     "square matrices of Marian are transposed": (
-        *(logits_of_marian, "public/marian", "return found | {"),
-        "return {n: a.T if a.shape[-1:] == a.shape[:-1] else a for n, a in found.items()} | {",
+        *(logits_of_marian, "public/marian", "return layers | {"),
+        "return {n: a.T if a.shape[-1:] == a.shape[:-1] else a for n, a in layers.items()} | {",
     ),
     "queries are keys": (
         *(logits, "public/names", '(("query", "q"), ("key", "k"),'),
@@ -116,8 +116,8 @@ MUTANTS = {
         *(logits_of_marian, "public/marian", '"output_bias": bias}', '"output_bias": 0 * bias}'),
     ),
     "biases of attention are lost": (
-        *(logits, "public/formats", "found[names.minitf] = array.reshape(-1) if"),
-        'found[names.minitf] = array.reshape(-1) * ("attention." not in names.minitf) if',
+        *(logits, "public/formats", "layers[names.minitf] = array.reshape(-1) if"),
+        'layers[names.minitf] = array.reshape(-1) * ("attention." not in names.minitf) if',
     ),
     "gains are biases": (
         *(logits, "public/names", GAIN_AND_BIAS),

@@ -24,7 +24,7 @@ from minitf.nn import Dropout, Flat, LayerNorm, Linear, Module, Parameter
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
 
-ROOMS = {"cpu": "numpy", "gpu": "kernels"}  # the library whose arrays the forms of a room take
+FOLDERS = {"cpu": "numpy", "gpu": "kernels"}  # the library whose arrays the forms of a folder take
 
 
 @dataclass
@@ -360,9 +360,9 @@ def close(got, expected, dtype, name="", tolerance=None):
 
 
 @contextlib.contextmanager
-def watched(room):
+def watched(folder):
     """Collect in a set the ops whose forms took their arguments."""
-    load(room)
+    load(folder)
     taken = set()
 
     def watch(op, form):
@@ -375,14 +375,14 @@ def watched(room):
         return watching
 
     # In use without a proof: a form that its own proof would drop has to be noticed.
-    watching = {op: watch(op, form) for op, form in forms._forms[room].items()}
-    with mock.patch.dict(forms._proved[room], watching):
+    watching = {op: watch(op, form) for op, form in forms._forms[folder].items()}
+    with mock.patch.dict(forms._proved[folder], watching):
         yield taken
 
 
-def load(room):
-    """Import the forms of a room."""
-    forms._load(room)
+def load(folder):
+    """Import the forms of a folder."""
+    forms._load(folder)
 
 
 def refused():
@@ -424,7 +424,7 @@ class Case:
     name: str
     ops: tuple
     compute: object
-    rooms: tuple = ("cpu", "gpu")
+    folders: tuple = ("cpu", "gpu")
 
     def __str__(self):
         return self.name
@@ -473,7 +473,7 @@ def cases():
         Case("dropout's mask, bit for bit", (F.dropout,), _mask, ("gpu",)),
         Case("sampling", (decode.token_scorer,), _sampled),
         Case("continuations", (decode.continuations,), _continuations),
-        Case("normalisers", (decode.normalisers_of,), _normalisers),
+        Case("logsumexp", (decode.logsumexp,), _logsumexp),
         *_module_cases(),
     ]
 
@@ -649,11 +649,11 @@ def _continuations(dtype):
     return found
 
 
-def _normalisers(dtype):
+def _logsumexp(dtype):
     logits = np.random.default_rng(4).normal(size=(5, 40)) * 30
     found = [logits.astype(dtype), logits[:1].astype(dtype), logits[:0].astype(dtype)]
     found += [(logits + 1000).astype(dtype), logits]  # the last in float64
-    return [decode.normalisers_of(to_device(x)) for x in found]
+    return [decode.logsumexp(to_device(x)) for x in found]
 
 
 def _public(dtype):
@@ -830,15 +830,15 @@ def _packed(dtype):
     rng, model = np.random.default_rng(6), models.small_model(dtype)
     holder = Module()
     holder.layers = (Linear(24, 150, rng).astype(dtype),)
-    twin, (wide,) = strips.packed_copy(model, model), strips.packed_copy(holder, holder).layers
+    copied, (wide,) = strips.packed_copy(model, model), strips.packed_copy(holder, holder).layers
     with no_grad():
         rows = [rng.normal(size=(n, 24)).astype(dtype) for n in (1, 2, 7, 700)]
         found = [wide(x).numpy() for x in (*rows, rows[3].reshape(7, 100, 24), rows[0][0])]
         source, target = models.sources(1, 4, 2), np.array([[2, 5, 6]] * 3)
-        found.append(twin(source, target).numpy())
+        found.append(copied(source, target).numpy())
         with contextlib.suppress(ValueError):
             found.append(wide(rows[0][:, 1:]).numpy())  # refused, as by the equation
-    found.append(twin(source, target).numpy())  # recorded
+    found.append(copied(source, target).numpy())  # recorded
     x = Tensor(rows[2])
     y = wide(x)
     y.backward(y.data)

@@ -20,7 +20,6 @@ PUBLIC = {
 }
 # For who writes a form; `begin` turns the forms off.
 PUBLIC -= {"forms.accelerated", "forms.check", "forms.form_of", "forms.off", "forms.without"}
-PUBLIC -= {"tensor.gradient_so_far", "tensor.hand_over"}
 # What lesson 09 proves.
 TRAINING = {"text.Subwords", "text.plan_batches", "update.Updater", "arrays.average"}
 CHECKS = ("same", "grad_check", "claim")

@@ -36,7 +36,7 @@ def run(lesson, folder, *options, package=ROOT):
 def mutants():
     """Return {name: (number of the lesson that must notice, correct text, wrong text)}.
 
-    They are mistakes in equations, because lessons run on equations, or in a room that a lesson
+    They are mistakes in equations, because lessons run on equations, or in a folder that a lesson
     teaches. Each correct text occurs once in the package.
     """
     found = {}

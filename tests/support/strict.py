@@ -17,6 +17,8 @@ from pathlib import Path
 import blocks
 import numpy as np
 
+from minitf import backend
+
 NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text(encoding="utf-8"))
 # How often the host waited for the device: float(a), if a.any(), a[mask], a.get() ...
 synchronisations = 0
@@ -473,3 +475,4 @@ vars(with_kernels).update(
     {name: value for name, value in vars(module).items() if not name.startswith("__")}
 )
 with_kernels.kernels = _launch, _gemm
+backend.FOLDERS[with_kernels.__name__] = "gpu"

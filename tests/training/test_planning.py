@@ -139,7 +139,7 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     with monkeypatch.context() as patch:
         patch.setattr(planning, "free_memory", lambda: free)
         patch.setattr(planning, "FEWEST_TOKENS", 5)
-        patch.setattr(planning, "_copied", lambda updater: 0)
+        patch.setattr(planning, "_bytes_of_copies", lambda updater: 0)
         patch.setattr(trainer, "update", lambda *_: pytest.fail("it does not fit"))
         lines = report(trainer)
     assert re.match(r"memory +this run does not fit: it needs another [\d.]+ .B ", lines[-2])
@@ -156,13 +156,13 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
 def test_the_copies_from_which_files_are_written_are_predicted(trainer):
     trainer.update()
     most = planning.memory_of(trainer.save)
-    assert 0.8 * most < planning._copied(trainer.updater) < 1.3 * most
+    assert 0.8 * most < planning._bytes_of_copies(trainer.updater) < 1.3 * most
 
 
 def test_a_model_whose_files_cannot_be_written(trainer, monkeypatch):
     """Smaller batches would not help."""
     copies = 10**9
-    monkeypatch.setattr(planning, "_copied", lambda updater: copies)
+    monkeypatch.setattr(planning, "_bytes_of_copies", lambda updater: copies)
     monkeypatch.setattr(planning, "free_memory", lambda: copies)
     lines = report(trainer)
     assert "or 1.00 GB to write the files), but only 1.00 GB are free" in lines[-2]

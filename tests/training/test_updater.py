@@ -113,10 +113,10 @@ def test_weights_that_were_not_drawn_are_not_computed_with(rng):
     """Uninitialised memory may contain values that warn when they are converted."""
 
     def chance():
-        twin = build()[0].astype("float32")
-        for parameter in twin.parameters():
+        clone = build()[0].astype("float32")
+        for parameter in clone.parameters():
             parameter.data.view(np.uint32)[...] = 0x7FA00000  # a signalling NaN
-        return twin
+        return clone
 
     batch = random_batch(rng, ROWS)
     cores = Updater(*build(), build=chance, replicas=3, seed=5)

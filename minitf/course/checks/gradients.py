@@ -7,7 +7,7 @@ from minitf.check import grad_check
 from minitf.course.checks.compare import equal, equal_on_paper, gradient
 from minitf.tensor import Tensor
 
-__all__ = ["check_centred", "check_fools_the_sum", "check_log_sum_exp", "check_predicted"]
+__all__ = ["check_centred", "check_fools_the_sum", "check_logsumexp", "check_predicted"]
 
 
 def check_predicted(predicted):
@@ -60,7 +60,7 @@ def check_predicted(predicted):
     )
 
 
-def check_log_sum_exp(log_sum_exp):
+def check_logsumexp(logsumexp):
     """Check ln sum exp and its gradient, near overflow as well."""
     rng = np.random.default_rng(0)
     cases = {
@@ -74,7 +74,7 @@ def check_log_sum_exp(log_sum_exp):
         largest = values.max(axis=-1)
         y = np.log(np.exp(values - largest[..., None]).sum(axis=-1)) + largest
         with np.errstate(all="ignore"):
-            out = log_sum_exp(x)
+            out = logsumexp(x)
         equal(f"{name}, ln sum exp", out, y, lambda values=values, y=y: _logs(values, y))
         gy = rng.standard_normal(y.shape)
         equal(

@@ -80,16 +80,16 @@ def wrong_predicted_10():
     return [45, 36]
 
 
-# log_sum_exp --------------------------------------------------------------------------------------
+# logsumexp ----------------------------------------------------------------------------------------
 
 
-def log_sum_exp(x):
+def logsumexp(x):
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
     return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
 
 
-def right_log_sum_exp_2(x):
+def right_logsumexp_2(x):
     largest = x.data.max(axis=-1, keepdims=True)
     powers = np.exp(x.data - largest)
     s = powers.sum(axis=-1, keepdims=True)
@@ -100,12 +100,12 @@ def right_log_sum_exp_2(x):
     return record((np.log(s) + largest).squeeze(-1), [x], backward)
 
 
-def right_log_sum_exp_3(t):
+def right_logsumexp_3(t):
     largest = t.data.max(axis=t.data.ndim - 1)
     return F.log(F.exp(t - largest[..., None]).sum(axis=-1)) + largest
 
 
-def right_log_sum_exp_4(x):
+def right_logsumexp_4(x):
     y = np.logaddexp.reduce(x.data, axis=-1)
 
     def backward(gy):
@@ -116,32 +116,32 @@ def right_log_sum_exp_4(x):
     return record(y, (x,), backward)
 
 
-def right_log_sum_exp_5(x):
+def right_logsumexp_5(x):
     y = np.logaddexp.reduce(x.data, axis=-1)
     return record(y, (x,), lambda gy: np.expand_dims(gy, -1) * np.exp(x.data - y[..., None]))
 
 
-def wrong_log_sum_exp(x):
+def wrong_logsumexp(x):
     """a backward without gy"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
     return record(y, (x,), lambda gy: F.softmax(x).data)
 
 
-def wrong_log_sum_exp_2(x):
+def wrong_logsumexp_2(x):
     """one maximum for all rows"""
     largest = x.data.max()
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest
     return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
 
 
-def wrong_log_sum_exp_3(x):
+def wrong_logsumexp_3(x):
     """an overflow"""
     y = np.log(np.exp(x.data).sum(axis=-1))
     return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
 
 
-def wrong_log_sum_exp_4(x):
+def wrong_logsumexp_4(x):
     """not divided by their sum"""
     largest = x.data.max(axis=-1, keepdims=True)
     powers = np.exp(x.data - largest)
@@ -149,34 +149,34 @@ def wrong_log_sum_exp_4(x):
     return record(y, (x,), lambda gy: gy[..., None] * powers)
 
 
-def wrong_log_sum_exp_5(x):
+def wrong_logsumexp_5(x):
     """an axis more than x has without its last (keepdims)"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1, keepdims=True)) + largest
     return record(y, (x,), lambda gy: gy * F.softmax(x).data)
 
 
-def wrong_log_sum_exp_6(x):
+def wrong_logsumexp_6(x):
     """the largest number subtracted, and not added again"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1))
     return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
 
 
-def wrong_log_sum_exp_7(x):
+def wrong_logsumexp_7(x):
     """expected a Tensor: use record"""
     largest = x.data.max(axis=-1, keepdims=True)
     return np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
 
 
-def wrong_log_sum_exp_8(x):
+def wrong_logsumexp_8(x):
     """is the Tensor among the inputs of record"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
     return record(y, (x.data,), lambda gy: gy[..., None] * F.softmax(x).data)
 
 
-def wrong_log_sum_exp_9(x):
+def wrong_logsumexp_9(x):
     """the slope of the powers is missing"""
     largest = x.data.max(axis=-1, keepdims=True)
     s = np.exp(x.data - largest).sum(axis=-1, keepdims=True)
@@ -184,40 +184,40 @@ def wrong_log_sum_exp_9(x):
     return record(y, (x,), lambda gy: gy[..., None] / s + 0 * x.data)
 
 
-def wrong_log_sum_exp_10(x):
+def wrong_logsumexp_10(x):
     """TypeError: np.exp takes no Tensor, because its result would have no history"""
     return np.log(np.exp(x).sum(axis=-1))
 
 
-def wrong_log_sum_exp_11(x):
+def wrong_logsumexp_11(x):
     """2000 apart in a row, ln sum exp: found inf"""
     middle = x.data.min(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - middle).sum(axis=-1)) + middle[..., 0]
     return record(y, (x,), lambda gy: gy[..., None] * F.softmax(x).data)
 
 
-def wrong_log_sum_exp_12(x):
+def wrong_logsumexp_12(x):
     """(2,) lacks an axis, [..., None] or keepdims=True makes it (2, 1)"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
     return record(y, (x,), lambda gy: gy * F.softmax(x).data)
 
 
-def wrong_log_sum_exp_13(x):
+def wrong_logsumexp_13(x):
     """[..., None] and [..., 0] work for any number of axes"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
     return record(y, (x,), lambda gy: gy[:, None] * F.softmax(x).data)
 
 
-def wrong_log_sum_exp_14(x):
+def wrong_logsumexp_14(x):
     """the largest numbers with their axis (keepdims): [..., 0] drops it"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest
     return record(y, (x,), lambda gy: gy * F.softmax(x).data)
 
 
-def wrong_log_sum_exp_15(x):
+def wrong_logsumexp_15(x):
     """an overflow: backward needs the largest number subtracted, too"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]
@@ -225,7 +225,7 @@ def wrong_log_sum_exp_15(x):
     return record(y, (x,), lambda gy: gy[..., None] * powers / powers.sum(axis=-1, keepdims=True))
 
 
-def wrong_log_sum_exp_16(x):
+def wrong_logsumexp_16(x):
     """and does backward return something?"""
     largest = x.data.max(axis=-1, keepdims=True)
     y = np.log(np.exp(x.data - largest).sum(axis=-1)) + largest[..., 0]

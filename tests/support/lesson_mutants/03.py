@@ -66,7 +66,7 @@ MUTANTS = {
         "return tuple(xp.split(gy, ends, axis=axis)[::-1])",
     ),
     "a shared parameter that is listed twice": (
-        "elif isinstance(value, (Module, Parameter)) and id(value) not in found:",
+        "elif isinstance(value, (Module, Parameter)) and id(value) not in contents:",
         "elif isinstance(value, (Module, Parameter)):",
     ),
 }

@@ -38,8 +38,8 @@ MUTANTS = {
         "hidden = self.decode(target_in, memory, None)",
     ),
     "no mask in the decoder's self-attention": (
-        "self.self_attention(y, y, target_mask, own)",
-        "self.self_attention(y, y, None, own)",
+        "self.self_attention(y, y, target_mask, own_cache)",
+        "self.self_attention(y, y, None, own_cache)",
     ),
     "no mask in the encoder's self-attention": (
         "lambda y: self.self_attention(y, y, mask))",
@@ -68,39 +68,41 @@ MUTANTS = {
         "for layer in self.layers[:-1]:\n            x = layer(x, mask)",
     ),
     "a decoder that skips its last layer": (
-        "for layer, of_layer in zip(self.layers, caches, strict=True):",
-        "for layer, of_layer in zip(self.layers[:-1], caches[:-1], strict=True):",
+        "for layer, layer_caches in zip(self.layers, caches, strict=True):",
+        "for layer, layer_caches in zip(self.layers[:-1], caches[:-1], strict=True):",
     ),
     "an encoder from the last layer to the first": (
         "for layer in self.layers:\n            x = layer(x, mask)",
         "for layer in self.layers[::-1]:\n            x = layer(x, mask)",
     ),
     "a decoder from the last layer to the first": (
-        "for layer, of_layer in zip(self.layers, caches, strict=True):",
-        "for layer, of_layer in zip(self.layers[::-1], caches, strict=True):",
+        "for layer, layer_caches in zip(self.layers, caches, strict=True):",
+        "for layer, layer_caches in zip(self.layers[::-1], caches, strict=True):",
     ),
     "an encoder that returns its input": (
         "for layer in self.layers:\n            x = layer(x, mask)",
         "for layer in self.layers:\n            layer(x, mask)",
     ),
     "a memory for the first decoder layer only": (
-        "x = layer(x, memory, target_mask, source_mask, of_layer)",
+        "x = layer(x, memory, target_mask, source_mask, layer_caches)",
         "x = layer(x, memory if layer is self.layers[0] else memory * 0.0, "
-        "target_mask, source_mask, of_layer)",
+        "target_mask, source_mask, layer_caches)",
     ),
     "a source attention that asks the target": (
-        "self.source_attention(y, memory, source_mask, of_source)",
-        "self.source_attention(y, y, None, of_source)",
+        "self.source_attention(y, memory, source_mask, source_cache)",
+        "self.source_attention(y, y, None, source_cache)",
     ),
     "a decoder layer that reads the memory first": (
-        "x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own))\n"
+        "x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own_cache))\n"
         "        x = self.source_residual(\n"
-        "            x, lambda y: self.source_attention(y, memory, source_mask, of_source)\n"
+        "            x, lambda y: self.source_attention(y, memory, source_mask, source_cache)\n"
         "        )",
         "x = self.source_residual(\n"
-        "            x, lambda y: self.source_attention(y, memory, source_mask, of_source)\n"
+        "            x, lambda y: self.source_attention(y, memory, source_mask, source_cache)\n"
         "        )\n"
-        "        x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own))",
+        "        x = self.self_residual(\n"
+        "            x, lambda y: self.self_attention(y, y, target_mask, own_cache)\n"
+        "        )",
     ),
     # Around each sub-layer.
     "a figure 1 without residual connections": (
@@ -108,22 +110,22 @@ MUTANTS = {
         "return norm(dropout(added))",
     ),
     "no add & norm around the decoder's self-attention": (
-        "x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own))",
+        "x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own_cache))",
         "x = self.self_attention(x, x, target_mask, own)",
     ),
     "no add & norm around the source attention": (
         "x = self.source_residual(\n"
-        "            x, lambda y: self.source_attention(y, memory, source_mask, of_source)\n"
+        "            x, lambda y: self.source_attention(y, memory, source_mask, source_cache)\n"
         "        )",
-        "x = self.source_attention(x, memory, source_mask, of_source)",
+        "x = self.source_attention(x, memory, source_mask, source_cache)",
     ),
     "the norm of the self-attention after the source attention": (
         "x = self.source_residual(",
         "x = self.self_residual(",
     ),
     "the matrices of the self-attention in the source attention": (
-        "self.source_attention(y, memory, source_mask, of_source)",
-        "self.self_attention(y, memory, source_mask, of_source)",
+        "self.source_attention(y, memory, source_mask, source_cache)",
+        "self.self_attention(y, memory, source_mask, source_cache)",
     ),
     # What enters, and what comes out.
     "an encoder without sqrt(d_model)": (
