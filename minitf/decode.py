@@ -9,11 +9,15 @@ each text, V vocabulary, H heads, K d_k, U d_v, n tokens in a cache.
 from __future__ import annotations
 
 import dataclasses
+import sys
+import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
+from minitf import forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
@@ -143,19 +147,24 @@ def translate_by(
 
 
 class Scorer(Protocol):
-    """Scores the next tokens of texts that are extended side by side."""
+    """Scores the next tokens of texts that are extended side by side.
+
+    tolerance: of the largest logit, how much another may be off by rounding.
+    """
+
+    tolerance: float = 1e-3
 
     def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the logits (R, V) of the tokens after texts, ids (R, t), and normalisers (R,).
+        """Return the logits (R, V) of the tokens after texts, ids (R, t), and logsumexp (R,).
 
-            ln P(token) = logit - normaliser
+            ln P(token) = logit - logsumexp
 
         The logits are on the device. The difference is left to the caller, who needs it for few
         tokens, and in float64: ln P(Y) is a sum over many tokens.
         A scorer may have a cache. So the first call is for texts of one token, and each later one
         for the same texts, or those of `select`, with one token more.
 
-        A scorer that finds the best tokens while it normalises also has the method best(texts,
+        A scorer that finds the best tokens on the way also has the method best(texts,
         totals, count): the `continuations` of these texts, whose ln P so far are totals (B, W).
         """
 
@@ -186,14 +195,14 @@ def extend(
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
     rows = np.arange(len(limits))  # of the texts that go on
     while len(rows):
-        logits, normalisers = scorer(texts)
+        logits, sums = scorer(texts)
         if allowed is not None:
             _rule_out(logits, allowed(texts, rows, limits[rows] - lengths[rows]))
         tokens = choose(logits, rows)
         chosen = to_numpy(logits[xp.arange(len(tokens)), to_device(tokens)])
         if allowed is not None and np.isneginf(chosen).any():
             raise ValueError(_NOTHING_ALLOWED)
-        totals[rows] += chosen - normalisers
+        totals[rows] += chosen - sums
         lengths[rows] += 1
         for row, token in zip(rows, tokens, strict=True):
             if token != end_id:
@@ -281,12 +290,12 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
         if allowed is None and hasattr(scorer, "best"):
             tokens, continued, totals = scorer.best(texts, totals, 2 * beam)  # (B, 2*W) each
         else:
-            logits, normalisers = scorer(texts)
+            logits, sums = scorer(texts)
             if allowed is not None:
                 sentences = np.repeat(rows, beam)  # the row in `source` of each text
                 left = limits[sentences] - (texts.shape[1] - 1)
                 _rule_out(logits, allowed(texts, sentences, left))
-            totals -= normalisers.reshape(totals.shape)
+            totals -= sums.reshape(totals.shape)
             tokens, continued, totals = continuations(logits, totals, 2 * beam)
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
@@ -299,10 +308,10 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
         going, rows = [going[i] for i in alive], rows[alive]
         if going:
             kept = np.array(ranks)[alive]  # (B, W): the ranks of the texts that go on
-            of = np.array(alive)[:, None]  # (B, 1): their sentences
-            texts = longer[of, kept].reshape(-1, longer.shape[2])
-            totals = totals[of, kept]
-            scorer.select(parents[of, kept].ravel())
+            alive = np.array(alive)[:, None]  # (B, 1): their sentences
+            texts = longer[alive, kept].reshape(-1, longer.shape[2])
+            totals = totals[alive, kept]
+            scorer.select(parents[alive, kept].ravel())
 
 
 def _step(parents, tokens, totals, kept, search):
@@ -370,9 +379,9 @@ def continuations(
     """Return the best `count` continuations of each sentence, best first: three arrays (B, count).
 
     The arrays are the tokens, the texts that they continue (0 to W - 1), and the new totals.
-    logits: of each next token (R, V), on the device. totals: ln P of each text so far, minus its
-    normaliser, (B, W), to which the logits are added in float64. Among equal ones the earlier text
-    comes first, and of one text the lower id.
+    logits: of each next token (R, V), on the device. totals: ln P of each text so far, minus the
+    logsumexp of its logits, (B, W), to which the logits are added in float64. Among equal ones the
+    earlier text comes first, and of one text the lower id.
     """
     n, width = totals.shape
     size = logits.shape[-1]
@@ -409,41 +418,126 @@ def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> 
     return np.maximum(lengths, 1)
 
 
-@accelerated
 def token_scorer(model: Transformer, source: Ids, width: int, cached: bool) -> Scorer:
     """Return the Scorer of translations, `width` texts for each row of source.
 
-    cached: whether the decoder reads only the newest token of each text, if the model can be
-    decoded so.
+    cached: whether to keep what was computed for earlier tokens, if the model can be decoded so.
     """
-    caches = _caches(model) if cached and can_cache(model) else None
-    return TokenScorer(model, source, width, caches)
+    way = how_to_decode(model, source) if cached else "uncached"
+    if way == "fused":
+        return fused_decoder(model)(source, width)
+    return TokenScorer(model, source, width, _caches(model) if way == "cached" else None)
 
 
-def can_cache(model: Transformer) -> bool:
-    """Return whether the model can be decoded with a cache.
+@accelerated
+def fused_decoder(model: Transformer) -> Callable[[Ids, int], Scorer] | None:
+    """Return what makes the Scorer of (source, width) that computes all layers in one program.
 
-    With a cache the decoder reads the newest token only; the keys and values of the others are
-    those of earlier steps. In a changed model they may be outdated, as when a position is counted
-    from the end of the text: the translation would be wrong, without an error. So a made-up text is
-    scored both ways. A module for which a short text cannot tell says `can_cache = False`.
+    None if the library in use has no such program for this model, as here.
     """
-    if not all(module.can_cache for module in model.modules()):
+    return None
+
+
+def how_to_decode(model: Transformer, source: Ids | None = None) -> str:
+    """Return how a model is decoded: "fused", "cached" or "uncached", the fastest that is right.
+
+    fused: by one program that calls no modules, if all are of minitf/transformer.py as it is.
+    cached: by the modules, which read the newest token of each text and keep keys and values.
+    uncached: by the modules, which read each text from its beginning: right for every model.
+
+    In a changed model, keys and values of earlier tokens may be outdated, as when a position is
+    counted from the end of the text, and a program that calls no modules computes something else:
+    the translation would be wrong, without an error. So a faster way is taken only if it has the
+    logits of "uncached" for a made-up text: see `agrees`. If a fused decoder has not, a line says
+    so. A module for which a short text cannot tell says `can_cache = False`.
+    source: with a row of padding alone, which has nothing to attend to, it is left to the modules.
+    """
+    has_words = source is None or (np.asarray(source) != model.config.pad_id).any(axis=1).all()
+    if has_words and is_plain(model):
+        fused = fused_decoder(model)
+        if fused is not None and _is_right(fused, model):
+            return "fused"
+    if all(module.can_cache for module in model.modules()) and agrees(
+        model, lambda source: TokenScorer(model, source, 1, _caches(model))
+    ):
+        return "cached"
+    return "uncached"
+
+
+def is_plain(model: Module, encoder: bool = False) -> bool:
+    """Return whether a model has only layers of minitf/transformer.py, and none keeps weights.
+
+    encoder: look at the layers of the encoder as well, which decoding does not compute.
+    """
+    if type(model) is not Transformer or not model.decoder.layers:
         return False
-    return bool(agrees(model, lambda source: TokenScorer(model, source, 1, _caches(model))))
+    modules = model.modules() if encoder else _decoding_modules(model)
+    return all(type(m) in _LAYERS and m.can_cache and not has_own_methods(m) for m in modules)
 
 
-def agrees(
-    model: Transformer, scorer_of: Callable[[np.ndarray], Scorer], tolerance: float = 1e-3
-) -> bool | None:
-    """Return whether a scorer has the logits that the model's modules compute without a cache.
+_LAYERS = {
+    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer),
+    *(MultiHeadAttention, FeedForward, Residual),
+    *(Positions, Embedding, LayerNorm, Linear, Dropout),
+}
+
+
+def _decoding_modules(model):
+    """Return the modules that compute the logits: all but those of the encoder."""
+    tables = model.target_embedding, model.output_embedding
+    return [model, *tables, *model.target_positions.modules(), *model.decoder.modules()]
+
+
+def has_own_methods(module: Module) -> bool:
+    """Return whether an object has a method of its own, or keeps the weights of attention."""
+    return not vars(type(module)).keys().isdisjoint(vars(module))
+
+
+def _is_right(fused, model):
+    """Return whether a fused decoder agrees with the modules; if not, say so.
+
+    They are compared again only if another layer, setting or shape is in the model, or a function
+    or method was replaced: see `forms.changes`.
+    """
+    compared, right = _compared.get(model, (None, None))
+    if compared != (now := (forms.changes(), _structure(model))):
+        right = agrees(model, lambda source: fused(source, 1))
+        _compared[model] = now, right
+        if right is False:
+            print(
+                "minitf: a model is decoded by its modules, not by the faster program, which "
+                "computes other logits or none",
+                file=sys.stderr,
+            )
+    return right
+
+
+_compared = weakref.WeakKeyDictionary()  # model: what it was when compared, and the result
+
+
+def _structure(model):
+    """Return the types of the modules that decode and of what they hold, their settings, and the
+    shapes of arrays.
+    """
+    settings = int, float, str, Config, types.FunctionType
+
+    def setting(value):
+        return value if isinstance(value, settings) else (type(value), getattr(value, "shape", ()))
+
+    return [
+        (type(module), [(n, setting(v)) for n, v in vars(module).items() if n != "training"])
+        for module in _decoding_modules(model)
+    ]
+
+
+def agrees(model: Transformer, scorer_of: Callable[[np.ndarray], Scorer]) -> bool | None:
+    """Return whether a scorer has the logits that the model's modules compute uncached.
 
     None if the modules raise an error, as those of a broken model do.
 
     scorer_of: makes the scorer for source (1, S). They are compared for a made-up text of three
     tokens after the start mark: what the scorer keeps of the first ones is in the logits of the
     last. One that raises an error, as for a layer that knows no cache, does not agree.
-    tolerance: of the largest logit, how much another may differ by rounding.
     """
     c = model.config
     length = min(4, c.max_length) if c.positions == "learned" else 4
@@ -462,34 +556,8 @@ def agrees(
         raise
     except Exception:  # that of a broken model comes up again
         return None if expected is None else False
-    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
-    return found.shape == expected.shape and np.allclose(
-        found, expected, tolerance, tolerance * largest
-    )
-
-
-def has_own_layers(model: Module, encoder: bool = False) -> bool:
-    """Return whether a model has only layers of minitf/transformer.py, and none keeps weights.
-
-    encoder: look at the layers of the encoder as well, which decoding does not compute.
-    """
-    if type(model) is not Transformer or not model.decoder.layers:
-        return False
-    decoding = model, *model.target_positions.modules(), *model.decoder.modules()
-    modules = model.modules() if encoder else decoding
-    return all(type(m) in _LAYERS and m.can_cache and not has_own_methods(m) for m in modules)
-
-
-_LAYERS = {
-    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer),
-    *(MultiHeadAttention, FeedForward, Residual),
-    *(Positions, Embedding, LayerNorm, Linear, Dropout),
-}
-
-
-def has_own_methods(module: Module) -> bool:
-    """Return whether an object has a method of its own, or keeps the weights of attention."""
-    return not vars(type(module)).keys().isdisjoint(vars(module))
+    allowed = scorer.tolerance * np.abs(expected[np.isfinite(expected)]).max(initial=0)
+    return found.shape == expected.shape and np.allclose(found, expected, scorer.tolerance, allowed)
 
 
 def _caches(model):
@@ -498,8 +566,8 @@ def _caches(model):
     return layers and [(Cache(grows=True), Cache(grows=False)) for _ in layers]
 
 
-class TokenScorer:
-    """The Scorer for which the R = B * width texts are rows of one batch.
+class TokenScorer(Scorer):
+    """The Scorer that calls the model's modules: the R = B * width texts are rows of one batch.
 
     caches: for each layer a pair, for self-attention and for attention to the source; None: the
     decoder reads each text from its beginning.
@@ -512,7 +580,7 @@ class TokenScorer:
         self.caches = caches
 
     def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return logits and normalisers, as Scorer says."""
+        """Return logits and their logsumexp, as Scorer says."""
         if self.caches is None:
             hidden = self.model.decode(texts, self.memory, self.mask)
         else:
@@ -520,7 +588,7 @@ class TokenScorer:
             hidden = self.model.decode_step(
                 texts[:, -1:], self.memory, self.mask, start, self.caches
             )
-        return with_normalisers(self.model.logits(hidden[:, -1]).data, self.model.config)
+        return with_logsumexp(self.model.logits(hidden[:, -1]).data, self.model.config)
 
     def select(self, rows: np.ndarray) -> None:
         """Continue with these texts only, as Scorer says."""
@@ -530,38 +598,38 @@ class TokenScorer:
                 cache.select(rows)
 
 
-def with_normalisers(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """Return logits (R, V), changed in place, and their normalisers (R,).
+def with_logsumexp(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
+    """Return logits (R, V), changed in place, and their logsumexp (R,).
 
     Padding and the start mark, which are never the next token, get logits of -infinity: after the
-    normalisers were computed, so ln P of the other tokens is the model's own. Suppressed ids have
-    such logits from the model itself, so the others are normalised without them.
-    Raises UserError if a normaliser, and so ln P of every token, is NaN or infinite.
+    logsumexp was computed, so ln P of the other tokens is the model's own. Suppressed ids have
+    such logits from the model itself, so the others share all of P.
+    Raises UserError if a logsumexp, and so ln P of every token, is NaN or infinite.
     """
-    normalisers = normalisers_of(logits)
-    refuse_infinite(normalisers)
+    sums = logsumexp(logits)
+    refuse_infinite(sums)
     for never in (config.pad_id, config.bos_id):
         logits[:, never] = -xp.inf
-    return logits, normalisers
+    return logits, sums
 
 
-def refuse_infinite(normalisers: np.ndarray) -> None:
-    """Raise UserError if a normaliser, and so ln P of every token, is NaN or infinite."""
-    if not np.isfinite(normalisers).all():
+def refuse_infinite(sums: np.ndarray) -> None:
+    """Raise UserError if a logsumexp, and so ln P of every token, is NaN or infinite."""
+    if not np.isfinite(sums).all():
         raise UserError("the model outputs NaN: its weights are broken, use another model")
 
 
 @accelerated
-def normalisers_of(logits: np.ndarray) -> np.ndarray:
+def logsumexp(logits: np.ndarray) -> np.ndarray:
     """Return the log of the sum of the exponentials of each row of logits (R, V).
 
-        normaliser = ln sum_j exp(logit_j)
+        logsumexp = ln sum_j exp(logit_j)
 
     They are float64 (R,), on the CPU.
     """
     greatest = logits.max(axis=-1, keepdims=True)  # subtracted first, or exp could overflow
-    normalisers = xp.log(xp.exp(logits - greatest).sum(axis=-1, keepdims=True)) + greatest
-    return to_numpy(normalisers)[:, 0].astype(np.float64)
+    sums = xp.log(xp.exp(logits - greatest).sum(axis=-1, keepdims=True)) + greatest
+    return to_numpy(sums)[:, 0].astype(np.float64)
 
 
 class Cache:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf.backend import to_numpy
-from minitf.decode import Allowed, Hypothesis, extend, normalisers_of, translate_by
+from minitf.decode import Allowed, Hypothesis, Scorer, extend, logsumexp, translate_by
 from minitf.tensor import ArrayLike, Ids, as_array, no_grad
 from minitf.transformer import Transformer
 
@@ -80,7 +80,7 @@ def generate(
         return extend(prompts, _Rereading(next_logits), choose, limits, end_id)
 
 
-class _Rereading:
+class _Rereading(Scorer):
     """The Scorer whose function reads the texts from the beginning at each step."""
 
     def __init__(self, next_logits):
@@ -92,10 +92,10 @@ class _Rereading:
             raise ValueError(
                 f"next_logits must return logits (R, V) for ids {texts.shape}, not {logits.shape}"
             )
-        normalisers = normalisers_of(logits)
-        if not np.isfinite(normalisers).all():
+        sums = logsumexp(logits)
+        if not np.isfinite(sums).all():
             raise ValueError("next_logits returned logits that are NaN or infinite")
-        return logits, normalisers
+        return logits, sums
 
     def select(self, rows):
         """Do nothing: there is no cache."""

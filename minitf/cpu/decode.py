@@ -12,7 +12,7 @@ from minitf import decode
 from minitf.backend import to_device, to_numpy, xp
 from minitf.forms import form_of
 
-__all__ = ["Layout", "continuations", "normalisers_of"]
+__all__ = ["Layout", "continuations", "logsumexp"]
 
 _CACHED = 1 << 17  # logits; the terms of so many fit the cache
 _GROW_BY = 8  # tokens of each beam; the caches grow by so many
@@ -47,7 +47,7 @@ class Layout:
         return self.own[:, :, : self.length]
 
     def grow(self):
-        """Drop the tokens that no beam contains any more, and make room for new ones.
+        """Drop the tokens that no beam contains any more, and make space for new ones.
 
         Return the cache indices (B, n) of the tokens that are kept, which move to the front.
         """
@@ -56,9 +56,8 @@ class Layout:
         needed_first = np.argsort(~needed, axis=1, kind="stable")  # in their order
         kept = needed_first[:, : self.length]
         self.capacity = self.length + _GROW_BY * self.width
-        room = self.capacity - self.length
         own = np.take_along_axis(self.own, kept[:, None], axis=2)
-        self.own = np.pad(own, ((0, 0), (0, 0), (0, room)))
+        self.own = np.pad(own, ((0, 0), (0, 0), (0, self.capacity - self.length)))
         return kept
 
     def moved(self, array, kept):
@@ -105,19 +104,19 @@ def continuations(scores, totals, count):
     return index % size, index // size, values[best]
 
 
-@form_of(decode.normalisers_of)
-def normalisers_of(logits):
-    """Return the normalisers, computed for as many rows at a time as fit the cache.
+@form_of(decode.logsumexp)
+def logsumexp(logits):
+    """Return the logsumexp of each row, computed for as many rows at a time as fit the cache.
 
     The sum of a row is its dot product with ones. In one product of all rows with ones, its
     rounding would depend on the other rows.
     """
-    normalisers, size = np.empty(len(logits)), logits.shape[-1]
+    sums, size = np.empty(len(logits)), logits.shape[-1]
     n_rows, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
     for start in range(0, len(logits), n_rows):
         rows = slice(start, start + n_rows)
         greatest = logits[rows].max(axis=-1, keepdims=True)
         terms = logits[rows] - greatest
         np.exp(terms, out=terms)
-        normalisers[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
-    return normalisers
+        sums[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
+    return sums

@@ -250,7 +250,7 @@ def add_segments(ids, rows, out):
 
 
 def best_of_rows(logits, never, count):
-    """Return the normaliser and the `count` greatest logits of each row, and their ids, on the CPU.
+    """Return the logsumexp and the `count` greatest logits of each row, and their ids, on the CPU.
 
     They are float64 (R,), float32 and int32 (R, count), the greatest first, of equals the lower id.
     Where fewer logits are above -1e30, they end with -infinity and the id V.

@@ -9,7 +9,7 @@ from seam import forms_on
 from minitf import decode, forms
 from minitf.backend import to_numpy, xp
 from minitf.cpu import decode as cpu_decode
-from minitf.cpu.decoder import StraightScorer
+from minitf.cpu.decoder import FusedDecoder
 from minitf.decode import beam_search, greedy
 from minitf.tensor import no_grad
 
@@ -29,7 +29,7 @@ def test_forms_find_the_texts_of_the_equations(rng, changes, rel=1e-5):
 
 
 @pytest.mark.parametrize("dtype, rel", [("float64", 1e-12), ("float32", 1e-6)])
-def test_normalisers(library, rng, dtype, rel):
+def test_logsumexp(library, rng, dtype, rel):
     """Of large and of small scores, and beside words that are impossible."""
     logits = np.concatenate([rng.normal(size=(5, 300)), rng.normal(900, 50, (2, 300))]).astype(
         dtype
@@ -40,7 +40,7 @@ def test_normalisers(library, rng, dtype, rel):
     for which in (forms_on, forms.off):
         with which():
             given = xp.asarray(logits)
-            found = decode.normalisers_of(given)
+            found = decode.logsumexp(given)
         assert found.dtype == np.float64 and np.array_equal(to_numpy(given), logits)
         np.testing.assert_allclose(found, expected, rtol=rel)
 
@@ -54,7 +54,7 @@ def test_a_form_takes_what_can_be_cached(library, rng):
     model, source = small_model("float32"), random_batch(rng).source
     with forms_on(), no_grad():
         scorer = {
-            "numpy": StraightScorer,
+            "numpy": FusedDecoder,
             "kernels": decode.TokenScorer,
             "strict": decode.TokenScorer,
         }

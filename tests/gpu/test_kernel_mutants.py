@@ -51,7 +51,7 @@ def step():
     checks.test_a_step_of_attention_to_the_own_text(None, 35, 33)
 
 
-def normaliser():
+def logsumexp():
     checks.test_log_sum_exp(None, 700)
 
 
@@ -235,8 +235,8 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "value = projected[row, (2 * heads + head)",
         "value = projected[row, (heads + head)",
     ),
-    "normaliser: every thread writes": (
-        normaliser,
+    "logsumexp: every thread writes": (
+        logsumexp,
         "    if thread == 0:\n        y[row]",
         "    if thread < 2:\n        y[row]",
     ),

@@ -336,8 +336,8 @@ def test_best_of_rows(kernels_on, size, count):
     after = logits.copy()
     after[:, [0, 5 % size]] = -np.inf
     given = to_device(logits)
-    normalisers, values, tokens = fused.best_of_rows(given, (0, 5 % size), count)
-    close(normalisers, expected)
+    sums, values, tokens = fused.best_of_rows(given, (0, 5 % size), count)
+    close(sums, expected)
     assert np.array_equal(to_numpy(given), after)
     order = np.argsort(-after, axis=1, kind="stable")[:, :count]
     best = np.take_along_axis(after, order, axis=1)

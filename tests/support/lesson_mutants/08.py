@@ -10,10 +10,10 @@ MUTANTS = {
         "for never in ():",
     ),
     "the share of padding is given to the others": (
-        "    normalisers = normalisers_of(logits)\n    refuse_infinite",
+        "    sums = logsumexp(logits)\n    refuse_infinite",
         "    for never in (config.pad_id, config.bos_id):\n"
         "        logits[:, never] = -xp.inf\n"
-        "    normalisers = normalisers_of(logits)\n    refuse_infinite",
+        "    sums = logsumexp(logits)\n    refuse_infinite",
     ),
     "greedy writes on after the end mark": (
         "going = (tokens != end_id) & (lengths[rows] < limits[rows])",
@@ -25,7 +25,7 @@ MUTANTS = {
         "(lengths[rows] <= limits[rows])",
     ),
     "greedy adds up logits, not ln P": (
-        "totals[rows] += chosen - normalisers",
+        "totals[rows] += chosen - sums",
         "totals[rows] += chosen",
     ),
     "the limit counts the source's end mark": (
