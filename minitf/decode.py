@@ -441,7 +441,7 @@ def fused_decoder(model: Transformer) -> Callable[[Ids, int], Scorer] | None:
 def how_to_decode(model: Transformer, source: Ids | None = None) -> str:
     """Return how a model is decoded: "fused", "cached" or "uncached", the fastest that is right.
 
-    fused: by one program that calls no modules, if all are of minitf/transformer.py as it is.
+    fused: by one program that calls no modules, if all of them are plain: see `is_plain`.
     cached: by the modules, which read the newest token of each text and keep keys and values.
     uncached: by the modules, which read each text from its beginning: right for every model.
 
@@ -453,15 +453,60 @@ def how_to_decode(model: Transformer, source: Ids | None = None) -> str:
     source: with a row of padding alone, which has nothing to attend to, it is left to the modules.
     """
     has_words = source is None or (np.asarray(source) != model.config.pad_id).any(axis=1).all()
-    if has_words and is_plain(model):
-        fused = fused_decoder(model)
-        if fused is not None and _is_right(fused, model):
-            return "fused"
+    if has_words and _is_fused(model):
+        return "fused"
     if all(module.can_cache for module in model.modules()) and agrees(
         model, lambda source: TokenScorer(model, source, 1, _caches(model))
     ):
         return "cached"
     return "uncached"
+
+
+def _is_fused(model):
+    """Return whether a fused decoder takes a model and agrees with its modules.
+
+    That is found out again only if another layer, setting or shape is in the model, or a function
+    or method was replaced: see `forms.changes`.
+    """
+    fused = fused_decoder(model) if type(model) is Transformer else None
+    if fused is None:
+        return False
+    seen, is_fused = _seen.get(model, (None, False))
+    if seen != (now := (forms.changes(), _structure(model))):
+        agreed = agrees(model, lambda source: fused(source, 1)) if is_plain(model) else None
+        if agreed is False:
+            print(
+                "minitf: a model is decoded by its modules, not by the faster program, which "
+                "computes other logits or none",
+                file=sys.stderr,
+            )
+        is_fused = bool(agreed)
+        _seen[model] = now, is_fused
+    return is_fused
+
+
+_seen = weakref.WeakKeyDictionary()  # model: what it was, and whether a fused decoder took it
+
+
+def _structure(model):
+    """Return the types of the modules that decode and of what they hold, their settings, and the
+    shapes of arrays.
+    """
+    settings = int, float, str, Config, types.FunctionType
+
+    def setting(value):
+        return value if isinstance(value, settings) else (type(value), getattr(value, "shape", ()))
+
+    return [
+        (type(module), [(n, setting(v)) for n, v in vars(module).items() if n != "training"])
+        for module in _decoding_modules(model)
+    ]
+
+
+def _decoding_modules(model):
+    """Return the modules that compute the logits: all but those of the encoder."""
+    tables = model.target_embedding, model.output_embedding
+    return [model, *tables, *model.target_positions.modules(), *model.decoder.modules()]
 
 
 def is_plain(model: Module, encoder: bool = False) -> bool:
@@ -482,52 +527,9 @@ _LAYERS = {
 }
 
 
-def _decoding_modules(model):
-    """Return the modules that compute the logits: all but those of the encoder."""
-    tables = model.target_embedding, model.output_embedding
-    return [model, *tables, *model.target_positions.modules(), *model.decoder.modules()]
-
-
 def has_own_methods(module: Module) -> bool:
     """Return whether an object has a method of its own, or keeps the weights of attention."""
     return not vars(type(module)).keys().isdisjoint(vars(module))
-
-
-def _is_right(fused, model):
-    """Return whether a fused decoder agrees with the modules; if not, say so.
-
-    They are compared again only if another layer, setting or shape is in the model, or a function
-    or method was replaced: see `forms.changes`.
-    """
-    compared, right = _compared.get(model, (None, None))
-    if compared != (now := (forms.changes(), _structure(model))):
-        right = agrees(model, lambda source: fused(source, 1))
-        _compared[model] = now, right
-        if right is False:
-            print(
-                "minitf: a model is decoded by its modules, not by the faster program, which "
-                "computes other logits or none",
-                file=sys.stderr,
-            )
-    return right
-
-
-_compared = weakref.WeakKeyDictionary()  # model: what it was when compared, and the result
-
-
-def _structure(model):
-    """Return the types of the modules that decode and of what they hold, their settings, and the
-    shapes of arrays.
-    """
-    settings = int, float, str, Config, types.FunctionType
-
-    def setting(value):
-        return value if isinstance(value, settings) else (type(value), getattr(value, "shape", ()))
-
-    return [
-        (type(module), [(n, setting(v)) for n, v in vars(module).items() if n != "training"])
-        for module in _decoding_modules(model)
-    ]
 
 
 def agrees(model: Transformer, scorer_of: Callable[[np.ndarray], Scorer]) -> bool | None:
