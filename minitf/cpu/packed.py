@@ -8,10 +8,11 @@ matrix that is used for many steps is cut once into panels of 64 columns: produc
 become up to three times as fast. Elsewhere panels would only be slower, by a tenth to a half, and a
 matrix is one panel as wide as itself.
 
-What the modules' copies are worth, for one sentence on a Zen 4 with AVX-512: a changed model, which
-its modules decode, takes 1.5 to 2.3 times as long without; one that the fused decoder decodes, by
-which only the encoder is computed so, 1.04 to 1.1 times with the bundled model's six layers. With
-AVX2 alone, and in batches, the encoder gains nothing.
+What packed modules are worth, for one sentence on a Zen 4 (one thread): a changed model, which its
+modules decode, takes 1.5 to 2.3 times as long without them, and 1.1 to 1.3 times with AVX2 alone,
+where single rows gain. Of a model that the fused decoder takes, only the encoder has them: without,
+the bundled model with its six layers takes 1.04 to 1.1 times as long; with AVX2, and in batches,
+the difference is within the noise.
 """
 
 import copy
