@@ -9,11 +9,15 @@ each text, V vocabulary, H heads, K d_k, U d_v, n tokens in a cache.
 from __future__ import annotations
 
 import dataclasses
+import sys
+import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
+from minitf import forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
@@ -143,7 +147,12 @@ def translate_by(
 
 
 class Scorer(Protocol):
-    """Scores the next tokens of texts that are extended side by side."""
+    """Scores the next tokens of texts that are extended side by side.
+
+    tolerance: of the largest logit, how much another may be off by rounding.
+    """
+
+    tolerance: float = 1e-3
 
     def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the logits (R, V) of the tokens after texts, ids (R, t), and logsumexp (R,).
@@ -155,7 +164,7 @@ class Scorer(Protocol):
         A scorer may have a cache. So the first call is for texts of one token, and each later one
         for the same texts, or those of `select`, with one token more.
 
-        A scorer that finds the best tokens while it normalises also has the method best(texts,
+        A scorer that finds the best tokens on the way also has the method best(texts,
         totals, count): the `continuations` of these texts, whose ln P so far are totals (B, W).
         """
 
@@ -409,41 +418,128 @@ def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> 
     return np.maximum(lengths, 1)
 
 
-@accelerated
 def token_scorer(model: Transformer, source: Ids, width: int, cached: bool) -> Scorer:
     """Return the Scorer of translations, `width` texts for each row of source.
 
-    cached: whether the decoder reads only the newest token of each text, if the model can be
-    decoded so.
+    cached: whether to keep what was computed for earlier tokens, if the model can be decoded so.
     """
-    caches = _caches(model) if cached and can_cache(model) else None
-    return TokenScorer(model, source, width, caches)
+    way = how_to_decode(model, source) if cached else "uncached"
+    if way == "fused":
+        return fused_decoder(model)(source, width)
+    return TokenScorer(model, source, width, _caches(model) if way == "cached" else None)
 
 
-def can_cache(model: Transformer) -> bool:
-    """Return whether the model can be decoded with a cache.
+@accelerated
+def fused_decoder(model: Transformer) -> Callable[[Ids, int], Scorer] | None:
+    """Return what makes the Scorer of (source, width) that computes all layers in one program.
 
-    With a cache the decoder reads the newest token only; the keys and values of the others are
-    those of earlier steps. In a changed model they may be outdated, as when a position is counted
-    from the end of the text: the translation would be wrong, without an error. So a made-up text is
-    scored both ways. A module for which a short text cannot tell says `can_cache = False`.
+    None if the library in use has no such program for this model, as here.
     """
-    if not all(module.can_cache for module in model.modules()):
+    return None
+
+
+def how_to_decode(model: Transformer, source: Ids | None = None) -> str:
+    """Return how a model is decoded: "fused", "cached" or "uncached", the fastest that is right.
+
+    fused: by one program that calls no modules, if all of them are plain: see `is_plain`.
+    cached: by the modules, which read the newest token of each text and keep keys and values.
+    uncached: by the modules, which read each text from its beginning: right for every model.
+
+    In a changed model, keys and values of earlier tokens may be outdated, as when a position is
+    counted from the end of the text, and a program that calls no modules computes something else:
+    the translation would be wrong, without an error. So a faster way is taken only if it has the
+    logits of "uncached" for a made-up text: see `agrees`. If a fused decoder has not, a line says
+    so. A module for which a short text cannot tell says `can_cache = False`.
+    source: with a row of padding alone, which has nothing to attend to, it is left to the modules.
+    """
+    has_words = source is None or (np.asarray(source) != model.config.pad_id).any(axis=1).all()
+    if has_words and _is_fused(model):
+        return "fused"
+    if all(module.can_cache for module in model.modules()) and agrees(
+        model, lambda source: TokenScorer(model, source, 1, _caches(model))
+    ):
+        return "cached"
+    return "uncached"
+
+
+def _is_fused(model):
+    """Return whether a fused decoder takes a model and agrees with its modules.
+
+    That is found out again only if another layer, setting or shape is in the model, or a function
+    or method was replaced: see `forms.changes`.
+    """
+    fused = fused_decoder(model) if type(model) is Transformer else None
+    if fused is None:
         return False
-    return bool(agrees(model, lambda source: TokenScorer(model, source, 1, _caches(model))))
+    seen, is_fused = _seen.get(model, (None, False))
+    if seen != (now := (forms.changes(), _structure(model))):
+        agreed = agrees(model, lambda source: fused(source, 1)) if is_plain(model) else None
+        if agreed is False:
+            print(
+                "minitf: a model is decoded by its modules, not by the faster program, which "
+                "computes other logits or none",
+                file=sys.stderr,
+            )
+        is_fused = bool(agreed)
+        _seen[model] = now, is_fused
+    return is_fused
 
 
-def agrees(
-    model: Transformer, scorer_of: Callable[[np.ndarray], Scorer], tolerance: float = 1e-3
-) -> bool | None:
-    """Return whether a scorer has the logits that the model's modules compute without a cache.
+_seen = weakref.WeakKeyDictionary()  # model: what it was, and whether a fused decoder took it
+
+
+def _structure(model):
+    """Return the types of the modules that decode and of what they hold, their settings, and the
+    shapes of arrays.
+    """
+    settings = int, float, str, Config, types.FunctionType
+
+    def setting(value):
+        return value if isinstance(value, settings) else (type(value), getattr(value, "shape", ()))
+
+    return [
+        (type(module), [(n, setting(v)) for n, v in vars(module).items() if n != "training"])
+        for module in _decoding_modules(model)
+    ]
+
+
+def _decoding_modules(model):
+    """Return the modules that compute the logits: all but those of the encoder."""
+    tables = model.target_embedding, model.output_embedding
+    return [model, *tables, *model.target_positions.modules(), *model.decoder.modules()]
+
+
+def is_plain(model: Module, encoder: bool = False) -> bool:
+    """Return whether a model has only layers of minitf/transformer.py, and none keeps weights.
+
+    encoder: look at the layers of the encoder as well, which decoding does not compute.
+    """
+    if type(model) is not Transformer or not model.decoder.layers:
+        return False
+    modules = model.modules() if encoder else _decoding_modules(model)
+    return all(type(m) in _LAYERS and m.can_cache and not has_own_methods(m) for m in modules)
+
+
+_LAYERS = {
+    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer),
+    *(MultiHeadAttention, FeedForward, Residual),
+    *(Positions, Embedding, LayerNorm, Linear, Dropout),
+}
+
+
+def has_own_methods(module: Module) -> bool:
+    """Return whether an object has a method of its own, or keeps the weights of attention."""
+    return not vars(type(module)).keys().isdisjoint(vars(module))
+
+
+def agrees(model: Transformer, scorer_of: Callable[[np.ndarray], Scorer]) -> bool | None:
+    """Return whether a scorer has the logits that the model's modules compute uncached.
 
     None if the modules raise an error, as those of a broken model do.
 
     scorer_of: makes the scorer for source (1, S). They are compared for a made-up text of three
     tokens after the start mark: what the scorer keeps of the first ones is in the logits of the
     last. One that raises an error, as for a layer that knows no cache, does not agree.
-    tolerance: of the largest logit, how much another may differ by rounding.
     """
     c = model.config
     length = min(4, c.max_length) if c.positions == "learned" else 4
@@ -462,34 +558,8 @@ def agrees(
         raise
     except Exception:  # that of a broken model comes up again
         return None if expected is None else False
-    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
-    return found.shape == expected.shape and np.allclose(
-        found, expected, tolerance, tolerance * largest
-    )
-
-
-def has_own_layers(model: Module, encoder: bool = False) -> bool:
-    """Return whether a model has only layers of minitf/transformer.py, and none keeps weights.
-
-    encoder: look at the layers of the encoder as well, which decoding does not compute.
-    """
-    if type(model) is not Transformer or not model.decoder.layers:
-        return False
-    decoding = model, *model.target_positions.modules(), *model.decoder.modules()
-    modules = model.modules() if encoder else decoding
-    return all(type(m) in _LAYERS and m.can_cache and not has_own_methods(m) for m in modules)
-
-
-_LAYERS = {
-    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer),
-    *(MultiHeadAttention, FeedForward, Residual),
-    *(Positions, Embedding, LayerNorm, Linear, Dropout),
-}
-
-
-def has_own_methods(module: Module) -> bool:
-    """Return whether an object has a method of its own, or keeps the weights of attention."""
-    return not vars(type(module)).keys().isdisjoint(vars(module))
+    allowed = scorer.tolerance * np.abs(expected[np.isfinite(expected)]).max(initial=0)
+    return found.shape == expected.shape and np.allclose(found, expected, scorer.tolerance, allowed)
 
 
 def _caches(model):
@@ -498,8 +568,8 @@ def _caches(model):
     return layers and [(Cache(grows=True), Cache(grows=False)) for _ in layers]
 
 
-class TokenScorer:
-    """The Scorer for which the R = B * width texts are rows of one batch.
+class TokenScorer(Scorer):
+    """The Scorer that calls the model's modules: the R = B * width texts are rows of one batch.
 
     caches: for each layer a pair, for self-attention and for attention to the source; None: the
     decoder reads each text from its beginning.

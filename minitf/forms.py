@@ -21,8 +21,7 @@ harder than that.
 
 `with forms.off():` and MINITF_FORMS=off compute with equations only. To find the form that is at
 fault, leave out some by name: `with forms.without("layer_norm"):`, or
-MINITF_FORMS_WITHOUT=layer_norm,attention for a process. `decoder` is the program that decodes a
-plain model without calling its modules.
+MINITF_FORMS_WITHOUT=layer_norm,attention for a process.
 """
 
 from __future__ import annotations
@@ -192,13 +191,8 @@ class WatchedClass(type):
 
 
 def names(folder: str) -> list[str]:
-    """Return the names of the forms of a folder (imported before), and of its decoder."""
-    return [*(op.__name__ for op in _forms[folder]), "decoder"]
-
-
-def is_left_out(name: str) -> bool:
-    """Return whether a form is left out."""
-    return name in _left_out
+    """Return the names of the forms of a folder (imported before)."""
+    return [op.__name__ for op in _forms[folder]]
 
 
 @contextlib.contextmanager

@@ -89,7 +89,7 @@ def _self_attention(r):
 ROWS = 33  # more than a block of a GPU sums: the sums of two slices are added up
 
 # For each op with a form, small arguments to which every number in its equation matters. (What
-# chooses how to decode, `token_scorer`, has none: it compares logits itself.)
+# decodes a model in one program, `fused_decoder`, has none: it is compared for each model.)
 EXAMPLES = {
     F.linear: [lambda r: (r(2, ROWS, 4), r(4, 5), r(5))],
     F.layer_norm: [lambda r: (r(ROWS, 4, size=0.001), r(4), r(4))],  # small, so that eps matters
@@ -110,7 +110,7 @@ EXAMPLES = {
     optim.adam_update: [lambda r: (*(r.array(40) for _ in range(4)), 3, 0.1)],
     decode.continuations: [lambda r: (r.array(6, 50), to_numpy(r.array(2, 3)), 4)],
     decode.logsumexp: [lambda r: (r.array(4, 50),)],
-    decode.token_scorer: [],  # compared for each model: see decode.agrees
+    decode.fused_decoder: [],  # see decode.how_to_decode
 }
 
 

@@ -140,8 +140,6 @@ def _ours(task, function):
     }
     without = {}
     chosen = _used(function) if task.get("forms") else []
-    if chosen and task["work"] == "decode":
-        chosen.insert(0, "decoder")
     for name in chosen:
         with forms.without(name):
             try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf.backend import to_numpy
-from minitf.decode import Allowed, Hypothesis, extend, logsumexp, translate_by
+from minitf.decode import Allowed, Hypothesis, Scorer, extend, logsumexp, translate_by
 from minitf.tensor import ArrayLike, Ids, no_grad
 from minitf.transformer import Transformer
 from minitf.values import as_array
@@ -81,7 +81,7 @@ def generate(
         return extend(prompts, _Rereading(next_logits), choose, limits, end_id)
 
 
-class _Rereading:
+class _Rereading(Scorer):
     """The Scorer whose function reads the texts from the beginning at each step."""
 
     def __init__(self, next_logits):

@@ -3,7 +3,7 @@
 from minitf.cpu import (  # noqa: F401  (each registers its forms)
     attention,
     decode,
-    decoder,
+    decoder_steps,
     functions,
     loss,
     multihead,

@@ -47,7 +47,7 @@ class Layout:
         return self.own[:, :, : self.length]
 
     def grow(self):
-        """Drop the tokens that no beam contains any more, and make room for new ones.
+        """Drop the tokens that no beam contains any more, and make space for new ones.
 
         Return the cache indices (B, n) of the tokens that are kept, which move to the front.
         """
@@ -56,9 +56,8 @@ class Layout:
         needed_first = np.argsort(~needed, axis=1, kind="stable")  # in their order
         kept = needed_first[:, : self.length]
         self.capacity = self.length + _GROW_BY * self.width
-        room = self.capacity - self.length
         own = np.take_along_axis(self.own, kept[:, None], axis=2)
-        self.own = np.pad(own, ((0, 0), (0, 0), (0, room)))
+        self.own = np.pad(own, ((0, 0), (0, 0), (0, self.capacity - self.length)))
         return kept
 
     def moved(self, array, kept):

@@ -12,7 +12,7 @@ import numpy as np
 
 from minitf import functions, transformer
 from minitf.cpu.layers import is_plain_network, is_plain_norm, rate_of
-from minitf.cpu.strips import packed_linear
+from minitf.cpu.packed import packed_linear
 from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
 from minitf.dropout import next_mask
 from minitf.forms import form_of
@@ -25,7 +25,7 @@ from minitf.values import as_array
 @form_of(functions.linear)
 def linear(x, weight, bias=None):
     """Multiply all positions as the rows of one matrix product."""
-    if getattr(weight, "strips", None) is not None and not is_recording():
+    if getattr(weight, "panels", None) is not None and not is_recording():
         return packed_linear(x, weight, bias)
     x_data, w, b = linear_arrays(x, weight, bias)
     shape = x_data.shape

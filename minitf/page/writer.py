@@ -16,7 +16,7 @@ import numpy as np
 from minitf import forms
 from minitf.atomic import save_text
 from minitf.config import Config
-from minitf.decode import has_own_layers
+from minitf.decode import is_plain
 from minitf.errors import UserError
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words
@@ -299,7 +299,7 @@ def _packed(*arrays):
 
 def _check_fit(model, subwords):
     """Raise UserError for a model that minitf/page/engine.js does not compute."""
-    if type(model) is not Transformer or not has_own_layers(model, encoder=True) or forms.check():
+    if not is_plain(model, encoder=True) or forms.check():
         raise UserError(f"the page translates only with an unchanged Transformer: {_ADVICE}")
     if isinstance(subwords, PairedSubwords):
         raise UserError(f"the page cannot translate with a public model: {_ADVICE}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from minitf.backend import on_gpu
 from minitf.beyond.sampling import sample
-from minitf.cpu.decoder import for_decoding
+from minitf.cpu.decoder_steps import for_decoding
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores

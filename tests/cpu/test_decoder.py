@@ -1,4 +1,4 @@
-"""The straight line of decoding: which models it decodes, and its copy of their weights.
+"""The fused decoder: which models it decodes, and its copy of their weights.
 
 tests/engine/test_forms.py compares its results with those of the equation.
 """
@@ -13,7 +13,8 @@ from seam import forms_on
 from threadpoolctl import threadpool_info
 
 from minitf import decode
-from minitf.cpu.decoder import StraightScorer, for_decoding
+from minitf.cpu.decoder import FusedDecoder
+from minitf.cpu.decoder_steps import for_decoding
 from minitf.decode import beam_search, greedy
 from minitf.errors import UserError
 from minitf.nn import LayerNorm, Linear
@@ -87,7 +88,7 @@ CHANGES = [change for name, change in sorted(globals().items()) if name.startswi
 def test_a_changed_model_is_decoded_by_its_modules(change, rng):
     model, source = likely_end(small_model()), random_batch(rng, rows=4).source
     with forms_on():
-        greedy(model, source, max_extra=0)  # by the straight line, before the change
+        greedy(model, source, max_extra=0)  # by the fused decoder, before the change
     change(model)
     fast = for_decoding(model)
     with forms_on():
@@ -144,7 +145,7 @@ def test_a_prepared_model_decodes_as_the_model(changes, rng):
     model, source = likely_end(small_model(**changes)), random_batch(rng, rows=5).source
     fast = for_decoding(model)
     with forms_on(), no_grad():
-        assert type(decode.token_scorer(fast, source, 2, True)) is StraightScorer
+        assert type(decode.token_scorer(fast, source, 2, True)) is FusedDecoder
     for rows in (source, source[1:2]):
         with forms_on():
             found = [[h] for h in greedy(fast, rows, 6)], beam_search(fast, rows, 3, max_extra=6)
@@ -182,9 +183,9 @@ def test_a_row_of_padding_alone_is_left_to_the_modules(rng):
 
 
 def test_the_packed_weights_are_one_array():
-    _, packed = for_decoding(small_model()).packed_decoder
-    maps = packed.vocabulary, packed.source, *(layer.inner for layer in packed.layers)
-    assert len({id(each.multiply.keywords["strips"].base) for each in maps}) == 1
+    weights = for_decoding(small_model()).packed_weights
+    affines = weights.vocabulary, *(layer.inner for layer in weights.layers)
+    assert len({id(each.multiply.keywords["panels"].base) for each in affines}) == 1
 
 
 def test_a_prepared_model_does_not_follow_the_weights(rng):
@@ -200,14 +201,14 @@ def test_a_prepared_model_does_not_follow_the_weights(rng):
         assert greedy(fast, source, 5) == before
 
 
-def test_a_straight_line_that_fails_says_so(monkeypatch, rng, capsys):
+def test_a_fused_decoder_that_fails_says_so(monkeypatch, rng, capsys):
     """Not only one that computes other logits. But an error of memory is one of the machine."""
     model, source = small_model(), random_batch(rng).source
 
     def failing(*_):
         raise error
 
-    monkeypatch.setattr(StraightScorer, "_embedded", failing)
+    monkeypatch.setattr(FusedDecoder, "_embedded", failing)
     error = MemoryError()
     with forms_on(), pytest.raises(MemoryError):
         greedy(model, source, 3)

@@ -9,7 +9,7 @@ from seam import forms_on
 from minitf import decode, forms
 from minitf.backend import to_numpy, xp
 from minitf.cpu import decode as cpu_decode
-from minitf.cpu.decoder import StraightScorer
+from minitf.cpu.decoder import FusedDecoder
 from minitf.decode import beam_search, greedy
 from minitf.tensor import no_grad
 
@@ -54,7 +54,7 @@ def test_a_form_takes_what_can_be_cached(library, rng):
     model, source = small_model("float32"), random_batch(rng).source
     with forms_on(), no_grad():
         scorer = {
-            "numpy": StraightScorer,
+            "numpy": FusedDecoder,
             "kernels": decode.TokenScorer,
             "strict": decode.TokenScorer,
         }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from minitf.cpu import strips, threads, workers
+from minitf.cpu import packed, threads, workers
 
 
 def test_few_items_are_computed_by_the_caller():
@@ -46,11 +46,11 @@ def test_a_forked_process_has_a_spare_thread_of_its_own():
 
 @pytest.mark.parametrize("rows", [1, 3, 4, 7])
 def test_a_spare_thread_computes_half_of_a_large_product(rng, rows, monkeypatch):
-    monkeypatch.setattr(strips, "_CUT", False)
-    monkeypatch.setattr(strips, "_LARGE", 8 * 40 * 101)
+    monkeypatch.setattr(packed, "_CUT", False)
+    monkeypatch.setattr(packed, "_LARGE", 8 * 40 * 101)
     x, matrix = rng.normal(size=(rows, 40)), rng.normal(size=(40, 101))
     with threads.spare_lent():
-        y = strips.product(x, strips.in_strips(matrix), 101)
+        y = packed.product(x, packed.in_panels(matrix), 101)
     np.testing.assert_allclose(y, x @ matrix, rtol=1e-12, atol=1e-12)
 
 

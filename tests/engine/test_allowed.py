@@ -12,7 +12,7 @@ from sizes import V
 
 from minitf import forms
 from minitf.backend import using
-from minitf.cpu.decoder import for_decoding
+from minitf.cpu.decoder_steps import for_decoding
 from minitf.decode import beam_search, greedy
 
 switches = each_switch("paper", "all")

@@ -14,7 +14,7 @@ from sizes import V
 
 from minitf import decode, forms
 from minitf.backend import using
-from minitf.cpu.decoder import for_decoding
+from minitf.cpu.decoder_steps import for_decoding
 from minitf.decode import beam_search, greedy, length_penalty
 from minitf.errors import UserError
 from minitf.tensor import is_recording
@@ -281,7 +281,7 @@ def test_decoding_leaves_the_model_as_it_was(rng):
 
 def test_nothing_is_projected_twice(rng, monkeypatch):
     """Keys and values of the source once, those of the text one word at a time."""
-    monkeypatch.setattr(decode, "can_cache", lambda model: True)  # which projects a text as well
+    monkeypatch.setattr(decode, "how_to_decode", lambda *_: "cached")  # it projects a text as well
     model = small_model(n_layers=1)
     layer, seen = model.decoder.layers[0], {"self": [], "source": []}
     for name in seen:
@@ -302,7 +302,8 @@ def test_nothing_is_projected_twice(rng, monkeypatch):
 
 
 def test_a_model_of_few_positions_has_a_cache():
-    assert decode.can_cache(small_model(positions="learned", max_length=3))
+    with forms.off():
+        assert decode.how_to_decode(small_model(positions="learned", max_length=3)) == "cached"
 
 
 @pytest.mark.parametrize("part", [np.s_[:, :-1], np.s_[0], np.s_[:, :1]], ids=str)

@@ -481,139 +481,133 @@ MUTANTS = {
         "items[i::count]",
         "items[i :: count + 1]",
     ),
-    "strips: the filling in front": (F.linear, "cpu/strips", "[:given, :f]", "[:given, -f:]"),
-    "strips: the last rows are not multiplied": (
+    "panels: the filling in front": (F.linear, "cpu/packed", "[:given, :f]", "[:given, -f:]"),
+    "panels: the last rows are not multiplied": (
         F.linear,
-        "cpu/strips",
+        "cpu/packed",
         "range(0, n, few)",
         "range(0, n - few, few)",
     ),
-    "strips: one row becomes two": (F.linear, "cpu/strips", "y[:given", "y[:"),
-    "strips: no bias": (
+    "panels: one row becomes two": (F.linear, "cpu/packed", "y[:given", "y[:"),
+    "panels: no bias": (
         F.linear,
-        "cpu/strips",
+        "cpu/packed",
         "    if b is not None:\n        y += b\n    return record(y.reshape(*shape[:-1], f)",
         "    return record(y.reshape(*shape[:-1], f)",
     ),
     "cache: beams in their old order": (
-        decode.token_scorer,
+        decode.fused_decoder,
         "cpu/decode",
         "self.capacity)[rows]",
         "self.capacity)[: len(rows)]",
     ),
     "cache: a mask that does not move with the tokens": (
-        decode.token_scorer,
+        decode.fused_decoder,
         "cpu/decode",
         "np.take_along_axis(self.own, kept[:, None], axis=2)",
         "self.own[:, :, : self.length]",
     ),
     "cache: a beam sees all beams": (
-        decode.token_scorer,
+        decode.fused_decoder,
         "cpu/decode",
         "] = self.newest",
         "] = True",
     ),
-    "straight line: embeddings not multiplied": (
-        decode.token_scorer,
+    "fused decoder: embeddings not multiplied": (
+        decode.fused_decoder,
         "cpu/decoder",
         "        rows *= math.sqrt(rows.shape[1])\n",
         "",
     ),
-    "straight line: every token is the first": (
-        decode.token_scorer,
+    "fused decoder: every token is the first": (
+        decode.fused_decoder,
         "cpu/decoder",
         "texts.shape[1] - 1)",
         "0)",
     ),
-    "straight line: queries not divided": (
-        decode.token_scorer,
-        "cpu/decoder",
-        "return weight / root,",
-        "return weight,",
+    "fused decoder: queries not divided": (
+        decode.fused_decoder,
+        "cpu/decoder_steps",
+        "queries /= math.sqrt(size)",
+        "queries /= 1",
     ),
-    "straight line: no bias": (
-        decode.token_scorer,
+    "fused decoder: no bias": (
+        decode.fused_decoder,
         "cpu/decoder",
         "            y += self.bias\n",
         "            pass\n",
     ),
-    "straight line: eps not times D": (
-        decode.token_scorer,
-        "cpu/decoder",
+    "fused decoder: eps not times D": (
+        decode.fused_decoder,
+        "cpu/decoder_steps",
         "len(gain) * norm.eps",
         "norm.eps",
     ),
-    "straight line: no output bias": (
-        decode.token_scorer,
+    "fused decoder: no output bias": (
+        decode.fused_decoder,
         "cpu/decoder",
         "weight.data.T, model.logit_bias())",
         "weight.data.T, None)",
     ),
-    "straight line: the bias of queries not divided": (
-        decode.token_scorer,
-        "cpu/decoder",
-        "else bias / root",
-        "else bias",
-    ),
-    "straight line: always ReLU": (
-        decode.token_scorer,
-        "cpu/decoder",
+    "fused decoder: always ReLU": (
+        decode.fused_decoder,
+        "cpu/decoder_steps",
         'if activation == "relu" else',
         "if True else",
     ),
-    "straight line: always post-norm": (
-        decode.token_scorer,
+    "fused decoder: always post-norm": (
+        decode.fused_decoder,
         "cpu/decoder",
         'self.post = steps, model.config.norm == "post"',
         "self.post = steps, True",
     ),
-    "straight line: no last norm": (
-        decode.token_scorer,
+    "fused decoder: no last norm": (
+        decode.fused_decoder,
         "cpu/decoder",
-        "        if self.packed.norm:\n",
+        "        if self.weights.norm:\n",
         "        if False:\n",
     ),
-    "straight line: a beam sees all beams": (
-        decode.token_scorer,
+    "fused decoder: a beam sees all beams": (
+        decode.fused_decoder,
         "cpu/decoder",
         "self.steps.mask(self.layout.mask(), x.dtype)",
         "None",
     ),
-    "straight line: padding is read": (
-        decode.token_scorer,
+    "fused decoder: padding is read": (
+        decode.fused_decoder,
         "cpu/decoder",
         "self.steps.mask(mask[:, 0], memory.dtype)",
         "None",
     ),
-    "straight line: the mask of other sentences": (
-        decode.token_scorer,
+    "fused decoder: the mask of other sentences": (
+        decode.fused_decoder,
         "cpu/decoder",
         "self.source_mask = self.source_mask[kept]",
         "self.source_mask = self.source_mask[: len(kept)]",
     ),
-    "straight line: keys and values of other sentences": (
-        decode.token_scorer,
+    "fused decoder: keys and values of other sentences": (
+        decode.fused_decoder,
         "cpu/decoder",
-        "[array[kept] for array in self.source]",
-        "[array[: len(kept)] for array in self.source]",
+        "(*self.caches, *self.source_caches)",
+        "self.caches",
     ),
-    "straight line: the texts of other sentences": (
-        decode.token_scorer,
+    "fused decoder: the texts of other sentences": (
+        decode.fused_decoder,
         "cpu/decoder",
         "[array[kept] for array in cache]",
         "[array[: len(kept)] for array in cache]",
     ),
-    "straight line: the newest at the end of the cache": (
-        decode.token_scorer,
+    "fused decoder: the newest at the end of the cache": (
+        decode.fused_decoder,
         "cpu/decoder",
         "self.layout.length - self.width",
         "self.layout.capacity - self.width",
     ),
-    "straight line: the keys of the first layer for all": (
-        decode.token_scorer,
+    "fused decoder: the keys of the first layer for all": (
+        decode.fused_decoder,
         "cpu/decoder",
-        "array[:, i * n : (i + 1) * n]",
-        "array[:, :n]",
+        "self.source_caches[i]",
+        "self.source_caches[0]",
     ),
     "continuations: equals in any order": (
         decode.continuations,
@@ -725,32 +719,26 @@ MUTANTS = {
         "for layer in projected)",
     ),
     "on a GPU, a step: norms without what is added": (
-        decode.token_scorer,
-        "gpu/decoder",
+        decode.fused_decoder,
+        "gpu/decoder_steps",
         "fused.add_norm(x, y, *self)",
         "fused.layer_norm(y, *self)",
     ),
     "on a GPU, a step: always ReLU": (
-        decode.token_scorer,
-        "gpu/decoder",
+        decode.fused_decoder,
+        "gpu/decoder_steps",
         'activation == "relu" and inner',
         "inner",
     ),
-    "on a GPU, a step: values as keys": (
-        decode.token_scorer,
-        "gpu/decoder",
-        "(each.key, each.value)",
-        "(each.value, each.key)",
-    ),
-    "on a GPU, a step: queries divided twice": (
-        decode.token_scorer,
-        "gpu/decoder",
-        "divides=False",
-        "divides=True",
+    "fused decoder: values as keys": (
+        decode.fused_decoder,
+        "cpu/decoder",
+        "(source.key, source.value)",
+        "(source.value, source.key)",
     ),
     "on a GPU, a step: the best of the first text for all": (
-        decode.token_scorer,
-        "gpu/decoder",
+        decode.fused_decoder,
+        "gpu/decoder_steps",
         "best // size, found",
         "0 * best, found",
     ),
@@ -813,9 +801,7 @@ def plant(monkeypatch, folder, file, old, new):
     importlib.import_module(f"minitf.{folder}")
     # Without proofs, which would leave all work of a mutant to the equations.
     monkeypatch.setitem(forms._proved, folder, dict(forms._forms[folder]))
-    monkeypatch.setattr(sys.modules["minitf.cpu.decoder"], "is_straight", lambda *_, **__: True)
-    if folder == "gpu":
-        monkeypatch.setattr(sys.modules["minitf.gpu.decode"], "is_straight", lambda *_, **__: True)
+    monkeypatch.setattr(decode, "agrees", lambda *_: True)
 
 
 def hold_all(op, folder):

@@ -250,12 +250,12 @@ ELSEWHERE = {
     "slice_bounds",  # serves the replicas, and no form
     "_arrived",  # is called once in a process
     # tests/cpu/test_attention_tiles.py, test_decoder.py and test_threads.py hold these.
-    *("_has_fast_exp2", "for_decoding", "_pack", "packed_decoder", "is_straight"),
+    *("_has_fast_exp2", "for_decoding", "_pack"),
     *("each", "kernels", "without_signals", "one_blas_thread", "spare", "spare_lent", "_pool_of"),
 }
 HELPERS = {
-    "cpu": {f"minitf.cpu.{name}" for name in ("layers", "strips", "sums", "threads")},
-    "gpu": {f"minitf.gpu.{name}" for name in ("decoder", "dropout", "fused")},
+    "cpu": {f"minitf.cpu.{name}" for name in ("decoder", "layers", "packed", "sums", "threads")},
+    "gpu": {f"minitf.gpu.{name}" for name in ("dropout", "fused")},
 }
 
 

@@ -16,7 +16,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.config import Config
 from minitf.cpu.decode import Layout
-from minitf.gpu.decoder import StraightScorer
+from minitf.gpu.decoder_steps import FusedDecoder
 from minitf.gpu.functions import gradient_so_far, hand_over
 from minitf.gpu.matmul import use_precision
 from minitf.gpu.multihead import multi_head_attention
@@ -201,7 +201,7 @@ def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, cha
             scorer(np.full((4, 1), 1))
             used = {"attention_step", "bias_relu_dropout", "add_norm", "best_of_rows"}
             assert launched == used
-    assert isinstance(scorer, decode.TokenScorer if changed else StraightScorer)
+    assert isinstance(scorer, decode.TokenScorer if changed else FusedDecoder)
 
 
 class _Doubled(Linear):
@@ -235,17 +235,17 @@ def test_which_attentions_the_form_takes(change):
 def test_sentences_that_go_on_keep_all_that_is_theirs():
     """Of three sentences with two texts each, the second is done."""
     with using(strict.module):
-        of_sentences = to_device(np.arange(3))
-        scorer = StraightScorer.__new__(StraightScorer)
+        scorer = FusedDecoder.__new__(FusedDecoder)
         scorer.width, scorer.layout = 2, Layout(3, 2)
-        scorer.caches, scorer.packed = [[of_sentences], [of_sentences]], SimpleNamespace(layers=[1])
-        scorer.source, scorer.source_mask = [of_sentences[:, None]], of_sentences
+        scorer.caches = [[to_device(np.arange(3))], [to_device(np.arange(3))]]
+        scorer.source_caches = [[to_device(np.arange(3))]]
+        scorer.source_mask = to_device(np.arange(3))
         scorer.layout.own = np.arange(6).reshape(3, 2, 1)
         scorer.layout.capacity = 1
         scorer.select(np.array([1, 0, 5, 4]))
-        of_source, in_layer = scorer.source[0], scorer.source_caches[0][0]
-        for kept in (*scorer.caches[0], *scorer.caches[1], of_source, in_layer, scorer.source_mask):
-            assert to_numpy(kept).ravel().tolist() == [0, 2]
+        kept = [array for cache in (*scorer.caches, *scorer.source_caches) for array in cache]
+        for array in (*kept, scorer.source_mask):
+            assert to_numpy(array).tolist() == [0, 2]
     assert scorer.layout.own.ravel().tolist() == [1, 0, 5, 4]
 
 
@@ -307,7 +307,7 @@ def test_the_best_of_a_step_are_those_of_its_equations(size, width, levels):
     totals = -rng.integers(0, 3, (4, width)).astype(float)
     totals[0, 1:] = -np.inf
     with using(strict.with_kernels):
-        scorer = StraightScorer.__new__(StraightScorer)
+        scorer = FusedDecoder.__new__(FusedDecoder)
         scorer.model = SimpleNamespace(config=Config(size))
         scorer._logits = lambda _: to_device(logits.copy())
         found = scorer.best(None, totals, 2 * width)

@@ -471,7 +471,7 @@ def cases():
         *_decoding_cases(),
         Case("the training of a public model", (loss.projected_cross_entropy,), _public),
         Case("dropout's mask, bit for bit", (F.dropout,), _mask, ("gpu",)),
-        Case("sampling", (decode.token_scorer,), _sampled),
+        Case("sampling", (decode.fused_decoder,), _sampled),
         Case("continuations", (decode.continuations,), _continuations),
         Case("logsumexp", (decode.logsumexp,), _logsumexp),
         *_module_cases(),
@@ -480,11 +480,11 @@ def cases():
 
 def _decoding_cases():
     """Return the cases of translation, with and without caches."""
-    searches = (decode.token_scorer,)  # which may find the continuations itself
+    searches = (decode.fused_decoder,)  # which may find the continuations itself
     return [
         Case(
             "greedy",
-            (decode.token_scorer,),
+            (decode.fused_decoder,),
             lambda dtype: _written(decode.greedy(*_task(dtype, ONE_SIZE), max_extra=6)),
         ),
         Case("greedy without a cache", (), _uncached),
@@ -825,12 +825,12 @@ def _table_used_twice(dtype):
 
 def _packed(dtype):
     """Return products of packed matrices with few and with many rows, and one gradient."""
-    from minitf.cpu import strips
+    from minitf.cpu import packed
 
     rng, model = np.random.default_rng(6), models.small_model(dtype)
     holder = Module()
     holder.layers = (Linear(24, 150, rng).astype(dtype),)
-    copied, (wide,) = strips.packed_copy(model, model), strips.packed_copy(holder, holder).layers
+    copied, (wide,) = packed.packed_copy(model, model), packed.packed_copy(holder, holder).layers
     with no_grad():
         rows = [rng.normal(size=(n, 24)).astype(dtype) for n in (1, 2, 7, 700)]
         found = [wide(x).numpy() for x in (*rows, rows[3].reshape(7, 100, 24), rows[0][0])]
@@ -859,7 +859,7 @@ TILES = {
         "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1},
         "cpu.decode": {"_CACHED": 80, "_GROW_BY": 2, "_BLOCK": 4},
-        "cpu.strips": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True, "_LARGE": 1},
+        "cpu.packed": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True, "_LARGE": 1},
         "gpu.loss": {"CHUNK_ROWS": 10, "ROW_THREADS": 256},
         "gpu.multihead": {"CACHED": 4 * B * T * D},  # the target is in the cache, the source not
         **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},
@@ -867,7 +867,7 @@ TILES = {
     "tiles of one head": {
         "cpu.attention": {"LONGEST_KEPT": 1, "BLOCK_QUERIES": 2, "BLOCK_KEYS": 3, "LARGE": 1},
         "cpu.loss": {"CHUNK_ROWS": 10},
-        "cpu.strips": {"_CUT": False, "_LARGE": 1},
+        "cpu.packed": {"_CUT": False, "_LARGE": 1},
     },
     "tiles of one query": {
         "cpu.attention": {"TILE_SCORES": 1, "LONGEST_KEPT": S, "HAS_FAST_EXP2": False},

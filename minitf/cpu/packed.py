@@ -1,12 +1,18 @@
-"""A copy of a model for decoding, where few rows are multiplied by large matrices.
+"""Packed weights: matrices as products of few rows need them, and copies of modules with them.
 
 Before a product, OpenBLAS copies the matrix into a memory layout that suits the processor. For a
 thousand rows the copy costs little; for the few rows of a decoding step it takes longer than the
 product. On a processor with AVX-512 it has programs for small matrices too: below a million
 multiplications they make no copy, and they are fast if the matrix has few columns. So there a
-matrix that is used for many steps is cut once into strips, blocks of 64 columns: products of few
-rows become up to three times as fast. Elsewhere strips would only be slower, by a tenth to a half,
-and a matrix is one strip as wide as itself.
+matrix that is used for many steps is cut once into panels of 64 columns: products of few rows
+become up to three times as fast. Elsewhere panels would only be slower, by a tenth to a half, and a
+matrix is one panel as wide as itself.
+
+What packed modules are worth, for one sentence on a Zen 4 (one thread): a changed model, which its
+modules decode, takes 1.5 to 2.3 times as long without them, and 1.1 to 1.3 times with AVX2 alone,
+where single rows gain. Of a model that the fused decoder takes, only the encoder has them: without,
+the bundled model with its six layers takes 1.04 to 1.1 times as long; with AVX2, and in batches,
+the difference is within the noise.
 """
 
 import copy
@@ -19,14 +25,14 @@ from minitf.tensor import as_array, is_recording, record
 
 __all__ = [
     "PackedParameter",
-    "in_strips",
+    "in_panels",
     "packed_copy",
     "packed_linear",
+    "panels_shape",
     "product",
-    "strips_shape",
 ]
 
-_WIDTH = 64  # columns of a strip
+_WIDTH = 64  # columns of a panel
 # The kernels of OpenBLAS that have programs for small matrices.
 _FOR_SMALL = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 _CUT = threads.kernels() in _FOR_SMALL  # whether matrices are cut
@@ -34,36 +40,36 @@ _LARGE = 1 << 21  # bytes of a matrix by which two threads multiply
 _FEW = 10**6  # multiplications; below this, OpenBLAS does not copy the matrix
 
 
-def strips_shape(d, f):
-    """Return the shape of the strips of a matrix (D, F)."""
+def panels_shape(d, f):
+    """Return the shape of the panels of a matrix (D, F)."""
     return (-(-f // _WIDTH), d, _WIDTH) if _CUT else (1, d, f)  # F/64 rounded up
 
 
-def in_strips(matrix, strips=None):
-    """Return a matrix (D, F) as strips (F/64, D, 64), in the given array or in a new one.
+def in_panels(matrix, panels=None):
+    """Return a matrix (D, F) as panels (F/64, D, 64), in the given array or in a new one.
 
-    The last strip is padded with zeros. Where matrices are not cut: as one strip (1, D, F).
+    The last panel is padded with zeros. Where matrices are not cut: as one panel (1, D, F).
     """
-    if strips is None:
-        strips = np.empty(strips_shape(*matrix.shape), dtype=matrix.dtype)
-    width = strips.shape[2]
-    for i, strip in enumerate(strips):
+    if panels is None:
+        panels = np.empty(panels_shape(*matrix.shape), dtype=matrix.dtype)
+    width = panels.shape[2]
+    for i, panel in enumerate(panels):
         columns = matrix[:, i * width : (i + 1) * width]
-        strip[:, : columns.shape[1]] = columns
-        strip[:, columns.shape[1] :] = 0
-    return strips
+        panel[:, : columns.shape[1]] = columns
+        panel[:, columns.shape[1] :] = 0
+    return panels
 
 
-def product(x, strips, f):
-    """Multiply a few rows by a matrix (D, F) in strips: (N, D) -> (N, F).
+def product(x, panels, f):
+    """Multiply a few rows by a matrix (D, F) in panels: (N, D) -> (N, F).
 
-    >>> product(np.arange(6.0).reshape(2, 3), in_strips(np.eye(3, 5)), 5)
+    >>> product(np.arange(6.0).reshape(2, 3), in_panels(np.eye(3, 5)), 5)
     array([[0., 1., 2., 0., 0.],
            [3., 4., 5., 0., 0.]])
     """
-    given, (count, d, width) = len(x), strips.shape
+    given, (count, d, width) = len(x), panels.shape
     if not _CUT:
-        return _of_whole(x, strips[0])
+        return _of_whole(x, panels[0])
     # A single row would use another program of OpenBLAS, which takes longer than this one for two.
     if given == 1:
         x = x.repeat(2, 0)
@@ -72,13 +78,13 @@ def product(x, strips, f):
     out = y.reshape(n, count, width).swapaxes(0, 1)  # (F/64, N, 64)
     most = max(4, _FEW // (d * width) & ~3)  # rows of one product, a multiple of four
     if n <= most:
-        np.matmul(x, strips, out=out)
+        np.matmul(x, panels, out=out)
     else:
         slices = -(-n // most)
         few = -(-n // slices) + 3 & ~3  # rows of each slice: the same number, rounded up to fours
         for start in range(0, n, few):
             start = min(start, n - 2)  # never a single row: the one before it is computed again
-            np.matmul(x[start : start + few], strips, out=out[:, start : start + few])
+            np.matmul(x[start : start + few], panels, out=out[:, start : start + few])
     return y[:given, :f]
 
 
@@ -101,18 +107,18 @@ def _of_whole(x, matrix):
 
 
 class PackedParameter(Parameter):
-    """A matrix with a copy of it in strips, which the form of `functions.linear` multiplies by.
+    """A matrix with a copy of it in panels, which the form of `functions.linear` multiplies by.
 
-    strips: the copy, or None; it does not follow later changes of the matrix. transpose() returns
+    panels: the copy, or None; it does not follow later changes of the matrix. transpose() returns
     the packed transpose if there is one and nothing is recorded. All other operations use the
     matrix itself.
     """
 
-    strips = packed_transpose = None
+    panels = packed_transpose = None
 
     def cut(self):
-        """Cut the matrix into strips; return the parameter."""
-        self.strips = in_strips(self.data)
+        """Cut the matrix into panels; return the parameter."""
+        self.panels = in_panels(self.data)
         return self
 
     def transpose(self, *axes):
@@ -122,14 +128,14 @@ class PackedParameter(Parameter):
 
 
 def packed_linear(x, weight, bias=None):
-    """Return x W + b from the strips of a packed W, without a gradient."""
+    """Return x W + b from the panels of a packed W, without a gradient."""
     x_data, (d, f) = as_array(x), weight.data.shape
     b = None if bias is None else as_array(bias)
     shape = x_data.shape
     fits = shape[-1:] == (d,) and (b is None or b.shape == (f,))
     if not fits or x_data.dtype != weight.data.dtype:
         return NotImplemented  # the equation says what is wrong
-    y = product(x_data.reshape(-1, d), weight.strips, f)
+    y = product(x_data.reshape(-1, d), weight.panels, f)
     if b is not None:
         y += b
     return record(y.reshape(*shape[:-1], f), (x,), None)
@@ -173,12 +179,12 @@ def _copied(value, copies):
         return type(value)._make(items) if hasattr(value, "_make") else type(value)(items)
     if not isinstance(value, Module | dict | list):
         return value
-    twin = copies[id(value)] = copy.copy(value)
+    copied = copies[id(value)] = copy.copy(value)
     if isinstance(value, list):
-        twin[:] = [_copied(item, copies) for item in value]
+        copied[:] = [_copied(item, copies) for item in value]
     else:
-        held = vars(twin) if isinstance(value, Module) else twin
+        held = vars(copied) if isinstance(value, Module) else copied
         held.update({name: _copied(item, copies) for name, item in held.items()})
     if isinstance(value, Module):
-        twin.training = False
-    return twin
+        copied.training = False
+    return copied

@@ -1,4 +1,4 @@
-"""Matrices in strips: the same products, and the same translations."""
+"""Packed weights: the same products, and the same translations."""
 
 from typing import NamedTuple
 
@@ -13,9 +13,9 @@ from tiny_translator import TEXT, make_model, make_subwords
 from minitf import forms
 from minitf import functions as F
 from minitf.backend import using
-from minitf.cpu import strips
-from minitf.cpu.decoder import for_decoding
-from minitf.cpu.strips import PackedParameter, in_strips, packed_copy, product
+from minitf.cpu import packed
+from minitf.cpu.decoder_steps import for_decoding
+from minitf.cpu.packed import PackedParameter, in_panels, packed_copy, product
 from minitf.decode import beam_search, greedy
 from minitf.nn import Linear, Module, Parameter
 from minitf.tensor import Tensor, no_grad
@@ -24,7 +24,7 @@ from minitf.transformer import FeedForward, MultiHeadAttention, Transformer
 from minitf.translation import Translator
 
 
-def packed(module):
+def copied(module):
     return packed_copy(module, module)
 
 
@@ -32,10 +32,10 @@ def packed(module):
 @pytest.mark.parametrize("shape", [(5, 7), (64, 64), (12, 130), (300, 65)])
 @pytest.mark.parametrize("cut", [True, False])
 def test_products(cut, rows, shape, rng, monkeypatch):
-    monkeypatch.setattr(strips, "_CUT", cut)
-    monkeypatch.setattr(strips, "_FEW", 10_000)  # so that there are parts of four rows and more
+    monkeypatch.setattr(packed, "_CUT", cut)
+    monkeypatch.setattr(packed, "_FEW", 10_000)  # so that there are parts of four rows and more
     x, matrix = rng.normal(size=(rows, shape[0])), rng.normal(size=shape)
-    y = product(x, in_strips(matrix), shape[1])
+    y = product(x, in_panels(matrix), shape[1])
     assert y.shape == (rows, shape[1])
     np.testing.assert_allclose(y, x @ matrix, rtol=1e-12, atol=1e-12)
 
@@ -43,31 +43,31 @@ def test_products(cut, rows, shape, rng, monkeypatch):
 @pytest.mark.parametrize("n, slices", [(5, [4, 2]), (1, [2]), (2, [2])])
 def test_no_slice_of_a_product_is_a_single_row(n, slices, rng, monkeypatch):
     """A single row has other last bits: OpenBLAS computes it by another program."""
-    monkeypatch.setattr(strips, "_CUT", True)
-    monkeypatch.setattr(strips, "_FEW", 1)  # slices of four rows
-    x, packed = rng.normal(size=(n, 6)), strips.in_strips(rng.normal(size=(6, 70)))
+    monkeypatch.setattr(packed, "_CUT", True)
+    monkeypatch.setattr(packed, "_FEW", 1)  # slices of four rows
+    x, panels = rng.normal(size=(n, 6)), in_panels(rng.normal(size=(6, 70)))
     rows, own = [], np.matmul
     monkeypatch.setattr(np, "matmul", lambda x, y, out: rows.append(len(x)) or own(x, y, out=out))
-    found = strips.product(x, packed, 70)
+    found = product(x, panels, 70)
     assert rows == slices
-    np.testing.assert_allclose(found, (x @ packed).swapaxes(0, 1).reshape(n, -1)[:, :70])
+    np.testing.assert_allclose(found, (x @ panels).swapaxes(0, 1).reshape(n, -1)[:, :70])
 
 
-def test_where_the_strips_do_not_serve_a_packed_matrix_is_a_matrix(rng):
+def test_where_the_panels_do_not_serve_a_packed_matrix_is_a_matrix(rng):
     """With other axes, with a gradient, beside another dtype, and as a class of its own."""
     matrix, x = rng.normal(size=(5, 5)), np.ones((2, 5), np.float32)
-    packed = PackedParameter(matrix, copy=False).cut()
-    packed.packed_transpose = PackedParameter(matrix.T, copy=False).cut()
+    weight = PackedParameter(matrix, copy=False).cut()
+    weight.packed_transpose = PackedParameter(matrix.T, copy=False).cut()
     with forms_on(), no_grad():
-        assert packed.transpose() is packed.packed_transpose
-        assert np.array_equal(packed.transpose(0, 1).data, matrix)
-        y = F.linear(x, packed)
+        assert weight.transpose() is weight.packed_transpose
+        assert np.array_equal(weight.transpose(0, 1).data, matrix)
+        y = F.linear(x, weight)
         assert y.dtype == np.float64
         np.testing.assert_allclose(y.numpy(), x @ matrix, rtol=1e-12)
         with pytest.raises(TypeError, match="linear mixes float32 and float64"):
-            F.linear(Tensor(x), packed)
-    packed.transpose().sum().backward()
-    assert np.array_equal(packed.grad, np.ones((5, 5)))
+            F.linear(Tensor(x), weight)
+    weight.transpose().sum().backward()
+    assert np.array_equal(weight.grad, np.ones((5, 5)))
 
     class Own(Parameter):
         pass
@@ -87,11 +87,11 @@ def test_on_a_gpu_nothing_is_packed():
 @pytest.mark.parametrize(
     "changes", [SWITCHES["paper"], SWITCHES["untied"]], ids=["paper", "untied"]
 )
-def test_each_product_of_a_step_is_one_with_strips(changes, rng, monkeypatch):
+def test_each_product_of_a_step_is_one_with_panels(changes, rng, monkeypatch):
     """Also with the output embedding, which is transposed; while something is recorded, none is."""
-    model, seen = packed(small_model(**changes)), []
+    model, seen = copied(small_model(**changes)), []
     monkeypatch.setattr(
-        strips, "product", lambda x, *more: seen.append(len(x)) or product(x, *more)
+        packed, "product", lambda x, *more: seen.append(len(x)) or product(x, *more)
     )
     memory, mask = model.encode(np.array([[5, 3]]))
 
@@ -117,16 +117,16 @@ def test_a_shared_matrix_is_packed_once(rng):
     layer.key.weight = layer.query.weight
     layer.special = Linear(V, 12, rng)
     layer.special.weight = model.output_embedding.weight
-    twin = packed(model)
-    attention = twin.decoder.layers[0].self_attention
+    found = copied(model)
+    attention = found.decoder.layers[0].self_attention
     assert attention.key.weight is attention.query.weight is not layer.query.weight
     table = attention.special.weight
-    assert table is twin.output_embedding.weight is twin.embedding.weight
-    assert np.array_equal(table.strips[0, :, :12], layer.special.weight.data)
+    assert table is found.output_embedding.weight is found.embedding.weight
+    assert np.array_equal(table.panels[0, :, :12], layer.special.weight.data)
     x = rng.normal(size=(2, 12))
     with no_grad(), forms_on():
-        np.testing.assert_allclose(twin.logits(x).numpy(), model.logits(x).numpy(), rtol=1e-9)
-    assert [name for name, _ in twin.named_parameters()] == [
+        np.testing.assert_allclose(found.logits(x).numpy(), model.logits(x).numpy(), rtol=1e-9)
+    assert [name for name, _ in found.named_parameters()] == [
         name for name, _ in model.named_parameters()
     ]
 
@@ -143,7 +143,7 @@ def test_the_copy_decodes_as_the_model(changes, rng):
 def test_the_copy_leaves_the_model_alone(rng):
     model = small_model()
     names = [name for name, _ in model.named_parameters()]
-    copy = packed(model)
+    copy = copied(model)
     assert [name for name, _ in model.named_parameters()] == names
     assert all(module.training for module in model.modules())
     assert not any(
@@ -309,16 +309,16 @@ def test_what_a_module_holds_is_copied_once(rng):
     """In dicts, lists and tuples; what is shared stays shared, and a circle a circle."""
     odd = Odd(rng)
     held = {name: id(value) for name, value in vars(odd).items()}
-    twin = packed(odd)
-    assert type(twin) is Odd and twin is not odd and twin.number == 5
-    assert type(twin.shared) is Linear and type(twin.shared.weight) is PackedParameter
-    assert twin.table["again"] is twin.shared
-    inner = twin.table["deeper"][0]["inner"]
-    assert inner.outer is twin and inner is not odd.table["deeper"][0]["inner"]
+    found = copied(odd)
+    assert type(found) is Odd and found is not odd and found.number == 5
+    assert type(found.shared) is Linear and type(found.shared.weight) is PackedParameter
+    assert found.table["again"] is found.shared
+    inner = found.table["deeper"][0]["inner"]
+    assert inner.outer is found and inner is not odd.table["deeper"][0]["inner"]
     assert type(inner.own) is Lora and inner.own.a is odd.table["deeper"][0]["inner"].own.a
     assert type(inner.own.weight) is PackedParameter and type(inner.own.a) is Parameter
-    assert type(twin.pair) is Pair and twin.pair.second[0] is twin
-    assert type(twin.pair.first.weight) is PackedParameter
+    assert type(found.pair) is Pair and found.pair.second[0] is found
+    assert type(found.pair.first.weight) is PackedParameter
     assert {name: id(value) for name, value in vars(odd).items()} == held
     assert type(odd.shared.weight) is Parameter
 
@@ -326,7 +326,7 @@ def test_what_a_module_holds_is_copied_once(rng):
 def test_a_linear_keeps_the_attributes_of_somebody_else(rng):
     layer = FeedForward(small_config(), rng)
     layer.inner.scale = scale = [2.0]
-    copy = packed(layer)
+    copy = copied(layer)
     assert copy.inner.scale == scale and type(copy.inner) is Linear
 
 
@@ -334,7 +334,7 @@ def test_a_linear_keeps_the_attributes_of_somebody_else(rng):
 def test_a_bias_of_another_shape_is_refused_as_by_the_equation(bias, rng):
     holder = Module()
     holder.layer = Linear(3, 5, rng).astype("float64")
-    weight, x = packed(holder).layer.weight, rng.normal(size=(2, 3))
+    weight, x = copied(holder).layer.weight, rng.normal(size=(2, 3))
     for which in (forms_on, forms.off):
         with no_grad(), which(), pytest.raises(ValueError, match="bias"):
             F.linear(x, weight, bias)

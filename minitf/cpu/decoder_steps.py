@@ -1,0 +1,145 @@
+"""The steps of the fused decoder (minitf/cpu/decoder.py) for NumPy.
+
+Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k, U d_v,
+n tokens in the cache of a sentence.
+"""
+
+import functools
+import math
+
+import numpy as np
+
+from minitf import decode
+from minitf import functions as F
+from minitf.cpu.decoder import FusedDecoder, PackedWeights, Steps
+from minitf.cpu.packed import in_panels, packed_copy, panels_shape, product
+from minitf.forms import form_of
+
+__all__ = ["STEPS", "for_decoding", "fused_decoder"]
+
+
+def for_decoding(model):
+    """Return a copy of a model that decodes fast; its matrices do not follow those of the model.
+
+    It keeps packed weights for the fused decoder, or, if that cannot decode it, in its modules.
+    """
+    if decode.is_plain(model) and isinstance(model.target_embedding.weight.data, np.ndarray):
+        copied = packed_copy(model, model.encoder)
+        copied.packed_weights = PackedWeights(copied, STEPS)
+        if decode.how_to_decode(copied) == "fused":
+            return copied
+    return packed_copy(model, model)
+
+
+@form_of(decode.fused_decoder)
+def fused_decoder(model):
+    """Return what makes a FusedDecoder: of a copy `for_decoding`, with the weights that it has."""
+
+    def decoder(source, width):
+        weights = vars(model).get("packed_weights") or PackedWeights(model, STEPS)
+        return FusedDecoder(weights, model, source, width)
+
+    return decoder
+
+
+def _pack(affines, dtype):
+    """Copy the biases, and the matrices in panels, all in one array.
+
+    NumPy asks the system for large pages of memory for a large array. With small ones, a step for
+    one sentence waits for the addresses of thousands of pages: it took a fifth longer.
+    """
+    if any(weight.dtype != dtype for affine in affines for weight in affine.weights):
+        raise TypeError("this decoder mixes float32 and float64: convert it to one with astype")
+    shapes = [panels_shape(*affine.shape) for affine in affines]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = np.split(np.empty(ends[-1], dtype), ends[:-1])
+    for affine, part, shape in zip(affines, parts, shapes, strict=True):
+        panels = in_panels(affine.take_matrix(), part.reshape(shape))
+        affine.multiply = functools.partial(product, panels=panels, f=affine.shape[1])
+        affine.bias = None if affine.bias is None else affine.bias.copy()
+
+
+class _Norm:
+    """Layer norm of rows (R, D), in a new array.
+
+        y = x - mean(x)
+        y / sqrt(sum(y^2) / D + eps) = sqrt(D) y / sqrt(sum(y^2) + D eps)
+
+    The gain is multiplied by sqrt(D), and eps by D, once for all rows.
+    """
+
+    def __init__(self, norm):
+        gain = norm.gain.data
+        self.averaging = np.full(len(gain), 1 / len(gain), gain.dtype)  # mean(x) = x . averaging
+        self.gain, self.bias = gain * math.sqrt(len(gain)), norm.bias.data.copy()
+        self.eps = len(gain) * norm.eps
+
+    def __call__(self, x):
+        y = x - np.vecdot(x, self.averaging)[:, None]
+        sums = np.vecdot(y, y)
+        sums += self.eps
+        y /= np.sqrt(sums, out=sums)[:, None]
+        y *= self.gain
+        y += self.bias
+        return y
+
+    def of_sum(self, x, y):
+        y += x
+        return self(y)
+
+
+def _hidden(inner, x, activation):
+    y = inner(x)
+    return np.maximum(y, 0, out=y) if activation == "relu" else getattr(F, activation)(y).data
+
+
+def _in_heads(x, config):
+    """Return the keys (B, H, n, K) and the values (B, H, n, U), contiguous."""
+    batch, n, _ = x.shape
+    arrays = []
+    for columns in np.split(x, [config.n_heads * config.d_k], axis=2):
+        heads = columns.reshape(batch, n, config.n_heads, columns.shape[2] // config.n_heads)
+        arrays.append(np.ascontiguousarray(heads.swapaxes(1, 2)))
+    return arrays
+
+
+def _mask(allowed, dtype):
+    """Return the terms to add to the scores: 0 for what may be seen, else -infinity."""
+    if allowed.all():
+        return None
+    terms = np.full(allowed.shape, -np.inf, dtype)
+    terms[allowed] = 0
+    return terms
+
+
+def _attend(x, cache, mask, first):
+    """Attend with the newest token of each text, all heads side by side: see Steps.
+
+    cache: the keys (B, H, capacity, K) and the values (B, H, capacity, U).
+    """
+    keys, values = cache
+    batch, heads, _, size = keys.shape
+    width, end = len(x) // batch, heads * size
+
+    def split(columns):
+        """Return the features as heads: (R, H*K) -> (B, H, W, K), a view."""
+        return columns.reshape(batch, width, heads, columns.shape[1] // heads).swapaxes(1, 2)
+
+    queries = x[:, :end]
+    queries /= math.sqrt(size)  # the queries are fewer than the scores
+    if first is not None:
+        keys, values = keys[:, :, : first + width], values[:, :, : first + width]
+        keys[:, :, first:] = split(x[:, end : 2 * end])
+        values[:, :, first:] = split(x[:, 2 * end :])
+    weights = split(queries) @ keys.swapaxes(-1, -2)  # (B, H, W, n)
+    if mask is not None:
+        weights += mask[:, None]
+    weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= np.add.reduce(weights, axis=-1, keepdims=True)
+    merged = np.empty((batch, width, heads, values.shape[-1]), values.dtype)
+    np.matmul(weights, values, out=merged.swapaxes(1, 2))
+    return merged.reshape(batch * width, -1)
+
+
+STEPS = Steps(_pack, _Norm, _hidden, _in_heads, _mask, _attend)
