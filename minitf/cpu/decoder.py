@@ -149,6 +149,8 @@ class FusedDecoder(decode.Scorer):
     `layout.capacity` tokens. source_caches: those of the source.
     """
 
+    tolerance = 1e-4  # it adds the same numbers in another order
+
     def __init__(self, weights, model, source, width):
         self.weights, self.steps, self.model, self.width = weights, weights.steps, model, width
         memory, mask = model.encode(source)
