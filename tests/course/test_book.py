@@ -184,6 +184,12 @@ def test_no_more_slides_than_allowed_and_the_figures_stay(tmp_path):
     assert len(kinds) == 12 and kinds[0] == "opening" and kinds.count("figure") == 9
 
 
+def test_each_list_of_what_was_learned_has_a_slide(tmp_path):
+    page = to_html("# L\n\nIt begins.\n\n## What did we learn?\n\n- a\n- b\n\nAll of it:\n\n1. c")
+    shown = [each["inside"] for each in slides.slides_of(page, tmp_path, 9)[1:]]
+    assert [re.findall("<li>(.)</li>", each) for each in shown] == [["a", "b"], ["c"]]
+
+
 def test_a_hint_may_lead_to_a_section_or_a_part_of_one():
     page = to_html("# L\n\n## One?\n\n### Two?\n\n#### Three")
     assert markup.titles(page) == [("one", "One?"), ("two", "Two?")]
@@ -248,6 +254,7 @@ def test_the_notebook_the_index_and_the_slides(book):
     assert {row[0] for row in rows} == {path.name for path in book.glob("*.html")}
     deck = (book / "slides" / "01_attention.html").read_text(encoding="utf-8")
     assert 5 < deck.count("<section") <= 25
+    assert deck.count("<h1>") == deck.count("<section")  # whichever is shown has a heading
     assert Page(deck).open == [] and 'src="figures' not in deck
 
 
@@ -292,9 +299,7 @@ return wrong;
 @pytest.mark.parametrize("name", ["01_attention", "course"])
 def test_a_page_on_a_telephone_and_on_paper(book, tmp_path, name):
     text = (book / f"{name}.html").read_text(encoding="utf-8")
-    style, program = (
-        (book / each).read_text(encoding="utf-8") for each in ("book.css", "book.js")
-    )
+    style, program = ((book / each).read_text(encoding="utf-8") for each in ("book.css", "book.js"))
     text = text.replace('<link rel="stylesheet" href="book.css">', f"<style>{style}</style>")
     text = text.replace("<iframe", "<span")  # the stage has its own tests
     page = tmp_path / "page.html"
