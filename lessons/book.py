@@ -171,7 +171,7 @@ class Book:
             body=body,
             page=page,
             outline=[(anchor, heading) for anchor, heading, _ in parts if anchor],
-            pages=order[1:],
+            pages=order,
             before=order[at - 1] if at else None,
             after=order[at + 1] if at + 1 < len(order) else None,
         )

@@ -2,10 +2,10 @@
 const $ = (id) => document.getElementById(id);
 const [menu, theme, query, found] = ["menu", "theme", "query", "found"].map($);
 
-menu.onclick = () => {
-  const open = document.body.classList.toggle("outlined");
-  menu.setAttribute("aria-expanded", open);
-};
+const outline = (open) =>
+  menu.setAttribute("aria-expanded", document.body.classList.toggle("outlined", open));
+menu.onclick = () => outline();
+$("outline").onclick = (event) => { if (event.target.closest("a")) outline(false); };
 
 const dark = () => (document.documentElement.dataset.theme ||
   (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
@@ -58,7 +58,9 @@ function search() {
 query.oninput = search;
 found.onclick = (event) => { if (event.target.closest("a")) { query.value = ""; search(); } };
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !found.hidden) { query.value = ""; search(); }
+  if (event.key !== "Escape") return;
+  if (!found.hidden) { query.value = ""; search(); }
+  if (document.body.classList.contains("outlined")) { outline(false); menu.focus(); }
 });
 
 // A link to what is folded opens it.

@@ -32,7 +32,7 @@ def slides_of(page, folder, most):
         elif plain(title).startswith(MORE):
             continue
         elif plain(title) == LAST:
-            slides.append(_slide(title, "".join(LIST.findall(inside)), "learned"))
+            slides += [_slide(title, each, "learned") for each in LIST.findall(inside)]
         elif tasks := TASK.findall(inside):
             items = "".join(f"<li>{task.strip().removeprefix('<p>')}</li>" for task in tasks)
             slides.append(_slide(title, f"<ol>{items}</ol>", "turn"))

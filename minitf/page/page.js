@@ -54,8 +54,9 @@ function openView(id, takesFocus = true) {
     panel.scrollTop = 0;
     if (id === "beam") scrollToStep(chosen.step);
     // On a telephone the view covers the lower part of the window: the stage goes to the upper one.
+    // (Not by scrollIntoView, which would also scroll a page around this one.)
     if (getComputedStyle(panel).position === "fixed")
-      document.getElementById("scene").scrollIntoView();
+      scrollBy(0, document.getElementById("scene").getBoundingClientRect().top);
     if (takesFocus) document.getElementById(`${id}-title`).focus({ preventScroll: true });
   } else (document.querySelector(opener) ?? document.getElementById("play")).focus();
 }

@@ -243,7 +243,8 @@ const canShowTurn = () => hasModel && Boolean(data.turning) && shown.line !== da
 function linkToTurn(g, x, y, room) {
   const text = fitted("\u25b8 watch the beam rescue a sentence", room,
     `${g.isNarrow ? 12 : 13}px system-ui, sans-serif`);
-  return pressable({ class: "link", id: "turning",
+  // No address names it: the browser would scroll to it, and a page around this one, too.
+  return pressable({ class: "link", id: "rescue",
     "aria-label": "Watch the beam rescue a sentence" }, () => showTurn(),
   svg("rect", { x: x - 4, y: y - 17, width: room + 8, height: 23, rx: 3 }),
   svg("text", { x, y, "font-size": g.isNarrow ? 12 : 13 }, text));

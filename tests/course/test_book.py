@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from lesson_files import LESSONS, ROOT
+from page_browser import CHROMIUM, report_of
 
 NEEDS = ("jinja2", "jupytext", "latex2mathml", "markdown_it", "mdit_py_plugins", "nbclient")
 if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]:
@@ -183,6 +184,12 @@ def test_no_more_slides_than_allowed_and_the_figures_stay(tmp_path):
     assert len(kinds) == 12 and kinds[0] == "opening" and kinds.count("figure") == 9
 
 
+def test_each_list_of_what_was_learned_has_a_slide(tmp_path):
+    page = to_html("# L\n\nIt begins.\n\n## What did we learn?\n\n- a\n- b\n\nAll of it:\n\n1. c")
+    shown = [each["inside"] for each in slides.slides_of(page, tmp_path, 9)[1:]]
+    assert [re.findall("<li>(.)</li>", each) for each in shown] == [["a", "b"], ["c"]]
+
+
 def test_a_hint_may_lead_to_a_section_or_a_part_of_one():
     page = to_html("# L\n\n## One?\n\n### Two?\n\n#### Three")
     assert markup.titles(page) == [("one", "One?"), ("two", "Two?")]
@@ -247,4 +254,54 @@ def test_the_notebook_the_index_and_the_slides(book):
     assert {row[0] for row in rows} == {path.name for path in book.glob("*.html")}
     deck = (book / "slides" / "01_attention.html").read_text(encoding="utf-8")
     assert 5 < deck.count("<section") <= 25
+    assert deck.count("<h1>") == deck.count("<section")  # whichever is shown has a heading
     assert Page(deck).open == [] and 'src="figures' not in deck
+
+
+# In a browser -------------------------------------------------------------------------------------
+
+# Returns what is wrong, or nothing.
+READ = """
+const wrong = [], check = (holds, what) => { if (!holds) wrong.push(what); };
+const root = document.documentElement, box = (node) => node.getBoundingClientRect();
+const frame = () => new Promise((resolve) => setTimeout(resolve, 50));
+for (const each of document.querySelectorAll("details")) each.open = true;
+check(root.scrollWidth <= innerWidth, `${root.scrollWidth} pixels are too wide`);
+const links = [...document.querySelectorAll("#outline a[href^='#']")];
+scrollTo(0, root.scrollHeight / 2);
+menu.click();
+if (links.length) {
+  const { top, bottom } = box($("outline"));
+  check(top >= 0 && top < innerHeight && bottom > top, "the outline is out of sight");
+  links.at(-1).click();
+  await frame();
+  const at = box($(decodeURIComponent(location.hash.slice(1)))).top;
+  check(at > 0 && at < innerHeight, "the outline leads nowhere");
+  check(!box($("outline")).height, "the outline covers what it led to");
+}
+menu.click();
+check($("outline").querySelector("a[href='index.html']"), "no way to the first page");
+root.dataset.theme = "dark";
+for (const rule of document.styleSheets[0].cssRules)
+  if (rule.media?.mediaText === "print") rule.media.mediaText = "all";
+const light = getComputedStyle(document.body).color.match(/[0-9]+/g).every((part) => part < 80);
+check(light, "dark colours are printed");
+check(!box($("outline")).height, "the outline is printed");
+const cut = (node) => node.scrollHeight > node.clientHeight + 2;
+check(![...document.querySelectorAll("pre")].some(cut), "printed code is cut");
+return wrong;
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+@pytest.mark.parametrize("name", ["01_attention", "course"])
+def test_a_page_on_a_telephone_and_on_paper(book, tmp_path, name):
+    text = (book / f"{name}.html").read_text(encoding="utf-8")
+    style, program = ((book / each).read_text(encoding="utf-8") for each in ("book.css", "book.js"))
+    text = text.replace('<link rel="stylesheet" href="book.css">', f"<style>{style}</style>")
+    text = text.replace("<iframe", "<span")  # the stage has its own tests
+    page = tmp_path / "page.html"
+    page.write_text(f"{text}<script>{program}</script>", encoding="utf-8")
+    assert report_of(page, READ, frame=390)[0] == []

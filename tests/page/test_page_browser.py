@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import html
 import io
 import re
 import xml.etree.ElementTree as ElementTree
@@ -208,6 +209,24 @@ def test_what_the_page_saves(translator, tmp_path):
     red = np.reshape([pixels[y, x, 0] for x, y in corners], weights.shape)
     painted = ((1 - red) * 255 / (255 - 8)) ** 2  # the inverse of `shade` in heads.js
     assert np.abs(painted - weights).max() < 0.02
+
+
+@pytest.mark.parametrize("place", ["tokens", "encoder-1&heads", "turning"])
+def test_a_page_in_a_frame_does_not_scroll_the_page_around_it(tmp_path, place):
+    """The book has it in frames of a telephone's width, far below what the reader reads."""
+    outer = tmp_path / "outer.html"
+    address = f"{(ROOT / 'lessons' / 'toy-page.html').as_uri()}#{place}"
+    outer.write_text(
+        f'<p style="height: 3000px"></p><iframe src="{html.escape(address)}" '
+        'style="width: 390px; height: 700px"></iframe>',
+        encoding="utf-8",
+    )
+    script = """
+    await new Promise((resolve) => document.querySelector("iframe").onload = resolve);
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    return scrollY;
+    """
+    assert report_of(outer, script)[0] == 0
 
 
 def requests_of(path, folder, script):

@@ -255,7 +255,7 @@ def test_a_sentence_that_the_beam_saves(toy, path):
     """The stage shows when greedy decoding would go wrong, and what it would have written."""
     line = CORPORA["toy"].turning
     script = """
-    document.getElementById("turning").dispatchEvent(new MouseEvent("click"));
+    document.getElementById("rescue").dispatchEvent(new MouseEvent("click"));
     while (shown.line === data.line || busy || !stage.isPlaying) await frame();
     const begun = stage.time, { turn, lead } = storyOfBeam();
     pause();
@@ -277,7 +277,7 @@ def test_a_sentence_that_the_beam_saves(toy, path):
     goTo(placeOf("drop", turn) + 1);
     const rows = stage.scene.beam.rows.map(({ bar }) => bar.classList.contains("taken"));
     return { atLead, ended, begun, expected: placeOf("source", turn), turn, lead, captions, rows,
-      translation: shown.translation, isThere: at("turning") !== null };
+      translation: shown.translation, isThere: at("rescue") !== null };
     """
     found = asked(path, script)
     greedy, best = (toy.translate([line], beam=beam)[0][0].text for beam in (1, 4))
