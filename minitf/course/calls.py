@@ -39,11 +39,13 @@ class Line:
     send, receive: write one message, and wait for one (bytes). sources: the names of the files
     whose lines an error may name. trusted: whether the other end may send objects of the library
     by pickle, which could run anything here: only the process that judges may.
+    failures: the errors of the calls so far, also of those of a gradient.
     """
 
     def __init__(self, send, receive, sources=(), trusted=False):
         self.send, self.receive = send, receive
         self.sources, self.trusted = sources, trusted
+        self.failures = []
         self.kept = []  # functions, and (Tensor, inputs of its call): the other end has their index
 
     def keep(self, thing):
@@ -64,13 +66,20 @@ class Line:
 
         Raises AnswerError if it raises an error, Ended if there is nobody any more.
         """
-        given = [*arguments, *(options or {}).values()]
+        try:
+            return self._asked(key, arguments, options or {})
+        except (AnswerError, Ended) as error:
+            self.failures.append(error)
+            raise
+
+    def _asked(self, key, arguments, options):
+        given = [*arguments, *options.values()]
         try:
             sent = {"values": [self._packed(value) for value in given]}
         except TypeError:
             # A model and its optimizer share arrays, so they are sent together.
             sent = {"pickle": base64.b64encode(pickle.dumps(given)).decode()}
-        self._write({"call": key, "options": list(options or {}), **sent})
+        self._write({"call": key, "options": list(options), **sent})
         while True:
             message = self._read()
             if "call" in message:

@@ -132,15 +132,11 @@ def _judged(process, names, name):
         return "wrong", "the function is missing"
     if states[name] == "to do":
         return state_of(empty, check)
-    failed = []
+    failures = process.line.failures
+    earlier = len(failures)
 
     def ask(*arguments, **options):
-        try:
-            return process.line.ask(ANSWER, (name, *arguments), options)
-        except (AnswerError, Ended) as error:
-            process.lost |= isinstance(error, Ended)
-            failed.append(error)
-            raise
+        return process.line.ask(ANSWER, (name, *arguments), options)
 
     ask.__name__ = ask.__qualname__ = name
     ask.__signature__ = inspect.signature(empty)
@@ -152,6 +148,7 @@ def _judged(process, names, name):
     ):
         state, message = state_of(ask, check)
     # A failure is never right, not even where a check expects an error of its own.
+    failed = failures[earlier:]
     return ("wrong", str(failed[0])) if failed and state == "right" else (state, message)
 
 
@@ -176,7 +173,7 @@ class _Process:
         """
         if self.unread:
             raise self.unread
-        if self.running and self.running.poll() is None and not self.lost:
+        if self.running and self.running.poll() is None and not self._is_lost():
             return self.states
         self.end()
         self._start()
@@ -198,12 +195,15 @@ class _Process:
         self.doing = "runs the check"
         return self.states
 
+    def _is_lost(self):
+        """Return whether a call has had no end: the process may still be at it."""
+        return any(isinstance(error, Ended) for error in self.line.failures)
+
     def limit(self):
         """Let the time of an exercise begin."""
         self.deadline = time.monotonic() + self.seconds
 
     def _start(self):
-        self.lost = False
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         package = str(Path(__file__).parents[2])
         path = [package, *filter(None, [os.environ.get("PYTHONPATH")])]

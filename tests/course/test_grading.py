@@ -220,6 +220,20 @@ def test_a_check_that_does_not_end_is_stopped():
     }
 
 
+@pytest.mark.slow
+def test_a_gradient_that_does_not_end_spoils_no_other_answer():
+    lesson = LESSONS[1]
+    sheet = exercise.sheet(lesson)
+    names = grading.exercises(sheet)
+    text = f"{source_of(lesson)}\ndef logsumexp(x):\n    y = np.logaddexp.reduce(x.data, axis=-1)\n"
+    text += "    return record(y, (x,), lambda gy: sum(iter(int, 1)))\n"
+    only = names[names.index("logsumexp") :][:2]
+    cells = [[grading.SHEET, sheet_with(text, sheet), False]]
+    result = grading.grade(lesson.stem, sheet, cells, seconds=2, only=only)
+    assert states(result) == ["wrong", "right"], result
+    assert "no end after 2 seconds" in result["exercises"][0]["message"]
+
+
 def test_a_sheet_may_import_what_is_beside_it(tmp_path):
     (tmp_path / "mine.py").write_text("NUMBERS = [-0.58, -0.58, -0.58, 1.73]")
     text = f"import mine\ndef {NAMES[0]}():\n    return mine.NUMBERS\n"
