@@ -662,7 +662,7 @@ def make_batches(pairs, n_tokens):
     # Both sides count, each with one mark. A pair longer than n_tokens is a batch of its own.
     lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
     batches = []
-    # Pairs come from short to long; those of equal length come in a new random order each time.
+    # Pairs come from short to long; sorted leaves those of equal length in their random order.
     for i in sorted(rng.permutation(len(pairs)), key=lambda i: lengths[i]):
         if not batches or (len(batches[-1]) + 1) * lengths[i] > n_tokens:
             batches.append([])

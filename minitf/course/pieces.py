@@ -1164,7 +1164,7 @@ PIECES = [
     ),
     Piece(
         "beam_search", "08", "When does a text end, and when the search?",
-        "The program of that section has all rules; continuations, which is given, finds the best; here all pairs begin with the number. c.beam_size and c.alpha are numbers of the Config.",
+        "The program of that section has all rules; continuations, which is given, finds the best; in its pairs, the number comes first. c.beam_size and c.alpha are numbers of the Config.",
         _try_beam_search,
         [
             ("source, 2 * c.beam_size)", "source, c.beam_size)", "a list is empty here: none may be finished yet, or none goes on, as with only beam_size continuations"),
