@@ -1330,9 +1330,9 @@ def check_find_leaks():
 # **Now yours: pieces 22 to 25** of `my_transformer.py`. Now the pieces become a model:
 # `DecoderLayer`, `Transformer.encode`, `Transformer.decode` and `make_batch`. The
 # weights with which `my_transformer.py` translates (not those of this lesson's model)
-# are of a pre-norm model (lesson 04), whose stacks end with a norm more: where
-# `pre_norm` is set, both methods apply it. (`python lessons/build.py` writes the file,
-# if you have none.)
+# are of a pre-norm model (lesson 04), whose stacks end with a norm more: in the file,
+# `PreNormTransformer` adds these norms to what your two methods compute.
+# (`python lessons/build.py` writes the file, if you have none.)
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

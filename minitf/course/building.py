@@ -56,6 +56,7 @@ after the file's name, it translates that at once.
 In place of the three dots of a piece, write its code. The comments above them say what it computes,
 and the docstring says which lesson derives it. Everything else is complete; `Tensor.__mul__` shows
 how an operation is written. {letters}
+In shapes, the lessons write T, D, H, K, F and V for L, d_model, h, d_k, d_ff and vocab_size.
 """
 
 SENTENCE = "The children are playing in the garden."
@@ -174,7 +175,7 @@ def notebook() -> str:
     starts = [1 + tree.body[0].end_lineno]
     for node in tree.body[1:-1]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            start = node.lineno
+            start = min(part.lineno for part in (node, *node.decorator_list))
             while not lines[start - 2] or is_comment(lines[start - 2]):
                 start -= 1  # a comment above a function, such as the title of a lesson's part
             starts.append(start)

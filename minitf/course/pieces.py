@@ -326,9 +326,9 @@ def _try_enter(w):
     found = {}
     for training in (False, True):
         model = filled(w.Transformer(config(w, training=training, N=1, N_decoder=1)))
-        module = Call(lambda m=model: w.enter(TARGET, m.E, m.c), lambda m=model: {"E": m.E})
+        module = Call(lambda m=model: w.enter(m.E, TARGET, m.c), lambda m=model: {"E": m.E})
         found |= under("training" if training else "translating", tried(w, module))
-    small = w.enter(TARGET, w.Tensor(numbers(11, 12).astype(np.float32)), config(w))
+    small = w.enter(w.Tensor(numbers(11, 12).astype(np.float32)), TARGET, config(w))
     return found | {"the dtype, if E has float32": str(small.data.dtype)}
 
 
@@ -349,15 +349,12 @@ def _try_decode(w):
 
 
 def whole_model(w, call):
-    """Return what a call of a model gives, with the norms after the sub-layers and before them."""
+    """Return what a call of a model gives: of the paper's, and of the one with the norms first."""
     found = {}
-    for pre_norm in (False, True):
-        model = filled(w.Transformer(config(w, pre_norm=pre_norm)))
-        parameters = {"E": model.E} | (
-            {"the last norm": model.encoder_norm.gain} if pre_norm else {}
-        )
-        module = Call(lambda model=model: call(model), lambda p=parameters: p)
-        found |= under("pre_norm" if pre_norm else "the paper's", tried(w, module))
+    for model_class in (w.Transformer, w.PreNormTransformer):
+        model = filled(model_class(config(w)))
+        module = Call(lambda m=model: call(m), lambda m=model: {"E": m.E})
+        found |= under(model_class.__name__, tried(w, module))
     return found
 
 
@@ -426,18 +423,16 @@ class TableModel:
         return self.w.Tensor(np.array(source)[:, :, None] * 1.0)
 
     def decode(self, target, memory, source):
-        if not len(target) == len(memory.data):
-            raise Refused(f"{len(target)} texts, but {len(memory.data)} rows of memory")
         sums = np.cumsum(target, axis=1) + int(memory.data[0].sum())
         return self.w.Tensor(self.logits_of_last[target] + self.logits_of_sum[sums % 11])
 
 
 def _try_next_ln_p(w):
-    model = TableModel(w, 1)
-    memory, texts = w.Tensor(np.ones((2, 4, 1))), [[2, 5, 6], [2, 9, 8]]
-    found = {"ln p": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
+    model, source = TableModel(w, 1), SOURCE[:1]
+    memory, text = w.Tensor(np.ones((1, 4, 1))), [2, 5, 6]
+    found = {"ln p": np.array(w.next_ln_p(model, text, memory, source))}
     model.logits_of_last = model.logits_of_last + 1000
-    return found | {"of logits near 1000": np.array(w.next_ln_p(model, texts, memory, SOURCE))}
+    return found | {"of logits near 1000": np.array(w.next_ln_p(model, text, memory, source))}
 
 
 def _try_greedy(w):
@@ -876,26 +871,26 @@ PIECES = [
     ),
     Piece(
         "EncoderLayer.__call__", "04", "Why is x added to the output of a sub-layer?",
-        "One line for each sub-layer; self.attention_norm(...) is a layer norm. The sub-layers end with dropout themselves.",
+        "One line for each sub-layer; self.self_norm(...) is a layer norm. The sub-layers end with dropout themselves.",
         _try_encoder_layer,
         [
-            ("self.attention_norm(x + self.self_attention(x, x, mask))", "x + self.self_attention(x, x, mask)", "the norm of the attention is missing"),
-            ("self.attention_norm(x + self.self_attention(x, x, mask))", "x", "the attention is missing"),
+            ("self.self_norm(x + self.self_attention(x, x, mask))", "x + self.self_attention(x, x, mask)", "the norm of the attention is missing"),
+            ("self.self_norm(x + self.self_attention(x, x, mask))", "x", "the attention is missing"),
             ("self.self_attention(x, x, mask)", "self.self_attention(x, x, True)", "the mask is not used: padding is looked at"),
-            ("self.attention_norm(", "self.feed_forward_norm(", "both sub-layers have the norm of the feed-forward network"),
-            ("self.feed_forward_norm(", "self.attention_norm(", "both sub-layers have the norm of the attention"),
+            ("self.self_norm(", "self.feed_forward_norm(", "both sub-layers have the norm of the feed-forward network"),
+            ("self.feed_forward_norm(", "self.self_norm(", "both sub-layers have the norm of the attention"),
             ("self.feed_forward_norm(x + self.feed_forward(x))", "x", "the feed-forward network is missing"),
             ("self.feed_forward_norm(x + self.feed_forward(x))", "x + self.feed_forward(x)", "the norm of the feed-forward network is missing"),
-            ("        x = self.attention_norm(", "        a = self.attention_norm(", "the feed-forward network takes the layer's x, not what the first line has made of it"),
-            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.self_attention(self.attention_norm(x), self.attention_norm(x), mask)\n        return x + self.feed_forward(self.feed_forward_norm(x))\n", "the norms come before the sub-layers: in the paper they come after the sums"),
-            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = self.attention_norm(self.self_attention(x, x, mask))\n        return self.feed_forward_norm(self.feed_forward(x))\n", "x is not added"),
+            ("        x = self.self_norm(", "        a = self.self_norm(", "the feed-forward network takes the layer's x, not what the first line has made of it"),
+            ("        x = self.self_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.self_attention(self.self_norm(x), self.self_norm(x), mask)\n        return x + self.feed_forward(self.feed_forward_norm(x))\n", "the norms come before the sub-layers: in the paper they come after the sums"),
+            ("        x = self.self_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = self.self_norm(self.self_attention(x, x, mask))\n        return self.feed_forward_norm(self.feed_forward(x))\n", "x is not added"),
             ("x + self.self_attention(x, x, mask)", "self.self_attention(x, x, mask)", "x is not added to the attention"),
             ("x + self.feed_forward(x)", "self.feed_forward(x)", "x is not added to the feed-forward network"),
-            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.attention_norm(self.self_attention(x, x, mask))\n        return x + self.feed_forward_norm(self.feed_forward(x))\n", "the norms are of the sub-layers alone: they must be of the sums"),
-            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.self_attention(x, x, mask)\n        return x + self.feed_forward(x)\n", "the norms are missing"),
-            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        attended = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(attended))\n", "the second sum has the layer's x: it needs what the first line has made of it"),
+            ("        x = self.self_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.self_norm(self.self_attention(x, x, mask))\n        return x + self.feed_forward_norm(self.feed_forward(x))\n", "the norms are of the sub-layers alone: they must be of the sums"),
+            ("        x = self.self_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.self_attention(x, x, mask)\n        return x + self.feed_forward(x)\n", "the norms are missing"),
+            ("        x = self.self_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        attended = self.self_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(attended))\n", "the second sum has the layer's x: it needs what the first line has made of it"),
             ("self.self_attention(x, x, mask)", "dropout(self.self_attention(x, x, mask), self.c)", "dropout is not needed here: each sub-layer ends with it"),
-            ("        x = self.attention_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = dropout(self.attention_norm(x + self.self_attention(x, x, mask)), self.self_attention.c)\n        return dropout(self.feed_forward_norm(x + self.feed_forward(x)), self.self_attention.c)\n", "dropout comes after the norms: the sub-layers have done it already"),
+            ("        x = self.self_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = dropout(self.self_norm(x + self.self_attention(x, x, mask)), self.self_attention.c)\n        return dropout(self.feed_forward_norm(x + self.feed_forward(x)), self.self_attention.c)\n", "dropout comes after the norms: the sub-layers have done it already"),
             ("self.self_attention(x, x, mask)", "self.self_attention(x, mask)", "self_attention takes three arguments: x looks at itself, so x comes twice"),
         ],
     ),
@@ -994,45 +989,39 @@ PIECES = [
     ),
     Piece(
         "Transformer.encode", "06", "How do the pieces make a Transformer?",
-        "enter(source, self.E, self.c) makes the first x; each layer of self.encoder takes x and the padding mask.",
+        "enter(self.E, source, self.c) makes the first x; each layer of self.encoder takes x and the padding mask.",
         _try_encode,
         [
             ("padding_mask(source)", "True", "the mask is missing: padding is looked at"),
             ("for layer in self.encoder:", "for layer in self.encoder[:1]:", "only the first layer is used"),
             ("for layer in self.encoder:", "for layer in self.encoder[:1] * 2:", "the first layer is used for all"),
             ("for layer in self.encoder:", "for layer in self.encoder[::-1]:", "the layers are in reverse order"),
-            ("self.encoder_norm(x) if self.c.pre_norm else x", "x", "with pre_norm, the last norm is missing"),
-            ("self.encoder_norm(x)", "self.decoder_norm(x)", "with pre_norm, this is the decoder's norm"),
             ("padding_mask(source)", "causal_mask(source.shape[1])", "the encoder must see the whole source, not only the past"),
-            ("self.encoder_norm(x) if self.c.pre_norm else x", "self.encoder_norm(x)", "without pre_norm there is no last norm"),
-            ("enter(source, self.E, self.c)", "embedding(self.E, source)", "the source enters without scale and positions: use enter"),
+            ("enter(self.E, source, self.c)", "embedding(self.E, source)", "the source enters without scale and positions: use enter"),
             ("x = layer(x, padding_mask(source))", "layer(x, padding_mask(source))", "what a layer returns is not used"),
             ("x = layer(", "x = x + layer(", "x is added in the layers already"),
-            ("x = layer(x, padding_mask(source))", "x = layer(enter(source, self.E, self.c), padding_mask(source))", "each layer begins with the embeddings, not with what the one before has made"),
-            ("            x = layer(x, padding_mask(source))\n", "            x = layer(x, padding_mask(source))\n            x = self.encoder_norm(x) if self.c.pre_norm else x\n", "with pre_norm, the last norm comes once, after all layers"),
+            ("x = layer(x, padding_mask(source))", "x = layer(enter(self.E, source, self.c), padding_mask(source))", "each layer begins with the embeddings, not with what the one before has made"),
             ("padding_mask(source)", "source != PAD", "the mask lacks the axes of heads and queries: padding_mask(source)"),
         ],
     ),
     Piece(
         "Transformer.decode", "06", "How do the pieces make a Transformer?",
-        "As encode, with two masks; at the end y @ self.E.transpose(1, 0), where self.E is a Tensor.",
+        "As encode, with two masks; at the end self.logits(y).",
         _try_decode,
         [
             ("causal_mask(target.shape[1])", "padding_mask(target)", "the future is not hidden: a causal mask is needed"),
             ("padding_mask(source)", "True", "the padding of the source is not hidden"),
-            ("y @ self.E.transpose(1, 0)", "y @ self.E.transpose(1, 0) * math.sqrt(self.c.d_model)", "the logits are multiplied by sqrt(d_model)"),
+            ("self.logits(y)", "self.logits(y) * math.sqrt(self.c.d_model)", "the logits are multiplied by sqrt(d_model)"),
             ("for layer in self.decoder:", "for layer in self.decoder[:1]:", "only the first layer is used"),
-            ("self.decoder_norm(y) if self.c.pre_norm else y", "y", "with pre_norm, the last norm is missing"),
-            ("y = enter(target, self.E, self.c)", "y = embedding(self.E, target)", "the target enters without scale and positions: use enter"),
+            ("self.logits(y)", "y @ self.E.transpose(1, 0)", "call self.logits(y): in the model of the bundled weights, it has a norm as well"),
+            ("y = enter(self.E, target, self.c)", "y = embedding(self.E, target)", "the target enters without scale and positions: use enter"),
             ("for layer in self.decoder:", "for layer in self.decoder[:1] * 2:", "the first layer is used for all"),
-            ("return y @ self.E.transpose(1, 0)", "return y", "these are vectors: the product with E^T is missing"),
-            ("y @ self.E.transpose(1, 0)", "y @ self.E.data.T", "self.E.data is an array: use the Tensor, self.E.transpose(1, 0)"),
+            ("return self.logits(y)", "return y", "these are vectors: self.logits(y) is missing"),
+            ("self.logits(y)", "softmax(self.logits(y).data)", "these are probabilities: the logits are needed, as a Tensor"),
             ("y, memory, causal_mask(target.shape[1]), padding_mask(source)", "y, memory, padding_mask(source), causal_mask(target.shape[1])", "the two masks are exchanged"),
             ("y = layer(", "layer(", "what a layer returns is not used"),
-            ("self.decoder_norm(y) if self.c.pre_norm else y", "self.decoder_norm(y)", "without pre_norm there is no last norm"),
-            ("self.decoder_norm(y)", "self.encoder_norm(y)", "with pre_norm, this is the encoder's norm"),
             ("causal_mask(target.shape[1])", "causal_mask(len(target))", "len(target) counts the sentences; target.shape[1] counts the tokens"),
-            ("memory, causal_mask", "enter(source, self.E, self.c), causal_mask", "the decoder looks at the embeddings of the source, not at the memory"),
+            ("memory, causal_mask", "enter(self.E, source, self.c), causal_mask", "the decoder looks at the embeddings of the source, not at the memory"),
         ],
     ),
     Piece(
@@ -1056,12 +1045,12 @@ PIECES = [
     ),
     Piece(
         "cross_entropy", "07", "When is a model sure enough?",
-        "Make ln p, then q, then the loss; p is np.exp(ln_p). q[b, t] is a row of the vocabulary: np.put_along_axis, or a loop.",
+        "Make ln p, then q, then the loss; p is np.exp(ln_p). np.where chooses between two numbers: where target[..., None] is the number of the token, and elsewhere.",
         _try_cross_entropy,
         [
             ("epsilon_ls / (ln_p.shape[-1] - 1)", "epsilon_ls / ln_p.shape[-1]", "the other tokens share epsilon_ls: divide by their number, vocab_size - 1"),
             ("epsilon_ls / (ln_p.shape[-1] - 1)", "0", "the other tokens get 0: epsilon_ls is for them"),
-            ("1 - epsilon_ls, axis", "1, axis", "the target has q = 1, not 1 - epsilon_ls"),
+            ("1 - epsilon_ls, epsilon_ls", "1, epsilon_ls", "the target has q = 1, not 1 - epsilon_ls"),
             ("loss = -(counts", "loss = (counts", "the loss has the wrong sign"),
             ("-(counts * q * ln_p)", "-(q * ln_p)", "padding adds to the loss: only the targets count"),
             ("counts = (target != PAD)[..., None]", "counts = (target >= 0)[..., None]", "padding counts as a target"),
@@ -1122,22 +1111,22 @@ PIECES = [
     ),
     Piece(
         "next_ln_p", "08", "How does a model write a sentence?",
-        "model.decode(...).data[:, -1] are the logits at the last position.",
+        "model.decode takes an array of texts, here of one: np.array([text]). .data[0, -1] are the logits at its last position.",
         _try_next_ln_p,
         [
-            (".data[:, -1]", ".data[:, 0]", "these are the logits of the first position, not of the last"),
-            ("ln_p[:, [PAD, BOS]] = -np.inf", "pass", "padding and the start mark are possible"),
+            (".data[0, -1]", ".data[0, 0]", "these are the logits of the first position, not of the last"),
+            ("ln_p[[PAD, BOS]] = -np.inf", "pass", "padding and the start mark are possible"),
             ("log_softmax(logits)", "logits", "not normalised: the p must sum to 1"),
             ("log_softmax(logits)", "softmax(logits)", "these are p, not ln p"),
             ("[PAD, BOS]", "[PAD, EOS]", "the end mark is forbidden: no text could end"),
-            ("log_softmax(logits)", "log_softmax(logits.ravel()).reshape(logits.shape)", "normalised over all texts together, not each by itself"),
             ("[PAD, BOS]] = -np.inf", "[PAD, BOS]] = 0", "ln p = 0 means p = 1: it must be minus infinity"),
-            ("    ln_p = log_softmax(logits)\n    ln_p[:, [PAD, BOS]] = -np.inf", "    logits[:, [PAD, BOS]] = -np.inf\n    ln_p = log_softmax(logits)", "forbidden before the softmax, so that the other tokens share the probability: forbid afterwards"),
+            ("    ln_p = log_softmax(logits)\n    ln_p[[PAD, BOS]] = -np.inf", "    logits[[PAD, BOS]] = -np.inf\n    ln_p = log_softmax(logits)", "forbidden before the softmax, so that the other tokens share the probability: forbid afterwards"),
             ("[PAD, BOS]", "[PAD]", "the start mark is possible"),
             ("[PAD, BOS]", "[BOS]", "padding is possible"),
-            (".data[:, -1]", ".data[-1]", "these are the logits of the last sentence, not of the last position"),
-            ("ln_p[:, [PAD, BOS]]", "ln_p[[PAD, BOS]]", "these are two sentences: the tokens are the last axis"),
-            (".data[:, -1]", "[:, -1]", "decode returns a Tensor: .data is its array"),
+            (".data[0, -1]", ".data[:, -1]", "the result has an axis of texts: (vocab_size,) is needed"),
+            (".data[0, -1]", ".data[0]", "these are the logits of all positions: only the last one is needed"),
+            (".data[0, -1]", "[0, -1]", "decode returns a Tensor: .data is its array"),
+            ("np.array([text])", "np.array(text)", "decode takes an array of texts, (1, L): np.array([text])"),
         ],
     ),
     Piece(
@@ -1150,7 +1139,7 @@ PIECES = [
             ("len(text) <= len(ids) + 50", "len(text) < len(ids) + 50", "one token too few: at most 50 more than the source, the start mark not counted"),
             ("text[-1] != EOS and ", "", "it goes on after the end mark"),
             ("text = [BOS]", "text = [EOS, BOS]", "the text begins with another token than the start mark"),
-            ("next_ln_p(model, [text]", "next_ln_p(model, [text[-1:]]", "the model sees the last token only, not the whole text"),
+            ("next_ln_p(model, text,", "next_ln_p(model, text[-1:],", "the model sees the last token only, not the whole text"),
             ("len(text) <= len(ids) + 50", "len(text) <= 50", "the limit does not depend on the source"),
             ("return text", "return text[1:]", "the start mark is missing: the text is returned with its marks"),
             ("[ids + [EOS]]", "[[BOS] + ids + [EOS]]", "the source has no start mark"),
@@ -1175,23 +1164,24 @@ PIECES = [
     ),
     Piece(
         "beam_search", "08", "When does a text end, and when the search?",
-        "The program of that section has all rules; continuations, which is given, finds the best. c.beam_size and c.alpha are numbers of the Config.",
+        "The program of that section has all rules; continuations, which is given, finds the best; in its pairs, the number comes first. c.beam_size and c.alpha are numbers of the Config.",
         _try_beam_search,
         [
             ("source, 2 * c.beam_size)", "source, c.beam_size)", "a list is empty here: none may be finished yet, or none goes on, as with only beam_size continuations"),
             (" / length_penalty(length, c.alpha), text", ", text", "the score is not divided by the length penalty"),
-            ("return max(finished)[1]", "return min(finished)[1]", "the worst of the finished texts"),
-            ("return max(finished)[1]", "return finished[0][1]", "the first text that was finished: another that goes on may be better"),
+            ("max(finished or beam)[1]", "min(finished or beam)[1]", "the worst of the finished texts"),
+            ("max(finished or beam)[1]", "(finished or beam)[0][1]", "the first text that was finished: another that goes on may be better"),
             ("in longer[: c.beam_size]:", "in longer:", "a text is finished although it is not among the beam_size best"),
             (" if text[-1] != EOS][", "][", "finished texts go on"),
             ("len(finished) >= c.beam_size and best_possible <= max(finished)[0]", "len(finished) >= c.beam_size", "it stops when beam_size texts are finished, though another may still win"),
             ("limit = len(ids) + 50", "limit = len(ids) + 5", "the limit is 50 more than the source, not 5"),
             ("np.array([ids + [EOS]])", "np.array([ids])", "the source has no end mark"),
-            ("max(finished)[1] if finished else beam[0][0]", "max(finished)[1]", "no text may have ended: then the best that goes on is the result"),
+            ("max(finished or beam)[1]", "max(finished)[1]", "no text may have ended: then the best that goes on is the result"),
             ("length_penalty(length, c.alpha), text", "length_penalty(len(text), c.alpha), text", "the start mark is counted in |Y|"),
             ("length_penalty(length, c.alpha), text", "length_penalty(length - 1, c.alpha), text", "the end mark is not counted in |Y|: it is a token of the text"),
             ("total / length_penalty(length", "total * length_penalty(length", "multiplied by the length penalty, not divided"),
             ("[ids + [EOS]]", "[[BOS] + ids + [EOS]]", "the source has no start mark"),
+            ("beam = [(0.0, [BOS])]", "beam = [([BOS], 0.0)]", "the pairs of the beam are (ln p, ids), in this order"),
             ("    limit = len(ids) + 50", "    limit = 50", "the limit does not depend on the source"),
         ],
     ),
@@ -1202,7 +1192,7 @@ PIECES = [
         [
             ("+ 1 for source, target in pairs", "for source, target in pairs", "the mark at the end is not counted: some batches are too large"),
             ("    rng.shuffle(batches)\n", "", "the short batches all come first"),
-            ("np.lexsort((rng.random(len(pairs)), lengths))", "rng.permutation(len(pairs))", "pairs of different length are together: sort them"),
+            ("sorted(rng.permutation(len(pairs)), key=lambda i: lengths[i])", "rng.permutation(len(pairs))", "pairs of different length are together: sort them"),
             ("(len(batches[-1]) + 1) * lengths[i] > n_tokens", "sum(len(s) for s, _ in batches[-1]) > n_tokens", "padding is not counted: rows times the longest"),
             ("(len(batches[-1]) + 1) * lengths[i] > n_tokens", "len(batches[-1]) * lengths[i] > n_tokens", "the row that is added is not counted"),
             ("            batches.append([])\n", "            batches = [[]]\n", "batches that are full are lost"),

@@ -201,7 +201,10 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path, capsys):
 
 def test_the_notebook_has_the_pieces_too(tmp_path, capsys):
     path = tmp_path / "my_transformer.ipynb"
-    path.write_text(building.notebook(), encoding="utf-8")
+    text = building.notebook()
+    for cell in json.loads(text)["cells"][1:]:
+        ast.parse("".join(cell["source"]))
+    path.write_text(text, encoding="utf-8")
     assert building.grade_file(path) == 1
     result = json.loads(capsys.readouterr().out)
     assert {row["state"] for row in result["exercises"]} == {"to do"}
@@ -261,18 +264,16 @@ OTHER_RIGHT_ANSWERS = {
     "EncoderLayer.__call__": """
     def __call__(self, x, mask):
         total = self.self_attention(x, x, mask) + x
-        x = layer_norm(total, self.attention_norm.gain, self.attention_norm.bias)
+        x = layer_norm(total, self.self_norm.gain, self.self_norm.bias)
         return self.feed_forward_norm(self.feed_forward(x) + x)
 """,
     "Transformer.decode": """
     def decode(self, target, memory, source):
-        y = enter(target, self.E, self.c)
+        y = enter(self.E, target, self.c)
         target_mask = causal_mask(target.shape[1]) & padding_mask(target)
         for layer in self.decoder:
             y = layer(y, memory, target_mask, padding_mask(source))
-        if self.c.pre_norm:
-            y = self.decoder_norm(y)
-        return y @ self.E.transpose(1, 0)
+        return self.logits(y)
 """,
     "make_batch": """
 def make_batch(pairs):
@@ -348,7 +349,7 @@ def greedy(model, ids):
     memory = model.encode(source)
     written = []
     for _ in range(len(ids) + 50):
-        best = np.argmax(next_ln_p(model, [[BOS] + written], memory, source)[0])
+        best = np.argmax(next_ln_p(model, [BOS] + written, memory, source))
         written.append(best)
         if best == EOS:
             break
@@ -359,20 +360,20 @@ def beam_search(model, ids):
     beam, alpha = model.c.beam_size, model.c.alpha
     source = pad([ids + [EOS]])
     memory = model.encode(source)
-    living, finished = [([BOS], 0.0)], []
+    living, finished = [(0.0, [BOS])], []
     for length in range(1, len(ids) + 51):
         candidates = continuations(model, living, memory, source, 2 * beam)
         living = []
-        for rank, (text, total) in enumerate(candidates, 1):
+        for rank, (total, text) in enumerate(candidates, 1):
             if text[-1] == EOS and rank <= beam:
                 finished.append((text, total / length_penalty(length, alpha)))
             if text[-1] != EOS and len(living) < beam:
-                living.append((text, total))
+                living.append((total, text))
         finished.sort(key=lambda found: -found[1])
         if len(finished) >= beam:
-            if living[0][1] / length_penalty(len(ids) + 50, alpha) <= finished[0][1]:
+            if living[0][0] / length_penalty(len(ids) + 50, alpha) <= finished[0][1]:
                 break
-    return finished[0][0] if finished else living[0][0]
+    return finished[0][0] if finished else living[0][1]
 """,
     "make_batches": """
 def make_batches(pairs, n_tokens):
@@ -430,8 +431,8 @@ def test_another_right_answer_is_right(name):
         ("embedding(E, ids)", "E[ids]", "a Tensor x has no x[...]: its array is x.data (line"),
         ("split_heads(x, h)", "x.reshape((2, 5, 3, 4))", "not a tuple: x.reshape(2, 3)"),
         ("split_heads(x, h)", "x.transpose(0, 1)", "transpose needs one number for each axis"),
-        ("enter(ids, E, c)", "embedding(E, ids) + sinusoids(5, 12)", "are Tensors, not ndarray"),
-        ("enter(ids, E, c)", "E + embedding(E, ids)", "cannot add shape (2, 5, 12) to"),
+        ("enter(E, ids, c)", "embedding(E, ids) + sinusoids(5, 12)", "are Tensors, not ndarray"),
+        ("enter(E, ids, c)", "E + embedding(E, ids)", "cannot add shape (2, 5, 12) to"),
         ("average(checkpoints)", "np.mean(checkpoints, axis=0)", "take each by itself"),
     ],
 )
