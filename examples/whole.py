@@ -826,7 +826,9 @@ def learn_toy_corpus(steps=1800, n_test=200):
 
 def main():
     """Translate the sentence on the command line; without one, learn the toy corpus."""
-    if len(sys.argv) > 1:
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__)
+    elif len(sys.argv) > 1:
         model, subwords = load(HERE / "models" / "en-de")
         print(translate(model, subwords, " ".join(sys.argv[1:])))
     else:
