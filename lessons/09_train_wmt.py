@@ -250,12 +250,11 @@ draw(figures.merges, "09_merges.png", tokens_per_word, occurrences)
 # the last hundred next to nothing. On the right, each new piece is rarer than the one
 # before it.*
 #
-# That is the choice behind 37,000. Each piece costs a row in the embedding table, 512
-# numbers in the paper's base model. The piece of merge 1,000 occurs 7 times in the text
-# of 16,476 words. So its row is hardly ever trained, and it saves 7 tokens. **Stop
-# where a new piece saves little and is too rare to be learned.** The larger the text,
-# the later that is: 4.5 million pairs can afford 37,000. (The paper does not say how it
-# chose the number.)
+# That is the choice behind 37,000. Each piece costs a row of the embedding table
+# (lesson 05). The piece of merge 1,000 occurs 7 times in the text of 16,476 words. So
+# its row is hardly ever trained, and it saves 7 tokens. **Stop where a new piece saves
+# little and is too rare to be learned.** The larger the text, the later that is: 4.5
+# million pairs can afford 37,000. (The paper does not say how it chose the number.)
 #
 # **Equate.** The library learns its subwords by SentencePiece, a program in C++ (by
 # Kudo and Richardson). Its list of pieces begins with 4 marks: padding, unknown token,
