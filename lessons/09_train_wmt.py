@@ -247,8 +247,8 @@ draw(figures.merges, "09_merges.png", tokens_per_word, occurrences)
 # ![Two panels over 1,000 merges. Left, tokens for each word: they fall from 5.4 in letters to 3.0 after 100 merges, 1.5 after 500 and 1.1 after 1,000. Right, how often the new piece of a merge occurs in the text: above 300 for the first merges, 136 at merge 100, 28 at merge 500, 7 at merge 1,000](figures/09_merges.png)
 #
 # *What to see: on the left, the first hundred merges save nearly half of all tokens,
-# the last hundred next to nothing. On the right, each new piece is rarer than the one
-# before it.*
+# the last hundred next to nothing. On the right, the later a piece is made, the rarer
+# it is.*
 #
 # That is the choice behind 37,000. Each piece costs a row of the embedding table
 # (lesson 05). The piece of merge 1,000 occurs 7 times in the text of 16,476 words. So
@@ -642,9 +642,10 @@ claim("8 GPUs in one machine have many more", of_machine < 400, f"{of_machine:.0
 
 # %% [markdown]
 # The paper's eight GPUs had 3,125 tokens each. That is ten times the limit of the first
-# link, which is 328. By the second link they would send for as long as they compute, as
-# its limit is 3,152. By the third, ten times as long. So a model may grow as it likes:
-# eight GPUs stay worth their price, as long as each has enough tokens.
+# link, which is 328. By the second link they would send for about as long as they
+# compute, as its limit is 3,152. By the third, about ten times as long. So a model may
+# grow as it likes: eight GPUs stay worth their price, as long as each has enough
+# tokens.
 #
 # Now the run ends. Which of its models do we keep?
 
@@ -970,7 +971,8 @@ claim("as the paper counts", round(as_the_paper, 1) == 71.0, f"{as_the_paper:.1f
 # On the way it wrote checkpoints, here every 50 updates (`--save-every`), and averaged
 # the last 8 of them. A *validation* (`--valid-every`) measures the loss on sentences
 # that are kept out of the training, as a *perplexity*, which is $e$ to the loss: 1 is
-# perfect. The last checkpoint had 1.133, the mean of 8 had 1.076.
+# perfect. The last checkpoint had 1.133, the mean of 8 had 1.076. (The rate fell here,
+# too, as in lesson 07, but it left something for the mean to calm.)
 #
 # The next cell prints what that run found. (If this lesson is started with `--quick`,
 # it trains the model anew.)
