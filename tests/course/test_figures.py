@@ -104,6 +104,21 @@ def test_levels_are_named_lines_and_notes_point_at_their_points(saved):
     assert (note.get_text(), note.xy) == ("end", (2, 4)) and note.arrow_patch is not None
 
 
+def test_single_runs_look_like_their_curve_and_a_level_may_be_named_on_the_left(saved):
+    curves = {"one": ([1, 2], [3, 4]), "two": ([1, 2], [5, 6])}
+    figures.lines(
+        curves, "a.png", "x", "y",
+        levels={"the goal": (2, "left")}, singles={"two": ([1, 2], [[4, 6], [5, 7]])},
+    )  # fmt: skip
+    axes = saved[0].axes[0]
+    curve, *marks = [line for line in axes.get_lines() if line.get_marker() == "s"]
+    assert [list(line.get_ydata()) for line in marks] == [[4, 5], [6, 7]]
+    assert {line.get_color() for line in marks} == {curve.get_color()}
+    assert {line.get_linestyle() for line in marks} == {"None"} and len(legend(axes)) == 2
+    (name,) = axes.texts
+    assert (name.xy, name.get_ha()) == ((0, 2), "left")
+
+
 def test_panels_have_their_own_axes_and_share_the_looks_of_a_curve(saved):
     panels = {
         "left": {"a": ([1, 2], [3, 4]), "b": ([1, 2], [5, 6])},

@@ -49,17 +49,30 @@ def new_figure(width, height, padding=PADDING):
 # Curves -------------------------------------------------------------------------------------------
 
 
-def lines(curves, path, x, y, title="", log="", marks=True, limits=None, levels=None, notes=None):
+def lines(
+    curves, path, x, y, title="", log="", marks=True, limits=None, levels=None, notes=None,
+    singles=None,
+):  # fmt: skip
     """Draw curves in one pair of axes.
 
     curves: {name in the legend: (values on the x axis, values on the y axis)}. x, y: the labels of
     the axes. log: the logarithmic axes, "", "x", "y" or "xy". marks: mark each point. limits:
-    (lowest, highest) y. levels: {name: y} of dashed horizontal lines, each with its name on it.
+    (lowest, highest) y. levels: {name: y} of dashed horizontal lines, each with its name above its
+    right end, or, with (y, "left"), above its left end.
     notes: {text: (x, y)} of arrows, each from its text to this point. The text stands where the
     axes have more room, or, with (x, y, left, bottom), at this place.
+    singles: {name of a curve: (x values, several y values for each)} of small marks, such as the
+    runs of which the curve is the mean.
     """
     figure, axes = _axes(x, y, title)
-    _draw_curves(axes, curves, log, marks, limits)
+    drawn = _draw_curves(axes, curves, log, marks, limits)
+    by_name = dict(zip(curves, drawn, strict=True))
+    for name, (across, up) in (singles or {}).items():
+        curve = by_name[name]
+        axes.plot(
+            np.asarray(across), np.asarray(up), linestyle="", marker=curve.get_marker(),
+            markersize=5, color=curve.get_color(), alpha=0.6,
+        )  # fmt: skip
     _draw_levels(axes, levels or {})
     _draw_notes(axes, notes or {})
     if len(curves) > 1:
@@ -119,12 +132,14 @@ def _draw_curves(axes, curves, log, marks, limits, names=()):
 
 
 def _draw_levels(axes, levels):
-    """Draw dashed horizontal lines, each with its name above its right end."""
-    for name, y in levels.items():
+    """Draw dashed horizontal lines, each with its name above one of its ends."""
+    for name, level in levels.items():
+        y, end = level if isinstance(level, tuple) else (level, "right")
         axes.axhline(y, color=LEVEL, linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
         axes.annotate(
-            name, (1, y), xycoords=("axes fraction", "data"), xytext=(-2, 4),
-            textcoords="offset points", ha="right", va="bottom", fontsize=SMALL, color=LEVEL,
+            name, (end == "right", y), xycoords=("axes fraction", "data"),
+            xytext=(-2 if end == "right" else 2, 4), textcoords="offset points", ha=end,
+            va="bottom", fontsize=SMALL, color=LEVEL,
             bbox={"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none",
                   "alpha": 0.8},
         )  # fmt: skip

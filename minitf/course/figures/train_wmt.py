@@ -2,9 +2,11 @@
 
 import itertools
 
-from minitf.course.figures import bars, dots, graph, lines, matrices
+import numpy as np
 
-__all__ = ["averages", "estimates", "padding", "ring", "speed_ups", "stations"]
+from minitf.course.figures import bars, dots, graph, line_panels, lines, matrices
+
+__all__ = ["averages", "estimates", "merges", "padding", "ring", "speed_ups", "stations"]
 
 
 def stations(path):
@@ -25,6 +27,24 @@ def stations(path):
     here = [name for name in texts if name != "translation"]
     title = "From a text to a score (dark: this lesson; light: lesson 08)"
     graph(nodes, arrows, path, title, marked=here)
+
+
+def merges(tokens_per_word, occurrences, path):
+    """Draw what merges save. tokens_per_word: after 0, 1, ... merges. occurrences: of each piece.
+
+    The first pieces are far more frequent than the others, and above the picture.
+    """
+    length, rarity = "tokens for each word", "how often the new piece occurs"
+    steps = np.arange(len(tokens_per_word))
+    panels = {
+        length: {"toy text": (steps, tokens_per_word)},
+        rarity: {"toy text": (steps[1:], occurrences)},
+    }
+    line_panels(
+        panels, path, x="merges", y={length: "tokens", rarity: "times in the text"}, marks=False,
+        limits={length: (0, 5.6), rarity: (0, 300)},
+        title="Each further merge saves less, and its piece is rarer",
+    )  # fmt: skip
 
 
 def padding(percents, path):

@@ -7,9 +7,9 @@ from minitf.course.figures import line_panels, lines
 __all__ = ["bleu", "collapse", "loss", "schedule", "smoothing", "warmup"]
 
 SCHEDULES = {
-    "warm-up": "with a warm-up",
-    "at once": "no warm-up, then falling",
-    "fixed": "no warm-up, never falling",
+    "warm-up": "warm-up",
+    "at once": "at once (no warm-up, then falling)",
+    "fixed": "fixed (no warm-up, never falling)",
 }
 PLAIN, SMOOTH = "no smoothing", "label smoothing 0.1"
 
@@ -68,29 +68,32 @@ def collapse(warm, cold, pre_norm, path):
     }
     panels = {
         f"the first {len(cold) - 1} updates": first,
-        "warm-up: past its peak at 200": {"warm-up, post-norm": warm},
+        "warm-up: its peak is at 200": {"warm-up, post-norm": warm},
     }
     curves = {
         title: {name: (np.arange(len(values)), values) for name, values in panel.items()}
         for title, panel in panels.items()
     }
     line_panels(
-        curves, path, x="update", y={next(iter(panels)): "distance between positions"},
+        curves, path, x="update", y={next(iter(panels)): "distance from their mean"},
         limits=(-0.05, 1.05), marks=False,
         title="Without a warm-up, post-norm makes all positions alike",
     )  # fmt: skip
 
 
-def warmup(peaks, losses_by_schedule, levels, path):
+def warmup(peaks, losses_by_schedule, of_seeds, levels, path):
     """Draw the loss at the end over the peak rate.
 
-    losses_by_schedule: {schedule: losses}. levels: {name: loss} of lines to compare with.
+    losses_by_schedule: {schedule: mean losses}. of_seeds: {schedule: losses[peak, seed]}, drawn as
+    single marks. levels: {name: loss} of lines to compare with.
     """
     thousandths = 1000 * np.array(peaks)
     curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in losses_by_schedule.items()}
     lines(
         curves, path, x="peak rate, in thousandths", y="loss after 600 updates", log="x",
-        title="A warm-up makes higher rates usable", levels=levels, limits=(0.4, 2.65),
+        title="A warm-up makes higher rates usable", limits=(0.4, 3.15),
+        levels={name: (level, "left") for name, level in levels.items()},
+        singles={SCHEDULES[name]: (thousandths, losses) for name, losses in of_seeds.items()},
     )  # fmt: skip
 
 
