@@ -8,14 +8,16 @@ __all__ = ["alignment", "checkpoints", "cost", "gains", "search", "triangle"]
 
 
 def search(sentence, candidates, tokens, path):
-    """Draw all candidates of a beam as a tree. tokens: the last one of each."""
+    """Draw the candidates that a beam keeps as a tree. tokens: the last one of each."""
     nodes = [(None, "<s>", 0.0, "kept")]
     places = {(): 0}
     for found, token in zip(candidates, tokens, strict=True):
+        if found.state == "dropped":
+            continue
         parent = places[tuple(found.words[:-1])]
         places[tuple(found.words)] = len(nodes)
         nodes.append((parent, token, found.ln_p, found.state))
-    title = f"“{sentence}” At step 4 the right text is second; a beam of 2 keeps it"
+    title = f"“{sentence}” At step 4 the right text is second, and a beam of 2 keeps it"
     tree(nodes, path, title=title, ranked=True)
 
 
