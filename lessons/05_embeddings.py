@@ -364,10 +364,9 @@ claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 # dog, in the one, and (0.1, 1.9), nearly the man, in the other. A second head, for the
 # word after, tells it who is bitten. So "bites" knows who bites whom.
 #
-# It is like head 1 of lesson 03, which training had found. But one thing was made easy
-# for ours: it got the position alone as its query. In a model each vector is the *sum*
-# of word and position. "Can a head read the position out of a sum?" comes back to this,
-# when we know what is added.
+# It is like head 1 of lesson 03, which training had found. But ours was helped: it got
+# positions alone. In a model each vector is the *sum* of word and position. "Can a head
+# read the position out of a sum?" comes back to this, when we know what is added.
 
 # %% [markdown]
 # ## How does a word become a vector?
@@ -532,8 +531,15 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # learns only when its word occurs, but as a row of the output it learns in every
 # update, if only that it was not the right word.
 #
-# **Use.** Tying also saves two of three tables: 37.9 million numbers in the paper's
-# base model ("More" counts them).
+# **Use.** Tying also saves two of three tables. With the paper's vocabulary and
+# $d_{model}$ 512, three would have nearly as many numbers as all of the paper's base
+# model, tied, has (about 65 million).
+
+# %%
+embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
+one_table = embeddings.weight.size
+claim("a table has V d_model numbers", one_table == V * 512, f"{one_table:,}")
+print(f"in millions: one {one_table / 1e6:.1f}, three {3 * one_table / 1e6:.1f}")
 
 # %% [markdown]
 # ## What enters the model?
@@ -640,20 +646,20 @@ directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64)
 onto_them = directions_of_PE.T @ directions_of_PE  # keeps what lies in these 8
 to_next = PE_20[5] @ PE_20[6]
 print(f"    PE with itself {PE_20[5] @ PE_20[5]:.1f}, with the next one {to_next:.1f}")
-shares = {"any words, any W": [], "W reads the 8 only": [], "no word in the 8": []}
+found_in = {"any words, any W": [], "W reads the 8 only": [], "no word in the 8": []}
 for _ in range(50):
     random_words = rng.standard_normal((20, 64))
     sums = random_words + PE_20
     without = random_words - random_words @ onto_them + PE_20
-    shares["any words, any W"].append(share_found(sums, turn(-1)))
-    shares["W reads the 8 only"].append(share_found(sums @ onto_them, turn(-1)))
-    shares["no word in the 8"].append(share_found(without @ onto_them, turn(-1)))
-found_shares = {name: np.mean(of_draws) for name, of_draws in shares.items()}
-for name, share in found_shares.items():
+    found_in["any words, any W"].append(share_found(sums, turn(-1)))
+    found_in["W reads the 8 only"].append(share_found(sums @ onto_them, turn(-1)))
+    found_in["no word in the 8"].append(share_found(without @ onto_them, turn(-1)))
+in_all_draws = {name: np.mean(of_draws) for name, of_draws in found_in.items()}
+for name, share in in_all_draws.items():
     print(f"    {name:20s} finds the word before: {share:.0%}")
-of_sums = found_shares["any words, any W"]
+of_sums = in_all_draws["any words, any W"]
 claim("a head on the sums of a new model finds", of_sums < 0.1, f"{of_sums:.0%}")
-of_both = found_shares["no word in the 8"]
+of_both = in_all_draws["no word in the 8"]
 claim("with both cures it finds", of_both > 0.99, f"{of_both:.0%}")
 
 # %% [markdown]
@@ -832,18 +838,6 @@ found_in_target = rows_reached(for_target)
 claim("the target's use likewise", found_in_target == [2, 4, 5], found_in_target)
 found_in_output = rows_reached(for_output)
 claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_output)
-
-# %% [markdown]
-# With the paper's vocabulary and $d_{model}$ 512, one table has 18.9 million numbers.
-# Three would have 56.8 million, nearly as many as all of the base model, tied, has
-# (about 65).
-
-# %%
-embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
-one_table = embeddings.weight.size
-claim("a table has V d_model numbers", one_table == V * 512, f"{one_table:,}")
-for n_tables in (1, 2, 3):
-    print(f"    {n_tables} of them: {n_tables * one_table / 1e6:.1f} million")
 
 # %% [markdown]
 # ### Are other positions as far apart as 0 and the rest?

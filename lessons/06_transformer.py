@@ -865,7 +865,8 @@ print("    piece                 numbers in one   how many     together")
 for name, size in in_one.items():
     together[name] = how_many[name] * size
     millions[f"{how_many[name]} \u00d7\n{name}"] = together[name] / 1e6
-    print(f"    {name:20s} {size:15,} {how_many[name]:10} {together[name]:12,}")
+    print(f"    {name:20s} {size:15,} {how_many[name]:10} {together[name]:12,}", end="")
+    print(f" ({together[name] / 1e6:.2f} million)")
 on_paper = sum(together.values())
 base = Transformer(Config.preset("base", 37_000))  # sizes by name, V = 37,000
 in_library = sum(parameter.size for parameter in base.parameters())

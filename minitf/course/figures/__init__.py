@@ -425,7 +425,8 @@ def tree(nodes, path, title="", ranked=False):
         )  # fmt: skip
     for step in range(1, len(columns) * ranked):
         axes.text(step, rows / 2 + 0.1, f"step {step}", ha="center", fontsize=SMALL)
-    for state, (face, _, frame) in STATES.items():
+    for state in dict.fromkeys(node[3] for node in nodes):
+        face, _, frame = STATES[state]
         # Outside of the limits: for the legend only.
         axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=state)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2 + 0.4 * ranked))

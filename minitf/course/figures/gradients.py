@@ -24,7 +24,7 @@ def learned(queries, weights, keys, wanted, path):
     """
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
-    title = "The query walks downhill until “river” has the weight"
+    title = "The query walks downhill, and “river” gains weight"
     label_axes(axes, "water in the query", "money in the query", title, FONT, SMALL)
     axes.set_aspect("equal")
     across, up = np.meshgrid(np.linspace(-0.5, 2.0, 151), np.linspace(-0.5, 1.2, 103))
@@ -43,7 +43,7 @@ def learned(queries, weights, keys, wanted, path):
         axes.plot(*queries[update], "o", color=COLOURS[1], markersize=11, markeredgecolor="black")
         last = update == len(queries) - 1  # its text stands below, where there is room
         axes.annotate(
-            f"{update} updates: {weights[update]:.2f}", queries[update],
+            f"{update} updates: weight {weights[update]:.2f}", queries[update],
             (-8, -10) if last else (12, 8), textcoords="offset points", fontsize=SMALL,
             ha="right" if last else "left", va="top" if last else "bottom",
             bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none",
@@ -126,8 +126,8 @@ def steps(sizes, errors, path):
         best = int(np.argmin(found))
         axes.plot(sizes[best], found[best], "o", color=style["color"], markersize=11)
         axes.annotate(
-            f"{name}: best h is {sizes[best]:.0e}", (sizes[best], found[best]), (0, -12),
-            textcoords="offset points", fontsize=SMALL, color=style["color"], ha="center", va="top",
+            f"{name}: best h is {sizes[best]:.0e}", (sizes[best], found[best]), (-12, -4),
+            textcoords="offset points", fontsize=SMALL, color=style["color"], ha="right", va="top",
         )  # fmt: skip
     axes.margins(y=0.12)
     save_figure(figure, path)
