@@ -711,10 +711,10 @@ claim(
 # way back.**
 #
 # That is measured in new models, and the *size* of a gradient does not say whether one
-# can learn from it. The residual connection is older than the Transformer: He et al.
-# 2015 found it for images, in networks without attention that had norms already. Their
-# gradients had a good size, too, and deep stacks without $x$ still learned worse. So a
-# good size is needed, and is not enough.
+# can learn from it. The residual connection is older than the Transformer. For images
+# it was found by He et al. 2015, in networks without attention that had norms already.
+# Their gradients had a good size, too, and deep stacks without $x$ still learned worse.
+# So a good size is needed, and is not enough.
 #
 # **Equate.** The library's `Residual` is this connection. A layer of the encoder is two
 # of them in a row, one around attention and one around the network.

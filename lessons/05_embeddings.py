@@ -646,6 +646,7 @@ directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64)
 onto_them = directions_of_PE.T @ directions_of_PE  # keeps what lies in these 8
 to_next = PE_20[5] @ PE_20[6]
 print(f"    PE with itself {PE_20[5] @ PE_20[5]:.1f}, with the next one {to_next:.1f}")
+print(f"    length of PE, and spread of its product with a word: {sqrt(32):.1f}")
 found_in = {"any words, any W": [], "W reads the 8 only": [], "no word in the 8": []}
 for _ in range(50):
     random_words = rng.standard_normal((20, 64))
