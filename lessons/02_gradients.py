@@ -156,7 +156,7 @@ print("so L grows by", round(more_by_p, 6))
 draw(figures.two_paths, "02_graph.png")
 
 # %% [markdown]
-# ![A graph of four boxes. Arrows lead from p and q to u, and from u and p to L. Two ways lead from p to L: the direct one has the slope 7, the one through u has the slope 1 times 3. The gradient of p is their sum, 10.](figures/02_graph.png)
+# ![A graph of four boxes. Arrows lead from p and q to u, and from u and p to L. Two ways lead from p to L, in two colours: the direct one has the slope 7, the dashed one through u has the slope 1 times 3. The gradient of p is their sum, 10.](figures/02_graph.png)
 #
 # *What to see: two ways lead from $p$ to $L$. Multiply the slopes along each way, then
 # add the two products: 7 + 1 · 3 = 10.*
@@ -320,9 +320,10 @@ same("Tensor.backward gives q the gradient 3", tensor_q.grad, 3.0)
 draw(figures.order, "02_order.png")
 
 # %% [markdown]
-# ![A graph of four boxes: a leads to b, b leads to c and directly to d, and c leads to d. The box b has the gradient 1 + 3 = 4, because it is used by d and by c; a has the gradient 8.](figures/02_order.png)
+# ![A graph of four boxes with the arrows of the way back, from d to b directly and, dashed, from d over c to b, and from b to a. 1 times 1 and 3 times 1 arrive at b, whose gradient is 4; 2 times 4 arrives at a.](figures/02_order.png)
 #
-# *What to see: $b$ is used twice, by $d$ and by $c$. It must not hand its gradient on
+# *What to see: the arrows lead back, and each carries a slope times the gradient that
+# is handed on. $b$ is used twice, by $d$ and by $c$. It must not hand its gradient on
 # before both have arrived.*
 #
 # Let us walk in three orders:
@@ -810,7 +811,7 @@ both_precisions = {"float64": in_float64, "float32": in_float32}
 draw(figures.steps, "02_step.png", steps, both_precisions)
 
 # %% [markdown]
-# ![Error of the measured gradient against the step h on logarithmic axes: in float64 a valley with its bottom near h = 1e-5 and an error below 1e-9; in float32 a slope that falls to h = 1e-2, far higher, and rises again.](figures/02_step.png)
+# ![Error of the measured gradient against the step h on logarithmic axes: in float64 a valley with its bottom, marked, near h = 1e-5 and an error below 1e-9; in float32 one near h = 1e-2, far higher.](figures/02_step.png)
 #
 # *What to see: each curve has a lowest point. To the right of it, the error is that of
 # the straight line; to the left, that of rounding. So gradients are checked in float64.

@@ -27,8 +27,8 @@ back into scores of words, with one and the same matrix.
 # The same three scores, the same three weights, the same sum in another order: (1, 1)
 # again. Attention has read the news and missed it.
 #
-# (The equal scores only spare us work. With any other vectors, too, both sentences have
-# the same scores and the same terms, and a sum has no order.) What would you do? Try an
+# The equal scores only spare us work. With any other vectors, too, both sentences have
+# the same scores and the same terms, and a sum has no order. What would you do? Try an
 # idea of your own before you read on.
 #
 # The cure of the paper is one line: add to each word a vector that says where it is.
@@ -92,8 +92,7 @@ claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 
 # %% [markdown]
 # With positions, "bites" gets (1.75, 1.36) in the one sentence and (1.68, 1.39) in the
-# other. (Both contain the positions themselves, too, so they are no longer near (1,
-# 1).) The difference is small, because nothing here was chosen for the purpose. Can a
+# other. The difference is small, because nothing here was chosen for the purpose. Can a
 # head make it large? Yes: "What can a model read from the waves?" builds one that gets
 # "dog" in the one sentence and "man" in the other.
 
@@ -111,33 +110,13 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
-# In the pencil example it does not. Is that so for any vectors, and for a whole layer?
-#
-# **State.** Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here
-# it exchanges the first and the third:
-#
-# $$R = \begin{pmatrix} 0 & 0 & 1 \\ 0 & 1 & 0 \\ 1 & 0 & 0 \end{pmatrix}$$
-#
-# $R x$ has the rows man, bites and dog. From the right, $R^T$ exchanges columns in the
-# same way. And $R^T R$ changes nothing: $R^T$ undoes $R$.
-#
-# **Derive.** What does attention answer to $R x$? ($\sqrt{d_k}$ is left out; it changes
-# nothing here.)
-#
-# 1. The queries are $(R x) W^Q = R (x W^Q)$: the old queries, reordered. So are keys
-#    and values. In place of $Q$, $K$ and $V$ we have $R Q$, $R K$ and $R V$.
-# 2. The scores were $S = Q K^T$. Now they are $R Q (R K)^T = R Q K^T R^T = R S R^T$:
-#    rows and columns are exchanged alike.
-# 3. Each row holds the same numbers in another order, so the softmax gives the same
-#    weights in that order: $R \, \text{softmax}(S) \, R^T$.
-# 4. The answers are $R \, \text{softmax}(S) \, R^T R V$, which is
-#    $R \, \text{softmax}(S) \, V$: the old answers, reordered.
-#
-# So "dog" gets the same vector whether it bites or is bitten. Only its row in the array
-# is another one, and nothing reads the number of a row. The rest of a layer looks at
-# one position at a time (lesson 04). So no stack of such layers, however deep, can tell
-# who bites. (A causal mask tells a little: the first position sees one word, the last
-# one all of them.)
+# We know that a sum has no order. So attention answers reordered words with the same
+# answers, reordered; such a function is called *equivariant*. "Dog" gets the same
+# vector whether it bites or is bitten. Only its row in the array is another one, and
+# nothing reads the number of a row. The rest of a layer looks at one position at a time
+# (lesson 04). So no stack of such layers, however deep, can tell who bites. ("More on
+# embeddings and positions" derives it. Only a causal mask would tell a little: under it
+# the first position sees one word, and the last one all of them.)
 #
 # Now with a layer of the library, and three random vectors for the words:
 
@@ -171,6 +150,9 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 # moments that are close, but soon comes round again; the hour hand hardly moves between
 # such moments, but it tells morning from noon.
 #
+# One number for each hand would not do: a sine alone has each value twice in a round,
+# once rising and once falling. The tip of a hand has two coordinates.
+#
 # **State.** Section 3.5: a position has $d_{model}/2$ hands, each a pair of columns, a
 # sine and a cosine. These are the *sinusoids*:
 #
@@ -181,8 +163,8 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
 # one before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$
 # 64. The last one takes $7{,}499 · 2 \pi$ positions here. The length of a round is the
-# *wavelength* of the pair. (Why 10000? "More on embeddings and positions" has a
-# reason.)
+# *wavelength* of the pair. A reason for the number 10000 is in "More on embeddings and
+# positions".
 #
 # **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
@@ -219,8 +201,9 @@ draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
 # both.*
 #
 # **Use.** Can all positions be told apart? Here is the distance between the vector of
-# position 0 and that of every other, with one hand and with all 32. (From another
-# position the curve is the same: only the distance counts, as the next section shows.)
+# position 0 and that of every other, with one hand and with all 32. From any other
+# position the curve is the same: **only the distance of two positions counts**, as the
+# next section shows.
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -233,19 +216,17 @@ claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
 draw(figures.alone, "05_alone.png", from_zero, one_hand)
 
 # %% [markdown]
-# ![Distance of each position's vector from that of position 0. With one hand it falls back to nearly 0 every six positions; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
+# ![Distance of each position's vector from that of position 0. With one hand it falls back towards 0 every six positions, at 44 to 0.02; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
 #
-# *What to see: the curve of one hand comes down towards 0 again and again; there two
-# positions have nearly the same vector. The curve of 32 hands never does.*
+# *What to see: the curve of one hand comes down towards 0 again and again. At 44 it is
+# 0.02, so that 0 and 44 have nearly the same vector. The curve of 32 hands stays away.*
 
 # %% [markdown]
 # ## Is a position most like itself?
 # Soon a head will ask for one certain position. It finds it only if the dot product of
 # a position with itself is larger than with any other. Random rows would do for that.
-# Sinusoids have two things more. Their rows grow less alike with the distance, so a
-# head can also look "around here". And one matrix moves the peak by $k$ positions, the
-# same matrix everywhere (next section); with random rows no matrix does that for all
-# positions of a long text.
+# Sinusoids have something more: their rows grow less alike with the distance, so a head
+# can also look "around here".
 #
 # **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
 # two positions $a$ and $b$ is, hand by hand,
@@ -280,7 +261,7 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 # ![The dot product of two positions over their distance, from -50 to 50. For sinusoids a peak of 256 at distance 0 with slopes on both sides, down to 131; for random rows a spike at 0 and noise around 0 elsewhere.](figures/05_distance.png)
 #
 # *What to see: the peak of the sinusoids has slopes: on the whole, the nearer, the more
-# alike. (The small steps are the waves of the fast hands.) Random rows have a peak
+# alike; the small steps are the waves of the fast hands. Random rows have a peak
 # without slopes: a neighbour is no more alike than any other position.*
 #
 # At the distance 50 the curve is still at 131, half of its peak, because the slow hands
@@ -311,8 +292,12 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 # \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
 #
 # That is a rotation: to move $k$ positions ahead, turn each hand by the angle
-# $\omega k$. To move back, take a negative $k$. (Many models of today turn queries and
-# keys themselves by such angles, in place of adding PE: *rotary* positions.)
+# $\omega k$. To move back, take a negative $k$. Why can one matrix do that for every
+# $p$? Because each hand turns by the same angle in each step, wherever it points. With
+# random rows there is no such matrix once there are more positions than columns: each
+# position is a condition on each column, which has only $d_{model}$ numbers to meet
+# them all. (Many models of today turn queries and keys themselves by such angles:
+# *rotary* positions.)
 
 
 # %%
@@ -349,14 +334,13 @@ least_soft = soft.diagonal(-1).min()  # diagonal(-1): one below the main diagona
 least_sharp = sharp.diagonal(-1).min()
 print(f"small matrix: weight on the word before at least {least_soft:.2f}")
 claim("large matrix: at least", least_sharp > 0.8, f"{least_sharp:.2f}")
-draw(figures.back, "05_back.png", soft, sharp)
+draw(figures.back, "05_back.png", sharp)
 
 # %% [markdown]
-# ![Two maps of ten positions. Left, the turned positions as queries: a broad diagonal band below the main diagonal, with weights of 0.17 and more. Right, with a matrix 16 times as large: one dark cell in each row, one column left of the main diagonal, at least 0.81.](figures/05_back.png)
+# ![A map of the weights of positions 1 to 9 on positions 0 to 9, with the large matrix: one dark cell in each row, at least 0.81, in the column of the position before.](figures/05_back.png)
 #
-# *What to see: right, the dark cells lie one column to the left of the diagonal. Each
-# position looks at the one before it; only the first has none, and looks at itself.
-# With the small matrix it is a blur.*
+# *What to see: with the large matrix, position 1 looks at 0, position 2 at 1, and so
+# on. (Position 0 has none before it, and is left out.)*
 #
 # Now let it read the news. Its queries and keys are the positions; its values are the
 # three words of the beginning:
@@ -380,13 +364,9 @@ claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 # dog, in the one, and (0.1, 1.9), nearly the man, in the other. A second head, for the
 # word after, tells it who is bitten. So "bites" knows who bites whom.
 #
-# (It is like head 1 of lesson 03, which training had found. But in a model each vector
-# is the *sum* of word and position. How can a head read one of them alone? Its matrix
-# turns a sum into a sum, $\text{word} \, W + PE \, W$, with one $W$ for both. But
-# positions fill few directions: of 512, a hundred positions need hardly more than 30,
-# as "More on embeddings and positions" measures. A $W$ that keeps these and drops the
-# others reads the position; one that drops these reads the word. So adding costs
-# little, and the vectors stay short.)
+# It is like head 1 of lesson 03, which training had found. But ours was helped: it got
+# positions alone. In a model each vector is the *sum* of word and position. "Can a head
+# read the position out of a sum?" comes back to this, when we know what is added.
 
 # %% [markdown]
 # ## How does a word become a vector?
@@ -464,7 +444,9 @@ same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 # become in the small model that comes with the course, which learned to translate
 # simple sentences from English to German. Two rows are compared by the *cosine* of the
 # angle between them: their dot product, divided by both lengths. It is 1 for rows of
-# the same direction, and about 0 for rows that have nothing to do with each other.
+# the same direction, and near 0 for random rows: by lesson 01 the dot product of 64
+# random numbers has the spread $\sqrt{64} = 8$ where the lengths multiply to 64, which
+# makes 1/8.
 
 # %%
 # A row for each subword. (The model has one table for all its uses: see the next
@@ -513,14 +495,15 @@ draw(figures.words, "05_words.png", cosines, twelve)
 #
 # *What to see: three blocks of four words. Adjectives are like adjectives, verbs like
 # verbs, the forms of "help" most of all, and names like names. Between the blocks the
-# cosines are near 0. (White is 0 or less. Of all subwords, only one in twenty has a
+# cosines are near 0, and white is 0 or less. (Of all subwords, only one in twenty has a
 # cosine of 0.30 or more with "small".)*
 #
 # Nobody told the model what an adjective is, or a name. Words that are used alike got
 # similar rows, and most of all those with the same translation: in its sentences,
 # "small" and "little" are both "klein", "big" and "tall" both "groß". A row holds what
-# the task needs to know about a word. So the names are the least alike, as the means
-# show: they are used alike, but each has a translation of its own.
+# the task needs to know about a word. The names are the least alike, with a mean of
+# 0.42 where the two other kinds have 0.64: probably because each name has a translation
+# of its own.
 
 # %% [markdown]
 # ## Why is one table used three times?
@@ -532,9 +515,9 @@ draw(figures.words, "05_words.png", cosines, twelve)
 #
 # The logit of a subword is the dot product of $x$ with its row, as a score of attention
 # is that of a query with a key. The softmax makes probabilities of logits. All three
-# uses are *tied*: they share one matrix. (So both languages share one vocabulary, and
+# uses are *tied*: they share one matrix. So both languages share one vocabulary, and
 # "die" is one row for the English verb and the German article. Attention tells them
-# apart, as it did with the "bank" of lesson 01.)
+# apart, as it did with the "bank" of lesson 01.
 #
 # Why should the row that reads a word also write it? It need not. But if two words mean
 # alike, both the reader and the writer should treat them alike, and one table learns
@@ -543,43 +526,14 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # parameters.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
-# the effects add (lesson 02). So its gradient is the sum of three. Let us see.
+# the effects add (lesson 02). So its gradient is the sum of three ("More on embeddings
+# and positions" checks it). The three differ in the rows that they reach: an embedding
+# learns only when its word occurs, but as a row of the output it learns in every
+# update, if only that it was not the right word.
 #
-# Below is the smallest model with all three uses: one attention in place of all layers.
-# Its *loss*, the number that training makes small, is the mean of $-\ln p$, where $p$
-# is the probability of the right next token: 0 if the model is sure of it, and larger
-# the less it expects it.
-
-# %%
-start = rng.standard_normal((11, 6))  # a table for 11 subwords, d_model 6
-source = np.array([7, 5, 9])
-target = np.array([2, 4, 5, 4, 3])
-
-
-def loss(source_table, target_table, output_table):
-    x = F.embedding(source_table, source)  # (3, 6)
-    y = F.embedding(target_table, target[:-1])  # (4, 6): each predicts the next token
-    hidden = y + F.attention(y, x, x)
-    logits = F.linear(hidden, output_table.transpose())  # (4, 11)
-    right = F.softmax(logits)[np.arange(4), target[1:]]  # of the right next tokens
-    return -F.log(right).mean()
-
-
-# Equate: one matrix in three places, against three equal matrices.
-tied = Parameter(start)
-loss(tied, tied, tied).backward()
-for_source = Parameter(start)
-for_target = Parameter(start)
-for_output = Parameter(start)
-loss(for_source, for_target, for_output).backward()
-sum_of_three = for_source.grad + for_target.grad + for_output.grad
-same("the tied gradient = the sum of three", tied.grad, sum_of_three)
-grad_check(lambda table: loss(table, table, table), start, name="tied table")
-
-# %% [markdown]
-# **Use.** Tying also saves two of the three tables. With the paper's vocabulary and
-# $d_{model}$ 512, one table has 18.9 million numbers. Three would have 56.8 million,
-# nearly as many as all of the paper's base model, tied, has (about 65).
+# **Use.** Tying also saves two of three tables. With the paper's vocabulary and
+# $d_{model}$ 512, three would have nearly as many numbers as all of the paper's base
+# model, tied, has (about 65 million).
 
 # %%
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
@@ -630,10 +584,10 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # **Use.** Could one not draw the rows with variance 1 in the first place, and leave the
 # factor out? Then the bottom would be right and the top wrong. The logits would have
 # the standard deviation 22.6: one word of the 8,000 would get nearly all the
-# probability, and seldom the right one. (Or could one make $PE$ shorter, in place of
-# the words longer? The ratio would be the same. But all that enters would be small, and
-# the first scores of attention nearly 0; and as the gradient of a query is a sum of
-# keys, lesson 02, it would be small, too.)
+# probability, and seldom the right one. One could as well make $PE$ shorter: the ratio
+# would be the same. But all that enters would be 22.6 times as small, and the first
+# scores of attention, products of two such vectors, 512 times: nearly 0, so that all
+# weights begin equal.
 #
 # Now the whole of it, with the tokens of "The dog bites the man." and of the news.
 # `Positions` is the library's layer that adds $PE$. Does the order reach the other
@@ -662,7 +616,90 @@ by_position = abs(if_man_bites - if_dog_bites).max()
 claim("with positions they differ by", by_position > 0.01, by_position)
 
 # %% [markdown]
-# The answers differ now. What a head can make of that, we built above.
+# The answers differ now. But what can a head make of that?
+
+# %% [markdown]
+# ## Can a head read the position out of a sum?
+# The head that read the news had positions as queries and keys. In a model it gets
+# sums, and its matrix turns both parts. Does it still find the word before? Take 20
+# random words as they enter a new model, with numbers of variance 1, and add their
+# positions.
+#
+# Guess first. The dot product of a $PE$ with itself is 32 here, and with the next one
+# 30.9: a lead of 1.1. That of a $PE$, of length $\sqrt{32} = 5.7$, with a random word
+# has the spread 5.7 (lesson 01). So the words should drown the positions.
+#
+# Two cures come to mind. $W$ may read only the directions in which the positions lie:
+# 20 of them need 8 of the 64 (`svd` finds those). And the words may leave these
+# directions.
+
+
+# %%
+def share_found(vectors, W_q):
+    """Return the share of the positions whose best key is the position before."""
+    best = (vectors @ W_q @ vectors.T).argmax(axis=1)
+    return (best[1:] == np.arange(19)).mean()
+
+
+PE_20 = PE[:20]
+directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64)
+onto_them = directions_of_PE.T @ directions_of_PE  # keeps what lies in these 8
+to_next = PE_20[5] @ PE_20[6]
+print(f"    PE with itself {PE_20[5] @ PE_20[5]:.1f}, with the next one {to_next:.1f}")
+print(f"    length of PE, and spread of its product with a word: {sqrt(32):.1f}")
+found_in = {"any words, any W": [], "W reads the 8 only": [], "no word in the 8": []}
+for _ in range(50):
+    random_words = rng.standard_normal((20, 64))
+    sums = random_words + PE_20
+    without = random_words - random_words @ onto_them + PE_20
+    found_in["any words, any W"].append(share_found(sums, turn(-1)))
+    found_in["W reads the 8 only"].append(share_found(sums @ onto_them, turn(-1)))
+    found_in["no word in the 8"].append(share_found(without @ onto_them, turn(-1)))
+in_all_draws = {name: np.mean(of_draws) for name, of_draws in found_in.items()}
+for name, share in in_all_draws.items():
+    print(f"    {name:20s} finds the word before: {share:.0%}")
+of_sums = in_all_draws["any words, any W"]
+claim("a head on the sums of a new model finds", of_sums < 0.1, f"{of_sums:.0%}")
+of_both = in_all_draws["no word in the 8"]
+claim("with both cures it finds", of_both > 0.99, f"{of_both:.0%}")
+
+# %% [markdown]
+# Of the sums, the head finds nothing. A better $W$ alone helps a little, both cures
+# together completely. A new model has random words, so the second cure must come from
+# training. Does it come? We ask the trained rows of the small model. A linear reader,
+# one matrix fitted by least squares, gets sums of its words and of positions, and gives
+# each of 20 positions a score. How often is the right one the highest?
+
+
+# %%
+def reader_is_right(rows):
+    """Return how often the best linear reader names the position of a sum."""
+    words = rng.integers(4, 1600, 8000)  # ids of subwords
+    positions = rng.integers(0, 20, 8000)
+    sums = 8.0 * rows[words] + PE[positions]
+    wanted = np.eye(20)[positions[:4000]]  # one-hot
+    reader = np.linalg.lstsq(sums[:4000], wanted, rcond=None)[0]
+    named = (sums[4000:] @ reader).argmax(axis=1)
+    return (named == positions[4000:]).mean()
+
+
+untrained = rng.standard_normal(trained.shape) * trained.std()
+in_random = reader_is_right(untrained)
+in_trained = reader_is_right(trained)
+print(f"    random rows: {in_random:.0%} right; by guessing: {1 / 20:.0%}")
+claim("trained rows: right", in_trained > in_random + 0.15, f"{in_trained:.0%}")
+left = ((trained @ onto_them) ** 2).sum() / (trained**2).sum()
+print(f"    share of the trained rows in the 8 directions: {left:.1%}; 8 / 64 = 12.5%")
+
+# %% [markdown]
+# It does come, though not as we thought. Out of trained rows the position can be read
+# far better than out of random ones. But they have not left the 8 directions: about an
+# eighth of their squares lies there, as if they were random. Probably it is this: words
+# that are used alike have similar rows, which leaves directions in which words hardly
+# differ and positions do. **Adding is not free: the words must make room for the
+# positions, and training sees to it.** Not perfectly: in one sum of four this reader is
+# wrong. (512 numbers have more room than 64: "Why is the position added, and not
+# written beside the word?")
 
 # %% [markdown]
 # ## What did we learn?
@@ -672,6 +709,8 @@ claim("with positions they differ by", by_position > 0.01, by_position)
 #   alike, and slow ones, so that near and far can be told.
 # - $k$ positions on is one rotation, the same everywhere: so one matrix lets each word
 #   look $k$ words back, and "bites" knows who bites.
+# - Out of a sum of word and position a head can read the position only where the words
+#   leave room; a new model cannot, and training makes that room.
 # - An embedding is a row of a table; its gradient is the sum over all tokens that read
 #   the row. Words that are used alike come to have similar rows.
 # - One table embeds source and target and scores the output; its gradient is the sum of
@@ -682,6 +721,27 @@ claim("with positions they differ by", by_position > 0.01, by_position)
 # %% [markdown]
 # ## More on embeddings and positions
 # Nothing later needs what follows. Open what you are curious about.
+#
+# ### Why does reordering the words reorder the answers?
+# Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here
+# it exchanges the first and the third:
+#
+# $$R = \begin{pmatrix} 0 & 0 & 1 \\ 0 & 1 & 0 \\ 1 & 0 & 0 \end{pmatrix}$$
+#
+# $R x$ has the rows man, bites and dog. From the right, $R^T$ exchanges columns in the
+# same way. And $R^T R$ changes nothing: $R^T$ undoes $R$.
+#
+# What does attention answer to $R x$? ($\sqrt{d_k}$ is left out; it changes
+# nothing here.)
+#
+# 1. The queries are $(R x) W^Q = R (x W^Q)$: the old queries, reordered. So are keys
+#    and values. In place of $Q$, $K$ and $V$ we have $R Q$, $R K$ and $R V$.
+# 2. The scores were $S = Q K^T$. Now they are $R Q (R K)^T = R Q K^T R^T = R S R^T$:
+#    rows and columns are exchanged alike.
+# 3. Each row holds the same numbers in another order, so the softmax gives the same
+#    weights in that order: $R \, \text{softmax}(S) \, R^T$.
+# 4. The answers are $R \, \text{softmax}(S) \, R^T R V$, which is
+#    $R \, \text{softmax}(S) \, V$: the old answers, reordered.
 #
 # ### How does the library compute the two tables?
 # `F.embedding` reads rows, and on the way back adds up the gradients of equal ids.
@@ -735,8 +795,37 @@ claim(
 )
 
 # %% [markdown]
-# ### Which rows does each use of the table reach?
-# The three parts of the tied gradient differ in the rows that they reach.
+# ### Is the tied gradient the sum of three, and which rows does each reach?
+# Below is the smallest model with all three uses: one attention in place of all layers.
+# Its *loss*, the number that training makes small, is the mean of $-\ln p$, where $p$
+# is the probability of the right next token: 0 if the model is sure of it, and larger
+# the less it expects it.
+
+# %%
+start = rng.standard_normal((11, 6))  # a table for 11 subwords, d_model 6
+source = np.array([7, 5, 9])
+target = np.array([2, 4, 5, 4, 3])
+
+
+def loss(source_table, target_table, output_table):
+    x = F.embedding(source_table, source)  # (3, 6)
+    y = F.embedding(target_table, target[:-1])  # (4, 6): each predicts the next token
+    hidden = y + F.attention(y, x, x)
+    logits = F.linear(hidden, output_table.transpose())  # (4, 11)
+    right = F.softmax(logits)[np.arange(4), target[1:]]  # of the right next tokens
+    return -F.log(right).mean()
+
+
+# Equate: one matrix in three places, against three equal matrices.
+tied = Parameter(start)
+loss(tied, tied, tied).backward()
+for_source = Parameter(start)
+for_target = Parameter(start)
+for_output = Parameter(start)
+loss(for_source, for_target, for_output).backward()
+sum_of_three = for_source.grad + for_target.grad + for_output.grad
+same("the tied gradient = the sum of three", tied.grad, sum_of_three)
+grad_check(lambda table: loss(table, table, table), start, name="tied table")
 
 
 # %%
@@ -752,10 +841,6 @@ found_in_output = rows_reached(for_output)
 claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_output)
 
 # %% [markdown]
-# The last line matters: an embedding learns only when its word occurs, but as a row of
-# the output it learns in every update, if only that it was not the right word.
-
-# %% [markdown]
 # ### Are other positions as far apart as 0 and the rest?
 # Yes: the distance of the vectors depends on the distance of the positions only. In
 #
@@ -769,7 +854,7 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 draw(figures.table, "05_table.png", PE)
 
 # %% [markdown]
-# ![The table of the sinusoids as a map, position down and column across. On the left fine stripes that alternate from position to position; to the right they become longer and longer, and the last columns are plain.](figures/05_table.png)
+# ![The table of the sinusoids as a map, position down and column across. On the left fine stripes, blue and brown, that alternate from position to position; to the right they become longer and longer, and the last columns are plain.](figures/05_table.png)
 #
 # *What to see: each pair of columns is a hand. On the left the fast ones, whose stripes
 # are short; on the right the slow ones, which hardly move in 100 positions: their sines
@@ -856,7 +941,7 @@ claim("lowest at about 1.57 times the base", right, np.round(lowest_at, 2))
 draw(figures.bases, "05_base.png", of_bases)
 
 # %% [markdown]
-# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each turns at about one and a half times its base, where it is marked.](figures/05_base.png)
+# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each turns at about one and a half times its base, where it is marked; all are drawn up to four times it.](figures/05_base.png)
 #
 # *What to see: each curve falls to its mark, at 1.6, 1.6, 1.6 and 1.4 times its base,
 # and rises after it. (The distances that we tried are up to 20% apart: it cannot be

@@ -33,27 +33,26 @@ BOX = 2.8  # the width of a box
 INSET = 13.7  # the middle of the insets
 # The steps of a walk: {step: (x and y of its number, x and y and alignment of its text)}.
 STEPS = {
-    1: (4.4, 1.36, 3.2, 1.96, "left"),
-    2: (0.15, 2.4, 3.2, 2.79, "left"),
-    3: (4.4, 4.0, 0.95, 4.0, "right"),
-    4: (4.4, 6.1, 0.95, 6.1, "right"),
+    1: (4.7, 1.36, 3.2, 1.96, "left"),
+    2: (0.0, 2.4, 3.2, 2.79, "left"),
+    3: (4.7, 4.0, 0.95, 4.0, "right"),
+    4: (4.7, 6.1, 0.95, 6.1, "right"),
     5: (2.55, 7.85, 2.9, 7.85, "left"),
-    6: (6.2, 1.36, 7.8, 2.79, "left"),
-    7: (6.2, 4.0, 9.65, 4.0, "left"),
-    8: (6.2, 6.6, 9.65, 7.25, "left"),
-    9: (6.2, 8.8, 7.8, 10.08, "left"),
-    10: (6.2, 10.6, 7.8, 11.1, "left"),
-    11: (6.2, 11.6, 7.8, 12.12, "left"),
+    6: (5.9, 1.36, 7.8, 2.79, "left"),
+    7: (5.9, 4.0, 9.65, 4.0, "left"),
+    8: (5.9, 6.6, 9.65, 7.25, "left"),
+    9: (5.9, 8.8, 7.8, 10.08, "left"),
+    10: (5.9, 10.6, 7.8, 11.1, "left"),
+    11: (5.9, 11.6, 7.8, 12.12, "left"),
 }
 
 
-def figure_1(path, here=(), walk=None, legend=""):
+def figure_1(path, here=(), walk=None):
     """Draw the architecture of the Transformer, with the parts `here` in a strong colour.
 
     here: names of parts, from PARTS. Without any, no part is marked.
-    walk: {step: text}, for a sentence that is followed along the figure. Each step, 1 to 11, gets
-    its number and its text, such as the shape of its array. The insets are left out.
-    legend: what the texts of the walk mean.
+    walk: {step: text}, for a sentence that is followed along the figure. All steps, 1 to 11, get
+    their numbers, and these ones a text, such as the shape of an array. The insets are left out.
     Raises ValueError for another name or step.
     """
     unknown = [name for name in here if name not in PARTS]
@@ -74,7 +73,7 @@ def figure_1(path, here=(), walk=None, legend=""):
     _decoder(diagram)
     _top(diagram)
     if walk:
-        _walk(diagram, walk, legend)
+        _walk(diagram, walk)
     if insets:
         _insets(_Diagram(axes, diagram.here - {"backward"}))
     if here:
@@ -263,13 +262,13 @@ def _top(d):
         d.text(9.25, 13.45, "the word written is read next", STRONG, weight="bold")
 
 
-def _walk(d, walk, legend):
+def _walk(d, walk):
     """Write the number of each step and its text; draw the bridge between the towers thick."""
     d.text(5.35, 13.85, "Follow a sentence through the model, from 1 to 11", size=FONT + 3)
-    d.axes.text(-0.6, 12.0, legend, va="top", fontsize=FONT, color=STRONG, linespacing=1.4)
     d.bridge(STRONG, 3.0)
-    for step, text in walk.items():
-        x, y, text_x, text_y, align = STEPS[step]
+    for letter, x in (("K", DECODER - 0.98), ("V", DECODER - 0.33), ("Q", DECODER + 0.62)):
+        d.text(x, 5.98, letter, STRONG, FONT - 1, "bold")
+    for step, (x, y, text_x, text_y, align) in STEPS.items():
         d.axes.add_patch(
             d.shapes.Circle((x, y), 0.27, facecolor=STRONG, edgecolor="white", zorder=5)
         )
@@ -277,7 +276,7 @@ def _walk(d, walk, legend):
             x, y - 0.02, str(step), ha="center", va="center", fontsize=FONT - 1, color="white",
             weight="bold", zorder=6,
         )  # fmt: skip
-        d.text(text_x, text_y, text, STRONG, FONT - 0.5, "bold", align)
+        d.text(text_x, text_y, walk.get(step, ""), STRONG, FONT, "bold", align)
 
 
 def _insets(d):

@@ -73,7 +73,8 @@ def test_a_walk_numbers_its_steps_in_place_of_the_insets(tmp_path, monkeypatch):
     figure_1("a.png", walk={1: "(3, 4)", 8: "scores"})
     axes = drawn[-1].axes[0]
     texts = {text.get_text(): text.get_position()[0] for text in axes.texts}
-    assert {"1", "(3, 4)", "8", "scores"} <= set(texts) and "Concat" not in texts
+    steps = {str(step) for step in range(1, 12)}
+    assert {*steps, "(3, 4)", "scores", "K", "V", "Q"} <= set(texts) and "Concat" not in texts
     assert texts["(3, 4)"] < architecture.DECODER < texts["scores"]
     left, right = axes.get_xlim()
     assert all(left < x < right for x in texts.values())

@@ -19,7 +19,7 @@ from minitf.plot import (
 )
 from minitf.plot import new_figure as figure_of_size
 
-__all__ = ["bars", "dots", "graph", "line_panels", "lines", "matrices", "tree"]
+__all__ = ["bars", "dots", "graph", "line_panels", "lines", "matrices", "name_end", "tree"]
 
 WIDTH, HEIGHT = 9.0, 5.2  # inches
 DPI = 120  # dots per inch: a figure is about a thousand dots wide
@@ -129,6 +129,14 @@ def _draw_curves(axes, curves, log, marks, limits, names=()):
     if limits:
         axes.set_ylim(*limits)
     return drawn
+
+
+def name_end(axes, name, across, height, colour, lift=0):
+    """Write the name of a curve to the right of its end, `lift` points higher."""
+    axes.annotate(
+        name, (across[-1], height), (8, lift), textcoords="offset points", fontsize=SMALL,
+        color=colour, va="center", annotation_clip=False,
+    )  # fmt: skip
 
 
 def _draw_levels(axes, levels):
@@ -432,7 +440,8 @@ def tree(nodes, path, title="", ranked=False):
         )  # fmt: skip
     for step in range(1, len(columns) * ranked):
         axes.text(step, rows / 2 + 0.1, f"step {step}", ha="center", fontsize=SMALL)
-    for state, (face, _, frame) in STATES.items():
+    for state in dict.fromkeys(node[3] for node in nodes):
+        face, _, frame = STATES[state]
         # Outside of the limits: for the legend only.
         axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=state)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2 + 0.4 * ranked))
@@ -469,14 +478,20 @@ def _path_to_best(nodes):
     return path
 
 
-def graph(nodes, arrows, path, title="", marked=()):
+def graph(nodes, arrows, path, title="", marked=(), ways=()):
     """Draw a computation: a box for each node, an arrow from each input to each result.
 
     nodes: {name: (across, up, text)}, with positions in boxes; the text is written into the box.
     arrows: (from, to, text) of each; the text is written beside the arrow. marked: the names of
-    nodes that are filled.
+    nodes that are filled. ways: lists of nodes, each a way along the arrows that has a colour and
+    dashes of its own.
     Raises ValueError for an arrow or a mark of an unknown node.
     """
+    looks = {
+        step: (COLOURS[i], curve_style(i)["linestyle"], 3.5)
+        for i, way in enumerate(ways)
+        for step in itertools.pairwise(way)
+    }
     named = [name for arrow in arrows for name in arrow[:2]]
     if unknown := sorted({*named, *marked} - nodes.keys()):
         raise ValueError(f"{path}: unknown nodes: {', '.join(unknown)}")
@@ -496,13 +511,16 @@ def graph(nodes, arrows, path, title="", marked=()):
         ).get_bbox_patch()
     for start, end, text in arrows:
         (x, y, _), (to_x, to_y, _) = nodes[start], nodes[end]
+        colour, dashes, width = looks.get((start, end), ("black", "-", 2))
         axes.annotate(
             "", (to_x, to_y), (x, y), zorder=2,  # after the boxes, whose edges it looks for
-            arrowprops={"arrowstyle": "-|>", "linewidth": 2, "color": "black",
-                        "patchA": boxes[start], "patchB": boxes[end], "mutation_scale": 20},
+            arrowprops={"arrowstyle": "-|>", "linewidth": width, "color": colour,
+                        "linestyle": dashes, "patchA": boxes[start], "patchB": boxes[end],
+                        "mutation_scale": 24},
         )  # fmt: skip
         axes.text(
-            (x + to_x) / 2, (y + to_y) / 2, text, ha="center", va="center", fontsize=SMALL,
+            (x + to_x) / 2, (y + to_y) / 2, text, ha="center", va="center", fontsize=FONT,
+            color=colour,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5}, zorder=3,
         )  # fmt: skip
     axes.set(xlim=(min(across) - 0.5, max(across) + 0.5), ylim=(min(up) - 0.5, max(up) + 0.5))

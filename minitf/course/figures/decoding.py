@@ -8,14 +8,24 @@ __all__ = ["alignment", "checkpoints", "cost", "gains", "search", "triangle"]
 
 
 def search(sentence, candidates, tokens, path):
-    """Draw all candidates of a beam as a tree. tokens: the last one of each."""
-    nodes = [(None, "<s>", 0.0, "kept")]
+    """Draw the candidates that a beam keeps as a tree. tokens: the last one of each.
+
+    In the last step only the finished ones are drawn.
+    """
+    longest = max(len(found.words) for found in candidates)
+    nodes = [(None, "(start)", 0.0, "kept")]
     places = {(): 0}
     for found, token in zip(candidates, tokens, strict=True):
+        is_last = len(found.words) == longest
+        if found.state == "dropped" or (is_last and found.state != "finished"):
+            continue
         parent = places[tuple(found.words[:-1])]
         places[tuple(found.words)] = len(nodes)
-        nodes.append((parent, token, found.ln_p, found.state))
-    title = f"“{sentence}” At step 4 the right text is second; a beam of 2 keeps it"
+        nodes.append((parent, token.replace("</s>", "(end)"), found.ln_p, found.state))
+    title = (
+        f"“{sentence}” At step 4 the right text is second, and a beam of 2 keeps it\n"
+        "(below each word: ln P of the text so far)"
+    )
     tree(nodes, path, title=title, ranked=True)
 
 

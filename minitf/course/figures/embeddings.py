@@ -59,7 +59,7 @@ def alone(all_hands, one_hand, path):
     }
     lines(
         curves, path, x="position", y="distance from position 0", marks=False,
-        title="With 32 hands, no position looks like 0", limits=(-0.3, 8.3),
+        title="With 32 hands, no position is near position 0", limits=(-0.3, 8.3),
     )  # fmt: skip
 
 
@@ -74,14 +74,13 @@ def distance(sinusoids, random_rows, path):
     )  # fmt: skip
 
 
-def back(soft, sharp, path):
-    """Draw the weights of a head that looks at the word before: (positions, positions) each."""
-    numbers = [str(position) for position in range(len(soft))]
+def back(weights, path):
+    """Draw the weights of a head that looks at the word before: (positions, positions)."""
+    numbers = [str(position) for position in range(len(weights))]
     matrices(
-        {"turned one step back: a blur": soft, "the same matrix times 16": sharp},
-        rows="position that asks", columns="position asked", row_labels=numbers,
-        column_labels=numbers, limits=(0, 1), bar="weight",
-        title="One matrix lets each position look at the one before", path=path,
+        {"One matrix lets every position look at the one before it": weights[1:]},
+        rows="the position that looks", columns="the position it looks at",
+        row_labels=numbers[1:], column_labels=numbers, limits=(0, 1), bar="weight", path=path,
     )  # fmt: skip
 
 
@@ -92,7 +91,7 @@ def bases(curves_by_base, path):
     """
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
-    title = "A dot product falls up to a distance of about 1.57 times the base"
+    title = "The larger the base, the longer the distances that can be told apart"
     label_axes(axes, "distance of two positions", "their dot product", title, FONT, SMALL)
     axes.grid(**GRID)
     for i, (base, (distances, dots)) in enumerate(curves_by_base.items()):
@@ -101,12 +100,12 @@ def bases(curves_by_base, path):
         low = dots.argmin()
         axes.plot(distances[low], dots[low], "v", color=style["color"], markersize=12)
         axes.annotate(
-            f"lowest at\n{distances[low] / base:.1f} \u00b7 {base:,}", (distances[low], -60),
+            f"lowest at\n{distances[low] / base:.1f} \u00b7 base", (distances[low], -60),
             fontsize=SMALL, color=style["color"], ha="center", va="top",
         )  # fmt: skip
     axes.set_xscale("log")
     plain_numbers(axes.xaxis)
-    axes.set_ylim(-105, 260)
+    axes.set(ylim=(-105, 260), xticks=[1, 10, 100, 1000, 10_000])
     axes.legend(fontsize=SMALL, frameon=False)
     save_figure(figure, path)
 
@@ -124,5 +123,5 @@ def table(encodings, path):
     matrices(
         {"Fast hands on the left, slow ones on the right": encodings},
         rows="position", columns="column, two for each hand", bar="sine or cosine",
-        limits=(-1, 1), path=path,
+        limits=(-1, 1), signed=True, path=path,
     )  # fmt: skip

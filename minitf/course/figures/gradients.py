@@ -8,11 +8,10 @@ from minitf.course.figures import (
     SMALL,
     WIDTH,
     graph,
-    lines,
     matrices,
     new_figure,
 )
-from minitf.plot import COLOURS, label_axes, save_figure
+from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
 
 __all__ = ["jacobian", "learned", "order", "steps", "two_paths"]
 
@@ -25,7 +24,7 @@ def learned(queries, weights, keys, wanted, path):
     """
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
-    title = f"The query walks downhill: the weight of “river” rises to {weights[-1]:.2f}"
+    title = "The query walks downhill, and “river” gains weight"
     label_axes(axes, "water in the query", "money in the query", title, FONT, SMALL)
     axes.set_aspect("equal")
     across, up = np.meshgrid(np.linspace(-0.5, 2.0, 151), np.linspace(-0.5, 1.2, 103))
@@ -57,10 +56,10 @@ def two_paths(path):
     """Draw the program u = p + q, L = u p at p = 3, q = 4, with its gradients."""
     graph(
         {
-            "p": (0, 1, "p = 3\ngradient 7 + 3 = 10"),
+            "p": (0, 1, "p = 3\ngradient 7 + 1 \u00b7 3 = 10"),
             "q": (0, 0, "q = 4\ngradient 3"),
             "u": (1.4, 0, "u = p + q = 7\ngradient 3"),
-            "L": (2.8, 0.8, "L = u p = 21\ngradient 1"),
+            "L": (2.8, 0.8, "L = u \u00b7 p = 21\ngradient 1"),
         },
         [
             ("p", "L", "slope u = 7"),
@@ -68,29 +67,29 @@ def two_paths(path):
             ("q", "u", "slope 1"),
             ("u", "L", "slope p = 3"),
         ],
-        title="Two ways lead from p to L, and both count",
-        marked=["p"],
+        title="Two ways lead from p to L, and both count: 7, and 1 \u00b7 3",
+        ways=[["p", "L"], ["p", "u", "L"]],
         path=path,
     )
 
 
 def order(path):
-    """Draw the program b = 2a, c = 3b, d = b + c, with its gradients."""
+    """Draw the way back through the program b = 2a, c = 3b, d = b + c, with its gradients."""
     graph(
         {
-            "a": (0, 0, "a\ngradient 2 x 4 = 8"),
+            "a": (0, 0, "a\ngradient 2 \u00b7 4 = 8"),
             "b": (1.6, 0, "b = 2a\ngradient 1 + 3 = 4"),
             "c": (2.6, 1, "c = 3b\ngradient 1"),
             "d": (3.6, 0, "d = b + c\ngradient 1"),
         },
         [
-            ("a", "b", "slope 2"),
-            ("b", "c", "slope 3"),
-            ("b", "d", "slope 1"),
-            ("c", "d", "slope 1"),
+            ("b", "a", "2 \u00b7 4"),
+            ("c", "b", "3 \u00b7 1"),
+            ("d", "b", "1 \u00b7 1"),
+            ("d", "c", "1 \u00b7 1"),
         ],
-        title="On the way back, b must wait for both of its gradients",
-        marked=["b"],
+        title="On the way back, b must wait until both gradients, 1 and 3, have come",
+        ways=[["d", "b"], ["d", "c", "b"]],
         path=path,
     )
 
@@ -111,15 +110,24 @@ def jacobian(slopes, scores, weights, path):
 
 
 def steps(sizes, errors, path):
-    """Draw the error of a measured gradient over the size of its step.
+    """Draw the error of a measured slope over its step h, and mark the best step of each.
 
     errors: {precision: the error for each size}.
     """
-    lines(
-        {name: (np.log10(sizes), found) for name, found in errors.items()},
-        x="step h, as a power of ten",
-        y="error of the measured gradient",
-        title="A step can be too large, and too small",
-        log="y",
-        path=path,
-    )
+    figure = new_figure(WIDTH, HEIGHT)
+    axes = figure.subplots()
+    title = "The step h of a measured slope can be too large, and too small"
+    label_axes(axes, "step h", "error of the measured gradient", title, FONT, SMALL)
+    axes.grid(**GRID)
+    axes.set(xscale="log", yscale="log")
+    for i, (name, found) in enumerate(errors.items()):
+        style = curve_style(i)
+        axes.plot(sizes, found, linewidth=2.5, **style)
+        best = int(np.argmin(found))
+        axes.plot(sizes[best], found[best], "o", color=style["color"], markersize=11)
+        axes.annotate(
+            f"{name}: best h is {sizes[best]:.0e}", (sizes[best], found[best]), (-12, -4),
+            textcoords="offset points", fontsize=SMALL, color=style["color"], ha="right", va="top",
+        )  # fmt: skip
+    axes.margins(y=0.12)
+    save_figure(figure, path)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitf.course.figures import FONT, HEIGHT, SMALL, bars, matrices, new_figure
+from minitf.course.figures import FONT, HEIGHT, SMALL, bars, matrices, name_end, new_figure
 from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
 
 __all__ = ["arrows", "leaks", "look", "masks", "parameters"]
@@ -16,8 +16,9 @@ def arrows(panels, output, reads, predicts, path):
     panels: {title: the mask of each layer, bool (T, T)}. output: its position. reads, predicts: the
     token below and above each position.
     """
-    figure = new_figure(5.6 * len(panels), 6.2, 0.1)
-    figure.suptitle("One layer with arrows to the left, and the future leaks in", fontsize=FONT)
+    figure = new_figure(5.6 * len(panels), 6.6, 0.1)
+    title = "One layer without its mask, and the word to be predicted leaks in"
+    figure.suptitle(title, fontsize=FONT)
     all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (title, masks) in zip(all_axes, panels.items(), strict=True):
         axes.set_title(title, fontsize=FONT)
@@ -29,7 +30,7 @@ def arrows(panels, output, reads, predicts, path):
         reaching.reverse()
         for up, mask in enumerate(masks):
             for to, start in zip(*np.nonzero(mask), strict=True):
-                _arrow(axes, (start, up), (to, up + 1), reaching[up + 1][to])
+                _arrow(axes, (start, up), (to, up + 1), reaching[up + 1][to], start > output)
         for up, row in enumerate(reaching):
             for across, reaches in enumerate(row):
                 face, edge = (COLOURS[0], "black") if reaches else ("white", FADED)
@@ -43,18 +44,36 @@ def arrows(panels, output, reads, predicts, path):
             )  # fmt: skip
         for up in range(1, top + 1):
             axes.text(-0.4, up, f"layer {up}", ha="right", va="center", fontsize=SMALL)
+        axes.text(-0.4, 0, "input", ha="right", va="center", fontsize=SMALL)
         axes.text(-0.4, -0.3, "reads", ha="right", va="top", fontsize=SMALL)
         axes.text(-0.4, top + 0.28, "predicts", ha="right", va="bottom", fontsize=SMALL)
         axes.set(xlim=(-1.5, wide - 0.6), ylim=(-0.6, top + 0.6))
+    legend = {
+        f"reaches the output that must predict \u201c{predicts[output]}\u201d": (COLOURS[0], "-"),
+        f"brings \u201c{reads[output + 1]}\u201d itself there": (COLOURS[1], "--"),
+        "does not reach it": (FADED, "-"),
+    }
+    handles = [
+        axes.plot([], [], color=colour, linestyle=dashes, linewidth=3)[0]
+        for colour, dashes in legend.values()
+    ]
+    figure.legend(
+        handles, list(legend), loc="outside lower center", ncols=3, fontsize=SMALL, frameon=False
+    )
     save_figure(figure, path)
 
 
-def _arrow(axes, start, end, reaches):
-    """Draw an arrow: blue if it is on a way to the output, orange and dashed if it leads left."""
+def _arrow(axes, start, end, reaches, from_later):
+    """Draw an arrow: blue if it is on a way to the output, orange and dashed if from a later word.
+
+    An arrow to the left that brings nothing new is left out.
+    """
+    if end[0] < start[0] and not (reaches and from_later):
+        return
     style = {"color": FADED, "linewidth": 1.2}
     if reaches:
         style = {"color": COLOURS[0], "linewidth": 2.0}
-    if reaches and end[0] < start[0]:
+    if reaches and from_later and end[0] < start[0]:
         style = {"color": COLOURS[1], "linewidth": 3.2, "linestyle": "--"}
     axes.annotate(
         "", end, start, zorder=2 if reaches else 1,
@@ -66,9 +85,9 @@ def _arrow(axes, start, end, reaches):
 def look(weights, predicts, source, places, path):
     """Draw the attention of the tokens to predict to those of the source."""
     matrices(
-        {"\"das\" looks at \"the\" and at \"book\": the article needs its noun": weights},
+        {"To predict “das”, it looks at “the” and at “book”": weights},
         row_labels=predicts, column_labels=source, rows="token to predict", columns="source",
-        bar="attention to the memory", limits=(0, 1), mark=places, path=path,
+        bar="weight", limits=(0, 1), mark=places, path=path,
     )  # fmt: skip
 
 
@@ -76,9 +95,9 @@ def masks(padding_mask, causal_mask, source, target, path):
     """Draw the three masks of a sentence. padding_mask: (1, S). causal_mask: (T, T)."""
     wide = np.broadcast_to(padding_mask, (len(source), len(source)))
     panels = {
-        "encoder, self:\nno padding": (wide, source, source),
-        "decoder, self:\nnothing later": (causal_mask, target, target),
-        "decoder, source:\nno padding": (wide[: len(target)], target, source),
+        "encoder, self:\nthe padding is hidden": (wide, source, source),
+        "decoder, self:\nthe future is hidden": (causal_mask, target, target),
+        "decoder, source:\nthe padding is hidden": (wide[: len(target)], target, source),
     }
     matrices(
         {title: mask for title, (mask, _, _) in panels.items()}, rows="who asks",
@@ -99,24 +118,16 @@ def leaks(updates, losses, guess, path):
     for i, (name, values) in enumerate(losses.items()):
         style = curve_style(i)
         axes.plot(updates, values, linewidth=2.5, **style)
-        text = "no mistake: a guess, ln 16" if name == "none" else name
-        _name_end(axes, text, updates, values[-1], style["color"])
+        text = "no mistake: a guess" if name == "none" else name
+        name_end(axes, text, updates, values[-1], style["color"])
     for level in (guess, guess / 6):
         axes.axhline(level, color="#444444", linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
     axes.annotate(
-        f"five words of six copied, one guessed: (ln 16) / 6 = {guess / 6:.2f}", (50, guess / 6),
+        f"five of six words copied, one guessed: (ln 16) / 6 = {guess / 6:.2f}", (50, guess / 6),
         (0, -5), textcoords="offset points", fontsize=SMALL, color="#444444", va="top",
     )  # fmt: skip
     axes.set(xlim=(0, updates[-1]), ylim=(-0.1, 3.2))
     save_figure(figure, path)
-
-
-def _name_end(axes, name, across, height, colour):
-    """Write the name of a curve to the right of its end."""
-    axes.annotate(
-        name, (across[-1], height), (8, 0), textcoords="offset points", fontsize=SMALL,
-        color=colour, va="center", annotation_clip=False,
-    )  # fmt: skip
 
 
 def parameters(millions, path):
