@@ -9,8 +9,6 @@ each text, V vocabulary, H heads, K d_k, U d_v, n tokens in a cache.
 from __future__ import annotations
 
 import dataclasses
-import sys
-import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -448,58 +446,77 @@ def how_to_decode(model: Transformer, source: Ids | None = None) -> str:
     In a changed model, keys and values of earlier tokens may be outdated, as when a position is
     counted from the end of the text, and a program that calls no modules computes something else:
     the translation would be wrong, without an error. So a faster way is taken only if it has the
-    logits of "uncached" for a made-up text: see `agrees`. If a fused decoder has not, a line says
-    so. A module for which a short text cannot tell says `can_cache = False`.
+    logits of "uncached" for a made-up text: see `agrees`. If a fused decoder's logits differ, a
+    line says so, once. A module for which a short text cannot tell says `can_cache = False`.
     source: with a row of padding alone, which has nothing to attend to, it is left to the modules.
+
+    What was found out is remembered as long as nothing changes: see `_is_right`.
     """
     has_words = source is None or (np.asarray(source) != model.config.pad_id).any(axis=1).all()
     if has_words and _is_fused(model):
         return "fused"
-    if all(module.can_cache for module in model.modules()) and agrees(
-        model, lambda source: TokenScorer(model, source, 1, _caches(model))
-    ):
-        return "cached"
-    return "uncached"
+    return "cached" if _is_cached(model) else "uncached"
 
 
 def _is_fused(model):
-    """Return whether a fused decoder takes a model and agrees with its modules.
+    """Return whether a fused decoder takes a model, which must be plain, and agrees with it.
 
-    That is found out again only if another layer, setting or shape is in the model, or a function
-    or method was replaced: see `forms.changes`.
+    Both compute the same equations, so another layer, setting or shape may make a difference, but
+    not other weights.
     """
-    fused = fused_decoder(model) if type(model) is Transformer else None
+    fused = fused_decoder(model) if is_plain(model) else None
     if fused is None:
         return False
-    seen, is_fused = _seen.get(model, (None, False))
-    if seen != (now := (forms.changes(), _structure(model))):
-        agreed = agrees(model, lambda source: fused(source, 1)) if is_plain(model) else None
-        if agreed is False:
-            print(
-                "minitf: a model is decoded by its modules, not by the faster program, which "
-                "computes other logits or none",
-                file=sys.stderr,
-            )
-        is_fused = bool(agreed)
-        _seen[model] = now, is_fused
-    return is_fused
+    state = _structure(_decoding_modules(model))
+    agreed = _is_right(model, "fused", state, lambda source: fused(source, 1))
+    if agreed is False:
+        forms.say_dropped(fused_decoder, "it computes other logits than the modules, or none")
+    return bool(agreed)
 
 
-_seen = weakref.WeakKeyDictionary()  # model: what it was, and whether a fused decoder took it
+def _is_cached(model):
+    """Return whether a model can be decoded with caches.
 
-
-def _structure(model):
-    """Return the types of the modules that decode and of what they hold, their settings, and the
-    shapes of arrays.
+    That may depend on the weights, too: a new layer may do nothing before it is trained.
     """
-    settings = int, float, str, Config, types.FunctionType
+    if not all(module.can_cache for module in model.modules()):
+        return False
 
-    def setting(value):
-        return value if isinstance(value, settings) else (type(value), getattr(value, "shape", ()))
+    def scorer_of(source):
+        return TokenScorer(model, source, 1, _caches(model))
+
+    sums = [float(parameter.data.sum(dtype=float)) for parameter in model.parameters()]
+    return bool(_is_right(model, "cached", (_structure(model.modules()), sums), scorer_of))
+
+
+def _is_right(model, way, state, scorer_of):
+    """Return whether a way to decode agrees with the modules: see `agrees`.
+
+    That is found out again only if the model is in another state, or a function or method was
+    replaced: see `forms.changes`. None, which says nothing about the way, is not remembered.
+    """
+    ways, state = _found.setdefault(model, {}), (forms.changes(), state)
+    before, agreed = ways.get(way, (None, None))
+    if agreed is None or before != state:
+        agreed = agrees(model, scorer_of)
+        ways[way] = state, agreed
+    return agreed
+
+
+_found = weakref.WeakKeyDictionary()  # model: {way: (its state, whether the way was right)}
+
+
+def _structure(modules):
+    """Return the types of modules and what each holds: settings, shapes of arrays, other objects."""
+
+    def held(value):
+        if isinstance(value, int | float | str | Config):
+            return value
+        return type(value), getattr(value, "shape", None) or id(value)
 
     return [
-        (type(module), [(n, setting(v)) for n, v in vars(module).items() if n != "training"])
-        for module in _decoding_modules(model)
+        (type(module), [(n, held(v)) for n, v in vars(module).items() if n != "training"])
+        for module in modules
     ]
 
 

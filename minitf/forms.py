@@ -111,15 +111,17 @@ def _prove(folder, op):
                 proof = importlib.import_module("minitf.proof")  # which imports the engine
                 if why := proof.disagreement(op, form, module.tolerance()):
                     form = None
-                    _say_dropped(folder, op, why)
+                    say_dropped(op, why)
                 else:
                     _dropped[folder].pop(op, None)  # if it is dropped again, that is said again
             _proved[folder][op] = form
         return _proved[folder][op]
 
 
-def _say_dropped(folder, op, why):
-    if _dropped[folder].get(op) != why:  # once
+def say_dropped(op: Callable, why: str) -> None:
+    """Say that the form of an op is not used, and why: once, until it is to prove itself again."""
+    folder = xp._folder
+    if _dropped[folder].get(op) != why:
         _dropped[folder][op] = why
         print(
             f"minitf: {op.__name__} is computed by its equation, not by its faster form in "
