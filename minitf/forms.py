@@ -43,7 +43,7 @@ __all__ = ["accelerated", "check", "form_of", "off", "on", "without"]
 _forms = {"cpu": {}, "gpu": {}, None: {}}  # by folder: {op: its form}
 _proved = {"cpu": {}, "gpu": {}, None: {}}  # by folder: {op: its form, or None if it has none}
 _dropped = {"cpu": {}, "gpu": {}, None: {}}  # by folder: {op: why its form is not used}
-_changes = {"count": 0}  # how often all proofs were forgotten
+_changes = {"count": 0}  # how often `forget` was called
 
 if (_setting := os.environ.get("MINITF_FORMS", "")) not in ("", "on", "off"):
     print(f"MINITF_FORMS is {_setting!r}: choose on or off", file=sys.stderr)
@@ -165,12 +165,14 @@ def forget() -> None:
 
 
 def changes() -> int:
-    """Return how often the proofs were forgotten: a number that differs after every change."""
+    """Return a number that differs after every change that forms are watching for: see `forget`."""
     return _changes["count"]
 
 
 class WatchedModule(types.ModuleType):
-    """A module whose functions forms rely on: replacing one makes forms prove themselves again."""
+    """A module whose functions forms rely on: replacing or deleting one makes forms prove themselves
+    again.
+    """
 
     def __setattr__(self, name, value):
         if callable(value):
@@ -182,14 +184,22 @@ class WatchedModule(types.ModuleType):
         if callable(value):
             forget()
 
+    def __delattr__(self, name):
+        super().__delattr__(name)
+        forget()
+
 
 class WatchedClass(type):
-    """The type of classes whose methods forms rely on: replacing one does the same."""
+    """The type of classes whose methods forms rely on: replacing or deleting one does the same."""
 
     def __setattr__(cls, name, value):
         super().__setattr__(name, value)
         if callable(value):  # copy.copy assigns a list of names
             forget()
+
+    def __delattr__(cls, name):  # such as a method that hid an inherited one
+        super().__delattr__(name)
+        forget()
 
 
 def names(folder: str) -> list[str]:
