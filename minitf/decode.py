@@ -439,12 +439,12 @@ def fused_decoder(model: Transformer) -> Callable[[Ids, int], Scorer] | None:
 def how_to_decode(model: Transformer, source: Ids | None = None) -> str:
     """Return how a model is decoded: "fused", "cached" or "uncached", the fastest that is right.
 
-    fused: by one program that calls no modules, if all of them are plain: see `is_plain`.
+    fused: by one program in place of the decoder's layers, if all are plain: see `is_plain`.
     cached: by the modules, which read the newest token of each text and keep keys and values.
     uncached: by the modules, which read each text from its beginning: right for every model.
 
     In a changed model, keys and values of earlier tokens may be outdated, as when a position is
-    counted from the end of the text, and a program that calls no modules computes something else:
+    counted from the end of the text, and a program in place of the layers may compute other logits:
     the translation would be wrong, without an error. So a faster way is taken only if it has the
     logits of "uncached" for a made-up text: see `agrees`. If a fused decoder's logits differ, a
     line says so, once. A module for which a short text cannot tell says `can_cache = False`.

@@ -1,10 +1,10 @@
 """The fused decoder: all layers of a plain Transformer's decoder as one program on arrays.
 
 For one sentence, a step of decoding computes little: its time goes into Python and into fetching
-the weights. So this program makes no Tensors and calls no layers but that of the positions, and it
-joins matrices that multiply the same rows. It computes the equations of minitf/transformer.py, for
-both libraries. What they compute by different programs is in a table of steps: that of NumPy in
-minitf/cpu/decoder_steps.py, that of CuPy in minitf/gpu/decoder_steps.py.
+the weights. So this program calls no layer of the decoder (the encoder and the positions are the
+model's own), and it joins matrices that multiply the same rows. It computes the equations of
+minitf/transformer.py, for both libraries. What they compute by different programs is in a table of
+steps: that of NumPy in minitf/cpu/decoder_steps.py, that of CuPy in minitf/gpu/decoder_steps.py.
 
 `how_to_decode` in minitf/decode.py says when it decodes.
 
@@ -126,7 +126,7 @@ class PackedWeights:
     """The weights of a plain model's decoder, as the steps of a library need them.
 
     NumPy's are copies, except for the embedding, and do not follow later changes; CuPy's are the
-    model's own arrays where they need not be joined.
+    model's own arrays where they need not be joined. Learned positions are the model's own, too.
 
     norm: the last norm of a pre-norm model, else None.
     vocabulary: the logits.
