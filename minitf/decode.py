@@ -507,7 +507,7 @@ _found = weakref.WeakKeyDictionary()  # model: {way: (its state, whether the way
 
 
 def _structure(modules):
-    """Return the types of modules and what each holds: settings, shapes of arrays, other objects."""
+    """Return what modules are: their types, settings, shapes of arrays, and other objects."""
 
     def held(value):
         if isinstance(value, int | float | str | Config):

@@ -170,8 +170,8 @@ def changes() -> int:
 
 
 class WatchedModule(types.ModuleType):
-    """A module whose functions forms rely on: replacing or deleting one makes forms prove themselves
-    again.
+    """A module with functions that forms rely on: if one is replaced or deleted, forms prove
+    themselves again.
     """
 
     def __setattr__(self, name, value):
@@ -190,7 +190,7 @@ class WatchedModule(types.ModuleType):
 
 
 class WatchedClass(type):
-    """The type of classes whose methods forms rely on: replacing or deleting one does the same."""
+    """The type of classes with methods that forms rely on: the same for these."""
 
     def __setattr__(cls, name, value):
         super().__setattr__(name, value)

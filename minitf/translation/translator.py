@@ -45,8 +45,7 @@ __all__ = ["Explained", "Translation", "Translator"]
 
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
-# A batch of so many rows (sentences times beams) or more is cut into so many slices.
-_SLICES = {32: 2, 256: 4}
+_SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: slices}
 
 
 class Translator:

@@ -182,8 +182,8 @@ def test_a_row_of_padding_alone_is_left_to_the_modules(rng):
     assert_same(found, beam_search(model, source, 2, max_extra=4, cached=False))
 
 
-def test_the_packed_weights_are_one_array():
-    weights = for_decoding(small_model()).packed_weights
+def test_the_weights_of_the_fused_decoder_are_one_array():
+    weights = for_decoding(small_model()).decoder_weights
     affines = weights.vocabulary, *(layer.inner for layer in weights.layers)
     assert len({id(each.multiply.keywords["panels"].base) for each in affines}) == 1
 
@@ -223,15 +223,15 @@ def test_a_fused_decoder_that_fails_says_so(monkeypatch, rng, capsys):
     forms.forget()
 
 
-def move_by_the_last_position(model):
-    """Each position is moved by the last one of all, which a cache does not keep: but by 0 times."""
+def add_an_average(model):
+    """Add to each position 0 times the average of all, which a cache does not keep."""
 
-    class Moved(FeedForward):
+    class Averaging(FeedForward):
         def __call__(self, x):
             return super().__call__(x) + self.gate * x.mean(axis=1, keepdims=True)
 
     layer = model.decoder.layers[0].feed_forward
-    layer.__class__, layer.gate = Moved, Parameter(np.zeros(1))
+    layer.__class__, layer.gate = Averaging, Parameter(np.zeros(1))
 
 
 def test_what_was_found_out_holds_until_something_changes(monkeypatch):
@@ -242,7 +242,7 @@ def test_what_was_found_out_holds_until_something_changes(monkeypatch):
 
     def change(name):
         if name == "layers":
-            move_by_the_last_position(model)
+            add_an_average(model)
         elif name == "weights":
             layer.feed_forward.gate.data += 1
         elif name == "setting":
