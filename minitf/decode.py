@@ -450,7 +450,7 @@ def how_to_decode(model: Transformer, source: Ids | None = None) -> str:
     line says so, once. A module for which a short text cannot tell says `can_cache = False`.
     source: with a row of padding alone, which has nothing to attend to, it is left to the modules.
 
-    What was found out is remembered as long as nothing changes: see `_is_right`.
+    What was found out is remembered as long as nothing changes: see `_remembered`.
     """
     has_words = source is None or (np.asarray(source) != model.config.pad_id).any(axis=1).all()
     if has_words and _is_fused(model):
@@ -464,14 +464,19 @@ def _is_fused(model):
     Both compute the same equations, so another layer, setting or shape may make a difference, but
     not other weights.
     """
-    fused = fused_decoder(model) if is_plain(model) else None
+    fused = fused_decoder(model) if type(model) is Transformer else None
     if fused is None:
         return False
-    state = _structure(_decoding_modules(model))
-    agreed = _is_right(model, "fused", state, lambda source: fused(source, 1))
-    if agreed is False:
-        forms.say_dropped(fused_decoder, "it computes other logits than the modules, or none")
-    return bool(agreed)
+
+    def find_out():
+        if not is_plain(model):
+            return False
+        agreed = agrees(model, lambda source: fused(source, 1))
+        if agreed is False:
+            forms.say_dropped(fused_decoder, "it computes other logits than the modules, or none")
+        return agreed
+
+    return _remembered(model, "fused", _structure(_decoding_modules(model)), find_out)
 
 
 def _is_cached(model):
@@ -482,28 +487,28 @@ def _is_cached(model):
     if not all(module.can_cache for module in model.modules()):
         return False
 
-    def scorer_of(source):
-        return TokenScorer(model, source, 1, _caches(model))
+    def find_out():
+        return agrees(model, lambda source: TokenScorer(model, source, 1, _caches(model)))
 
     sums = [float(parameter.data.sum(dtype=float)) for parameter in model.parameters()]
-    return bool(_is_right(model, "cached", (_structure(model.modules()), sums), scorer_of))
+    return _remembered(model, "cached", (_structure(model.modules()), sums), find_out)
 
 
-def _is_right(model, way, state, scorer_of):
-    """Return whether a way to decode agrees with the modules: see `agrees`.
+def _remembered(model, way, state, find_out):
+    """Return whether a model can be decoded in a way: True, False, or None if that is undecided.
 
-    That is found out again only if the model is in another state, or a function or method was
-    replaced: see `forms.changes`. None, which says nothing about the way, is not remembered.
+    It is found out again only if the model is in another state, or a function or method was
+    replaced (see `forms.changes`), and if it was undecided.
     """
     ways, state = _found.setdefault(model, {}), (forms.changes(), state)
-    before, agreed = ways.get(way, (None, None))
-    if agreed is None or before != state:
-        agreed = agrees(model, scorer_of)
-        ways[way] = state, agreed
-    return agreed
+    before, answer = ways.get(way, (None, None))
+    if answer is None or before != state:
+        answer = find_out()
+        ways[way] = state, answer
+    return answer
 
 
-_found = weakref.WeakKeyDictionary()  # model: {way: (its state, whether the way was right)}
+_found = weakref.WeakKeyDictionary()  # model: {way: (its state, the answer)}
 
 
 def _structure(modules):
