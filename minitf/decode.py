@@ -9,8 +9,6 @@ each text, V vocabulary, H heads, K d_k, U d_v, n tokens in a cache.
 from __future__ import annotations
 
 import dataclasses
-import sys
-import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -441,65 +439,89 @@ def fused_decoder(model: Transformer) -> Callable[[Ids, int], Scorer] | None:
 def how_to_decode(model: Transformer, source: Ids | None = None) -> str:
     """Return how a model is decoded: "fused", "cached" or "uncached", the fastest that is right.
 
-    fused: by one program that calls no modules, if all of them are plain: see `is_plain`.
+    fused: by one program in place of the decoder's layers, if all are plain: see `is_plain`.
     cached: by the modules, which read the newest token of each text and keep keys and values.
     uncached: by the modules, which read each text from its beginning: right for every model.
 
     In a changed model, keys and values of earlier tokens may be outdated, as when a position is
-    counted from the end of the text, and a program that calls no modules computes something else:
+    counted from the end of the text, and a program in place of the layers may compute other logits:
     the translation would be wrong, without an error. So a faster way is taken only if it has the
-    logits of "uncached" for a made-up text: see `agrees`. If a fused decoder has not, a line says
-    so. A module for which a short text cannot tell says `can_cache = False`.
+    logits of "uncached" for a made-up text: see `agrees`. If a fused decoder's logits differ, a
+    line says so, once. A module for which a short text cannot tell says `can_cache = False`.
     source: with a row of padding alone, which has nothing to attend to, it is left to the modules.
+
+    What was found out is remembered as long as nothing changes: see `_remembered`.
     """
     has_words = source is None or (np.asarray(source) != model.config.pad_id).any(axis=1).all()
     if has_words and _is_fused(model):
         return "fused"
-    if all(module.can_cache for module in model.modules()) and agrees(
-        model, lambda source: TokenScorer(model, source, 1, _caches(model))
-    ):
-        return "cached"
-    return "uncached"
+    return "cached" if _is_cached(model) else "uncached"
 
 
 def _is_fused(model):
-    """Return whether a fused decoder takes a model and agrees with its modules.
+    """Return whether a fused decoder takes a model, which must be plain, and agrees with it.
 
-    That is found out again only if another layer, setting or shape is in the model, or a function
-    or method was replaced: see `forms.changes`.
+    Both compute the same equations, so another layer, setting or shape may make a difference, but
+    not other weights.
     """
     fused = fused_decoder(model) if type(model) is Transformer else None
     if fused is None:
         return False
-    seen, is_fused = _seen.get(model, (None, False))
-    if seen != (now := (forms.changes(), _structure(model))):
-        agreed = agrees(model, lambda source: fused(source, 1)) if is_plain(model) else None
+
+    def find_out():
+        if not is_plain(model):
+            return False
+        agreed = agrees(model, lambda source: fused(source, 1))
         if agreed is False:
-            print(
-                "minitf: a model is decoded by its modules, not by the faster program, which "
-                "computes other logits or none",
-                file=sys.stderr,
-            )
-        is_fused = bool(agreed)
-        _seen[model] = now, is_fused
-    return is_fused
+            forms.say_dropped(fused_decoder, "it computes other logits than the modules, or none")
+        return agreed
+
+    return _remembered(model, "fused", _structure(_decoding_modules(model)), find_out)
 
 
-_seen = weakref.WeakKeyDictionary()  # model: what it was, and whether a fused decoder took it
+def _is_cached(model):
+    """Return whether a model can be decoded with caches.
 
-
-def _structure(model):
-    """Return the types of the modules that decode and of what they hold, their settings, and the
-    shapes of arrays.
+    That may depend on the weights, too: a new layer may do nothing before it is trained.
     """
-    settings = int, float, str, Config, types.FunctionType
+    if not all(module.can_cache for module in model.modules()):
+        return False
 
-    def setting(value):
-        return value if isinstance(value, settings) else (type(value), getattr(value, "shape", ()))
+    def find_out():
+        return agrees(model, lambda source: TokenScorer(model, source, 1, _caches(model)))
+
+    sums = [float(parameter.data.sum(dtype=float)) for parameter in model.parameters()]
+    return _remembered(model, "cached", (_structure(model.modules()), sums), find_out)
+
+
+def _remembered(model, way, state, find_out):
+    """Return whether a model can be decoded in a way: True, False, or None if that is undecided.
+
+    It is found out again only if the model is in another state, or a function or method was
+    replaced (see `forms.changes`), and if it was undecided.
+    """
+    ways, state = _found.setdefault(model, {}), (forms.changes(), state)
+    before, answer = ways.get(way, (None, None))
+    if answer is None or before != state:
+        answer = find_out()
+        ways[way] = state, answer
+    return answer
+
+
+_found = weakref.WeakKeyDictionary()  # model: {way: (its state, the answer)}
+
+
+def _structure(modules):
+    """Return what modules are: their types, settings, shapes of arrays, and other objects."""
+
+    def held(value):
+        if isinstance(value, int | float | str | Config):
+            return value
+        return type(value), getattr(value, "shape", None) or id(value)
 
     return [
-        (type(module), [(n, setting(v)) for n, v in vars(module).items() if n != "training"])
-        for module in _decoding_modules(model)
+        (type(module), [(n, held(v)) for n, v in vars(module).items() if n != "training"])
+        for module in modules
     ]
 
 

@@ -43,7 +43,7 @@ __all__ = ["accelerated", "check", "form_of", "off", "on", "without"]
 _forms = {"cpu": {}, "gpu": {}, None: {}}  # by folder: {op: its form}
 _proved = {"cpu": {}, "gpu": {}, None: {}}  # by folder: {op: its form, or None if it has none}
 _dropped = {"cpu": {}, "gpu": {}, None: {}}  # by folder: {op: why its form is not used}
-_changes = {"count": 0}  # how often all proofs were forgotten
+_changes = {"count": 0}  # how often `forget` was called
 
 if (_setting := os.environ.get("MINITF_FORMS", "")) not in ("", "on", "off"):
     print(f"MINITF_FORMS is {_setting!r}: choose on or off", file=sys.stderr)
@@ -111,15 +111,17 @@ def _prove(folder, op):
                 proof = importlib.import_module("minitf.proof")  # which imports the engine
                 if why := proof.disagreement(op, form, module.tolerance()):
                     form = None
-                    _say_dropped(folder, op, why)
+                    say_dropped(op, why)
                 else:
                     _dropped[folder].pop(op, None)  # if it is dropped again, that is said again
             _proved[folder][op] = form
         return _proved[folder][op]
 
 
-def _say_dropped(folder, op, why):
-    if _dropped[folder].get(op) != why:  # once
+def say_dropped(op: Callable, why: str) -> None:
+    """Say that the form of an op is not used, and why: once, until it is to prove itself again."""
+    folder = xp._folder
+    if _dropped[folder].get(op) != why:
         _dropped[folder][op] = why
         print(
             f"minitf: {op.__name__} is computed by its equation, not by its faster form in "
@@ -163,12 +165,14 @@ def forget() -> None:
 
 
 def changes() -> int:
-    """Return how often the proofs were forgotten: a number that differs after every change."""
+    """Return a number that differs after every change that forms are watching for: see `forget`."""
     return _changes["count"]
 
 
 class WatchedModule(types.ModuleType):
-    """A module whose functions forms rely on: replacing one makes forms prove themselves again."""
+    """A module with functions that forms rely on: if one is replaced or deleted, forms prove
+    themselves again.
+    """
 
     def __setattr__(self, name, value):
         if callable(value):
@@ -180,14 +184,22 @@ class WatchedModule(types.ModuleType):
         if callable(value):
             forget()
 
+    def __delattr__(self, name):
+        super().__delattr__(name)
+        forget()
+
 
 class WatchedClass(type):
-    """The type of classes whose methods forms rely on: replacing one does the same."""
+    """The type of classes with methods that forms rely on: the same for these."""
 
     def __setattr__(cls, name, value):
         super().__setattr__(name, value)
         if callable(value):  # copy.copy assigns a list of names
             forget()
+
+    def __delattr__(cls, name):  # such as a method that hid an inherited one
+        super().__delattr__(name)
+        forget()
 
 
 def names(folder: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The comparison of a form with its equation: see forms.py.
 
 Both compute the same made-up arguments, and the gradients of a made-up loss. On a CPU the numbers
-are float64, in which two programs of one meaning differ by their rounding only; kernels of a GPU
+are float64, in which two programs for one equation differ by their rounding only; kernels of a GPU
 are for float32.
 """
 

@@ -1,4 +1,4 @@
-"""The values of a Tensor, as Python and NumPy see them, and constants beside it: no gradients.
+"""The half of a Tensor that has no gradient: its values, and constants beside it.
 
 Tensors get gradients (see tensor.py). Plain arrays, lists and numbers beside them are constants:
 here they become arrays.

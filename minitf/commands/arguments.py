@@ -298,6 +298,7 @@ def _add_picture(add):
     add(
         "--attention",
         metavar="FILE",
+        action=Once,
         help="draw which words the model looks at in the first sentence: a .png, .pdf or .svg "
         "file, or another format that Matplotlib writes; or, as .html, a page that shows how it is "
         "translated, for a browser",

@@ -84,7 +84,12 @@ def _options(arguments, model):
         action="store_true",
         help="write each tree in several lines, followed by an empty one",
     )
-    add("--draw", metavar="FILE", help="draw the first tree (.png, .svg or .pdf)")
+    add(
+        "--draw",
+        metavar="FILE",
+        action=Once,
+        help="draw the first tree (.png, .svg or .pdf)",
+    )
     add(
         "--score",
         nargs="+",

@@ -1,10 +1,10 @@
 """The fused decoder: all layers of a plain Transformer's decoder as one program on arrays.
 
 For one sentence, a step of decoding computes little: its time goes into Python and into fetching
-the weights. So this program makes no Tensors and calls no layers but that of the positions, and it
-joins matrices that multiply the same rows. It computes the equations of minitf/transformer.py, for
-both libraries. What they compute by different programs is in a table of steps: that of NumPy in
-minitf/cpu/decoder_steps.py, that of CuPy in minitf/gpu/decoder_steps.py.
+the weights. So this program calls no layer of the decoder (the encoder and the positions are the
+model's own), and it joins matrices that multiply the same rows. It computes the equations of
+minitf/transformer.py, for both libraries. What they compute by different programs is in a table of
+steps: that of NumPy in minitf/cpu/decoder_steps.py, that of CuPy in minitf/gpu/decoder_steps.py.
 
 `how_to_decode` in minitf/decode.py says when it decodes.
 
@@ -21,7 +21,7 @@ from minitf.backend import to_device, xp
 from minitf.cpu.decode import Layout
 from minitf.tensor import Tensor
 
-__all__ = ["Affine", "FusedDecoder", "PackedWeights", "Steps"]
+__all__ = ["Affine", "DecoderWeights", "FusedDecoder", "Steps"]
 
 
 class Steps(NamedTuple):
@@ -33,9 +33,9 @@ class Steps(NamedTuple):
     in_heads(x, config): keys and values side by side, (B, n, H*K + H*U), as the list of arrays that
     a cache has, each with B and n as its axes 0 and 2.
     mask(allowed, dtype): what `attend` takes for NumPy's mask (B, W, n); None: all may be seen.
-    attend(x, cache, mask, first): softmax(Q K^T / sqrt(K)) V of the newest tokens, (R, H*U). x has
-    the queries (R, H*K). With `first`, their keys and values follow, (R, H*K + H*U), and are
-    written to the indices first ... first + W - 1 of the cache.
+    attend(x, cache, mask, write_at): softmax(Q K^T / sqrt(K)) V of the newest tokens, (R, H*U). x
+    has the queries (R, H*K). Unless write_at is None, their keys and values follow,
+    (R, H*K + H*U), and are written to the indices write_at ... write_at + W - 1 of the cache.
     """
 
     pack: Callable
@@ -46,7 +46,7 @@ class Steps(NamedTuple):
     attend: Callable
 
 
-# The state: packed weights, and the caches of the texts -------------------------------------------
+# The state: the weights, and the caches of the texts -------------------------------------------
 
 
 class Affine:
@@ -122,11 +122,11 @@ def _layer_of(layer, norm):
     )
 
 
-class PackedWeights:
+class DecoderWeights:
     """The weights of a plain model's decoder, as the steps of a library need them.
 
     NumPy's are copies, except for the embedding, and do not follow later changes; CuPy's are the
-    model's own arrays where they need not be joined.
+    model's own arrays where they need not be joined. Learned positions are the model's own, too.
 
     norm: the last norm of a pre-norm model, else None.
     vocabulary: the logits.
@@ -195,12 +195,12 @@ class FusedDecoder(decode.Scorer):
 
     def _layer(self, x, layer, i, own_mask, source_mask):
         """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
-        attend, first = self.steps.attend, self.layout.length - self.width
+        attend, newest = self.steps.attend, self.layout.length - self.width
         y = layer.query_key_value(self._before(x, layer.self_norm))
-        y = attend(y, self.caches[i], own_mask, first)
+        y = attend(y, self.caches[i], own_mask, write_at=newest)
         x = self._after(x, layer.self_output(y), layer.self_norm)
         y = layer.source_query(self._before(x, layer.source_norm))
-        y = attend(y, self.source_caches[i], source_mask, None)
+        y = attend(y, self.source_caches[i], source_mask, write_at=None)
         x = self._after(x, layer.source_output(y), layer.source_norm)
         y = self._before(x, layer.feed_forward_norm)
         y = self.steps.hidden(layer.inner, y, layer.activation)

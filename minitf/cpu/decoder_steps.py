@@ -11,7 +11,7 @@ import numpy as np
 
 from minitf import decode
 from minitf import functions as F
-from minitf.cpu.decoder import FusedDecoder, PackedWeights, Steps
+from minitf.cpu.decoder import DecoderWeights, FusedDecoder, Steps
 from minitf.cpu.packed import in_panels, packed_copy, panels_shape, product
 from minitf.forms import form_of
 
@@ -21,11 +21,11 @@ __all__ = ["STEPS", "for_decoding", "fused_decoder"]
 def for_decoding(model):
     """Return a copy of a model that decodes fast; its matrices do not follow those of the model.
 
-    It keeps packed weights for the fused decoder, or, if that cannot decode it, in its modules.
+    It keeps the weights of the fused decoder, or, if that cannot decode it, in its modules.
     """
     if decode.is_plain(model) and isinstance(model.target_embedding.weight.data, np.ndarray):
         copied = packed_copy(model, model.encoder)
-        copied.packed_weights = PackedWeights(copied, STEPS)
+        copied.decoder_weights = DecoderWeights(copied, STEPS)
         if decode.how_to_decode(copied) == "fused":
             return copied
     return packed_copy(model, model)
@@ -36,7 +36,7 @@ def fused_decoder(model):
     """Return what makes a FusedDecoder: of a copy `for_decoding`, with the weights that it has."""
 
     def decoder(source, width):
-        weights = vars(model).get("packed_weights") or PackedWeights(model, STEPS)
+        weights = getattr(model, "decoder_weights", None) or DecoderWeights(model, STEPS)
         return FusedDecoder(weights, model, source, width)
 
     return decoder
@@ -112,7 +112,7 @@ def _mask(allowed, dtype):
     return terms
 
 
-def _attend(x, cache, mask, first):
+def _attend(x, cache, mask, write_at):
     """Attend with the newest token of each text, all heads side by side: see Steps.
 
     cache: the keys (B, H, capacity, K) and the values (B, H, capacity, U).
@@ -127,10 +127,10 @@ def _attend(x, cache, mask, first):
 
     queries = x[:, :end]
     queries /= math.sqrt(size)  # the queries are fewer than the scores
-    if first is not None:
-        keys, values = keys[:, :, : first + width], values[:, :, : first + width]
-        keys[:, :, first:] = split(x[:, end : 2 * end])
-        values[:, :, first:] = split(x[:, 2 * end :])
+    if write_at is not None:
+        keys, values = keys[:, :, : write_at + width], values[:, :, : write_at + width]
+        keys[:, :, write_at:] = split(x[:, end : 2 * end])
+        values[:, :, write_at:] = split(x[:, 2 * end :])
     weights = split(queries) @ keys.swapaxes(-1, -2)  # (B, H, W, n)
     if mask is not None:
         weights += mask[:, None]

@@ -1,4 +1,4 @@
-"""The layers that forms compute without calling them: those of this library.
+"""Which layers a form may compute without calling them: those of this library.
 
 A subclass, another layer in the place of one, and an object with a method of its own are left to
 the equation, which calls what it is given.

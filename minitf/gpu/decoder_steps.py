@@ -35,7 +35,7 @@ def fused_decoder(model):
         return NotImplemented
 
     def decoder_of(source, width):
-        return FusedDecoder(decoder.PackedWeights(model, STEPS), model, source, width)
+        return FusedDecoder(decoder.DecoderWeights(model, STEPS), model, source, width)
 
     return decoder_of
 
@@ -125,8 +125,8 @@ def _mask(allowed, _):
     return to_device(allowed)
 
 
-def _attend(x, cache, mask, first):
-    return fused.attention_step(x, *cache, mask, first)
+def _attend(x, cache, mask, write_at):
+    return fused.attention_step(x, *cache, mask, write_at)
 
 
 STEPS = decoder.Steps(_pack, _norm, _hidden, _in_heads, _mask, _attend)

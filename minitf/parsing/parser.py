@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Self
 
 from minitf.errors import UserError
-from minitf.files.models import read_notes
 from minitf.parsing.brackets import Brackets
 from minitf.text import EOS, Subwords
 from minitf.text.trees import ROOT, WITH_WORDS, WORD, Tree, beside_brackets, from_linear, is_bracket
 from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
 from minitf.translation import Translator
+from minitf.translation.loading import load_model
 
 __all__ = ["Parser"]
 
@@ -46,9 +46,8 @@ class Parser:
     @classmethod
     def load(cls, directory: str | Path) -> Self:
         """Read a model's folder. Raises UserError with one line that says what to do."""
-        translator = Translator.load(directory)
-        with_words = read_notes(directory).get("target_language") == WITH_WORDS
-        return cls(translator.model, translator.subwords, with_words)
+        model, subwords, notes = load_model(directory)
+        return cls(model, subwords, notes.get("target_language") == WITH_WORDS)
 
     def parse(
         self,

@@ -260,7 +260,7 @@ def _seconds(trainer, typical, work):
 
 
 def _rows(trainer, indices, tokens):
-    """Return the first pairs of a batch, of about so many tokens, and the operations of these."""
+    """Return the first pairs of a batch, with about `tokens` tokens, and their operations."""
     whole = trainer.dataset.batch(indices)
     width = max(whole.source.shape[1], whole.target_in.shape[1])
     indices = indices[: max(tokens // width, trainer.ranks.size)]

@@ -295,7 +295,7 @@ class Trainer:
     def _measure(self):
         """Return (perplexity, BLEU), None if the run was asked to stop."""
         settings = self.settings
-        # As `Translator.load` will read the model.
+        # As training/results.py reads the saved model: a line of up to max_length is one part.
         lengths, capitals = (settings.max_length, settings.max_length), self._reads_capitals()
         marks = self.notes.get("marks")
         translator = Translator(self.model, self.dataset.subwords, *lengths, capitals, marks)

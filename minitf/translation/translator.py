@@ -18,7 +18,7 @@ from minitf.cpu.decoder_steps import for_decoding
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
-from minitf.decode import Allowed, beam_search, greatest_lengths, greedy
+from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, how_to_decode
 from minitf.errors import UserError
 from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
@@ -45,8 +45,7 @@ __all__ = ["Explained", "Translation", "Translator"]
 
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
-# A batch of so many rows (sentences times beams) or more is cut into so many slices.
-_SLICES = {32: 2, 256: 4}
+_SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: slices}
 
 
 class Translator:
@@ -301,6 +300,8 @@ class Translator:
             return [self._ranked(best) for best in search(source, [read[i] for i in rows])]
 
         batches, done = _batches([len(part) for part in ids], beam, batch_tokens), 0
+        if len(batches) > 1:
+            how_to_decode(self.fast)  # or each of several workers would find it out, and say it
         with one_blas_thread():
             for rows, translations in zip(batches, over_cores(work, batches), strict=True):
                 for i, best in zip(rows, translations, strict=True):

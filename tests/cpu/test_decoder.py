@@ -12,12 +12,12 @@ from models import each_switch, random_batch, small_config, small_model
 from seam import forms_on
 from threadpoolctl import threadpool_info
 
-from minitf import decode
+from minitf import decode, forms
 from minitf.cpu.decoder import FusedDecoder
 from minitf.cpu.decoder_steps import for_decoding
 from minitf.decode import beam_search, greedy
 from minitf.errors import UserError
-from minitf.nn import LayerNorm, Linear
+from minitf.nn import LayerNorm, Linear, Parameter
 from minitf.tensor import no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Positions, Transformer
 
@@ -182,8 +182,8 @@ def test_a_row_of_padding_alone_is_left_to_the_modules(rng):
     assert_same(found, beam_search(model, source, 2, max_extra=4, cached=False))
 
 
-def test_the_packed_weights_are_one_array():
-    weights = for_decoding(small_model()).packed_weights
+def test_the_weights_of_the_fused_decoder_are_one_array():
+    weights = for_decoding(small_model()).decoder_weights
     affines = weights.vocabulary, *(layer.inner for layer in weights.layers)
     assert len({id(each.multiply.keywords["panels"].base) for each in affines}) == 1
 
@@ -209,15 +209,71 @@ def test_a_fused_decoder_that_fails_says_so(monkeypatch, rng, capsys):
         raise error
 
     monkeypatch.setattr(FusedDecoder, "_embedded", failing)
+    forms.forget()
     error = MemoryError()
     with forms_on(), pytest.raises(MemoryError):
         greedy(model, source, 3)
     error = IndexError("a bug")
     with forms_on():
-        found = greedy(model, source, 3), greedy(model, source, 3)
+        found = greedy(model, source, 3), greedy(small_model(), source, 3)
     assert found[0] == found[1]
     said = capsys.readouterr().err
-    assert "decoded by its modules" in said and said.count("\n") == 1
+    assert said.startswith("minitf: fused_decoder is computed by its equation")
+    assert said.count("\n") == 1, "once for all models"
+    forms.forget()
+
+
+def add_an_average(model):
+    """Add to each position 0 times the average of all, which a cache does not keep."""
+
+    class Averaging(FeedForward):
+        def __call__(self, x):
+            return super().__call__(x) + self.gate * x.mean(axis=1, keepdims=True)
+
+    layer = model.decoder.layers[0].feed_forward
+    layer.__class__, layer.gate = Averaging, Parameter(np.zeros(1))
+
+
+def test_what_was_found_out_holds_until_something_changes(monkeypatch):
+    """It is not found out again for each batch. With other weights a cache may be outdated."""
+    model, agrees, asked = small_model(), decode.agrees, []
+    monkeypatch.setattr(decode, "agrees", lambda *given: asked.append(1) or agrees(*given))
+    layer = model.decoder.layers[0]
+
+    def change(name):
+        if name == "layers":
+            add_an_average(model)
+        elif name == "weights":
+            layer.feed_forward.gate.data += 1
+        elif name == "setting":
+            layer.self_residual.post = False
+        elif name == "function":
+            forms.forget()
+
+    for name, expected in [
+        ("nothing", "fused"),
+        ("function", "fused"),
+        ("layers", "cached"),
+        ("weights", "uncached"),
+        ("setting", "uncached"),
+        ("function", "uncached"),
+    ]:
+        change(name)
+        asked.clear()
+        with forms_on():
+            assert [decode.how_to_decode(model) for _ in range(3)] == [expected] * 3, name
+        assert len(asked) == 1, name
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_a_model_that_was_broken_is_decoded_fast_when_it_is_mended():
+    model = small_model()
+    weight = model.target_embedding.weight
+    good, weight.data = weight.data, np.full_like(weight.data, np.nan)
+    with forms_on():
+        assert decode.how_to_decode(model) == "uncached"
+        weight.data = good
+        assert decode.how_to_decode(model) == "fused"
 
 
 @pytest.mark.parametrize("activation", ["relu", "swish"])

@@ -285,6 +285,7 @@ def test_a_grammar_says_for_how_many_sentences_it_has_no_tree(capsys, tmp_path):
         (["--model", "HERE", "--score", "x.tree", "--output", "x.tree"], "would replace x.tree"),
         (["--model", "HERE", "--beam", "0", "a"], "--beam"),
         (["a", "--model", "HERE", "--output", "x", "--output", "y"], "--output is given twice"),
+        (["a", "--model", "HERE", "--draw", "x.svg", "--draw", "y.svg"], "--draw is given twice"),
         (["a", "--model", "HERE", "--grammar", GRAMMAR], "--model and --grammar are both given"),
         (["--model", "HERE", "--draw", "no/x.png", "a"], "the folder of no/x.png does not exist"),
         (["a", "--model", "HERE", "--draw", "x.svg", "--output", "./x.svg"], "name the same file"),

@@ -5,11 +5,13 @@ import pytest
 
 from minitf.config import Config
 from minitf.errors import UserError
+from minitf.files.models import save_model
 from minitf.parsing.brackets import Brackets
 from minitf.parsing.parser import Parser
 from minitf.text import BOS, EOS, Subwords
-from minitf.text.trees import WORD
+from minitf.text.trees import WITH_WORDS, WORD
 from minitf.transformer import Transformer
+from minitf.translation import translator
 
 SYMBOLS = [WORD, "(S", ")S", "(NP", ")NP", "(VP", ")VP"]
 TEXT = ["the cat sat on the mat .", "a dog ( not a cat ) sat", "(S (NP XX XX )NP (VP XX )VP )S"]
@@ -238,6 +240,16 @@ def test_learned_positions_are_refused(subwords):
     )
     with pytest.raises(UserError, match="train it with sinusoids"):
         Parser(Transformer(config), subwords)
+
+
+def test_a_parser_packs_its_model_once(subwords, monkeypatch, tmp_path):
+    parser, packed = parser_of(subwords, 0), []
+    model = parser._translator.model
+    notes = {"target_language": WITH_WORDS}
+    save_model(tmp_path, model.state(), model.config.to_dict(), subwords, notes=notes)
+    own = translator.for_decoding
+    monkeypatch.setattr(translator, "for_decoding", lambda model: packed.append(1) or own(model))
+    assert Parser.load(tmp_path).with_words and len(packed) == 1
 
 
 def test_a_tree_needs_three_tokens_more_than_its_words(subwords):

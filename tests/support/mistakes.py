@@ -182,6 +182,7 @@ TRANSLATE = {
     "--attention no/a.html 'the dog'": "no/a.html: could not be written",
     "--input x y": "one of them (--input takes one file)",
     "--input x --input y": "--input is given twice: give it once",
+    "--attention a.png --attention b.png": "--attention is given twice: give it once",
     "--input no/such/file": "no/such/file",
     "--input .": ".: cannot be read",
     "--input letter.docx": (

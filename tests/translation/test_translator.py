@@ -6,11 +6,13 @@ import json
 import numpy as np
 import pytest
 from paths import ROOT
+from seam import forms_on
 from threadpoolctl import threadpool_info
 from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 
-from minitf import decode
+from minitf import decode, forms
 from minitf.cpu import workers
+from minitf.cpu.decoder import FusedDecoder
 from minitf.errors import UserError
 from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
@@ -114,6 +116,23 @@ def test_the_number_of_cores_changes_nothing(translator, monkeypatch, beam):
         results.append(translator.translate(lines, beam=beam, max_extra=5))
     assert results[0] == results[1]
     assert pieces[0] == pieces[1] > 1
+
+
+def test_a_fused_decoder_that_is_not_used_is_named_once(translator, monkeypatch, capfd):
+    """Not by each worker, nor by each of the Translators that a training makes to validate."""
+
+    def broken(self, texts):
+        return np.zeros((len(texts), self.model.config.d_model), np.float32)
+
+    monkeypatch.setattr(FusedDecoder, "_embedded", broken)
+    monkeypatch.setattr(workers, "cores", lambda: 3)
+    forms.forget()
+    with forms_on():
+        translator.translate(LINES, max_extra=5, batch_tokens=20)
+        again = Translator(translator.model, translator.subwords)
+        again.translate(LINES, max_extra=5, batch_tokens=20)
+    forms.forget()
+    assert capfd.readouterr().err.count("fused_decoder is computed by its equation") == 1
 
 
 def test_no_lines_and_lines_that_come_one_by_one(translator):
