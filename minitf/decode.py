@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from minitf import forms
+from minitf import forms, transformer
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
@@ -462,14 +462,15 @@ def _is_fused(model):
     """Return whether a fused decoder takes a model, which must be plain, and agrees with it.
 
     Both compute the same equations, so another layer, setting or shape may make a difference, but
-    not other weights.
+    not other weights. If an equation was edited, it does not: such as another eps, which the
+    logits hardly show, but the form of the op does.
     """
     fused = fused_decoder(model) if type(model) is Transformer else None
     if fused is None:
         return False
 
     def find_out():
-        if not is_plain(model):
+        if not (is_plain(model) and _equations_hold()):
             return False
         agreed = agrees(model, lambda source: fused(source, 1))
         if agreed is False:
@@ -477,6 +478,13 @@ def _is_fused(model):
         return agreed
 
     return _remembered(model, "fused", _structure(_decoding_modules(model)), find_out)
+
+
+def _equations_hold():
+    """Return whether the equations of a decoder are those that forms were written for."""
+    of_layers = transformer.add_and_norm, transformer.feed_forward_network
+    ops = F.linear, F.layer_norm, F.attention, F.embedding, *of_layers
+    return all(map(forms.holds, (*ops, transformer.multi_head_attention)))
 
 
 def _is_cached(model):

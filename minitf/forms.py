@@ -143,6 +143,12 @@ def _load(folder):
     return module
 
 
+def holds(op: Callable) -> bool:
+    """Return whether a function is an op whose form, in the library in use, agrees with it."""
+    folder = xp._folder
+    return folder is not None and _prove(folder, op) is not None
+
+
 def check() -> list[str]:
     """Compare all forms of the library in use with their equations; return the names of those that
     disagree and are dropped.

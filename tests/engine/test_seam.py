@@ -14,7 +14,7 @@ import strict
 from paths import PACKAGE, ROOT
 from seam import forms_on
 
-from minitf import forms, proof
+from minitf import decode, forms, proof
 from minitf import functions as F
 from minitf.backend import to_device, using
 from minitf.config import Config
@@ -25,7 +25,7 @@ from minitf.gpu.matmul import PRECISIONS, use_precision
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.nn import LayerNorm, Parameter
 from minitf.tensor import Tensor, no_grad
-from minitf.transformer import Residual
+from minitf.transformer import Residual, Transformer
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
@@ -97,6 +97,19 @@ def run(folder, setting):
         text=True,
     )
     return done.stdout, done.stderr.splitlines()
+
+
+def test_an_edit_that_the_logits_hardly_show_is_decoded_too(monkeypatch):
+    """Another eps moves a logit less than rounding may, so comparing logits does not tell."""
+    model = Transformer(Config(30, n_layers=1, d_model=16, d_ff=32, n_heads=2)).eval()
+    layer_norm = F.layer_norm
+    with forms_on(), using("numpy"):
+        assert decode.how_to_decode(model) == "fused"
+        other = functools.wraps(layer_norm)(lambda *x, eps=3e-6: layer_norm(*x[:3], eps))
+        monkeypatch.setattr(F, "layer_norm", other)
+        assert decode.how_to_decode(model) == "cached"
+        monkeypatch.undo()
+        assert decode.how_to_decode(model) == "fused"
 
 
 def test_equations_and_forms_of_the_cpu_agree():
