@@ -102,16 +102,9 @@ class Translator:
         model: the class or function that makes the model, as for `load_model`.
         """
         model, subwords, notes = load_model(directory, model)
-        max_subwords, noted_unsplit = (
-            noted if isinstance(noted := notes.get(name), int) and noted > 0 else default
-            for name, default in (("max_subwords", _MAX_SUBWORDS), ("max_unsplit", 0))
-        )
-        max_unsplit = max(noted_unsplit, max_unsplit)
-        max_subwords = max(max_subwords, max_unsplit)
-        capitals = notes.get("reads_capitals") is True
-        marks = notes.get("marks")
-        if not (isinstance(marks, list) and all(isinstance(m, str) and m.strip() for m in marks)):
-            marks = None  # those among the subwords
+        max_unsplit = max(notes.get("max_unsplit", 0), max_unsplit)
+        max_subwords = max(notes.get("max_subwords", _MAX_SUBWORDS), max_unsplit)
+        capitals, marks = notes.get("reads_capitals", False), notes.get("marks")
         return cls(model, subwords, max_subwords, max_unsplit, capitals, marks)
 
     def translate(

@@ -562,6 +562,7 @@ def test_missing_and_damaged_files(folder, capsys):
         ("settings.beam", 10**9),
         ("config.dropout", "0.1"),
         ("config.n_layers", 2),
+        ("notes.marks", [7]),
     ],
 )
 def test_impossible_values_in_a_checkpoint_are_refused(folder, capsys, key, value):

@@ -330,21 +330,14 @@ def test_a_tuned_model_keeps_the_notes_of_its_base(folder):
 
 @pytest.mark.slow
 def test_a_tuned_model_reads_the_longest_lines_of_its_text_or_of_its_base(folder):
-    """Notes that no model can have count for nothing."""
     assert run("first", "--steps", "1") == 0
     path = Path("first/config.json")
     notes = json.loads(path.read_text())
     texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
-    odd = {"max_subwords": "200", "max_unsplit": True, "licence": 5}
-    for i, more in enumerate(({"max_subwords": 1}, odd)):
-        path.write_text(json.dumps(notes | more))
-        tuned = shlex.split(f"--start-from first --out {i} --steps 1")
-        assert commandline.main([*texts, *tuned]) == 0
-        found = json.loads(Path(f"{i}/config.json").read_text())
-        assert found["max_subwords"] == notes["max_subwords"] and not found.keys() & {
-            "max_unsplit",
-            "licence",
-        }
+    path.write_text(json.dumps(notes | {"max_subwords": 1}))
+    assert commandline.main([*texts, *shlex.split("--start-from first --out next --steps 1")]) == 0
+    found = json.loads(Path("next/config.json").read_text())
+    assert found["max_subwords"] == notes["max_subwords"] and "max_unsplit" not in found
 
 
 def test_words_cut_by_bpe_are_joined(folder):

@@ -120,14 +120,12 @@ def test_a_pattern_of_ones_own(echo):
         echo.translate(["call"], keep=["TOM("])
 
 
-@pytest.mark.parametrize("noted", [None, 7, "①②", [7], ["①", " "], {"①": 1}])
-def test_marks_that_are_none_are_not_taken_from_the_notes(echo, noted, tmp_path):
+def test_the_marks_of_a_model_are_in_its_notes(echo, tmp_path):
     from tiny_translator import save
 
-    save(tmp_path, echo.subwords, {"marks": noted})
-    assert Translator.load(tmp_path).marks == list(MARKS)
-    save(tmp_path, echo.subwords, {"marks": ["4711", "X1"]})
-    assert Translator.load(tmp_path).marks == ["4711", "X1"]
+    for noted, expected in (({}, list(MARKS)), ({"marks": ["4711", "X1"]}, ["4711", "X1"])):
+        save(tmp_path, echo.subwords, noted)
+        assert Translator.load(tmp_path).marks == expected
 
 
 class Copier:
