@@ -433,7 +433,7 @@ def _pattern(own, characters):
     """Return the pattern of what is kept. Raises UserError for one of `own` that is none."""
     for each in own:
         try:
-            re.compile(each)
+            re.compile(f"(?:{each})")  # as it will be read: (?i) would hold for all kinds
         except re.error as error:
             raise UserError(f"{each!r} is no regular expression: {error}") from None
     return kept_pattern(own, characters)

@@ -97,6 +97,7 @@ FRAMES = {
     '<p class="x">A <b>red</b> car.<br>': ["A <b>red</b> car."],
     "<button onclick='a > b' x>The car</button>": ["The car"],
     "<!-- old --><h1>The car</h1>": ["The car"],
+    "<!-- old <pre> text --><h1>The car</h1>": ["The car"],
     "<script>let car;</script><p>The car</p>": ["The car"],
 }
 ORDINARY = """
@@ -198,6 +199,7 @@ def test_an_ordinary_line_has_no_frame():
 
 DOCUMENTS = {
     "a block of code": ("Hello\n```py\nfor car in cars:\n~~~\n```\nyou", "Hello you"),
+    "a longer fence at its end": ("```\ncar\n````\nyou", "you"),
     "in a quote": ("> ````\n> car\n> ```\n> ````\n> you", "you"),
     "code that is indented": (
         "See:\n\n    x = car\n    more car\n\n    Hello there",

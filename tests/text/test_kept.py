@@ -79,5 +79,5 @@ def test_marks_stand_between_texts():
 
 def test_ones_own_patterns_come_first_and_what_matches_nothing_keeps_nothing():
     assert split_kept("pay 12.50 EUR", kept_pattern()) == (["pay ", " EUR"], ["12.50"])
-    pattern = kept_pattern([r"\d+\.\d+ EUR", "x*"])
-    assert split_kept("pay 12.50 EUR xx", pattern) == (["pay ", " ", ""], ["12.50 EUR", "xx"])
+    pattern = kept_pattern([r"\d+\.\d+ EUR ", "x*"])
+    assert split_kept("pay 12.50 EUR xx", pattern) == (["pay ", "", ""], ["12.50 EUR ", "xx"])

@@ -41,6 +41,12 @@ def test_a_translation_needs_each_mark_once(written, expected):
     assert [t.text for t in restored(PART, said(*written), MARKS)] == expected
 
 
+def test_a_mark_inside_a_word_is_not_there():
+    written = said("X1 or X12.", "X1 or X2X1.", "X1 or X2.")
+    part = Part((0, 0), [], ["", " or ", "."], ["1,1", "2,2"], in_capitals=False)
+    assert [t.text for t in restored(part, written, ("X1", "X2"))] == ["1,1 or 2,2."]
+
+
 def test_capitals_do_not_change_a_value():
     part = Part((0, 0), [], ["write to ", ""], ["anna@x.org"], in_capitals=True)
     assert restored(part, said("schreib ①"), MARKS)[0].text == "SCHREIB anna@x.org"
@@ -118,6 +124,9 @@ def test_a_pattern_of_ones_own(echo):
     assert echo.translate(["call TOM now"], keep=["TOM"])[0][0].text == "call TOM now"
     with pytest.raises(UserError, match=r"'TOM\(' is no regular expression: missing"):
         echo.translate(["call"], keep=["TOM("])
+    with pytest.raises(UserError, match=r"'\(\?i\)tom' is no .*: global flags"):
+        echo.translate(["call"], keep=["(?i)tom"])
+    assert echo.translate(["call TOM now"], keep=["(?i:tom)"])[0][0].text == "call TOM now"
 
 
 def test_the_marks_of_a_model_are_in_its_notes(echo, tmp_path):

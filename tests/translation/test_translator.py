@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -645,6 +646,19 @@ def test_words_in_capitals_are_written_as_the_model_has_read_them():
         "DIE STRASSE WAR LANG.": "Die Straße war lang.",
         "WE SEE TOM. TOM AND I SEE MY TV.": "We see Tom. Tom and I see my TV.",
     }
+    assert in_small_letters(list(lines), subwords) == list(lines.values())
+
+
+def test_a_line_is_written_small_if_that_takes_fewer_subwords():
+    """One that begins with a number has no word to begin with a capital letter."""
+    words = {"THE", "The", "the", "dogs", "cats"}
+    subwords = SimpleNamespace(
+        encode=lambda texts: [
+            [i for word in text.split() for i in ([word] if word in words else word)]
+            for text in texts
+        ]
+    )
+    lines = {"THE": "THE", "THE DOGS": "The dogs", "3 CATS": "3 cats"}
     assert in_small_letters(list(lines), subwords) == list(lines.values())
 
 
