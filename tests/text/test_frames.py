@@ -211,6 +211,7 @@ DOCUMENTS = {
     "a tag": ('<img src="x"\n alt="car"> Hello', "Hello"),
     "the head of a file": ("---\ntitle: car\n---\nHello", "Hello"),
     "no head": ("---\nHello there: you", "Hello there: you"),
+    "no key in the second line": ("---\nHello\nthere: you", "Hello there: you"),
     "notes of WebVTT": (
         "WEBVTT car\nKind: car\n\nNOTE car\nred\n\ncar\n00:01.000 --> 00:02.000 line:0\nHello\n\n"
         "car\n00:03.000 --> 00:04.000\nyou",

@@ -154,7 +154,7 @@ See https://x.org/?a=b. | Go on.
 He came.| Then he left.
 i am here. | you are not. | we left at 5 p.m. today, i.e. late.
 he said "no." then he left.
-他来了。 | ok 吗？
+他来了。 | ok 吗
 """.strip().split("\n")
 
 

@@ -237,6 +237,27 @@ def test_a_validation_text_of_another_kind_is_told(folder, capsys, monkeypatch):
     assert said in capsys.readouterr().out
 
 
+def trained_to(*perplexities):
+    """A trainer with these entries in its log, and with sentences of four words."""
+    dataset = SimpleNamespace(
+        valid=SimpleNamespace(target=["a b c d", "a"]), references=lambda lines: lines
+    )
+    return SimpleNamespace(
+        log=SimpleNamespace(history=[{"perplexity": value} for value in perplexities]),
+        **{"dataset": dataset, "settings": SimpleNamespace(steps=9), "step": 9},
+        out_of_patience=lambda: False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("trained", "said"), [((500.0, 2.0), "is 2.0 on the training"), ((2.0, 500.0), "yet: 0.50")]
+)
+def test_what_a_model_has_learned_in_the_end_decides_what_is_wrong(trained, said):
+    scores = {"bleu": 0.5, "averaged": {"perplexity": 900.0}, "last": {"perplexity": 950.0}}
+    advice = results._advice(trained_to(*trained), scores, "--resume")
+    assert said in advice and "950" not in advice
+
+
 def test_a_rate_in_place_of_the_factor_is_noticed(folder, capsys):
     assert run("here", "--warmup-steps", "4", "--learning-rate", "3e-4") == 0
     said = "--learning-rate is a factor, not a rate: 0.0003 gives a rate of 3.7e-05 after"

@@ -11,7 +11,7 @@ from minitf.text.kept import MARKS
 from minitf.translation import Translation, Translator
 from minitf.translation.marks import copied_marks
 from minitf.translation.parts import Line, Part, Text
-from minitf.translation.rejoin import joined, restored
+from minitf.translation.rejoin import AROUND, joined, restored
 
 PART = Part((0, 0), [], ["Call ", " at ", "!"], ["030 1234567", "17:45"], in_capitals=False)
 
@@ -76,6 +76,13 @@ def test_each_part_gets_its_own_values():
     assert line.runs() == [[first, second], [plain]]
 
 
+def test_what_is_given_up_in_any_part_is_told_once():
+    parts = [part("Ja."), part("Nein."), part("So.")]
+    for each, notes in zip(parts, [("one",), ("one", "two"), ("three",)], strict=True):
+        each.translations = [dataclasses.replace(each.translations[0], given_up=notes)]
+    assert joined(Line(parts), 1)[0].given_up == ("one", "two", "three")
+
+
 def test_copied_texts_bring_their_own_spaces():
     assert joined(Line(["- ", part("Ja."), part("Nein."), ""]), 1)[0].text == "- Ja. Nein."
 
@@ -118,6 +125,11 @@ def test_every_value_arrives(echo, line):
     assert echo.marks == list(MARKS)
     for text in (line, line.replace(" ", "\u00a0")):
         assert echo.translate([text], beam=2)[0][0].text == line
+
+
+def test_a_sentence_that_was_cut_around_its_values_says_so(echo):
+    kept, lost = echo.translate(["call 1,1 now.", "call 1,1 or 2,2 now."], beam=2)
+    assert (kept[0].given_up, lost[0].given_up) == ((), (AROUND,))
 
 
 def test_a_pattern_of_ones_own(echo):

@@ -225,6 +225,7 @@ def as_one(parts, subwords):
         ("He saw.|I went...|NATO.", "Er sah|ich ging|NATO.", "He saw|I went...|NATO."),
         ("Er kam.|Aber sie ging.", 'He "came."|But she went.', "Er kam.|Aber sie ging."),
         ("Nun?|Aber nein!", "well,|but no!", "Nun?|aber nein!"),
+        ("HE WENT.|A DOG CAME.", "ER GING,|EIN HUND KAM.", "HE WENT,|A DOG CAME."),
         (".|", "a,|b", "|"),
         ("„Nein“.|Und", "no,|and", "„Nein“,|und"),
     ],
