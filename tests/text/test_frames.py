@@ -206,6 +206,7 @@ DOCUMENTS = {
         "See: Hello there",
     ),
     "a function": ("def wash(car):\n    # car\n    return car\nHello", "Hello"),
+    "a line of code": ("wash(car);\n    Hello there", "Hello there"),
     "a script": ("<script>\nlet car;\n</script> Hello\nyou", "Hello you"),
     "a comment": ("Hello <!-- a\ncar --> you", "Hello you"),
     "a tag": ('<img src="x"\n alt="car"> Hello', "Hello"),

@@ -5,6 +5,7 @@ import re
 import shlex
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -153,6 +154,12 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     assert needed(commandline.build(settings)) < planning.SAFE * free
 
 
+def test_the_suggested_update_has_no_fewer_tokens(trainer, monkeypatch):
+    for name, value in (("_copied", 0), ("_memory", (0, 810)), ("free_memory", 834)):
+        monkeypatch.setattr(planning, name, lambda *_, value=value: value)
+    assert "use --batch-tokens 250 --accumulate 3" in report(trainer)[-1], "2 x 300 before"
+
+
 def test_the_copies_from_which_files_are_written_are_predicted(trainer):
     trainer.update()
     most = planning.memory_of(trainer.save)
@@ -214,6 +221,16 @@ def test_a_slow_batch_is_measured_in_part_and_a_quick_one_uncut(trainer, clock, 
         assert max(updates) == len(typical)
     else:
         assert max(updates) <= len(typical) / 2
+
+
+@pytest.mark.parametrize(("steps", "ends"), [(59, False), (61, True)])
+def test_minutes_that_end_the_run_are_told(steps, ends):
+    said = []
+    run = SimpleNamespace(
+        settings=SimpleNamespace(minutes=1.0), log=SimpleNamespace(say=said.append)
+    )
+    planning._say_time(run, tokens=100, work=1e9, steps=steps, seconds=1.0)
+    assert ("(--minutes 1 ends the run earlier)" in said[0]) is ends
 
 
 def test_nothing_large_is_run(trainer, monkeypatch):

@@ -288,6 +288,8 @@ def test_a_text_that_is_gone_when_a_run_is_resumed(folder, capsys):
     assert commandline.main(shlex.split("--resume --out here --steps 2")) == 2
     said = "train.en is not there: the run was begun with --train train.en train.de: continue in"
     assert said in capsys.readouterr().err
+    assert commandline.main(shlex.split("--resume --out here --train gone.en train.de")) == 2
+    assert "was begun" not in capsys.readouterr().err
     more = shlex.split("--resume --out here --steps 2 --train moved.en train.de")
     assert commandline.main(more) == 0
 
