@@ -177,6 +177,7 @@ def test_a_fault_that_does_not_recur_is_reported_too(folder):
     with using("strict"):
         trainer = build("--accumulate", "2", "--batch-tokens", "30")
         trainer.update()
+        assert trainer.updater.has_unlogged(), "though it was not read"
         backward, calls = trainer.updater.backward, []
 
         def faulty_once(*arguments):
@@ -259,6 +260,7 @@ def test_the_same_losses_as_on_the_cpu(folder):
     trainer = build()
     for _ in range(3):
         trainer.update()
+    assert trainer.updater.loss == trainer.updater.unlogged[-1][0]
     with backend.using(strict.module):
         other = build()
         for _ in range(3):

@@ -1,5 +1,6 @@
 """The trainer's command: the files of a run, its numbers, and its one-line errors."""
 
+import functools
 import json
 import shlex
 import signal
@@ -421,19 +422,27 @@ def test_every_validation_reads_lines_as_the_model_will(folder, monkeypatch, rea
     assert tuned.reads_capitals is reads and tuned.marks == ["Xa", "Xb"]
 
 
+def test_a_validation_draws_no_dropout(folder):
+    """Not even where a method of the model itself was replaced: its copy for decoding has it."""
+    trainer, encode, seen = small_trainer(), Transformer.encode, []
+    replaced = functools.partial(encode, trainer.model.train())
+    trainer.model.encode = lambda *given: seen.append(trainer.model.training) or replaced(*given)
+    trainer._measure()
+    assert len(seen) > 1 and not any(seen)
+    assert trainer.model.training
+
+
 # Numbers ------------------------------------------------------------------------------------------
+
+
+def small_trainer():
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
+    return commandline.build(parse([*texts, *SMALL, *PACE])[0])
 
 
 @pytest.fixture
 def small(folder):
-    settings, _ = parse(
-        [
-            *shlex.split("--train train.en train.de --valid valid.en valid.de --out here"),
-            *SMALL,
-            *PACE,
-        ]
-    )
-    return commandline.build(settings)
+    return small_trainer()
 
 
 def test_accumulated_batches_weigh_every_token_alike(small):
@@ -538,6 +547,13 @@ def test_the_largest_batch_comes_first(small, monkeypatch):
     batches = [small.dataset.batch(rows) for rows in small.cursor.plan]
     for need in (positions, scores):
         assert max(map(need, batches)) in map(need, tried)
+
+
+def test_the_largest_slice_of_a_rank_is_tried(small):
+    """One and a half of three batches: its slices are a whole one and half of one."""
+    small.ranks, small.settings.accumulate = SimpleNamespace(rank=0, size=2), 3
+    whole = [len(indices) for indices in small.dataset.largest(small.cursor.plan)]
+    assert [len(batch.source) for batch in small.largest_batches()] == whole
 
 
 def positions(batch):

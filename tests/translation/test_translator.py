@@ -448,6 +448,10 @@ def test_load_takes_the_longest_sentence_from_the_notes(translator, subwords, tm
     assert translator.max_subwords == LONGEST
     for notes, longest in (({}, 100), ({"max_subwords": 7}, 7)):
         assert Translator.load(save(tmp_path, subwords, notes)).max_subwords == longest
+    folder = save(tmp_path, subwords, {"max_subwords": 80, "max_unsplit": 60})
+    for given, found in ((0, (80, 60)), (50, (80, 60)), (70, (80, 70)), (90, (90, 90))):
+        loaded = Translator.load(folder, given)
+        assert (loaded.max_subwords, loaded.max_unsplit) == found
 
 
 @pytest.mark.parametrize(
