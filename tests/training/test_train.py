@@ -20,6 +20,7 @@ from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model
 from minitf.optim import gradient_norm
 from minitf.training import commandline, planning, results, update
+from minitf.training.checkpoints import RunFolder
 from minitf.training.options import parse
 from minitf.training.settings import Settings
 from minitf.training.update import Updater
@@ -127,6 +128,18 @@ def test_between_validations_the_model_is_not_written(folder, monkeypatch):
     assert run("here", "--valid-every", "100", "--save-every", "2") == 0
     assert sorted(path.stem[-2:] for path in Path("here").glob("weights-*")) == ["04", "06"]
     assert json.loads(Path("here/config.json").read_text())["step"] == 2
+
+
+def test_a_step_is_saved_once(folder, monkeypatch):
+    saved, save = [], RunFolder.save_checkpoint
+
+    def noted(self, model, optimizer, meta, subwords):
+        saved.append(meta["step"])
+        save(self, model, optimizer, meta, subwords)
+
+    monkeypatch.setattr(RunFolder, "save_checkpoint", noted)
+    assert run("here", "--steps", "4", "--valid-every", "2", "--save-every", "1") == 0
+    assert saved == [0, 1, 2, 3, 4]
 
 
 def test_the_settings_of_decoding_arrive(folder, monkeypatch):

@@ -129,6 +129,19 @@ def test_micro_batches_over_cores_equal_one_batch(rng):
     assert_equal(gradient(updater(2), batch.rows(0, 3), batch.rows(3, 7)), whole(batch))
 
 
+def test_an_update_of_fewer_batches_repeats_no_masks(rng, monkeypatch):
+    """At the end of an epoch with sampled subwords."""
+    found, steps = updater(1), []
+    found.dataset, found.accumulate = SimpleNamespace(batch=lambda _: random_batch(rng, ROWS)), 2
+    backward = found.backward
+    monkeypatch.setattr(
+        found, "backward", lambda *given: steps.append(given[2]) or backward(*given)
+    )
+    for step, n in enumerate((2, 1, 2)):
+        found.gradient(SimpleNamespace(indices=[np.arange(ROWS)] * n), step)
+    assert len(set(steps)) == 5
+
+
 class InTurn(Ranks):
     """One of two ranks that are threads of this process, of which one computes at a time."""
 
