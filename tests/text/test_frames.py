@@ -97,7 +97,7 @@ FRAMES = {
     '<p class="x">A <b>red</b> car.<br>': ["A <b>red</b> car."],
     "<button onclick='a > b' x>The car</button>": ["The car"],
     "<!-- old --><h1>The car</h1>": ["The car"],
-    "<!-- old <pre> text --><h1>The car</h1>": ["The car"],
+    "<!-- <pre>old</pre> --><h1>The car</h1>": ["The car"],
     "<script>let car;</script><p>The car</p>": ["The car"],
 }
 ORDINARY = """
