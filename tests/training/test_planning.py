@@ -1,5 +1,6 @@
 """--plan: operations counted product by product, memory predicted, and a run that does not fit."""
 
+import contextlib
 import operator
 import re
 import shlex
@@ -16,6 +17,7 @@ from runs import SMALL, prepare_folder, run
 from minitf import backend
 from minitf.cpu import machine
 from minitf.cpu.machine import memory_of
+from minitf.errors import UserError
 from minitf.training import commandline, planning
 from minitf.training.options import parse
 from minitf.training.planning import arithmetic
@@ -179,6 +181,15 @@ def test_a_model_whose_files_cannot_be_written(trainer, monkeypatch):
         monkeypatch.setattr(planning, name, lambda: 0)
     (memory,) = (line for line in report(trainer) if line.startswith("memory"))
     assert re.search(r"at most about 1\.[0-9]+ GB", memory)
+
+
+@pytest.mark.parametrize(("bytes_each", "fits"), [(15.9, False), (16.1, True)])
+def test_a_model_needs_sixteen_bytes_a_parameter(trainer, monkeypatch, bytes_each, fits):
+    """The weights, their gradients, and two moments, in float32."""
+    free = bytes_each * trainer.config.count_parameters()
+    monkeypatch.setattr(planning, "free_memory", lambda: free)
+    with contextlib.nullcontext() if fits else pytest.raises(UserError, match="GB before training"):
+        planning.check_model(trainer.settings, trainer.config, len(trainer.dataset.subwords))
 
 
 def test_a_model_too_large_for_any_batch(trainer, monkeypatch):

@@ -23,6 +23,7 @@ from minitf.training import commandline, planning, results, update
 from minitf.training.checkpoints import RunFolder
 from minitf.training.options import parse
 from minitf.training.settings import Settings
+from minitf.training.trainer import _filled_in
 from minitf.training.update import Updater
 from minitf.training.validation import Validator
 from minitf.transformer import Transformer
@@ -278,6 +279,24 @@ def test_a_rate_in_place_of_the_factor_is_noticed(folder, capsys):
     assert said in capsys.readouterr().out
 
 
+def test_a_resumed_run_is_not_told_again_that_a_rate_is_a_factor():
+    for resume, notices in ((False, 1), (True, 0)):
+        said = []
+        settings = Settings(learning_rate=3e-4, warmup_steps=4, steps=9, resume=resume)
+        _filled_in(settings, 100, 16, SimpleNamespace(say=said.append))
+        assert sum("is a factor, not a rate" in line for line in said) == notices
+
+
+def test_chosen_steps_are_updates_and_not_batches(folder):
+    write_text("train", 200, seed=1)
+    steps = []
+    for accumulate in "12":
+        trainer = small_trainer("--batch-tokens", "16", "--accumulate", accumulate)
+        steps.append((trainer.settings.steps, len(trainer.cursor.plan)))
+    (one, n), (two, same) = steps
+    assert n == same and (one, two) == (40 * n, 20 * n) and two > 1000, "40 epochs"
+
+
 @pytest.mark.slow
 def test_a_model_of_another_direction_or_task_is_noticed(folder, capsys):
     assert run("first", "--steps", "1") == 0
@@ -448,9 +467,10 @@ def test_a_validation_draws_no_dropout(folder):
 # Numbers ------------------------------------------------------------------------------------------
 
 
-def small_trainer():
+def small_trainer(*chosen):
+    """A trainer of a small model, at the usual pace or with these options."""
     texts = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
-    return commandline.build(parse([*texts, *SMALL, *PACE])[0])
+    return commandline.build(parse([*texts, *SMALL, *(chosen or PACE)])[0])
 
 
 @pytest.fixture
