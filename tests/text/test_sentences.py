@@ -143,6 +143,7 @@ He came ("so it [...] is") late.
 Come on! ! | Go.
 We came at 6 P.M. | Tom left.
 At 6 p.m. Tom left.
+Around midnight 12:30 p.m. Tom left.
 It ends at 6 p.m. Eastern time.
 I like it. | iPhone is its name.
 It was in 50 B.C. | Rome was small.

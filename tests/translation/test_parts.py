@@ -132,6 +132,20 @@ def test_a_sentence_that_was_cut_around_its_values_says_so(echo):
     assert (kept[0].given_up, lost[0].given_up) == ((), (AROUND,))
 
 
+def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):
+    """The best hypothesis may lack its mark."""
+    asked, search = [], echo._search
+
+    def watch(source, beam, alpha, max_extra, n_best, *more):
+        asked.append(n_best)
+        return search(source, beam, alpha, max_extra, n_best, *more)
+
+    monkeypatch.setattr(echo, "_search", watch)
+    for line in ("call now.", "call 1,1 now."):
+        echo.translate([line], beam=3)
+    assert asked == [1, 3]
+
+
 def test_a_pattern_of_ones_own(echo):
     assert echo.translate(["call TOM now"], keep=["TOM"])[0][0].text == "call TOM now"
     with pytest.raises(UserError, match=r"'TOM\(' is no regular expression: missing"):
