@@ -129,6 +129,11 @@ def test_micro_batches_over_cores_equal_one_batch(rng):
     assert_equal(gradient(updater(2), batch.rows(0, 3), batch.rows(3, 7)), whole(batch))
 
 
+def test_more_cores_than_rows(rng):
+    batch = random_batch(rng, 2)
+    assert_equal(gradient(updater(3), batch), whole(batch))
+
+
 def test_an_update_of_fewer_batches_repeats_no_masks(rng, monkeypatch):
     """At the end of an epoch with sampled subwords."""
     found, steps = updater(1), []

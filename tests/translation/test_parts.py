@@ -52,6 +52,17 @@ def test_capitals_do_not_change_a_value():
     assert restored(part, said("schreib ①"), MARKS)[0].text == "SCHREIB anna@x.org"
 
 
+def test_what_the_model_writes_by_itself_keeps_its_full_stop():
+    part = Part((0, 0), [], ["Save"], [], in_capitals=False)
+    for wellformed, expected in ((True, "Sparen"), (False, "Sparen.")):
+        assert restored(part, said("Sparen."), MARKS, wellformed)[0].text == expected
+
+
+def test_only_values_are_copied():
+    for texts, values, copied in ((["12 ?"], [], False), (["", "?"], ["1,2"], True)):
+        assert Part((0, 0), [], texts, values, in_capitals=False).is_copied() is copied
+
+
 def test_more_values_than_marks_are_translated_around():
     part = Part((0, 0), [], list("abc"), ["1,1", "2,2"], in_capitals=False)
     assert restored(part, said("a ① b c"), MARKS[:1]) == []

@@ -441,6 +441,21 @@ def test_model_with_learned_positions_reads_long_lines(subwords):
     assert best[0].text
 
 
+def test_of_the_hypotheses_with_one_text_the_first_counts(translator):
+    found = [SimpleNamespace(ids=[9], log_probability=score, score=score) for score in (-1.0, -2.0)]
+    (best,) = translator._ranked(found)
+    assert best.score == -1.0
+
+
+def test_the_tokens_of_a_batch_count_end_marks(translator, monkeypatch):
+    monkeypatch.setattr(translator, "_ids", lambda parts: [[5, 6, 7] for _ in parts])
+    done = []
+    translator.translate(
+        ["dog"] * 8, 2, 0.6, 3, batch_tokens=24, progress=lambda n, _: done.append(n)
+    )
+    assert done == [3, 6, 8], "2 beams of 3 rows of 4 tokens"
+
+
 # The folder of a model ----------------------------------------------------------------------------
 
 
