@@ -327,7 +327,9 @@ def test_a_language_token_is_one_id_and_begins_every_part(tmp_path):
     import_model(PUBLIC, tmp_path / "out", say=lambda line: None)
     translator = Translator.load(tmp_path / "out")
     translator.max_subwords = translator.max_unsplit = 9
-    parts = translator.parts(">>deu<< " + "the dog sleeps in the house. " * 4)
+    line = "the dog sleeps in the house. " * 4
+    parts = translator.parts(f">>deu<< {line}")
+    assert [i for part in parts for i in part[1:]] == subwords.encode([line])[0], "none is lost"
     assert len(parts) > 3 and all(part[0] == deu and len(part) <= 9 for part in parts)
 
 

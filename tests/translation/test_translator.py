@@ -441,6 +441,13 @@ def test_model_with_learned_positions_reads_long_lines(subwords):
     assert best[0].text
 
 
+def test_a_model_that_reads_capitals_is_not_made_to_write_them(subwords):
+    for reads in (True, False):
+        translator = Translator(make_model(subwords), subwords, LONGEST, reads_capitals=reads)
+        (line,) = translator._read(["THE DOG SAW A BIRD."])
+        assert line.parts[0].in_capitals is not reads
+
+
 def test_of_the_hypotheses_with_one_text_the_first_counts(translator):
     found = [SimpleNamespace(ids=[9], log_probability=score, score=score) for score in (-1.0, -2.0)]
     (best,) = translator._ranked(found)
