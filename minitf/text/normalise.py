@@ -24,7 +24,7 @@ _INVISIBLE = re.compile(
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
 _JOINER = re.compile("(?<![\u0590-\U0010ffff])[\u200c\u200d]+")
-_SPACES = re.compile(r"[\s\x1c-\x1f\x85]+")
+_SPACES = re.compile(r"\s+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN = re.compile("[!-~]+(?: [!-~]+)*")  # ASCII without a space too many: nothing to do
 # A dash between two words without spaces, as English prints it.

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from minitf.atomic import writing
-from minitf.errors import UserError
+from minitf.errors import UserError, in_file
 from minitf.files.arrays import average, load_arrays, save_arrays
 from minitf.files.models import (
     CONFIG,
@@ -36,6 +36,7 @@ from minitf.files.models import (
 )
 from minitf.text import load_subwords
 from minitf.training.log import CURVES, LINES
+from minitf.translation.loading import KEPT_NOTES, check_notes
 from minitf.translation.probe import probe
 
 try:
@@ -69,16 +70,6 @@ META = {  # the values in every checkpoint
     "probe": (list, type(None)),
     "notes": dict,
     "languages": list,
-}
-# The notes that a model keeps when it is tuned: how it reads lines, and whose work it is.
-KEPT_NOTES = {
-    "max_subwords": int,
-    "max_unsplit": int,
-    "reads_capitals": bool,
-    "marks": list,
-    "source": str,
-    "licence": str,
-    "credit": str,
 }
 
 _LOCKED = set()  # descriptors of locked folders
@@ -343,8 +334,8 @@ def _reading(folder):
 
 
 def kept_notes(notes):
-    """Return those notes of a model that one tuned from it keeps, without impossible values."""
-    return {name: notes[name] for name, kind in KEPT_NOTES.items() if type(notes.get(name)) is kind}
+    """Return those notes of a model that one tuned from it keeps."""
+    return {name: notes[name] for name in KEPT_NOTES if name in notes}
 
 
 def translations(name):
@@ -376,6 +367,8 @@ def _check_meta(path, meta):
                 f"{path}: damaged ({key!r} is {reprlib.repr(meta[key])}): use an older "
                 "copy of the run"
             )
+    with in_file(path):
+        check_notes(meta["notes"])
 
 
 def _is_valid(value, kind):

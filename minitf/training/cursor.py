@@ -69,6 +69,6 @@ class Cursor:
         return self.plan[self.position - 1]
 
     def _begin_epoch_if_due(self):
-        # More than one epoch ahead only if a resumed run has less text than before.
-        while self.position >= len(self.plan):
+        # Beyond the last batch only if a resumed run has less text than before.
+        if self.position >= len(self.plan):
             self.move(self.epoch + 1, 0)

@@ -1,5 +1,6 @@
 """From a model's folder to a Transformer with its weights; changed code is refused."""
 
+import reprlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,18 @@ from minitf.text import Vocabulary
 from minitf.transformer import Transformer
 from minitf.translation.probe import check_probe
 
-__all__ = ["check_size", "check_subwords", "load_model"]
+__all__ = ["KEPT_NOTES", "check_notes", "check_size", "check_subwords", "load_model"]
+
+# The notes of a model that one tuned from it keeps: how it reads lines, and whose work it is.
+KEPT_NOTES = {
+    "max_subwords": int,
+    "max_unsplit": int,
+    "reads_capitals": bool,
+    "marks": list,
+    "source": str,
+    "licence": str,
+    "credit": str,
+}
 
 
 def load_model(
@@ -20,8 +32,8 @@ def load_model(
 
     model: called as model(config, initialise=False); a model whose code was changed is made by
     its own function.
-    Raises UserError as `read_model` does, for weights of another model, and if the model computes
-    other numbers than the one that was saved.
+    Raises UserError as `read_model` does, for weights of another model, if the model computes other
+    numbers than the one that was saved, and for impossible notes.
     """
     arrays, fields, subwords, notes = read_model(directory)
     with in_file(directory):
@@ -36,7 +48,22 @@ def load_model(
             raise UserError(f"its {CONFIG} is damaged ({error}): copy the model again") from None
         check_subwords(config, len(subwords))
         check_probe(made, notes.pop("probe", None))
+        check_notes(notes)
     return made, subwords, notes
+
+
+def check_notes(notes: dict) -> None:
+    """Raise UserError if one of KEPT_NOTES has a value that it cannot have."""
+    for name, kind in KEPT_NOTES.items():
+        if name in notes and not _is_possible(notes[name], kind):
+            value = reprlib.repr(notes[name])
+            raise UserError(f'damaged (entry "{name}": {value}): copy the model again')
+
+
+def _is_possible(value, kind):
+    if type(value) is not kind or (kind is int and value < 1):
+        return False
+    return kind is not list or all(isinstance(mark, str) and mark.strip() for mark in value)
 
 
 def check_size(config: Config, arrays: dict) -> None:

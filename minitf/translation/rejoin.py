@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -141,8 +140,8 @@ def restored(
     for each in translations:
         written = pattern.findall(each.text) if marks else []
         if part.values and (
-            Counter(written) != Counter(list(given))
-            or sum(map(each.text.count, marks)) != len(given)  # one in a word
+            set(written) != set(given)
+            or sum(map(each.text.count, marks)) != len(given)  # one twice, or in a word
         ):
             continue
         text = each.text.upper() if part.in_capitals else each.text

@@ -101,16 +101,9 @@ class Translator:
         model: the class or function that makes the model, as for `load_model`.
         """
         model, subwords, notes = load_model(directory, model)
-        max_subwords, noted_unsplit = (
-            noted if isinstance(noted := notes.get(name), int) and noted > 0 else default
-            for name, default in (("max_subwords", _MAX_SUBWORDS), ("max_unsplit", 0))
-        )
-        max_unsplit = max(noted_unsplit, max_unsplit)
-        max_subwords = max(max_subwords, max_unsplit)
-        capitals = notes.get("reads_capitals") is True
-        marks = notes.get("marks")
-        if not (isinstance(marks, list) and all(isinstance(m, str) and m.strip() for m in marks)):
-            marks = None  # those among the subwords
+        max_unsplit = max(notes.get("max_unsplit", 0), max_unsplit)
+        max_subwords = max(notes.get("max_subwords", _MAX_SUBWORDS), max_unsplit)
+        capitals, marks = notes.get("reads_capitals", False), notes.get("marks")
         return cls(model, subwords, max_subwords, max_unsplit, capitals, marks)
 
     def translate(
@@ -443,7 +436,7 @@ def _pattern(own, characters):
     """Return the pattern of what is kept. Raises UserError for one of `own` that is none."""
     for each in own:
         try:
-            re.compile(each)
+            re.compile(f"(?:{each})")  # as it will be read: (?i) would hold for all kinds
         except re.error as error:
             raise UserError(f"{each!r} is no regular expression: {error}") from None
     return kept_pattern(own, characters)

@@ -300,6 +300,15 @@ def test_a_name_tells_whether_a_text_is_normalised(name, opus, tmp_path):
     assert imported(folder, tmp_path)[1].opus == opus
 
 
+def test_the_list_that_names_a_vocabulary_is_written_last(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        "minitf.text.paired.save_bytes", lambda path, content: written.append(path.name)
+    )
+    paired().save(tmp_path / PairedSubwords.file_name)
+    assert len(written) == 3 and written[-1] == PairedSubwords.file_name
+
+
 def test_the_vocabulary_survives_its_files(tmp_path):
     subwords = paired(opus=False)
     subwords.save(tmp_path / PairedSubwords.file_name)
@@ -313,11 +322,14 @@ def test_a_language_token_is_one_id_and_begins_every_part(tmp_path):
     (deu,) = [i for i in range(len(subwords)) if subwords.pieces([i]) == [">>deu<<"]]
     assert ids == [deu, *plain]
     assert subwords.encode([">>xyz<< the dog"]) != subwords.encode(["the dog"])
+    assert deu not in subwords.encode([">>deu<< the dog"], side="target")[0]
     assert subwords.languages() == [">>deu<<", ">>fra<<"]
     import_model(PUBLIC, tmp_path / "out", say=lambda line: None)
     translator = Translator.load(tmp_path / "out")
     translator.max_subwords = translator.max_unsplit = 9
-    parts = translator.parts(">>deu<< " + "the dog sleeps in the house. " * 4)
+    line = "the dog sleeps in the house. " * 4
+    parts = translator.parts(f">>deu<< {line}")
+    assert [i for part in parts for i in part[1:]] == subwords.encode([line])[0], "none is lost"
     assert len(parts) > 3 and all(part[0] == deu and len(part) <= 9 for part in parts)
 
 

@@ -97,6 +97,7 @@ FRAMES = {
     '<p class="x">A <b>red</b> car.<br>': ["A <b>red</b> car."],
     "<button onclick='a > b' x>The car</button>": ["The car"],
     "<!-- old --><h1>The car</h1>": ["The car"],
+    "<!-- <pre>old</pre> --><h1>The car</h1>": ["The car"],
     "<script>let car;</script><p>The car</p>": ["The car"],
 }
 ORDINARY = """
@@ -198,17 +199,20 @@ def test_an_ordinary_line_has_no_frame():
 
 DOCUMENTS = {
     "a block of code": ("Hello\n```py\nfor car in cars:\n~~~\n```\nyou", "Hello you"),
+    "a longer fence at its end": ("```\ncar\n````\nyou", "you"),
     "in a quote": ("> ````\n> car\n> ```\n> ````\n> you", "you"),
     "code that is indented": (
         "See:\n\n    x = car\n    more car\n\n    Hello there",
         "See: Hello there",
     ),
     "a function": ("def wash(car):\n    # car\n    return car\nHello", "Hello"),
+    "a line of code": ("wash(car);\n    Hello there", "Hello there"),
     "a script": ("<script>\nlet car;\n</script> Hello\nyou", "Hello you"),
     "a comment": ("Hello <!-- a\ncar --> you", "Hello you"),
     "a tag": ('<img src="x"\n alt="car"> Hello', "Hello"),
     "the head of a file": ("---\ntitle: car\n---\nHello", "Hello"),
     "no head": ("---\nHello there: you", "Hello there: you"),
+    "no key in the second line": ("---\nHello\nthere: you", "Hello there: you"),
     "notes of WebVTT": (
         "WEBVTT car\nKind: car\n\nNOTE car\nred\n\ncar\n00:01.000 --> 00:02.000 line:0\nHello\n\n"
         "car\n00:03.000 --> 00:04.000\nyou",

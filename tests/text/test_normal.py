@@ -27,7 +27,7 @@ def test_what_shows_nothing_is_dropped(character):
 @pytest.mark.parametrize(
     ("typed", "pasted"),
     [
-        ("'", "\u2019 \u2018 \u201a \u201b \u2032 \u00b4 \u02bc"),
+        ("'", "\u2019 \u2018 \u201a \u201b \u2032 \u00b4 \u02bc \u1ffd"),
         ('"', "\u201c \u201d \u201e \u201f \u2033 \u00ab \u00bb"),
         ("-", "\u2010 \u2011"),
         ("\u2013", "\u2012 \u2014 \u2015 \u2212"),
@@ -35,6 +35,7 @@ def test_what_shows_nothing_is_dropped(character):
         ("fi", "\ufb01"),
         ("ffl", "\ufb04"),
         ("A", "\uff21"),
+        ("Á", "\uff21\u0301"),
         ("!", "\uff01"),
         ("~", "\uff5e"),
         ("ü", "u\u0308"),

@@ -143,6 +143,7 @@ He came ("so it [...] is") late.
 Come on! ! | Go.
 We came at 6 P.M. | Tom left.
 At 6 p.m. Tom left.
+Around midnight 12:30 p.m. Tom left.
 It ends at 6 p.m. Eastern time.
 I like it. | iPhone is its name.
 It was in 50 B.C. | Rome was small.
@@ -153,6 +154,8 @@ Is it so?"
 See https://x.org/?a=b. | Go on.
 He came.| Then he left.
 i am here. | you are not. | we left at 5 p.m. today, i.e. late.
+he said "no." then he left.
+他来了。 | ok 吗
 """.strip().split("\n")
 
 

@@ -128,7 +128,7 @@ def test_of_a_tree_without_words_nothing_is_left():
     ("text", "said"),
     [
         ("(S (NP (NN a))", "line 1 is not closed"),
-        ("(S (NN a))\n\n(S (NN a)", "line 3 is not closed"),
+        ("(S (NN a))\n\n(S\n(NN a)", "line 3 is not closed"),
         ("(S (NN a)))", "line 1: a bracket is closed that was not opened"),
         ("(S (NN a))\nword", "line 2: 'word' is outside of all brackets"),
         ("()", r"line 1: the bracket \(\) has no word"),
@@ -137,6 +137,10 @@ def test_of_a_tree_without_words_nothing_is_left():
         ("(S (NP (NN a)) word)", "line 1: the word 'word' is beside a bracket"),
         ("(S\n(NP-SBJ the cat) (VB sat))", r"line 2: the bracket \(NP-SBJ has 2 words: give each"),
         (f"({'N' * 10_000} (NN a))", "line 1: the label 'N{30}...' has 10,000 characters"),
+        (
+            f"({'N' * 100} a) {'N' * 100}",
+            "line 1: 'N{30}...' is outside of all",
+        ),  # 100 are possible
     ],
 )
 def test_other_text_gets_one_line_with_its_number(tmp_path, text, said):

@@ -9,6 +9,7 @@ from runs import copied_run, prepare_folder, run
 from saved_files import assert_same, message
 
 from minitf import atomic
+from minitf.files.arrays import save_arrays
 from minitf.training.checkpoints import RunFolder
 
 
@@ -83,6 +84,14 @@ def test_the_newest_weights_are_averaged_without_their_file(tmp_path):
     taken, averaged = run_folder.average(names, 3, states[2])
     assert taken == names[1:] and "starts again with step 3" in said[0]
     assert_same(averaged, states[2])
+
+
+def test_the_stamp_changes_whenever_a_checkpoint_is_written(tmp_path):
+    folder, stamps = RunFolder(tmp_path), []
+    for _ in range(3):
+        stamps.append(folder.stamp())
+        save_arrays(folder.checkpoint, {"a": np.zeros(2)}, {"step": 1})  # of the same size
+    assert stamps[0] is None and len(set(stamps)) == 3
 
 
 def test_only_weights_are_forgotten(tmp_path):

@@ -32,15 +32,20 @@ def start_as(monkeypatch, rank, size):
 # What ranks decide together ----------------------------------------------------------------------
 
 
-def test_ranks_decide_by_their_votes_alone(tmp_path, monkeypatch):
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    prepare_folder(tmp_path, monkeypatch)
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
+    settings, given = parse([*texts, *SMALL, *PACE, "--steps", "2"])
+    return lambda ranks=None: commandline.build(settings, given, ranks)
+
+
+def test_ranks_decide_by_their_votes_alone(build, monkeypatch):
     """A signal that one rank receives after the last vote must not let it skip a validation.
 
     The others would wait for it there.
     """
-    prepare_folder(tmp_path, monkeypatch)
-    texts = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
-    trainer = commandline.build(parse([*texts, *SMALL, *PACE, "--steps", "2"])[0])
-    validated = []
+    trainer, validated = build(), []
 
     def vote_before_a_signal(vote):
         if trainer.step == 2:
@@ -50,6 +55,26 @@ def test_ranks_decide_by_their_votes_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer.ranks, "all_gather", vote_before_a_signal)
     monkeypatch.setattr(trainer, "validate", lambda: validated.append(trainer.step))
     assert trainer.run() and validated == [2]
+
+
+@pytest.mark.parametrize(
+    ("votes", "stops", "limit"),
+    [
+        ([(False, "time"), (False, None)], False, "time"),
+        ([(False, None), (False, "time")], False, None),  # by another clock
+        ([(False, None), (True, None)], True, None),
+    ],
+)
+def test_any_rank_may_ask_to_stop_and_rank_0_has_the_clock(build, monkeypatch, votes, stops, limit):
+    trainer = build()
+    monkeypatch.setattr(trainer.ranks, "all_gather", lambda vote: votes)
+    assert (trainer._agree(), trainer.stop.agreed) == (limit, stops)
+
+
+def test_all_ranks_begin_with_the_weights_of_rank_0(build):
+    ranks = Ranks()
+    ranks.broadcast_array = lambda array: array.fill(0.5)
+    assert (build(ranks).optimizer.data == 0.5).all()
 
 
 # One process alone --------------------------------------------------------------------------------

@@ -324,6 +324,7 @@ def test_a_run_on_a_corpus_of_the_paper_has_its_paper_bleu_too(corpus, tmp_path)
         said[1] == f"newstest2014: {bleu(OURS, GOOD).text}"
         and found["bleu"] == bleu(OURS, GOOD).score
     )
+    assert (tmp_path / "newstest2014.out").read_text().splitlines() == OURS
     if corpus == "wmt14-en-de":
         assert found["paper_style"]["bleu"] == paper_bleu(OURS, GOOD).score
         assert said[2] == f"newstest2014: {paper_bleu(OURS, GOOD).text}"

@@ -20,6 +20,7 @@ from minitf.training.options import parse
 from minitf.training.signals import Interrupted
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater
+from minitf.training.validation import Validator
 from minitf.translation import Translator
 
 
@@ -85,6 +86,32 @@ def test_an_entry_of_the_log_is_the_mean_since_the_last_entry(folder, slow_updat
     assert min(losses) < entry["loss"] < max(losses) and entry["loss"] == pytest.approx(
         sum(losses) / 16, rel=0.05
     )
+
+
+def test_the_speed_of_an_entry_is_that_of_its_updates(folder, monkeypatch):
+    """Neither the trial of the largest batches nor a validation is part of it."""
+    now, tokens = [0.0], []
+
+    def takes(owner, name, seconds):
+        original = getattr(owner, name)
+
+        def slow(*given, **named):
+            now[0] += seconds
+            found = original(*given, **named)
+            if name == "update":
+                tokens.append(found[3])
+            return found
+
+        monkeypatch.setattr(owner, name, slow)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    takes(Trainer, "update", 10)
+    takes(Trainer, "_try_largest_batches", 1000)
+    takes(Validator, "measure", 500)
+    assert run("here", "--log-every", "2", "--steps", "8") == 0
+    speeds = [entry["tokens_per_second"] for entry in read_history("here") if "loss" in entry]
+    pairs = zip(tokens[::2], tokens[1::2], strict=True)
+    assert speeds == pytest.approx([sum(pair) / 20 for pair in pairs])
 
 
 def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, capsys):

@@ -28,6 +28,7 @@ def test_an_entry_is_a_line_of_text_and_a_line_of_json(tmp_path):
     log = RunLog(tmp_path / "new" / "run", write=lines.append)
     log.say("model")
     log.step(ENTRY)
+    assert step_line(ENTRY | {"seconds_left": 3599.0}).endswith("  1h00 left")
     log.step({"step": 1500, "valid_perplexity": 9.6434, "valid_bleu": 24.416})
     assert lines == [
         "model",

@@ -177,6 +177,7 @@ def test_a_fault_that_does_not_recur_is_reported_too(folder):
     with using("strict"):
         trainer = build("--accumulate", "2", "--batch-tokens", "30")
         trainer.update()
+        assert trainer.updater.has_unlogged(), "though it was not read"
         backward, calls = trainer.updater.backward, []
 
         def faulty_once(*arguments):
@@ -185,12 +186,17 @@ def test_a_fault_that_does_not_recur_is_reported_too(folder):
             return (loss * np.nan, nll) if len(calls) == 1 else (loss, nll)
 
         trainer.updater.backward = faulty_once
+        before = state(trainer.optimizer)
         trainer.update()
+        trainer.update()  # this one has no fault, and changes nothing either
         with pytest.raises(
             UserError, match=r"the loss is nan at step 2 \(epoch 1, batch 3 and the one after it\)"
         ):
             trainer.updater.read()
-        assert len(calls) == 4
+        assert len(calls) == 6
+        assert all(
+            np.array_equal(*pair) for pair in zip(before, state(trainer.optimizer), strict=True)
+        )
 
 
 def test_no_checkpoint_contains_nan(folder, injected, capsys):
@@ -254,6 +260,7 @@ def test_the_same_losses_as_on_the_cpu(folder):
     trainer = build()
     for _ in range(3):
         trainer.update()
+    assert trainer.updater.loss == trainer.updater.unlogged[-1][0]
     with backend.using(strict.module):
         other = build()
         for _ in range(3):

@@ -1,10 +1,12 @@
 """--plan: operations counted product by product, memory predicted, and a run that does not fit."""
 
+import contextlib
 import operator
 import re
 import shlex
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from runs import SMALL, prepare_folder, run
 from minitf import backend
 from minitf.cpu import machine
 from minitf.cpu.machine import memory_of
+from minitf.errors import UserError
 from minitf.training import commandline, planning
 from minitf.training.options import parse
 from minitf.training.planning import arithmetic
@@ -153,6 +156,12 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
     assert needed(commandline.build(settings)) < planning.SAFE * free
 
 
+def test_the_suggested_update_has_no_fewer_tokens(trainer, monkeypatch):
+    for name, value in (("_copied", 0), ("_memory", (0, 810)), ("free_memory", 834)):
+        monkeypatch.setattr(planning, name, lambda *_, value=value: value)
+    assert "use --batch-tokens 250 --accumulate 3" in report(trainer)[-1], "2 x 300 before"
+
+
 def test_the_copies_from_which_files_are_written_are_predicted(trainer):
     trainer.update()
     most = planning.memory_of(trainer.save)
@@ -172,6 +181,15 @@ def test_a_model_whose_files_cannot_be_written(trainer, monkeypatch):
         monkeypatch.setattr(planning, name, lambda: 0)
     (memory,) = (line for line in report(trainer) if line.startswith("memory"))
     assert re.search(r"at most about 1\.[0-9]+ GB", memory)
+
+
+@pytest.mark.parametrize(("bytes_each", "fits"), [(15.9, False), (16.1, True)])
+def test_a_model_needs_sixteen_bytes_a_parameter(trainer, monkeypatch, bytes_each, fits):
+    """The weights, their gradients, and two moments, in float32."""
+    free = bytes_each * trainer.config.count_parameters()
+    monkeypatch.setattr(planning, "free_memory", lambda: free)
+    with contextlib.nullcontext() if fits else pytest.raises(UserError, match="GB before training"):
+        planning.check_model(trainer.settings, trainer.config, len(trainer.dataset.subwords))
 
 
 def test_a_model_too_large_for_any_batch(trainer, monkeypatch):
@@ -214,6 +232,16 @@ def test_a_slow_batch_is_measured_in_part_and_a_quick_one_uncut(trainer, clock, 
         assert max(updates) == len(typical)
     else:
         assert max(updates) <= len(typical) / 2
+
+
+@pytest.mark.parametrize(("steps", "ends"), [(59, False), (61, True)])
+def test_minutes_that_end_the_run_are_told(steps, ends):
+    said = []
+    run = SimpleNamespace(
+        settings=SimpleNamespace(minutes=1.0), log=SimpleNamespace(say=said.append)
+    )
+    planning._say_time(run, tokens=100, work=1e9, steps=steps, seconds=1.0)
+    assert ("(--minutes 1 ends the run earlier)" in said[0]) is ends
 
 
 def test_nothing_large_is_run(trainer, monkeypatch):

@@ -494,6 +494,18 @@ def test_killed_between_the_log_and_the_checkpoint_no_score_of_another_text_is_t
     assert score == true == before
 
 
+def test_a_score_of_an_earlier_step_is_not_taken_for_a_lost_one(folder, capsys):
+    """A full disk costs entries of the log."""
+    copied_run("here", "--steps", "12")
+    log = Path("here/log.jsonl")
+    *kept, last = log.read_text().splitlines(keepends=True)
+    assert json.loads(last)["step"] == 12 and "valid_bleu" in last
+    log.write_text("".join(kept))
+    capsys.readouterr()
+    assert commandline.main(["--resume", "--out", "here"]) == 0
+    assert "the last one alone" not in capsys.readouterr().out
+
+
 def test_the_patience_begins_again_with_another_validation_text(folder, monkeypatch, capsys):
     """Worse scores than on the text before it are still improvements on this one."""
     found = iter([9, 8, 80, 70, 60, 75, 75])
@@ -562,6 +574,7 @@ def test_missing_and_damaged_files(folder, capsys):
         ("settings.beam", 10**9),
         ("config.dropout", "0.1"),
         ("config.n_layers", 2),
+        ("notes.marks", [7]),
     ],
 )
 def test_impossible_values_in_a_checkpoint_are_refused(folder, capsys, key, value):

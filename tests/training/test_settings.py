@@ -234,6 +234,23 @@ def test_resuming_takes_what_was_and_what_is_given():
     assert changes == {"batch_tokens": (99, 50)}
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("accumulate", 2), ("batch_tokens", 9), ("clip", 1.0), ("cooldown", 0.5), ("max_length", 9)]
+    + [("learning_rate", 0.5), ("warmup_steps", 9), ("sample_subwords", 0.1), ("seed", 7)]
+    + [("precision", "tf32")],
+)
+def test_resuming_tells_what_changes_the_updates(name, value):
+    assert resumed(Settings(**{name: value}), {name}, Settings())[1].keys() == {name}
+    assert resumed(Settings(beam=2, steps=9), {"beam", "steps"}, Settings())[1] == {}
+
+
+def test_the_largest_seed_is_one_that_a_signed_integer_holds():
+    assert Settings(seed=2**63 - 1).seed == 2**63 - 1
+    with pytest.raises(UserError, match=f"--seed must be at most {2**63 - 1}, not {2**63}"):
+        Settings(seed=2**63)
+
+
 def test_resuming_with_the_same_command_changes_nothing():
     before = Settings(**OTHERS, start_from="there")
     arguments = [word for word in words(OTHERS) if word not in ("--preset", "small")]

@@ -1,5 +1,6 @@
 """The trainer's command: the files of a run, its numbers, and its one-line errors."""
 
+import functools
 import json
 import shlex
 import signal
@@ -19,8 +20,10 @@ from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model
 from minitf.optim import gradient_norm
 from minitf.training import commandline, planning, results, update
+from minitf.training.checkpoints import RunFolder
 from minitf.training.options import parse
 from minitf.training.settings import Settings
+from minitf.training.trainer import _filled_in
 from minitf.training.update import Updater
 from minitf.training.validation import Validator
 from minitf.transformer import Transformer
@@ -126,6 +129,18 @@ def test_between_validations_the_model_is_not_written(folder, monkeypatch):
     assert run("here", "--valid-every", "100", "--save-every", "2") == 0
     assert sorted(path.stem[-2:] for path in Path("here").glob("weights-*")) == ["04", "06"]
     assert json.loads(Path("here/config.json").read_text())["step"] == 2
+
+
+def test_a_step_is_saved_once(folder, monkeypatch):
+    saved, save = [], RunFolder.save_checkpoint
+
+    def noted(self, model, optimizer, meta, subwords):
+        saved.append(meta["step"])
+        save(self, model, optimizer, meta, subwords)
+
+    monkeypatch.setattr(RunFolder, "save_checkpoint", noted)
+    assert run("here", "--steps", "4", "--valid-every", "2", "--save-every", "1") == 0
+    assert saved == [0, 1, 2, 3, 4]
 
 
 def test_the_settings_of_decoding_arrive(folder, monkeypatch):
@@ -237,10 +252,49 @@ def test_a_validation_text_of_another_kind_is_told(folder, capsys, monkeypatch):
     assert said in capsys.readouterr().out
 
 
+def trained_to(*perplexities):
+    """A trainer with these entries in its log, and with sentences of four words."""
+    dataset = SimpleNamespace(
+        valid=SimpleNamespace(target=["a b c d", "a"]), references=lambda lines: lines
+    )
+    return SimpleNamespace(
+        log=SimpleNamespace(history=[{"perplexity": value} for value in perplexities]),
+        **{"dataset": dataset, "settings": SimpleNamespace(steps=9), "step": 9},
+        out_of_patience=lambda: False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("trained", "said"), [((500.0, 2.0), "is 2.0 on the training"), ((2.0, 500.0), "yet: 0.50")]
+)
+def test_what_a_model_has_learned_in_the_end_decides_what_is_wrong(trained, said):
+    scores = {"bleu": 0.5, "averaged": {"perplexity": 900.0}, "last": {"perplexity": 950.0}}
+    advice = results._advice(trained_to(*trained), scores, "--resume")
+    assert said in advice and "950" not in advice
+
+
 def test_a_rate_in_place_of_the_factor_is_noticed(folder, capsys):
     assert run("here", "--warmup-steps", "4", "--learning-rate", "3e-4") == 0
     said = "--learning-rate is a factor, not a rate: 0.0003 gives a rate of 3.7e-05 after"
     assert said in capsys.readouterr().out
+
+
+def test_a_resumed_run_is_not_told_again_that_a_rate_is_a_factor():
+    for resume, notices in ((False, 1), (True, 0)):
+        said = []
+        settings = Settings(learning_rate=3e-4, warmup_steps=4, steps=9, resume=resume)
+        _filled_in(settings, 100, 16, SimpleNamespace(say=said.append))
+        assert sum("is a factor, not a rate" in line for line in said) == notices
+
+
+def test_chosen_steps_are_updates_and_not_batches(folder):
+    write_text("train", 200, seed=1)
+    steps = []
+    for accumulate in "12":
+        trainer = small_trainer("--batch-tokens", "16", "--accumulate", accumulate)
+        steps.append((trainer.settings.steps, len(trainer.cursor.plan)))
+    (one, n), (two, same) = steps
+    assert n == same and (one, two) == (40 * n, 20 * n) and two > 1000, "40 epochs"
 
 
 @pytest.mark.slow
@@ -267,6 +321,8 @@ def test_a_text_that_is_gone_when_a_run_is_resumed(folder, capsys):
     assert commandline.main(shlex.split("--resume --out here --steps 2")) == 2
     said = "train.en is not there: the run was begun with --train train.en train.de: continue in"
     assert said in capsys.readouterr().err
+    assert commandline.main(shlex.split("--resume --out here --train gone.en train.de")) == 2
+    assert "was begun" not in capsys.readouterr().err
     more = shlex.split("--resume --out here --steps 2 --train moved.en train.de")
     assert commandline.main(more) == 0
 
@@ -330,21 +386,14 @@ def test_a_tuned_model_keeps_the_notes_of_its_base(folder):
 
 @pytest.mark.slow
 def test_a_tuned_model_reads_the_longest_lines_of_its_text_or_of_its_base(folder):
-    """Notes that no model can have count for nothing."""
     assert run("first", "--steps", "1") == 0
     path = Path("first/config.json")
     notes = json.loads(path.read_text())
     texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
-    odd = {"max_subwords": "200", "max_unsplit": True, "licence": 5}
-    for i, more in enumerate(({"max_subwords": 1}, odd)):
-        path.write_text(json.dumps(notes | more))
-        tuned = shlex.split(f"--start-from first --out {i} --steps 1")
-        assert commandline.main([*texts, *tuned]) == 0
-        found = json.loads(Path(f"{i}/config.json").read_text())
-        assert found["max_subwords"] == notes["max_subwords"] and not found.keys() & {
-            "max_unsplit",
-            "licence",
-        }
+    path.write_text(json.dumps(notes | {"max_subwords": 1}))
+    assert commandline.main([*texts, *shlex.split("--start-from first --out next --steps 1")]) == 0
+    found = json.loads(Path("next/config.json").read_text())
+    assert found["max_subwords"] == notes["max_subwords"] and "max_unsplit" not in found
 
 
 def test_words_cut_by_bpe_are_joined(folder):
@@ -405,19 +454,28 @@ def test_every_validation_reads_lines_as_the_model_will(folder, monkeypatch, rea
     assert tuned.reads_capitals is reads and tuned.marks == ["Xa", "Xb"]
 
 
+def test_a_validation_draws_no_dropout(folder):
+    """Not even where a method of the model itself was replaced: its copy for decoding has it."""
+    trainer, encode, seen = small_trainer(), Transformer.encode, []
+    replaced = functools.partial(encode, trainer.model.train())
+    trainer.model.encode = lambda *given: seen.append(trainer.model.training) or replaced(*given)
+    trainer._measure()
+    assert len(seen) > 1 and not any(seen)
+    assert trainer.model.training
+
+
 # Numbers ------------------------------------------------------------------------------------------
+
+
+def small_trainer(*chosen):
+    """A trainer of a small model, at the usual pace or with these options."""
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de --out here")
+    return commandline.build(parse([*texts, *SMALL, *(chosen or PACE)])[0])
 
 
 @pytest.fixture
 def small(folder):
-    settings, _ = parse(
-        [
-            *shlex.split("--train train.en train.de --valid valid.en valid.de --out here"),
-            *SMALL,
-            *PACE,
-        ]
-    )
-    return commandline.build(settings)
+    return small_trainer()
 
 
 def test_accumulated_batches_weigh_every_token_alike(small):
@@ -522,6 +580,13 @@ def test_the_largest_batch_comes_first(small, monkeypatch):
     batches = [small.dataset.batch(rows) for rows in small.cursor.plan]
     for need in (positions, scores):
         assert max(map(need, batches)) in map(need, tried)
+
+
+def test_the_largest_slice_of_a_rank_is_tried(small):
+    """One and a half of three batches: its slices are a whole one and half of one."""
+    small.ranks, small.settings.accumulate = SimpleNamespace(rank=0, size=2), 3
+    whole = [len(indices) for indices in small.dataset.largest(small.cursor.plan)]
+    assert [len(batch.source) for batch in small.largest_batches()] == whole
 
 
 def positions(batch):

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -126,6 +127,67 @@ def test_weights_that_were_not_drawn_are_not_computed_with(rng):
 def test_micro_batches_over_cores_equal_one_batch(rng):
     batch = random_batch(rng, ROWS)
     assert_equal(gradient(updater(2), batch.rows(0, 3), batch.rows(3, 7)), whole(batch))
+
+
+def test_more_cores_than_rows(rng):
+    batch = random_batch(rng, 2)
+    assert_equal(gradient(updater(3), batch), whole(batch))
+
+
+def test_an_update_of_fewer_batches_repeats_no_masks(rng, monkeypatch):
+    """At the end of an epoch with sampled subwords."""
+    found, steps = updater(1), []
+    found.dataset, found.accumulate = SimpleNamespace(batch=lambda _: random_batch(rng, ROWS)), 2
+    backward = found.backward
+    monkeypatch.setattr(
+        found, "backward", lambda *given: steps.append(given[2]) or backward(*given)
+    )
+    for step, n in enumerate((2, 1, 2)):
+        found.gradient(SimpleNamespace(indices=[np.arange(ROWS)] * n), step)
+    assert len(set(steps)) == 5
+
+
+class InTurn(Ranks):
+    """One of two ranks that are threads of this process, of which one computes at a time."""
+
+    sent, turn, meeting = [None, None], threading.Lock(), threading.Barrier(2, timeout=60)
+
+    def all_gather(self, value):
+        self.sent[self.rank] = value
+        self.turn.release()
+        self.meeting.wait()
+        found = list(self.sent)
+        self.meeting.wait()
+        self.turn.acquire()
+        return found
+
+    def broadcast(self, value):
+        return self.all_gather(value)[0]
+
+    def sum_numbers(self, *numbers):
+        return tuple(map(sum, zip(*self.all_gather(numbers), strict=True)))
+
+    def all_reduce(self, array):
+        array[:] = sum(self.all_gather(array.copy()))
+
+
+def test_two_ranks_find_the_gradient_of_one(rng):
+    batches = [random_batch(rng, ROWS) for _ in range(3)]
+    dataset = SimpleNamespace(batch=lambda indices: batches[indices[0]])
+    indices = SimpleNamespace(indices=[np.full(ROWS, i) for i in range(3)])
+
+    def found(ranks):
+        with InTurn.turn:
+            one = updater(2)
+            one.dataset, one.ranks, one.accumulate = dataset, ranks, 3
+            figures = [float(x) for x in one.gradient(indices, step=2)]
+            return figures, one.optimizer.gradients.copy()
+
+    figures, gradients = found(Ranks())
+    with ThreadPoolExecutor(2) as pool:
+        for mine, theirs in pool.map(found, [InTurn(0, 2), InTurn(1, 2)]):
+            assert mine == pytest.approx(figures, rel=1e-9)
+            assert np.allclose(theirs, gradients, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])

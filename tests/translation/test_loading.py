@@ -1,14 +1,15 @@
-"""Weights that belong to another configuration are refused before they fill the memory."""
+"""Weights of another configuration, and notes that are none, are refused in one line."""
 
 import re
 
 import numpy as np
 import pytest
+from tiny_translator import make_subwords, save
 
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.transformer import Transformer
-from minitf.translation.loading import check_size
+from minitf.translation.loading import check_size, load_model
 
 MINE = {"d_model": 12, "n_heads": 3, "d_ff": 16, "n_layers": 2, "max_length": 16}
 OTHERS = {
@@ -48,3 +49,16 @@ def test_a_model_far_larger_than_its_weights_is_refused_before_it_is_built():
             check_size(config.replace(**{name: value}), arrays)
     with pytest.raises(UserError, match="in 1 arrays are too few for a model of 2 layers"):
         check_size(config, {"encoder.layers.1.table": np.zeros(10**6)})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_subwords", "20"), ("max_subwords", 0), ("max_unsplit", True), ("reads_capitals", "yes")]
+    + [("marks", marks) for marks in (None, 7, "①②", [7], ["①", " "], {"①": 1})]
+    + [("licence", 5)],
+)
+def test_notes_that_no_model_has_are_refused(name, value, tmp_path):
+    save(tmp_path, make_subwords(), {name: value})
+    with pytest.raises(UserError, match=rf'damaged \(entry "{name}": ') as error:
+        load_model(tmp_path)
+    assert str(tmp_path) in str(error.value)

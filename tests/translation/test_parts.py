@@ -11,7 +11,7 @@ from minitf.text.kept import MARKS
 from minitf.translation import Translation, Translator
 from minitf.translation.marks import copied_marks
 from minitf.translation.parts import Line, Part, Text
-from minitf.translation.rejoin import joined, restored
+from minitf.translation.rejoin import AROUND, joined, restored
 
 PART = Part((0, 0), [], ["Call ", " at ", "!"], ["030 1234567", "17:45"], in_capitals=False)
 
@@ -41,9 +41,26 @@ def test_a_translation_needs_each_mark_once(written, expected):
     assert [t.text for t in restored(PART, said(*written), MARKS)] == expected
 
 
+def test_a_mark_inside_a_word_is_not_there():
+    written = said("X1 or X2, X12.", "X1, X1 or X2.", "X1 or X2.")
+    part = Part((0, 0), [], ["", " or ", "."], ["1,1", "2,2"], in_capitals=False)
+    assert [t.text for t in restored(part, written, ("X1", "X2"))] == ["1,1 or 2,2."]
+
+
 def test_capitals_do_not_change_a_value():
     part = Part((0, 0), [], ["write to ", ""], ["anna@x.org"], in_capitals=True)
     assert restored(part, said("schreib ①"), MARKS)[0].text == "SCHREIB anna@x.org"
+
+
+def test_what_the_model_writes_by_itself_keeps_its_full_stop():
+    part = Part((0, 0), [], ["Save"], [], in_capitals=False)
+    for wellformed, expected in ((True, "Sparen"), (False, "Sparen.")):
+        assert restored(part, said("Sparen."), MARKS, wellformed)[0].text == expected
+
+
+def test_only_values_are_copied():
+    for texts, values, copied in ((["12 ?"], [], False), (["", "?"], ["1,2"], True)):
+        assert Part((0, 0), [], texts, values, in_capitals=False).is_copied() is copied
 
 
 def test_more_values_than_marks_are_translated_around():
@@ -68,6 +85,13 @@ def test_each_part_gets_its_own_values():
     assert plain == Part((4, 2), [7], ["the mark ① itself"], [], False)  # in the same language
     assert line.items == ["- ", first, second, " | ", plain]
     assert line.runs() == [[first, second], [plain]]
+
+
+def test_what_is_given_up_in_any_part_is_told_once():
+    parts = [part("Ja."), part("Nein."), part("So.")]
+    for each, notes in zip(parts, [("one",), ("one", "two"), ("three",)], strict=True):
+        each.translations = [dataclasses.replace(each.translations[0], given_up=notes)]
+    assert joined(Line(parts), 1)[0].given_up == ("one", "two", "three")
 
 
 def test_copied_texts_bring_their_own_spaces():
@@ -114,20 +138,40 @@ def test_every_value_arrives(echo, line):
         assert echo.translate([text], beam=2)[0][0].text == line
 
 
+def test_a_sentence_that_was_cut_around_its_values_says_so(echo):
+    kept, lost = echo.translate(["call 1,1 now.", "call 1,1 or 2,2 now."], beam=2)
+    assert (kept[0].given_up, lost[0].given_up) == ((), (AROUND,))
+
+
+def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):
+    """The best hypothesis may lack its mark."""
+    asked, search = [], echo._search
+
+    def watch(source, beam, alpha, max_extra, n_best, *more):
+        asked.append(n_best)
+        return search(source, beam, alpha, max_extra, n_best, *more)
+
+    monkeypatch.setattr(echo, "_search", watch)
+    for line in ("call now.", "call 1,1 now."):
+        echo.translate([line], beam=3)
+    assert asked == [1, 3]
+
+
 def test_a_pattern_of_ones_own(echo):
     assert echo.translate(["call TOM now"], keep=["TOM"])[0][0].text == "call TOM now"
     with pytest.raises(UserError, match=r"'TOM\(' is no regular expression: missing"):
         echo.translate(["call"], keep=["TOM("])
+    with pytest.raises(UserError, match=r"'\(\?i\)tom' is no .*: global flags"):
+        echo.translate(["call"], keep=["(?i)tom"])
+    assert echo.translate(["call TOM now"], keep=["(?i:tom)"])[0][0].text == "call TOM now"
 
 
-@pytest.mark.parametrize("noted", [None, 7, "①②", [7], ["①", " "], {"①": 1}])
-def test_marks_that_are_none_are_not_taken_from_the_notes(echo, noted, tmp_path):
+def test_the_marks_of_a_model_are_in_its_notes(echo, tmp_path):
     from tiny_translator import save
 
-    save(tmp_path, echo.subwords, {"marks": noted})
-    assert Translator.load(tmp_path).marks == list(MARKS)
-    save(tmp_path, echo.subwords, {"marks": ["4711", "X1"]})
-    assert Translator.load(tmp_path).marks == ["4711", "X1"]
+    for noted, expected in (({}, list(MARKS)), ({"marks": ["4711", "X1"]}, ["4711", "X1"])):
+        save(tmp_path, echo.subwords, noted)
+        assert Translator.load(tmp_path).marks == expected
 
 
 class Copier:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -243,6 +244,7 @@ def as_one(parts, subwords):
         ("He saw.|I went...|NATO.", "Er sah|ich ging|NATO.", "He saw|I went...|NATO."),
         ("Er kam.|Aber sie ging.", 'He "came."|But she went.', "Er kam.|Aber sie ging."),
         ("Nun?|Aber nein!", "well,|but no!", "Nun?|aber nein!"),
+        ("HE WENT.|A DOG CAME.", "ER GING,|EIN HUND KAM.", "HE WENT,|A DOG CAME."),
         (".|", "a,|b", "|"),
         ("„Nein“.|Und", "no,|and", "„Nein“,|und"),
     ],
@@ -458,13 +460,39 @@ def test_model_with_learned_positions_reads_long_lines(subwords):
     assert best[0].text
 
 
+def test_a_model_that_reads_capitals_is_not_made_to_write_them(subwords):
+    for reads in (True, False):
+        translator = Translator(make_model(subwords), subwords, LONGEST, reads_capitals=reads)
+        (line,) = translator._read(["THE DOG SAW A BIRD."])
+        assert line.parts[0].in_capitals is not reads
+
+
+def test_of_the_hypotheses_with_one_text_the_first_counts(translator):
+    found = [SimpleNamespace(ids=[9], log_probability=score, score=score) for score in (-1.0, -2.0)]
+    (best,) = translator._ranked(found)
+    assert best.score == -1.0
+
+
+def test_the_tokens_of_a_batch_count_end_marks(translator, monkeypatch):
+    monkeypatch.setattr(translator, "_ids", lambda parts: [[5, 6, 7] for _ in parts])
+    done = []
+    translator.translate(
+        ["dog"] * 8, 2, 0.6, 3, batch_tokens=24, progress=lambda n, _: done.append(n)
+    )
+    assert done == [3, 6, 8], "2 beams of 3 rows of 4 tokens"
+
+
 # The folder of a model ----------------------------------------------------------------------------
 
 
 def test_load_takes_the_longest_sentence_from_the_notes(translator, subwords, tmp_path):
     assert translator.max_subwords == LONGEST
-    for notes in ({}, {"max_subwords": "20"}, {"max_subwords": 0}):
-        assert Translator.load(save(tmp_path, subwords, notes)).max_subwords == 100
+    for notes, longest in (({}, 100), ({"max_subwords": 7}, 7)):
+        assert Translator.load(save(tmp_path, subwords, notes)).max_subwords == longest
+    folder = save(tmp_path, subwords, {"max_subwords": 80, "max_unsplit": 60})
+    for given, found in ((0, (80, 60)), (50, (80, 60)), (70, (80, 70)), (90, (90, 90))):
+        loaded = Translator.load(folder, given)
+        assert (loaded.max_subwords, loaded.max_unsplit) == found
 
 
 @pytest.mark.parametrize(
@@ -667,6 +695,19 @@ def test_words_in_capitals_are_written_as_the_model_has_read_them():
     assert in_small_letters(list(lines), subwords) == list(lines.values())
 
 
+def test_a_line_is_written_small_if_that_takes_fewer_subwords():
+    """One that begins with a number has no word to begin with a capital letter."""
+    words = {"THE", "The", "the", "dogs", "cats"}
+    subwords = SimpleNamespace(
+        encode=lambda texts: [
+            [i for word in text.split() for i in ([word] if word in words else word)]
+            for text in texts
+        ]
+    )
+    lines = {"THE": "THE", "THE DOGS": "The dogs", "3 CATS": "3 cats"}
+    assert in_small_letters(list(lines), subwords) == list(lines.values())
+
+
 def test_no_letter_of_a_word_in_capitals_is_lost():
     """A word that begins with SS is not written with one letter less, which has fewer subwords."""
     lines = ["THE SS CAME", "AN SSD, SSL", "MASSSTAB UND STRASSE", "ESSEN, ASS. TO KISS A BOSS"]
@@ -699,7 +740,7 @@ def test_two_translations_that_differ_in_capitals_only_are_one(translator, monke
 
 
 def test_load_takes_from_the_notes_whether_capitals_are_read(subwords, tmp_path):
-    for noted, expected in ((None, False), (True, True), ("yes", False), (False, False)):
+    for noted, expected in ((None, False), (True, True), (False, False)):
         notes = {} if noted is None else {"reads_capitals": noted}
         folder = save(tmp_path / str(noted), subwords, notes)
         assert Translator.load(folder).reads_capitals is expected
