@@ -157,7 +157,7 @@ def test_the_suggested_change_fits(folder, trainer, monkeypatch, share):
 
 
 def test_the_suggested_update_has_no_fewer_tokens(trainer, monkeypatch):
-    for name, value in (("_copied", 0), ("_memory", (0, 810)), ("free_memory", 834)):
+    for name, value in (("_bytes_of_copies", 0), ("_memory", (0, 810)), ("free_memory", 834)):
         monkeypatch.setattr(planning, name, lambda *_, value=value: value)
     assert "use --batch-tokens 250 --accumulate 3" in report(trainer)[-1], "2 x 300 before"
 
