@@ -85,7 +85,7 @@ def back(weights, path):
 
 
 def bases(curves_by_base, path):
-    """Draw the dot product over the distance; behind its lowest point a curve is thin.
+    """Draw the dot product over the distance; past its lowest point a curve is thin.
 
     curves_by_base: {base: (distances, dot products)}.
     """
@@ -113,7 +113,7 @@ def bases(curves_by_base, path):
         axes, "distance of two positions", "how alike they are (dot product)", title, FONT, SMALL
     )
     axes.text(
-        0.98, 0.95, "behind its dot a curve rises:\nfarther positions look nearer", fontsize=SMALL,
+        0.98, 0.95, "past its dot a curve rises:\nfarther positions look nearer", fontsize=SMALL,
         ha="right", va="top", transform=axes.transAxes,
     )  # fmt: skip
     axes.set_xscale("log")

@@ -69,7 +69,7 @@ def two_means(n, without_mean, left, path):
         "gradient that arrives at n": (tip + arrives, (10, 0), COLOURS[4]),
         "part along n: lost": (tip + 0.6 * lost, (-10, 0), COLOURS[1]),
         "part along the circle:\npasses back": (tip + stays, (10, 0), COLOURS[0]),
-        "the norm puts\nevery vector\non this circle": ((-1.35, 1.08), (-10, 0), "#666666"),
+        "the norm puts\nevery vector\non this circle": ((-1.5, 1.3), (-6, 0), "#666666"),
     }
     for text, (point, right, colour) in texts.items():
         axes.annotate(
