@@ -522,12 +522,16 @@ def graph(nodes, arrows, path, title="", marked=(), ways=()):
     for start, end, text in arrows:
         (x, y, _), (to_x, to_y, _) = nodes[start], nodes[end]
         colour, dashes, width = looks.get((start, end), ("black", "-", 2))
-        axes.annotate(
-            "", (to_x, to_y), (x, y), zorder=2,  # after the boxes, whose edges it looks for
-            arrowprops={"arrowstyle": "-|>", "linewidth": width, "color": colour,
-                        "linestyle": dashes, "patchA": boxes[start], "patchB": boxes[end],
-                        "mutation_scale": 24},
-        )  # fmt: skip
+        strokes = [("-|>", width, 2, 24)]
+        if dashes != "-":  # the dashed line ends inside its head, which is solid
+            strokes = [("-", width, 14, 24), ("-|>", 0, 2, 36)]
+        for style, stroke, gap, head in strokes:
+            axes.annotate(
+                "", (to_x, to_y), (x, y), zorder=2,  # after the boxes, whose edges it looks for
+                arrowprops={"arrowstyle": style, "linewidth": stroke, "color": colour,
+                            "linestyle": dashes if style == "-" else "-", "patchA": boxes[start],
+                            "patchB": boxes[end], "shrinkB": gap, "mutation_scale": head},
+            )  # fmt: skip
         axes.text(
             (x + to_x) / 2, (y + to_y) / 2, text, ha="center", va="center", fontsize=FONT,
             color=colour,

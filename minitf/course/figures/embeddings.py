@@ -110,7 +110,12 @@ def bases(curves_by_base, path):
         f"base {large:,} up to {farthest[large]}"
     )
     label_axes(
-        axes, "distance of two positions", "how alike they are (dot product)", title, FONT, SMALL
+        axes,
+        "distance of two positions",
+        "how alike their sinusoids are\n(dot product)",
+        title,
+        FONT,
+        SMALL,
     )
     axes.text(
         0.98, 0.95, "past its dot a curve rises:\nfarther positions look nearer", fontsize=SMALL,

@@ -51,9 +51,7 @@ def two_means(n, without_mean, left, path):
     lost = arrives - stays
     figure = new_figure(WIDTH, 4.6)
     axes = figure.subplots()
-    axes.set_title(
-        "Back through a norm, the gradient loses its part along the vector n", fontsize=FONT
-    )
+    axes.set_title("Back through a layer norm, the gradient loses its part along n", fontsize=FONT)
     axes.set_axis_off()
     angle = np.linspace(0.1, 0.9, 200) * np.pi
     axes.plot(3**0.5 * np.cos(angle), 3**0.5 * np.sin(angle), color="#999999", linewidth=1.5)

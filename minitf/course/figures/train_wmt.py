@@ -148,7 +148,7 @@ def estimates(like_four, like_ott, like_authors, path):
         "a later model of the authors,\nquotation marks changed too": like_authors,
     }
     dots(
-        values, path, x="the paper's 27.3, if it falls as these did", form=".1f",
+        values, path, x="what 27.3 becomes, if it falls as these did", form=".1f",
         limits=(25.5, 27.6), levels={"printed: 27.3": 27.3}, start=27.3,
-        title="In sacreBLEU, the paper's 27.3 would probably be about 26.7",
+        title="In sacreBLEU, the paper's 27.3 BLEU would probably be about 26.7",
     )  # fmt: skip
