@@ -928,7 +928,7 @@ claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
 #
 # ### How does the network remember?
 # Take the network of 8 units, and let only some of them speak, first the one that adds
-# most. Which of the 64 answers have the right sign?
+# most. Which of the 64 answers have the wrong sign?
 
 # %%
 W_1_of_8 = learned[8][1].numpy()
@@ -938,12 +938,11 @@ units = np.maximum(0, questions @ W_1_of_8 + b_1_of_8)  # (64, 8)
 added = units * W_2_of_8[:, 0]  # (64, 8): what each unit adds to the answer
 most_first = np.argsort(-abs(added).sum(axis=0))
 answers_of = {}
-right_facts = {}
 for n_units in (1, 4, 8):
     sum_of_units = added[:, most_first[:n_units]].sum(axis=1)
     answers_of[n_units] = (sum_of_units + learned[8][4].numpy()).reshape(8, 8)
-    right_facts[n_units] = int((answers_of[n_units] * likes > 0).sum())
-    print(f"{n_units} of the 8 units: {right_facts[n_units]} of 64 facts are right")
+    wrong = (answers_of[n_units] * likes < 0).sum()
+    print(f"{n_units} of the 8 units: {wrong} of 64 answers are wrong")
 share_silent = float((units == 0).mean())
 claim(
     "share of the pairs for which a unit is silent, on average",
