@@ -267,11 +267,12 @@ left_of_u = without_mean - n_of_three * (without_mean * n_of_three).mean()
 draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 
 # %% [markdown]
-# ![A circle, and n as an arrow from its middle to its rim. At the tip of n the arrow of u leads away at a slant. It is the sum of a dashed arrow along n, which is taken out, and of an arrow along the rim, which is left.](figures/04_gradient.png)
+# ![The top of a circle, and the vector n as an arrow from its middle to its rim. At the tip of n, the gradient that arrives leads away at a slant. It is the sum of two arrows: a dashed one along n, marked lost, and one along the circle, marked passes back.](figures/04_gradient.png)
 #
 # *What to see: we look along (1, 1, 1), so what lies in this direction is not seen.
 # With the mean 0 and the deviation 1, every $n$ ends on this circle, so $n$ can only
-# move along it. Of $u$, that part is left; the part along $n$ is taken out.*
+# move along it. Of the gradient that arrives, $u$, that part is left; the part along
+# $n$ is taken out.*
 #
 # **Derive.** Is it so? As $y = \text{gain} \, n + \text{bias}$, the gradient that
 # arrives at $n$ has $u_i = gy_i \, \text{gain}_i$. Now move one feature $x_j$ a little.
@@ -653,7 +654,7 @@ for name, connection in connections.items():
 draw(figures.residual, "04_residual.png", depths, arriving)
 
 # %% [markdown]
-# ![The gradient at the input, relative to the output, over 1 to 16 layers, on logarithmic axes. For f(x) alone it falls below a thousandth, for x + f(x) without a norm it rises above a thousand. The two curves with a norm, of f(x) and of x + f(x), stay near 1.](figures/04_residual.png)
+# ![The gradient at the input, relative to the output, over 1 to 16 layers, on logarithmic axes. For f(x) alone it falls below a thousandth and vanishes, for x + f(x) without a norm it rises above a thousand and explodes. The two curves with a norm, of f(x) and of x + f(x), stay near a line at 1, where it is as large as at the output.](figures/04_residual.png)
 #
 # *What to see: $f(x)$ alone loses the gradient, $x + f(x)$ alone makes it explode, and
 # with a norm its size stays near 1.*
@@ -927,7 +928,7 @@ claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
 #
 # ### How does the network remember?
 # Take the network of 8 units, and let only some of them speak, first the one that adds
-# most. Which of the 64 answers have the right sign?
+# most. Which of the 64 answers have the wrong sign?
 
 # %%
 W_1_of_8 = learned[8][1].numpy()
@@ -937,12 +938,11 @@ units = np.maximum(0, questions @ W_1_of_8 + b_1_of_8)  # (64, 8)
 added = units * W_2_of_8[:, 0]  # (64, 8): what each unit adds to the answer
 most_first = np.argsort(-abs(added).sum(axis=0))
 answers_of = {}
-right_facts = {}
 for n_units in (1, 4, 8):
     sum_of_units = added[:, most_first[:n_units]].sum(axis=1)
     answers_of[n_units] = (sum_of_units + learned[8][4].numpy()).reshape(8, 8)
-    right_facts[n_units] = int((answers_of[n_units] * likes > 0).sum())
-    print(f"{n_units} of the 8 units: {right_facts[n_units]} of 64 facts are right")
+    wrong = (answers_of[n_units] * likes < 0).sum()
+    print(f"{n_units} of the 8 units: {wrong} of 64 answers are wrong")
 share_silent = float((units == 0).mean())
 claim(
     "share of the pairs for which a unit is silent, on average",
@@ -952,11 +952,11 @@ claim(
 draw(figures.units, "04_units.png", likes, answers_of)
 
 # %% [markdown]
-# ![Three tables of 8 people and 8 dishes, blue for likes and brown for does not, with the wrong answers framed. With one unit many are framed, with four fewer, with all eight hardly any.](figures/04_units.png)
+# ![Three tables of 8 people and 8 dishes, in which wrong answers are orange and crossed. With one unit alone 29 of 64 are wrong, with four units 21, with all eight none.](figures/04_units.png)
 #
-# *What to see: no unit knows a fact. Each adds something for the pairs to which it
-# answers, and is silent for the others; the framed answers, which have the wrong sign,
-# become fewer with each unit that speaks.*
+# *What to see: no unit knows the facts. Each adds something for the pairs to which it
+# answers, and is silent for the others. With one unit nearly half of the answers have
+# the wrong sign (crosses); with all eight, none.*
 
 # %%
 network_parameters = 2 * 512 * 2048

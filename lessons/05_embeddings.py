@@ -941,12 +941,12 @@ claim("lowest at about 1.57 times the base", right, np.round(lowest_at, 2))
 draw(figures.bases, "05_base.png", of_bases)
 
 # %% [markdown]
-# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each turns at about one and a half times its base, where it is marked; all are drawn up to four times it.](figures/05_base.png)
+# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each has a dot where it is lowest, at about one and a half times its base, and rises after it as a thin line, to four times its base.](figures/05_base.png)
 #
-# *What to see: each curve falls to its mark, at 1.6, 1.6, 1.6 and 1.4 times its base,
-# and rises after it. (The distances that we tried are up to 20% apart: it cannot be
-# told more exactly. The bend near 6 is the wave $\cos(k)$: there the mean is over few
-# distances.)*
+# *What to see: each curve falls to its dot, at 1.6, 1.6, 1.6 and 1.4 times its base,
+# and rises after it: there a farther position looks nearer. (The distances that we
+# tried are up to 20% apart: it cannot be told more exactly. The bend near 6 is the wave
+# $\cos(k)$: there the mean is over few distances.)*
 #
 # With 10000, near and far can be told in any sentence. With 1000 they can, too: the
 # number is not critical. If it is too small, far positions look near. If it is too

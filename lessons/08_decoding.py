@@ -703,16 +703,16 @@ claim(
 print(f"    alpha 1 against alpha 0: {bleus[2] - bleus[0]:+.2f}", end=" ")
 print(f"({of_penalty[0]:+.2f} to {of_penalty[1]:+.2f})")
 gains_of_beams = [bleu_of_beam - greedy_bleu for bleu_of_beam in bleus]
-with_penalty = (of_penalty[0], bleus[2] - bleus[0], of_penalty[1])
-draw(figures.gains, "08_alpha.png", gains_of_beams, gains, with_penalty)
+draw(figures.gains, "08_alpha.png", gains_of_beams, gains)
 
 # %% [markdown]
-# ![Four dots with intervals, in BLEU. A beam of 4 against greedy: alpha 0 gains -0.04, from -0.82 to 0.91; alpha 0.6 gains 0.60, from -0.18 to 1.55; alpha 1 gains 0.80, from 0.04 to 1.71. Alpha 1 against alpha 0: 0.85, from 0.44 to 1.30.](figures/08_alpha.png)
+# ![Three dots with intervals: the BLEU of a beam of 4, minus that of greedy. Without a length penalty, alpha 0, it is -0.04, from -0.82 to 0.91; with the paper's alpha of 0.6 it is 0.60, from -0.18 to 1.55; with alpha 1 it is 0.80, from 0.04 to 1.71.](figures/08_alpha.png)
 #
-# *What to see: against greedy only the interval of $\alpha$ 1 is clear of the line, by
-# a little. The lowest row is clear of it by far: the penalty helps the beam.*
+# *What to see: without the penalty the dot is on the line, as good as greedy. With it
+# the dots are right of the line, but only the interval of $\alpha$ 1 is clear of it, by
+# a little.*
 #
-# (The three upper intervals overlap, but they swing together: where a draw is kind to
+# (The three intervals overlap, but they swing together: where a draw is kind to
 # $\alpha$ 0 it is kind to $\alpha$ 1. On the same draws $\alpha$ 1 wins by 0.85
 # (0.44 to 1.30).)
 #
@@ -940,7 +940,7 @@ print(f"    a text of 64 tokens: the cache saves a factor of {saved:.0f}")
 draw(figures.cost, "08_cache.png", without, with_cache)
 
 # %% [markdown]
-# ![Multiplications of one decoder layer at each step of a text of 64 tokens. Without a cache they climb in a straight line from 23 to 261 million; with the cache they stay near 4 million after the first step.](figures/08_cache.png)
+# ![Multiplications of one decoder layer at each token of a text of 64. Without a cache, where all is computed again, they climb in a straight line from 23 to 261 million; with the cache they stay near 4 million after the first token, which brings the keys and values of the source.](figures/08_cache.png)
 #
 # *What to see: one decoder layer of the base model. Without a cache each token costs
 # more than the one before. With it, each costs nearly the same. Together, the 64 tokens

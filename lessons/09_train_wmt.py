@@ -244,7 +244,7 @@ for i in (1, 100, 500, 1000):
 draw(figures.merges, "09_merges.png", tokens_per_word, occurrences)
 
 # %% [markdown]
-# ![Two panels over 1,000 merges. Left, tokens for each word: they fall from 5.4 in letters to 3.0 after 100 merges, 1.5 after 500 and 1.1 after 1,000. Right, how often the new piece of a merge occurs in the text: above 300 for the first merges, 136 at merge 100, 28 at merge 500, 7 at merge 1,000](figures/09_merges.png)
+# ![Two panels over 1,000 merges. Left, tokens for each word: they fall from 5.4 in letters to 3.0 after 100 merges, 1.5 after 500 and 1.1 after 1,000. Right, on a logarithmic axis, how often the new piece of a merge occurs in the text: above 2,000 for the first, 136 at merge 100, 28 at merge 500, 7 at merge 1,000](figures/09_merges.png)
 #
 # *What to see: on the left, the first hundred merges save nearly half of all tokens,
 # the last hundred next to nothing. On the right, the later a piece is made, the rarer
@@ -1285,10 +1285,10 @@ claim("after 6 turns the complete slices are", n_after_6 == 16, n_after_6)
 draw(figures.ring, "09_ring.png", of_ones)
 
 # %% [markdown]
-# ![Four maps with a row for each of 4 GPUs and a column for each of 4 slices. After 1 turn each GPU has one slice with a 2; after 2 turns a 3; after 3 turns a 4, framed, in another column for each GPU; after 6 turns all 16 cells are 4.](figures/09_ring.png)
+# ![Three rings of 4 GPUs, with arrows from each GPU to the next. Each GPU has its gradient in 4 slices, with the number of GPUs of which a slice is the sum. After 1 turn each GPU has one slice with a 2; after 3 turns one with a 4, another on each GPU; after 6 turns all 16 numbers are 4.](figures/09_ring.png)
 #
-# *What to see: a slice grows by one as it goes down its column from GPU to GPU. After 3
-# turns each GPU has one complete sum (framed); 3 more turns hand them round.*
+# *What to see: a slice grows by one as it goes along an arrow. After 3 turns each GPU
+# has one complete sum (a 4); 3 more turns hand them round.*
 #
 # Now real gradients: four GPUs with a quarter of the batch each. All four end with
 # exactly the same numbers, because each slice was added up only once.
@@ -1454,10 +1454,10 @@ finish(
 )
 
 # %% [markdown]
-# ![A dot plot of what the paper's 27.3 would be in sacreBLEU. If it falls like four outputs that were scored both ways, 26.7; like a model of Ott and others, 26.6; like a later model of the authors, whose quotation marks were changed as well, 25.8. All are left of the line at 27.3.](figures/09_bleu.png)
+# ![Three arrows from the printed 27.3 down to what it would be in sacreBLEU. If it falls as four outputs of other models, which were scored both ways, 26.7; as a model of Ott and others, 26.6; as a later model of the authors, whose quotation marks were changed as well, 25.8.](figures/09_bleu.png)
 #
 # *What to see: every estimate is left of the printed 27.3. Two of the three agree. (The
-# bar at the first dot spans the four outputs.)*
+# first dot is in the middle of the four outputs.)*
 #
 # We do not know whether the quotation marks were changed for the 27.3 as well.
 # **Remember: 27.3 is probably about 26.7 in sacreBLEU.** By these six drops it is 25.8

@@ -266,8 +266,9 @@ def _walk(d, walk):
     """Write the number of each step and its text; draw the bridge between the towers thick."""
     d.text(5.35, 13.85, "Follow a sentence through the model, from 1 to 11", size=FONT + 3)
     d.bridge(STRONG, 3.0)
-    for letter, x in (("K", DECODER - 0.98), ("V", DECODER - 0.33), ("Q", DECODER + 0.62)):
-        d.text(x, 5.98, letter, STRONG, FONT - 1, "bold")
+    # Below the lines, where there is room.
+    for letter, x in (("K", DECODER - 0.8), ("V", DECODER - 0.27), ("Q", DECODER + 0.8)):
+        d.text(x, 5.46, letter, STRONG, FONT + 2, "bold")
     for step, (x, y, text_x, text_y, align) in STEPS.items():
         d.axes.add_patch(
             d.shapes.Circle((x, y), 0.27, facecolor=STRONG, edgecolor="white", zorder=5)

@@ -165,6 +165,17 @@ def test_dots_are_rows_from_the_top_with_their_intervals(saved):
     assert [text.get_text() for text in axes.texts] == ["27.50", "27.30", "the paper"]
 
 
+def test_dots_have_signs_that_are_no_hyphens_and_arrows_from_a_common_start(saved):
+    figures.dots({"less": -0.5, "more": 0.25}, "a.png", "x", form="+.1f", start=1)
+    texts = saved[0].axes[0].texts
+    assert [text.get_text() for text in texts if text.get_text()] == ["\u22120.5", "+0.2"]
+    arrows = [text for text in texts if text.arrow_patch]
+    assert [(arrow.xyann, arrow.xy) for arrow in arrows] == [
+        ((1, 0), (-0.5, 0)),
+        ((1, 1), (0.25, 1)),
+    ]
+
+
 def test_bars_may_have_limits(saved):
     figures.bars({"one": 27.52}, path="a.png", y="BLEU", limits=(0, 40))
     assert saved[0].axes[0].get_ylim() == (0, 40)
@@ -386,6 +397,16 @@ def test_a_graph_has_a_box_for_each_node_and_an_arrow_for_each_use(saved):
     assert filled["p = 3"] == filled["q = 4"] != filled["u = 7"]
     heads = [text for text in axes.texts if getattr(text, "arrow_patch", None)]
     assert [head.xy for head in heads] == [(1, 0), (1, 0)]
+
+
+def test_the_head_of_a_dashed_arrow_is_solid(saved):
+    steps = [("p", "u", ""), ("q", "u", "")]
+    figures.graph(COMPUTATION, steps, path="a.png", ways=[["q", "u"], ["p", "u"]])
+    texts = saved[0].axes[0].texts
+    arrows = [text.arrow_patch for text in texts if getattr(text, "arrow_patch", None)]
+    solid = [arrow for arrow in arrows if arrow.get_linestyle() in ("-", "solid")]
+    heads = [arrow for arrow in arrows if "|>" in type(arrow.get_arrowstyle()).arrow]
+    assert len(heads) == 2 and heads == solid and len(arrows) == 3
 
 
 @pytest.mark.parametrize("wrong", [{"marked": ["v"]}, {"arrows": [("p", "v", "")]}])

@@ -85,10 +85,10 @@ def line_panels(panels, path, x, y, title="", log="", marks=True, limits=None):
 
     panels: {title: curves}, with curves as in `lines`; a name has the same colour and dashes in all
     of them. x: the label of the x axes. y: the label of the y axes, or {title: label}. limits:
-    (lowest, highest) y of all panels, or {title: limits}.
-    Raises ValueError if labels or limits name no panel.
+    (lowest, highest) y of all panels, or {title: limits}. log: as in `lines`, or {title: axes}.
+    Raises ValueError if labels, limits or axes name no panel.
     """
-    for chosen in (y, limits):
+    for chosen in (y, limits, log):
         if isinstance(chosen, dict) and not chosen.keys() <= panels.keys():
             raise ValueError(f"{path}: {set(chosen) - set(panels)} are no titles of panels")
     figure = new_figure(max(WIDTH, 5.2 * len(panels)), HEIGHT, 0.1)
@@ -101,7 +101,8 @@ def line_panels(panels, path, x, y, title="", log="", marks=True, limits=None):
         label = y.get(heading, "") if isinstance(y, dict) else y
         label_axes(axes, x, label, heading, FONT, SMALL)
         inside = limits.get(heading) if isinstance(limits, dict) else limits
-        drawn = _draw_curves(axes, curves, log, marks, inside, names)
+        scales = log.get(heading, "") if isinstance(log, dict) else log
+        drawn = _draw_curves(axes, curves, scales, marks, inside, names)
         handles |= dict(zip(curves, drawn, strict=True))
     if len(names) > 1:
         figure.legend(
@@ -197,13 +198,14 @@ def bars(values, path, y, title="", digits=1, limits=None):
     save_figure(figure, path)
 
 
-def dots(values, path, x, title="", digits=2, limits=None, levels=None):
+def dots(values, path, x, title="", form=".2f", limits=None, levels=None, start=None):
     """Draw each number as a dot in a row of its own, the first on top, with its interval if any.
 
-    values: {name: number, or (low, middle, high)}. x: the label of the axis. digits: of the number
-    written beside each dot. limits: (lowest, highest) x. levels: {name: x} of vertical lines.
+    values: {name: number, or (low, middle, high)}. x: the label of the axis. form: the format of
+    the number above each dot. limits: (lowest, highest) x. levels: {name: x} of vertical lines.
+    start: where an arrow to each dot begins; None draws no arrows.
     """
-    figure = new_figure(WIDTH, 0.62 * len(values) + 1.6)
+    figure = new_figure(WIDTH, 0.75 * len(values) + 1.7)
     axes = figure.subplots()
     figure.suptitle(title, fontsize=FONT)
     label_axes(axes, x, "", "", FONT, SMALL)
@@ -213,9 +215,16 @@ def dots(values, path, x, title="", digits=2, limits=None, levels=None):
         axes.plot([low, high], [row, row], color=COLOURS[0], linewidth=4, alpha=0.45, zorder=2)
         axes.plot(middle, row, "o", color=COLOURS[0], markersize=11, zorder=3)
         axes.annotate(
-            f"{middle:.{digits}f}", (high, row), (10, 0), textcoords="offset points",
-            va="center", fontsize=SMALL,
+            f"{middle:{form}}".replace("-", "\u2212"), (middle, row), (0, 8),
+            textcoords="offset points", ha="center", va="bottom", fontsize=FONT, color=COLOURS[0],
+            bbox={"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none"},
         )  # fmt: skip
+        if start is not None:
+            axes.annotate(
+                "", (middle, row), (start, row), zorder=2,
+                arrowprops={"arrowstyle": "-|>", "linewidth": 2, "color": LEVEL, "shrinkA": 0,
+                            "shrinkB": 6, "mutation_scale": 18},
+            )  # fmt: skip
     for name, level in (levels or {}).items():
         axes.axvline(level, color=LEVEL, linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
         axes.annotate(
@@ -223,8 +232,9 @@ def dots(values, path, x, title="", digits=2, limits=None, levels=None):
             textcoords="offset points", ha="center", va="bottom", fontsize=SMALL, color=LEVEL,
         )  # fmt: skip
     axes.set_yticks(range(len(values)), list(values), fontsize=SMALL)
-    axes.set_ylim(len(values) - 0.5, -0.5)
+    axes.set_ylim(len(values) - 0.5, -0.65)
     axes.margins(x=0.12)
+    axes.locator_params(axis="x", nbins=7)
     if limits:
         axes.set_xlim(*limits)
     save_figure(figure, path)
@@ -512,12 +522,16 @@ def graph(nodes, arrows, path, title="", marked=(), ways=()):
     for start, end, text in arrows:
         (x, y, _), (to_x, to_y, _) = nodes[start], nodes[end]
         colour, dashes, width = looks.get((start, end), ("black", "-", 2))
-        axes.annotate(
-            "", (to_x, to_y), (x, y), zorder=2,  # after the boxes, whose edges it looks for
-            arrowprops={"arrowstyle": "-|>", "linewidth": width, "color": colour,
-                        "linestyle": dashes, "patchA": boxes[start], "patchB": boxes[end],
-                        "mutation_scale": 24},
-        )  # fmt: skip
+        strokes = [("-|>", width, 2, 24)]
+        if dashes != "-":  # the dashed line ends inside its head, which is solid
+            strokes = [("-", width, 14, 24), ("-|>", 0, 2, 36)]
+        for style, stroke, gap, head in strokes:
+            axes.annotate(
+                "", (to_x, to_y), (x, y), zorder=2,  # after the boxes, whose edges it looks for
+                arrowprops={"arrowstyle": style, "linewidth": stroke, "color": colour,
+                            "linestyle": dashes if style == "-" else "-", "patchA": boxes[start],
+                            "patchB": boxes[end], "shrinkB": gap, "mutation_scale": head},
+            )  # fmt: skip
         axes.text(
             (x + to_x) / 2, (y + to_y) / 2, text, ha="center", va="center", fontsize=FONT,
             color=colour,

@@ -5,7 +5,7 @@ from math import pi
 import numpy as np
 
 from minitf.course.figures import FONT, HEIGHT, SMALL, WIDTH, lines, matrices, new_figure
-from minitf.plot import COLOURS, GRID, curve_style, label_axes, plain_numbers, save_figure
+from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
 
 __all__ = ["alone", "back", "bases", "distance", "hands", "table", "words"]
 
@@ -85,28 +85,45 @@ def back(weights, path):
 
 
 def bases(curves_by_base, path):
-    """Draw the dot product over the distance, and mark where it is lowest.
+    """Draw the dot product over the distance; past its lowest point a curve is thin.
 
     curves_by_base: {base: (distances, dot products)}.
     """
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
-    title = "The larger the base, the longer the distances that can be told apart"
-    label_axes(axes, "distance of two positions", "their dot product", title, FONT, SMALL)
     axes.grid(**GRID)
+    farthest = {}
     for i, (base, (distances, dots)) in enumerate(curves_by_base.items()):
         style = curve_style(i)
-        axes.plot(distances, dots, label=f"base {base:,}", linewidth=2.5, **style)
         low = dots.argmin()
-        axes.plot(distances[low], dots[low], "v", color=style["color"], markersize=12)
+        farthest[base] = f"{float(f'{distances[low]:.2g}'):,.0f}"
+        axes.plot(distances[: low + 1], dots[: low + 1], linewidth=3.5, color=style["color"])
+        axes.plot(distances[low:], dots[low:], linewidth=1.2, color=style["color"])
+        axes.plot(distances[low], dots[low], "o", color=style["color"], markersize=10)
         axes.annotate(
-            f"lowest at\n{distances[low] / base:.1f} \u00b7 base", (distances[low], -60),
-            fontsize=SMALL, color=style["color"], ha="center", va="top",
+            f"base {base:,}:\nup to {farthest[base]}", (distances[low], dots[low]), (0, -12),
+            textcoords="offset points", fontsize=SMALL, color=style["color"], ha="center", va="top",
         )  # fmt: skip
+    small, *_, large = curves_by_base
+    title = (
+        f"Base {small} tells distances apart up to {farthest[small]}, "
+        f"base {large:,} up to {farthest[large]}"
+    )
+    label_axes(
+        axes,
+        "distance of two positions",
+        "how alike their sinusoids are\n(dot product)",
+        title,
+        FONT,
+        SMALL,
+    )
+    axes.text(
+        0.98, 0.95, "past its dot a curve rises:\nfarther positions look nearer", fontsize=SMALL,
+        ha="right", va="top", transform=axes.transAxes,
+    )  # fmt: skip
     axes.set_xscale("log")
-    plain_numbers(axes.xaxis)
-    axes.set(ylim=(-105, 260), xticks=[1, 10, 100, 1000, 10_000])
-    axes.legend(fontsize=SMALL, frameon=False)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set(ylim=(-110, 260), xticks=[1, 10, 100, 1000, 10_000])
     save_figure(figure, path)
 
 

@@ -56,10 +56,10 @@ def two_paths(path):
     """Draw the program u = p + q, L = u p at p = 3, q = 4, with its gradients."""
     graph(
         {
-            "p": (0, 1, "p = 3\ngradient 7 + 1 \u00b7 3 = 10"),
+            "p": (0, 1.3, "p = 3\ngradient\n7 + 1 \u00b7 3 = 10"),
             "q": (0, 0, "q = 4\ngradient 3"),
-            "u": (1.4, 0, "u = p + q = 7\ngradient 3"),
-            "L": (2.8, 0.8, "L = u \u00b7 p = 21\ngradient 1"),
+            "u": (1.5, 0, "u = p + q = 7\ngradient 3"),
+            "L": (2.9, 1.3, "L = u \u00b7 p = 21\ngradient 1"),
         },
         [
             ("p", "L", "slope u = 7"),

@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from minitf.course.figures import FONT, HEIGHT, SMALL, lines, matrices, name_end, new_figure
+from minitf.course.figures import FONT, HEIGHT, SMALL, WIDTH, lines, matrices, name_end, new_figure
 from minitf.plot import COLOURS, GRID, curve_style, label_axes, plain_numbers, save_figure
 
 __all__ = ["alike", "facts", "mixing", "order_of_norm", "residual", "two_means", "units"]
+
+RIGHT, WRONG = "#dfe8f2", "#e08a3c"  # of an answer
 
 
 def alike(apart, path):
@@ -43,68 +45,82 @@ def two_means(n, without_mean, left, path):
     """
     across = np.array([1.0, -1.0, 0.0]) / 2**0.5
     up = np.array([-1.0, -1.0, 2.0]) / 6**0.5
-    flat = {
-        name: np.array([vector @ across, vector @ up])
-        for name, vector in {"n": n, "u": without_mean, "left": left}.items()
-    }
-    figure = new_figure(9.0, 5.8)
+    tip, arrives, stays = (
+        np.array([vector @ across, vector @ up]) for vector in (n, without_mean, left)
+    )
+    lost = arrives - stays
+    figure = new_figure(WIDTH, 4.6)
     axes = figure.subplots()
-    axes.set_title("The gradient keeps its part along the circle", fontsize=FONT)
+    axes.set_title("Back through a layer norm, the gradient loses its part along n", fontsize=FONT)
     axes.set_axis_off()
-    angle = np.linspace(0, 2 * np.pi, 200)
+    angle = np.linspace(0.1, 0.9, 200) * np.pi
     axes.plot(3**0.5 * np.cos(angle), 3**0.5 * np.sin(angle), color="#999999", linewidth=1.5)
-    tip = flat["n"]
-    arrows = {
-        "$n$": (0 * tip, tip, "black", "-"),
-        "$u$": (tip, tip + flat["u"], COLOURS[4], "-"),
-        "along $n$: taken out": (tip, tip + flat["u"] - flat["left"], COLOURS[1], "--"),
-        "along the circle: stays": (tip, tip + flat["left"], COLOURS[0], "-"),
+    _arrow(axes, 0 * tip, 0.97 * tip, "black")  # a gap: three arrows begin at its tip
+    _arrow(axes, tip, tip + arrives, COLOURS[4])
+    _arrow(axes, tip, tip + lost, COLOURS[1], "--")
+    _arrow(axes, tip, tip + stays, COLOURS[0])
+    for part in (lost, stays):  # the other sides of the rectangle
+        axes.plot(*np.transpose([tip + part, tip + arrives]), ":", color="#999999", linewidth=1.5)
+    axes.plot(*tip, "o", color="black", markersize=7, zorder=4)
+    texts = {
+        "n: the vector\nafter the norm": (0.45 * tip, (10, 0), "black"),
+        "gradient that arrives at n": (tip + arrives, (10, 0), COLOURS[4]),
+        "part along n: lost": (tip + 0.6 * lost, (-10, 0), COLOURS[1]),
+        "part along the circle:\npasses back": (tip + stays, (10, 0), COLOURS[0]),
+        "the norm puts\nevery vector\non this circle": ((-1.5, 1.3), (-6, 0), "#666666"),
     }
-    for start, end, colour, dashes in arrows.values():
+    for text, (point, right, colour) in texts.items():
         axes.annotate(
-            "", end, start,
-            arrowprops={"arrowstyle": "-|>", "mutation_scale": 22, "linewidth": 3, "shrinkA": 0,
-                        "shrinkB": 0, "color": colour, "linestyle": dashes},
+            text, point, right, textcoords="offset points", fontsize=FONT, color=colour,
+            va="center", ha="left" if right[0] > 0 else "right",
         )  # fmt: skip
-    # Each name stands beside a point of its arrow, at the left or at the right.
-    places = {"$n$": (0.5, 10), "$u$": (1, 10), "along $n$: taken out": (0.6, -10),
-              "along the circle: stays": (1, 10)}  # fmt: skip
-    for name, (share, right) in places.items():
-        start, end, colour, _ = arrows[name]
-        axes.annotate(
-            name, start + share * (end - start), (right, 0), textcoords="offset points",
-            fontsize=FONT, color=colour, va="center", ha="left" if right > 0 else "right",
-        )  # fmt: skip
-    axes.plot(0, 0, "o", color="black", markersize=6)
-    axes.set(xlim=(-3.1, 4.6), ylim=(-1.9, 3.1), aspect="equal")
+    axes.set(xlim=(-3.1, 4.1), ylim=(-0.1, 2.95), aspect="equal")
     save_figure(figure, path)
 
 
+def _arrow(axes, start, end, colour, dashes="-"):
+    """Draw an arrow whose head is solid, also if its line is dashed."""
+    neck = end - 0.1 * (end - start) / np.linalg.norm(end - start)
+    axes.plot(*np.transpose([start, neck]), dashes, color=colour, linewidth=3)
+    axes.annotate(
+        "", end, neck,
+        arrowprops={"arrowstyle": "-|>", "mutation_scale": 24, "linewidth": 0, "shrinkA": 0,
+                    "shrinkB": 0, "color": colour},
+    )  # fmt: skip
+
+
 def units(likes, answers, path):
-    """Draw the answers if only some units speak, with the wrong ones framed.
+    """Draw which answers are wrong if only some units speak.
 
     likes: (8, 8), the facts. answers: {number of units: (8, 8)}.
     """
-    panels, wrong = {}, {}
-    for n_units, answer in answers.items():
-        mistakes = np.argwhere(answer * likes < 0)
-        title = f"{n_units} of 8 units:\n{len(mistakes)} answers of 64 are wrong"
-        if n_units == 1:
-            title = title.replace("1 of 8 units", "1 of 8 units alone")
-        panels[title] = answer
-        wrong[title] = [tuple(cell) for cell in mistakes]
-    matrices(
-        panels,
-        rows="person",
-        columns="dish",
-        row_labels="12345678",
-        column_labels="12345678",
-        signed=True,
-        limits=(-1.5, 1.5),
-        mark=wrong,
-        title="Who likes (blue) which dish? No unit knows; eight together do (framed: wrong)",
-        path=path,
+    from matplotlib.colors import ListedColormap
+
+    figure = new_figure(WIDTH, 4.4, 0.1)
+    title = "No unit of the feed-forward network knows the facts; all 8 together do"
+    figure.suptitle(title, fontsize=FONT)
+    right_or_wrong = ListedColormap((RIGHT, WRONG))
+    for axes, (n_units, answer) in zip(
+        figure.subplots(1, len(answers)), answers.items(), strict=True
+    ):
+        wrong = answer * likes < 0
+        axes.pcolormesh(
+            wrong, cmap=right_or_wrong, vmin=0, vmax=1, edgecolors="white", linewidth=1.5
+        )
+        for row, column in np.argwhere(wrong):
+            axes.text(column + 0.5, row + 0.54, "\u00d7", ha="center", va="center", fontsize=FONT)
+        who = "1 unit alone" if n_units == 1 else f"{n_units} units"
+        who = f"all {n_units} units" if n_units == max(answers) else who
+        axes.set_title(f"{who}:\n{wrong.sum()} of 64 wrong", fontsize=FONT)
+        axes.set(aspect="equal", xticks=[], yticks=[])
+        axes.invert_yaxis()
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel("8 dishes", fontsize=SMALL)
+        axes.set_ylabel("8 people" if n_units == 1 else "", fontsize=SMALL)
+    figure.supxlabel(
+        "a cell: “does this person like this dish?”   \u00d7: the answer is wrong", fontsize=SMALL
     )
+    save_figure(figure, path)
 
 
 def mixing(network, attention, path):
@@ -122,19 +138,26 @@ def residual(depths, gradients, path):
     """Draw the gradient that arrives at the input; gradients: {connection: for each depth}."""
     figure = new_figure(10.5, HEIGHT)
     axes = figure.subplots()
-    title = "Sub-layers f in a row: with a norm, the gradient keeps its size"
-    label_axes(axes, "layers", "gradient that arrives at the input", title, FONT, SMALL)
+    title = "With a norm, the gradient keeps its size through many layers"
+    label_axes(axes, "layers in a row", "gradient that arrives at the input", title, FONT, SMALL)
     axes.grid(**GRID)
     axes.set_yscale("log")
     axes.set_xscale("log", base=2)
     plain_numbers(axes.xaxis)
-    lifts = {"norm(f(x))": 9, "norm(x + f(x)), the paper": -9}  # they end side by side
+    results = {"x + f(x)": ": explodes", "f(x)": ": vanishes", "norm(x + f(x))": ", the paper"}
+    lifts = {"norm(f(x))": -9, "norm(x + f(x))": 9}  # they end side by side
     for i, (name, arriving) in enumerate(gradients.items()):
         style = curve_style(i)
+        layer = name.removesuffix(", the paper")
         axes.plot(depths, arriving, linewidth=2.5, marker="o", markersize=7, **style)
-        name_end(axes, name, depths, arriving[-1], style["color"], lifts.get(name, 0))
+        text = layer + results.get(layer, "")
+        name_end(axes, text, depths, arriving[-1], style["color"], lifts.get(layer, 0))
     axes.axhline(1, color="#444444", linewidth=1.0, zorder=1)
-    axes.set_xlim(depths[0] / 1.1, depths[-1])
+    axes.annotate(
+        "1: as large as at the output", (8, 1), (0, 8), textcoords="offset points", ha="center",
+        va="bottom", fontsize=SMALL, color="#444444",
+    )  # fmt: skip
+    axes.set_xlim(depths[0] / 1.1, depths[-1] * 1.06)
     save_figure(figure, path)
 
 

@@ -4,9 +4,22 @@ import itertools
 
 import numpy as np
 
-from minitf.course.figures import bars, dots, graph, line_panels, lines, matrices
+from minitf.course.figures import (
+    FONT,
+    SMALL,
+    bars,
+    dots,
+    graph,
+    line_panels,
+    lines,
+    new_figure,
+)
+from minitf.plot import COLOURS, save_figure
 
 __all__ = ["averages", "estimates", "merges", "padding", "ring", "speed_ups", "stations"]
+
+CORNERS = [(-1, 0.9), (1, 0.9), (1, -0.9), (-1, -0.9)]  # of the ring
+SHADES = ("#e4eef8", "#a9cbe8", "#3f86c0", "#08407f")  # of a sum of 1, 2, 3 and 4 GPUs
 
 
 def stations(path):
@@ -30,10 +43,7 @@ def stations(path):
 
 
 def merges(tokens_per_word, occurrences, path):
-    """Draw what merges save. tokens_per_word: after 0, 1, ... merges. occurrences: of each piece.
-
-    The first pieces are far more frequent than the others, and above the picture.
-    """
+    """Draw what merges save. tokens_per_word: after 0, 1, ... merges. occurrences: by piece."""
     length, rarity = "tokens for each word", "how often the new piece occurs"
     steps = np.arange(len(tokens_per_word))
     panels = {
@@ -41,8 +51,7 @@ def merges(tokens_per_word, occurrences, path):
         rarity: {"toy text": (steps[1:], occurrences)},
     }
     line_panels(
-        panels, path, x="merges", y={length: "tokens", rarity: "times in the text"}, marks=False,
-        limits={length: (0, 5.6), rarity: (0, 300)},
+        panels, path, x="merges", y="", marks=False, log={rarity: "y"}, limits={length: (0, 5.6)},
         title="Each further merge saves less, and its piece is rarer",
     )  # fmt: skip
 
@@ -69,21 +78,53 @@ def averages(updates, alone, mean_losses, before, path):
 
 
 def ring(after_turns, path):
-    """Draw of how many GPUs each slice is the sum. after_turns[turn][GPU][slice]."""
-    three = "after 3: one complete on each"
-    names = [str(number) for number in range(4)]
+    """Draw GPUs in a ring, each with its slices, and of how many GPUs each slice is the sum.
+
+    after_turns[turn][GPU][slice].
+    """
+    figure = new_figure(10.0, 4.3, 0.05)
+    title = "The GPUs add up their gradients in a ring: each sends only to the next"
+    figure.suptitle(title, fontsize=FONT)
     panels = {
-        "after 1 turn": after_turns[1],
-        "after 2 turns": after_turns[2],
-        three: after_turns[3],
-        "after 6: all complete": after_turns[6],
+        "after 1 turn:\none sum of two on each": 1,
+        "after 3 turns:\none complete sum on each": 3,
+        "after 6 turns:\nall sums on each": 6,
     }
-    matrices(
-        panels, rows="GPU", columns="slice of the gradient", row_labels=names,
-        column_labels=names, values=".0f", limits=(0, 4), path=path,
-        mark={three: [(0, 1), (1, 2), (2, 3), (3, 0)]},
-        title="Of how many GPUs a slice is the sum: first the sums grow, then they go round",
+    for axes, (heading, turn) in zip(figure.subplots(1, 3), panels.items(), strict=True):
+        axes.set_title(heading, fontsize=FONT)
+        axes.set_axis_off()
+        for gpu, slices in enumerate(after_turns[turn]):
+            _gpu(axes, CORNERS[gpu], f"GPU {gpu}", slices)
+        for (x, y), (to_x, to_y) in zip(CORNERS, CORNERS[1:] + CORNERS[:1], strict=True):
+            right, up = np.sign([to_x - x, to_y - y])
+            leave, arrive = {-1: (-0.28, 0.56), 0: (0, 0), 1: (0.56, -0.28)}[up]  # below, above
+            axes.annotate(
+                "", (to_x - 0.68 * right, to_y + arrive), (x + 0.68 * right, y + leave),
+                arrowprops={"arrowstyle": "-|>", "linewidth": 3, "color": COLOURS[1],
+                            "mutation_scale": 24, "shrinkA": 0, "shrinkB": 0},
+            )  # fmt: skip
+        axes.set(xlim=(-1.75, 1.75), ylim=(-1.15, 1.45), aspect="equal")
+    figure.supxlabel(
+        "a row of cells: the gradient in 4 slices;  a number: of so many GPUs it is the sum",
+        fontsize=SMALL,
     )  # fmt: skip
+    save_figure(figure, path)
+
+
+def _gpu(axes, middle, name, slices):
+    """Draw a GPU: its name, and its slices as a row of cells, the darker the more is added."""
+    from matplotlib.patches import Rectangle
+
+    x, y = middle
+    axes.text(x, y + 0.2, name, ha="center", va="bottom", fontsize=SMALL)
+    for i, number in enumerate(slices):
+        left = x - 0.62 + 0.31 * i
+        shade = SHADES[int(number) - 1]
+        axes.add_patch(Rectangle((left, y - 0.2), 0.31, 0.36, facecolor=shade, edgecolor="black"))
+        axes.text(
+            left + 0.155, y - 0.03, f"{number:.0f}", ha="center", va="center", fontsize=SMALL,
+            color="white" if number > 2 else "black",
+        )  # fmt: skip
 
 
 def speed_ups(n_gpus, speed_ups_by_link, path):
@@ -102,12 +143,12 @@ def speed_ups(n_gpus, speed_ups_by_link, path):
 def estimates(like_four, like_ott, like_authors, path):
     """Draw what 27.3 would be in sacreBLEU, by scores that were counted both ways."""
     values = {
-        "if it falls like\nthe four outputs": like_four,
-        "like the model\nof Ott et al.": like_ott,
-        "like the authors' later model,\nwith changed quotes": like_authors,
+        "4 outputs of other models": like_four[1],
+        "a model of Ott et al. (2018)": like_ott,
+        "a later model of the authors,\nquotation marks changed too": like_authors,
     }
     dots(
-        values, path, x="estimate of the paper's 27.3 in sacreBLEU", digits=1,
-        limits=(25.5, 27.5), levels={"as printed: 27.3": 27.3},
-        title="sacreBLEU would say less than 27.3",
+        values, path, x="what 27.3 becomes, if it falls as these did", form=".1f",
+        limits=(25.5, 27.6), levels={"printed: 27.3": 27.3}, start=27.3,
+        title="In sacreBLEU, the paper's 27.3 BLEU would probably be about 26.7",
     )  # fmt: skip
