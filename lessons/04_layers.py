@@ -463,7 +463,7 @@ claim(
     errors[2] < best_additive_error / 1.5,
     f"{errors[2]:.2f}",
 )
-claim("with 32 units the answers are exact, up to", errors[5] < 0.02, errors[5])
+claim("with 32 units every fact is known: error", errors[5] < 0.02, errors[5])
 draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 
 # %% [markdown]
@@ -473,10 +473,10 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # units on, the network is far below it, and with 16 all facts fit. (That two units land
 # on the line is chance.)*
 #
-# So it can remember, with numbers enough. With 4 units it has 73, hardly
-# more than one for each fact, and 60 of its 64 answers have the right sign. With 8
-# units all have, but they are not yet near +1 and -1: the error is 0.08. With 16 or 32
-# units it is 0.00, and every fact is known.
+# So a network can remember, with numbers enough. With 4 units it has 73, hardly more
+# than one for each fact, and 60 of its 64 answers have the right sign. With 8 units all
+# signs are right, but the answers not yet exact: their error is 0.08. With 16 or 32
+# units it is 0.00: every fact is known.
 #
 # So attention mostly *fetches*, and the network *computes and remembers*. In trained
 # language models, too, units were found that answer to one pattern of words each, and
@@ -684,8 +684,8 @@ claim(
 # In a Transformer, first of all for the words. The first figure of this lesson showed
 # that attentions make them all alike. A norm does not help: it treats each position by
 # itself, and makes equal ones equal again. $x$ does help: what a position fetched is
-# added to its own vector. (Each time nearly the same is added to all of them, though,
-# and the norm shrinks the sum: so they still become more alike, but later.)
+# added to its own vector. (But nearly the same is added to all, and the norm shrinks
+# the sum: so they still become more alike, but later.)
 
 
 # %%
@@ -712,9 +712,9 @@ claim(
 # connection keeps each position's own vector on the way up, and its own gradient on the
 # way back.**
 #
-# That is measured in new models; we train none without $x$. He et al. 2015, who found
-# the residual connection, did, with networks for images, without attention. These had
-# norms, and gradients of a good size, and the deep ones still learned worse without
+# That is measured in new models; we train none without $x$. He et al. 2015, who
+# introduced the residual connection, did, for images, without attention. Their networks
+# had norms, and gradients of a good size, and the deep ones still learned worse without
 # $x$. So a good size is not enough. Their explanation: without $x$ a sub-layer must
 # first learn to hand on what it got, through its own matrices. **With $x$, handing on
 # is free, and a sub-layer learns only the correction.**

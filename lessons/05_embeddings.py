@@ -104,8 +104,6 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 #
 # *What to see: this lesson makes the two ends of the model. At the bottom, words and
 # positions become vectors; at the top, vectors become scores of words.*
-#
-# First the vector of the position, as the puzzle is still open, then that of the word.
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
@@ -291,8 +289,8 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 # \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
 #
 # That is a rotation: to move $k$ positions ahead, turn each hand by the angle
-# $\omega k$. To move back, take a negative $k$. Why can one matrix do that for every
-# $p$? Because each hand turns by the same angle in each step, wherever it points. With
+# $\omega k$. To move back, take a negative $k$. One matrix does it for every $p$,
+# because each hand turns by the same angle in each step, wherever it points. With
 # random rows there is no such matrix once there are more positions than columns: for
 # each position a column would have to satisfy an equation, with only $d_{model}$
 # numbers. (Many models of today turn queries and keys by such angles: *rotary*
@@ -530,8 +528,8 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # update, if only that it was not the right word.
 #
 # **Use.** Tying also saves two of three tables. With the paper's vocabulary and
-# $d_{model}$ 512, three would have nearly as many numbers as all of the paper's base
-# model, tied, has (about 65 million).
+# $d_{model}$ 512, three would have nearly as many numbers as the whole base model
+# (about 65 million).
 
 # %%
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
@@ -582,10 +580,9 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # **Use.** Could one not draw the rows with variance 1, and leave the factor out? Then
 # the bottom would be right and the top wrong. The logits would have the standard
 # deviation 22.6: one word of the 8,000 would get nearly all the probability, and seldom
-# the right one. One could as well make $PE$ shorter: the ratio
-# would be the same. But all that enters would be 22.6 times smaller. A score is a
-# product of two such vectors, so it would be 512 times smaller: nearly 0. All weights
-# would begin equal.
+# the right one. One could as well make $PE$ shorter: the ratio would be the same. But
+# all that enters would be 22.6 times smaller. A score is a product of two such vectors,
+# so it would be 512 times smaller: nearly 0. All weights would begin equal.
 #
 # Now the whole, with $d_{model}$ 64, for "The dog bites the man." and for the news.
 # `Positions` is the library's layer that adds $PE$. Ask "bites", which has the same
@@ -623,14 +620,13 @@ claim("with positions they differ by", by_position > 0.01, by_position)
 # with $d_{model}$ 64, numbers of variance 1, and add their positions. Does the head
 # still find the word before? Guess first.
 #
-# They are not enough. The dot product of a $PE$ with itself is 32 here, and
+# Equal lengths are not enough. The dot product of a $PE$ with itself is 32 here, and
 # with the next one 30.9: a lead of 1.1. Against it stand two products of a word with a
 # $PE$ of length $\sqrt{32} = 5.7$, with the spread 5.7 each, and one of two words, with
 # 8. Their squares add: together 11.3.
 #
-# Two cures come to mind. $W$ may read only the directions in which the positions lie:
-# 20 of them need 8 of the 64 (`svd` finds those). And the words may leave these
-# directions.
+# Two cures: $W$ may read only the directions in which the positions lie: 20 of them
+# need 8 of the 64 (`svd` finds those). And the words may leave these directions.
 
 
 # %%
@@ -690,18 +686,19 @@ print(f"    random rows: {in_random:.0%}, trained rows: {in_trained:.0%} right")
 claim("trained rows: right", in_trained > in_random + 0.15, f"{in_trained:.0%}")
 rotation = np.linalg.qr(rng.standard_normal((64, 64)))[0]
 print(f"    trained rows, turned at random: {reader_is_right(trained @ rotation):.0%}")
-squares = np.linalg.svd(trained, compute_uv=False) ** 2
-print(f"    trained rows: 32 directions hold {squares[:32].sum() / squares.sum():.0%}")
+for name, table in (("random", untrained), ("trained", trained)):
+    squares = np.linalg.svd(table, compute_uv=False) ** 2
+    print(f"    {name}: 32 directions hold {squares[:32].sum() / squares.sum():.0%}")
 
 # %% [markdown]
 # With trained rows it is right in 75% of the sums, with random rows in 46%. Did the
 # words leave the directions of the positions? Turn all rows by one random rotation:
 # they lie in other directions then, and the reader is still right in 70%. So most of
-# the gain has another reason: words that are used alike have similar rows, and 32
-# directions, wherever they lie, hold 78% of the squares. In the others there is room.
-# Adding is not free, and after training it costs less. (A head that finds the word
-# before we have seen in lesson 03 only. And 512 numbers have more room: "Why is the
-# position added, and not written beside the word?")
+# the gain has another reason: words that are used alike have similar rows, and 32 of
+# the 64 directions, wherever they lie, hold 78% of their squares (of random rows 58%).
+# In the others there is room. Adding is not free, and after training it costs less. (A
+# head that finds the word before we have seen in lesson 03 only. And 512 numbers have
+# more room: "Why is the position added, and not written beside the word?")
 
 # %% [markdown]
 # ## What did we learn?
@@ -711,8 +708,8 @@ print(f"    trained rows: 32 directions hold {squares[:32].sum() / squares.sum()
 #   alike, and slow ones, so that near and far can be told.
 # - $k$ positions on is one rotation, the same everywhere: so one matrix lets each word
 #   look $k$ words back, and "bites" knows who bites.
-# - A head can read the position out of a sum only where the words leave room. The sums
-#   of a new model leave little, those of a trained one more.
+# - The position can be read out of a sum only where the words leave room: random words
+#   leave little, trained ones more.
 # - An embedding is a row of a table; its gradient is the sum over all tokens that read
 #   the row. Words that are used alike come to have similar rows.
 # - One table embeds source and target and scores the output; its gradient is the sum of
@@ -747,8 +744,8 @@ print(f"    trained rows: 32 directions hold {squares[:32].sum() / squares.sum()
 #
 # ### How does the library compute the two tables?
 # `F.embedding` reads rows, and on the way back adds up the gradients of equal ids.
-# `sinusoid` computes all positions at once. (Its options are for models of other
-# programs: "What do other programs do differently?")
+# `sinusoid` computes all positions at once. (Its options: "What do other programs do
+# differently?")
 
 # %%
 show(F.embedding)

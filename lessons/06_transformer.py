@@ -17,8 +17,8 @@ the parameters of the paper's model.
 # *target*, token by token (lesson 05; there are also a start mark and an end mark). The
 # program repeats three steps:
 #
-# 1. Give the model the source and the tokens written so far. In the beginning that is
-#    only the *start mark*, whose id is 2.
+# 1. Give the model the source and the tokens written so far: at first only the *start
+#    mark*, whose id is 2.
 # 2. For each token *of the target* that it reads (the start mark, and what is written
 #    so far), the model returns a row of numbers, one for each subword of the
 #    vocabulary: the logits (lesson 05). The softmax turns a row into probabilities of
@@ -106,10 +106,9 @@ claim("the small model writes the German sentence", text == german, text)
 # *What to see: press "Play". The encoder runs once, and the decoder once for each
 # word.*
 #
-# Everything that happens to the sentence is inside the one call
-# `trained(source, target)`. Figure 1 of the paper is the map of that call. Here it is
-# with the steps of a walk, and with the shapes of the arrays that this model has at the
-# last moment of the writing.
+# All that happens is inside the one call `trained(source, target)`. Figure 1 of the
+# paper is the map of that call. Here it is with the steps of a walk, and with the
+# shapes of the arrays that this model has at the last moment of the writing.
 
 # %%
 shapes = {
@@ -174,9 +173,9 @@ draw(figure_1, "06_here.png", walk=shapes)
 # becomes "der" or "das", depending on the noun. The translation grows, so another tower
 # has to ask, word by word, two questions. "What have I written, and what comes next?"
 # is for its self-attention, "where in the source is that?" for its *source attention*.
-# That is the order in which a decoder layer has them. Each of them reads what leaves
-# the encoder's *last* layer. In the encoder's first layer, "bank" is still a riddle, as
-# in the table; what leaves the last has met its neighbours, and is worth reading.
+# That is the order in which a decoder layer has them. Each decoder layer reads what
+# leaves the encoder's *last* layer. In the encoder's first layer, "bank" is still a
+# riddle; what leaves the last has met its neighbours, and is worth reading.
 #
 # Test it. Take one attention at a time away, in both layers, by setting its last matrix
 # $W^O$ to zero: then add & norm adds nothing to its input. What does the model write?
@@ -228,8 +227,8 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 #   say.
 #
 # So this model uses all three. Some nonsense was to be expected, as the layers above
-# had never met such vectors; but each cut fails at what we said. That is no proof that
-# no model could do with fewer: many of today's have one tower only (lesson 09).
+# had never met such vectors; but each time it fails at what we said. That is no proof
+# that no model could do with fewer: many of today's have one tower only (lesson 09).
 
 # %% [markdown]
 # ## How do the pieces make a Transformer?
@@ -879,9 +878,10 @@ draw(figures.parameters, "06_parameters.png", millions)
 # is two matrices of $d_{model} \cdot 4 d_{model}$ numbers, together $8 d_{model}^2$; an
 # attention has $4 d_{model}^2$. And $12 \cdot 8$ is more than $18 \cdot 4$.*
 #
-# Together they are 63.0 million numbers, and with 4 bytes each 252 MB. The paper says
-# 65 million. The only number in the formulas that it does not give exactly is $V$, and
-# with about 41,000 rows the table adds the missing two million.
+# The table is larger than all attentions. Together they are 63.0 million numbers, and
+# with 4 bytes each 252 MB. The paper says 65 million. The only number in the formulas
+# that it does not give exactly is $V$, and with about 41,000 rows the table adds the
+# missing two million.
 
 # %%
 megabytes = 4 * on_paper / 1e6
