@@ -82,7 +82,7 @@ same("in 'man bites dog' as well", answer_of_bites(man_bites_dog), [1, 1])
 # %%
 clock = np.array([[sin(pos), cos(pos)] for pos in range(3)])
 print("the vectors of positions 0, 1 and 2:", clock.round(2).tolist())
-print(f"a turn of 1 is one of {np.degrees(1):.0f} degrees")
+print(f"1 radian is {np.degrees(1):.0f} degrees")
 print("dog at the end:", (dog + clock[2]).round(2))
 news = answer_of_bites(man_bites_dog + clock)
 no_news = answer_of_bites(dog_bites_man + clock)
@@ -115,7 +115,7 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 # embeddings and positions" derives it. Only a causal mask would tell a little: under it
 # the first position sees one word, and the last one all of them.)
 #
-# Now with a layer of the library, and three random vectors:
+# With a layer of the library and three random vectors:
 
 # %%
 config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -611,7 +611,7 @@ by_position = abs(if_man_bites - if_dog_bites).max()
 claim("with positions they differ by", by_position > 0.01, by_position)
 
 # %% [markdown]
-# The answers differ now. But are equal lengths enough for a head?
+# The answers differ. But are equal lengths enough for a head?
 
 # %% [markdown]
 # ## Can a head read the position out of a sum?
