@@ -15,9 +15,9 @@ of them is for (of dropout we quote what the paper measured).
 # %% [markdown]
 # ## What happens to words that only look at each other?
 # In lesson 01 "bank" looked at its two neighbours once, and became (2.17, 0.31): a bank
-# of a river. The Transformer has six layers, so its words look six times. Let us do the
-# same: each word looks at all three, all three get their new vectors, and then they
-# look again. Before you read on: what will happen to "by", which was (0, 0)?
+# of a river. The Transformer has six layers, so its words look six times. Four times
+# are enough here: each word looks at all three, all three get their new vectors, and
+# then they look again. Before you read on: what will happen to "by", which was (0, 0)?
 
 # %%
 import numpy as np
@@ -71,10 +71,10 @@ claim("after four looks no number of a word differs by more", furthest < 1e-4, f
 #
 # Here is a sentence of 16 random vectors, as before any training. We send it through
 # six attentions of lesson 03, and measure after each how far its positions are apart.
-# Take one of the 32 numbers of a vector, and its spread over the 16 positions. The mean
-# of this over all 32, divided by the spread of all numbers, is our measure: about 1 if
-# all numbers are random, 0 if all positions are alike. Then we do it again with six
-# whole layers of the Transformer.
+# For each of the 32 columns, take the spread over the 16 positions. The mean of these
+# spreads, divided by the spread of all numbers, is our measure: about 1 if all numbers
+# are random, 0 if all positions are alike. Then we do it again with six whole layers of
+# the Transformer.
 
 # %%
 small = Config(vocabulary_size=10, d_model=32, d_ff=128, n_heads=4, dropout=0.0)
@@ -284,12 +284,12 @@ draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 # 3. Through the deviation. $s$ changes by $n_j / D$, and the slope of $(x_i - m) / s$
 #    for $s$ is $-n_i / s$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
 #
-# The $n_j / D$ of the third way is the chain rule for the root in $s$. The round d,
-# $\partial$, marks a slope for one number, here $x_j$, while all others stay. That $m$
-# moves, too, changes nothing here, because the $x_i - m$ sum to 0:
+# The $n_j / D$ of the third way is the chain rule for the root in $s$:
 #
 # $$\frac{\partial s}{\partial x_j} = \frac{1}{2s} \cdot \frac{2}{D} (x_j - m)
 # = \frac{n_j}{D}$$
+#
+# (That $m$ moves, too, changes nothing here, because the $x_i - m$ sum to 0.)
 #
 # Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
 #
@@ -353,11 +353,12 @@ grad_check(F.layer_norm, X, gain, bias)
 
 # %% [markdown]
 # ## What is the feed-forward network for?
-# Let the weights of attention be given. Then attention adds up: what it fetches from
-# two words is something that the one says plus something that the other says. (That the
-# weights depend on the words is a bend of its own; we leave it out here.) Call an
-# answer about two words *additive* if it is such a sum, $f(a) + g(b)$, with any
-# functions $f$ and $g$, straight or curved. Some questions have no additive answer.
+# With given weights, attention adds up: what it fetches from two words is something
+# that the one says plus something that the other says. (The weights are made of
+# products. But they are one number for a pair of words in a head, and only say from
+# whom to fetch how much.) Call an answer about two words *additive* if it is such a
+# sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved. Some questions
+# have no additive answer.
 #
 # Here is the smallest. Attention has put the number of one word, 0 or 1, into one
 # feature, and the number of another word into a second feature: $(a, b)$. The answer is
@@ -463,7 +464,7 @@ claim(
     errors[2] < best_additive_error / 1.5,
     f"{errors[2]:.2f}",
 )
-claim("with 32 units nearly every fact is known", errors[5] < 0.02, errors[5])
+claim("with 32 units every fact is known: error", errors[5] < 0.02, errors[5])
 draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 
 # %% [markdown]
@@ -473,9 +474,10 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # units on, the network is far below it, and with 16 all facts fit. (That two units land
 # on the line is chance.)*
 #
-# It can, if there are numbers enough. With 4 units it has 73, hardly more than one for
-# each fact, and gives 60 of the 64 answers the right sign. With 8 units and 145 numbers
-# all signs are right, and with 16 units the answers are exact.
+# So a network can remember, with numbers enough. With 4 units it has 73, hardly more
+# than one for each fact, and 60 of its 64 answers have the right sign. With 8 units all
+# signs are right, but the answers not yet exact: their error is 0.08. With 16 or 32
+# units it is 0.00: every fact is known.
 #
 # So attention mostly *fetches*, and the network *computes and remembers*. In trained
 # language models, too, units were found that answer to one pattern of words each, and
@@ -483,9 +485,8 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # the *parameters*, the learned numbers, of an encoder layer: two matrices of 512 times
 # 2,048, against attention's four of 512 times 512 (lesson 03).
 #
-# The network sees one position at a time: the same network runs at each position,
-# alone. The paper calls it *position-wise*. **Attention is the only place where
-# positions meet.**
+# The same network runs at each position, alone: the paper calls it *position-wise*.
+# **Attention is the only place where positions meet.**
 #
 # **Equate.** Here is the library's layer beside equation 2, computed for one position
 # after another with the layer's matrices. They are filled with random numbers: a bias
@@ -532,9 +533,9 @@ grad_check(feed_forward, X, name="FeedForward")
 # A network that can remember 64 facts can also remember its training sentences, and
 # that is not what it is for. *Dropout* (section 5.4): while the model learns, each
 # feature is set to 0 with the probability `rate` (the paper's $P_{drop}$, 0.1 in the
-# base model), as if a die were thrown for each. The idea: who keeps a thing in one
-# place only forgets it whenever that place is dropped, so it pays to keep it in
-# several. We do not measure it here. The paper did: without dropout its base model
+# base model), as if a coin were tossed for each. The idea: a network that keeps a thing
+# in one feature forgets it whenever this feature is dropped, so training spreads it
+# over several. We do not measure it here. The paper did: without dropout its base model
 # scores 1.2 BLEU less (Table 3 (D)).
 #
 # **State.** The features that stay are divided by $1 - \text{rate}$:
@@ -552,7 +553,7 @@ grad_check(feed_forward, X, name="FeedForward")
 # %%
 rate = 0.25
 drop = Dropout(rate)
-with F.dropout_state(seed=1, step=5):  # the seed of the tosses, and the update
+with F.dropout_state(seed=1, step=5):  # the tosses of any update, here 5
     dropped = drop(Tensor(X)).numpy()
     dropped_again = drop(Tensor(X)).numpy()
 mask = dropped != 0
@@ -581,7 +582,7 @@ claim("eval() switches it off: the result is x itself", drop(X) is X, "the same 
 #
 # This order, norm last, is called *post-norm*.
 #
-# **Derive.** The usual reason is the gradient. Suppose that the slope of $f$ is 0.5.
+# **Derive.** The usual reason is the gradient. Say that the slope of $f$ is about 0.5.
 # Through 16 layers, which have 32 sub-layers, of $f(x)$ alone the gradient is halved 32
 # times, and almost nothing is left. The slope of $x + f(x)$ is 1 + 0.5: the 1 is a road
 # on which nothing is lost.
@@ -684,7 +685,8 @@ claim(
 # In a Transformer, first of all for the words. The first figure of this lesson showed
 # that attentions make them all alike. A norm does not help: it treats each position by
 # itself, and makes equal ones equal again. $x$ does help: what a position fetched is
-# added to its own vector.
+# added to its own vector. (But nearly the same is added to all, and the norm shrinks
+# the sum: so they still become more alike, but later.)
 
 
 # %%
@@ -711,14 +713,15 @@ claim(
 # connection keeps each position's own vector on the way up, and its own gradient on the
 # way back.**
 #
-# That is measured in new models, and the *size* of a gradient does not say whether one
-# can learn from it. The residual connection is older than the Transformer. For images
-# it was found by He et al. 2015, in networks without attention that had norms already.
-# Their gradients had a good size, too, and deep stacks without $x$ still learned worse.
-# So a good size is needed, and is not enough.
+# That is measured in new models; we train none without $x$. He et al. 2015, who
+# introduced the residual connection, did, for images, without attention. Their networks
+# had norms, and gradients of a good size, and the deep ones still learned worse without
+# $x$. So a good size is not enough. Their explanation: without $x$ a sub-layer must
+# first learn to hand on what it got, through its own matrices. **With $x$, handing on
+# is free, and a sub-layer learns only the correction.**
 #
-# **Equate.** The library's `Residual` is this connection. A layer of the encoder is two
-# of them in a row, one around attention and one around the network.
+# **Equate.** A layer of the encoder is two of the library's `Residual` in a row, one
+# around attention and one around the network.
 
 # %%
 post = randomised(Residual(config))
@@ -738,10 +741,6 @@ with F.dropout_state(seed=2, step=1):
 
 same("Residual = LayerNorm(x + Dropout(Sublayer(x)))", by_residual, post_by_hand)
 same("EncoderLayer = two of them, attention first", by_layer, layer_by_hand)
-
-# %% [markdown]
-# That is all of a layer: attention fetches, the network computes, and around each of
-# them are dropout, the sum and the norm.
 
 # %% [markdown]
 # ## What did we learn?

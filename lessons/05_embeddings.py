@@ -33,8 +33,8 @@ back into scores of words, with one and the same matrix.
 #
 # The cure of the paper is one line: add to each word a vector that says where it is.
 # For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
-# from 0 and read as an angle in radians. It is the hand of a clock that turns a little
-# with each word.
+# from 0 and read as an angle in radians. It is the hand of a clock that begins at
+# twelve and turns by 57 degrees with each word.
 #
 # | position | 0 | 1 | 2 |
 # |---|---|---|---|
@@ -82,6 +82,7 @@ same("in 'man bites dog' as well", answer_of_bites(man_bites_dog), [1, 1])
 # %%
 clock = np.array([[sin(pos), cos(pos)] for pos in range(3)])
 print("the vectors of positions 0, 1 and 2:", clock.round(2).tolist())
+print(f"1 radian is {np.degrees(1):.0f} degrees")
 print("dog at the end:", (dog + clock[2]).round(2))
 news = answer_of_bites(man_bites_dog + clock)
 no_news = answer_of_bites(dog_bites_man + clock)
@@ -92,9 +93,8 @@ claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 
 # %% [markdown]
 # With positions, "bites" gets (1.75, 1.36) in the one sentence and (1.68, 1.39) in the
-# other. The difference is small, because nothing here was chosen for the purpose. Can a
-# head make it large? Yes: "What can a model read from the waves?" builds one that gets
-# "dog" in the one sentence and "man" in the other.
+# other. The difference is small, as nothing was chosen for it: "What can a model read
+# from the waves?" builds a head that gets "dog" in the one and "man" in the other.
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -104,9 +104,6 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 #
 # *What to see: this lesson makes the two ends of the model. At the bottom, words and
 # positions become vectors; at the top, vectors become scores of words.*
-#
-# Both vectors deserve a closer look. First that of the position, as the puzzle is still
-# open, then that of the word.
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
@@ -118,7 +115,7 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 # embeddings and positions" derives it. Only a causal mask would tell a little: under it
 # the first position sees one word, and the last one all of them.)
 #
-# Now with a layer of the library, and three random vectors for the words:
+# With a layer of the library and three random vectors:
 
 # %%
 config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -235,8 +232,8 @@ draw(figures.alone, "05_alone.png", from_zero, one_hand)
 # = \cos(\omega (a - b))$$
 #
 # It depends on their distance $a - b$ only, not on where they are. And it is largest at
-# the distance 0. We compare it with that of rows drawn at random, which know nothing of
-# near and far.
+# the distance 0. We compare it with that of random rows. (For the figure, $d_{model}$
+# is 512, as in the paper: the 256 hands sum to 256 at distance 0.)
 
 # %%
 speeds = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # omega of each hand
@@ -266,7 +263,7 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 #
 # At the distance 50 the curve is still at 131, half of its peak, because the slow hands
 # have hardly moved. That does no harm: the same number added to all scores changes no
-# weight (lesson 02), so the softmax sees differences only.
+# weight (lesson 02).
 
 # %% [markdown]
 # ## What can a model read from the waves?
@@ -292,12 +289,12 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 # \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
 #
 # That is a rotation: to move $k$ positions ahead, turn each hand by the angle
-# $\omega k$. To move back, take a negative $k$. Why can one matrix do that for every
-# $p$? Because each hand turns by the same angle in each step, wherever it points. With
-# random rows there is no such matrix once there are more positions than columns: each
-# position is a condition on each column, which has only $d_{model}$ numbers to meet
-# them all. (Many models of today turn queries and keys themselves by such angles:
-# *rotary* positions.)
+# $\omega k$. To move back, take a negative $k$. One matrix does it for every $p$,
+# because each hand turns by the same angle in each step, wherever it points. With
+# random rows there is no such matrix once there are more positions than columns: for
+# each position a column would have to satisfy an equation, with only $d_{model}$
+# numbers. (Many models of today turn queries and keys by such angles: *rotary*
+# positions.)
 
 
 # %%
@@ -318,9 +315,10 @@ for k in (1, 7, 50):
     same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
 
 # %% [markdown]
-# **Use.** Build that head. Its queries are the positions, turned one step back, and its
-# keys the positions as they are. A larger matrix makes larger scores, and so sharper
-# weights:
+# **Use.** Build that head, with $d_{model}$ 64 again, and $d_k$ as large. (With a
+# smaller $d_k$ it could turn $d_k/2$ of the hands.) Its queries are the positions,
+# turned one step back, its keys the positions as they are. A larger matrix makes larger
+# scores, and so sharper weights:
 
 
 # %%
@@ -364,9 +362,9 @@ claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 # dog, in the one, and (0.1, 1.9), nearly the man, in the other. A second head, for the
 # word after, tells it who is bitten. So "bites" knows who bites whom.
 #
-# It is like head 1 of lesson 03, which training had found. But ours was helped: it got
-# positions alone. In a model each vector is the *sum* of word and position. "Can a head
-# read the position out of a sum?" comes back to this, when we know what is added.
+# It is like head 1 of lesson 03, which training had found. But ours got positions
+# alone, and in a model each vector is the *sum* of word and position: "Can a head read
+# the position out of a sum?" comes back to this.
 
 # %% [markdown]
 # ## How does a word become a vector?
@@ -395,7 +393,7 @@ for piece, i in zip(pieces, ids, strict=True):
 # $$y = \text{onehot} \cdot E, \qquad gE = \text{onehot}^T \cdot gy$$
 #
 # with a row of onehot for each token. In words: row $v$ of $gE$ is the sum of the $gy$
-# of all tokens whose id is $v$. It is 0 if no token has the id $v$.
+# of all tokens whose id is $v$, 0 if there is none.
 
 # %%
 few = np.array([4, 2, 4, 4, 1])  # five tokens; the id 4 comes three times
@@ -421,10 +419,9 @@ same("the table's gradient is onehot^T gy", layer.weight.grad, one_hot.T @ gy)
 # tokens, its vocabulary 37,000 subwords: a one-hot matrix of them would take 3.7 GB,
 # nearly all zeros. So it reads the rows.
 #
-# But reading rows has a trap on the way back: NumPy's `g[ids] += gy`. If an id comes
-# three times, NumPy makes three sums, each of the old row and *one* of the gradients,
-# and writes all three to the same place. The last one wins, and two gradients are lost.
-# `np.add.at` adds one after the other.
+# But on the way back NumPy's `g[ids] += gy` is a trap. If an id comes three times, it
+# makes three sums, each of the old row and *one* gradient, and writes all to the same
+# place: the last one wins. `np.add.at` adds one after the other.
 
 # %%
 tokens = 25_000
@@ -444,9 +441,9 @@ same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 # become in the small model that comes with the course, which learned to translate
 # simple sentences from English to German. Two rows are compared by the *cosine* of the
 # angle between them: their dot product, divided by both lengths. It is 1 for rows of
-# the same direction, and near 0 for random rows: by lesson 01 the dot product of 64
-# random numbers has the spread $\sqrt{64} = 8$ where the lengths multiply to 64, which
-# makes 1/8.
+# the same direction, and near 0 for random rows: two of 64 numbers with variance 1 have
+# the length 8 each, and a dot product of spread $\sqrt{64} = 8$ (lesson 01). So their
+# cosine has the spread $8 / (8 \cdot 8)$, or 1/8.
 
 # %%
 # A row for each subword. (The model has one table for all its uses: see the next
@@ -521,9 +518,8 @@ draw(figures.words, "05_words.png", cosines, twelve)
 #
 # Why should the row that reads a word also write it? It need not. But if two words mean
 # alike, both the reader and the writer should treat them alike, and one table learns
-# that once. That is a wish, and no proof. But Press and Wolf, whom the paper follows,
-# tied input and output of language models in 2017, and found them better, with fewer
-# parameters.
+# that once. Press and Wolf, whom the paper follows, tied input and output of language
+# models in 2017, and found them better, with fewer parameters.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
 # the effects add (lesson 02). So its gradient is the sum of three ("More on embeddings
@@ -532,8 +528,8 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # update, if only that it was not the right word.
 #
 # **Use.** Tying also saves two of three tables. With the paper's vocabulary and
-# $d_{model}$ 512, three would have nearly as many numbers as all of the paper's base
-# model, tied, has (about 65 million).
+# $d_{model}$ 512, three would have nearly as many numbers as the whole base model
+# (about 65 million).
 
 # %%
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
@@ -565,7 +561,7 @@ print(f"in millions: one {one_table / 1e6:.1f}, three {3 * one_table / 1e6:.1f}"
 # $PE$ has $d_{model}/2$ pairs with $\sin^2 + \cos^2 = 1$, so its length is
 # $\sqrt{d_{model}/2}$, which is 16 for $d_{model}$ 512. If they were added as they are,
 # the word would drown in its position. Times $\sqrt{d_{model}}$, the row has length
-# 22.6, and neither drowns the other.
+# 22.6, and the two are of about one size.
 
 # %%
 # Equate: each step with numbers, for d_model 512 and a vocabulary of 8,000.
@@ -581,17 +577,16 @@ claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length
 print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
 
 # %% [markdown]
-# **Use.** Could one not draw the rows with variance 1 in the first place, and leave the
-# factor out? Then the bottom would be right and the top wrong. The logits would have
-# the standard deviation 22.6: one word of the 8,000 would get nearly all the
-# probability, and seldom the right one. One could as well make $PE$ shorter: the ratio
-# would be the same. But all that enters would be 22.6 times as small, and the first
-# scores of attention, products of two such vectors, 512 times: nearly 0, so that all
-# weights begin equal.
+# **Use.** Could one not draw the rows with variance 1, and leave the factor out? Then
+# the bottom would be right and the top wrong. The logits would have the standard
+# deviation 22.6: one word of the 8,000 would get nearly all the probability, and seldom
+# the right one. One could as well make $PE$ shorter: the ratio would be the same. But
+# all that enters would be 22.6 times smaller. A score is a product of two such vectors,
+# so it would be 512 times smaller: nearly 0. All weights would begin equal.
 #
-# Now the whole of it, with the tokens of "The dog bites the man." and of the news.
-# `Positions` is the library's layer that adds $PE$. Does the order reach the other
-# words? Ask "bites", which has the same place and the same input in both sentences:
+# Now the whole, with $d_{model}$ 64, for "The dog bites the man." and for the news.
+# `Positions` is the library's layer that adds $PE$. Ask "bites", which has the same
+# place and the same input in both sentences:
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -616,22 +611,22 @@ by_position = abs(if_man_bites - if_dog_bites).max()
 claim("with positions they differ by", by_position > 0.01, by_position)
 
 # %% [markdown]
-# The answers differ now. But what can a head make of that?
+# The answers differ. But are equal lengths enough for a head?
 
 # %% [markdown]
 # ## Can a head read the position out of a sum?
 # The head that read the news had positions as queries and keys. In a model it gets
-# sums, and its matrix turns both parts. Does it still find the word before? Take 20
-# random words as they enter a new model, with numbers of variance 1, and add their
-# positions.
+# sums, and its matrix turns both parts. Take 20 random words as they enter a new model
+# with $d_{model}$ 64, numbers of variance 1, and add their positions. Does the head
+# still find the word before? Guess first.
 #
-# Guess first. The dot product of a $PE$ with itself is 32 here, and with the next one
-# 30.9: a lead of 1.1. That of a $PE$, of length $\sqrt{32} = 5.7$, with a random word
-# has the spread 5.7 (lesson 01). So the words should drown the positions.
+# Equal lengths are not enough. The dot product of a $PE$ with itself is 32 here, and
+# with the next one 30.9: a lead of 1.1. Against it stand two products of a word with a
+# $PE$ of length $\sqrt{32} = 5.7$, with the spread 5.7 each, and one of two words, with
+# 8. Their squares add: together 11.3.
 #
-# Two cures come to mind. $W$ may read only the directions in which the positions lie:
-# 20 of them need 8 of the 64 (`svd` finds those). And the words may leave these
-# directions.
+# Two cures: $W$ may read only the directions in which the positions lie: 20 of them
+# need 8 of the 64 (`svd` finds those). And the words may leave these directions.
 
 
 # %%
@@ -646,7 +641,8 @@ directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64)
 onto_them = directions_of_PE.T @ directions_of_PE  # keeps what lies in these 8
 to_next = PE_20[5] @ PE_20[6]
 print(f"    PE with itself {PE_20[5] @ PE_20[5]:.1f}, with the next one {to_next:.1f}")
-print(f"    length of PE, and spread of its product with a word: {sqrt(32):.1f}")
+all_three = sqrt(32 + 32 + 64)
+print(f"    spread, PE with a word: {sqrt(32):.1f}, all three: {all_three:.1f}")
 found_in = {"any words, any W": [], "W reads the 8 only": [], "no word in the 8": []}
 for _ in range(50):
     random_words = rng.standard_normal((20, 64))
@@ -664,10 +660,10 @@ of_both = in_all_draws["no word in the 8"]
 claim("with both cures it finds", of_both > 0.99, f"{of_both:.0%}")
 
 # %% [markdown]
-# Of the sums, the head finds nothing. A better $W$ alone helps a little, both cures
+# In the sums, the head finds nothing. A better $W$ alone helps a little, both cures
 # together completely. A new model has random words, so the second cure must come from
-# training. Does it come? We ask the trained rows of the small model. A linear reader,
-# one matrix fitted by least squares, gets sums of its words and of positions, and gives
+# training. Does it? We ask something simpler of the small model's rows: can the best
+# matrix read the position *itself*? A linear reader, fitted by least squares, gives
 # each of 20 positions a score. How often is the right one the highest?
 
 
@@ -686,20 +682,23 @@ def reader_is_right(rows):
 untrained = rng.standard_normal(trained.shape) * trained.std()
 in_random = reader_is_right(untrained)
 in_trained = reader_is_right(trained)
-print(f"    random rows: {in_random:.0%} right; by guessing: {1 / 20:.0%}")
+print(f"    random rows: {in_random:.0%}, trained rows: {in_trained:.0%} right")
 claim("trained rows: right", in_trained > in_random + 0.15, f"{in_trained:.0%}")
-left = ((trained @ onto_them) ** 2).sum() / (trained**2).sum()
-print(f"    share of the trained rows in the 8 directions: {left:.1%}; 8 / 64 = 12.5%")
+rotation = np.linalg.qr(rng.standard_normal((64, 64)))[0]
+print(f"    trained rows, turned at random: {reader_is_right(trained @ rotation):.0%}")
+for name, table in (("random", untrained), ("trained", trained)):
+    squares = np.linalg.svd(table, compute_uv=False) ** 2
+    print(f"    {name}: 32 directions hold {squares[:32].sum() / squares.sum():.0%}")
 
 # %% [markdown]
-# It does come, though not as we thought. Out of trained rows the position can be read
-# far better than out of random ones. But they have not left the 8 directions: about an
-# eighth of their squares lies there, as if they were random. Probably it is this: words
-# that are used alike have similar rows, which leaves directions in which words hardly
-# differ and positions do. **Adding is not free: the words must make room for the
-# positions, and training sees to it.** Not perfectly: in one sum of four this reader is
-# wrong. (512 numbers have more room than 64: "Why is the position added, and not
-# written beside the word?")
+# With trained rows it is right in 75% of the sums, with random rows in 46%. Did the
+# words leave the directions of the positions? Turn all rows by one random rotation:
+# they lie in other directions then, and the reader is still right in 70%. So most of
+# the gain has another reason: words that are used alike have similar rows, and 32 of
+# the 64 directions, wherever they lie, hold 78% of their squares (of random rows 58%).
+# In the others there is room. Adding is not free, and after training it costs less. (A
+# head that finds the word before we have seen in lesson 03 only. And 512 numbers have
+# more room: "Why is the position added, and not written beside the word?")
 
 # %% [markdown]
 # ## What did we learn?
@@ -709,8 +708,8 @@ print(f"    share of the trained rows in the 8 directions: {left:.1%}; 8 / 64 = 
 #   alike, and slow ones, so that near and far can be told.
 # - $k$ positions on is one rotation, the same everywhere: so one matrix lets each word
 #   look $k$ words back, and "bites" knows who bites.
-# - Out of a sum of word and position a head can read the position only where the words
-#   leave room; a new model cannot, and training makes that room.
+# - The position can be read out of a sum only where the words leave room: random words
+#   leave little, trained ones more.
 # - An embedding is a row of a table; its gradient is the sum over all tokens that read
 #   the row. Words that are used alike come to have similar rows.
 # - One table embeds source and target and scores the output; its gradient is the sum of
@@ -745,8 +744,8 @@ print(f"    share of the trained rows in the 8 directions: {left:.1%}; 8 / 64 = 
 #
 # ### How does the library compute the two tables?
 # `F.embedding` reads rows, and on the way back adds up the gradients of equal ids.
-# `sinusoid` computes all positions at once. (Its options are for models of other
-# programs: "What do other programs do differently?")
+# `sinusoid` computes all positions at once. (Its options: "What do other programs do
+# differently?")
 
 # %%
 show(F.embedding)
@@ -842,7 +841,7 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 
 # %% [markdown]
 # ### Are other positions as far apart as 0 and the rest?
-# Yes: the distance of the vectors depends on the distance of the positions only. In
+# Yes. In
 #
 # $$|PE(a) - PE(b)|^2 = |PE(a)|^2 + |PE(b)|^2 - 2 \, PE(a) \cdot PE(b)$$
 #

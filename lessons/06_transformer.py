@@ -17,8 +17,8 @@ the parameters of the paper's model.
 # *target*, token by token (lesson 05; there are also a start mark and an end mark). The
 # program repeats three steps:
 #
-# 1. Give the model the source and the tokens written so far. In the beginning that is
-#    only the *start mark*, whose id is 2.
+# 1. Give the model the source and the tokens written so far: at first only the *start
+#    mark*, whose id is 2.
 # 2. For each token *of the target* that it reads (the start mark, and what is written
 #    so far), the model returns a row of numbers, one for each subword of the
 #    vocabulary: the logits (lesson 05). The softmax turns a row into probabilities of
@@ -106,10 +106,9 @@ claim("the small model writes the German sentence", text == german, text)
 # *What to see: press "Play". The encoder runs once, and the decoder once for each
 # word.*
 #
-# Everything that happens to the sentence is inside the one call
-# `trained(source, target)`. Figure 1 of the paper is the map of that call. Here it is
-# with the steps of a walk, and with the shapes of the arrays that this model has at the
-# last moment of the writing.
+# All that happens is inside the one call `trained(source, target)`. Figure 1 of the
+# paper is the map of that call. Here it is with the steps of a walk, and with the
+# shapes of the arrays that this model has at the last moment of the writing.
 
 # %%
 shapes = {
@@ -141,9 +140,9 @@ draw(figure_1, "06_here.png", walk=shapes)
 #    norm* (lesson 04) adds them to the input and normalises the sum.
 # 4. **Feed-forward.** Each position by itself: 64 numbers become 256, then 64 again.
 #    Add & norm. That was one encoder layer.
-# 5. **N x.** One more layer follows (in the base model five), with parameters of its
-#    own. The array that leaves the last one is the **memory**: a vector for each token
-#    of the source, and nothing else. The encoder is done.
+# 5. **Memory.** One more layer follows (N x; in the base model five), with parameters
+#    of its own. The array that leaves the last one is the *memory*: a vector for each
+#    token of the source, and nothing else. The encoder is done.
 # 6. **Outputs (shifted right).** The decoder embeds the target written so far,
 #    beginning with the start mark, times $\sqrt{64}$, and adds the sinusoids.
 # 7. **Masked multi-head attention** is self-attention again, but each position asks
@@ -174,10 +173,9 @@ draw(figure_1, "06_here.png", walk=shapes)
 # becomes "der" or "das", depending on the noun. The translation grows, so another tower
 # has to ask, word by word, two questions. "What have I written, and what comes next?"
 # is for its self-attention, "where in the source is that?" for its *source attention*.
-# That is the order in which a decoder layer has them. Each decoder layer reads the
-# encoder's *last* output: in the first layer a word meets the others as the table has
-# them, "bank" still a riddle; in the last it meets words that have met their own
-# neighbours.
+# That is the order in which a decoder layer has them. Each decoder layer reads what
+# leaves the encoder's *last* layer. In the encoder's first layer, "bank" is still a
+# riddle; what leaves the last has met its neighbours, and is worth reading.
 #
 # Test it. Take one attention at a time away, in both layers, by setting its last matrix
 # $W^O$ to zero: then add & norm adds nothing to its input. What does the model write?
@@ -228,9 +226,9 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 #   What is left is a *language model*: it knows how German goes on, and not what to
 #   say.
 #
-# So this model uses all three, and each for what we said. That is no proof that no
-# model could do with fewer: many of today's have one tower only, which reads source and
-# target as one text (lesson 09).
+# So this model uses all three. Some nonsense was to be expected, as the layers above
+# had never met such vectors; but each time it fails at what we said. That is no proof
+# that no model could do with fewer: many of today's have one tower only (lesson 09).
 
 # %% [markdown]
 # ## How do the pieces make a Transformer?
@@ -411,8 +409,8 @@ same(
 #
 # Writing is slow: one run of the decoder for each token. To learn so, our sentence
 # would take eleven runs, of $1 + 2 + \ldots + 11 = 66$ positions. The paper's decoder
-# learns it in one run of 11 positions, all at once: only so could the training end
-# after days. This section says why it is not cheating.
+# learns it in one run of 11 positions, all at once. This section says why that is not
+# cheating.
 #
 # **State.** A translation of $T$ tokens, $y_0 \ldots y_{T-1}$, of the source $x$ has
 # the probability
@@ -434,7 +432,7 @@ same(
 # The decoder reads the *true* tokens, whatever it would have written itself. That is
 # called *teacher forcing*: after a mistake, the teacher sets the pupil right, and the
 # lesson goes on. When it translates, no teacher is there, and it reads its own
-# mistakes, which it never did in training. The paper accepts that.
+# mistakes, which it never did in training.
 #
 # **Derive.** $T$ predictions are $T$ runs: first the decoder reads one token, then two,
 # and so on, and of each run the last position counts. Can one long run replace them
@@ -515,10 +513,10 @@ for t in range(pair.n_tokens):
 same("the column at the beginning of the lesson", of_right_token, probabilities)
 
 # %% [markdown]
-# Compare with the column at the beginning of the lesson: the same eleven numbers,
-# because the model had written exactly the true sentence. There they took eleven runs,
-# here one. That most are about 0.95, and none is 1, is on purpose: the model was
-# trained with *label smoothing* (lesson 07).
+# These are the eleven numbers of the beginning, because the model had written exactly
+# the true sentence. There they took eleven runs, here one. That most are about 0.95,
+# and none is 1, is on purpose: the model was trained with *label smoothing* (lesson
+# 07).
 #
 # Where does it look for the next word? In the source, through the source attention of
 # its last layer. Here are the weights, the mean of the 4 heads.
@@ -710,7 +708,7 @@ def most_that_moves(mistake):
     for t in range(6):
         text = with_another(targets, t)
         after = leaky(*experiment.pair_of(sources, text, mistake)).numpy()
-        moves.append(abs(after - before)[:, : t + 1].max())
+        moves.append(abs(after - before)[:, : t + 1].max())  # outputs 0 to t
     return max(moves)
 
 
@@ -741,9 +739,9 @@ claim("each of the five leaks moves by at least", least_of_five > 1e-4, least_of
 # the right word: 0 if the model was sure of it, and the larger, the less it expected
 # it. The loss of a model is the mean over all words.
 #
-# Train each model on random text. There is nothing to learn in it, so an honest model
-# cannot do better than to give each of the 16 words the same probability, 1/16: its
-# loss is $-\ln(1/16) = \ln 16 = 2.77$.
+# Train each model on random text, new at each update: nothing in it can be learned or
+# remembered. So an honest model cannot do better than to give each of the 16 words the
+# probability 1/16: its loss is $-\ln(1/16) = \ln 16 = 2.77$.
 #
 # How good is it as a translator? Give the decoder the start mark and the words before
 # word $t$, and nothing after them, and the source without the target. Then take
@@ -771,20 +769,18 @@ sure = -math.log(0.001)
 print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 
 # %% [markdown]
-# Read the table.
-#
-# - **Every leak makes the loss look better than a guess.** Two are near 0.46, a sixth
-#   of 2.77: of 6 words they copy five, but nothing stands after the last, which they
-#   must guess. The mask after the softmax is on its way there, and slowest: its leak is
-#   thin, one number for each head and query, but training finds it. The last two hand
-#   over all 6 words.
+# - **Every leak makes the loss look better than a guess.** The decoder reads the start
+#   mark and five of the 6 words. So without a mask, or with a shifted one, it copies
+#   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. The mask
+#   after the softmax is on its way there: its leak is thin, one number for each head
+#   and query (the weight that is left). The last two leaks show all 6 words.
 # - **Every leak ruins the translation.** There the loss is far *above* that of a guess.
 #   Why worse than a guess? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of
 #   0.001 its loss is 6.9. That is the look of "good loss, nonsense text".
 # - **A loss that is too good is another check.** On random text the yardstick is the
 #   guess; on real text it is what others reach (the paper's Table 3). A new model far
-#   below that, on text that it has not seen, is no genius: it copies.
+#   below that, on text that it has not seen, copies.
 
 # %%
 honest = results["none"]["training"][-1]
@@ -823,8 +819,8 @@ draw(figures.leaks, "06_leaks.png", updates, losses, guess)
 # | $P_{drop}$ | 0.1 | off | rate of dropout, in training only |
 # | $V$ | about 37,000 | 1,600 | subwords of the vocabulary (section 5.1) |
 #
-# How much memory does the base model take, and which of its boxes takes most? Guess
-# first: attention, feed-forward, norms, or the table? Then take a pencil.
+# How much memory does the base model take? And which is larger, all 18 attentions or
+# the one table? Guess first, then take a pencil.
 #
 # **State.** An attention has four matrices (lesson 03), a feed-forward network two
 # matrices and two biases, a layer norm a gain and a bias (lesson 04). An encoder layer
@@ -882,9 +878,10 @@ draw(figures.parameters, "06_parameters.png", millions)
 # is two matrices of $d_{model} \cdot 4 d_{model}$ numbers, together $8 d_{model}^2$; an
 # attention has $4 d_{model}^2$. And $12 \cdot 8$ is more than $18 \cdot 4$.*
 #
-# Together they are 63.0 million numbers, and with 4 bytes each 252 MB. The paper says
-# 65 million. The only number in the formulas that it does not give exactly is $V$, and
-# with about 41,000 rows the table adds the missing two million.
+# The table is larger than all attentions. Together they are 63.0 million numbers, and
+# with 4 bytes each 252 MB. The paper says 65 million. The only number in the formulas
+# that it does not give exactly is $V$, and with about 41,000 rows the table adds the
+# missing two million.
 
 # %%
 megabytes = 4 * on_paper / 1e6
