@@ -812,9 +812,10 @@ claim(
 #
 # Rough as it is (it starts from the 0.55 of the output, as if nothing but the shifts
 # happened in the layers), **the arithmetic tells the harmful update from the harmless
-# one**: 0.04 to 0.37 against 0.54; measured 0.26 against 0.50. (Does the norm not subtract what is common?
-# It subtracts the mean over the *features* of one position. A shift common to all
-# *positions* is up in one feature and down in another, and survives.)
+# one**: 0.04 to 0.37 against 0.54; measured 0.26 against 0.50. (Does the norm not
+# subtract what is common? It subtracts the mean over the *features* of one position. A
+# shift common to all *positions* is up in one feature and down in another, and
+# survives.)
 
 # %%
 inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
