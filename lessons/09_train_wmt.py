@@ -10,7 +10,7 @@ takes two minutes. The paper's own run was not done with this library. At the en
 will know how a model spells a word that it never saw, what the training cost, why eight
 GPUs compute the same update as one, and which scores may be compared.
 
-One question returns at every station: *divided by what?* A sum of tokens, gradients,
+One question returns at most stations: *divided by what?* A sum of tokens, gradients,
 operations or right words says little. Divide it by the wrong thing, and it misleads.
 You need lessons 01 to 08.
 """
@@ -120,9 +120,9 @@ draw(figures.stations, "09_here.png")
 
 # %% [markdown]
 # ## How are the pieces learned?
-# **State.** Start from characters. Merge the most frequent pair of neighbours within
-# words into one piece, wherever it occurs. Repeat, until there are as many pieces as
-# wanted (Sennrich et al. 2016). The paper has 37,000, for English and German together.
+# **State.** Merge the most frequent pair of neighbours within words, again and again,
+# until there are as many pieces as wanted (Sennrich et al. 2016). The paper has 37,000,
+# for English and German together.
 #
 # New text gets the same merges in the same order, because a later merge needs the
 # pieces of earlier ones.
@@ -233,9 +233,8 @@ for i in (0, 10, 100, 500, 1000):
 # both languages mixed. After 500 merges a word takes one and a half tokens. In letters
 # it would take more than five.
 #
-# Why not go on merging? Each merge makes one new piece, and saves as many tokens as the
-# piece occurs. So from the sizes of the text we know both: what a merge saves, and how
-# often its piece occurs.
+# Why not go on merging? A merge saves as many tokens as its new piece occurs. So the
+# sizes of the text tell both.
 
 # %%
 occurrences = -np.diff(sizes)  # of each new piece, when it is made
@@ -257,10 +256,8 @@ draw(figures.merges, "09_merges.png", tokens_per_word, occurrences)
 # million pairs can afford 37,000. (The paper does not say how it chose the number.)
 #
 # **Equate.** The library learns its subwords by SentencePiece, a program in C++ (by
-# Kudo and Richardson). Its list of pieces begins with 4 marks: padding, unknown token,
-# beginning and end. Then come 256 pieces for characters that the text never had (see
-# below), then the merges in their order, and last the characters. We let it make 500
-# merges.
+# Kudo and Richardson). In its list the merges stand after 4 marks and 256 bytes (see
+# below), in their order, and before the characters. We let it make 500 merges.
 
 # %%
 characters = set("▁" + "".join(sentences)) - {" "}
@@ -382,7 +379,8 @@ print(f"an average source has {source_lengths.mean():.0f} tokens")
 
 # %% [markdown]
 # **Use.** What does sorting save? We fill batches with 16,000 pairs as they come, with
-# the same pairs sorted, and with all 4.5 million sorted. For these we need the
+# the same pairs sorted (as a program would that reads the text in portions), and with
+# all 4.5 million sorted. For these we need the
 # library's `plan_batches`, which does the same faster. (It also shuffles the finished
 # batches, so that training does not run from short sentences to long ones.)
 
@@ -428,6 +426,7 @@ print(f"    targets of {targets.min()} to {targets.max()} tokens,", end=" ")
 print(f"sources of {sources.min()} to {sources.max()}")
 print(f"of all pairs, {alike:,} have a target of {targets.max()} tokens:")
 print(f"    {alike * targets.max() / 25_000:.1f} batches, about 90")
+print(f"Adam's m is worth {(1 + 0.9) / (1 - 0.9):.0f} gradients")
 draw(figures.padding, "09_padding.png", padding)
 
 # %% [markdown]
@@ -450,7 +449,7 @@ draw(figures.padding, "09_padding.png", padding)
 #
 # Is it harmful if a batch has only short sentences? Its gradient leans to what short
 # ones teach. But the next batch has another length, as the batches are shuffled, and
-# Adam's $m$ is a mean over several.
+# Adam's $m$ is a mean that is worth about 19 of them (lesson 07).
 #
 # So a batch wastes next to nothing. How long does a training take that has 100,000 of
 # them?
@@ -508,10 +507,10 @@ for name, a_second in {
 
 # %% [markdown]
 # What have we learned that the paper does not say? **How much one of its GPUs really
-# did: 3.0e12 operations a second.** In theory a P100 does 9.5e12 in a second, by chance
-# as many as an update needs. So one GPU at its peak would make an update in one second.
-# The eight took 0.4 seconds, together 3.2 seconds of one GPU: they worked at less than
-# a third of their peak.
+# did: 3.0e12 operations a second.** In theory a P100 does 9.5e12 in a second (see "Why
+# does Table 2 say 3.3e18?"), by chance as many as an update needs. So one GPU at its
+# peak would make an update in one second. The eight took 0.4 seconds, together 3.2
+# seconds of one GPU: they worked at less than a third of their peak.
 #
 # With this number any other machine can be compared. On one core of this computer the
 # training takes months, or years. With a graphics card, divide all operations, 9.5e17,
@@ -519,10 +518,9 @@ for name, a_second in {
 # 9 hours. (It also needs the memory; a batch can be cut into parts, as lesson 07
 # shows.)
 #
-# (The other two lines are no discovery. The 11 hours of the eight are the 0.4 seconds
-# that we put in, 100,000 times; the paper says 12 hours. The 89 hours of one are eight
-# times that. They say what one P100 would need if sending between the eight cost
-# nothing.) But how can eight GPUs share one update?
+# (The 11 hours of eight P100 are no discovery: they are the 0.4 seconds that we put in,
+# 100,000 times; the paper says 12. One P100 would need eight times as long, 89 hours,
+# if sending between the eight cost nothing.) But how can eight GPUs share one update?
 
 # %% [markdown]
 # ## How do eight GPUs take one step?
@@ -597,8 +595,8 @@ claim("the mean of the halves' own means is off", off > 0.2, f"{off:.0%}")
 
 # %% [markdown]
 # The wrong way gives a gradient that is off by 31% of its length: the second half has a
-# quarter of the tokens, and counts as much as the first. (Dropout is off here. With it,
-# and with several machines: see "More on training at scale".)
+# quarter as many tokens as the first, 192 and 768, and counts as much. (Dropout is off
+# here. With it, and with several machines: see "More on training at scale".)
 
 # %% [markdown]
 # ## Do twice as many GPUs train twice as fast?
@@ -617,10 +615,10 @@ claim("the mean of the halves' own means is off", off > 0.2, f"{off:.0%}")
 #
 # $$t = \frac{8 P / B}{6 P / F} = \frac{4}{3} \cdot \frac{F}{B}$$
 #
-# $P$ is gone! A larger model has more to compute and more to send, in equal measure.
-# What counts is how many tokens each GPU has. With many more than $t$, twice as many
-# GPUs are nearly twice as fast. **Below $t$ tokens, a GPU sends for longer than it
-# computes.**
+# $P$ is gone! Each weight is computed with once for each token, and its gradient is
+# sent once for each update. What counts is how many tokens each GPU has. With many more
+# than $t$, twice as many GPUs are nearly twice as fast. **Below $t$ tokens, a GPU sends
+# for longer than it computes.**
 #
 # The paper does not name its links. For $F$ we take the 3.0e12 from above, and for $B$
 # three links that one can buy: 12 GB/s between the GPUs of one machine, and for each
@@ -643,9 +641,9 @@ claim("8 GPUs in one machine have many more", of_machine < 400, f"{of_machine:.0
 # %% [markdown]
 # The paper's eight GPUs had 3,125 tokens each. That is ten times the limit of the first
 # link, which is 328. By the second link they would send for about as long as they
-# compute, as its limit is 3,152. By the third, about ten times as long. So a model may
-# grow as it likes: eight GPUs stay worth their price, as long as each has enough
-# tokens.
+# compute, as its limit is 3,152. By the third, about ten times as long. So the size of
+# the model does not decide. (It does so indirectly: a larger model leaves less of a
+# GPU's memory for tokens.)
 #
 # Now the run ends. Which of its models do we keep?
 
@@ -711,7 +709,8 @@ claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}"
 # The paper does not say why its checkpoints are ten minutes apart. With 0.4 seconds an
 # update that is 1,500 updates. The balls suggest a reason: long enough for one
 # photograph to be forgotten before the next, and near enough that even the oldest, from
-# update 94,000, has nearly all of the training behind it.
+# update 94,000, has nearly all of the training behind it. (How fast the paper's model
+# forgets, we do not know.)
 
 # %%
 print(f"left of an old x: {0.95**20:.2f} after 20 steps, {0.95**100:.3f} after 100")
@@ -803,11 +802,10 @@ draw(figures.averages, "09_average.png", updates, alone, of_means, loss_before)
 # smoother. The gain costs no update. (Points beside each other share four of their five
 # checkpoints, so the 16 points are not 16 proofs.)*
 #
-# Is that a surprise? The mean contains four *older* models, each of which is worse than
-# the last. One might expect something between the best and the worst of the five. But
-# it is better than the best. They are photographs of the ball: each is off to a side of
-# its own, and in the mean these errors partly cancel, while what all five have learned
-# stays.
+# Is that a surprise? The mean contains four *older* models, each worse than the last,
+# and yet it is better than the best. They are photographs of the ball: each is off to a
+# side of its own, and in the mean these errors partly cancel, while what all five have
+# learned stays.
 #
 # Checkpoints of neighbouring updates are off to the same side, and their mean gains
 # next to nothing. If they are too far apart, the oldest have learned too little ("More
@@ -841,11 +839,11 @@ claim(
 
 # %% [markdown]
 # The falling rate alone does as much: its last checkpoint has 0.929, as the mean had,
-# and its own mean brings nothing more. So **a mean of checkpoints and a falling rate
-# are two ways to the same calm**. What is the mean good for? This falling rate must
-# know in advance when the training will end. A mean can be taken whenever one stops,
-# and what the rate has not calmed yet, it calms. (The paper does both, and does not say
-# how much its mean gained. And ours is one training on a toy text.)
+# and its own mean brings nothing more. So here **a mean of checkpoints and a falling
+# rate are two ways to the same calm**. What is the mean good for? This falling rate
+# must know in advance when the training will end. A mean can be taken whenever one
+# stops. And a rate may leave something to calm: see the run of "What must be typed?".
+# (The paper does both, and does not say how much its mean gained.)
 #
 # The model is finished, and translates a test. What is its score worth?
 
@@ -864,8 +862,9 @@ claim(
 #   3, because that table is made on newstest2013, and without any mean.
 # - **How many references** for each sentence? One here. More give higher scores.
 # - **Is case ignored?** "bus" for "Bus" is then right.
-# - **Who cut the text into tokens?** The paper's script cuts as a tokenizer called
-#   Moses, and then German compounds at their hyphens.
+# - **Who cut the text into tokens?** The paper's script (probably the authors'
+#   get_ende_bleu.sh) cuts as the tokenizer Moses does, and then German compounds at
+#   their hyphens.
 #
 # sacreBLEU cuts by the rules "13a" (lesson 08). It answers the last three questions in
 # one line, the *signature*, to be published with the score.
@@ -897,8 +896,9 @@ print(bleu(ours, reference).signature)
 # | 13a, case ignored | u-bahn-steig auf den bus . | 73.5 |
 # | the paper's script | U ##AT##-##AT## Bahn ##AT##-##AT## Steig auf den bus . | 71.0 |
 #
-# All of them take the full stop off. The paper's script also cuts at hyphens, and marks
-# each by ##AT## on both sides. A dash between spaces it leaves alone.
+# All of them make the full stop a token of its own. The paper's script also cuts at
+# hyphens, and marks each by ##AT## on both sides. A dash between spaces it leaves
+# alone.
 #
 # Why does one small "b" cost 15 points? BLEU looks for single tokens, pairs, threes and
 # fours, and one wrong token spoils every one that contains it. The sentence has 12
@@ -939,12 +939,12 @@ claim("as the paper counts", round(as_the_paper, 1) == 71.0, f"{as_the_paper:.1f
 
 # %% [markdown]
 # The paper's script gives more because a compound that is half right gets half of the
-# points. So there are three scores for one output. In this sentence, made up for it,
-# the difference is huge. On a real test it is half a point to one and a half. The
-# paper's 27.3 is counted the paper's way, and would probably be about 26.7 in sacreBLEU
-# ("More on training at scale" says how we know). So compare with 27.3 only what was
-# counted with the paper's script, and quote 26.7 as what it is, an estimate. **A score
-# without its rules of counting cannot be compared with any other.**
+# points. In this made-up sentence the difference is huge. On a real test it is
+# half a point to one and a half. The paper's 27.3 is counted the paper's way, and would
+# probably be about 26.7 in sacreBLEU ("More on training at scale" says how we know). So
+# compare with 27.3 only what was counted with the paper's script, and quote 26.7 as
+# what it is, an estimate. **A score without its rules of counting cannot be compared
+# with any other.**
 #
 # Every station is built. Let us run them all.
 
@@ -965,14 +965,13 @@ claim("as the paper counts", round(as_the_paper, 1) == 71.0, f"{as_the_paper:.1f
 #     A student sees her.
 #     -> Ein Student sieht sie.
 #
-# From random numbers to these sentences in two minutes. Its BLEU on all sentences of
-# the test is 94.0. (The toy language is small.)
+# Its BLEU on all sentences of the test is 94.0. (The toy language is small.)
 #
 # On the way it wrote checkpoints, here every 50 updates (`--save-every`), and averaged
 # the last 8 of them. A *validation* (`--valid-every`) measures the loss on sentences
 # that are kept out of the training, as a *perplexity*, which is $e$ to the loss: 1 is
 # perfect. The last checkpoint had 1.133, the mean of 8 had 1.076. (The rate fell here,
-# too, as in lesson 07, but it left something for the mean to calm.)
+# too, but only to 0.39 of its peak, against 0.20 above: something was left to calm.)
 #
 # The next cell prints what that run found. (If this lesson is started with `--quick`,
 # it trains the model anew.)
@@ -987,22 +986,29 @@ of_mean = of_quick["valid"]["averaged"]["perplexity"]
 quick_bleu = of_quick["tests"]["test"]["bleu"]
 print(f"perplexity of the last checkpoint: {of_last:.3f}, of the mean {of_mean:.3f}")
 claim("perplexity of the mean of 8", of_mean < of_last, f"{of_mean:.3f}")
+warm = parse(OPTIONS.split())[0].warmup_steps
+print(f"its last rate, as a share of the peak: {(warm / 2600) ** 0.5:.2f}")
+print(f"the falling rate of the training before: {0.0002 / 0.001:.2f}")
 print(f"BLEU: {quick_bleu:.1f}")
 claim("BLEU over 80, unseen sentences", quick_bleu > 80, f"{quick_bleu:.1f}")
 
 # %% [markdown]
 # And the paper's run? **What should it print?** The loss of a new model is near
-# $\ln 37000 + 1/2 = 11.0$ (lesson 05): a first loss far from that is a mistake in the
-# program. The smoothed loss cannot fall below 1.38, the entropy of $q$ (lesson 07), and
-# on real text it stays well above. To compare, take the plain loss, the mean of
+# $\ln 37000 + 1/2 = 11.0$ (lesson 05, "What is the loss of a new model?"): a first loss
+# far from that is a mistake in the program. The smoothed loss cannot fall below 1.38,
+# the entropy of $q$ (lesson 07). To compare, take the plain loss, the mean of
 # $-\ln p$: Table 3 gives the base model a perplexity of 4.92 on newstest2013, and
-# $\ln 4.92 = 1.59$. Far above it, something is not learned; far below, suspect a leak
-# (lesson 06).
+# $\ln 4.92 = 1.59$. Divided by what? By the paper's pieces, and ours are cut by other
+# merges. If a text had the same total loss in 10% more tokens, 1.59 would become 1.45,
+# a perplexity of 4.3, and no model would be better. So 4.92 is a neighbourhood: far
+# above it, something is not learned; far below, suspect a leak (lesson 06).
 
 # %%
 of_q = -0.9 * np.log(0.9) - 0.1 * np.log(0.1 / 36_999)
 print(f"a new model's loss: {np.log(37_000) + 0.5:.1f}; the entropy of q: {of_q:.2f}")
-print(f"Table 3: perplexity 4.92, so a plain loss of {np.log(4.92):.2f}")
+print(f"Table 3: perplexity 4.92, so a plain loss of {np.log(4.92):.2f};")
+in_more = np.log(4.92) / 1.1
+print(f"in 10% more tokens {in_more:.2f}, a perplexity of {np.exp(in_more):.1f}")
 
 # %% [markdown]
 # The command for the paper's base model has six options ("Which command trains the
@@ -1013,14 +1019,14 @@ print(f"Table 3: perplexity 4.92, so a plain loss of {np.log(4.92):.2f}")
 # ## What did we learn?
 # - Byte-pair encoding merges the most frequent pair, again and again. A new word is cut
 #   by the same merges. Each further piece saves less, and is rarer.
-# - A batch is counted as a rectangle, padding included: divide its tokens by that.
-#   Sorting makes padding rare.
+# - A batch is a rectangle. What it wastes is its padding, divided by all its places.
+#   Sorting makes that rare.
 # - Training costs 6 operations for each parameter and token. Divided by seconds, they
 #   say what a machine really does.
 # - A gradient is divided once, by the tokens of all GPUs, and then added.
-# - More GPUs help as long as each has enough tokens, whatever the size of the model.
+# - More GPUs help as long as each has enough tokens: the size of the model cancels.
 # - The mean of checkpoints has less of the noise of the last batches, if they are far
-#   enough apart to differ. A falling rate calms them, too.
+#   enough apart to differ. A rate that falls far enough calms them, too.
 # - BLEU divides right tokens by all tokens, and who cuts the tokens decides: publish
 #   the signature.
 #
@@ -1036,7 +1042,7 @@ print(f"Table 3: perplexity 4.92, so a plain loss of {np.log(4.92):.2f}")
 # 8. From probabilities to sentences: a beam.
 # 9. From a folder of text to a score that others can check.
 #
-# No step of the program was taken on trust.
+# Each step of the model you have checked against its equation.
 #
 # And today's large language models? They are, at heart, the right tower of lesson 06
 # without its source attention, made much larger. What has changed: the norm comes first
@@ -1367,9 +1373,7 @@ draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups)
 #
 # Attention's own products have no weights and are left out; for sentences of 30 tokens
 # they are small. The embedding table is counted: as a table it costs nothing, but the
-# same numbers are the matrix of the output layer (lesson 06). And a P100 could do
-# 9.5e12 operations a second in theory. In this training, sending included, it did less
-# than a third of that.
+# same numbers are the matrix of the output layer (lesson 06).
 #
 # ### Why does Table 2 say 3.3e18?
 # Table 2 says that the base model cost 3.3e18 operations. The paper counts *time*: 12
