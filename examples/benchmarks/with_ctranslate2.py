@@ -41,8 +41,10 @@ def convert(task, folder):
     """
     c = task["model"]
     activation = {"relu": Activation.RELU, "swish": Activation.SWISH}[c.get("activation", "relu")]
+    layers = c["n_layers"], c.get("n_decoder_layers") or c["n_layers"]
+    pre_norm = c.get("norm") == "pre"
     spec = TransformerSpec.from_config(
-        c["n_layers"], c["n_heads"], pre_norm=False, activation=activation
+        layers, c["n_heads"], pre_norm=pre_norm, activation=activation
     )
     with np.load(task["weights"]) as arrays:
         w = dict(arrays)
@@ -68,6 +70,8 @@ def convert(task, folder):
                 linear.weight = np.ascontiguousarray(part[f"feed_forward.{name}.weight"].T)
                 linear.bias = part[f"feed_forward.{name}.bias"]
             _norm(layer.ffn.layer_norm, part, "feed_forward_residual")
+        if pre_norm:
+            _norm(getattr(spec, side).layer_norm, w, side)
     words = SPECIAL + [str(i) for i in range(len(SPECIAL), c["vocabulary_size"])]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
