@@ -626,7 +626,8 @@ claim("with positions they differ by", by_position > 0.01, by_position)
 # 8. Their squares add: together 11.3.
 #
 # Two cures: $W$ may read only the directions in which the positions lie: 20 of them
-# need 8 of the 64 (`svd` finds those). And the words may leave these directions.
+# need 8 of the 64 (`svd` finds those: 8 vectors at right angles, of which all 20
+# positions are sums, but for a little). And the words may leave these directions.
 
 
 # %%
@@ -661,10 +662,36 @@ claim("with both cures it finds", of_both > 0.99, f"{of_both:.0%}")
 
 # %% [markdown]
 # In the sums, the head finds nothing. A better $W$ alone helps a little, both cures
-# together completely. A new model has random words, so the second cure must come from
-# training. Does it? We ask something simpler of the small model's rows: can the best
-# matrix read the position *itself*? A linear reader, fitted by least squares, gives
-# each of 20 positions a score. How often is the right one the highest?
+# together completely: **adding is not free, the words have to leave room**. A new
+# model has random words, so the room must come from training. (It does, in part: "Does
+# training make room?" under "More on ..." measures it.)
+
+# %% [markdown]
+# ## What did we learn?
+# - Without positions, attention and all layers give a word the same answer in any order
+#   of the words.
+# - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
+#   alike, and slow ones, so that near and far can be told.
+# - $k$ positions on is one rotation, the same everywhere: so one matrix lets each word
+#   look $k$ words back, and "bites" knows who bites.
+# - The position can be read out of a sum only where the words leave room: random words
+#   leave little, trained ones more.
+# - An embedding is a row of a table; its gradient is the sum over all tokens that read
+#   the row. Words that are used alike come to have similar rows.
+# - One table embeds source and target and scores the output; its gradient is the sum of
+#   three, added up by `Tensor.backward`.
+# - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
+#   large ones beside $PE$.
+
+# %% [markdown]
+# ## More on embeddings and positions
+# Nothing later needs what follows. Open what you are curious about.
+#
+# ### Does training make room?
+# A head finds the word before in a sum if the words leave the directions of the
+# positions. Do they, in the small model? We ask something simpler of its rows: can the
+# best matrix read the position *itself*? A linear reader, fitted by least squares,
+# gives each of 20 positions a score. How often is the right one the highest?
 
 
 # %%
@@ -701,26 +728,6 @@ for name, table in (("random", untrained), ("trained", trained)):
 # more room: "Why is the position added, and not written beside the word?")
 
 # %% [markdown]
-# ## What did we learn?
-# - Without positions, attention and all layers give a word the same answer in any order
-#   of the words.
-# - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
-#   alike, and slow ones, so that near and far can be told.
-# - $k$ positions on is one rotation, the same everywhere: so one matrix lets each word
-#   look $k$ words back, and "bites" knows who bites.
-# - The position can be read out of a sum only where the words leave room: random words
-#   leave little, trained ones more.
-# - An embedding is a row of a table; its gradient is the sum over all tokens that read
-#   the row. Words that are used alike come to have similar rows.
-# - One table embeds source and target and scores the output; its gradient is the sum of
-#   three, added up by `Tensor.backward`.
-# - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
-#   large ones beside $PE$.
-
-# %% [markdown]
-# ## More on embeddings and positions
-# Nothing later needs what follows. Open what you are curious about.
-#
 # ### Why does reordering the words reorder the answers?
 # Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here
 # it exchanges the first and the third:
