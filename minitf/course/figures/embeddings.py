@@ -59,7 +59,7 @@ def alone(all_hands, one_hand, path):
     }
     lines(
         curves, path, x="position", y="distance from position 0", marks=False,
-        title="With 32 hands, no position is near position 0", limits=(-0.3, 8.3),
+        title="With 32 hands, only its neighbours are near position 0", limits=(-0.3, 8.3),
     )  # fmt: skip
 
 

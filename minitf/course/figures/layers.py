@@ -28,10 +28,10 @@ def facts(sizes, errors, best_additive, path):
         {"feed-forward network": (sizes, errors)},
         x="units of the network, $d_{ff}$",
         y="mean square error of the answers",
-        title="Who likes which dish? 16 units know all 64 facts",
+        title="Who likes which dish? 16 units know all 64 facts exactly",
         log="x",
         limits=(-0.05, 1.05),
-        levels={"the best additive answer": best_additive},
+        levels={"the best f(person) + g(dish)": best_additive},
         notes={"every fact is known": (16, errors[sizes.index(16)], 14, 0.25)},
         path=path,
     )
@@ -97,7 +97,7 @@ def units(likes, answers, path):
     from matplotlib.colors import ListedColormap
 
     figure = new_figure(WIDTH, 4.4, 0.1)
-    title = "No unit of the feed-forward network knows the facts; all 8 together do"
+    title = "No unit of the feed-forward network answers right; all 8 together do"
     figure.suptitle(title, fontsize=FONT)
     right_or_wrong = ListedColormap((RIGHT, WRONG))
     for axes, (n_units, answer) in zip(

@@ -68,7 +68,7 @@ def collapse(warm, cold, pre_norm, path):
     }
     panels = {
         f"the first {len(cold) - 1} updates": first,
-        "warm-up: its peak is at 200": {"warm-up, post-norm": warm},
+        "the warm-up, longer": {"warm-up, post-norm": warm},
     }
     curves = {
         title: {name: (np.arange(len(values)), values) for name, values in panel.items()}
