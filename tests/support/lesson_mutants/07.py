@@ -58,8 +58,8 @@ MUTANTS = {
         "p.data, p.grad, p._gradient_view = view.copy(),",
     ),
     "gradients that do not arrive in the flat array": (
-        "= view, None, gradient_view",
-        "= view, None, gradient_view.copy()",
+        "xp.copyto(self._gradient_view, gradient)",
+        "xp.copyto(self._gradient_view, 0 * gradient)",
     ),
     # The schedule
     "a rate that grows with the model": (
