@@ -250,7 +250,7 @@ MUTANTS = {  # name: (who has to notice, what stands in the source, what stands 
         "= token\n" + "    " + BARRIER + "        value = warp_values",
         "= token\n        value = warp_values",
     ),
-    "best: the higher id of equals": (picks, "ids_of_warps[j] < token", "ids_of_warps[j] > token"),
+    "best: the higher id of equals": (picks, "warp_ids[j] < token", "warp_ids[j] > token"),
     "best: the higher id of a warp's equals": (picks, "other_id < token", "other_id > token"),
     "best: the higher id of a thread's equals": (picks, "elif z > best:", "elif z >= best:"),
     "best: of equals, a thread gives one": (picks, " or (z == value and column > token))", ")"),

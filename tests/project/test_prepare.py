@@ -114,6 +114,7 @@ def test_back_translations_are_marked_and_chosen(tmp_path):
     assert found == [(f"{prepare.BACK} This is good.", "Das ist gut.")]
 
 
+@pytest.mark.slow
 def test_the_phrases_are_pairs_as_a_model_reads_them():
     rows = prepare.phrases()
     assert len(rows) > 1000

@@ -26,7 +26,7 @@ def test_quick_learns_the_toy_corpus(tmp_path):
     )
     assert trained.returncode == 0, trained.stdout[-2000:] + trained.stderr
     assert re.search(
-        r"^lesson 09_train_wmt: \d+ claims hold, 6 figures", trained.stdout, re.MULTILINE
+        r"^lesson 09_train_wmt: \d+ claims hold, 7 figures", trained.stdout, re.MULTILINE
     )
     (out,) = (tmp_path / "runs").iterdir()
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
