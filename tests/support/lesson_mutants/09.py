@@ -10,7 +10,7 @@ MUTANTS = {
         "islice(lines, 0, None, stride)",
         "islice(lines, 0, None, stride + 1)",
     ),
-    "characters without bytes to spell them": ("byte_fallback=True", "byte_fallback=False"),
+    "rarer characters without a subword": ("coverage=0.99999", "coverage=0.99"),
     "spaces that are dropped": (
         "remove_extra_whitespaces=False",
         "remove_extra_whitespaces=True",
