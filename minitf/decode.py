@@ -482,9 +482,10 @@ def _is_fused(model):
 
 def _equations_hold():
     """Return whether the equations of a decoder are those that forms were written for."""
-    of_layers = transformer.add_and_norm, transformer.feed_forward_network
-    ops = F.linear, F.layer_norm, F.attention, F.embedding, *of_layers
-    return all(map(forms.holds, (*ops, transformer.multi_head_attention)))
+    ops = [F.linear, F.layer_norm, F.attention, F.embedding]
+    ops += [transformer.add_and_norm, transformer.feed_forward_network]
+    ops += [transformer.multi_head_attention]
+    return all(map(forms.holds, ops))
 
 
 def _is_cached(model):
