@@ -623,7 +623,9 @@ claim("with positions they differ by", by_position > 0.01, by_position)
 # Equal lengths are not enough. The dot product of a $PE$ with itself is 32 here, and
 # with the next one 30.9: a lead of 1.1. Against it stand two products of a word with a
 # $PE$ of length $\sqrt{32} = 5.7$, with the spread 5.7 each, and one of two words, with
-# 8. Their squares add: together 11.3.
+# 8. Their squares add: together 11.3. And worst is the key of the word itself: a word
+# and its slightly turned copy have a product of about 62 (the sum of the diagonal of
+# $W$; 64 without the turn).
 #
 # Two cures: $W$ may read only the directions in which the positions lie: 20 of them
 # need 8 of the 64 (`svd` finds those: 8 vectors at right angles, of which all 20
@@ -644,27 +646,33 @@ to_next = PE_20[5] @ PE_20[6]
 print(f"    PE with itself {PE_20[5] @ PE_20[5]:.1f}, with the next one {to_next:.1f}")
 all_three = sqrt(32 + 32 + 64)
 print(f"    spread, PE with a word: {sqrt(32):.1f}, all three: {all_three:.1f}")
+print(f"    a word with itself, turned: {np.trace(turn(-1)):.0f}")
+own_found = []
 found_in = {"any words, any W": [], "W reads the 8 only": [], "no word in the 8": []}
 for _ in range(50):
     random_words = rng.standard_normal((20, 64))
     sums = random_words + PE_20
     without = random_words - random_words @ onto_them + PE_20
+    best_keys = (sums @ turn(-1) @ sums.T).argmax(axis=1)
+    own_found.append((best_keys == np.arange(20)).mean())
     found_in["any words, any W"].append(share_found(sums, turn(-1)))
     found_in["W reads the 8 only"].append(share_found(sums @ onto_them, turn(-1)))
     found_in["no word in the 8"].append(share_found(without @ onto_them, turn(-1)))
 in_all_draws = {name: np.mean(of_draws) for name, of_draws in found_in.items()}
 for name, share in in_all_draws.items():
     print(f"    {name:20s} finds the word before: {share:.0%}")
+print(f"    any words, any W     finds its own word:      {np.mean(own_found):.0%}")
 of_sums = in_all_draws["any words, any W"]
 claim("a head on the sums of a new model finds", of_sums < 0.1, f"{of_sums:.0%}")
 of_both = in_all_draws["no word in the 8"]
 claim("with both cures it finds", of_both > 0.99, f"{of_both:.0%}")
 
 # %% [markdown]
-# In the sums, the head finds nothing. A better $W$ alone helps a little, both cures
-# together completely: **adding is not free, the words have to leave room**. A new
-# model has random words, so the room must come from training. (It does, in part: "Does
-# training make room?" under "More on ..." measures it.)
+# In the sums, the head finds its own word, in 100% of the rows, and never the word
+# before. A better $W$ alone helps a little, both cures together completely: **adding is
+# not free, the words have to leave room**. A new model has random words, so the room
+# must come from training. (It does, in part: "Does training make room?" under "More on
+# ..." measures it.)
 
 # %% [markdown]
 # ## What did we learn?
@@ -721,9 +729,10 @@ for name, table in (("random", untrained), ("trained", trained)):
 # With trained rows it is right in 75% of the sums, with random rows in 46%. Did the
 # words leave the directions of the positions? Turn all rows by one random rotation:
 # they lie in other directions then, and the reader is still right in 70%. So most of
-# the gain has another reason: words that are used alike have similar rows, and 32 of
-# the 64 directions, wherever they lie, hold 78% of their squares (of random rows 58%).
-# In the others there is room. Adding is not free, and after training it costs less. (A
+# the gain does not depend on where the rows lie, but on how unevenly they are spread:
+# 32 of the 64 directions hold 78% of their squares (of random rows 58%), and in the
+# others there is room. (Words that are used alike have similar rows; that is probably
+# why.) Adding is not free, and after training it costs less. (A
 # head that finds the word before we have seen in lesson 03 only. And 512 numbers have
 # more room: "Why is the position added, and not written beside the word?")
 
