@@ -56,10 +56,8 @@ def translate(options, bundled=None):
         if options.sample:
             search = functools.partial(translator.sample, **settings, **options.sampling)
         else:
-            search = functools.partial(
-                translator.translate, beam=options.beam, n_best=options.nbest, **settings
-            )
-            search = _EqualLinesOnce(search, options.nbest)
+            settings |= {"beam": options.beam, "n_best": options.nbest}
+            search = _EqualLinesOnce(translator.translate, settings)
         framer = Framer()
         languages = TargetLanguages(translator.subwords, say)
         picture = FirstLine(translator, options)
@@ -152,11 +150,11 @@ class _EqualLinesOnce:
     """Translates equal lines once: those of one batch, and those of the batches before it.
 
     Lines are equal if their spans are: a line of code is kept, and the same as text is not.
-    translate: `Translator.translate` with settings, among them n_best.
+    translate, settings: `Translator.translate` and its arguments.
     """
 
-    def __init__(self, translate, n_best):
-        self.translate, self.n_best = translate, n_best
+    def __init__(self, translate, settings):
+        self.translate, self.settings = translate, settings
         self.known = collections.OrderedDict()  # spans: translations; the least recent line first
 
     def __call__(self, lines, spans, first, progress):
@@ -164,7 +162,9 @@ class _EqualLinesOnce:
         new = {
             each: line for each, line in zip(spans, lines, strict=True) if each not in self.known
         }
-        translations = self.translate(list(new.values()), spans=list(new), progress=progress)
+        translations = self.translate(
+            list(new.values()), spans=list(new), progress=progress, **self.settings
+        )
         self.known.update(zip(new, translations, strict=True))
         for_all = [self.known[each] for each in spans]
         self._forget(spans)
@@ -177,7 +177,7 @@ class _EqualLinesOnce:
                 self.known.move_to_end(spans)
             else:
                 del self.known[spans]
-        while len(self.known) * self.n_best > RECENT:
+        while len(self.known) * self.settings["n_best"] > RECENT:
             self.known.popitem(last=False)
 
 

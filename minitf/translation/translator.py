@@ -301,14 +301,12 @@ class Translator:
         )
 
     def _as_texts(self, hypotheses):
-        """Return hypotheses as Translations: of those with the same text, the first."""
+        """Return hypotheses as Translations, with their texts in place of ids."""
         texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
-        distinct = {}
-        for text, best in zip(texts, hypotheses, strict=True):
-            text = alike_quotes(text.strip())
-            translation = Translation(text, best.log_probability, best.score)
-            distinct.setdefault(translation.text, translation)
-        return list(distinct.values())
+        return [
+            Translation(alike_quotes(text.strip()), each.log_probability, each.score)
+            for text, each in zip(texts, hypotheses, strict=True)
+        ]
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `max_subwords` ids; none if there is no text."""

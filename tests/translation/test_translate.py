@@ -197,11 +197,11 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
     for n_best, most in ((1, 12), (5, 2), (100, 0)):
         asked = []
 
-        def upper(lines, spans, progress, asked=asked):
+        def upper(lines, spans, progress, n_best, asked=asked):
             asked += lines
             return [line.upper() for line in lines]
 
-        once = translate._EqualLinesOnce(upper, n_best)
+        once = translate._EqualLinesOnce(upper, {"n_best": n_best})
         for _ in range(50):
             lines = ["a" * n for n in rng.integers(0, 7, 9)] + [
                 f"x{n}" for n in rng.integers(0, 30, 9)

@@ -467,9 +467,10 @@ def test_a_model_that_reads_capitals_is_not_made_to_write_them(subwords):
         assert line.parts[0].in_capitals is not reads
 
 
-def test_of_the_hypotheses_with_one_text_the_first_counts(translator):
-    found = [SimpleNamespace(ids=[9], log_probability=score, score=score) for score in (-1.0, -2.0)]
-    (best,) = translator._as_texts(found)
+def test_of_the_hypotheses_with_one_text_the_first_counts(translator, monkeypatch):
+    found = [decode.Hypothesis([9], score, score) for score in (-1.0, -2.0)]
+    monkeypatch.setattr(translator, "_search", lambda *_: [found])
+    ((best,),) = translator.translate(["the dog"], n_best=2)
     assert best.score == -1.0
 
 
