@@ -255,17 +255,17 @@ def beam_search(
     if len(source) == 0:
         return []
     c, limits = model.config, greatest_lengths(model, source, max_extra)
-    searches = [_Search(limit, beam, alpha, n_best, c.eos_id) for limit in limits]
+    is_recorded = record is not None
+    searches = [_Search(limit, beam, alpha, n_best, c.eos_id, is_recorded) for limit in limits]
     with model.evaluating(), no_grad():
-        recorded = None if record is None else [[] for _ in searches]
         scorer = token_scorer(model, source, beam, cached)
-        _search_together(searches, scorer, beam, c.bos_id, allowed, recorded)
-    if record is not None:
-        record += recorded
+        _search_together(searches, scorer, beam, c.bos_id, allowed)
+    if is_recorded:
+        record += [search.steps for search in searches]
     return [search.best() for search in searches]
 
 
-def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None):
+def _search_together(searches, scorer, beam, bos_id, allowed):
     """Advance the searches of all sentences side by side, a token at a time, until each is done.
 
     Of B = 2 sentences with W = 2 texts each, the texts are rows of one array:
@@ -277,7 +277,6 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
     If the 2*W best continuations of sentence 1 continue its texts [1, 0, 0, 1], then `parents` has
     the rows [3, 2, 2, 3] for it. If the first of these ends, `places` has [1, 2] for those that go
     on, and sentence 1 continues twice with row 2.
-    recorded: a list for the steps of each sentence, or None.
     """
     going, rows = searches, np.arange(len(searches))
     limits = np.array([search.limit for search in searches])
@@ -297,12 +296,10 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
             tokens, continued, totals = continuations(logits, totals, 2 * beam)
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
-        places = [search.advance(longer[i], totals[i]) for i, search in enumerate(going)]
-        if recorded is not None:
-            for i, steps in enumerate(recorded):
-                steps.append(_step(continued[i], tokens[i], totals[i], places[i], going[i]))
+        places = [
+            search.advance(longer[i], totals[i], continued[i]) for i, search in enumerate(going)
+        ]
         alive = [i for i, search in enumerate(going) if not search.done]
-        recorded = recorded and [recorded[i] for i in alive]
         going, rows = [going[i] for i in alive], rows[alive]
         if going:
             kept = np.array(places)[alive]  # (B, W): the places of the texts that go on
@@ -312,25 +309,23 @@ def _search_together(searches, scorer, beam, bos_id, allowed=None, recorded=None
             scorer.select(parents[alive, kept].ravel())
 
 
-def _step(parents, tokens, totals, kept, search):
-    """Return the BeamStep of one sentence; continuations of probability 0 are never finished."""
-    ends = (tokens == search.eos_id) & (totals > -np.inf)
-    finished = np.flatnonzero(ends[: search.beam]).tolist()
-    return BeamStep(parents.tolist(), tokens.tolist(), totals.tolist(), finished, list(kept))
-
-
 class _Search:
-    """The search of one sentence: its texts that finished, and those cut off at the limit."""
+    """The search of one sentence: its texts that finished, and those cut off at the limit.
 
-    def __init__(self, limit, beam, alpha, n_best, eos_id):
+    steps: its BeamSteps, or None if it is not recorded.
+    """
+
+    def __init__(self, limit, beam, alpha, n_best, eos_id, is_recorded):
         self.limit, self.beam, self.alpha = limit, beam, alpha
         self.n_best, self.eos_id = n_best, eos_id
         self.finished, self.cut, self.done = [], [], False
+        self.steps = [] if is_recorded else None
 
-    def advance(self, texts, totals):
+    def advance(self, texts, totals, parents):
         """Finish the texts that end, and return the places of the `beam` texts that go on.
 
-        texts (2*W, t), totals (2*W,): the continuations and their ln P, best first.
+        texts (2*W, t), totals (2*W,): the continuations and their ln P, best first. parents (2*W,):
+        the texts of the step before that they continue.
         """
         length = texts.shape[1] - 1  # without the start mark, with the end mark
         ends = (texts[:, -1] == self.eos_id).tolist()
@@ -350,7 +345,16 @@ class _Search:
             # highest current ln P divided by the largest penalty, that of the greatest length.
             bound = highest / length_penalty(self.limit, self.alpha)
             self.done = bound <= scores[self.n_best - 1]
+        if self.steps is not None:
+            self._record(texts[:, -1], totals, parents, kept)
         return kept
+
+    def _record(self, tokens, totals, parents, kept):
+        """Add the BeamStep; continuations of probability 0 are never finished."""
+        ends = (tokens == self.eos_id) & (totals > -np.inf)
+        finished = np.flatnonzero(ends[: self.beam]).tolist()
+        step = BeamStep(parents.tolist(), tokens.tolist(), totals.tolist(), finished, kept)
+        self.steps.append(step)
 
     def _add(self, hypotheses, ids, total, length):
         if total > -np.inf:
@@ -417,7 +421,7 @@ def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> 
 
 
 def token_scorer(model: Transformer, source: Ids, width: int, cached: bool) -> Scorer:
-    """Return the Scorer of translations, `width` texts for each row of source.
+    """Return the Scorer of the fastest way that is right, for `width` texts of each row of source.
 
     cached: whether to keep what was computed for earlier tokens, if the model can be decoded so.
     """

@@ -101,7 +101,7 @@ class Adam(Flat):
         gradients: np.ndarray | None = None,
         finite: bool | np.ndarray = True,
     ) -> None:
-        """Update every parameter by its gradient.
+        """Update every parameter by its gradient: one `adam_update` of all of them.
 
         gradients: what `collect` returned, if it was called for this update. finite: as in
         `adam_update`. The step is counted even if `finite` is False.

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import os
 import time
 from pathlib import Path
@@ -51,7 +52,13 @@ def translate(options, bundled=None):
     ):
         _check_is_no_parser(options.model)
         translator = Translator.load(options.model)
-        search = _sampler(translator, options) if options.sample else _Recent(translator, options)
+        settings = {"alpha": options.alpha, "max_extra": options.max_extra, "keep": options.keep}
+        if options.sample:
+            search = functools.partial(translator.sample, **settings, **options.sampling)
+        else:
+            settings |= {"beam": options.beam, "n_best": options.nbest}
+            search = _EqualLinesOnce(translator.translate, settings)
+        framer = Framer()
         languages = TargetLanguages(translator.subwords, say)
         picture = FirstLine(translator, options)
         given_up = GivenUp("paragraph" if options.paragraphs else "line")
@@ -63,7 +70,9 @@ def translate(options, bundled=None):
             for lines in batches:
                 languages.check(lines, number)
                 picture.see(lines)
-                translations = search(lines, number, bar.for_batch(lines))
+                spans = [tuple(framer(line)) for line in lines]
+                progress = bar.for_batch(lines)
+                translations = search(lines, spans=spans, first=number, progress=progress)
                 bar.wipe()
                 if number == 0:
                     _tell_if_empty(translator, lines, translations, options.model)
@@ -134,70 +143,41 @@ def _tell_if_empty(translator, lines, translations, model):
         say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
 
 
-# The search ---------------------------------------------------------------------------------------
+# Equal lines --------------------------------------------------------------------------------------
 
 
-def _sampler(translator, options):
-    """Return a function that draws a translation of each line; number: that of the first line.
-
-    The number of a line decides what is drawn for it, in whatever batches the lines come.
-    """
-
-    framer = Framer()
-
-    def sample(lines, number, progress):
-        return translator.sample(
-            lines,
-            options.alpha,
-            options.max_extra,
-            first=number,
-            progress=progress,
-            keep=options.keep,
-            spans=list(map(framer, lines)),
-            **options.sampling,
-        )
-
-    return sample
-
-
-class _Recent:
+class _EqualLinesOnce:
     """Translates equal lines once: those of one batch, and those of the batches before it.
 
     Lines are equal if their spans are: a line of code is kept, and the same as text is not.
+    translate, settings: `Translator.translate` and its arguments.
     """
 
-    def __init__(self, translator, options):
-        self.translator, self.options = translator, options
-        self.framer = Framer()
+    def __init__(self, translate, settings):
+        self.translate, self.settings = translate, settings
         self.known = collections.OrderedDict()  # spans: translations; the least recent line first
 
-    def __call__(self, lines, number, progress):
-        """Return the translations of each line."""
-        framed = [tuple(self.framer(line)) for line in lines]
-        new = [spans for spans in dict.fromkeys(framed) if spans not in self.known]
-        translations = self.translator.translate(
-            ["".join(text for text, _ in spans) for spans in new],
-            self.options.beam,
-            self.options.alpha,
-            self.options.max_extra,
-            self.options.nbest,
-            progress=progress,
-            keep=self.options.keep,
-            spans=new,
+    def __call__(self, lines, spans, first, progress):
+        """Return the translations of each line; first, the number of the first, changes nothing."""
+        new = {
+            each: line for each, line in zip(spans, lines, strict=True) if each not in self.known
+        }
+        translations = self.translate(
+            list(new.values()), spans=list(new), progress=progress, **self.settings
         )
         self.known.update(zip(new, translations, strict=True))
-        for_all = [self.known[spans] for spans in framed]
-        self._forget(framed)
+        for_all = [self.known[each] for each in spans]
+        self._forget(spans)
         return for_all
 
-    def _forget(self, framed):
+    def _forget(self, seen):
         """Forget long lines, and the least recent ones if there are too many."""
-        for spans in dict.fromkeys(framed):
+        for spans in dict.fromkeys(seen):
             if sum(len(text) for text, _ in spans) <= SHORT:
                 self.known.move_to_end(spans)
             else:
                 del self.known[spans]
-        while len(self.known) * self.options.nbest > RECENT:
+        while len(self.known) * self.settings["n_best"] > RECENT:
             self.known.popitem(last=False)
 
 

@@ -19,9 +19,10 @@ __all__ = ["STEPS", "for_decoding", "fused_decoder"]
 
 
 def for_decoding(model):
-    """Return a copy of a model that decodes fast; its matrices do not follow those of the model.
+    """Return a copy of a model with its matrices packed: it computes the same, decoding faster.
 
-    It keeps the weights of the fused decoder, or, if that cannot decode it, in its modules.
+    They do not follow those of the model. They are in the fused decoder's weights, which the copy
+    keeps, or, if that cannot decode it, in its modules.
     """
     if decode.is_plain(model) and isinstance(model.target_embedding.weight.data, np.ndarray):
         copied = packed_copy(model, model.encoder)

@@ -48,7 +48,7 @@ class Cursor:
         self.plan = self.dataset.plan(epoch, self.batch_tokens, self.seed)
 
     def next(self, n):
-        """Return the next n batches as UpdateBatches.
+        """Return the next n batches of the plan, as UpdateBatches.
 
         They may reach into the next epoch, unless that has other rows (Sampler): then there are
         fewer at the end of an epoch.

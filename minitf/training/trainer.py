@@ -97,20 +97,6 @@ class Trainer:
         """Return the fingerprint of the validation set."""
         return self.dataset.valid_fingerprint()
 
-    # One update -----------------------------------------------------------------------------------
-
-    def update(self, batches: UpdateBatches | None = None):
-        """Change the weights once, by the gradient of the next batches, or of other batches.
-
-        Returns and raises what `Updater.update` does.
-        """
-        batches = batches or self.cursor.next(self.settings.accumulate)
-        return self.updater.update(batches, self.rate(self.step + 1))
-
-    def rate(self, step):
-        """Return the learning rate of a step; steps count from 1."""
-        return learning_rate(self.settings, self.config.d_model, step)
-
     # The loop -------------------------------------------------------------------------------------
 
     def run(self):
@@ -215,6 +201,20 @@ class Trainer:
         """Return whether too many validations in a row found no improvement."""
         patience = 0 if self.settings.cooldown else self.settings.patience
         return bool(patience) and self.scores.bad_validations >= patience
+
+    # One update -----------------------------------------------------------------------------------
+
+    def update(self, batches: UpdateBatches | None = None):
+        """Change the weights once, by the gradient of the next batches, or of other batches.
+
+        Returns and raises what `Updater.update` does.
+        """
+        batches = batches or self.cursor.next(self.settings.accumulate)
+        return self.updater.update(batches, self.rate(self.step + 1))
+
+    def rate(self, step):
+        """Return the learning rate of a step; steps count from 1."""
+        return learning_rate(self.settings, self.config.d_model, step)
 
     # The log --------------------------------------------------------------------------------------
 

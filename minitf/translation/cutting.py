@@ -28,10 +28,10 @@ _WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
 def cut_texts(
     texts: Sequence[str], subwords: Vocabulary, max_subwords: int, max_unsplit: int
 ) -> list[list[str]]:
-    """Return the parts of each text; no part where there is no text.
+    """Cut each text into its sentences, and a sentence that is too long after clauses or words.
 
-    max_subwords: the most subwords of a part. max_unsplit: a text of more subwords than this is cut
-    into its sentences; a shorter one is a single part.
+    max_subwords: the most subwords of a part. max_unsplit: a text of up to so many subwords is a
+    single part, whatever its sentences. A text without any subwords has no part.
     """
     cut = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):

@@ -82,18 +82,25 @@ class Part:
                 items += [before, part, text[len(before) + len(core) :] + value]
             else:
                 items.append(text + value)
-        return Line(items)
+        return Line(items, is_sentence=True)
 
 
 @dataclasses.dataclass
 class Line:
-    """A line as its parts, and between them texts that are copied, in their order."""
+    """A line as its parts, and between them texts that are copied, in their order.
+
+    is_sentence: whether it is a single sentence, of which the texts between the parts are values.
+    """
 
     items: list[str | Part]
+    is_sentence: bool = False
 
     @classmethod
     def from_texts(cls, number: int, texts: Iterable[str | Text]) -> Line:
-        """Return the line with this number, whose Texts are cut; a str is copied."""
+        """Make a Part of each piece of the Texts, with the values that it has marks for.
+
+        number: of the line. A str is copied.
+        """
         items, head, places = [], [], count()
         for text in texts:
             if isinstance(text, str):
@@ -114,6 +121,8 @@ class Line:
         return [item for item in self.items if isinstance(item, Part)]
 
     def runs(self) -> list[list[Part]]:
-        """Return the parts between two copied texts, as a list each."""
+        """Return the parts between two copied texts, as a list each; those of a sentence as one."""
+        if self.is_sentence:
+            return [self.parts]
         runs = groupby(self.items, lambda item: isinstance(item, Part))
         return [list(parts) for are_parts, parts in runs if are_parts]

@@ -154,7 +154,7 @@ class Translator:
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
         per_line = self._translate_lines(
-            self._read(lines, keep, spans), search, beam, batch_tokens, progress, wellformed
+            self._read(lines, keep, spans), search, beam, batch_tokens, wellformed, progress
         )
         return [translations[:n_best] for translations in per_line]
 
@@ -194,38 +194,27 @@ class Translator:
             return [[best] for best in hypotheses]
 
         lines = self._read(_listed(lines), keep, spans)
-        return self._translate_lines(lines, search, 1, batch_tokens, progress, wellformed)
+        return self._translate_lines(lines, search, 1, batch_tokens, wellformed, progress)
 
     def _read(self, lines, keep=(), spans=None):
-        """Return each line as a Line, whose parts the model reads."""
-        lines = self._frame(lines, spans)
-        texts = [item for items in lines for item in items if isinstance(item, Text)]
+        """Return each line as a Line: the parts that the model reads, and what is copied.
+
+        A span of a line is copied or a Text. In a Text, a mark takes the place of each value, which
+        is not translated; then it is cut.
+        """
+        if self.as_text:
+            spans = framed(lines) if spans is None else spans
+            items = [_framed_texts(*each) for each in zip(lines, spans, strict=True)]
+        else:
+            items = [[Text(line)] for line in lines]
+        texts = [text for each in items for text in each if isinstance(text, Text)]
         if self.as_text and self.marks:
-            self._keep(texts, keep)
+            pattern = _pattern(tuple(keep), self._characters)
+            for text in texts:
+                around, text.values = split_kept(text.text, pattern)
+                text.text = marked(around, cycle(MARKS))
         self._cut(texts)
-        return [Line.from_texts(number, items) for number, items in enumerate(lines)]
-
-    def _frame(self, lines, spans):
-        """Return the items of each line: its Texts, and between them what is copied."""
-        if not self.as_text:
-            return [[Text(line)] for line in lines]
-        spans = framed(lines) if spans is None else spans
-        return [
-            [
-                _in_one_line(text) if is_kept else Text(normalise(text))
-                for text, is_kept in line_spans
-            ]
-            if normalise(line)
-            else []  # a line without any text
-            for line, line_spans in zip(lines, spans, strict=True)
-        ]
-
-    def _keep(self, texts, own):
-        """Put a mark in the place of each value: of what is not translated; own: its patterns."""
-        pattern = _pattern(tuple(own), self._characters)
-        for text in texts:
-            around, text.values = split_kept(text.text, pattern)
-            text.text = marked(around, cycle(MARKS))
+        return [Line.from_texts(number, each) for number, each in enumerate(items)]
 
     def _cut(self, texts):
         """Cut each Text into what the model reads at once; one IN CAPITALS is written small."""
@@ -258,10 +247,11 @@ class Translator:
         rows = zip(parts, self.subwords.encode([p.read(self.marks) for p in parts]), strict=True)
         return [(part.head + ids)[: self.max_subwords] for part, ids in rows]
 
-    def _translate_lines(self, lines, search, beam, batch_tokens, progress, wellformed):
-        """Return the best translations of each Line.
+    def _translate_lines(self, lines, search, beam, batch_tokens, wellformed, progress=None):
+        """Return the best translations of each Line: those of its parts, as one text.
 
-        A part in whose translations a mark is missing is translated around its values.
+        A part in whose translations a mark is missing is translated as a Line of its own: around
+        its values.
         search(source, parts): returns the hypotheses of each row of a batch. wellformed: as for
         `translate`.
         """
@@ -269,17 +259,15 @@ class Translator:
         parts = [part for line in lines for part in line.parts]
         self._translate_parts(parts, *settings, progress)
         if lost := [part for part in parts if not part.translations]:
-            around = [part.around() for part in lost]
-            self._translate_parts([part for line in around for part in line.parts], *settings)
-            for part, line in zip(lost, around, strict=True):
-                as_one_sentence(line.parts, self.subwords, AROUND)
-                part.translations = joined(line, beam)
+            around = self._translate_lines([part.around() for part in lost], *settings)
+            for part, translations in zip(lost, around, strict=True):
+                part.translations = translations
         for line in lines:
             for parts in line.runs():
-                as_one_sentence(parts, self.subwords, CUT)
+                as_one_sentence(parts, self.subwords, AROUND if line.is_sentence else CUT)
         return [joined(line, beam) for line in lines]
 
-    def _translate_parts(self, parts, search, beam, batch_tokens, wellformed, progress=None):
+    def _translate_parts(self, parts, search, beam, batch_tokens, wellformed, progress):
         """Translate parts on all cores, the longest first: each gets its translations."""
         for part in parts:
             part.translations = restored(part, [], self.marks)  # if there is nothing to translate
@@ -289,8 +277,8 @@ class Translator:
         ids = self._ids(read)
 
         def work(rows):
-            source = self._padded([ids[i] for i in rows])
-            return [self._ranked(best) for best in search(source, [read[i] for i in rows])]
+            source = pad_rows([ids[i] for i in rows], len(self.subwords), last=EOS)
+            return [self._as_texts(best) for best in search(source, [read[i] for i in rows])]
 
         batches, done = _batches([len(part) for part in ids], beam, batch_tokens), 0
         if len(batches) > 1:
@@ -303,28 +291,22 @@ class Translator:
                 if progress:
                     progress(done, len(read))
 
-    def _padded(self, parts):
-        """Return the parts as one array of source ids (B, S)."""
-        return pad_rows(parts, len(self.subwords), last=EOS)
-
-    def _ranked(self, hypotheses):
-        """Return hypotheses as Translations: of those with the same text, the first."""
-        texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
-        distinct = {}
-        for text, best in zip(texts, hypotheses, strict=True):
-            text = alike_quotes(text.strip())
-            translation = Translation(text, best.log_probability, best.score)
-            distinct.setdefault(translation.text, translation)
-        return list(distinct.values())
-
     def _search(self, source, beam, alpha, max_extra, n_best, allowed=None, record=None):
-        """Return the best hypotheses of each row of source ids (B, S); record: see beam_search."""
+        """Return the hypotheses of `beam_search`, or of `greedy` decoding if the beam is 1."""
         if beam == 1:
             hypotheses = greedy(self.fast, source, max_extra, alpha=alpha, allowed=allowed)
             return [[best] for best in hypotheses]
         return beam_search(
             self.fast, source, beam, alpha, max_extra, n_best, allowed=allowed, record=record
         )
+
+    def _as_texts(self, hypotheses):
+        """Return hypotheses as Translations, with their texts in place of ids."""
+        texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
+        return [
+            Translation(alike_quotes(text.strip()), each.log_probability, each.score)
+            for text, each in zip(texts, hypotheses, strict=True)
+        ]
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `max_subwords` ids; none if there is no text."""
@@ -374,7 +356,8 @@ class Translator:
         parts = self._ids(read.parts)
         if not parts:
             raise UserError("the line has no text: there is no attention to draw")
-        first, source, record = read.parts[0], self._padded(parts[:1]), []
+        first, record = read.parts[0], []
+        source = pad_rows(parts[:1], len(self.subwords), last=EOS)
         with one_blas_thread():
             best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
         ids = [*best.ids, EOS]
@@ -382,7 +365,7 @@ class Translator:
             ids = ids[: self.model.config.max_length]
         beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
         weights, logits = attention_and_logits(self.model, source, beginning)
-        written = self._ranked([best])
+        written = self._as_texts([best])
         beam_steps = record[0] if record else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
@@ -418,6 +401,13 @@ def _listed(lines):
                 f"({type(line).__name__})"
             )
     return lines
+
+
+def _framed_texts(line, spans):
+    """Return the spans of a line: what is copied as it is, the others as Texts."""
+    if not normalise(line):
+        return []
+    return [_in_one_line(text) if is_kept else Text(normalise(text)) for text, is_kept in spans]
 
 
 def _in_one_line(text):

@@ -74,6 +74,7 @@ def test_around_its_values_a_part_is_whole_again():
     assert "".join(texts) == PART.read(PART.values)
     assert [part.texts[0] for part in line.parts] == ["Call", "at"]
     assert [part.place for part in line.parts] == [(0, 0, 0), (0, 0, 1)]
+    assert line.runs() == [line.parts]  # as one sentence
 
 
 def test_each_part_gets_its_own_values():

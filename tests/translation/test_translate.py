@@ -23,7 +23,6 @@ from tiny_translator import LONGEST, make_subwords, save
 
 from minitf.commands import input as reading
 from minitf.commands import translate
-from minitf.commands.arguments import parse
 from minitf.commands.output import rendered
 from minitf.errors import UserError
 from minitf.translation import Translation, Translator
@@ -198,20 +197,18 @@ def test_memory_of_translations_is_bounded(rng, monkeypatch):
     for n_best, most in ((1, 12), (5, 2), (100, 0)):
         asked = []
 
-        class Upper:
-            def translate(self, lines, *options, progress, keep, spans, asked=asked):
-                asked += lines
-                return [line.upper() for line in lines]
+        def upper(lines, spans, progress, n_best, asked=asked):
+            asked += lines
+            return [line.upper() for line in lines]
 
-        recent = translate._Recent(Upper(), parse(["--nbest", str(n_best)], "a model"))
+        once = translate._EqualLinesOnce(upper, {"n_best": n_best})
         for _ in range(50):
             lines = ["a" * n for n in rng.integers(0, 7, 9)] + [
                 f"x{n}" for n in rng.integers(0, 30, 9)
             ]
-            assert recent(lines, 0, None) == [line.upper() for line in lines]
-            assert len(recent.known) <= most and all(
-                len(line) <= 4 for ((line, _),) in filter(None, recent.known)
-            )
+            spans = [((line, False),) for line in lines]
+            assert once(lines, spans, 0, None) == [line.upper() for line in lines]
+            assert len(once.known) <= most and all(len(line) <= 4 for ((line, _),) in once.known)
         assert (len(asked) < 600) == (n_best == 1)
 
 

@@ -20,7 +20,7 @@ from minitf.text import EOS, Subwords, Words
 from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
 from minitf.translation.cutting import in_small_letters
-from minitf.translation.parts import Line, Part, Text
+from minitf.translation.parts import Line, Part
 from minitf.translation.rejoin import (
     CUT,
     as_one_sentence,
@@ -467,9 +467,10 @@ def test_a_model_that_reads_capitals_is_not_made_to_write_them(subwords):
         assert line.parts[0].in_capitals is not reads
 
 
-def test_of_the_hypotheses_with_one_text_the_first_counts(translator):
-    found = [SimpleNamespace(ids=[9], log_probability=score, score=score) for score in (-1.0, -2.0)]
-    (best,) = translator._ranked(found)
+def test_of_the_hypotheses_with_one_text_the_first_counts(translator, monkeypatch):
+    found = [decode.Hypothesis([9], score, score) for score in (-1.0, -2.0)]
+    monkeypatch.setattr(translator, "_search", lambda *_: [found])
+    ((best,),) = translator.translate(["the dog"], n_best=2)
     assert best.score == -1.0
 
 
@@ -733,7 +734,7 @@ def test_the_first_letter_of_a_sentence_in_capitals_stays_behind_a_quote(subword
 
 def test_two_translations_that_differ_in_capitals_only_are_one(translator, monkeypatch):
     made = [Translation(text, score, score) for text, score in (("Ab", -1), ("aB", -2), ("c", -3))]
-    monkeypatch.setattr(translator, "_ranked", lambda _: made)
+    monkeypatch.setattr(translator, "_as_texts", lambda _: made)
     assert translator.translate(["THE DOG."], n_best=3) == [
         [Translation("AB", -1, -1), Translation("C", -3, -3)]
     ]
@@ -755,6 +756,5 @@ def test_a_fragment_has_eight_words_at_most(words, expected):
 def test_a_capital_letter_without_a_subword_is_read_and_not_kept(folder):
     """German has few Ö, Ä and Ü: where no subword has them, Öl is still a word to translate."""
     translator = Translator.load(ROOT / "examples" / "models" / folder)
-    words, foreign = Text("Öl, Äpfel und Übung"), Text("Das ist 東京")
-    translator._keep([words, foreign], ())
-    assert words.values == [] and foreign.values == ["東京"]
+    words, foreign = translator._read(["Öl, Äpfel und Übung", "Das ist 東京"])
+    assert words.parts[0].values == [] and foreign.parts[0].values == ["東京"]
