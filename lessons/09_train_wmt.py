@@ -243,7 +243,7 @@ for i in (1, 100, 500, 1000):
 draw(figures.merges, "09_merges.png", tokens_per_word, occurrences)
 
 # %% [markdown]
-# ![Two panels over 1,000 merges. Left, tokens for each word: they fall from 5.4 in letters to 3.0 after 100 merges, 1.5 after 500 and 1.1 after 1,000. Right, on a logarithmic axis, how often the new piece of a merge occurs in the text: above 2,000 for the first, 136 at merge 100, 28 at merge 500, 7 at merge 1,000](figures/09_merges.png)
+# ![Two panels over 1,000 merges. Left, tokens for each word: from 5.4 in letters to 3.0 after 100 merges and 1.1 after 1,000. Right, on a logarithmic axis, how often the new piece occurs: above 2,000 for the first, 136 at merge 100, 7 at merge 1,000](figures/09_merges.png)
 #
 # *What to see: on the left, the first hundred merges save nearly half of all tokens,
 # the last hundred next to nothing. On the right, the later a piece is made, the rarer
@@ -516,8 +516,7 @@ for name, a_second in {
 # second: one that really does ten times as much as this P100 needs 9 hours. (It also
 # needs the memory. But a batch can be cut into parts, one computed after the other.)
 #
-# (That eight P100 take 11 hours is no discovery: it is our 0.4 seconds, 100,000 times.
-# The paper says 12.) But how can eight GPUs share one update?
+# But how can eight GPUs share one update?
 
 # %% [markdown]
 # ## How do eight GPUs take one step?
@@ -635,7 +634,7 @@ claim("by 0.125 GB/s: slower than one GPU", of_eight[2] < 1, f"{of_eight[2]:.1f}
 draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups)
 
 # %% [markdown]
-# ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as straight lines. Links of 12 GB/s stay near the ideal for long, 7.3 times as fast with 8 GPUs. With 1.25 GB/s, 8 GPUs are 4.2 times as fast, and the curve becomes flat. With 0.125 GB/s any number is slower than one GPU.](figures/09_ranks.png)
+# ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as straight lines. With 12 GB/s, 8 GPUs are 7.3 times as fast as one; with 1.25 GB/s, 4.2 times, and the curve becomes flat; with 0.125 GB/s any number is slower than one.](figures/09_ranks.png)
 #
 # *What to see: each curve bends away from the ideal. It crosses "half of ideal" where
 # its GPUs send for as long as they compute.*
