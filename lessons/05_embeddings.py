@@ -290,12 +290,12 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 # \cos(\omega k) & -\sin(\omega k) \\
 # \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
 #
-# That is a rotation: to move $k$ positions ahead, turn each hand by the angle $\omega
-# k$. To move back, take a negative $k$. One matrix does it for every $p$, because each
-# hand turns by the same angle in each step, wherever it points. Random rows have no
-# such matrix, once there are more positions than $d_{model}$: a column of it has
-# $d_{model}$ unknowns, and each position gives one more equation for them. (Many models
-# of today turn queries and keys by such angles: *rotary* positions.)
+# That is a rotation: to move $k$ positions ahead, turn each hand by the angle
+# $\omega k$. To move back, take a negative $k$. One matrix does it for every $p$,
+# because each hand turns by the same angle in each step, wherever it points. Random
+# rows have no such matrix, once there are more positions than $d_{model}$: a column of
+# it has $d_{model}$ unknowns, and each position gives one more equation for them. (Many
+# models of today turn queries and keys by such angles: *rotary* positions.)
 
 
 # %%
@@ -883,8 +883,8 @@ same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6
 # ### Why is the position added, and not written beside the word?
 # Beside it, a matrix would have two parts, $A$ for the word and $B$ for the position,
 # and make $\text{word} · A + \text{position} · B$. Added, both go through one matrix
-# $W$, and $(\text{word} + \text{position}) · W$ is $\text{word} · W + \text{position} ·
-# W$. That is the same sum, with shorter vectors and half the matrix. What is lost is
+# $W$, and $(\text{word} + \text{position}) · W$ is
+# $\text{word} · W + \text{position} · W$. That is the same sum, with shorter vectors and half the matrix. What is lost is
 # that $A$ and $B$ could be chosen freely. Is that much? Suppose that a head needs only
 # the word. Then $W$ must drop the position, and with it everything that lies in the
 # same directions. But the positions fill few directions. Of the 512 that the paper's
