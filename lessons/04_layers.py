@@ -589,9 +589,9 @@ claim("eval() switches it off: the result is x itself", drop(X) is X, "the same 
 # it than it gets, then of 32 of them, in 16 layers, almost nothing is left. In
 # $x + f(x)$ the $x$ has the slope 1: a road on which nothing is lost.
 #
-# But then each sub-layer hands back *more* than it gets, and the gradient may explode
-# instead. The norm takes care of that. So is it the road or the norm that saves the
-# gradient? We measure.
+# But then each sub-layer hands back *more* than it gets, as $f$ adds its share, and the
+# gradient may explode instead. The norm takes care of that. So is it the road or the
+# norm that saves the gradient? We measure.
 #
 # **Use.** Four ways to connect the sub-layers of 1 to 16 encoder layers, before any
 # training. A random gradient of size 1 starts at the output. How much arrives at the

@@ -884,12 +884,13 @@ same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6
 # Beside it, a matrix would have two parts, $A$ for the word and $B$ for the position,
 # and make $\text{word} · A + \text{position} · B$. Added, both go through one matrix
 # $W$, and $(\text{word} + \text{position}) · W$ is
-# $\text{word} · W + \text{position} · W$. That is the same sum, with shorter vectors and half the matrix. What is lost is
-# that $A$ and $B$ could be chosen freely. Is that much? Suppose that a head needs only
-# the word. Then $W$ must drop the position, and with it everything that lies in the
-# same directions. But the positions fill few directions. Of the 512 that the paper's
-# vectors have, a hundred positions need hardly more than 30, and the others are left to
-# the words. (`svd` finds the directions, with the length in each.)
+# $\text{word} · W + \text{position} · W$. That is the same sum, with shorter vectors
+# and half the matrix. What is lost is that $A$ and $B$ could be chosen freely. Is that
+# much? Suppose that a head needs only the word. Then $W$ must drop the position, and
+# with it everything that lies in the same directions. But the positions fill few
+# directions. Of the 512 that the paper's vectors have, a hundred positions need hardly
+# more than 30, and the others are left to the words. (`svd` finds the directions, with
+# the length in each.)
 
 # %%
 lengths = np.linalg.svd(sinusoid(100, 512, dtype=np.float64), compute_uv=False)

@@ -437,9 +437,9 @@ draw(figures.padding, "09_padding.png", pictured)
 # %% [markdown]
 # ![Three batches, each a rectangle of sources and one of targets; a row is a sentence, the rest of it is padding. 16,000 pairs as they come: short rows in wide rectangles, 78.0% padding. The same, sorted: full targets, ragged sources, 25.4%. 4.5 million pairs, sorted: both full, 0.8%.](figures/09_padding.png)
 #
-# *What to see: no rectangle has more than 25,000 places, and only the blue ones are not
-# for nothing: unsorted, less than a quarter. (The numbers are of all batches, the
-# pictures of one each.)*
+# *What to see: no rectangle has more than 25,000 places. Only the blue ones hold
+# tokens: unsorted, less than a quarter. (The numbers are of all batches, the pictures
+# of one each.)*
 #
 # Why so much? As they come, 168 pairs fill a batch, on average. Among so many there is
 # nearly always a very long sentence, typically of 136 tokens. All others, of 29 tokens
@@ -591,8 +591,8 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 # up one of them. It sends 7 slices of its own gradient to the GPUs that add these, and
 # then its sum to the same 7. That makes 14 slices of $4P/8$ bytes, or 441 MB. With $n$
 # GPUs it is $2 (n - 1)$ slices of $4P/n$ bytes: **less than $8P$ bytes, however many
-# GPUs there are.** ("How do the GPUs add their gradients?", at the end, builds such a
-# way, in which each GPU sends only to the next.)
+# GPUs there are.** ("How do the GPUs add their gradients?", at the end, does it with
+# neighbours only.)
 #
 # Let a GPU do $F$ operations a second, send $B$ bytes a second, and have $t$ tokens of
 # the update. Then it computes for $6 P t / F$ seconds, and sends for $8 P / B$ seconds.
@@ -641,9 +641,9 @@ draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups)
 #
 # The paper's eight GPUs had 3,125 tokens each. That is ten times the $t$ of the first
 # link, 328: they are 7.3 times as fast as one. By the second link, with 3,152, they
-# would send for about as long as they compute; by the third, ten times as long. So the
-# size of the model does not decide. (It does so indirectly: a larger model leaves less
-# of a GPU's memory for tokens.)
+# would send for about as long as they compute; by the third, ten times as long, and all
+# eight are slower than one. So the size of the model does not decide. (It does so
+# indirectly: a larger model leaves less of a GPU's memory for tokens.)
 #
 # Now the run ends. Which of its models do we keep?
 
@@ -716,9 +716,9 @@ claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}"
 # has much to learn. We give it 200 more, without a warm-up, and keep a copy after each.
 # Batches of only 250 tokens are noisy, and shake it well.
 #
-# Gained, compared with what? A smaller rate shakes less, too. So we train twice: at the
-# constant rate 0.001, and with a rate that falls in a straight line to a fifth of it.
-# (The paper's rate at update 100,000 is a fifth of its highest value as well.)
+# But a smaller rate shakes less, too. So we train twice: at the constant rate 0.001,
+# and with a rate that falls in a straight line to a fifth of it. (The paper's rate at
+# update 100,000 is a fifth of its highest value as well.)
 
 # %%
 translator = toy_model("toy-model-early")
@@ -825,8 +825,8 @@ draw(
 #
 # *What to see: the mean is below its checkpoints at every point, and its curve is much
 # smoother. The curve of the falling rate begins beside that of the constant one, and
-# ends where the mean ends. (Points beside each other share four of their five
-# checkpoints, so the 16 points are not 16 proofs.)*
+# ends where the mean ends. (Points beside each other share four checkpoints of five, so
+# they are not 16 proofs.)*
 #
 # Is that a surprise? The mean contains four *older* models, each worse than the last,
 # and yet it is better than the best. They are photographs of the ball: each is off to a
@@ -971,8 +971,8 @@ claim("as the paper counts", round(as_the_paper, 1) == 71.0, f"{as_the_paper:.1f
 # perfect. The last checkpoint had 1.133, the mean of 8 had 1.076. For this rate fell
 # only to 0.39 of its peak, the one above to 0.20: something was left to calm.
 #
-# The next cell prints what that run found. (If this lesson is started with `--quick`,
-# it trains the model anew.)
+# The next cell prints what that run found. (With `--quick`, this lesson trains it
+# anew.)
 
 # %%
 OPTIONS = "--quick --steps 2600 --valid-every 1300 --save-every 50"
