@@ -965,11 +965,11 @@ claim("as the paper counts", round(as_the_paper, 1) == 71.0, f"{as_the_paper:.1f
 # Its BLEU on all sentences of the test is 94.0. (The toy language is small.)
 #
 # On the way it wrote a checkpoint every 50 updates (`--save-every`), and averaged the
-# last 8 (the paper's 5 are not for so short a run). Did that gain anything, as the rate
-# fell here, too? A *validation* (`--valid-every`) measures the loss on sentences that
-# are kept out of the training, as a *perplexity*, which is $e$ to the loss: 1 is
-# perfect. The last checkpoint had 1.133, the mean of 8 had 1.076. For this rate fell
-# only to 0.39 of its peak, the one above to 0.20: something was left to calm.
+# last 8 (the choice of `--quick`). Did that gain anything, as the rate fell here, too?
+# A *validation* (`--valid-every`) measures the loss on sentences that are kept out of
+# the training, as a *perplexity*, which is $e$ to the loss: 1 is perfect. The last
+# checkpoint had 1.133, the mean of 8 had 1.076. For this rate fell only to 0.39 of its
+# peak, the one above to 0.20: something was left to calm.
 #
 # The next cell prints what that run found. (With `--quick`, this lesson trains it
 # anew.)
