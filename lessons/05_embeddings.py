@@ -55,6 +55,7 @@ from minitf.course.architecture import figure_1
 from minitf.course.checks import embeddings as checks
 from minitf.course.figures import embeddings as figures
 from minitf.course.lesson import begin, draw, finish, toy_model
+from minitf.data.toy import grammar
 from minitf.errors import UserError
 from minitf.nn import Embedding, Parameter
 from minitf.tensor import Tensor, record  # noqa: F401 (record: for an exercise)
@@ -94,7 +95,7 @@ claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 # %% [markdown]
 # With positions, "bites" gets (1.75, 1.36) in the one sentence and (1.68, 1.39) in the
 # other. The difference is small, as nothing was chosen for it: "What can a model read
-# from the waves?" builds a head that gets "dog" in the one and "man" in the other.
+# from the hands?" builds a head that gets "dog" in the one and "man" in the other.
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -151,7 +152,8 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 # once rising and once falling. The tip of a hand has two coordinates.
 #
 # **State.** Section 3.5: a position has $d_{model}/2$ hands, each a pair of columns, a
-# sine and a cosine. These are the *sinusoids*:
+# sine and a cosine. They are its *positional encoding* $PE$, and are called
+# *sinusoids*:
 #
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 #
@@ -159,9 +161,9 @@ same("all of an encoder layer: the same", layered_man, layered_dog[:, order])
 #
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
 # one before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$
-# 64. The last one takes $7{,}499 · 2 \pi$ positions here. The length of a round is the
-# *wavelength* of the pair. A reason for the number 10000 is in "More on embeddings and
-# positions".
+# 64. So there are as many hands for distances from 1 to 10 as from 100 to 1,000. The
+# last one takes $7{,}499 · 2 \pi$ positions here. A reason for the number 10000 is in
+# "More on embeddings and positions".
 #
 # **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
@@ -190,7 +192,7 @@ for i in (0, 8, 16):  # three of the 32
 draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
 
 # %% [markdown]
-# ![Dials of three hands at the positions 0, 1, 2, 3, 6 and 44. Hand 0 points elsewhere at each of the first four, nearly up again at 6, and up at 44, as at 0. Hand 8 turns slowly and points down to the left at 44. Hand 16 has moved at 44 only, by 25 degrees.](figures/05_hands.png)
+# ![Dials of three hands at the positions 0, 1, 2, 3, 6 and 44. Hand 0 points elsewhere at each of the first four, and up at 44, as at 0. Hand 8 turns slowly. Hand 16 has moved at 44 only, by 25 degrees.](figures/05_hands.png)
 #
 # *What to see: a column is a position. The tip of a hand lies at (sine, cosine), as on
 # a clock. The fast hand tells neighbours apart, but shows the same at 0 and at 44. The
@@ -262,11 +264,11 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 # without slopes: a neighbour is no more alike than any other position.*
 #
 # At the distance 50 the curve is still at 131, half of its peak, because the slow hands
-# have hardly moved. That does no harm: the same number added to all scores changes no
-# weight (lesson 02).
+# have hardly moved. Among positions that does no harm: the same number added to all
+# scores changes no weight (lesson 02). Beside words it will.
 
 # %% [markdown]
-# ## What can a model read from the waves?
+# ## What can a model read from the hands?
 # **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
 # $PE(pos)$, the same at every $pos$. Why does that matter? A head has one matrix $W^Q$
 # for all positions. If it turns each $PE(pos)$ into $PE(pos - 1)$, then each word asks
@@ -290,11 +292,10 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 #
 # That is a rotation: to move $k$ positions ahead, turn each hand by the angle
 # $\omega k$. To move back, take a negative $k$. One matrix does it for every $p$,
-# because each hand turns by the same angle in each step, wherever it points. With
-# random rows there is no such matrix once there are more positions than columns: for
-# each position a column would have to satisfy an equation, with only $d_{model}$
-# numbers. (Many models of today turn queries and keys by such angles: *rotary*
-# positions.)
+# because each hand turns by the same angle in each step, wherever it points. Random
+# rows have no such matrix, once there are more positions than $d_{model}$: a column of
+# it has $d_{model}$ unknowns, and each position gives one more equation for them. (Many
+# models of today turn queries and keys by such angles: *rotary* positions.)
 
 
 # %%
@@ -315,10 +316,9 @@ for k in (1, 7, 50):
     same(f"PE(pos + {k}) = PE(pos), turned by one matrix", PE[k:], turned)
 
 # %% [markdown]
-# **Use.** Build that head, with $d_{model}$ 64 again, and $d_k$ as large. (With a
-# smaller $d_k$ it could turn $d_k/2$ of the hands.) Its queries are the positions,
-# turned one step back, its keys the positions as they are. A larger matrix makes larger
-# scores, and so sharper weights:
+# **Use.** Build that head, with $d_{model}$ 64 again, and $d_k$ as large. Its queries
+# are the positions, turned one step back, its keys the positions as they are. A larger
+# matrix makes larger scores, and so sharper weights:
 
 
 # %%
@@ -446,8 +446,7 @@ same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 # cosine has the spread $8 / (8 \cdot 8)$, or 1/8.
 
 # %%
-# A row for each subword. (The model has one table for all its uses: see the next
-# section.)
+# A row for each subword:
 trained = toy_model().model.embedding.weight.numpy()
 directions = trained / np.linalg.norm(trained, axis=1, keepdims=True)
 names = subwords.pieces(range(len(subwords)))
@@ -468,10 +467,16 @@ claim("nearest to 'small'", nearest_to_small.startswith("little"), nearest_to_sm
 nearest_to_big = neighbours("big")[0]
 claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 
-# Is 0.85 much? Compare with all subwords.
-of_all = directions @ directions[names.index("▁small")]
-most = np.quantile(of_all, 0.95)
-print(f"    small: with 19 of 20 subwords it has a cosine below {most:.2f}")
+# And all nouns and adjectives of its texts that are one subword each:
+kind_of = dict.fromkeys(grammar.NOUNS, "noun") | dict.fromkeys(
+    grammar.ADJECTIVES, "adjective"
+)
+whole = [word for word in kind_of if "▁" + word in names]
+rows_of_whole = directions[[names.index("▁" + word) for word in whole]]
+with_others = rows_of_whole @ rows_of_whole.T - 2 * np.eye(len(whole))  # not itself
+kinds = np.array([kind_of[word] for word in whole])
+n_same = (kinds == kinds[with_others.argmax(axis=1)]).sum()
+claim("most like one of their kind:", n_same == 71, f"{n_same} of {len(whole)}")
 
 # %%
 twelve = [
@@ -491,22 +496,23 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # ![Map of the cosines of twelve words with each other. Three dark blocks of four lie on the diagonal: small, little, big, tall; help, helped, helping, give; Tom, Anna, Lena, Paul. Everything else is pale.](figures/05_words.png)
 #
 # *What to see: three blocks of four words. Adjectives are like adjectives, verbs like
-# verbs, the forms of "help" most of all, and names like names. Between the blocks the
-# cosines are near 0, and white is 0 or less. (Of all subwords, only one in twenty has a
-# cosine of 0.30 or more with "small".)*
+# verbs (among them the forms of "help" most), and names like names. Between the blocks
+# the cosines are near 0, and white is 0 or less.*
 #
-# Nobody told the model what an adjective is, or a name. Words that are used alike got
-# similar rows, and most of all those with the same translation: in its sentences,
-# "small" and "little" are both "klein", "big" and "tall" both "groß". A row holds what
-# the task needs to know about a word. The names are the least alike, with a mean of
-# 0.42 where the two other kinds have 0.64: probably because each name has a translation
-# of its own.
+# Nobody told the model what an adjective is, or a name. Yet of 72 nouns and adjectives,
+# 71 are most like one of their own kind. Words that are used alike got similar rows,
+# even opposites like "small" and "big"; and most of all those with the same
+# translation: in its sentences, "small" and "little" are both "klein", "big" and "tall"
+# both "groß". A row holds what the task needs to know about a word. The names are the
+# least alike, with a mean of 0.42 where the two other kinds have 0.64: probably because
+# each name has a translation of its own.
 
 # %% [markdown]
 # ## Why is one table used three times?
 # **State.** Section 3.4: the table is used in three places. It embeds the source, it
-# embeds the target (the translation), and at the top of the model it turns the last
-# vector $x$ of each position into a score for each subword, its *logit*:
+# embeds the target (the translation), and at the top of the model, as the box "Linear",
+# it turns the last vector $x$ of each position into a score for each subword, its
+# *logit*:
 #
 # $$\text{logits} = x E^T$$
 #
@@ -528,8 +534,8 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # update, if only that it was not the right word.
 #
 # **Use.** Tying also saves two of three tables. With the paper's vocabulary and
-# $d_{model}$ 512, three would have nearly as many numbers as the whole base model
-# (about 65 million).
+# $d_{model}$ 512, one has 18.9 million numbers, and three 56.8: nearly as many as the
+# whole base model has with one (about 65 million).
 
 # %%
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
@@ -581,37 +587,20 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # the bottom would be right and the top wrong. The logits would have the standard
 # deviation 22.6: one word of the 8,000 would get nearly all the probability, and seldom
 # the right one. One could as well make $PE$ shorter: the ratio would be the same. But
-# all that enters would be 22.6 times smaller. A score is a product of two such vectors,
-# so it would be 512 times smaller: nearly 0. All weights would begin equal.
+# all that enters would be 22.6 times smaller, and in the first layer a score, a product
+# of two such vectors, 512 times: all its weights would begin equal. (Later layers
+# follow a norm, lesson 04. How much this would harm we do not measure.)
 #
-# Now the whole, with $d_{model}$ 64, for "The dog bites the man." and for the news.
-# `Positions` is the library's layer that adds $PE$. Ask "bites", which has the same
-# place and the same input in both sentences:
+# Now the whole, with $d_{model}$ 64. `Positions` is the library's layer that adds $PE$.
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
 add_positions = Positions(config, rng)
-# The tokens are: The dog b it es the man . (0 to 7). Exchange 1 and 6.
-ids_dog = np.array([ids])
-ids_man = ids_dog[:, [0, 6, 2, 3, 4, 5, 1, 7]]
-print(*subwords.decode(ids_dog.tolist()), "->", *subwords.decode(ids_man.tolist()))
-x_dog = embed(ids_dog) * 8.0  # sqrt(64)
-x_man = embed(ids_man) * 8.0
-same("Positions adds PE", add_positions(x_man), x_man.numpy() + waves(8, 64))
-
-
-def answers_of_bites(x):
-    return encoder_layer(x, None)[:, 2:5].numpy()  # the tokens b, it, es
-
-
-same("without positions: the same", answers_of_bites(x_man), answers_of_bites(x_dog))
-if_dog_bites = answers_of_bites(add_positions(x_dog))
-if_man_bites = answers_of_bites(add_positions(x_man))
-by_position = abs(if_man_bites - if_dog_bites).max()
-claim("with positions they differ by", by_position > 0.01, by_position)
+x_dog = embed(np.array([ids])) * 8.0  # sqrt(64)
+same("Positions adds PE", add_positions(x_dog), x_dog.numpy() + waves(8, 64))
 
 # %% [markdown]
-# The answers differ. But are equal lengths enough for a head?
+# But are equal lengths enough for a head?
 
 # %% [markdown]
 # ## Can a head read the position out of a sum?
@@ -620,16 +609,20 @@ claim("with positions they differ by", by_position > 0.01, by_position)
 # with $d_{model}$ 64, numbers of variance 1, and add their positions. Does the head
 # still find the word before? Guess first.
 #
-# Equal lengths are not enough. The dot product of a $PE$ with itself is 32 here, and
-# with the next one 30.9: a lead of 1.1. Against it stand two products of a word with a
-# $PE$ of length $\sqrt{32} = 5.7$, with the spread 5.7 each, and one of two words, with
-# 8. Their squares add: together 11.3. And worst is the key of the word itself: a word
-# and its slightly turned copy have a product of about 62 (the sum of the diagonal of
-# $W$; 64 without the turn).
+# A score of two sums has four terms. With $W$ for what the head's matrices do:
 #
-# Two cures: $W$ may read only the directions in which the positions lie: 20 of them
-# need 8 of the 64 (`svd` finds those: 8 vectors at right angles, of which all 20
-# positions are sums, but for a little). And the words may leave these directions.
+# $$(w + p) W (w' + p')^T = p W p'^T + w W p'^T + p W w'^T + w W w'^T$$
+#
+# Only the first one tells where. For the position before it is 32 here, for the next
+# best 30.9: a lead of 1.1. The others are noise: a word of numbers with variance 1,
+# times a $PE$ of length $\sqrt{32} = 5.7$, has the spread 5.7, and two words have 8
+# (lesson 01). Their squares add: together 11.3. And worst is the key of the word
+# itself: a word and its slightly turned copy have a product of about 62 (64 without the
+# turn).
+#
+# Two cures. $W$ may read only where the positions lie: 20 of them are sums of 8 vectors
+# at right angles, but for a little, so 8 of 64 directions are enough. And the words may
+# leave these directions.
 
 
 # %%
@@ -640,7 +633,7 @@ def share_found(vectors, W_q):
 
 
 PE_20 = PE[:20]
-directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64)
+directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64): svd finds such vectors
 onto_them = directions_of_PE.T @ directions_of_PE  # keeps what lies in these 8
 to_next = PE_20[5] @ PE_20[6]
 print(f"    PE with itself {PE_20[5] @ PE_20[5]:.1f}, with the next one {to_next:.1f}")
@@ -663,16 +656,17 @@ for name, share in in_all_draws.items():
     print(f"    {name:20s} finds the word before: {share:.0%}")
 print(f"    any words, any W     finds its own word:      {np.mean(own_found):.0%}")
 of_sums = in_all_draws["any words, any W"]
+print(f"    by chance: {1 / 20:.0%}")
 claim("a head on the sums of a new model finds", of_sums < 0.1, f"{of_sums:.0%}")
 of_both = in_all_draws["no word in the 8"]
 claim("with both cures it finds", of_both > 0.99, f"{of_both:.0%}")
 
 # %% [markdown]
 # In the sums, the head finds its own word, in 100% of the rows, and never the word
-# before. A better $W$ alone helps a little, both cures together completely: **adding is
-# not free, the words have to leave room**. A new model has random words, so the room
-# must come from training. (It does, in part: "Does training make room?" under "More on
-# ..." measures it.)
+# before. A better $W$ alone finds that in 16% (by chance it would be 5%), both cures
+# together in 100%: **adding is not free, the words have to leave room**. A new model
+# has random words, so the room must come from training. (It does, in part: "Does
+# training make room?" under "More on ..." measures it.)
 
 # %% [markdown]
 # ## What did we learn?
@@ -732,14 +726,14 @@ for name, table in (("random", untrained), ("trained", trained)):
 # the gain does not depend on where the rows lie, but on how unevenly they are spread:
 # 32 of the 64 directions hold 78% of their squares (of random rows 58%), and in the
 # others there is room. (Words that are used alike have similar rows; that is probably
-# why.) Adding is not free, and after training it costs less. (A
-# head that finds the word before we have seen in lesson 03 only. And 512 numbers have
-# more room: "Why is the position added, and not written beside the word?")
+# why.) Adding is not free, and after training it costs less. (A head that finds the
+# word before we have seen in lesson 03 only. And 512 numbers have more room: "Why is
+# the position added, and not written beside the word?")
 
 # %% [markdown]
 # ### Why does reordering the words reorder the answers?
-# Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here
-# it exchanges the first and the third:
+# Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here it
+# exchanges the first and the third:
 #
 # $$R = \begin{pmatrix} 0 & 0 & 1 \\ 0 & 1 & 0 \\ 1 & 0 & 0 \end{pmatrix}$$
 #
@@ -1110,7 +1104,7 @@ def look_back(k, d_model):
     The head is the only one, so d_k = d_model; W makes its queries, and PE are its
     keys: row pos of (PE W) PE^T holds the dot products of PE(pos - k) with every PE.
 
-    Hint: "What can a model read from the waves?" has the matrix that turns PE(pos)
+    Hint: "What can a model read from the hands?" has the matrix that turns PE(pos)
     into PE(pos + k).
     """
     ...

@@ -7,7 +7,7 @@ import numpy as np
 from minitf.course.figures import (
     FONT,
     SMALL,
-    bars,
+    WIDTH,
     dots,
     graph,
     line_panels,
@@ -56,24 +56,60 @@ def merges(tokens_per_word, occurrences, path):
     )  # fmt: skip
 
 
-def padding(percents, path):
-    """Draw how much of the batches is padding. percents: {pairs: per cent}."""
-    bars(
-        {name.replace(", ", " pairs,\n"): percent for name, percent in percents.items()}, path,
-        y="padding in a batch, %", title="The more pairs are sorted, the less is padding",
-    )  # fmt: skip
+def padding(batches, path):
+    """Draw a batch of each kind: its sources and its targets as rectangles, a row a sentence.
+
+    batches: {pairs: (percentage of padding, lengths of the sources, lengths of the targets)}.
+    """
+    from matplotlib.patches import Rectangle
+
+    figure = new_figure(WIDTH, 4.8)
+    axes = figure.subplots()
+    axes.set_title("The more pairs are sorted, the less is padding (hatched)", fontsize=FONT)
+    left, tallest = 0, max(len(sources) for _, sources, _ in batches.values())
+    middles, names = [], []
+    for name, (percent, *sides) in batches.items():
+        start = left
+        for side, lengths in zip(("sources", "targets"), sides, strict=True):
+            rows, width = np.arange(len(lengths)), max(lengths)
+            axes.add_patch(
+                Rectangle((left, 0), width, len(rows), facecolor="white", edgecolor="0.6",
+                          hatch="///", linewidth=0)
+            )  # fmt: skip
+            axes.barh(rows + 0.5, lengths, 1.0, left, color=COLOURS[0], linewidth=0)
+            axes.add_patch(
+                Rectangle((left, 0), width, len(rows), fill=False, edgecolor="black", linewidth=1.5)
+            )
+            axes.text(
+                left + width / 2, len(rows) + 0.01 * tallest, side, fontsize=SMALL, ha="center",
+                va="bottom",
+            )  # fmt: skip
+            left += width + 22
+        middles.append((start + left - 22) / 2)
+        pairs, order = name.split(", ")
+        names.append(f"{pairs} pairs,\n{order}:\n{percent:.1f}% padding")
+        left += 40
+    axes.set(xlim=(-4, left - 58), ylim=(0, 1.08 * tallest))
+    axes.set_xticks(middles, names, fontsize=SMALL)
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylabel("sentences of a batch", fontsize=SMALL)
+    axes.tick_params(axis="y", labelsize=SMALL)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
+    save_figure(figure, path)
 
 
-def averages(updates, alone, mean_losses, before, path):
-    """Draw the loss of single checkpoints and of means of five."""
+def averages(updates, alone, mean_losses, calmed, before, path):
+    """Draw the loss of single checkpoints, of means of five, and of a training that calms down."""
     curves = {
-        "this checkpoint alone": (updates, alone),
-        "mean of the last 5, 10 updates apart": (updates, mean_losses),
+        "constant rate: this checkpoint alone": (updates, alone),
+        "constant rate: mean of the last 5": (updates, mean_losses),
+        "falling rate: this checkpoint alone": (updates, calmed),
     }
     lines(
-        curves, path, x="update", y="loss, unseen sentences",
-        levels={"before these updates": before}, title="At each point the mean of five is better",
-        limits=(min(mean_losses) - 0.08, before + 0.03),  # below the curves is room for the legend
+        curves, path, x="update", y="smoothed loss, unseen sentences",
+        levels={"before these updates": before},
+        title="A mean of five, or a rate that falls: both come to the same calm",
+        limits=(min(mean_losses) - 0.1, before + 0.03),  # below the curves is room for the legend
     )  # fmt: skip
 
 
