@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf.course.figures import line_panels, lines
 
-__all__ = ["bleu", "collapse", "loss", "schedule", "smoothing", "warmup"]
+__all__ = ["bleu", "collapse", "loss", "rare", "schedule", "smoothing", "warmup"]
 
 SCHEDULES = {
     "warm-up": "warm-up",
@@ -22,6 +22,17 @@ def smoothing(leads, curves, best_lead, entropy, path):
         x="lead of the true word's logit", y="loss (14 words)", marks=False,
         title="The smoothed loss has a lowest point",
         notes={f"{entropy:.3f}, at a lead of {best_lead:.2f}": (best_lead, entropy)},
+    )  # fmt: skip
+
+
+def rare(left, untrained, path):
+    """Draw how far each word's loss is above its goal. left: {rule: one number for each word}."""
+    words = np.arange(1, 1 + len(next(iter(left.values()))))
+    lines(
+        {name: (words, values) for name, values in left.items()}, path,
+        x="word, each half as frequent as the one before", y="loss above the goal",
+        title="Only Adam learns the frequent and the rare words", limits=(-0.15, 3.3),
+        levels={"before the training": untrained},
     )  # fmt: skip
 
 
