@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf.course.figures import line_panels, lines
 
-__all__ = ["bleu", "collapse", "loss", "rare", "schedule", "smoothing", "warmup"]
+__all__ = ["alike", "bleu", "collapse", "loss", "rare", "schedule", "smoothing", "warmup"]
 
 SCHEDULES = {
     "warm-up": "warm-up",
@@ -78,7 +78,7 @@ def collapse(warm, cold, pre_norm, path):
         "no warm-up, pre-norm": pre_norm,
     }
     panels = {
-        f"the first {len(cold) - 1} updates": first,
+        "the first 60 updates": first,
         "the warm-up, longer": {"warm-up, post-norm": warm},
     }
     curves = {
@@ -89,6 +89,32 @@ def collapse(warm, cold, pre_norm, path):
         curves, path, x="update", y={next(iter(panels)): "distance from their mean"},
         limits=(-0.05, 1.05), marks=False,
         title="Without a warm-up, post-norm makes all positions alike",
+        notes={
+            "the first 60 updates": {"update 25": (25, cold[25], 8, 0.75)},
+            "the warm-up, longer": {"the rate's peak": (200, warm[200], 130, 0.3)},
+        },
+    )  # fmt: skip
+
+
+def alike(shares, distances, without_common, path):
+    """Draw why the positions stay alike.
+
+    shares: {name: shares of the first update's}. distances: how far apart the positions are after
+    each update, as it is; without_common: always without the common wish.
+    """
+    updates = np.arange(1, len(distances) + 1)
+    left, right = "shares of the first update's", "distance of the positions"
+    line_panels(
+        {
+            left: {name: (updates, values) for name, values in shares.items()},
+            right: {
+                "as it is": (updates, distances),
+                "always without the common wish": (updates, without_common),
+            },
+        },
+        path, x="update", y="", log={left: "y"}, limits={right: (-0.05, 1.05)}, marks=False,
+        title="Alike, they get no gradient; their common wish throws them back",
+        notes={right: {"update 25": (25, distances[24], 33, 0.45)}},
     )  # fmt: skip
 
 
