@@ -1010,13 +1010,13 @@ with forms.on():
     second_without = train_at_once(26, without=(26,))[-1]
     always_without = train_at_once(60, without=range(1, 61))[-1]
 shares_of_first = {
-    "wishes, one by one": one_by_one / one_by_one[0],
-    "the encoder's gradient": lengths / lengths[0],
-    "the root of its v": root_of_v(lengths) / lengths[0],
+    "wishes": one_by_one / one_by_one[0],
+    "gradient": lengths / lengths[0],
+    "root of v": root_of_v(lengths) / lengths[0],
 }
-print("update" + "".join(f"{name:>24s}" for name in shares_of_first) + "     apart")
+print("update" + "".join(f"{name:>10s}" for name in shares_of_first) + "     apart")
 for i in (0, 24, 25, 59):
-    columns = "".join(f"{shares[i]:24.3f}" for shares in shares_of_first.values())
+    columns = "".join(f"{shares[i]:10.3f}" for shares in shares_of_first.values())
     print(f"{i + 1:6d}{columns}{cold_again[i]:10.3f}")
 claim(
     "1. they still have wishes, but the gradient has vanished",

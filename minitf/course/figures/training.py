@@ -90,8 +90,8 @@ def collapse(warm, cold, pre_norm, path):
         limits=(-0.05, 1.05), marks=False,
         title="Without a warm-up, post-norm makes all positions alike",
         notes={
-            "the first 60 updates": {"update 25": (25, cold[25], 8, 0.75)},
-            "the warm-up, longer": {"the rate's peak": (200, warm[200], 130, 0.3)},
+            "the first 60 updates": {"update 25": (25, cold[25], 31, 0.3)},
+            "the warm-up, longer": {"the rate's peak": (200, warm[200], 150, 0.45)},
         },
     )  # fmt: skip
 
@@ -103,13 +103,13 @@ def alike(shares, distances, without_common, path):
     each update, as it is; without_common: always without the common wish.
     """
     updates = np.arange(1, len(distances) + 1)
-    left, right = "shares of the first update's", "distance of the positions"
+    left, right = "shares of the first update's", "distance from their mean"
     line_panels(
         {
             left: {name: (updates, values) for name, values in shares.items()},
             right: {
                 "as it is": (updates, distances),
-                "always without the common wish": (updates, without_common),
+                "without the common wish": (updates, without_common),
             },
         },
         path, x="update", y="", log={left: "y"}, limits={right: (-0.05, 1.05)}, marks=False,
