@@ -1043,11 +1043,12 @@ claim(
 draw(figures.alike, "07_alike.png", shares_of_first, cold_again, always_without)
 
 # %% [markdown]
-# ![Two panels over 60 updates. Left, on a logarithmic axis, as shares of the first update's: the wishes one by one fall to a twentieth, the encoder's gradient to a five-hundredth, with a peak at update 26, and the root of v only to a tenth. Right, the distance of the positions: as it is, near 0 but for a peak at update 25; always without the common wish, never below a half](figures/07_alike.png)
+# ![Two panels over 60 updates. Left, on a logarithmic axis, as shares of the first update's: the lengths of all wishes fall to a twentieth, the encoder's gradient to a five-hundredth, with a peak at update 26, and the root of v only to a tenth. Right, the distance of the positions: as it is, near 0 but for a peak at update 25; without the common wish in any update, never below a half](figures/07_alike.png)
 #
-# *What to see: left, the wishes are still there, but hardly any of them arrives in the
-# encoder's gradient (fact 1), and the root of $v$ lies far above it (fact 2). Right,
-# without the common wish the positions never fall (fact 3).*
+# *What to see: left, the wishes (the sum of their lengths) are still there, but hardly
+# anything of them arrives in the encoder's gradient (fact 1), and the root of $v$ lies
+# far above it (fact 2). Right, without the common wish the positions never fall
+# together (fact 3).*
 #
 # In update 60 the gradient is 2% of the root of $v$, so Adam's moves are about 2% of
 # the rate. And update 26, just after the peak, has the largest gradient since the
