@@ -571,7 +571,7 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # learned; at 300 the most frequent one already overshoots, and the rare ones are still
 # not there. Adam has learned them all.*
 #
-# **The division by $\sqrt{v}$ gives a rare word's row the same moves as a frequent
+# **The division by $\sqrt{v}$ gives a rare word's row nearly the moves of a frequent
 # one's.** The rate matters less, too: 0.3 and 1 do as well as 0.1. But frequencies must
 # differ widely before it counts. With ten of these words (the rarest is one in 512)
 # descent with the rate 100 learns all of them, and on the digits of the first page it
