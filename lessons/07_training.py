@@ -1053,7 +1053,7 @@ draw(figures.alike, "07_alike.png", shares_of_first, cold_again, always_without)
 # together (fact 3).*
 #
 # In update 60 the gradient is 2% of the root of $v$, so Adam's moves are about 2% of
-# the rate. And update 26, just after the peak, has the largest gradient since the
+# the rate. And update 26, right after the peak, has the largest gradient since the
 # first: it throws the positions from 0.59 to 0.07. The same update without the common
 # wish leaves 0.45.
 #
