@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf.course.figures import line_panels, lines
 
-__all__ = ["bleu", "collapse", "loss", "schedule", "smoothing", "warmup"]
+__all__ = ["alike", "bleu", "collapse", "loss", "rare", "schedule", "smoothing", "warmup"]
 
 SCHEDULES = {
     "warm-up": "warm-up",
@@ -22,6 +22,17 @@ def smoothing(leads, curves, best_lead, entropy, path):
         x="lead of the true word's logit", y="loss (14 words)", marks=False,
         title="The smoothed loss has a lowest point",
         notes={f"{entropy:.3f}, at a lead of {best_lead:.2f}": (best_lead, entropy)},
+    )  # fmt: skip
+
+
+def rare(left, untrained, path):
+    """Draw how far each word's loss is above its goal. left: {rule: one number for each word}."""
+    words = np.arange(1, 1 + len(next(iter(left.values()))))
+    lines(
+        {name: (words, values) for name, values in left.items()}, path,
+        x="word, each half as frequent as the one before", y="loss above the goal",
+        title="Only Adam learns the frequent and the rare words", limits=(-0.15, 3.3),
+        levels={"before the training": untrained},
     )  # fmt: skip
 
 
@@ -67,7 +78,7 @@ def collapse(warm, cold, pre_norm, path):
         "no warm-up, pre-norm": pre_norm,
     }
     panels = {
-        f"the first {len(cold) - 1} updates": first,
+        "the first 60 updates": first,
         "the warm-up, longer": {"warm-up, post-norm": warm},
     }
     curves = {
@@ -78,6 +89,32 @@ def collapse(warm, cold, pre_norm, path):
         curves, path, x="update", y={next(iter(panels)): "distance from their mean"},
         limits=(-0.05, 1.05), marks=False,
         title="Without a warm-up, post-norm makes all positions alike",
+        notes={
+            "the first 60 updates": {"update 25": (25, cold[25], 31, 0.3)},
+            "the warm-up, longer": {"the rate's peak": (200, warm[200], 150, 0.45)},
+        },
+    )  # fmt: skip
+
+
+def alike(shares, distances, without_common, path):
+    """Draw why the positions stay alike.
+
+    shares: {name: shares of the first update's}. distances: how far apart the positions are after
+    each update, as it is; without_common: always without the common wish.
+    """
+    updates = np.arange(1, len(distances) + 1)
+    left, right = "shares of the first update's", "distance from their mean"
+    line_panels(
+        {
+            left: {name: (updates, values) for name, values in shares.items()},
+            right: {
+                "as it is": (updates, distances),
+                "without the common wish": (updates, without_common),
+            },
+        },
+        path, x="update", y="", log={left: "y"}, limits={right: (-0.05, 1.05)}, marks=False,
+        title="Alike, they get no gradient; their common wish throws them back",
+        notes={right: {"update 25": (25, distances[24], 33, 0.45)}},
     )  # fmt: skip
 
 
