@@ -39,9 +39,7 @@ class _DropoutState(threading.local):
     """The numbers that determine the next mask, and a generator; each thread has its own."""
 
     seed, step, first_row, place = 0, 0, 0, 0
-
-    def __init__(self):
-        self.generator = np.random.Philox()
+    generator = None  # made for the first mask: who only translates need not load numpy.random
 
 
 _state = _DropoutState()
@@ -86,6 +84,8 @@ def _generator(key, n):
 
     A thread sets the one that it has: a new one first asks the system for random bits.
     """
+    if _state.generator is None:
+        _state.generator = np.random.Philox()
     _state.generator.state = {
         "bit_generator": "Philox",
         "state": {"key": np.array(key, np.uint64), "counter": np.array([n, 0, 0, 0], np.uint64)},
