@@ -36,9 +36,10 @@ __all__ = ["dropout_mask", "dropout_state"]
 
 
 class _DropoutState(threading.local):
-    """The numbers that determine the next mask; each thread has its own."""
+    """The numbers that determine the next mask, and a generator; each thread has its own."""
 
     seed, step, first_row, place = 0, 0, 0, 0
+    generator = None  # made for the first mask: who only translates need not load numpy.random
 
 
 _state = _DropoutState()
@@ -71,13 +72,29 @@ def dropout_mask(
     count = math.prod(shape)
     start = first_row * math.prod(shape[1:])  # the index of the slice's first element
     n, skipped = start // 16, start % 16  # 16 elements for each n
-    key = np.array(mask_key(seed, step, place), dtype=np.uint64)
-    generator = np.random.Generator(np.random.Philox(key=key, counter=n))
     # The generator returns its 256 bits as four numbers of 64 bits, which hold 4 elements each.
     n_numbers = math.ceil((skipped + count) / 4)
-    numbers = generator.integers(0, 2**64 - 1, size=n_numbers, dtype=np.uint64, endpoint=True)
+    numbers = _generator(mask_key(seed, step, place), n).random_raw(n_numbers)
     bits = numbers.view(np.uint16)[skipped : skipped + count]  # 16 bits for each element
     return to_device((bits >= threshold_of(rate)).reshape(shape))
+
+
+def _generator(key, n):
+    """Return Philox with this key and counter.
+
+    A thread sets the one that it has: a new one first asks the system for random bits.
+    """
+    if _state.generator is None:
+        _state.generator = np.random.Philox()
+    _state.generator.state = {
+        "bit_generator": "Philox",
+        "state": {"key": np.array(key, np.uint64), "counter": np.array([n, 0, 0, 0], np.uint64)},
+        "buffer": np.zeros(4, np.uint64),
+        "buffer_pos": 4,  # after the last number of the buffer
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
+    return _state.generator
 
 
 def mask_key(seed, step, place):

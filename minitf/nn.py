@@ -188,10 +188,11 @@ def gradient_buffer(x, inputs):
     `out=None` is a new array.
     """
     view = x._gradient_view if isinstance(x, Parameter) and x.grad is None else None
-    if view is None or sum(x is each for each in inputs) > 1:
+    if view is None or [x is each for each in inputs].count(True) > 1:
         return None
     # None if x has an array of another shape or dtype now, which Adam will refuse.
-    return view if (view.shape, view.dtype) == (x.shape, x.dtype) else None
+    data = x.data
+    return view if view.shape == data.shape and view.dtype == data.dtype else None
 
 
 class Module(metaclass=forms.WatchedClass):

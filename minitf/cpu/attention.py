@@ -139,10 +139,9 @@ def _weights(query, key, limit):
     """Return softmax(min(query key^T / sqrt(d_k), limit)), computed in one array."""
     scores = query @ swap(key)  # (..., T, S)
     scores *= LOG_E / math.sqrt(query.shape[-1])
-    # Each head by itself, so that no result depends on the other heads of the tile.
-    highest = scores.max(axis=(-2, -1), keepdims=True)
-    lowest = scores.min(axis=(-2, -1), keepdims=True)
-    is_small = (highest < LARGE) & (lowest > -LARGE)  # false if a score is NaN
+    is_small = _are_small(scores)
+    if not is_small:  # each head by itself, so that no result depends on the others of the tile
+        is_small = _are_small(scores, axes=(-2, -1))
     if limit is not None:
         np.fmin(scores, limit, out=scores)  # unlike a sum, -inf also for a score that is NaN
     if not is_small.all():
@@ -152,6 +151,14 @@ def _weights(query, key, limit):
     weights = _powers_of(scores, may_vanish=limit is not None)
     weights /= _divisors(row_sums(weights))
     return weights
+
+
+def _are_small(scores, axes=None):
+    """Return whether all scores of the axes are small: false if one is NaN."""
+    # 0 counts as well: there may be no scores.
+    highest = scores.max(axis=axes, keepdims=True, initial=0)
+    lowest = scores.min(axis=axes, keepdims=True, initial=0)
+    return (highest < LARGE) & (lowest > -LARGE)
 
 
 def _add_product(x, y, out, first):

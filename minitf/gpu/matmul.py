@@ -141,7 +141,10 @@ def add_product(x, y, out):
 
 
 def _by_cublas(x, y):
-    """Return whether cuBLAS takes these operands: float32 or rounded, without broadcasting."""
+    """Return whether cuBLAS takes these operands: float32 or rounded, without broadcasting.
+
+    Their `char` is "f" or "H". A comparison with xp.float32 takes five times as long.
+    """
     fit = y.ndim == 2 or x.shape[:-2] == y.shape[:-2]
     return fit and x.dtype.char in "fH" and y.dtype.char in "fH" and has_kernels()
 
@@ -160,9 +163,9 @@ def _multiply(x, y, out, add=False):
         return
     precision = _chosen["precision"]
     # A rounded operand may be older than the chosen precision.
-    if precision == "bfloat16" or xp.uint16 in (x.dtype, y.dtype):
-        x, y = (array if array.dtype == xp.uint16 else _rounded(array) for array in (x, y))
-    tf32 = precision == "tf32" and x.dtype == xp.float32
+    if precision == "bfloat16" or "H" in (x.dtype.char, y.dtype.char):
+        x, y = (array if array.dtype.char == "H" else _rounded(array) for array in (x, y))
+    tf32 = precision == "tf32" and x.dtype.char == "f"
     gemm(_layout(y), _layout(x), out, (n, m, k), count, tf32, add)
 
 
@@ -175,6 +178,8 @@ def _layout(x):
     *batch, m, k = x.shape
     if x.flags.c_contiguous:
         return x, False, k, m * k
+    if x.swapaxes(-1, -2).flags.c_contiguous:
+        return x, True, m, m * k
     *steps, row, column = [stride // x.itemsize for stride in x.strides]
     step = _one_step(batch, steps)
     if step is not None and (column == 1 or k == 1) and (row >= k or m == 1):

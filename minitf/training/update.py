@@ -53,7 +53,7 @@ def threads_for(operations):
     operations: multiplications and additions of a product.
     The threads of BLAS wait for each other at the end of every product. If another process uses one
     of the cores, they wait some milliseconds until the scheduler runs them: ten to thirty times as
-    long as a tiny product takes; on idle cores a second thread saves a sixth of a step at most.
+    long as a tiny product takes; on idle cores a second thread saves a fifth of a step at most.
     """
     return one_blas_thread() if operations < _TINY else contextlib.nullcontext()
 
