@@ -24,7 +24,7 @@ from minitf.page.explained import Explained, attention_and_logits, likely_next, 
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Span, framed
-from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
+from minitf.text.kept import MARKS, is_plain, kept_pattern, marked, split_kept
 from minitf.text.normalise import normalise
 from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
@@ -222,7 +222,9 @@ class Translator:
 
     def _keep(self, texts, own):
         """Put a mark in the place of each value: of what is not translated; own: its patterns."""
-        pattern = _pattern(tuple(own), self._characters)
+        own = tuple(own)
+        texts = [text for text in texts if own or not is_plain(text.text)]
+        pattern = _pattern(own, self._characters) if own or texts else None
         for text in texts:
             around, text.values = split_kept(text.text, pattern)
             text.text = marked(around, cycle(MARKS))
