@@ -19,6 +19,7 @@ from minitf.atomic import clean_leftovers, install, save_text, sha256, staged, w
 from minitf.errors import UserError
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
 from minitf.text import PairedSubwords, Subwords, Vocabulary, Words, load_subwords
+from minitf.values import is_finite
 
 __all__ = ["SavedModel", "forget_other_vocabularies", "read_model", "read_notes", "save_model"]
 
@@ -152,6 +153,7 @@ def _shrink(name, array, dtype):
 def read_model(directory: str | Path) -> SavedModel:
     """Return the model that `save_model` wrote to a folder, its weights in the type of the file.
 
+    They are the file itself, mapped into memory: copy what is to be kept.
     Raises UserError if the folder or a file is missing, changed or damaged, or of an
     unknown format.
     """
@@ -182,18 +184,11 @@ def _read_parts(directory, config):
         if name not in config["sha256"]:
             raise UserError(f"{directory / name}: belongs to another model: copy the model again")
     path = directory / _weights_of(config["sha256"])
-    arrays, _ = read_arrays(path)
+    arrays, _ = read_arrays(path, mapped=True)
     for name, array in arrays.items():
-        if not _is_finite(array):
+        if not is_finite(array):
             raise UserError(f"{path}: array {name!r} contains NaN or infinity: use another model")
     return SavedModel(arrays, config["model"], subwords, _notes(config))
-
-
-def _is_finite(array):
-    """Return whether no number of an array is NaN or infinite."""
-    if array.dtype == np.float16:  # by the bits of its exponent: isfinite takes six times as long
-        return not (array.view(np.uint16) & 0x7C00 == 0x7C00).any()
-    return bool(np.isfinite(array).all())
 
 
 def _weights_of(hashes):

@@ -86,9 +86,7 @@ _FENCE = r"\s*(?:>\s?)*(?:[-*+]\s+)?(?P<fence>```+(?=[^`]*$)|~~~+|\$\$(?=\s*$))"
 _ATTRIBUTES = r"(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*|\s[^<>]*)?"
 _TAG = rf"(?i)<![A-Za-z][^<>]*>|</?(?:{_BLOCKS}){_ATTRIBUTES}/?>"
 # What has no text, and may end in another line.
-_NO_TEXT = (
-    rf"(?i)<!--|<(?P<name>script|style|pre|svg|math)\b|^\s*<(?:{_BLOCKS})\s[^<>]*$"
-)
+_NO_TEXT = rf"(?i)<!--|<(?P<name>script|style|pre|svg|math)\b|^\s*<(?:{_BLOCKS})\s[^<>]*$"
 _BREAK = r"(?i)\S<br\s*/?>|<br\s*/?>\S"
 _BAR = r"(?<!\\)\|"
 _BAR_BETWEEN = r"(?<=\s)\|(?=\s)|(?<=[^\W\d_]{2} )/(?= [^\W\d_]{2})"

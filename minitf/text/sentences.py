@@ -6,8 +6,8 @@ from itertools import pairwise
 
 __all__ = ["is_abbreviated", "sentences"]
 
-# All of this is also in minitf/page/engine.js. The patterns are strings, which are compiled when they
-# are first used: that takes 20 ms, and a single sentence needs none of them.
+# All of this is also in minitf/page/engine.js. The patterns are strings, which `re` compiles when
+# they are first used: that takes 20 ms, and a single sentence needs none of them.
 # Quotes, brackets, the number of a footnote, and the mark for one.
 _CLOSING = r"(?:[\"'”’“‘»«)\]①-⑧]|\[\d+\])*"
 # Words that begin many sentences, and are no names.
@@ -141,8 +141,10 @@ def _goes_on(text, match, is_small):
     if text[match.start()] in "。！？":
         return False
     if text[match.end() : match.end() + 1].islower():
-        begins = is_small and stop + 1 == match.end() and re.compile(_ANY_STARTER).match(
-            text, match.end()
+        begins = (
+            is_small
+            and stop + 1 == match.end()
+            and re.compile(_ANY_STARTER).match(text, match.end())
         )
         if not (begins or re.compile(_BRAND).match(text, match.end())):
             return True

@@ -18,9 +18,7 @@ _CLAUSE = r"[,;:–—)]\s+|[，、；：]\s*"
 _WORD = r"\s+"
 _LETTERS = r"[^\W\d_]+"
 # Words whose small letters would have as few subwords.
-_AS_IT_IS = set(
-    "I USA UK EU UN UNO NATO NASA FBI CIA IBM UFO DNA IQ HIV AIDS UNESCO UNICEF CEO".split()
-)
+_AS_IT_IS = "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
 # The characters of Chinese and Japanese, which have no spaces between sentences or words.
 _WIDE = ("\u3000", "\u30ff"), ("\u3400", "\u4dbf"), ("\u4e00", "\u9fff"), ("\uff00", "\uffef")
 
@@ -90,7 +88,7 @@ def _small_forms(words, subwords):
         low = word.lower()
         sharp = low[:1] + low[1:].replace("ss", "ß")  # no word begins with it: SSD
         small = [low, word[0] + word[1:].lower(), sharp, word[0] + sharp[1:]]
-        forms[word] = [word] if word in _AS_IT_IS else [*small, word]
+        forms[word] = [word] if re.fullmatch(_AS_IT_IS, word) else [*small, word]
     lengths = map(len, subwords.encode([form for each in forms.values() for form in each]))
     best = {}
     for word, each in forms.items():
