@@ -8,7 +8,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, how_to_decode
 from minitf.errors import UserError
-from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Span, framed
@@ -41,7 +40,10 @@ from minitf.translation.rejoin import (
 )
 from minitf.translation.wellformed import Wellformed
 
-__all__ = ["Explained", "Translation", "Translator"]
+if TYPE_CHECKING:
+    from minitf.page.explained import Explained
+
+__all__ = ["Translation", "Translator"]
 
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
@@ -372,6 +374,13 @@ class Translator:
         arguments are those of `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
+        from minitf.page.explained import (
+            Explained,
+            attention_and_logits,
+            likely_next,
+            vectors_of,
+        )
+
         (read,) = self._read([line])
         parts = self._ids(read.parts)
         if not parts:
