@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import gc
 import os
 import time
 from pathlib import Path
@@ -51,6 +52,10 @@ def translate(options, bundled=None):
     ):
         _check_is_no_parser(options.model)
         translator = Translator.load(options.model)
+        # What is loaded stays: to look through it for garbage, now and at the end of the program,
+        # takes longer than to translate a sentence.
+        gc.freeze()
+        gc.enable()
         search = _sampler(translator, options) if options.sample else _Recent(translator, options)
         languages = TargetLanguages(translator.subwords, say)
         picture = FirstLine(translator, options)

@@ -6,7 +6,6 @@ config.json names it. So new weights lie beside the old ones, and renaming confi
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import re
@@ -236,9 +235,7 @@ def _checking_hash(path, expected):
 
 def _check_hash(path, expected):
     with user_errors(path):
-        # In one piece: between two pieces, a thread would have to wait for the others.
-        content = np.memmap(path, np.uint8, "r") if path.stat().st_size else b""
-        digest = hashlib.sha256(content).hexdigest()
+        digest = sha256(path)
     if digest != expected:
         raise UserError(
             f"{path}: changed since it was saved (its sha256 differs): copy the model again"
