@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from minitf.atomic import clean_leftovers, install, save_text, sha256, staged, writing
-from minitf.cpu.threads import without_signals
 from minitf.errors import UserError
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
 from minitf.text import PairedSubwords, Subwords, Vocabulary, Words, load_subwords
@@ -223,8 +222,7 @@ def _checking_hash(path, expected):
             errors.append(error)
 
     thread = threading.Thread(target=check)
-    with without_signals():
-        thread.start()
+    thread.start()
     try:
         yield
     finally:

@@ -445,7 +445,7 @@ def test_weights_that_are_not_drawn_are_zero():
 
 
 def test_loaded_weights_are_copies_of_their_own():
-    state = small_model().state()
+    state = small_model().astype("float32").state()
     model = Transformer(small_config(), initialise=False).load_state(state)
     for name, parameter in model.named_parameters():
         before = state[name].copy()
