@@ -1,5 +1,6 @@
 """Translate text, English to German by default; the program is minitf/commands/translate.py."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ def main(arguments=None):
     # Decoding uses one thread in each process. The others of OpenBLAS, which start with NumPy,
     # would take as long as the translation of a sentence.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.disable()  # what is loaded now stays until the end; `translate` turns it on again
     try:
         from minitf.commands import translate
 
@@ -22,6 +24,8 @@ def main(arguments=None):
         return 2
     except KeyboardInterrupt:
         return 130
+    finally:
+        gc.enable()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import functools
+import gc
 import os
 import time
 from pathlib import Path
@@ -52,6 +53,10 @@ def translate(options, bundled=None):
     ):
         _check_is_no_parser(options.model)
         translator = Translator.load(options.model)
+        # What is loaded stays: to look through it for garbage, now and at the end of the program,
+        # takes longer than to translate a sentence.
+        gc.freeze()
+        gc.enable()
         settings = {"alpha": options.alpha, "max_extra": options.max_extra, "keep": options.keep}
         if options.sample:
             search = functools.partial(translator.sample, **settings, **options.sampling)

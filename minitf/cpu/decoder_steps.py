@@ -14,6 +14,7 @@ from minitf import functions as F
 from minitf.cpu.decoder import DecoderWeights, FusedDecoder, Steps
 from minitf.cpu.packed import in_panels, packed_copy, panels_shape, product
 from minitf.forms import form_of
+from minitf.values import arrays_in_one
 
 __all__ = ["STEPS", "for_decoding", "fused_decoder"]
 
@@ -44,18 +45,12 @@ def fused_decoder(model):
 
 
 def _pack(affines, dtype):
-    """Copy the biases, and the matrices in panels, all in one array.
-
-    NumPy asks the system for large pages of memory for a large array. With small ones, a step for
-    one sentence waits for the addresses of thousands of pages: it took a fifth longer.
-    """
+    """Copy the biases, and the matrices in panels."""
     if any(weight.dtype != dtype for affine in affines for weight in affine.weights):
         raise TypeError("this decoder mixes float32 and float64: convert it to one with astype")
-    shapes = [panels_shape(*affine.shape) for affine in affines]
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    parts = np.split(np.empty(ends[-1], dtype), ends[:-1])
-    for affine, part, shape in zip(affines, parts, shapes, strict=True):
-        panels = in_panels(affine.take_matrix(), part.reshape(shape))
+    arrays = arrays_in_one([panels_shape(*affine.shape) for affine in affines], dtype)
+    for affine, panels in zip(affines, arrays, strict=True):
+        in_panels(affine.take_matrix(), panels)
         affine.multiply = functools.partial(product, panels=panels, f=affine.shape[1])
         affine.bias = None if affine.bias is None else affine.bias.copy()
 

@@ -22,6 +22,7 @@ import numpy as np
 from minitf.cpu import threads
 from minitf.nn import Linear, Module, Parameter
 from minitf.tensor import as_array, is_recording, record
+from minitf.values import arrays_in_one
 
 __all__ = [
     "PackedParameter",
@@ -116,9 +117,9 @@ class PackedParameter(Parameter):
 
     panels = packed_transpose = None
 
-    def cut(self):
-        """Cut the matrix into panels; return the parameter."""
-        self.panels = in_panels(self.data)
+    def cut(self, panels=None):
+        """Cut the matrix into panels, in the given array or in a new one; return the parameter."""
+        self.panels = in_panels(self.data, panels)
         return self
 
     def transpose(self, *axes):
@@ -153,11 +154,15 @@ def packed_copy(model, part):
     table = getattr(getattr(part, "output_embedding", None), "weight", None)
     packable = [p for p in (*matrices, table) if _can_be_packed(p)]
     copies = {id(p): PackedParameter(p, copy=False) for p in packable}
-    for matrix in matrices:
-        if id(matrix) in copies:
-            copies[id(matrix)].cut()
+    packed = [copies[id(p)] for p in matrices if id(p) in copies]
     if id(table) in copies:
-        copies[id(table)].packed_transpose = PackedParameter(table.data.T, copy=False).cut()
+        copies[id(table)].packed_transpose = PackedParameter(table.data.T, copy=False)
+        packed.append(copies[id(table)].packed_transpose)
+    for dtype in {p.dtype for p in packed}:
+        alike = [p for p in packed if p.dtype == dtype]
+        panels = arrays_in_one([panels_shape(*p.shape) for p in alike], dtype)
+        for parameter, array in zip(alike, panels, strict=True):
+            parameter.cut(array)
     return _copied(model, copies)
 
 

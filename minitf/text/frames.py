@@ -13,6 +13,11 @@ __all__ = ["Framer", "Span", "framed"]
 # Some text of a line, and whether it is kept as it is.
 Span = tuple[str, bool]
 
+# The patterns are strings: `re` compiles each when it is first used, and remembers it. To compile
+# all of them would take longer than to translate a short line.
+
+# Most lines: words and their commas, from a capital letter to the end of a sentence.
+_SENTENCE = r"[A-Z][a-z]*(?:['-][A-Za-z]+)*(?:,? [A-Za-z]+(?:['-][A-Za-z]+)*)*[.!?]?"
 _BLOCKS = (
     "address|article|aside|blockquote|body|button|caption|center|dd|details|div|dl|dt|fieldset|"
     "figcaption|figure|footer|form|h[1-6]|head|header|html|iframe|label|legend|li|link|main|meta|"
@@ -31,7 +36,7 @@ _LOG = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?(?: (?:DEBUG|INFO|WARN(?:ING)
 # The name of a setting, in JSON or before an equals sign.
 _SETTING = r"\"[\w .-]+\"\s*:\s*(?=\"[^\"\\]+\",?$)|[\w.-]+\s*=\s*(?=[\w\"])"
 # Tried at the left edge of a line until none fits.
-_LEFT = re.compile(
+_LEFT = (
     r"\s+"
     r"|>+(?=\s|\w)(?!\S*<<)"  # quote marks of mail and Markdown; not >>de<<
     r"|#{1,6}(?=\s)"  # headings
@@ -49,21 +54,21 @@ _LEFT = re.compile(
     r"|\d+/(?=\s)|[-=]+>(?=\s)|[QAF]:(?=\s)|\[[A-Z]{3,}\](?=\s)"
     r"|(?:Subject|Betreff):\s(?:\s*(?:Re|AW|Aw|RE|Fwd|FW|WG):)*"  # the head of a mail
 )
-_RIGHT = re.compile(rf"(?<!\s)\s+$|\s+\*/$|\"\"\"$|'''$|(?<=[.!?])(?:\[\^?\d+\])+$|{_SYMBOLS}$")
-_STRING = re.compile(r"\",?$")
-_AFTER_HEADING = re.compile(r"\s#+$")
+_RIGHT = rf"(?<!\s)\s+$|\s+\*/$|\"\"\"$|'''$|(?<=[.!?])(?:\[\^?\d+\])+$|{_SYMBOLS}$"
+_STRING = r"\",?$"
+_AFTER_HEADING = r"\s#+$"
 # What is around all of a text: its beginning and its end, with nothing of the kind between.
-_AROUND = re.compile(
+_AROUND = (
     r"(?P<mark>\*{1,3}|_{1,3}|~~)(?=[^\s*_~])(?:[^*_~]|(?<=\w)_(?=\w))*(?<=[^\s*_~])(?P=mark)$"
     r"|\[(?=\S\S)[^\[\]]*\]\([^()]*\)$"  # a link
     r"|\\\w+\*?\{(?=\S)[^{}]*\}$"  # a command of LaTeX
     r"|\((?=\S\S)[^()]*\)$|\[(?=\S\S)[^\[\]]*\]$"
     r"|<(?P<tag>[A-Za-z]\w*)(?:\s[^<>]*)?>(?:(?!</?(?P=tag)\b).)*</(?P=tag)\s*>$"
 )
-_OPEN = re.compile(r"\\\w+\*?\{|\*{1,3}|_{1,3}|~~|\(|\[|<[^<>]*>")
-_CLOSE = re.compile(r"(?:\}|\]\([^()]*\)|\*{1,3}|_{1,3}|~~|\)|\]|</[^<>]*>)$")
+_OPEN = r"\\\w+\*?\{|\*{1,3}|_{1,3}|~~|\(|\[|<[^<>]*>"
+_CLOSE = r"(?:\}|\]\([^()]*\)|\*{1,3}|_{1,3}|~~|\)|\]|</[^<>]*>)$"
 # A line that has no sentence although it has letters.
-_WHOLE = re.compile(
+_WHOLE = (
     r"\s*(?:\d+:)?\d+:\d+[.,]\d+\s+-->\s.*"  # a time code, and the place of its subtitle
     r"|\s{0,3}\[(?!\^)[^\]]+\]:\s+\S+(?:\s+[\"'(].*)?"  # the address of a link
     r"|\s*(?:>\s?)+\[!\w+\][-+]?\s*|:::.*"  # the kind of a note in Markdown
@@ -76,42 +81,37 @@ _WHOLE = re.compile(
     r"|\s*(?:(?:async )?def|class) \w+(?:\(.*\))?(?: ->.*)?:"
     r"|(?:import [\w.]+(?: as \w+)?|from [\w.]+ import .*|#!/.*|#include\b.*|\$ [a-z].*)"
 )
-_FENCE = re.compile(r"\s*(?:>\s?)*(?:[-*+]\s+)?(?P<fence>```+(?=[^`]*$)|~~~+|\$\$(?=\s*$))")
+_FENCE = r"\s*(?:>\s?)*(?:[-*+]\s+)?(?P<fence>```+(?=[^`]*$)|~~~+|\$\$(?=\s*$))"
 # What a tag has behind its name; an angle bracket in quotes ends no tag.
 _ATTRIBUTES = r"(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*|\s[^<>]*)?"
-_TAG = re.compile(rf"<![A-Za-z][^<>]*>|</?(?:{_BLOCKS}){_ATTRIBUTES}/?>", re.I)
+_TAG = rf"(?i)<![A-Za-z][^<>]*>|</?(?:{_BLOCKS}){_ATTRIBUTES}/?>"
 # What has no text, and may end in another line.
-_NO_TEXT = re.compile(
-    rf"<!--|<(?P<name>script|style|pre|svg|math)\b|^\s*<(?:{_BLOCKS})\s[^<>]*$", re.I
-)
-_BREAK = re.compile(r"\S<br\s*/?>|<br\s*/?>\S", re.I)
-_BAR = re.compile(r"(?<!\\)\|")
-_BAR_BETWEEN = re.compile(r"(?<=\s)\|(?=\s)|(?<=[^\W\d_]{2} )/(?= [^\W\d_]{2})")
-_TABS = re.compile(r"\t+")
+_NO_TEXT = rf"(?i)<!--|<(?P<name>script|style|pre|svg|math)\b|^\s*<(?:{_BLOCKS})\s[^<>]*$"
+_BREAK = r"(?i)\S<br\s*/?>|<br\s*/?>\S"
+_BAR = r"(?<!\\)\|"
+_BAR_BETWEEN = r"(?<=\s)\|(?=\s)|(?<=[^\W\d_]{2} )/(?= [^\W\d_]{2})"
+_TABS = r"\t+"
 # A tab in place of a space: the only one of a sentence, or of many words that no cell would have.
-_ONE_TAB = re.compile(
+_ONE_TAB = (
     r"[^\t]*(?:[^\t.!?]|\d\.)\t[^\t]*[.!?][\"')“”’»«]*"
     r"|(?=(?:\S+\s+){9})[^\t]*[^\t.!?]\t[^\t]*"
 )
-_STEP = re.compile(r"(?<=\w )[»›→](?= \w)")  # "Home » News"
+_STEP = r"(?<=\w )[»›→](?= \w)"  # "Home » News"
 # A row of a table: with a bar at its left, or with two bars or more and no end of a sentence.
-_ROW = re.compile(r"\s*(?:>\s?)*\|.*\|.*|[^|]+\|(?!\|)[^|]+(?:\|[^|]+)+(?<![.!?:])")
+_ROW = r"\s*(?:>\s?)*\|.*\|.*|[^|]+\|(?!\|)[^|]+(?:\|[^|]+)+(?<![.!?:])"
 # A row of values: with no space behind its commas or semicolons, but in quotes.
 _VALUES = [
-    (
-        re.compile(rf"{value}(?:{sign}{value}){{2,}}(?<![.!?])"),
-        re.compile(rf'"(?:[^"]|"")*"|[^{sign}"]+'),
-    )
+    (rf"{value}(?:{sign}{value}){{2,}}(?<![.!?])", rf'"(?:[^"]|"")*"|[^{sign}"]+')
     for sign in ",;"
     for value in [rf'(?:"(?:[^"]|"")*"|(?!\s)[^{sign}"]*)']
 ]
 # An indented line is code in Markdown; but people indent sentences as well.
-_CODE = re.compile(
+_CODE = (
     r"(?:.*[;{}]$|[\w.]+\(.*\)\s*$|[\w.\[\]]+\s*[-+*/]?=\s*\S"
     r"|(?:\$|>>>|#!|import|from|def|class|pip|npm|git|cd|sudo)\s.*)"
 )
-_EMPTY = re.compile(r"^\s*$")
-_INDENTED = re.compile(r" {4}|\t")
+_EMPTY = r"^\s*$"
+_INDENTED = r" {4}|\t"
 
 
 def framed(lines: Iterable[str]) -> list[list[Span]]:
@@ -138,6 +138,9 @@ class Framer:
 
     def __call__(self, line: str) -> list[Span]:
         """Return the spans of the next line: (text, whether it is kept)."""
+        if not self.until and not self.is_vtt and re.fullmatch(_SENTENCE, line):
+            self.number, self.after_space, self.in_code = self.number + 1, False, False
+            return [(line, False)]
         spans = []
         for text, is_kept in self._spans(line):
             if not text:
@@ -152,7 +155,7 @@ class Framer:
 
     def _spans(self, line):
         if self.until:
-            end = self.until.search(line)
+            end = re.search(self.until, line)
             if not end:
                 return [(line, True)]
             self.until = None
@@ -170,7 +173,7 @@ class Framer:
                 self.until = _EMPTY
             return self.is_vtt or self.may_be_head or self._is_special(line)
         if self.may_be_head and self.number == 1 and re.match(r"[\w-]+:(?:\s|$)", line):
-            self.until = re.compile(r"^(?:---|\.\.\.)\s*$")
+            self.until = r"^(?:---|\.\.\.)\s*$"
             return True
         if self.is_vtt and self.after_space and "-->" not in line:
             if re.match(r"(?:NOTE|STYLE|REGION)\b", line):
@@ -179,30 +182,29 @@ class Framer:
         return self._is_special(line)
 
     def _is_special(self, line):
-        if fence := _FENCE.match(line):
+        if fence := re.match(_FENCE, line):
             mark = fence["fence"]
             more = re.escape(mark[-1])
-            self.until = re.compile(rf"^\s*(?:>\s?)*{re.escape(mark)}{more}*\s*$")
+            self.until = rf"^\s*(?:>\s?)*{re.escape(mark)}{more}*\s*$"
             return True
-        if _INDENTED.match(line) and (
-            self.in_code or (self.after_space and _CODE.match(line.strip()))
+        if re.match(_INDENTED, line) and (
+            self.in_code or (self.after_space and re.match(_CODE, line.strip()))
         ):
             self.in_code = True
             return True
-        is_whole = bool(_WHOLE.fullmatch(line))
+        is_whole = bool(re.fullmatch(_WHOLE, line))
         self.in_code = is_whole and line.rstrip().endswith((":", "{"))
         return is_whole
 
     def _split(self, line):
         """Return the spans of a line that may have scripts and comments."""
         spans, start = [], 0
-        for match in _NO_TEXT.finditer(line):
+        for match in re.finditer(_NO_TEXT, line):
             if match.start() < start:  # in what is kept
                 continue
             name = match["name"]
-            pattern = rf"</{name}\s*>" if name else "-->" if match[0] == "<!--" else ">"
-            pattern = re.compile(pattern, re.I)
-            end = pattern.search(line, match.end())
+            pattern = rf"(?i)</{name}\s*>" if name else "-->" if match[0] == "<!--" else ">"
+            end = re.compile(pattern).search(line, match.end())
             if name and not end and line[: match.start()].rstrip()[-1:] not in ("", ">"):
                 break  # a sentence about a tag
             spans += _cells(line[start : match.start()])
@@ -217,17 +219,17 @@ class Framer:
 def _cells(line):
     """Return the spans of a text that may have tags or table bars."""
     core = line.strip()
-    if core.startswith("<") or core.endswith(">") or "</" in core or _BREAK.search(core):
-        return _between(line, _TAG.finditer(line), _edges)
+    if core.startswith("<") or core.endswith(">") or "</" in core or re.search(_BREAK, core):
+        return _between(line, re.finditer(_TAG, line), _edges)
     for row, value in _VALUES:
-        if row.fullmatch(core):
+        if re.fullmatch(row, core):
             return _values(line, value)
-    if _STEP.search(line) and "«" not in line:
-        return _between(line, _STEP.finditer(line), _edges)
-    if "\t" in core and not _ONE_TAB.fullmatch(core):
-        return _between(line, _TABS.finditer(line), _edges)
-    bar = _BAR if _ROW.fullmatch(core) else _BAR_BETWEEN
-    return _between(line, bar.finditer(line), _edges)
+    if re.search(_STEP, line) and "«" not in line:
+        return _between(line, re.finditer(_STEP, line), _edges)
+    if "\t" in core and not re.fullmatch(_ONE_TAB, core):
+        return _between(line, re.finditer(_TABS, line), _edges)
+    bar = _BAR if re.fullmatch(_ROW, core) else _BAR_BETWEEN
+    return _between(line, re.finditer(bar, line), _edges)
 
 
 def _between(text, separators, spans_of):
@@ -242,7 +244,7 @@ def _between(text, separators, spans_of):
 def _values(line, value):
     """Return the spans of a row of values; one that has a quote in quotes is kept."""
     spans, start = [], 0
-    for match in value.finditer(line):
+    for match in re.finditer(value, line):
         quote = '"' if match[0].startswith('"') else ""
         text = match[0].removeprefix(quote).removesuffix(quote)
         spans += [(line[start : match.start()] + quote, True)]
@@ -256,22 +258,22 @@ def _edges(text):
     """Return the text without what is at its edges, which is kept, as spans."""
     start, stop = 0, len(text)
     while start < stop:
-        if match := _LEFT.match(text, start, stop):
+        if match := re.compile(_LEFT).match(text, start, stop):
             start = match.end()
-        elif (match := _RIGHT.search(text, start, stop)) or (
+        elif (match := re.compile(_RIGHT).search(text, start, stop)) or (
             text[:start].strip().endswith("#")
-            and (match := _AFTER_HEADING.search(text, start, stop))
+            and (match := re.compile(_AFTER_HEADING).search(text, start, stop))
         ):
             stop = match.start()
         elif (
             text[:start].rstrip().endswith((":", "="))
             and text.startswith('"', start)
-            and (match := _STRING.search(text, start + 1, stop))
+            and (match := re.compile(_STRING).search(text, start + 1, stop))
         ):
             start, stop = start + 1, match.start()
-        elif _AROUND.match(text, start, stop):
-            start = _OPEN.match(text, start, stop).end()
-            stop = _CLOSE.search(text, start, stop).start()
+        elif re.compile(_AROUND).match(text, start, stop):
+            start = re.compile(_OPEN).match(text, start, stop).end()
+            stop = re.compile(_CLOSE).search(text, start, stop).start()
         else:
             break
     return [(text[:start], True), (text[start:stop], False), (text[stop:], True)]

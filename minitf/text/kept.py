@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, islice
 
-__all__ = ["KINDS", "MARKS", "kept_pattern", "marked", "split_kept"]
+__all__ = ["KINDS", "MARKS", "is_plain", "kept_pattern", "marked", "split_kept"]
 
 # A sentence gets them in this order. Each is a piece of the subwords that minitf learns.
 MARKS = "①②③④⑤⑥⑦⑧"
@@ -68,6 +68,17 @@ KINDS = {
     "emoji": "(?:[\u2190-\u2bff\u3030\u303d\U0001f000-\U0001faff][\u200d\ufe0f\u20e3]*)+",
     "mark": f"[{MARKS}]",
 }
+
+
+_PLAIN = r"(?:[A-Za-z ,!?'\"-]|\.+(?= |$))*"  # without a full stop inside a word, as in x.org
+
+
+def is_plain(text: str) -> bool:
+    """Return whether a text has nothing that is kept, at first sight: most have words alone.
+
+    For these nobody has to wait until the pattern of all KINDS is compiled.
+    """
+    return bool(re.fullmatch(_PLAIN, text))
 
 
 def kept_pattern(own: Iterable[str] = (), characters: Collection[str] = ()) -> re.Pattern:

@@ -5,9 +5,11 @@ import unicodedata
 
 __all__ = ["normalise"]
 
+# The patterns are strings, which `re` compiles when they are first used: most lines need only one.
+
 # Full-width forms of ASCII; they are usual in a text in Chinese or Japanese, and stay there.
 _WIDE = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {0x3000: " "}
-_EAST_ASIAN = re.compile("[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_EAST_ASIAN = "[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]"
 # One character for all that look alike. A model learns a single kind of quote and apostrophe.
 _ALIKE = (
     dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b\u2032\u00b4\u02bc"), "'")
@@ -19,16 +21,16 @@ _ALIKE = (
 )
 # Control characters, soft hyphens, marks of direction, byte-order marks and the like show nothing.
 # So do joiners, but for the scripts and the emoji that are written with them.
-_INVISIBLE = re.compile(
+_INVISIBLE = (
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
-_JOINER = re.compile("(?<![\u0590-\U0010ffff])[\u200c\u200d]+")
-_SPACES = re.compile(r"\s+")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_PLAIN = re.compile("[!-~]+(?: [!-~]+)*")  # ASCII without a space too many: nothing to do
+_JOINER = "(?<![\u0590-\U0010ffff])[\u200c\u200d]+"
+_SPACES = r"\s+"
+_SURROGATE = "[\ud800-\udfff]"
+_PLAIN = "[!-~]+(?: [!-~]+)*"  # ASCII without a space too many: nothing to do
 # A dash between two words without spaces, as English prints it.
-_TIGHT_DASH = re.compile(r"(?<=[^\W\d_])\u2014(?=[^\W\d_])")
+_TIGHT_DASH = r"(?<=[^\W\d_])\u2014(?=[^\W\d_])"
 
 
 def normalise(line: str) -> str:
@@ -42,13 +44,14 @@ def normalise(line: str) -> str:
     >>> normalise("\u201eIch\u00a0bin\u00ad da\u2026\u201c,  sagte sie.")
     '"Ich bin da...", sagte sie.'
     """
-    if _PLAIN.fullmatch(line):
+    if re.fullmatch(_PLAIN, line):
         return line
-    line = _INVISIBLE.sub("", _SURROGATE.sub("\ufffd", line))
+    line = re.sub(_INVISIBLE, "", re.sub(_SURROGATE, "\ufffd", line))
     line = unicodedata.normalize("NFC", line)  # which makes apostrophes of some Greek accents
-    if not _EAST_ASIAN.search(line):
-        line = line.translate(_WIDE)
-    line = _TIGHT_DASH.sub(" \u2013 ", line).translate(_ALIKE)
-    line = _SPACES.sub(" ", unicodedata.normalize("NFC", line)).strip(" ")
+    if (narrow := line.translate(_WIDE)) != line and not re.search(_EAST_ASIAN, line):
+        line = narrow
+    line = re.sub(_TIGHT_DASH, " \u2013 ", line).translate(_ALIKE)
+    line = re.sub(_SPACES, " ", unicodedata.normalize("NFC", line)).strip(" ")
     # What is beside a joiner that goes may be alike, or compose, only now.
-    return normalise(_JOINER.sub("", line)) if _JOINER.search(line) else line
+    may_join = "\u200c" in line or "\u200d" in line
+    return normalise(re.sub(_JOINER, "", line)) if may_join and re.search(_JOINER, line) else line

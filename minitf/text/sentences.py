@@ -6,7 +6,8 @@ from itertools import pairwise
 
 __all__ = ["is_abbreviated", "sentences"]
 
-# All of this is also in minitf/page/engine.js.
+# All of this is also in minitf/page/engine.js. The patterns are strings, which `re` compiles when
+# they are first used: that takes 20 ms, and a single sentence needs none of them.
 # Quotes, brackets, the number of a footnote, and the mark for one.
 _CLOSING = r"(?:[\"'”’“‘»«)\]①-⑧]|\[\d+\])*"
 # Words that begin many sentences, and are no names.
@@ -96,15 +97,15 @@ _RULES = (
     (rf"{_ORDINAL}\.", _START, False),
     (rf"{_ORDINAL}\.", "", True),
 )
-_SENTENCE = re.compile(
+_SENTENCE = (
     rf"[.!?…]{_CLOSING}\s+(?!\s)|[。！？]+[」』”’]*\s*"
     rf"|{_EMOJI}\s+(?=(?:{_STARTERS})(?!\w|-))"
     rf"|(?<=[^\W\d_A-Z]{{2}})[.!?](?=(?:{_STARTERS})(?:\s|[,']))"  # a space was forgotten
 )
-_SHORT = re.compile(rf"(?:\b(?:{_TITLES}|{_ABBREVIATIONS}|etc|usw|usf)|{_INITIAL})\.$")
-_ITEM = re.compile(r"\W*(?:\d{1,3}|[A-Za-z])\.\)?\s+")  # "1. Wash the car. 2. Clean the kitchen."
-_BRAND = re.compile("[a-z]{1,3}[A-Z]")  # iPhone, macOS
-_ANY_STARTER = re.compile(rf"(?:{_STARTERS})\b", re.IGNORECASE)
+_SHORT = rf"(?:\b(?:{_TITLES}|{_ABBREVIATIONS}|etc|usw|usf)|{_INITIAL})\.$"
+_ITEM = r"\W*(?:\d{1,3}|[A-Za-z])\.\)?\s+"  # "1. Wash the car. 2. Clean the kitchen."
+_BRAND = "[a-z]{1,3}[A-Z]"  # iPhone, macOS
+_ANY_STARTER = rf"(?i)(?:{_STARTERS})\b"
 _LONGEST = 30  # characters that the patterns look at before a full stop
 
 
@@ -115,8 +116,8 @@ def sentences(text: str) -> list[str]:
     ['Mr. Hill left at 5 p.m. ', 'He met Gov. Brown.']
     """
     ends, is_small = [0], text.islower()
-    for match in _SENTENCE.finditer(text):
-        is_number = _ITEM.fullmatch(text, ends[-1], match.end())
+    for match in re.finditer(_SENTENCE, text):
+        is_number = re.compile(_ITEM).fullmatch(text, ends[-1], match.end())
         if not is_number and not _goes_on(text, match, is_small):
             ends.append(match.end())
     return [text[start:stop] for start, stop in pairwise([*ends, len(text)])]
@@ -128,7 +129,7 @@ def is_abbreviated(text: str) -> bool:
     >>> is_abbreviated("at 5 p.m."), is_abbreviated("He left.")
     (True, False)
     """
-    return bool(_SHORT.search(text))
+    return text.rstrip("\n").endswith(".") and bool(re.search(_SHORT, text))
 
 
 def _goes_on(text, match, is_small):
@@ -140,8 +141,12 @@ def _goes_on(text, match, is_small):
     if text[match.start()] in "。！？":
         return False
     if text[match.end() : match.end() + 1].islower():
-        begins = is_small and stop + 1 == match.end() and _ANY_STARTER.match(text, match.end())
-        if not (begins or _BRAND.match(text, match.end())):
+        begins = (
+            is_small
+            and stop + 1 == match.end()
+            and re.compile(_ANY_STARTER).match(text, match.end())
+        )
+        if not (begins or re.compile(_BRAND).match(text, match.end())):
             return True
     for before, after, goes_on in _rules():
         if after.match(text, stop) and before.search(text, max(0, stop - _LONGEST), stop):
@@ -151,7 +156,7 @@ def _goes_on(text, match, is_small):
 
 @functools.cache
 def _rules():
-    """Return _RULES, compiled: only now, for that takes 15 ms, and a single sentence needs none."""
+    """Return _RULES, compiled."""
     return [
         (re.compile(rf"(?:{before})$"), re.compile(after), goes_on)
         for before, after, goes_on in _RULES

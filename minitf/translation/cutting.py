@@ -14,15 +14,13 @@ from minitf.text.sentences import sentences
 __all__ = ["cut_texts", "in_small_letters", "join"]
 
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
-_CLAUSE = re.compile(r"[,;:–—)]\s+|[，、；：]\s*")
-_WORD = re.compile(r"\s+")
-_LETTERS = re.compile(r"[^\W\d_]+")
+_CLAUSE = r"[,;:–—)]\s+|[，、；：]\s*"
+_WORD = r"\s+"
+_LETTERS = r"[^\W\d_]+"
 # Words whose small letters would have as few subwords.
-_AS_IT_IS = re.compile(
-    "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
-)
+_AS_IT_IS = "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
 # The characters of Chinese and Japanese, which have no spaces between sentences or words.
-_WIDE = re.compile("[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]")
+_WIDE = ("\u3000", "\u30ff"), ("\u3400", "\u4dbf"), ("\u4e00", "\u9fff"), ("\uff00", "\uffef")
 
 
 def cut_texts(
@@ -50,10 +48,14 @@ def join(texts: Sequence[str]) -> str:
     ('Der Hund. Er schläft.', '我喜欢它。他也喜欢。 OK.')
     """
     between = (
-        "" if _WIDE.fullmatch(first[-1:]) and _WIDE.fullmatch(second[:1]) else " "
+        "" if _is_wide(first[-1:]) and _is_wide(second[:1]) else " "
         for first, second in pairwise(texts)
     )
     return "".join(chain(*zip(texts, chain(between, [""]), strict=False)))
+
+
+def _is_wide(character):
+    return any(first <= character <= last for first, last in _WIDE)
 
 
 def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
@@ -67,7 +69,7 @@ def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
     """
     in_capitals = [row for row, line in enumerate(lines) if line.isupper()]
     lines = list(lines)
-    words = {word for row in in_capitals for word in _LETTERS.findall(lines[row])}
+    words = {word for row in in_capitals for word in re.findall(_LETTERS, lines[row])}
     small = _small_forms(sorted(words), subwords)
     texts = ["".join(_small(each, small) for each in sentences(lines[row])) for row in in_capitals]
     lengths = [
@@ -86,7 +88,7 @@ def _small_forms(words, subwords):
         low = word.lower()
         sharp = low[:1] + low[1:].replace("ss", "ß")  # no word begins with it: SSD
         small = [low, word[0] + word[1:].lower(), sharp, word[0] + sharp[1:]]
-        forms[word] = [word] if _AS_IT_IS.fullmatch(word) else [*small, word]
+        forms[word] = [word] if re.fullmatch(_AS_IT_IS, word) else [*small, word]
     lengths = map(len, subwords.encode([form for each in forms.values() for form in each]))
     best = {}
     for word, each in forms.items():
@@ -99,7 +101,7 @@ def _small_forms(words, subwords):
 
 def _small(sentence, forms):
     """Return a sentence in small letters; a quote before it is none."""
-    text = _LETTERS.sub(lambda match: forms[match[0]], sentence)
+    text = re.sub(_LETTERS, lambda match: forms[match[0]], sentence)
     first = next((i for i, sign in enumerate(text) if sign.isalnum()), 0)
     return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
 
@@ -144,7 +146,7 @@ def _joined(texts, subwords, max_subwords):
 
 def _slices(text, end):
     """Cut a text after each match of the pattern; joined, the slices are the text."""
-    return _between(text, [match.end() for match in end.finditer(text)])
+    return _between(text, [match.end() for match in re.finditer(end, text)])
 
 
 def _between(text, ends):

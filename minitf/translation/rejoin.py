@@ -25,14 +25,14 @@ CUT = "a sentence is too long for the model, and was translated in parts"
 
 AROUND = "a value was lost, so its sentence was translated in parts around it"
 
-_END = re.compile(r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$")  # a footnote may follow
-_STOP = re.compile(r"(?<!\.)[.。]$")  # a full stop, and no ellipsis
-_ADDED = re.compile(r"(?<![.!?])[.!。！]$")
+_END = r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$"  # a footnote may follow
+_STOP = r"(?<!\.)[.。]$"  # a full stop, and no ellipsis
+_ADDED = r"(?<![.!?])[.!。！]$"
 _FRAGMENT = 8  # words at most
-_WORDS_END = re.compile(r"\w[\"'”’»)\]]*$")
-_MARK = re.compile(r"[,;:–—，；：、]$")  # after which cutting.py cuts
-_WORD = re.compile(r"[^\W\d_]+")
-_KINDS = re.compile('["„“”«»]')
+_WORDS_END = r"\w[\"'”’»)\]]*$"
+_MARK = r"[,;:–—，；：、]$"  # after which cutting.py cuts
+_WORD = r"[^\W\d_]+"
+_KINDS = '["„“”«»]'
 
 
 def goes_on(source: str) -> bool:
@@ -41,7 +41,7 @@ def goes_on(source: str) -> bool:
     >>> goes_on("I went out,"), goes_on('He said: "No!"'), goes_on("It is so.[1]")
     (True, False, False)
     """
-    return not _END.search(source)
+    return not re.search(_END, source)
 
 
 def without_added_stop(text: str, source: str) -> str:
@@ -54,10 +54,10 @@ def without_added_stop(text: str, source: str) -> str:
     >>> without_added_stop("Sparen.", "Save"), without_added_stop("Er kam.", "He came.")
     ('Sparen', 'Er kam.')
     """
-    is_fragment = _WORDS_END.search(source) and len(source.split()) <= _FRAGMENT
+    is_fragment = re.search(_WORDS_END, source) and len(source.split()) <= _FRAGMENT
     if not is_fragment or is_abbreviated(text):
         return text
-    return _ADDED.sub("", text)
+    return re.sub(_ADDED, "", text)
 
 
 def as_one_sentence(parts: Sequence[Part], subwords: Vocabulary, reason: str) -> None:
@@ -86,9 +86,9 @@ def as_one_sentence(parts: Sequence[Part], subwords: Vocabulary, reason: str) ->
 
 
 def _without_stop(translation, source, values, reason):
-    text, mark = translation.text, _MARK.search(source)
+    text, mark = translation.text, re.search(_MARK, source)
     if not text.endswith(values):
-        text = _STOP.sub("", text)
+        text = re.sub(_STOP, "", text)
     if mark and text[-1:] not in ",;:–—.!?…":
         text += mark[0]
     return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, reason))
@@ -100,7 +100,7 @@ def _with_small_letter(translation, subwords):
     A name, or a noun in German, takes more subwords in small letters: the model has not read it so.
     """
     text = translation.text
-    word = _WORD.match(text)
+    word = re.match(_WORD, text)
     if not word or word[0] == "I" or word[0][1:] != word[0][1:].lower() or text.isupper():
         return translation  # the English word I, an abbreviation such as NATO, all in capitals
     small = word[0].lower()
@@ -116,7 +116,7 @@ def alike_quotes(text: str) -> str:
     >>> alike_quotes('„Kein!" sagte sie.'), alike_quotes("„Nein!“")
     ('"Kein!" sagte sie.', '„Nein!“')
     """
-    return _KINDS.sub('"', text) if '"' in text else text
+    return re.sub(_KINDS, '"', text) if '"' in text else text
 
 
 def restored(
@@ -135,18 +135,18 @@ def restored(
     given = dict(zip(marks, part.values, strict=False))
     if len(given) < len(part.values):
         return []
-    pattern = re.compile("|".join(rf"(?<!\w){re.escape(mark)}(?!\w)" for mark in marks) or "(?!)")
     source, distinct = part.read(part.values).rstrip(), {}
+    if part.values:
+        pattern = "|".join(rf"(?<!\w){re.escape(mark)}(?!\w)" for mark in marks)
     for each in translations:
-        written = pattern.findall(each.text) if marks else []
         if part.values and (
-            set(written) != set(given)
+            set(re.findall(pattern, each.text)) != set(given)
             or sum(map(each.text.count, marks)) != len(given)  # one twice, or in a word
         ):
             continue
         text = each.text.upper() if part.in_capitals else each.text
         if part.values:
-            text = pattern.sub(lambda mark: given[mark[0]], text)
+            text = re.sub(pattern, lambda mark: given[mark[0]], text)
         elif marks:
             text = A_MARK.sub("", text)  # the source has none
         if wellformed:

@@ -8,7 +8,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -20,11 +20,10 @@ from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, how_to_decode
 from minitf.errors import UserError
-from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Span, framed
-from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
+from minitf.text.kept import MARKS, is_plain, kept_pattern, marked, split_kept
 from minitf.text.normalise import normalise
 from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
@@ -41,7 +40,10 @@ from minitf.translation.rejoin import (
 )
 from minitf.translation.wellformed import Wellformed
 
-__all__ = ["Explained", "Translation", "Translator"]
+if TYPE_CHECKING:
+    from minitf.page.explained import Explained
+
+__all__ = ["Translation", "Translator"]
 
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
@@ -209,8 +211,10 @@ class Translator:
             items = [[Text(line)] for line in lines]
         texts = [text for each in items for text in each if isinstance(text, Text)]
         if self.as_text and self.marks:
-            pattern = _pattern(tuple(keep), self._characters)
-            for text in texts:
+            keep = tuple(keep)
+            candidates = [text for text in texts if keep or not is_plain(text.text)]
+            pattern = _pattern(keep, self._characters) if candidates else None
+            for text in candidates:
                 around, text.values = split_kept(text.text, pattern)
                 text.text = marked(around, cycle(MARKS))
         self._cut(texts)
@@ -352,6 +356,13 @@ class Translator:
         arguments are those of `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
+        from minitf.page.explained import (
+            Explained,
+            attention_and_logits,
+            likely_next,
+            vectors_of,
+        )
+
         (read,) = self._read([line])
         parts = self._ids(read.parts)
         if not parts:

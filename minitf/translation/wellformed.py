@@ -41,7 +41,7 @@ class Wellformed:
 
     def __init__(self, subwords: Vocabulary):
         names = subwords.vocabulary()
-        spelled = [_BYTE.fullmatch(name) for name in names]
+        spelled = [_BYTE.fullmatch(name) if name[:3] == "<0x" else None for name in names]
         self._byte = np.array([int(match[1], 16) if match else -1 for match in spelled])
         self._id_of_byte = {byte: i for i, byte in enumerate(self._byte.tolist()) if byte >= 0}
         self._next_bytes = {}  # by the bytes before them, and the number of tokens left
@@ -49,8 +49,9 @@ class Wellformed:
             chr(byte) if 0 <= byte < 0x80 else name
             for byte, name in zip(self._byte.tolist(), names, strict=True)
         ]
-        self._is_digit = np.array([name.strip(SPACE_SIGN).isdigit() for name in names])
-        self._is_between = np.array([name.strip(SPACE_SIGN) in _BETWEEN_DIGITS for name in names])
+        signs = [name.strip(SPACE_SIGN) for name in names]
+        self._is_digit = np.array(list(map(str.isdigit, signs)))
+        self._is_between = np.array([sign in _BETWEEN_DIGITS for sign in signs])
         self._ends_small = np.array([name[-1:].islower() for name in names])
         # Each of Words begins a word.
         in_words = not isinstance(subwords, Words)

@@ -26,6 +26,7 @@ from minitf.nn import (
 from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer, feed_forward_network
+from minitf.values import is_finite
 
 
 class Pair(Module):
@@ -441,6 +442,27 @@ def test_weights_that_are_not_drawn_are_zero():
     left_over = np.full((300, 500), 7, np.float32)
     del left_over
     assert not Embedding(300, 500, None).weight.data.any()
+
+
+def test_loaded_weights_are_copies_of_their_own():
+    state = small_model().astype("float32").state()
+    model = Transformer(small_config(), initialise=False).load_state(state)
+    for name, parameter in model.named_parameters():
+        before = state[name].copy()
+        parameter.data += 1  # the zeros that were there before cannot be changed
+        assert np.array_equal(state[name], before)
+        assert np.array_equal(parameter.data, before + 1), name
+
+
+def test_every_number_of_float16_is_loaded_as_numpy_converts_it():
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(256, 256)
+    finite = np.where(np.isfinite(halves), halves, 0)
+    for numbers in (halves, finite, finite.T):
+        loaded = Embedding(256, 256, None).load_state({"weight": numbers}).weight.data
+        expected = numbers.astype(np.float32)
+        assert loaded.view(np.uint32).tolist() == expected.view(np.uint32).tolist()
+    for numbers in (*halves.ravel()[::7], halves, finite):
+        assert is_finite(np.array(numbers)) == np.isfinite(numbers).all()
 
 
 @pytest.mark.parametrize("layer", [Linear, Embedding])

@@ -1,7 +1,10 @@
 """The frame of a line is copied: marks of lists, of mail, Markdown, subtitles and HTML."""
 
+import re
+
 import pytest
 
+from minitf.text import frames
 from minitf.text.frames import Framer, framed
 
 # What is translated of a line; the rest is kept.
@@ -220,6 +223,26 @@ DOCUMENTS = {
     ),
     "a formula": ("Hello\n$$\ncar = red\n$$\nyou", "Hello you"),
 }
+
+
+def test_a_plain_sentence_has_the_spans_that_all_patterns_find(monkeypatch):
+    lines = [*FRAMES, *(line for text, _ in DOCUMENTS.values() for line in text.split("\n"))]
+    lines += [
+        "Hello.",
+        "I'm here, Tom",
+        "Import numpy",
+        "From here, to there!",
+        "A",
+        "A, b, c",
+        "NATO",
+    ]
+    plain = [line for line in lines if re.fullmatch(frames._SENTENCE, line)]
+    assert 6 <= len(plain) < len(lines)
+    for start in ([], ["WEBVTT"], ["---"], ["---", "a: b"], ["```"], ["<!--"], [""], ["def a():"]):
+        found = [framed([*start, line, "    x = car"]) for line in plain]
+        with monkeypatch.context() as patch:
+            patch.setattr(frames, "_SENTENCE", "(?!)")
+            assert found == [framed([*start, line, "    x = car"]) for line in plain], start
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

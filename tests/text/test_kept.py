@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from minitf.text.kept import MARKS, kept_pattern, marked, split_kept
+from minitf.text.kept import MARKS, is_plain, kept_pattern, marked, split_kept
 
 PATTERN = kept_pattern()
 # A sentence of each kind, in which what is between two | is kept.
@@ -56,6 +56,13 @@ def test_values_are_found_whole(line):
     texts, values = split_kept(line.replace("|", ""), PATTERN)
     pieces = line.split("|")
     assert (texts, values) == (pieces[::2], pieces[1::2])
+
+
+def test_a_text_with_values_is_not_plain():
+    lines = [line.replace("|", "") for line in FOUND]
+    lines += ["www.,x", "Go to Node.js", "a.b", "It is x.org.", "wash()", "a -- b=c", "*no*", ":D"]
+    assert not list(filter(is_plain, filter(lambda line: split_kept(line, PATTERN)[1], lines)))
+    assert is_plain('"Well-known," said Tom\'s friend... Really? Yes!')
 
 
 @pytest.mark.parametrize("line", NOT_FOUND)
