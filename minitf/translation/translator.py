@@ -8,7 +8,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, how_to_decode
 from minitf.errors import UserError
+from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Span, framed
@@ -39,9 +40,6 @@ from minitf.translation.rejoin import (
     restored,
 )
 from minitf.translation.wellformed import Wellformed
-
-if TYPE_CHECKING:
-    from minitf.page.explained import Explained
 
 __all__ = ["Translation", "Translator"]
 
@@ -356,13 +354,6 @@ class Translator:
         arguments are those of `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
-        from minitf.page.explained import (
-            Explained,
-            attention_and_logits,
-            likely_next,
-            vectors_of,
-        )
-
         (read,) = self._read([line])
         parts = self._ids(read.parts)
         if not parts:
