@@ -136,5 +136,16 @@ def test_what_is_measured_was_not_taught():
         assert not taught & unseen
 
 
+def test_the_page_of_the_phrases_counts_them():
+    folder = prepare.FOLDER / "phrases"
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    told = {
+        group: int(taught.replace(",", ""))
+        for group, taught in re.findall(r"^\| (\w+) \| ([\d,]+) \| \d+ \|", text, re.MULTILINE)
+    }
+    rows = {path.stem: len(corpora.read_lines(path)) for path in (folder / "taught").glob("*.tsv")}
+    assert told == rows and f"({sum(rows.values()):,} rows" in text
+
+
 def test_examples():
     assert doctest.testmod(prepare).failed == 0

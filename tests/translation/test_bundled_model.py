@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from paths import EXAMPLES
 
+from minitf.commands.picture import CORPORA
+from minitf.files.models import read_notes
 from minitf.translation import Translator
 
 sys.path.insert(0, str(EXAMPLES / "models"))
@@ -104,6 +106,14 @@ def test_a_bundled_model_copies(name):
         if counts[what][0] < share * counts[what][1]
     }
     assert not short
+
+
+@pytest.mark.parametrize("name", ["en-de", "de-en"])
+def test_a_page_knows_the_direction_of_a_bundled_model(name):
+    """By the corpus in its notes: its examples are in the language that is read."""
+    notes = read_notes(EXAMPLES / "models" / name)
+    assert notes["corpus"] == f"tatoeba-{name}" in CORPORA
+    assert f"{notes['source_language']}-{notes['target_language']}" == name
 
 
 def test_the_best_translations_differ():
