@@ -55,7 +55,7 @@ CORPORA = {
             "I think that we should go home now.",
             "When I was a child, I wanted to become an astronaut.",
         ),
-        "She lost a birthday cake before the party.",
+        "She took off the coat before dinner.",
     ),
     "tatoeba-de-en": Corpus(
         _TATOEBA,

@@ -177,7 +177,7 @@ def test_the_table_without_javascript_has_the_weights(explained):
 @pytest.mark.slow
 def test_sizes(explained, toy):
     bundled = Translator.load(EXAMPLES / "models" / "en-de")
-    long = bundled.explain("I think that the old man wanted to buy a new car" + ", and a horse" * 7)
+    long = bundled.explain("I think that the old man wanted to buy a new car" + ", and a horse" * 6)
     assert len(long.source) > 36 and long.parts == 1
     assert len(page(long).encode()) < 200_000
     assert len(page(explained).encode()) < 200_000

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from unittest import mock
 
+import numpy as np
 import pytest
 from paths import EXAMPLES
 
@@ -50,6 +51,29 @@ def test_every_sentence_is_judged_and_every_fault_has_a_reason(path):
     assert int(told) == good
 
 
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize(("name", "each"), [("sixty", 10), ("fresh", 25)])
+def test_what_is_said_of_the_graded_sentences_is_in_their_file(name, each, language):
+    lines = (judge.JUDGED / f"{name}.{language}.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines[1:]]
+    kinds = "chat", "shopping", "travel", "work mail", "kitchen", "instructions"
+    assert [row[0] for row in rows] == [kind for kind in kinds for _ in range(each)]
+    assert len({row[1] for row in rows}) == len(rows)
+    for _, _, before, old, today, new, reason in rows:
+        assert {old, new} <= set("12345") and before and today != before
+        assert today != "same" or old == new
+        assert bool(reason) == ({old, new} != {"5"})
+    before, today = ([int(row[column]) for row in rows] for column in (3, 5))
+    direction = f"{language}-{'de' if language == 'en' else 'en'}"
+    card = (judge.JUDGED.parent / direction / "README.md").read_text(encoding="utf-8")
+    text = (judge.JUDGED / "README.md").read_text(encoding="utf-8")
+    for grades in (today, before):
+        mean, bad = f"{np.mean(grades):.2f}", sum(grade <= 2 for grade in grades)
+        assert re.search(rf"\| \**{mean}\** \|", card), mean
+        assert re.search(rf"[|;] \**{bad}\** ?[|;]", card), bad
+        assert mean in text and f"with {bad}" in text
+
+
 @pytest.mark.parametrize(("language", "other"), [("en", "German"), ("de", "English")])
 def test_the_odd_lines_are_what_their_kind_says(language, other):
     rows = rows_of(judge.JUDGED / f"odd.{language}.tsv")
@@ -79,7 +103,7 @@ def test_the_example_of_harder_lines():
 
 
 def test_judgements_side_by_side(monkeypatch, capsys, tmp_path):
-    old = judge.JUDGED / "en-de-0.2.tsv"
+    old = judge.JUDGED / "en-de-0.3.tsv"
     monkeypatch.setattr(sys, "argv", ["judge.py", "table", str(old), str(old)])
     assert judge.main() == 0
     lines = capsys.readouterr().out.splitlines()

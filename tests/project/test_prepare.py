@@ -136,5 +136,30 @@ def test_what_is_measured_was_not_taught():
         assert not taught & unseen
 
 
+@pytest.mark.parametrize(("name", "told"), [("sixty", (3, 3)), ("fresh", (7, 6))])
+def test_how_many_graded_sentences_were_taught(name, told):
+    """As the page of the judged lists says."""
+    for side, language in enumerate(("en", "de")):
+        taught = {
+            line.split("\t")[side].lower().rstrip(".!?")
+            for path in (prepare.FOLDER / "phrases" / "taught").glob("*.tsv")
+            for line in corpora.read_lines(path)
+        }
+        graded = corpora.read_lines(prepare.FOLDER / "judged" / f"{name}.{language}.tsv")[1:]
+        sentences = [line.split("\t")[1].lower().rstrip(".!?") for line in graded]
+        assert sum(each in taught for each in sentences) == told[side]
+
+
+def test_the_page_of_the_phrases_counts_them():
+    folder = prepare.FOLDER / "phrases"
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    told = {
+        group: int(taught.replace(",", ""))
+        for group, taught in re.findall(r"^\| (\w+) \| ([\d,]+) \| \d+ \|", text, re.MULTILINE)
+    }
+    rows = {path.stem: len(corpora.read_lines(path)) for path in (folder / "taught").glob("*.tsv")}
+    assert told == rows and f"({sum(rows.values()):,} rows" in text
+
+
 def test_examples():
     assert doctest.testmod(prepare).failed == 0

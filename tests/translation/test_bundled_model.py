@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from paths import EXAMPLES
 
+from minitf.commands.picture import CORPORA
+from minitf.files.models import read_notes
 from minitf.translation import Translator
 
 sys.path.insert(0, str(EXAMPLES / "models"))
@@ -104,6 +106,31 @@ def test_a_bundled_model_copies(name):
         if counts[what][0] < share * counts[what][1]
     }
     assert not short
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["en-de", "de-en"])
+def test_what_cards_and_judged_lists_show_is_what_the_model_writes(name):
+    models = EXAMPLES / "models"
+    card = (models / name / "README.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| (.+) \| (.+) \| (?:right|wrong).* \|$", card, re.MULTILINE)[1:])
+    assert len(shown) >= 12
+    columns = {f"{name}-0.3": (2, 2), f"sixty.{name[:2]}": (4, 2), f"fresh.{name[:2]}": (4, 2)}
+    for file, (today, before) in columns.items():
+        lines = (models / "judged" / f"{file}.tsv").read_text(encoding="utf-8").splitlines()
+        for row in (line.split("\t") for line in lines[1:]):
+            shown[row[1]] = row[before] if row[today] == "same" else row[today]
+    found = Translator.load(models / name).translate(list(shown))
+    texts = [best[0].text for best in found]
+    assert dict(zip(shown, texts, strict=True)) == shown
+
+
+@pytest.mark.parametrize("name", ["en-de", "de-en"])
+def test_a_page_knows_the_direction_of_a_bundled_model(name):
+    """By the corpus in its notes: its examples are in the language that is read."""
+    notes = read_notes(EXAMPLES / "models" / name)
+    assert notes["corpus"] == f"tatoeba-{name}" in CORPORA
+    assert f"{notes['source_language']}-{notes['target_language']}" == name
 
 
 def test_the_best_translations_differ():
