@@ -16,7 +16,16 @@ import numpy as np
 
 from minitf.errors import UserError, in_file
 
-__all__ = ["on_gpu", "to_device", "to_numpy", "use", "using", "xp"]
+__all__ = [
+    "copy_into",
+    "is_finite",
+    "on_gpu",
+    "to_device",
+    "to_numpy",
+    "use",
+    "using",
+    "xp",
+]
 
 DType = np.dtype | type | str  # for type hints: anything that NumPy takes as a dtype
 FOLDERS = {"numpy": "cpu", "cupy": "gpu"}  # where a library has faster forms: see forms.py
@@ -118,6 +127,31 @@ def to_numpy(array: np.ndarray | Sequence | float) -> np.ndarray:
     if isinstance(array, np.ndarray):
         return array
     return xp.asnumpy(array) if hasattr(xp, "asnumpy") else np.asarray(array)
+
+
+def is_finite(array):
+    """Return whether no number of a NumPy array is NaN or infinite."""
+    if array.dtype == np.float16 and array.size:  # by the bits: isfinite takes ten times as long
+        return bool(array.view(np.int16).max() < 0x7C00 and array.view(np.uint16).max() < 0xFC00)
+    return bool(np.isfinite(array).all())
+
+
+def copy_into(out, array):
+    """Copy a NumPy array into an array of the library in use, and into its dtype.
+
+    Weights are stored as float16. They become float32 by their bits: the sign and the exponent move
+    to their places there, and the factor corrects the exponent. NumPy's conversion takes four times
+    as long, which is a tenth of the time of a short translation.
+    """
+    halves = array.dtype == np.float16 and is_finite(array)
+    if halves and isinstance(out, np.ndarray) and out.dtype == np.float32:
+        bits = out.view(np.int32)
+        bits[...] = array.view(np.int16)
+        bits <<= 13
+        bits &= ~0x70000000  # copies of the sign
+        out *= 2.0**112
+    else:
+        out[...] = to_device(array)
 
 
 def on_gpu():

@@ -10,10 +10,10 @@ import numpy as np
 
 from minitf import forms
 from minitf import functions as F
-from minitf.backend import DType, to_device, to_numpy, xp
+from minitf.backend import DType, copy_into, to_device, to_numpy, xp
 from minitf.errors import UserError
 from minitf.tensor import ArrayLike, Ids, Tensor
-from minitf.values import arrays_in_one, copy_into, float_type
+from minitf.values import float_type
 
 __all__ = ["Dropout", "Embedding", "Flat", "LayerNorm", "Linear", "Module", "Parameter"]
 
@@ -303,10 +303,6 @@ class Module(metaclass=forms.WatchedClass):
                 raise UserError(
                     f"{name} is {arrays[name].dtype} in the weights, not float: {advice}"
                 )
-        without = [p for p in parameters.values() if _has_no_memory(p.data)]
-        memory = arrays_in_one([p.shape for p in without], np.float32)
-        for parameter, array in zip(without, memory, strict=True):
-            parameter.data = array
         for name, parameter in parameters.items():
             copy_into(parameter.data, arrays[name])
         return self
@@ -379,23 +375,13 @@ def _xavier(rng, n_in, n_out):
     """Draw a matrix that about keeps the variance of what passes through it, in both directions.
 
     Forward that takes a variance of 1 / n_in, backward 1 / n_out; the rule is a compromise: uniform
-    within +- sqrt(6 / (n_in + n_out)). Without rng it is 0, and cannot be changed.
+    within +- sqrt(6 / (n_in + n_out)). Without rng it is 0.
     Source: Glorot and Bengio 2010, eq. 16.
     """
     if rng is None:
-        return _no_memory(n_in, n_out)
+        return np.zeros((n_in, n_out), dtype=np.float32)
     limit = (6 / (n_in + n_out)) ** 0.5
     return _generator(rng).uniform(-limit, limit, (n_in, n_out)).astype(np.float32)
-
-
-def _no_memory(*shape):
-    """Return zeros that take no memory, and cannot be changed: `load_state` replaces them."""
-    return np.broadcast_to(np.float32(0), shape)
-
-
-def _has_no_memory(array):
-    is_fixed = isinstance(array, np.ndarray) and not array.flags.writeable
-    return is_fixed and array.dtype == np.float32
 
 
 def _generator(rng):
@@ -427,7 +413,7 @@ class Embedding(Module):
 
     def __init__(self, n: int, d_model: int, rng: np.random.Generator | None):
         if rng is None:
-            table = _no_memory(n, d_model)
+            table = np.zeros((n, d_model), dtype=np.float32)
         else:
             table = _generator(rng).normal(0, d_model**-0.5, (n, d_model)).astype(np.float32)
         self.weight = Parameter(table, copy=False)

@@ -382,7 +382,7 @@ class Transformer(Module):
     """The model of figure 1: from source ids and target ids to the scores of each next token.
 
     seed: determines the initial weights, which are the same on every backend. With initialise=False
-    no weights are drawn; they are 0, and fixed until `load_state` gives the model others.
+    no weights are drawn, they are 0: for counting them, or for loading others at once.
     Source: figure 1, section 3; section 3.4 for the matrix of both embeddings and the output.
     """
 

@@ -4,8 +4,6 @@ Tensors get gradients (see tensor.py). Plain arrays, lists and numbers beside th
 here they become arrays.
 """
 
-import math
-
 import numpy as np
 
 from minitf.backend import to_device, to_numpy
@@ -66,43 +64,6 @@ def arrays_of(*inputs):
         return arrays
     dtype = arrays[0].dtype if arrays else as_array(inputs[0]).dtype
     return [as_array(x, dtype) for x in inputs]
-
-
-def is_finite(array):
-    """Return whether no number of a NumPy array is NaN or infinite."""
-    if array.dtype == np.float16 and array.size:  # by the bits: isfinite takes ten times as long
-        return bool(array.view(np.int16).max() < 0x7C00 and array.view(np.uint16).max() < 0xFC00)
-    return bool(np.isfinite(array).all())
-
-
-def arrays_in_one(shapes, dtype):
-    """Return arrays of these shapes, which are parts of one array, with numbers to be written.
-
-    NumPy asks the system for large pages of memory for a large array. To fetch thousands of small
-    ones takes longer than to read the weights of a model, and a step of decoding waits for their
-    addresses: it took a fifth longer.
-    """
-    ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int)
-    parts = np.split(np.empty(sum(ends[-1:]), dtype), ends[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)]
-
-
-def copy_into(out, array):
-    """Copy a NumPy array into an array of the library in use, and into its dtype.
-
-    Weights are stored as float16. They become float32 by their bits: the sign and the exponent move
-    to their places there, and the factor corrects the exponent. NumPy's conversion takes four times
-    as long, which is a tenth of the time of a short translation.
-    """
-    halves = array.dtype == np.float16 and is_finite(array)
-    if halves and isinstance(out, np.ndarray) and out.dtype == np.float32:
-        bits = out.view(np.int32)
-        bits[...] = array.view(np.int16)
-        bits <<= 13
-        bits &= ~0x70000000  # copies of the sign
-        out *= 2.0**112
-    else:
-        out[...] = to_device(array)
 
 
 def operand(x, tensor):

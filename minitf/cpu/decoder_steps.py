@@ -12,9 +12,8 @@ import numpy as np
 from minitf import decode
 from minitf import functions as F
 from minitf.cpu.decoder import DecoderWeights, FusedDecoder, Steps
-from minitf.cpu.packed import in_panels, packed_copy, panels_shape, product
+from minitf.cpu.packed import arrays_in_one, in_panels, packed_copy, panels_shape, product
 from minitf.forms import form_of
-from minitf.values import arrays_in_one
 
 __all__ = ["STEPS", "for_decoding", "fused_decoder"]
 

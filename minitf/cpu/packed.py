@@ -16,16 +16,17 @@ the difference is within the noise.
 """
 
 import copy
+import math
 
 import numpy as np
 
 from minitf.cpu import threads
 from minitf.nn import Linear, Module, Parameter
 from minitf.tensor import as_array, is_recording, record
-from minitf.values import arrays_in_one
 
 __all__ = [
     "PackedParameter",
+    "arrays_in_one",
     "in_panels",
     "packed_copy",
     "packed_linear",
@@ -140,6 +141,18 @@ def packed_linear(x, weight, bias=None):
     if b is not None:
         y += b
     return record(y.reshape(*shape[:-1], f), (x,), None)
+
+
+def arrays_in_one(shapes, dtype):
+    """Return arrays of these shapes, which are parts of one array, with numbers to be written.
+
+    NumPy asks the system for large pages of memory for a large array. To fetch thousands of small
+    ones takes longer than to read the weights of a model, and a step of decoding waits for their
+    addresses: it took a fifth longer.
+    """
+    ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int)
+    parts = np.split(np.empty(sum(ends[-1:]), dtype), ends[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)]
 
 
 def packed_copy(model, part):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from minitf.atomic import clean_leftovers, install, save_text, sha256, staged, writing
+from minitf.backend import is_finite
 from minitf.errors import UserError
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
 from minitf.text import PairedSubwords, Subwords, Vocabulary, Words, load_subwords
@@ -198,7 +199,7 @@ def _read_parts(directory, config):
                 )
         arrays, _ = read_arrays(path, mapped=True)
         for name, array in arrays.items():
-            if not _is_finite(array):
+            if not is_finite(array):
                 raise UserError(
                     f"{path}: array {name!r} contains NaN or infinity: use another model"
                 )
@@ -237,13 +238,6 @@ def _check_hash(path, expected):
         raise UserError(
             f"{path}: changed since it was saved (its sha256 differs): copy the model again"
         )
-
-
-def _is_finite(array):
-    """Return what `is_finite` of minitf/values.py does; a file needs no engine."""
-    if array.dtype == np.float16 and array.size:
-        return bool(array.view(np.int16).max() < 0x7C00 and array.view(np.uint16).max() < 0xFC00)
-    return bool(np.isfinite(array).all())
 
 
 def _weights_of(hashes):

@@ -28,7 +28,7 @@ ALLOWED = {
     "plot": set(),
     "text": {"errors", "atomic"},
     "data": {"errors", "atomic", "text", "cli"},
-    "files": {"errors", "atomic", "text"},
+    "files": {"errors", "atomic", "backend", "text"},
     "translation": {*CORE, "atomic", "beyond", "text", "files", "cpu", "page"},
     "page": {*CORE, "atomic", "text", "files"},
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
