@@ -192,7 +192,7 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 # choose another size where it wants one. The number epsilon (`eps` in the code) is
 # 1e-6, one millionth; without it, equal features would give $0 / 0$.
 #
-# That is what we did on paper, and what this loop does at each position.
+# As a loop over all positions:
 
 # %%
 X = rng.normal(3, 2, (5, 6, 8))  # 5 sentences of 6 positions with 8 features
@@ -277,10 +277,10 @@ draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 # %% [markdown]
 # ![The top of a circle, and the vector n as an arrow from its middle to its rim. At the tip of n, the gradient that arrives, without its mean, leads away at a slant. It is the sum of two arrows: a dashed one along n, marked lost, and one along the circle, marked passes back.](figures/04_gradient.png)
 #
-# *What to see: we look along (1, 1, 1), so a part in this direction is not seen: of $u$
-# we see what is left without its mean. With the mean 0 and the deviation 1, every $n$
-# ends on this circle, so $n$ can only move along it. Of $u$ the part along the circle
-# is left. (It is drawn before the division by $s$.)*
+# *What to see: we look along (1, 1, 1), so of $u$ we see what is left without its mean.
+# With the mean 0 and the deviation 1, every $n$ ends on this circle, so $n$ can only
+# move along it. Of $u$ the part along the circle is left. (The division by $s$ is not
+# drawn.)*
 #
 # **Derive.** Is the guess right? As $y = \text{gain} \, n + \text{bias}$, the gradient
 # that arrives at $n$ has $u_i = gy_i \, \text{gain}_i$. Now move one feature $x_j$ a
@@ -530,10 +530,9 @@ grad_check(F.relu, X - 3)
 #
 # $$(1 - \text{rate}) \cdot \frac{x}{1 - \text{rate}} + \text{rate} \cdot 0 = x$$
 #
-# With the rate 0.25, a 6 becomes 8 in three cases of four, and 0 in one. The next layer
-# gets, on average, what it will get when dropout is off. So a trained model translates
-# without dropout (`eval()` switches it off), and nothing else has to change. The
-# gradient is $gy$ through the same mask, divided alike.
+# So the next layer gets, on average, what it will get when dropout is off. A trained
+# model translates without dropout (`eval()` switches it off), and nothing else has to
+# change. The gradient is $gy$ through the same mask, divided alike.
 
 # %%
 rate = 0.25
@@ -701,8 +700,7 @@ claim(
 # must first learn to hand on what it got, through its own matrices. **With $x$, handing
 # on is free, and a sub-layer learns only the correction.**
 #
-# In the library, `Residual` is all this around one sub-layer. A layer of the encoder is
-# two of them in a row, the first around attention, the second around the network.
+# A layer of the encoder is two such sub-layers in a row, attention and network.
 
 # %% [markdown]
 # ## What did we learn?

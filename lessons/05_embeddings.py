@@ -93,9 +93,8 @@ difference = abs(news - no_news).max()
 claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 
 # %% [markdown]
-# With positions, "bites" gets (1.75, 1.36) in the one sentence and (1.68, 1.39) in the
-# other. The difference is small, as nothing was chosen for it: "What can a model read
-# from the hands?" builds a head that gets "dog" in the one and "man" in the other.
+# The difference is small, as nothing was chosen for it: "What can a model read from the
+# hands?" builds a head that gets "dog" in the one and "man" in the other.
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -112,8 +111,7 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 # same vector whether it bites or is bitten. Such a function is called *equivariant*.
 # The rest of a layer looks at one position at a time (lesson 04), and nothing reads the
 # number of a row. So no stack of such layers, however deep, can tell who bites. ("More
-# on embeddings and positions" derives it. Only a causal mask would tell a little: under
-# it the first position sees one word, and the last one all of them.)
+# on embeddings and positions" derives it.)
 
 # %%
 config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -310,8 +308,8 @@ same("PE(pos + 7) = PE(pos), turned by one matrix", PE[7:], PE[:93] @ turn(7))
 # **Use.** Build that head, with $d_{model}$ 64 again, and $d_k$ as large. Its queries
 # are the positions, turned one step back, its keys the positions as they are. The dot
 # product with the right key is 32, with the next best 30.9: a lead of 1.1. Divided by
-# $\sqrt{d_k} = 8$, that is next to nothing. A matrix 16 times as large makes the lead
-# 2.2, and then the right weight is $e^{2.2}$, 9 times as large as the next best:
+# $\sqrt{d_k} = 8$, that is little. With a matrix 16 times as large it is 2.2, and the
+# right weight is $e^{2.2}$, or 9, times the next best:
 
 
 # %%
@@ -323,20 +321,17 @@ to_itself = PE[6] @ PE[6]
 to_next = PE[6] @ PE[5]
 lead = to_itself - to_next
 print(f"PE with itself {to_itself:.1f}, with the next one {to_next:.1f}", end=": ")
-print(f"a lead of {lead:.1f}, or, 16 times and divided by 8, {lead * 16 / 8:.1f}")
-print(f"e^2.2 = {exp(2.2):.0f}")
-soft = weights_of_head(PE[:10], turn(-1))
+print(f"a lead of {lead:.1f}")
+print(f"times 16 / 8: {lead * 16 / 8:.1f}; e^2.2 = {exp(2.2):.0f}")
 sharp = weights_of_head(PE[:10], 16 * turn(-1))
-least_soft = soft.diagonal(-1).min()  # diagonal(-1): one below the main diagonal
-least_sharp = sharp.diagonal(-1).min()
-print(f"small matrix: weight on the word before at least {least_soft:.2f}")
-claim("large matrix: at least", least_sharp > 0.8, f"{least_sharp:.2f}")
+least = sharp.diagonal(-1).min()  # diagonal(-1): one below the main diagonal
+claim("weight on the word before at least", least > 0.8, f"{least:.2f}")
 draw(figures.back, "05_back.png", sharp)
 
 # %% [markdown]
-# ![A map of the weights of positions 1 to 9 on positions 0 to 9, with the large matrix: one dark cell in each row, at least 0.81, in the column of the position before.](figures/05_back.png)
+# ![A map of the weights of positions 1 to 9 on positions 0 to 9: one dark cell in each row, at least 0.81, in the column of the position before.](figures/05_back.png)
 #
-# *What to see: with the large matrix, position 1 looks at 0, position 2 at 1, and so
+# *What to see: position 1 looks at 0, position 2 at 1, and so
 # on. (Position 0 has none before it, and is left out.)*
 #
 # Now let it read the news. Its queries and keys are the positions; its values are the
@@ -357,9 +352,9 @@ the_man = other_biter[1] > 5 * other_biter[0]
 claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 
 # %% [markdown]
-# In the beginning both sentences gave (1, 1). Now "bites" gets (1.9, 0.1), nearly the
-# dog, in the one, and (0.1, 1.9), nearly the man, in the other. A second head, for the
-# word after, tells it who is bitten. So "bites" knows who bites whom.
+# In the beginning both sentences gave (1, 1). Now "bites" gets nearly the dog in the
+# one, and nearly the man in the other. A second head, for the word after, tells it who
+# is bitten. So "bites" knows who bites whom.
 #
 # It is like head 1 of lesson 03, which training had found. But ours got positions
 # alone. In a model each vector is the *sum* of a position and a word. So now to the
@@ -435,12 +430,12 @@ same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 
 # %% [markdown]
 # ## What does a row come to hold?
-# At first a row is random numbers. Training moves it (lesson 07). Here is what it has
-# become in the small model that comes with the course, which learned to translate
-# simple sentences from English to German. Two rows are compared by the *cosine* of the
-# angle between them: their dot product, divided by both lengths. It is 1 for rows of
-# the same direction, and near 0 for random rows: two of 64 numbers with variance 1 have
-# the length 8 each, and a dot product of spread $\sqrt{64} = 8$ (lesson 01). So their
+# At first a row is random numbers. Here is what training (lesson 07) has made of it in
+# the small model that comes with the course, which learned to translate simple
+# sentences from English to German. Two rows are compared by the *cosine* of the angle
+# between them: their dot product, divided by both lengths. It is 1 for rows of the same
+# direction, and near 0 for random rows: two of 64 numbers with variance 1 have the
+# length 8 each, and a dot product of spread $\sqrt{64} = 8$ (lesson 01). So their
 # cosine has the spread $8 / (8 \cdot 8)$, or 1/8.
 
 # %%
@@ -539,8 +534,8 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # step of training, if only that it was not the right word.
 #
 # **Use.** Tying also saves two of three tables. With the paper's vocabulary and
-# $d_{model}$ 512, one has 18.9 million numbers, and three 56.8: nearly as many as the
-# whole base model has with one (about 65 million).
+# $d_{model}$ 512, three have 56.8 million numbers, nearly as many as the whole base
+# model has with one (about 65 million).
 
 # %%
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
@@ -589,14 +584,6 @@ claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length
 print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
 
 # %% [markdown]
-# **Use.** Could one not draw the rows with variance 1, and leave the factor out? Then
-# the bottom would be right and the top wrong. The logits would have the standard
-# deviation 22.6: one word of the 8,000 would get nearly all the probability, and seldom
-# the right one. One could as well make $PE$ shorter: the ratio would be the same. But
-# all that enters would be 22.6 times smaller. A score of the first layer is a product
-# of two such vectors, so it would be 512 times smaller, and all weights would begin
-# equal. (How much this would harm we do not measure.)
-#
 # Now the whole, with $d_{model}$ 64. `Positions` is the library's layer that adds $PE$.
 
 # %%
@@ -610,9 +597,9 @@ same("Positions adds PE", add_positions(x_dog), x_dog.numpy() + waves(8, 64))
 
 # %% [markdown]
 # ## Can a head read the position out of a sum?
-# Back to the head that finds the word before, with $d_{model}$ 64. It got positions
-# alone. Now take 20 random words as they enter a new model, numbers of variance 1, and
-# add their positions. Does the head still find the word before? Guess first.
+# The head that read the news got positions alone. Now take 20 random words as they
+# enter a new model with $d_{model}$ 64, numbers of variance 1, and add their positions.
+# Does it still find the word before? Guess first.
 #
 # Write $W$ for $W^Q$ times the transpose of $W^K$; in our head that is the turn. A
 # score of two sums has four terms:
@@ -626,9 +613,8 @@ same("Positions adds PE", add_positions(x_dog), x_dog.numpy() + waves(8, 64))
 # spread 11.3. And worst is the key of the word itself: a word and its slightly turned
 # copy have a product of about 62 (64 without the turn).
 #
-# Would smaller words help? We try 1/4 of the size, and 1/8, the size without the factor
-# $\sqrt{64}$. And we ask for the word, too: of 1,600 words, is the right one most like
-# the sum?
+# Would smaller words help? We try 1/4 of the size, and 1/8, the size without the
+# factor. And the word itself: is it, of 1,600 words, the one most like the sum?
 
 
 # %%
@@ -639,44 +625,42 @@ def share_found(vectors, W):
 
 
 PE_20 = PE[:20]
-squares = 32 + 32 + 64
-print(
-    f"    spread, PE with a word: {sqrt(32):.1f}, all three: {sqrt(squares):.1f}",
-    end="",
-)
-print(f", the root of {squares}")
+of_noise = 32 + 32 + 64
+print(f"    spread, PE with a word: {sqrt(32):.1f}", end=", ")
+print(f"all three: {sqrt(of_noise):.1f}, the root of {of_noise}")
 print(f"    a word with itself, turned: {np.trace(turn(-1)):.0f}")
 directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64): svd finds such vectors
 onto_them = directions_of_PE.T @ directions_of_PE  # keeps what lies in these 8
-found = {1 / 8: [], 1 / 4: [], 1: []}  # the word before, for each size of the words
-named = {1 / 8: [], 1 / 4: [], 1: []}  # the word itself
+sizes = (1 / 8, 1 / 4, 1)  # of the words
+before_found = {size: [] for size in sizes}
+word_named = {size: [] for size in sizes}
 found_by_reader = []
 for _ in range(100):
     vocabulary = rng.standard_normal((1600, 64))
-    for size in found:
+    for size in sizes:
         sums = size * vocabulary[:20] + PE_20
-        found[size].append(share_found(sums, turn(-1)))
+        before_found[size].append(share_found(sums, turn(-1)))
         most_like = (sums @ vocabulary.T).argmax(axis=1)
-        named[size].append((most_like == np.arange(20)).mean())
-    # At the end of this loop, sums are those of size 1.
-    found_by_reader.append(share_found(sums @ onto_them, turn(-1)))
-for size in found:
-    print(f"    words times 1/{1 / size:.0f}: the word before is found", end=" ")
-    print(f"{np.mean(found[size]):4.0%}, the word itself {np.mean(named[size]):4.0%}")
+        word_named[size].append((most_like == np.arange(20)).mean())
+    found_by_reader.append(share_found(sums @ onto_them, turn(-1)))  # the last: size 1
+for size in sizes:
+    print(f"    words times 1/{1 / size:.0f}, found: ", end="")
+    print(f"the word before {np.mean(before_found[size]):.0%}, ", end="")
+    print(f"the word itself {np.mean(word_named[size]):.0%}")
 print(
-    f"    W reads only 8 directions, times 1/1: {np.mean(found_by_reader):.0%}", end=""
+    f"    reading 8 directions only: the word before {np.mean(found_by_reader):.0%}",
+    end="",
 )
-print(f", by chance: {1 / 20:.0%}")
-of_large = np.mean(found[1])
+print(f", by chance {1 / 20:.0%}")
+of_large = np.mean(before_found[1])
 claim("with the factor the word before is found", of_large < 0.1, f"{of_large:.0%}")
-of_small_words = np.mean(named[1 / 8])
+of_small_words = np.mean(word_named[1 / 8])
 claim("without it the word is found", of_small_words < 0.1, f"{of_small_words:.0%}")
 
 # %% [markdown]
 # With the factor, this head never finds the word before: the word drowns the position.
 # Without it (1/8), the head finds it in half of the rows, but the position drowns the
-# word. At 1/4 both are mostly lost. So no size serves both. The factor saves the word;
-# the position must be saved in another way.
+# word. At 1/4 both are mostly lost. So no size serves both.
 #
 # A vector has 64 directions, and 20 positions fill hardly more than 8 of them. The same
 # head, if it reads only these 8, hears less noise. It finds the word before in 13% (by
@@ -684,11 +668,10 @@ claim("without it the word is found", of_small_words < 0.1, f"{of_small_words:.0
 # they nothing there, the head would see positions alone, and find them all, as before.
 # **Adding is not free: the words have to leave room.**
 #
-# The room must come from training, and some does. Ask only which position a sum has,
-# and ask the best linear reader. With random rows it is right in 44% of the sums, with
-# the rows of the small model in 73%. ("Does training make room?" under "More on ..."
-# says what this room is.) And head 1 of lesson 03 did find the word before, in four of
-# its nine rows.
+# The room must come from training, and some does: the best linear reader names the
+# position of a sum in 44% with random rows, in 73% with those of the small model.
+# ("Does training make room?" under "More on ..." says what this room is.) And head 1 of
+# lesson 03 did find the word before, in four of its nine rows.
 
 # %% [markdown]
 # ## What did we learn?
@@ -763,6 +746,16 @@ for name, table in (("random", untrained), ("trained", trained)):
 # numbers have more room: "Why is the position added, and not written beside the word?")
 
 # %% [markdown]
+# ### Could one leave out the factor at the bottom?
+# One could draw the rows with variance 1, and leave the factor out. Then
+# the bottom would be right and the top wrong. The logits would have the standard
+# deviation 22.6: one word of the 8,000 would get nearly all the probability, and seldom
+# the right one. One could as well make $PE$ shorter: the ratio would be the same. But
+# all that enters would be 22.6 times smaller. A score of the first layer is a product
+# of two such vectors, so it would be 512 times smaller, and all weights would begin
+# equal. (Later layers follow a norm, lesson 04. How much this would harm we do not
+# measure.)
+#
 # ### Why does reordering the words reorder the answers?
 # Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here it
 # exchanges the first and the third:
@@ -783,6 +776,9 @@ for name, table in (("random", untrained), ("trained", trained)):
 #    weights in that order: $R \, \text{softmax}(S) \, R^T$.
 # 4. The answers are $R \, \text{softmax}(S) \, R^T R V$, which is
 #    $R \, \text{softmax}(S) \, V$: the old answers, reordered.
+#
+# Only a causal mask would tell a little: under it the first position sees one word, and
+# the last one all of them.
 #
 # ### How does the library compute the two tables?
 # `F.embedding` reads rows, and on the way back adds up the gradients of equal ids.
