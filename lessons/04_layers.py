@@ -264,8 +264,9 @@ print("moved: ", (after - on_paper).round(3))
 #
 # And a small step at right angles to both? It changes neither the mean nor the
 # deviation, so it moves $n$ by the step divided by $s$. Let $u$ be the gradient that
-# arrives at $n$. A guess: **the gradient of $x$ is $u$ without its parts along the two
-# directions, divided by $s$.** With three features, that can be drawn:
+# arrives at $n$. What $n$ does not notice gets no gradient, and the rest gets its share
+# of $u$, divided by $s$. So a guess: **the gradient of $x$ is $u$ without its parts
+# along the two directions, divided by $s$.** With three features, that can be drawn:
 
 # %%
 n_of_three = np.array([-1.0, -1.0, 2.0]) / 2**0.5  # mean 0, deviation 1
@@ -279,8 +280,7 @@ draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 #
 # *What to see: we look along (1, 1, 1), so of $u$ we see what is left without its mean.
 # With the mean 0 and the deviation 1, every $n$ ends on this circle, so $n$ can only
-# move along it. Of $u$ the part along the circle is left. (The division by $s$ is not
-# drawn.)*
+# move along it. (The division by $s$ is not drawn.)*
 #
 # **Derive.** Is the guess right? As $y = \text{gain} \, n + \text{bias}$, the gradient
 # that arrives at $n$ has $u_i = gy_i \, \text{gain}_i$. Now move one feature $x_j$ a
@@ -384,10 +384,10 @@ grad_check(F.layer_norm, X, gain, bias)
 # The first two equations say that $f(0) + f(1) + g(0) + g(1)$ is -2, the other two say
 # that it is 2. So no $f$ and $g$ exist.
 #
-# **State.** A matrix makes only sums, too. Something must bend, as a straight line
-# bends to a curve. The *feed-forward network* (section 3.3, equation 2) has two
-# matrices, and between them bends each feature by itself: whatever is below 0 becomes
-# 0. (The norm bends, too: "More on layers" tries how far that goes.)
+# **State.** A matrix makes only sums, too. But bend a sum, and it is a sum no more:
+# $\max(0, a - b)$ is not of the form $f(a) + g(b)$. The *feed-forward network*
+# (section 3.3, equation 2) has two matrices. Between them each feature is bent by
+# itself: whatever is below 0 becomes 0. (The norm bends, too: see "More on layers".)
 #
 # $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
 #
@@ -488,7 +488,7 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 #
 # So a network can remember, with numbers enough. With 4 units it has 73, hardly more
 # than one for each fact, and knows 60 facts; the best additive answer knows 46. With 8
-# units it knows all 64. More units bring its answers nearer to +1 and -1.
+# units it knows all 64, and more units bring its answers nearer to +1 and -1.
 #
 # Attention mostly *fetches*, and the network *computes and remembers*. In trained
 # language models, too, units were found that answer to one pattern of words each, and
@@ -560,7 +560,7 @@ claim("eval() switches it off: the result is x itself", drop(X) is X, "the same 
 #
 # This order, norm last, is called *post-norm*.
 #
-# The reason that is usually given is the gradient. Let each sub-layer $f(x)$ hand back
+# The usual reason is the gradient. Let each sub-layer $f(x)$ hand back
 # less of it than it gets. Then after 16 layers, which are 32 sub-layers, almost nothing
 # is left. In $x + f(x)$ the $x$ has the slope 1: a road on which nothing is lost.
 #
@@ -699,8 +699,6 @@ claim(
 # without $x$. So a good size is not enough. Their explanation: without $x$ a sub-layer
 # must first learn to hand on what it got, through its own matrices. **With $x$, handing
 # on is free, and a sub-layer learns only the correction.**
-#
-# A layer of the encoder is two such sub-layers in a row, attention and network.
 
 # %% [markdown]
 # ## What did we learn?

@@ -93,8 +93,8 @@ difference = abs(news - no_news).max()
 claim("the answers to 'bites' now differ by", difference > 0.05, difference)
 
 # %% [markdown]
-# The difference is small, as nothing was chosen for it: "What can a model read from the
-# hands?" builds a head that gets "dog" in the one and "man" in the other.
+# The two answers differ by little, as nothing was chosen for it: "What can a model read
+# from the hands?" builds a head that gets "dog" in the one and "man" in the other.
 
 # %%
 draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
@@ -209,7 +209,7 @@ draw(figures.alone, "05_alone.png", from_zero, one_hand)
 # ![Distance of each position's vector from that of position 0. With one hand it falls back towards 0 every six positions, at 44 to 0.02; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
 #
 # *What to see: the curve of one hand comes down towards 0 again and again. At 44 it is
-# 0.02, so that 0 and 44 have nearly the same vector. The curve of 32 hands stays away.*
+# 0.02. The curve of 32 hands stays away.*
 
 # %% [markdown]
 # ## Is a position most like itself?
@@ -331,8 +331,8 @@ draw(figures.back, "05_back.png", sharp)
 # %% [markdown]
 # ![A map of the weights of positions 1 to 9 on positions 0 to 9: one dark cell in each row, at least 0.81, in the column of the position before.](figures/05_back.png)
 #
-# *What to see: position 1 looks at 0, position 2 at 1, and so
-# on. (Position 0 has none before it, and is left out.)*
+# *What to see: position 1 looks at 0, position 2 at 1, and so on. (Position 0 has none
+# before it, and is left out.)*
 #
 # Now let it read the news. Its queries and keys are the positions; its values are the
 # three words of the beginning:
@@ -352,21 +352,20 @@ the_man = other_biter[1] > 5 * other_biter[0]
 claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 
 # %% [markdown]
-# In the beginning both sentences gave (1, 1). Now "bites" gets nearly the dog in the
-# one, and nearly the man in the other. A second head, for the word after, tells it who
-# is bitten. So "bites" knows who bites whom.
+# Now "bites" gets nearly the dog in the one sentence, and nearly the man in the other.
+# A second head, for the word after, tells it who is bitten. So "bites" knows who bites
+# whom.
 #
-# It is like head 1 of lesson 03, which training had found. But ours got positions
-# alone. In a model each vector is the *sum* of a position and a word. So now to the
-# word, then to the sum, and at the end back to this head.
+# But our head got positions alone. In a model each vector is the *sum* of a position
+# and a word. So now to the word, then to the sum, and at the end back to this head.
 
 # %% [markdown]
 # ## How does a word become a vector?
 # A text is first cut into *subwords*: a frequent word remains in one piece, a rare one
 # is cut into several (in lesson 09 we learn from a text where to cut). The list of all
 # $V$ subwords is the *vocabulary*, and the number of a subword in it is its *id*. Each
-# occurrence of a subword in a text is called a *token*. Below, "bites" never occurred
-# in the model's texts. It can be written all the same, in three pieces.
+# occurrence of a subword in a text is called a *token*. Below, "bites",
+# which never occurred in the model's texts, is written in three pieces.
 
 # %%
 subwords = toy_model().subwords
@@ -486,9 +485,6 @@ at = [names.index("▁" + word) for word in twelve]
 cosines = directions[at] @ directions[at].T
 across = np.mean([cosines[:4, 4:8], cosines[4:8, 8:], cosines[:4, 8:]])
 claim("words of different kinds: mean cosine", abs(across) < 0.1, f"{across:.2f}")
-others = ~np.eye(4, dtype=bool)  # each word with the three others of its kind
-blocks = [cosines[b : b + 4, b : b + 4][others] for b in (0, 4, 8)]
-print(f"    words of the same kind: mean cosine {np.mean(blocks):.2f}")
 draw(figures.words, "05_words.png", cosines, twelve)
 
 # %% [markdown]
@@ -629,7 +625,7 @@ of_noise = 32 + 32 + 64
 print(f"    spread, PE with a word: {sqrt(32):.1f}", end=", ")
 print(f"all three: {sqrt(of_noise):.1f}, the root of {of_noise}")
 print(f"    a word with itself, turned: {np.trace(turn(-1)):.0f}")
-directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64): svd finds such vectors
+directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64): those that PE fills
 onto_them = directions_of_PE.T @ directions_of_PE  # keeps what lies in these 8
 sizes = (1 / 8, 1 / 4, 1)  # of the words
 before_found = {size: [] for size in sizes}
@@ -747,8 +743,8 @@ for name, table in (("random", untrained), ("trained", trained)):
 
 # %% [markdown]
 # ### Could one leave out the factor at the bottom?
-# One could draw the rows with variance 1, and leave the factor out. Then
-# the bottom would be right and the top wrong. The logits would have the standard
+# One could draw the rows with variance 1, and leave the factor out. Then the bottom
+# would be right and the top wrong. The logits would have the standard
 # deviation 22.6: one word of the 8,000 would get nearly all the probability, and seldom
 # the right one. One could as well make $PE$ shorter: the ratio would be the same. But
 # all that enters would be 22.6 times smaller. A score of the first layer is a product
