@@ -63,11 +63,12 @@ claim("after three looks the words differ by at most", furthest < 0.01, furthest
 # 0, so a new vector is an average of all old ones and lies among them, and averages of
 # averages lie closer and closer together.
 #
-# Is that so in a model, too? There $W^V$ and $W^O$ stand between. A matrix can stretch
-# a small difference, but it stretches what the words have in common as well: relative
-# to that, the difference stays small. And each look makes the next one flatter: nearer
-# vectors have nearer queries and nearer weights, and so all fetch nearly the same
-# average. (Dong et al. 2021 describe this collapse.)
+# Is that so in a model, too? There $W^V$ and $W^O$ stand between. In a new model they
+# are random. A random matrix knows nothing of the words: it stretches what they have in
+# common and what differs by about the same factor. So it does not undo the averaging.
+# (A trained one could, by shrinking what they have in common.) And nearer vectors have
+# nearer queries, and so nearer weights: the next averages are still more alike. (Dong
+# et al. 2021 describe this collapse.)
 #
 # Here is a sentence of 16 random vectors, as before any training: a table of 16 rows
 # and 32 columns. We send it through six attentions of lesson 03, as many as a
@@ -128,10 +129,11 @@ draw(figures.alike, "04_alike.png", apart)
 
 # %% [markdown]
 # ## What happens to a word inside a layer?
-# Take a word as a vector of four numbers, (0, 1, 2, 9). In each layer of the encoder it
-# passes through two *sub-layers*. The first is attention: it fetches something from the
-# other words, say (1, 2, 1, 0). The second is a small network, which works on what was
-# fetched, for each word alone. After each of them the same three things happen:
+# Take a word as a vector of four numbers, (0, 1, 2, 9). In each layer of the encoder
+# (the left tower of Figure 1) it passes through two *sub-layers*. The first is
+# attention: it fetches something from the other words, say (1, 2, 1, 0). The second is
+# a small network, which works on what was fetched, for each word alone. After each of
+# them the same three things happen:
 #
 # 1. *Dropout* sets a few of the new numbers to 0, but only while the model learns. Ours
 #    does not learn now, so (1, 2, 1, 0) stays as it is.
@@ -190,7 +192,7 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 # choose another size where it wants one. The number epsilon (`eps` in the code) is
 # 1e-6, one millionth; without it, equal features would give $0 / 0$.
 #
-# **Derive.** Position by position, number by number.
+# As a loop over all positions:
 
 # %%
 X = rng.normal(3, 2, (5, 6, 8))  # 5 sentences of 6 positions with 8 features
@@ -212,9 +214,6 @@ def at_each_position(function, x):
 
 
 N = at_each_position(normalised, X)
-deviation = X[0, 0].std()
-print(f"before the norm: mean {X[0, 0].mean():.2f}, deviation {deviation:.2f}")
-print(f"after the norm: mean {abs(N[0, 0].mean()):.2f}, deviation {N[0, 0].std():.2f}")
 
 # Equate: the function, and the layer that owns a gain and a bias.
 same("layer_norm = loops", F.layer_norm(X, gain, bias), gain * N + bias)
@@ -222,10 +221,11 @@ norm = LayerNorm(8).astype(np.float64)  # 64 bits in place of 32, for a smaller 
 same("LayerNorm begins with gain 1 and bias 0", norm(X), N)
 
 # %% [markdown]
-# **Use.** Of ONE position: that matters. A norm over several, as *batch norm* is, would
-# let the first word see the words after it, which the causal mask of lesson 01 forbids.
-# So change all positions of each sentence except the first: the first must not move,
-# not even in its last digit. And equal features give the bias, not a division by 0.
+# **Use.** Of ONE position: that matters. *Batch norm*, an older norm, takes the mean of
+# one feature over many positions. Then the first word would see something of the words
+# after it, which the causal mask of lesson 01 forbids. So change all positions of each
+# sentence except the first: the first must not move, not even in its last digit. And
+# equal features give the bias, not a division by 0.
 
 # %%
 ones = np.ones(8)
@@ -253,13 +253,20 @@ print("after: ", after.round(3))
 print("moved: ", (after - on_paper).round(3))
 
 # %% [markdown]
-# The last one, the 9 itself! Why? Add the same number to all features, or stretch their
-# distances from the mean, which moves $x$ along $n$: in both cases $n$ stays as it was.
-# So the slope along these two directions, $(1, \ldots, 1)$ and $n$, is 0. And to raise
-# the 9 is nearly a step along $n$, which is (-1, -0.33, -0.33, 1.67). Let $u$ be the
-# gradient that arrives at $n$. A guess: **the gradient of $x$ is what is left of $u$
-# when its parts along both are taken out, divided by $s$.** With three features, that
-# can be drawn:
+# The last one, the 9 itself! Why? There are two steps of $x$ that $n$ does not notice:
+#
+# - Add the same number to all features, a step along $(1, \ldots, 1)$.
+# - Stretch their distances from the mean, a step along $n$.
+#
+# To raise the 9 is a step along $(0, 0, 0, 1)$. Its mean, $1/4$, is not noticed. What
+# is left, $(-1/4, -1/4, -1/4, 3/4)$, is nearly a step along $n$, which is
+# (-1, -0.33, -0.33, 1.67). So that is hardly noticed, either.
+#
+# And a small step at right angles to both? It changes neither the mean nor the
+# deviation, so it moves $n$ by the step divided by $s$. Let $u$ be the gradient that
+# arrives at $n$. What $n$ does not notice gets no gradient, and the rest gets its share
+# of $u$, divided by $s$. So a guess: **the gradient of $x$ is $u$ without its parts
+# along the two directions, divided by $s$.** With three features, that can be drawn:
 
 # %%
 n_of_three = np.array([-1.0, -1.0, 2.0]) / 2**0.5  # mean 0, deviation 1
@@ -269,12 +276,11 @@ left_of_u = without_mean - n_of_three * (without_mean * n_of_three).mean()
 draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 
 # %% [markdown]
-# ![The top of a circle, and the vector n as an arrow from its middle to its rim. At the tip of n, the gradient that arrives leads away at a slant. It is the sum of two arrows: a dashed one along n, marked lost, and one along the circle, marked passes back.](figures/04_gradient.png)
+# ![The top of a circle, and the vector n as an arrow from its middle to its rim. At the tip of n, the gradient that arrives, without its mean, leads away at a slant. It is the sum of two arrows: a dashed one along n, marked lost, and one along the circle, marked passes back.](figures/04_gradient.png)
 #
-# *What to see: we look along (1, 1, 1), so what lies in this direction is not seen.
+# *What to see: we look along (1, 1, 1), so of $u$ we see what is left without its mean.
 # With the mean 0 and the deviation 1, every $n$ ends on this circle, so $n$ can only
-# move along it. Of $u$ the part along the circle is left; the part along $n$ is taken
-# out.*
+# move along it. (The division by $s$ is not drawn.)*
 #
 # **Derive.** Is the guess right? As $y = \text{gain} \, n + \text{bias}$, the gradient
 # that arrives at $n$ has $u_i = gy_i \, \text{gain}_i$. Now move one feature $x_j$ a
@@ -355,11 +361,13 @@ grad_check(F.layer_norm, X, gain, bias)
 
 # %% [markdown]
 # ## What is the feed-forward network for?
-# With given weights, attention adds up: what it fetches from two words is something
-# that the one says plus something that the other says. (The weights are no sums. But
-# they only say from whom to fetch how much, not what.) Call an answer about two words
-# *additive* if it is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$,
-# straight or curved. Some questions have no additive answer.
+# A head of attention writes a mix of values, and each value is made from one word. So,
+# with given weights, what it fetches from two words is a sum: something that the one
+# says plus something that the other says. (The weights themselves can depend on both
+# words, and so answer more than a sum can. But they are needed to say from whom to
+# fetch.) Call an answer about two words *additive* if it is such a sum, $f(a) + g(b)$,
+# with any functions $f$ and $g$, straight or curved. Some questions have no additive
+# answer.
 #
 # Here is the smallest. Attention has put the number of one word, 0 or 1, into one
 # feature, and the number of another word into a second feature: $(a, b)$. The answer is
@@ -376,10 +384,10 @@ grad_check(F.layer_norm, X, gain, bias)
 # The first two equations say that $f(0) + f(1) + g(0) + g(1)$ is -2, the other two say
 # that it is 2. So no $f$ and $g$ exist.
 #
-# **State.** A matrix only adds up, too. The norm does not: it divides by $s$, and so it
-# bends. But it has one $s$ for all features. ("More on layers" tries how far that
-# goes.) The *feed-forward network* (section 3.3, equation 2) puts a step between two
-# matrices that bends each feature by itself: whatever is below 0 becomes 0.
+# **State.** A matrix makes only sums, too. But bend a sum, and it is a sum no more:
+# $\max(0, a - b)$ is not of the form $f(a) + g(b)$. The *feed-forward network*
+# (section 3.3, equation 2) has two matrices. Between them each feature is bent by
+# itself: whatever is below 0 becomes 0. (The norm bends, too: see "More on layers".)
 #
 # $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
 #
@@ -410,12 +418,12 @@ same(
 # ### Can it remember?
 # Now larger, and learned. Let eight people and eight dishes be words. Attention has
 # fetched one of each, and the vector that arrives is the sum of their two vectors. Who
-# likes what is random, so it can only be known by heart: 64 facts, +1 or -1. A network
-# that answers them must remember.
+# likes what is random: 64 facts, +1 or -1, to be learned by heart. We call a fact
+# *known* if the answer has the right sign.
 #
 # Write the facts as a table with a row for each person and a column for each dish. The
-# best additive answer is known: the mean of the row, plus the mean of the column, minus
-# the mean of the table ("More on layers" shows that none is better).
+# additive answer with the smallest error is the mean of the row, plus the mean of the
+# column, minus the mean of the table ("More on layers" shows that none is better).
 
 # %%
 person = rng.standard_normal((8, 16))  # a vector of 16 features for each
@@ -429,7 +437,9 @@ of_person = likes.mean(axis=1, keepdims=True)
 of_dish = likes.mean(axis=0, keepdims=True)
 best_additive = of_person + of_dish - likes.mean()
 best_additive_error = ((likes - best_additive) ** 2).mean()
-print(f"mean square error of the best additive answer: {best_additive_error:.2f}")
+known_to_it = (best_additive * likes > 0).sum()
+print(f"the best additive answer: {known_to_it} facts of 64 are known", end=", ")
+print(f"mean square error {best_additive_error:.2f}")
 
 # %% [markdown]
 # The network learns by *gradient descent* (lesson 02).
@@ -454,18 +464,20 @@ def learn(d_ff):
 sizes = [1, 2, 4, 8, 16, 32]
 learned = {d_ff: learn(d_ff) for d_ff in sizes}
 errors = [learned[d_ff][0] for d_ff in sizes]
+n_known = {}
 for d_ff in sizes:
     n_numbers = 16 * d_ff + d_ff + d_ff + 1  # of W_1, b_1, W_2 and b_2
     answers = F.feed_forward(questions, *learned[d_ff][1:]).numpy()
-    n_right = (answers * facts > 0).sum()  # the sign is right
-    print(f"d_ff {d_ff:2d}, {n_numbers:3} numbers: {n_right} facts of 64", end=", ")
+    n_known[d_ff] = (answers * facts > 0).sum()  # the sign is right
+    print(f"d_ff {d_ff:2d}, {n_numbers:3} numbers: {n_known[d_ff]} are known", end=", ")
     print(f"mean square error {learned[d_ff][0]:.2f}")
 claim(
     "four units do better than any additive answer",
     errors[2] < best_additive_error / 1.5,
     f"{errors[2]:.2f}",
 )
-claim("with 32 units every fact is known: error", errors[5] < 0.02, errors[5])
+claim("eight units know of 64 facts", n_known[8] == 64, n_known[8])
+claim("with 32 units the error is", errors[5] < 0.02, errors[5])
 draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 
 # %% [markdown]
@@ -475,8 +487,8 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # units on, the network is far below it. (That two units land on the line is chance.)*
 #
 # So a network can remember, with numbers enough. With 4 units it has 73, hardly more
-# than one for each fact, and 60 of its 64 answers have the right sign. With 8 units all
-# signs are right, with 16 the answers are exact: every fact is known.
+# than one for each fact, and knows 60 facts; the best additive answer knows 46. With 8
+# units it knows all 64, and more units bring its answers nearer to +1 and -1.
 #
 # Attention mostly *fetches*, and the network *computes and remembers*. In trained
 # language models, too, units were found that answer to one pattern of words each, and
@@ -487,53 +499,23 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # The same network runs at each position, alone: the paper calls it *position-wise*.
 # **Attention is the only place where positions meet.**
 #
-# **Equate.** Here is the library's layer beside equation 2, position by position. Its
-# matrices are filled with random numbers: a bias of 0, as when training begins, would
-# hide mistakes.
-
-
-# %%
-def randomised(layer):
-    """Fill all parameters of a layer with random numbers; return it in float64."""
-    layer.astype(np.float64)
-    # state(): a dict of the parameters' names and arrays; load_state() takes one.
-    state = {name: rng.normal(0, 0.5, a.shape) for name, a in layer.state().items()}
-    return layer.load_state(state)
-
-
-config = Config(vocabulary_size=10, d_model=8, d_ff=32, n_heads=2, dropout=0.25)
-feed_forward = randomised(FeedForward(config, rng))
-W_1, b_1, W_2, b_2 = feed_forward.state().values()
-
-
-def equation_2(position):
-    inner = [max(0.0, feature) for feature in position @ W_1 + b_1]
-    return inner @ W_2 + b_2
-
-
-FFN_X = at_each_position(equation_2, X)
-
-same("FeedForward = equation 2", feed_forward(X), FFN_X)
-same("F.feed_forward = equation 2", F.feed_forward(X, W_1, b_1, W_2, b_2), FFN_X)
-same("relu = max(0, x)", F.relu(X - 3), np.maximum(0, X - 3))
-
-# %% [markdown]
 # And its gradient? The slope of ReLU is 1 where $x > 0$, and 0 elsewhere: the gradient
 # passes where the value did.
 
 # %%
+same("relu = max(0, x)", F.relu(X - 3), np.maximum(0, X - 3))
 # (No element of X - 3 is so near to 0 that the check would step across the kink.)
 grad_check(F.relu, X - 3)
-grad_check(feed_forward, X, name="FeedForward")
 
 # %% [markdown]
 # ## What does dropout do?
 # A network that can remember 64 facts can also remember its training sentences, and
 # that is not what it is for. *Dropout* (section 5.4): while the model learns, each
 # feature is set to 0 with the probability `rate` (the paper's $P_{drop}$, 0.1 in the
-# base model), as if a coin were tossed for each. The idea: a network that keeps a thing
-# in one feature forgets it whenever this feature is dropped, so training spreads it
-# over several. We do not measure it here. The paper did: without dropout its base model
+# base model), as if a coin were tossed for each. The idea: what is kept in one feature
+# is forgotten whenever this feature is dropped. So training must spread each thing over
+# several features. That takes more room, and less is left for learning single sentences
+# by heart. We do not measure it here. The paper did: without dropout its base model
 # scores 1.2 BLEU less (Table 3 (D); BLEU says how good translations are).
 #
 # **State.** The features that stay are divided by $1 - \text{rate}$:
@@ -543,15 +525,14 @@ grad_check(feed_forward, X, name="FeedForward")
 # Here mask is a *dropout mask*: 1 where a feature stays, 0 where it is dropped. It has
 # nothing to do with the masks of attention.
 #
-# **Derive.** Why divide? Take four features, all 6, and the rate 0.25:
+# **Derive.** Why divide? A feature stays with the probability $1 - \text{rate}$. So on
+# average $y$ is
 #
-# | $x$ | 6 | 6 | 6 | 6 |
-# |---|---|---|---|---|
-# | mask | 1 | 1 | 0 | 1 |
-# | $y$ | 8 | 8 | 0 | 8 |
+# $$(1 - \text{rate}) \cdot \frac{x}{1 - \text{rate}} + \text{rate} \cdot 0 = x$$
 #
-# The mean of $y$ is still 6: the next layer gets, on average, what it will get without
-# dropout. The gradient is $gy$ through the same mask, divided alike.
+# So the next layer gets, on average, what it will get when dropout is off. A trained
+# model translates without dropout (`eval()` switches it off), and nothing else has to
+# change. The gradient is $gy$ through the same mask, divided alike.
 
 # %%
 rate = 0.25
@@ -564,12 +545,6 @@ print(f"share that stays: {mask.mean():.2f}")
 same("Dropout = mask x / (1 - rate)", dropped, mask * X / (1 - rate))
 differ = float((dropped != dropped_again).mean())
 claim("the next dropout tosses again: share that differs", differ > 0.2, differ)
-
-# %% [markdown]
-# A trained model translates without dropout: `eval()` switches it off, `train()` on. As
-# the mean is kept, nothing else has to change.
-
-# %%
 drop.eval()
 claim("eval() switches it off: the result is x itself", drop(X) is X, "the same object")
 
@@ -585,9 +560,9 @@ claim("eval() switches it off: the result is x itself", drop(X) is X, "the same 
 #
 # This order, norm last, is called *post-norm*.
 #
-# **Derive.** The usual reason is the gradient. If a sub-layer $f(x)$ hands back less of
-# it than it gets, then of 32 of them, in 16 layers, almost nothing is left. In
-# $x + f(x)$ the $x$ has the slope 1: a road on which nothing is lost.
+# The usual reason is the gradient. Let each sub-layer $f(x)$ hand back
+# less of it than it gets. Then after 16 layers, which are 32 sub-layers, almost nothing
+# is left. In $x + f(x)$ the $x$ has the slope 1: a road on which nothing is lost.
 #
 # But then each sub-layer hands back *more* than it gets, as $f$ adds its share, and the
 # gradient may explode instead. The norm takes care of that. So is it the road or the
@@ -683,14 +658,15 @@ claim(
 # $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. If $f$ halves the
 # vectors, it halves the gradient, too. But $s$ is then half as large, so the norm
 # doubles the gradient. In $x + f(x)$ it is the other way round: the sum makes vectors
-# and gradient larger, and the norm divides both by the same $s$.
+# and gradient larger, and the norm divides by a larger $s$. And the norm keeps the
+# vectors at one size. Without it they grow, and with them the factor of each $f(x)$.
 #
 # ### What is x for, then?
 # In a Transformer, first of all for the words. The first figure of this lesson showed
 # that attentions make them all alike. A norm does not help: it treats each position by
 # itself, and makes equal ones equal again. $x$ does help: what a position fetched is
-# added to its own vector. (But nearly the same is added to all, and the norm shrinks
-# the sum: so they still become more alike, but later.)
+# added to its own vector. They still become more alike, because nearly the same is
+# added to all. But it takes longer.
 
 
 # %%
@@ -717,34 +693,12 @@ claim(
 # **The residual connection keeps each position's own vector on the way forward, and its
 # own gradient on the way back.**
 #
-# That is measured in new models; we train none without $x$. He et al. 2015, who
-# introduced the residual connection, did, for images, without attention. Their networks
-# had norms, and gradients of a good size, and the deep ones still learned worse without
-# $x$. So a good size is not enough. Their explanation: without $x$ a sub-layer must
-# first learn to hand on what it got, through its own matrices. **With $x$, handing on
-# is free, and a sub-layer learns only the correction.**
-#
-# **Equate.** A layer of the encoder is two of the library's `Residual` in a row, one
-# around attention and one around the network.
-
-# %%
-post = randomised(Residual(config))
-layer = randomised(EncoderLayer(config, rng))
-causal = causal_mask(6)
-with F.dropout_state(seed=2, step=1):
-    by_residual = post(X, feed_forward)
-    by_layer = layer(X, causal)
-
-# The same with the parts. The same seed drops the same features.
-with F.dropout_state(seed=2, step=1):
-    post_by_hand = post.norm(X + F.dropout(feed_forward(X), rate))
-    attended = layer.self_attention(X, X, causal)
-    middle = layer.attention_residual.norm(X + F.dropout(attended, rate))
-    computed = layer.feed_forward(middle)
-    layer_by_hand = layer.feed_forward_residual.norm(middle + F.dropout(computed, rate))
-
-same("Residual = LayerNorm(x + Dropout(Sublayer(x)))", by_residual, post_by_hand)
-same("EncoderLayer = two of them, attention first", by_layer, layer_by_hand)
+# All this we measured in new models. He et al. 2015, who introduced the residual
+# connection, trained deep networks with and without $x$. (They were for images, and had
+# no attention.) All had norms, and gradients of a good size. Still they learned worse
+# without $x$. So a good size is not enough. Their explanation: without $x$ a sub-layer
+# must first learn to hand on what it got, through its own matrices. **With $x$, handing
+# on is free, and a sub-layer learns only the correction.**
 
 # %% [markdown]
 # ## What did we learn?
@@ -765,6 +719,60 @@ same("EncoderLayer = two of them, attention first", by_layer, layer_by_hand)
 # %% [markdown]
 # ## More on layers
 # Nothing below is needed for the next lesson.
+
+# %% [markdown]
+# ### Is the library's layer made of these parts?
+# Here is its feed-forward network beside equation 2, position by position. Its
+# matrices are filled with random numbers: a bias of 0, as when training begins, would
+# hide mistakes.
+
+
+# %%
+def randomised(layer):
+    """Fill all parameters of a layer with random numbers; return it in float64."""
+    layer.astype(np.float64)
+    # state(): a dict of the parameters' names and arrays; load_state() takes one.
+    state = {name: rng.normal(0, 0.5, a.shape) for name, a in layer.state().items()}
+    return layer.load_state(state)
+
+
+config = Config(vocabulary_size=10, d_model=8, d_ff=32, n_heads=2, dropout=0.25)
+feed_forward = randomised(FeedForward(config, rng))
+W_1, b_1, W_2, b_2 = feed_forward.state().values()
+
+
+def equation_2(position):
+    inner = [max(0.0, feature) for feature in position @ W_1 + b_1]
+    return inner @ W_2 + b_2
+
+
+FFN_X = at_each_position(equation_2, X)
+
+same("FeedForward = equation 2", feed_forward(X), FFN_X)
+same("F.feed_forward = equation 2", F.feed_forward(X, W_1, b_1, W_2, b_2), FFN_X)
+grad_check(feed_forward, X, name="FeedForward")
+
+# %% [markdown]
+# And one layer of the encoder, from its parts:
+
+# %%
+post = randomised(Residual(config))
+layer = randomised(EncoderLayer(config, rng))
+causal = causal_mask(6)
+with F.dropout_state(seed=2, step=1):
+    by_residual = post(X, feed_forward)
+    by_layer = layer(X, causal)
+
+# The same with the parts. The same seed drops the same features.
+with F.dropout_state(seed=2, step=1):
+    post_by_hand = post.norm(X + F.dropout(feed_forward(X), rate))
+    attended = layer.self_attention(X, X, causal)
+    middle = layer.attention_residual.norm(X + F.dropout(attended, rate))
+    computed = layer.feed_forward(middle)
+    layer_by_hand = layer.feed_forward_residual.norm(middle + F.dropout(computed, rate))
+
+same("Residual = LayerNorm(x + Dropout(Sublayer(x)))", by_residual, post_by_hand)
+same("EncoderLayer = two of them, attention first", by_layer, layer_by_hand)
 
 # %% [markdown]
 # ### What changes if the norm comes first?
@@ -800,9 +808,9 @@ claim("pre-norm: a sub-layer that gives 0 returns x exactly", unchanged, 0.0)
 # %% [markdown]
 # Which order is easier to train? Post-norm is hard to start: a small change of its
 # matrices does more. Move every number in the matrices of a stack at random, by 2% of
-# its matrix's deviation. That is the size, though not the direction, of an early
-# update. How far does the output move? (A last norm brings both outputs to the same
-# size.)
+# its matrix's deviation. That is the size, though not the direction, of an early step
+# of training. How far does the output move? (A last norm brings both outputs to the
+# same size.)
 
 
 # %%
@@ -934,8 +942,8 @@ for line in ("The old mother was not at home on Sunday.", "The dog bites the man
     print()
 
 # %% [markdown]
-# In the first one they are even further apart at the end than at the beginning, and in
-# both the second layer moves them apart again.
+# In the first sentence both layers move them apart. In the second sentence, layer 1
+# brings them nearer, and layer 2 moves them apart.
 #
 # ### Why is no additive answer better?
 # Write the facts as a table with a row for each person and a column for each dish. What
@@ -1014,7 +1022,7 @@ def learn_with_norm(d_ff):
 for d_ff in (8, 16, 32):
     left_over = learn_with_norm(d_ff)
     known_by_norm = ((left_over + facts) * facts > 0).sum()
-    print(f"a norm, {d_ff:2d} features: {known_by_norm} facts of 64,", end=" ")
+    print(f"a norm, {d_ff:2d} features: {known_by_norm} are known,", end=" ")
     print(f"mean square error {(left_over**2).mean():.2f}")
 
 # %% [markdown]
