@@ -6,9 +6,9 @@ missing is the way from 4.5 million pairs of sentences to the paper's 27.3 BLEU
 (section 5.1, section 5.2, section 6.1).
 
 We build each station of that way and check it, and run all of them on a toy text, which
-takes a minute or two. At the end you will know how a model spells a word that it never
-saw, what the training cost, why eight GPUs compute the same update as one, and which
-scores may be compared.
+takes a minute or two. At the end you will know how a model can spell a new word, what
+the training cost, why eight GPUs compute the same update as one, and which scores may
+be compared.
 
 One question returns at most stations: *divided by what?* A sum of tokens, gradients,
 operations or right words says little. Divide it by the wrong thing, and it misleads.
@@ -66,7 +66,8 @@ claim("put together again it is", spelled == "Schneemann", spelled)
 # "bites". If the tokens were words, a new word could not be written. If they were
 # letters, any word could, but sentences would become long, and attention pays for each
 # pair of positions (lesson 01). *Byte-pair encoding* is the middle way: a frequent word
-# is one token, a rare word a few pieces. (When to write it is another matter.)
+# is one token, a rare word a few pieces. (Whether a model uses it is another
+# matter.)
 #
 # How does one find good pieces? Take a pencil. A text has the word "snow" 4 times,
 # "show" 3 times and "low" 2 times. Cut the words into letters, with a "▁" for the space
@@ -431,7 +432,7 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 #
 # *What to see: no rectangle has more than 25,000 places. Only the blue ones hold
 # tokens: unsorted, less than a quarter. In the middle, the sources have a tooth for
-# each length of the targets: 35, 36 and 37. (The numbers are of all batches.)*
+# each length of the targets: 35, 36 and 37. (The percentages are of all batches.)*
 #
 # Why so much? As they come, 168 pairs fill a batch, on average. Among so many there is
 # nearly always a very long sentence, typically of 136 tokens. All others, of 29 tokens
@@ -829,15 +830,15 @@ draw(
 # near enough to be good.**
 #
 # But the falling rate gains about as much without any mean, and its own mean brings
-# nothing more. With other orders of the batches it was so on average ("Was that luck?",
-# at the end). **A mean of checkpoints and a falling rate are two ways to be rid of
-# noise.** For such a rate one must know in advance when the training will end. A mean
-# can be taken whenever one stops.
+# nothing more. On average over three orders of the batches it was the same ("Was that
+# luck?", at the end). **A mean of checkpoints and a falling rate are two ways to be rid
+# of noise.** For such a rate one must know in advance when the training will end. A
+# mean can be taken whenever one stops.
 #
-# And the paper? Its rate falls as far as ours, and it takes the mean as well. By our
-# toy that need not have gained anything. But its model, batches and rates are others,
+# And the paper? Its rate falls as far as ours, and it takes the mean as well. If it is
+# like our toy, the mean gained nothing. But its model, batches and rates are others,
 # and its Table 3, without the mean, is on another test. So we do not know whether its
-# mean helped. It costs next to nothing to try.
+# mean helped. Trying costs next to nothing.
 #
 # The model is finished, and translates a test. What is its score worth?
 
