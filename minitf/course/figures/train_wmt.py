@@ -16,7 +16,9 @@ from minitf.course.figures import (
 )
 from minitf.plot import COLOURS, save_figure
 
-__all__ = ["averages", "estimates", "merges", "padding", "ring", "speed_ups", "stations"]
+__all__ = [
+    "averages", "estimates", "merges", "one_of_each", "padding", "ring", "speed_ups", "stations",
+]  # fmt: skip
 
 CORNERS = [(-1, 0.9), (1, 0.9), (1, -0.9), (-1, -0.9)]  # of the ring
 SHADES = ("#e4eef8", "#a9cbe8", "#3f86c0", "#08407f")  # of a sum of 1, 2, 3 and 4 GPUs
@@ -56,19 +58,36 @@ def merges(tokens_per_word, occurrences, path):
     )  # fmt: skip
 
 
-def padding(batches, path):
+def one_of_each(named_batches, source_lengths, target_lengths):
+    """Return {name: (lengths of the sources, lengths of the targets)} of one batch of each kind.
+
+    named_batches: batches of pairs as they come, sorted, and of many more pairs, sorted. The first
+    batch as they come, the middle one of the sorted, and one of the third kind with targets of the
+    same length as the longest in that one.
+    """
+    as_they_come, in_order, of_all = named_batches.values()
+    middle = in_order[len(in_order) // 2]
+    longest = target_lengths[middle].max()
+    alike = next(rows for rows in of_all if target_lengths[rows].max() == longest)
+    return {
+        name: (source_lengths[rows], target_lengths[rows])
+        for name, rows in zip(named_batches, (as_they_come[0], middle, alike), strict=True)
+    }
+
+
+def padding(percents, batches, path):
     """Draw a batch of each kind: its sources and its targets as rectangles, a row a sentence.
 
-    batches: {pairs: (percentage of padding, lengths of the sources, lengths of the targets)}.
+    percents: {name: percentage of padding}. batches: as `one_of_each` returns them.
     """
     from matplotlib.patches import Rectangle
 
     figure = new_figure(WIDTH, 4.8)
     axes = figure.subplots()
     axes.set_title("The more pairs are sorted, the less is padding (hatched)", fontsize=FONT)
-    left, tallest = 0, max(len(sources) for _, sources, _ in batches.values())
+    left, tallest = 0, max(len(sources) for sources, _ in batches.values())
     middles, names = [], []
-    for name, (percent, *sides) in batches.items():
+    for name, sides in batches.items():
         start = left
         for side, lengths in zip(("sources", "targets"), sides, strict=True):
             rows, width = np.arange(len(lengths)), max(lengths)
@@ -87,7 +106,7 @@ def padding(batches, path):
             left += width + 22
         middles.append((start + left - 22) / 2)
         pairs, order = name.split(", ")
-        names.append(f"{pairs} pairs,\n{order}:\n{percent:.1f}% padding")
+        names.append(f"{pairs} pairs,\n{order}:\n{percents[name]:.1f}% padding")
         left += 40
     axes.set(xlim=(-4, left - 58), ylim=(0, 1.08 * tallest))
     axes.set_xticks(middles, names, fontsize=SMALL)
@@ -108,7 +127,7 @@ def averages(updates, alone, mean_losses, calmed, before, path):
     lines(
         curves, path, x="update", y="smoothed loss, unseen sentences",
         levels={"before these updates": before},
-        title="A mean of five, or a rate that falls: both come to the same calm",
+        title="A mean of five, or a rate that falls: both end at about the same loss",
         limits=(min(mean_losses) - 0.1, before + 0.03),  # below the curves is room for the legend
     )  # fmt: skip
 
