@@ -284,7 +284,7 @@ def _search_together(searches, scorer, beam, bos_id, allowed):
     totals = np.full((len(going), beam), -np.inf)  # ln P of each text so far
     totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
     while going:
-        if allowed is None and hasattr(scorer, "best"):
+        if allowed is None and hasattr(scorer, "best"):  # on a GPU
             tokens, continued, totals = scorer.best(texts, totals, 2 * beam)  # (B, 2*W) each
         else:
             logits, sums = scorer(texts)
@@ -427,6 +427,8 @@ def token_scorer(model: Transformer, source: Ids, width: int, cached: bool) -> S
     """
     way = how_to_decode(model, source) if cached else "uncached"
     if way == "fused":
+        # translate.py goes on here, by the form in minitf/cpu/decoder_steps.py: a FusedDecoder
+        # (minitf/cpu/decoder.py), which calls no layer of the model's decoder.
         return fused_decoder(model)(source, width)
     return TokenScorer(model, source, width, _caches(model) if way == "cached" else None)
 

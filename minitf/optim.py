@@ -115,6 +115,7 @@ class Adam(Flat):
             gradients = self.collect()
         self.step_count += 1
         constants = self.beta_1, self.beta_2, self.eps
+        # This changes the model's weights, because each parameter is a view of a slice of `data`.
         adam_update(self.data, gradients, self.m, self.v, self.step_count, rate, *constants, finite)
 
     def state(self) -> dict[str, np.ndarray]:

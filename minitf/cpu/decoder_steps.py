@@ -137,4 +137,6 @@ def _attend(x, cache, mask, write_at):
     return merged.reshape(batch * width, -1)
 
 
-STEPS = Steps(_pack, _Norm, _hidden, _in_heads, _mask, _attend)
+STEPS = Steps(
+    pack=_pack, norm=_Norm, hidden=_hidden, in_heads=_in_heads, mask=_mask, attend=_attend
+)

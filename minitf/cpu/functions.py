@@ -159,6 +159,7 @@ def embedding(table, ids):
 
     If the table is a parameter that has a gradient already, for example from the output with tied
     embeddings, the sums are added to it in place, without an array of zeros as large as the table.
+    In the other order the engine adds what comes later to the array that is returned here.
     """
     weight = as_array(table)
     ids = checked_ids(ids, weight)

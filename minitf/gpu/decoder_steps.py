@@ -129,4 +129,6 @@ def _attend(x, cache, mask, write_at):
     return fused.attention_step(x, *cache, mask, write_at)
 
 
-STEPS = decoder.Steps(_pack, _norm, _hidden, _in_heads, _mask, _attend)
+STEPS = decoder.Steps(
+    pack=_pack, norm=_norm, hidden=_hidden, in_heads=_in_heads, mask=_mask, attend=_attend
+)

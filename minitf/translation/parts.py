@@ -66,9 +66,11 @@ class Part:
         """Return the text with marks."""
         return marked(self.texts, marks)
 
-    def is_copied(self) -> bool:
-        """Return whether there are values and no letter around them: nothing to translate."""
-        return bool(self.values) and not any(map(str.isalpha, "".join(self.texts)))
+    def copied(self) -> list[Translation]:
+        """Return the text as its own translation if no letter is around its values, else none."""
+        if not self.values or any(map(str.isalpha, "".join(self.texts))):
+            return []
+        return [Translation(self.read(self.values), 0.0, 0.0)]
 
     def around(self) -> Line:
         """Return the texts as parts of their own, and between them the values, to be copied."""

@@ -144,7 +144,7 @@ class Translator:
 
         lines = _listed(lines)
 
-        def search(source, parts):
+        def decode_batch(source, parts):
             if allowed:
                 rules = allowed([lines[part.place[0]] for part in parts])
             else:
@@ -154,7 +154,7 @@ class Translator:
             return self._search(source, beam, alpha, max_extra, asked, rules)
 
         per_line = self._translate_lines(
-            self._read(lines, keep, spans), search, beam, batch_tokens, wellformed, progress
+            self._read(lines, keep, spans), decode_batch, beam, batch_tokens, wellformed, progress
         )
         return [translations[:n_best] for translations in per_line]
 
@@ -179,7 +179,7 @@ class Translator:
         `translate`.
         """
 
-        def search(source, parts):
+        def decode_batch(source, parts):
             rows = [(first + line, *numbers) for line, *numbers in (part.place for part in parts)]
             rules = self._wellformed.allowed(source) if wellformed else None
             hypotheses = sample(
@@ -194,7 +194,7 @@ class Translator:
             return [[best] for best in hypotheses]
 
         lines = self._read(_listed(lines), keep, spans)
-        return self._translate_lines(lines, search, 1, batch_tokens, wellformed, progress)
+        return self._translate_lines(lines, decode_batch, 1, batch_tokens, wellformed, progress)
 
     def _read(self, lines, keep=(), spans=None):
         """Return each line as a Line: the parts that the model reads, and what is copied.
@@ -249,15 +249,15 @@ class Translator:
         rows = zip(parts, self.subwords.encode([p.read(self.marks) for p in parts]), strict=True)
         return [(part.head + ids)[: self.max_subwords] for part, ids in rows]
 
-    def _translate_lines(self, lines, search, beam, batch_tokens, wellformed, progress=None):
+    def _translate_lines(self, lines, decode_batch, beam, batch_tokens, wellformed, progress=None):
         """Return the best translations of each Line: those of its parts, as one text.
 
         A part in whose translations a mark is missing is translated as a Line of its own: around
         its values.
-        search(source, parts): returns the hypotheses of each row of a batch. wellformed: as for
-        `translate`.
+        decode_batch(source, parts): returns the hypotheses of each row of a batch. wellformed: as
+        for `translate`.
         """
-        settings = search, beam, batch_tokens, wellformed
+        settings = decode_batch, beam, batch_tokens, wellformed
         parts = [part for line in lines for part in line.parts]
         self._translate_parts(parts, *settings, progress)
         if lost := [part for part in parts if not part.translations]:
@@ -269,24 +269,26 @@ class Translator:
                 as_one_sentence(parts, self.subwords, AROUND if line.is_sentence else CUT)
         return [joined(line, beam) for line in lines]
 
-    def _translate_parts(self, parts, search, beam, batch_tokens, wellformed, progress):
+    def _translate_parts(self, parts, decode_batch, beam, batch_tokens, wellformed, progress):
         """Translate parts on all cores, the longest first: each gets its translations."""
         for part in parts:
-            part.translations = restored(part, [], self.marks)  # if there is nothing to translate
+            part.translations = part.copied()
         read = [
             part for part in parts if not part.translations and len(part.values) <= len(self.marks)
         ]
         ids = self._ids(read)
 
-        def work(rows):
+        def translate_batch(rows):
             source = pad_rows([ids[i] for i in rows], len(self.subwords), last=EOS)
-            return [self._as_texts(best) for best in search(source, [read[i] for i in rows])]
+            found = decode_batch(source, [read[i] for i in rows])
+            return [self._as_texts(best) for best in found]
 
         batches, done = _batches([len(part) for part in ids], beam, batch_tokens), 0
         if len(batches) > 1:
             how_to_decode(self.fast)  # or each of several workers would find it out, and say it
         with one_blas_thread():
-            for rows, translations in zip(batches, over_cores(work, batches), strict=True):
+            translated = over_cores(translate_batch, batches)
+            for rows, translations in zip(batches, translated, strict=True):
                 for i, best in zip(rows, translations, strict=True):
                     read[i].translations = restored(read[i], best, self.marks, wellformed)
                 done += len(rows)
@@ -368,11 +370,12 @@ class Translator:
         beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
         weights, logits = attention_and_logits(self.model, source, beginning)
         written = self._as_texts([best])
+        shown = first.copied() or restored(first, written, self.marks, False) or written
         beam_steps = record[0] if record else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
             line=first.read(first.values).strip(),
-            translation=(restored(first, written, self.marks, False) or written)[0].text,
+            translation=shown[0].text,
             log_probability=best.log_probability,
             score=best.score,
             source_ids=[*parts[0], EOS],

@@ -59,8 +59,9 @@ def test_what_the_model_writes_by_itself_keeps_its_full_stop():
 
 
 def test_only_values_are_copied():
-    for texts, values, copied in ((["12 ?"], [], False), (["", "?"], ["1,2"], True)):
-        assert Part((0, 0), [], texts, values, in_capitals=False).is_copied() is copied
+    for texts, values, copied in ((["12 ?"], [], []), (["", "?"], ["1,2"], ["1,2?"])):
+        part = Part((0, 0), [], texts, values, in_capitals=False)
+        assert [each.text for each in part.copied()] == copied
 
 
 def test_more_values_than_marks_are_translated_around():
