@@ -364,9 +364,9 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 # ![Two curves of the loss over 400 updates: without smoothing it falls to 0, with a smoothing of 0.1 it flattens at 0.6, a little above a level line, the entropy of q. Four notes at the latter curve say what the model wrote: after 20 updates only the end mark, after 200 the right row](figures/07_loss.png)
 #
 # *What to see: this is the training of the first section, with what the model wrote
-# after 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey line, its
-# goal, the other near 0. (The bumps late in both curves: our rate is high, see "How
-# large is the learning rate?".)*
+# after 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey
+# line, its goal, the other near 0. (The bumps late in both curves: our rate is high,
+# see "How large is the learning rate?".)*
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
 # entropy of $q$, not with 0**. This goal depends on the vocabulary: with the paper's
@@ -498,8 +498,8 @@ same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
 # even the rarest occurs now and then.
 #
 # Only the division by $\sqrt{v}$ is in question, so descent gets the momentum $m$, too.
-# All make 100 updates. The rates of descent are large, 100 and more, because no gradient
-# exceeds the share of its word.
+# All make 100 updates. The rates of descent are large, 100 and more, because no
+# gradient exceeds the share of its word.
 
 
 # %%
@@ -569,15 +569,15 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # %% [markdown]
 # ![How far the loss of each of 16 words is above its goal, over the word, from frequent to rare: by descent with momentum and the rate 100 the first nine are at 0, and the curve then climbs to 2.04, nearly the 2.18 of no training; with rate 300 the most frequent word is at 1.31 and the rarest at 1.76; with Adam all are at 0](figures/07_rare.png)
 #
-# *What to see: neither rate of descent suits all words. At 100 the rare ones have hardly
-# learned; at 300 the most frequent one already overshoots, and the rare ones are still
-# not there. Adam has learned them all.*
+# *What to see: neither rate of descent suits all words. At 100 the rare ones have
+# hardly learned; at 300 the most frequent one already overshoots, and the rare ones are
+# still not there. Adam has learned them all.*
 #
 # **The division by $\sqrt{v}$ gives a rare word's row nearly the moves of a frequent
 # one's.** The rate matters less, too: 0.3 and 1 do as well as 0.1. But frequencies must
 # differ widely before it counts. With ten of these words (the rarest is one in 512)
-# descent with the rate 100 learns all of them, and on the digits of the first section it
-# comes as far as Adam ("More on training").
+# descent with the rate 100 learns all of them, and on the digits of the first section
+# it comes as far as Adam ("More on training").
 
 # %% [markdown]
 # ## How large is the learning rate?
@@ -634,9 +634,9 @@ draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 # constant rate keeps the model shaking with that noise; a smaller one lets it settle.
 # (Lesson 09 shows it, "Why average the last checkpoints?".)
 #
-# (Equation 3 with the width and the warm-up of the digits has the peak 0.0177. The first
-# training took a fifth of it, still five times the paper's peak. That may be why its
-# loss jumps now and then.)
+# (Equation 3 with the width and the warm-up of the digits has the peak 0.0177. The
+# first training took a fifth of it, still five times the paper's peak. That may be why
+# its loss jumps now and then.)
 #
 # Why it begins small takes an experiment.
 
@@ -646,16 +646,16 @@ draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 # Could we not begin with the peak, or take a lower rate from first to last? To find out
 # took 72 trainings of 600 updates. They were run once, by a command that you can
 # repeat: `python -m minitf.course.experiments.warmup`. The model has the paper's 6 + 6
-# layers, but $d_{model}$ 32; the task is that of the digits. (The first model,
-# with 2 + 2 layers, survives what follows.) Three schedules, eight peak rates,
-# three seeds each:
+# layers, but $d_{model}$ 32; the task is that of the digits. (The first model, with
+# 2 + 2 layers, survives what follows.) Three schedules, eight peak rates, three seeds
+# each:
 #
 # - *warm-up*: up to the peak in 200 updates, then down as $1 / \sqrt{t}$ (equation 3);
 # - *at once*: the peak rate for 200 updates, then down in the same way;
 # - *fixed*: the peak rate from the first to the last update.
 #
-# (`kept` reads the file that the command wrote. A claim repeats the beginning of one run,
-# to see that the file belongs to this code.)
+# (`kept` reads the file that the command wrote. A claim repeats the beginning of one
+# run, to see that the file belongs to this code.)
 
 # %%
 results = kept("warmup")
@@ -883,10 +883,10 @@ claim(
 # position. A shift common to all *positions* is up in one feature and down in another,
 # and survives.)
 #
-# **Is it so?** Let the *wish* of a position be the way that its vector should move: minus
-# the gradient of the loss with respect to it. The mean of the wishes of all positions
-# is their *common wish*; what is left of each is its *private wish*. If it is the
-# common wish that makes them alike, they must stay apart without it. So walk back
+# **Is it so?** Let the *wish* of a position be the way that its vector should move:
+# minus the gradient of the loss with respect to it. The mean of the wishes of all
+# positions is their *common wish*; what is left of each is its *private wish*. If it is
+# the common wish that makes them alike, they must stay apart without it. So walk back
 # through the encoder, subtract the mean of the gradients at each layer, and only then
 # update. (`common_wish.training` does it.)
 
@@ -963,15 +963,13 @@ claim(
 )
 
 # %%
-with forms.on():
-    other_seeds = {
-        name: [common_wish.training(*STARTS[name], 20, seed) for seed in (2, 3)]
-        for name in STARTS
-    }
 print("update 20, seeds 1, 2 and 3:")
 in_update_20 = {}
-for name, others in other_seeds.items():
-    of_three = [watched[name], *others]
+for name, start in STARTS.items():
+    of_three = [watched[name]]
+    for seed in (2, 3):
+        with forms.on():
+            of_three.append(common_wish.training(*start, 20, seed))
     wishes = [notes["common"][19] / notes["common"][0] for notes in of_three]
     distances = [notes["apart"][19, -1] for notes in of_three]
     in_update_20[name] = wishes
@@ -979,7 +977,7 @@ for name, others in other_seeds.items():
     print(f"    {'':15s} apart       {np.round(distances, 2)}")
 print(f"rates of 20 updates of the warm-up: {sum(range(1, 21)) / 200:.2f} full rates")
 claim(
-    "small moves answer the common wish, waiting does not",
+    "small moves answer the common wish; waiting does not",
     max(in_update_20["warm-up"]) < 0.3 < 0.6 < min(in_update_20["tiny fixed rate"]),
     f"at most {max(in_update_20['warm-up']):.2f} of it is left",
 )
@@ -991,17 +989,18 @@ draw(figures.wishes, "07_wishes.png", watched)
 # *What to see: at the tiny rate both curves stay high. With the warm-up both fall
 # within 20 updates, although its rates are still small.*
 #
-# So **waiting does not help; small moves do**. At the tiny rate the common wish has
-# still 0.93 of its length in update 20, and a typical number (the median) moves by 0.88
-# of the rate. With the warm-up 0.19 of the wish is left, and a move is 0.24 of a rate
-# that is small itself. (Pure noise would leave 0.15: "How small do Adam's moves
-# become?")
+# So **waiting does not help; moves do, and small ones suffice**. At the tiny rate the
+# common wish has still 0.93 of its length in update 20, and a typical number (the
+# median) moves by 0.88 of the rate. With the warm-up 0.19 of the wish is left, and a
+# move is 0.24 of a rate that is small itself. (Pure noise would leave 0.15: "How small
+# do Adam's moves become?")
 #
 # Why do small moves do less harm? The rates of those 20 updates add up to 1.05 full
 # rates: together they can move a number as far as one update without a warm-up. Yet the
-# positions are 0.57 apart then, and not 0.26. (Seeds 2 and 3: 0.16 and 0.30, and not
-# 0.05 and 0.07.) Our reading: before each small move the gradient is computed anew. One
-# large move follows, in all layers at once, a slope that holds only near the start.
+# positions are 0.57 apart then, and not 0.26. (Seeds 2 and 3, from 0.29 and 0.38: a part
+# is lost here too, but 0.16 and 0.30 are left, and not 0.05 and 0.07.) Our reading:
+# before each small move the gradient is computed anew. One large move follows, in all
+# layers at once, a slope that holds only near the start.
 #
 # And what do the positions ask together? Our reading: the frequencies, the first thing
 # to learn. By update 10 the loss is 2.51 with the warm-up and 2.47 without, near the
@@ -1023,7 +1022,7 @@ draw(figures.wishes, "07_wishes.png", watched)
 #   $1 / \sqrt{t}$.
 # - Why a warm-up? It makes higher rates usable. The first moves are the largest, and
 #   what all positions ask together adds up in them. At a high rate two updates make all
-#   positions of a post-norm model alike; small moves give them what they ask, and keep
+#   positions of a post-norm model alike; small moves give them what they ask, and leave
 #   them apart. This holds for the first 60 updates. Why the model still does not learn
 #   when the positions are apart again, we do not know.
 
@@ -1204,13 +1203,11 @@ for count in (1, 2, 25, 26, 60):
     print(f"    update {count:2d}: {cold_notes['apart'][count - 1].round(2)}")
 print("update" + "".join(f"{name:>10s}" for name in ("wishes", "gradient", "moves")))
 shares_of_first = {
-    "wishes": cold_notes["wishes"] / cold_notes["wishes"][0],
-    "gradient": cold_notes["gradient"] / cold_notes["gradient"][0],
-    "moves": cold_notes["moves"],
+    name: cold_notes[name] / cold_notes[name][0] for name in ("wishes", "gradient")
 }
 for i in (0, 24, 25, 59):
     columns = "".join(f"{values[i]:10.3f}" for values in shares_of_first.values())
-    print(f"{i + 1:6d}{columns}")
+    print(f"{i + 1:6d}{columns}{cold_notes['moves'][i]:10.3f}")
 with forms.on():
     second = common_wish.training("at once", 0.008, 26, without=(26,))
 claim(
@@ -1226,11 +1223,11 @@ claim(
 draw(figures.alike, "07_alike.png", shares_of_first, cold_notes["apart"])
 
 # %% [markdown]
-# ![Two panels over 60 updates. Left, on a logarithmic axis: the lengths of all wishes fall to a twentieth of the first, the encoder's gradient to a five-hundredth, with a peak at update 26, and the moves to 0.023 of the rate. Right, the distance of the positions after four of the six layers: after layer 1 it stays above 0.19; after layers 4 and 6 it is near 0 but for a peak at update 25](figures/07_alike.png)
+# ![Two panels over 60 updates. Left, on a logarithmic axis: the lengths of all wishes fall to a twentieth of the first, the encoder's gradient to a five-hundredth, with a peak at update 26. Right, the distance of the positions after three of the six layers: after layer 1 it stays above 0.19; after layers 3 and 6 it is near 0 but for a peak at update 25](figures/07_alike.png)
 #
-# *What to see: right, the first layers still tell the positions apart, the last do not.
-# From update 19 to 25 they part, the lower layers first. Left, then the gradient has
-# its second peak.*
+# *What to see: right, after layer 1 the positions stay apart, after layer 6 they do
+# not. From update 19 to 25 they part, first after layer 3. Left, hardly anything of the
+# wishes arrives in the encoder's gradient, until the positions have parted.*
 #
 # The input of the encoder, words and positions, is never alike: 0.75 in update 60. The
 # first layer leaves 0.19 of it, the second 0.03. In the layers above, this happens:

@@ -109,7 +109,7 @@ def wishes(watched, path):
         curves[right][name] = (updates, notes["typical"][:60])
     line_panels(
         curves, path, x="update", y={left: "share of the first update's"}, limits=(-0.05, 1.15),
-        marks=False, title="Small moves answer the common wish; waiting does not",
+        marks=False, title="Moves answer the common wish, small ones too; waiting does not",
     )  # fmt: skip
 
 
@@ -120,14 +120,14 @@ def alike(shares, apart, path):
     the positions at the input and after each layer.
     """
     updates = np.arange(1, len(apart) + 1)
-    left, right = "wishes, gradient and moves", "distance from their mean"
+    left, right = "shares of the first update's", "distance from their mean"
     line_panels(
         {
             left: {name: (updates, values) for name, values in shares.items()},
-            right: {f"after layer {n}": (updates, apart[:, n]) for n in (1, 2, 4, 6)},
+            right: {f"after layer {n}": (updates, apart[:, n]) for n in (1, 3, 6)},
         },
         path, x="update", y="", log={left: "y"}, limits={right: (-0.05, 1.05)}, marks=False,
-        title="Alike, they get hardly any gradient; from below they part again",
+        title="Alike, they get hardly any gradient; the layers below part them again",
     )  # fmt: skip
 
 
