@@ -997,10 +997,10 @@ draw(figures.wishes, "07_wishes.png", watched)
 #
 # Why do small moves do less harm? The rates of those 20 updates add up to 1.05 full
 # rates: together they can move a number as far as one update without a warm-up. Yet the
-# positions are 0.57 apart then, and not 0.26. (Seeds 2 and 3, from 0.29 and 0.38: a part
-# is lost here too, but 0.16 and 0.30 are left, and not 0.05 and 0.07.) Our reading:
-# before each small move the gradient is computed anew. One large move follows, in all
-# layers at once, a slope that holds only near the start.
+# positions are 0.57 apart then, and not 0.26. (Seeds 2 and 3, from 0.29 and 0.38: a
+# part is lost here too, but 0.16 and 0.30 are left, and not 0.05 and 0.07.) Our
+# reading: before each small move the gradient is computed anew. One large move follows,
+# in all layers at once, a slope that holds only near the start.
 #
 # And what do the positions ask together? Our reading: the frequencies, the first thing
 # to learn. By update 10 the loss is 2.51 with the warm-up and 2.47 without, near the
@@ -1223,7 +1223,7 @@ claim(
 draw(figures.alike, "07_alike.png", shares_of_first, cold_notes["apart"])
 
 # %% [markdown]
-# ![Two panels over 60 updates. Left, on a logarithmic axis: the lengths of all wishes fall to a twentieth of the first, the encoder's gradient to a five-hundredth, with a peak at update 26. Right, the distance of the positions after three of the six layers: after layer 1 it stays above 0.19; after layers 3 and 6 it is near 0 but for a peak at update 25](figures/07_alike.png)
+# ![Two panels over 60 updates. Left, on a logarithmic axis: the lengths of all wishes fall to a twentieth of the first, the encoder's gradient to a five-hundredth, with a peak at update 26. Right, the distance of the positions after three of the six layers: after layer 1 it stays above 0.19; after layers 3 and 6 it is small but for a peak at update 25](figures/07_alike.png)
 #
 # *What to see: right, after layer 1 the positions stay apart, after layer 6 they do
 # not. From update 19 to 25 they part, first after layer 3. Left, hardly anything of the
