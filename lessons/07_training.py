@@ -365,8 +365,8 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # *What to see: this is the training of the first section, with what the model wrote
 # after 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey
-# line, its goal, the other near 0. (The bumps late in both curves: our rate is high,
-# see "How large is the learning rate?".)*
+# line, its goal, the other near 0. (The bumps late in both curves may come from
+# our high rate: "How large is the learning rate?".)*
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
 # entropy of $q$, not with 0**. This goal depends on the vocabulary: with the paper's
@@ -987,7 +987,8 @@ draw(figures.wishes, "07_wishes.png", watched)
 # ![Two panels over 60 updates. Left, the length of the common wish, as a share of the first update's: at the tiny rate it stays near 1 and ends at 0.64; with the warm-up it falls to 0.19 by update 20; without a warm-up it falls to 0.03 by update 10. Right, the move of a typical number as a share of the rate: at the tiny rate it falls slowly from 1 to 0.77; with the warm-up to 0.24 by update 20; without, to 0.08](figures/07_wishes.png)
 #
 # *What to see: at the tiny rate both curves stay high. With the warm-up both fall
-# within 20 updates, although its rates are still small.*
+# within 20 updates, although its rates are still small. (Left, it is the length of the
+# sum of all wishes.)*
 #
 # So **waiting does not help; moves do, and small ones suffice**. At the tiny rate the
 # common wish has still 0.93 of its length in update 20, and a typical number (the
@@ -1151,7 +1152,8 @@ claim(
 # In a plain mean of $n$ signs it would be $1/n$, so this mean is worth 19 of them. The
 # moves would have the size $1 / \sqrt{19} = 0.23$, and a typical (median) one two
 # thirds of that, 0.15, as for all normally distributed numbers. In the training at the
-# beginning of the lesson the moves come down to that by update 50.
+# beginning of the lesson the moves come down to 0.18 by update 50, and to 0.15 by
+# update 100.
 #
 # (Several gradients in a row that are much larger than those before them make the
 # measure larger than 1, up to 1.7: the Cauchy-Schwarz inequality tells that bound.)
