@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minitf.course.experiments import smoothing, warmup
+from minitf.course.experiments import common_wish, smoothing, warmup
 from minitf.course.lesson import kept
 
 
@@ -37,3 +37,12 @@ def test_the_kept_scores_of_the_smoothing_are_repeated():
     assert first["update"] == expected["update"] == 100
     assert first["perplexity"] == pytest.approx(expected["perplexity"], rel=0.1)
     assert first["accuracy"] == pytest.approx(expected["accuracy"], abs=0.03)
+
+
+def test_the_walk_in_parts_is_the_same_training():
+    notes = common_wish.training("at once", 0.008, 2)
+    whole = warmup.training("at once", 0.008, 1, updates=2, dtype=np.float64)
+    np.testing.assert_allclose(notes["loss"], [loss for _, loss in whole])
+    without = common_wish.training("at once", 0.008, 2, without=(1,))
+    assert without["loss"][0] == notes["loss"][0]
+    assert abs(without["loss"][1] - notes["loss"][1]) > 0.01

@@ -4,7 +4,9 @@ import numpy as np
 
 from minitf.course.figures import line_panels, lines
 
-__all__ = ["alike", "bleu", "collapse", "loss", "rare", "schedule", "smoothing", "warmup"]
+__all__ = [
+    "alike", "bleu", "collapse", "loss", "rare", "schedule", "smoothing", "warmup", "wishes",
+]  # fmt: skip
 
 SCHEDULES = {
     "warm-up": "warm-up",
@@ -30,7 +32,8 @@ def rare(left, untrained, path):
     words = np.arange(1, 1 + len(next(iter(left.values()))))
     lines(
         {name: (words, values) for name, values in left.items()}, path,
-        x="word, each half as frequent as the one before", y="loss above the goal",
+        x="word, each half as frequent as the one before (the last two equal)",
+        y="loss above the goal",
         title="Only Adam learns the frequent and the rare words", limits=(-0.15, 3.3),
         levels={"before the training": untrained},
     )  # fmt: skip
@@ -96,25 +99,35 @@ def collapse(warm, cold, pre_norm, path):
     )  # fmt: skip
 
 
-def alike(shares, distances, without_common, path):
+def wishes(watched, path):
+    """Draw 60 updates of trainings. watched: {training: the notes of `common_wish`}."""
+    left, right = "length of the common wish", "typical move, as a share of the rate"
+    curves = {left: {}, right: {}}
+    updates = np.arange(1, 61)
+    for name, notes in watched.items():
+        curves[left][name] = (updates, notes["common"][:60] / notes["common"][0])
+        curves[right][name] = (updates, notes["typical"][:60])
+    line_panels(
+        curves, path, x="update", y={left: "share of the first update's"}, limits=(-0.05, 1.15),
+        marks=False, title="Moves answer the common wish, small ones too; waiting does not",
+    )  # fmt: skip
+
+
+def alike(shares, apart, path):
     """Draw why the positions stay alike.
 
-    shares: {name: shares of the first update's}. distances: how far apart the positions are after
-    each update, as it is; without_common: always without the common wish.
+    shares: {name: one number for each update}. apart: a row for each update, with the distance of
+    the positions at the input and after each layer.
     """
-    updates = np.arange(1, len(distances) + 1)
+    updates = np.arange(1, len(apart) + 1)
     left, right = "shares of the first update's", "distance from their mean"
     line_panels(
         {
             left: {name: (updates, values) for name, values in shares.items()},
-            right: {
-                "as it is": (updates, distances),
-                "without the common wish": (updates, without_common),
-            },
+            right: {f"after layer {n}": (updates, apart[:, n]) for n in (1, 3, 6)},
         },
         path, x="update", y="", log={left: "y"}, limits={right: (-0.05, 1.05)}, marks=False,
-        title="Alike, they get no gradient; their common wish throws them back",
-        notes={right: {"update 25": (25, distances[24], 33, 0.45)}},
+        title="Alike, they get hardly any gradient; the layers below part them again",
     )  # fmt: skip
 
 
