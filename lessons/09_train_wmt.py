@@ -462,9 +462,9 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 #
 # operations. The base model has $P = 63$ million, and an update has $n = 25000$. (Not
 # twice that: the encoder's weights see the 25,000 source tokens of a batch, those of
-# the decoder its 25,000 target tokens.) The paper's update took about 0.4 seconds on 8 GPUs,
-# NVIDIA's P100. So how much did one of them do in a second? And how much does one core
-# of this computer?
+# the decoder its 25,000 target tokens.) The paper's update took about 0.4 seconds on 8
+# GPUs, NVIDIA's P100. So how much did one of them do in a second? And how much does one
+# core of this computer?
 
 # %%
 base = Transformer(Config.preset("base", 37_000), initialise=False)
