@@ -5,13 +5,13 @@ The model of lesson 06 learns by lesson 07 and translates by lesson 08. What is 
 missing is the way from 4.5 million pairs of sentences to the paper's 27.3 BLEU
 (section 5.1, section 5.2, section 6.1).
 
-We build each station of that way and check it, and run all of them on a toy text, which
-takes a minute or two. At the end you will know how a model can spell a new word, what
-the training cost, why eight GPUs compute the same update as one, and which scores may
-be compared.
+We build each station of that way, check it, and run all of them on a toy text in a
+minute or two. (Nobody has run the full training with this library yet.) At the end you
+will know how a model can spell a new word, what the training cost, why eight GPUs
+compute the same update as one, and which scores may be compared.
 
-One question returns at most stations: *divided by what?* A sum of tokens, gradients,
-operations or right words says little. Divide it by the wrong thing, and it misleads.
+One question returns: *divided by what?* A sum of tokens, gradients, operations or right
+words says little. Divide it by the wrong thing, and it misleads.
 You need lessons 01 to 08.
 """
 
@@ -27,7 +27,6 @@ from time import perf_counter
 
 import numpy as np
 
-from minitf import forms
 from minitf import functions as F
 from minitf.backend import to_numpy
 from minitf.check import claim, same
@@ -36,6 +35,7 @@ from minitf.course.checks import train_wmt as checks
 from minitf.course.figures import train_wmt as figures
 from minitf.course.lesson import begin, draw, finish, kept, toy_model, train
 from minitf.course.ranks import gradients_of_ranks
+from minitf.course.trained_further import FurtherTraining
 from minitf.data import toy
 from minitf.files.arrays import average
 from minitf.optim import Adam
@@ -66,8 +66,8 @@ claim("put together again it is", spelled == "Schneemann", spelled)
 # "bites". If the tokens were words, a new word could not be written. If they were
 # letters, any word could, but sentences would become long, and attention pays for each
 # pair of positions (lesson 01). *Byte-pair encoding* is the middle way: a frequent word
-# is one token, a rare word a few pieces. (Whether a model uses it is another
-# matter.)
+# is one token, a rare word a few pieces. (Whether the model would ever choose these
+# pieces is another matter.)
 #
 # How does one find good pieces? Take a pencil. A text has the word "snow" 4 times,
 # "show" 3 times and "low" 2 times. Cut the words into letters, with a "▁" for the space
@@ -250,11 +250,12 @@ draw(figures.merges, "09_merges.png", tokens_per_word, occurrences)
 # the last hundred next to nothing. On the right, the later a piece is made, the rarer
 # it is.*
 #
-# Each piece costs a row of the embedding table (lesson 05). The piece of merge 1,000
-# occurs 7 times in the text of 16,476 words. So it saves 7 tokens, and it is hardly
-# ever an input or the right answer: its row has few examples to learn from. **Stop
-# where a new piece saves little and is too rare to be learned.** The larger the text,
-# the later that is. (How the paper chose its 37,000 it does not say.)
+# Each piece costs a row of the embedding table (lesson 05), in the base model 512
+# numbers. The piece of merge 1,000 saves 7 tokens, in a text of 16,476 words, and its
+# row has these 7 examples to learn from. At 1.08 tokens for each word, pieces are
+# nearly words: the middle way is over. **Stop where a new piece saves little and is too
+# rare to be learned.** The larger the text, the later that is. (No formula weighs
+# tokens against rows. How the paper chose its 37,000 it does not say.)
 #
 # **Equate.** The library learns its subwords by SentencePiece, a program in C++ (by
 # Kudo and Richardson). Its list begins with 4 marks and 256 bytes (see below). Then
@@ -420,19 +421,19 @@ claim("of 4.5 million pairs, sorted, padding is", of_all < 1, f"{of_all:.1f}%")
 
 pictured = figures.one_of_each(named_batches, source_lengths, target_lengths)
 sources, targets = pictured["16,000, sorted"]
-print(f"in the picture, the middle batch has {len(sources)} pairs,")
-print(f"    sources of {sources.min()} to {sources.max()} tokens")
+print(f"the middle batch has sources of {sources.min()} to {sources.max()} tokens,")
 print(f"    and targets of {targets.min()} to {targets.max()}")
 n_alike = (target_lengths == targets.max()).sum()
-print(f"of all pairs, {n_alike:,} have a target of {targets.max()} tokens")
+n_rows = 25_000 // targets.max()
+print(f"of all pairs, {n_alike:,} have a target of {targets.max()} tokens:")
+print(f"    enough for {n_alike // n_rows} batches of {n_rows}")
 draw(figures.padding, "09_padding.png", padding, pictured)
 
 # %% [markdown]
 # ![Three batches, each a rectangle of sources and one of targets; a row is a sentence, the rest of it is padding. 16,000 pairs as they come: short rows in wide rectangles, 78.0% padding. The same, sorted: full targets, ragged sources, 25.4%. 4.5 million pairs, sorted: both full, 0.8%.](figures/09_padding.png)
 #
 # *What to see: no rectangle has more than 25,000 places. Only the blue ones hold
-# tokens: unsorted, less than a quarter. In the middle, the sources have a tooth for
-# each length of the targets: 35, 36 and 37. (The percentages are of all batches.)*
+# tokens: unsorted, less than a quarter. (The percentages are of all batches.)*
 #
 # Why so much? As they come, 168 pairs fill a batch, on average. Among so many there is
 # nearly always a very long sentence, typically of 136 tokens. All others, of 29 tokens
@@ -440,10 +441,11 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 # hold tokens: some 5,000 of 25,000.
 #
 # Why is a quarter left when 16,000 pairs are sorted? Look at the middle: the targets,
-# sorted first, are about equal, but their sources have anything from 21 to 58 tokens.
-# Of 4.5 million pairs, 61,334 have a target of 37 tokens. There is room to sort these
-# by their sources, too. **The more pairs there are to choose from, the better they
-# match.**
+# sorted first, have 35, 36 or 37 tokens, but for each of these the sources run from
+# short to long: three teeth, between 21 and 58. Of 4.5 million pairs, 61,334 have a
+# target of 37 tokens, enough for 90 batches of 675. Sorted by their sources, each of
+# these has sources of nearly one length. **The more pairs there are to choose from, the
+# better they match.**
 #
 # How long does a training take that has 100,000 such batches?
 
@@ -458,9 +460,9 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 #
 # $$6 \cdot P \cdot n$$
 #
-# operations. The base model has $P = 63$ million, and an update has $n = 25000$. (A
-# batch has 25,000 source tokens for the encoder's weights, and 25,000 target tokens for
-# the decoder's: each weight sees 25,000.) The paper's update took 0.4 seconds on 8
+# operations. The base model has $P = 63$ million, and an update has $n = 25000$. (Not
+# twice that: the encoder's weights see the 25,000 source tokens of a batch, those of
+# the decoder its 25,000 target tokens.) The paper's update took about 0.4 seconds on 8
 # GPUs, NVIDIA's P100. So how much did one of them do in a second? And how much does one
 # core of this computer?
 
@@ -501,13 +503,13 @@ for name, a_second in {
 # %% [markdown]
 # What have we learned that the paper does not say? **How much one of its GPUs really
 # did: 3.0e12 operations a second.** In theory a P100 does three times as much ("Why
-# does Table 2 say 3.3e18?", at the end).
+# does Table 2 say 3.3e18?", at the end). The paper says 12 hours, and the table 11,
+# because the 0.4 seconds are rounded.
 #
-# With this number any other machine can be compared. On one core of a computer that
-# does 1e11 operations a second, the training takes 2,627 hours, or three and a half
-# months. Of the cards that one can rent today, an NVIDIA H100 needed 0.074 seconds with
-# this library for 512 pairs of 48 tokens, nearly a batch. All updates would take 2
-# hours.
+# At home? Hardly: a core that does a round 1e11 operations a second (yours is printed
+# above) needs 2,627 hours, or three and a half months. But cards can be rented. An
+# NVIDIA H100 needed 0.074 seconds with this library for 512 pairs of 48 tokens, nearly
+# a batch, with coarser products (tf32). All updates would take 2 hours.
 #
 # But how can eight GPUs share one update?
 
@@ -588,14 +590,14 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 #
 # Let a GPU do $F$ operations a second, send $B$ bytes a second, and have $t$ tokens of
 # the update. Then it computes for $6 P t / F$ seconds, and sends for $8 P / B$ seconds.
-# For which $t$ are they equal?
+# For some $t$, call it $t^*$, they are equal:
 #
-# $$t = \frac{8 P / B}{6 P / F} = \frac{4}{3} \cdot \frac{F}{B}$$
+# $$t^* = \frac{8 P / B}{6 P / F} = \frac{4}{3} \cdot \frac{F}{B}$$
 #
 # $P$ is gone! A model with twice as many weights computes twice as long, and sends
-# twice as long. What counts is how many tokens each GPU has. With many more than $t$,
-# twice as many GPUs are nearly twice as fast. **Below $t$ tokens, a GPU sends for
-# longer than it computes.**
+# twice as long. What counts is how many tokens each GPU has. With many more than
+# $t^*$, twice as many GPUs are nearly twice as fast. **Below $t^*$ tokens, a GPU sends
+# for longer than it computes.**
 #
 # How many times as fast as one are $n$ GPUs that share 25,000 tokens, if each first
 # computes and then sends? The paper does not name its links. So take three that one can
@@ -619,7 +621,8 @@ print(f"tokens of each of 8 GPUs: {25_000 // 8:,}")
 speed_ups = {}
 for name, bytes_a_second in links.items():
     speed_ups[name] = computing[0] / (computing + bytes_sent / bytes_a_second)
-    print(f"{name:26s} t = {limits[name]:6,.0f} tokens")
+    ceiling = f"25,000 / t* = {25_000 / limits[name]:.1f}"
+    print(f"{name:26s}  t* = {limits[name]:6,.0f} tokens, {ceiling}")
 of_eight = [speed_ups[name][3] for name in links]
 claim("8 GPUs by 12 GB/s: times as fast as one", of_eight[0] > 7, f"{of_eight[0]:.1f}")
 claim("by 1.25 GB/s", 3 < of_eight[1] < 5, f"{of_eight[1]:.1f}")
@@ -632,11 +635,14 @@ draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups)
 # *What to see: each curve bends away from the ideal. It crosses "half of ideal" where
 # its GPUs send for as long as they compute.*
 #
-# The paper's eight GPUs had 3,125 tokens each, ten times the $t$ of the first link,
-# 328: with it they would be 7.3 times as fast as one. With the second link, $t$ is
-# nearly what they have: they would send for about as long as they compute. With the
-# third, $t$ is ten times what they have: they would send most of the time, and all
-# eight would be slower than one. So the size of the model does not decide.
+# The paper's eight GPUs had 3,125 tokens each. By the first link that is ten times
+# $t^*$, and they would be 7.3 times as fast as one. By the second, 3,125 is about $t^*$
+# itself: they would send for about as long as they compute.
+#
+# And very many GPUs? Each computes next to nothing, and sends for as long as $t^*$
+# tokens would take to compute. One GPU alone computes 25,000. **So the speed-up tends
+# to $25000 / t^*$**: by the second link to 7.9, where its curve becomes flat. By the
+# third, $t^*$ is more than 25,000: any number of GPUs is slower than one.
 #
 # Now the run ends. Which of its models do we keep?
 
@@ -663,10 +669,10 @@ draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups)
 # $$x \leftarrow x - 0.05 (x + \text{noise})$$
 #
 # In other words, 0.95 of the old $x$ stays, and 0.05 of the noise is subtracted. The
-# mean loss is half the variance of $x$. If 5 x's were independent, their mean would
-# have a fifth of their variance, and so a fifth of their loss. But neighbours are
-# nearly the same photograph: of an old $x$, 0.95 is left after one step. After 20 steps
-# it is $0.95^{20}$ = 0.36, and after 100 steps 0.006: the old $x$ is forgotten.
+# mean loss is half the variance of $x$: it is all noise. If 5 x's were independent,
+# their mean would have a fifth of their variance, and so of their loss. But neighbours
+# are nearly the same photograph: of an old $x$, 0.95 is left after one step. After 20
+# steps it is $0.95^{20}$ = 0.36, and after 100 steps 0.006: the old $x$ is forgotten.
 
 
 # %%
@@ -714,75 +720,33 @@ claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}"
 # update 100,000 is a fifth of its highest value as well.)
 
 # %%
-# The early model, the sentences as ids, and noisy batches:
-translator = toy_model("toy-model-early")
-net = translator.model.astype(np.float64)  # so every processor draws the same curve
-vocabulary_size = len(translator.subwords)
-toy_texts = toy.splits(5000)
-train_sources = translator.subwords.encode(toy_texts["train"][0])
-train_targets = translator.subwords.encode(toy_texts["train"][1])
-source_tokens = [len(ids) + 1 for ids in train_sources]  # + 1: the end mark
-target_tokens = [len(ids) + 1 for ids in train_targets]
-order = np.random.default_rng(1)
-toy_plan = plan_batches(source_tokens, target_tokens, 250, order)
-at_first = net.state()
-
-
-def checkpoints_with(rates):  # the early model, and a copy after each update
-    net.load_state(at_first)
-    net_adam = Adam(net.named_parameters())
-    copies = [net.state()]
-    for chosen, rate in zip(toy_plan, rates, strict=False):
-        chosen_sources = [train_sources[i] for i in chosen]
-        chosen_targets = [train_targets[i] for i in chosen]
-        toy_batch = make_batch(chosen_sources, chosen_targets, vocabulary_size)
-        net_adam.zero_grad()
-        loss, _ = net.train().loss(
-            toy_batch.source, toy_batch.target_in, toy_batch.target_out
-        )
-        loss.backward()
-        net_adam.step(rate)
-        copies.append(net.state())
-    return copies
-
-
-with forms.on():  # a training: the same equations, computed faster (lesson 01)
-    checkpoints = checkpoints_with(np.full(200, 0.001))
-    calmed = checkpoints_with(np.linspace(0.001, 0.0002, 200))
+# The updates of lesson 07, in noisy batches (minitf/course/trained_further.py).
+further = FurtherTraining(batch_tokens=250, order=np.random.default_rng(1))
+checkpoints = further.checkpoints(np.full(200, 0.001))
+calmed = further.checkpoints(np.linspace(0.001, 0.0002, 200))
 rate_left = (4000 / 100_000) ** 0.5  # the rate falls with the root of the update
 print(f"rate at update 100,000, highest = 1: {rate_left:.1f}")
 
 # %% [markdown]
-# At each tenth update we compare three models on sentences that no training saw: the
-# two checkpoints of this moment, and the mean of the last 5 at the constant rate, 10
-# updates apart. `average` is the library's mean of checkpoints. (The loss is smoothed
-# with 0.05: by lesson 07 it cannot fall below 0.57.)
+# At each tenth update we take the loss on 100 sentences that no training saw, of three
+# models: the checkpoint of each training, and the mean of the last 5 at the constant
+# rate, 10 updates apart. `average` is the library's mean of checkpoints. (The loss is
+# smoothed with 0.05: by lesson 07 it cannot fall below 0.57.)
+
 
 # %%
-test_sources = translator.subwords.encode(toy_texts["test"][0][:100])
-test_targets = translator.subwords.encode(toy_texts["test"][1][:100])
-unseen = make_batch(test_sources, test_targets, vocabulary_size)
-
-
-def loss_on_unseen(state):
-    net.load_state(state)
-    net.eval()
-    with forms.on():
-        loss, _ = net.loss(unseen.source, unseen.target_in, unseen.target_out)
-    return float(loss)
-
-
 def loss_of_last_5(update, distance):
     last_5 = checkpoints[update::-distance][:5]  # from this update backwards
-    return loss_on_unseen(average(last_5))
+    return further.loss_on_unseen(average(last_5))
 
 
-smoothed = net.config.label_smoothing
-others = smoothed / (vocabulary_size - 1)  # the probability of each other token
+smoothed = further.model.config.label_smoothing
+n_others = further.model.config.vocabulary_size - 1
+others = smoothed / n_others  # the probability of each other token
 lowest = -(1 - smoothed) * np.log(1 - smoothed) - smoothed * np.log(others)
 print(f"smoothed with {smoothed}: the loss cannot fall below {lowest:.2f}")
 updates = np.arange(50, 201, 10)
-alone = [loss_on_unseen(checkpoints[i]) for i in updates]
+alone = [further.loss_on_unseen(checkpoints[i]) for i in updates]
 of_means = [loss_of_last_5(i, distance=10) for i in updates]
 of_five = alone[-5:]  # the checkpoints of updates 160 to 200
 print("loss of each of the last five:", *[f"{loss:.3f}" for loss in of_five])
@@ -794,8 +758,8 @@ n_better = np.sum(np.array(of_means) < alone)
 claim("of 16 points, the mean is better at", n_better == 16, n_better)
 
 # %%
-of_calmed = [loss_on_unseen(calmed[i]) for i in updates]
-mean_of_calmed = loss_on_unseen(average(calmed[::-10][:5]))
+of_calmed = [further.loss_on_unseen(calmed[i]) for i in updates]
+mean_of_calmed = further.loss_on_unseen(average(calmed[::-10][:5]))
 print("loss              last   mean of the last 5")
 print(f"constant rate   {alone[-1]:.3f}   {of_means[-1]:18.3f}")
 print(f"falling rate    {of_calmed[-1]:.3f}   {mean_of_calmed:18.3f}")
@@ -809,7 +773,7 @@ claim(
     mean_of_calmed > of_calmed[-1] - 0.005,
     f"{mean_of_calmed:.3f}",
 )
-loss_before = loss_on_unseen(checkpoints[0])
+loss_before = further.loss_on_unseen(checkpoints[0])
 draw(
     figures.averages, "09_average.png", updates, alone, of_means, of_calmed, loss_before
 )
@@ -820,12 +784,13 @@ draw(
 # *What to see: the mean is below its checkpoints at every point, and its curve is much
 # smoother. The curve of the falling rate begins beside that of the constant one, and
 # from update 160 on it is about as low as the mean. (Points beside each other share
-# four checkpoints of five, so they are not 16 proofs.)*
+# four checkpoints of five, and all share the sentences: they are not 16 proofs.)*
 #
 # Is that a surprise? The mean contains four *older* models, each worse than the last,
 # and yet it is better than the best. They are photographs of the ball: each is off to a
 # side of its own, and in the mean these errors partly cancel, while what all five have
-# learned stays. But neighbours are off to the same side, and very old checkpoints have
+# learned stays. (The gain is 2%, not the four fifths of the balls: most of this loss is
+# not noise.) But neighbours are off to the same side, and very old checkpoints have
 # learned too little. **Average checkpoints that are far enough apart to differ, and
 # near enough to be good.**
 #
@@ -835,10 +800,9 @@ draw(
 # of noise.** For such a rate one must know in advance when the training will end. A
 # mean can be taken whenever one stops.
 #
-# And the paper? Its rate falls as far as ours, and it takes the mean as well. If it is
-# like our toy, the mean gained nothing. But its model, batches and rates are others,
-# and its Table 3, without the mean, is on another test. So we do not know whether its
-# mean helped. Trying costs next to nothing.
+# And the paper? Its rate falls as far as ours, but hardly at the end, and it takes the
+# mean as well. Whether that helped we do not know: its model and batches are others,
+# and its Table 3, without the mean, is on another test. Trying costs next to nothing.
 #
 # The model is finished, and translates a test. What is its score worth?
 
@@ -955,17 +919,16 @@ claim("as the paper counts", round(as_the_paper, 1) == 71.0, f"{as_the_paper:.1f
 #     python -m minitf.training --corpus wmt14-en-de --preset base \
 #         --vocabulary-size 37000 --batch-tokens 25000 --valid-every 1500 --patience 0
 #
-# Nobody has run it with this library to its end yet. You can be the first. ("Which
-# command trains the paper's model?", at the end, explains it.) This one takes a minute
-# or two:
+# You can be the first to run it to its end. ("Which command trains the paper's model?",
+# at the end, explains it.) This one takes a minute or two:
 #
 #     python -m minitf.training --quick --steps 2600 --valid-every 1300 --save-every 50
 #
 # It trains a small model on the toy text. Here is what it found in our run: three
 # sentences that it had never seen, the BLEU of the test, and two *perplexities*. A
-# perplexity is $e$ to the loss: 1 is perfect. A *validation* measures it on sentences
-# that are kept out of the training. (With `--quick`, this lesson trains that model
-# anew.)
+# perplexity is $e$ to the *plain* loss, the mean of $-\ln p$, not smoothed: 1 is
+# perfect. A *validation* measures it on sentences that are kept out of the training.
+# (With `--quick`, this lesson trains that model anew.)
 
 # %%
 OPTIONS = "--quick --steps 2600 --valid-every 1300 --save-every 50"
@@ -986,8 +949,8 @@ claim("BLEU over 80, unseen sentences", quick_bleu > 80, f"{quick_bleu:.1f}")
 # %% [markdown]
 # BLEU is so high because the toy language is small. The command saved a checkpoint
 # every 50 updates, and averaged the last 8. Here the mean helped, although the rate
-# fell, too: probably because it fell only to 0.39 of its peak, and in the training
-# above to 0.20. But the model and the batches differed as well.
+# fell, too. Our two toys disagree, and we do not know why: this rate fell only to 0.39
+# of its peak, the other to 0.20, but the models and batches differ as well.
 #
 # **And what should the paper's run print?** At the beginning, a loss near 11.0. A new
 # model guesses among 37,000 pieces, with logits of variance 1, so its loss is about
@@ -997,11 +960,11 @@ claim("BLEU over 80, unseen sentences", quick_bleu > 80, f"{quick_bleu:.1f}")
 # Later, the smoothed loss falls, but never below 1.38, the entropy of $q$ (lesson 07).
 #
 # At the end, a perplexity in the neighbourhood of 4.92: that is the base model's on
-# newstest2013 (Table 3), from the plain loss $\ln 4.92 = 1.59$, the mean of $-\ln p$.
-# Divided by what? By the paper's pieces, and ours are cut by other merges. If a text
-# had the same total loss in 10% more tokens, 1.59 would become 1.45, a perplexity of
-# 4.3, and no model would be better. But far above 4.92 something is not learned, and
-# far below, suspect a leak (lesson 06).
+# newstest2013 (Table 3), from the plain loss $\ln 4.92 = 1.59$. Divided by what? By the
+# paper's pieces, and ours are cut by other merges. If a text had the same total loss in
+# 10% more tokens, 1.59 would become 1.45, a perplexity of 4.3, and no model would be
+# better. But far above 4.92 something is not learned, and far below, suspect a leak
+# (lesson 06).
 
 # %%
 of_q = -0.9 * np.log(0.9) - 0.1 * np.log(0.1 / 36_999)
@@ -1021,7 +984,8 @@ print(f"in 10% more tokens {in_more:.2f}, a perplexity of {np.exp(in_more):.1f}"
 # - A gradient is divided once, by the tokens of all GPUs, and then added.
 # - More GPUs help as long as each has enough tokens: the size of the model cancels.
 # - The mean of checkpoints has less of the noise of the last batches, if they are far
-#   enough apart to differ. A rate that falls far enough takes it away, too.
+#   enough apart to differ. A falling rate takes noise away, too. Whether a mean then
+#   still helps, our two toys disagree.
 # - BLEU divides right tokens by all tokens, and who cuts the tokens decides: publish
 #   the signature.
 #
@@ -1136,9 +1100,10 @@ last_and_beam = (settings.average, settings.beam)
 claim("checkpoints averaged, and beam", last_and_beam == (5, 4), last_and_beam)
 
 # %% [markdown]
-# The paper's model saw the text about 17 times. [REPRODUCE.md](REPRODUCE.md) has the
-# commands for all of the paper's models: with several GPUs, with a forecast of memory
-# and time before you rent them, and with the scores that others found.
+# With our lengths, the paper's model saw the text about 17 times.
+# [REPRODUCE.md](REPRODUCE.md) has the commands for all of the paper's models: with
+# several GPUs, with a forecast of memory and time before you rent them, and with the
+# scores that others found.
 
 # %% [markdown]
 # ### What if there are several machines, and several batches in an update?
@@ -1321,13 +1286,11 @@ for name, bytes_a_second in links.items():
     sending = bytes_sent[3] / bytes_a_second  # of 8 GPUs
     print(f"by {name} an update takes {computing[3] + sending:.2f} seconds:")
     print(f"    {computing[3]:.2f} for computing and {sending:.2f} for sending")
-    n_at_half = 25_000 / limits[name]
-    print(f"    {n_at_half:.1f} GPUs would have t tokens each")
 
 # %% [markdown]
 # In the figure of "Do twice as many GPUs train twice as fast?" a curve crosses "half of
-# ideal" at a few GPUs more than would have $t$ tokens each, since they send a little
-# less than $8 P$ bytes.
+# ideal" at a few GPUs more than $25000 / t^*$, which would have $t^*$ tokens each: they
+# send a little less than $8 P$ bytes.
 #
 # By the second link an update of the paper's 8 GPUs would take 0.75 seconds, 0.40 for
 # computing and 0.35 for sending. And the paper's link? We cannot tell: an update took
