@@ -631,11 +631,10 @@ for name, connection in connections.items():
 draw(figures.residual, "04_residual.png", depths, arriving)
 
 # %% [markdown]
-# ![The gradient at the input, relative to the output, over 1 to 16 layers, on a logarithmic axis. For f(x) alone it vanishes along a nearly straight line, for x + f(x) without a norm it explodes along a line that bends upwards. The two curves with a norm, of f(x) and of x + f(x), stay near a line at 1.](figures/04_residual.png)
+# ![The gradient at the input, relative to the output, over 1 to 16 layers, on a logarithmic axis. For f(x) alone it vanishes along a nearly straight line, for x + f(x) without a norm it explodes. The two curves with a norm, of f(x) and of x + f(x), stay near a line at 1.](figures/04_residual.png)
 #
 # *What to see: with a norm the gradient keeps its size. Without one, in 32 sub-layers,
-# each $f(x)$ multiplies it by 0.72, each $x + f(x)$ by 1.64, on average, and by more
-# the deeper the stack is.*
+# each $f(x)$ multiplies it by 0.72, each $x + f(x)$ by 1.64, on average.*
 
 # %%
 lost = arriving["f(x)"][-1]
