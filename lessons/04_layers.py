@@ -9,7 +9,7 @@ many layers (section 3.1, section 3.3, section 5.4).
 
 You need lessons 01 to 03. At the end you will have built layer norm with its gradient,
 the feed-forward network, dropout and the residual connection, and measured what each
-of them is for (of dropout we quote what the paper measured).
+of them is for, except dropout.
 """
 
 # %% [markdown]
@@ -65,10 +65,10 @@ claim("after three looks the words differ by at most", furthest < 0.01, furthest
 #
 # Is that so in a model, too? There $W^V$ and $W^O$ stand between. In a new model they
 # are random. A random matrix knows nothing of the words: it stretches what they have in
-# common and what differs by about the same factor. So it does not undo the averaging.
-# (A trained one could, by shrinking what they have in common.) And nearer vectors have
-# nearer queries, and so nearer weights: the next averages are still more alike. (Dong
-# et al. 2021 describe this collapse.)
+# common and what differs by about the same factor. So beside the one, the other stays
+# as small as it was. (A trained matrix could shrink what they have in common.) And
+# nearer vectors have nearer queries, and so nearer weights: the next averages are still
+# more alike. (Dong et al. 2021 describe this collapse.)
 #
 # Here is a sentence of 16 random vectors, as before any training: a table of 16 rows
 # and 32 columns. We send it through six attentions of lesson 03, as many as a
@@ -223,7 +223,7 @@ same("LayerNorm begins with gain 1 and bias 0", norm(X), N)
 # %% [markdown]
 # **Use.** Of ONE position: that matters. *Batch norm*, an older norm, takes the mean of
 # one feature over many positions. Then the first word would see something of the words
-# after it, which the causal mask of lesson 01 forbids. So change all positions of each
+# after it, which a causal mask (lesson 01) is to hide. So change all positions of each
 # sentence except the first: the first must not move, not even in its last digit. And
 # equal features give the bias, not a division by 0.
 
@@ -260,15 +260,20 @@ print("moved: ", (after - on_paper).round(3))
 #
 # To raise the 9 is a step along $(0, 0, 0, 1)$. Its mean, $1/4$, is not noticed. What
 # is left, $(-1/4, -1/4, -1/4, 3/4)$, is nearly a step along $n$, which is
-# (-1, -0.33, -0.33, 1.67). So that is hardly noticed, either.
+# (-1, -0.33, -0.33, 1.67): the cosine of their angle is 0.96. So that is hardly
+# noticed, either.
 #
 # And a small step at right angles to both? It changes neither the mean nor the
 # deviation, so it moves $n$ by the step divided by $s$. Let $u$ be the gradient that
-# arrives at $n$. What $n$ does not notice gets no gradient, and the rest gets its share
-# of $u$, divided by $s$. So a guess: **the gradient of $x$ is $u$ without its parts
-# along the two directions, divided by $s$.** With three features, that can be drawn:
+# arrives at $n$. A step of $x$ changes the loss by the dot product of $u$ with the move
+# of $n$: by 0 along the two directions, by $u \cdot \text{step} / s$ at right angles.
+# So a guess: **the gradient of $x$ is $u$ without its parts along the two directions,
+# divided by $s$.** With three features, that can be drawn:
 
 # %%
+raise_of_9 = np.array([-1.0, -1.0, -1.0, 3.0]) / 4  # without its mean
+lengths = np.linalg.norm(raise_of_9) * np.linalg.norm(on_paper)
+print(f"cosine of the raise and n: {raise_of_9 @ on_paper / lengths:.2f}")
 n_of_three = np.array([-1.0, -1.0, 2.0]) / 2**0.5  # mean 0, deviation 1
 u_of_three = np.array([0.9, -1.1, 1.1])
 without_mean = u_of_three - u_of_three.mean()
@@ -289,15 +294,15 @@ draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 #
 # 1. As itself, if $i = j$: $n_j$ changes by $1/s$.
 # 2. Through the mean. $m$ changes by $1/D$, so *every* $n_i$ changes by $-(1/D) / s$.
-# 3. Through the deviation. $s$ changes by $n_j / D$, and the slope of $(x_i - m) / s$
-#    for $s$ is $-n_i / s$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
+# 3. Through the deviation. $s$ changes by $n_j / D$, and $(x_i - m) / s$ has the slope
+#    $-n_i / s$ with respect to $s$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
 #
 # The $n_j / D$ of the third way is the chain rule for the root in $s$:
 #
 # $$\frac{\partial s}{\partial x_j} = \frac{1}{2s} \cdot \frac{2}{D} (x_j - m)
 # = \frac{n_j}{D}$$
 #
-# (That $m$ moves, too, changes nothing here, because the $x_i - m$ sum to 0.)
+# (That $m$ moves, too, adds a multiple of the sum of all $x_i - m$, which is 0.)
 #
 # Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
 #
@@ -363,15 +368,14 @@ grad_check(F.layer_norm, X, gain, bias)
 # ## What is the feed-forward network for?
 # A head of attention writes a mix of values, and each value is made from one word. So,
 # with given weights, what it fetches from two words is a sum: something that the one
-# says plus something that the other says. (The weights themselves can depend on both
-# words, and so answer more than a sum can. But they are needed to say from whom to
-# fetch.) Call an answer about two words *additive* if it is such a sum, $f(a) + g(b)$,
-# with any functions $f$ and $g$, straight or curved. Some questions have no additive
-# answer.
+# says plus something that the other says. Call an answer about two words *additive* if
+# it is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved.
+# Some questions have no additive answer.
 #
-# Here is the smallest. Attention has put the number of one word, 0 or 1, into one
-# feature, and the number of another word into a second feature: $(a, b)$. The answer is
-# to be +1 if they differ and -1 if they are equal. An additive answer would need
+# Here is the smallest; programmers call it *xor*. Attention has put into one feature
+# whether a word is plural, 1 or 0, and into a second one whether another word is:
+# $(a, b)$. The answer is to be +1 if they differ and -1 if they are equal. An additive
+# answer would need
 #
 # $$f(0) + g(0) = -1$$
 #
@@ -418,8 +422,8 @@ same(
 # ### Can it remember?
 # Now larger, and learned. Let eight people and eight dishes be words. Attention has
 # fetched one of each, and the vector that arrives is the sum of their two vectors. Who
-# likes what is random: 64 facts, +1 or -1, to be learned by heart. We call a fact
-# *known* if the answer has the right sign.
+# likes what is random: 64 facts, +1 or -1, to be learned by heart. We compare answers
+# by their mean square error, and call a fact *known* if its answer has the right sign.
 #
 # Write the facts as a table with a row for each person and a column for each dish. The
 # additive answer with the smallest error is the mean of the row, plus the mean of the
@@ -437,9 +441,7 @@ of_person = likes.mean(axis=1, keepdims=True)
 of_dish = likes.mean(axis=0, keepdims=True)
 best_additive = of_person + of_dish - likes.mean()
 best_additive_error = ((likes - best_additive) ** 2).mean()
-known_to_it = (best_additive * likes > 0).sum()
-print(f"the best additive answer: {known_to_it} facts of 64 are known", end=", ")
-print(f"mean square error {best_additive_error:.2f}")
+print(f"the best additive answer: mean square error {best_additive_error:.2f}")
 
 # %% [markdown]
 # The network learns by *gradient descent* (lesson 02).
@@ -487,8 +489,8 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # units on, the network is far below it. (That two units land on the line is chance.)*
 #
 # So a network can remember, with numbers enough. With 4 units it has 73, hardly more
-# than one for each fact, and knows 60 facts; the best additive answer knows 46. With 8
-# units it knows all 64, and more units bring its answers nearer to +1 and -1.
+# than one for each fact, and knows 60 facts. With 8 units it knows all 64, and more
+# units bring its answers nearer to +1 and -1.
 #
 # Attention mostly *fetches*, and the network *computes and remembers*. In trained
 # language models, too, units were found that answer to one pattern of words each, and
@@ -629,11 +631,10 @@ for name, connection in connections.items():
 draw(figures.residual, "04_residual.png", depths, arriving)
 
 # %% [markdown]
-# ![The gradient at the input, relative to the output, over 1 to 16 layers, on logarithmic axes. For f(x) alone it vanishes, for x + f(x) without a norm it explodes. The two curves with a norm, of f(x) and of x + f(x), stay near a line at 1.](figures/04_residual.png)
+# ![The gradient at the input, relative to the output, over 1 to 16 layers, on a logarithmic axis. For f(x) alone it vanishes along a nearly straight line, for x + f(x) without a norm it explodes. The two curves with a norm, of f(x) and of x + f(x), stay near a line at 1.](figures/04_residual.png)
 #
-# *What to see: $f(x)$ alone loses the gradient, $x + f(x)$ alone makes it explode, and
-# with a norm its size stays near 1. In 32 sub-layers that is a factor of 0.72 for each
-# $f(x)$, of 1.64 for each $x + f(x)$, on average.*
+# *What to see: with a norm the gradient keeps its size. Without one, in 32 sub-layers,
+# each $f(x)$ multiplies it by 0.72, each $x + f(x)$ by 1.64, on average.*
 
 # %%
 lost = arriving["f(x)"][-1]
@@ -659,7 +660,8 @@ claim(
 # vectors, it halves the gradient, too. But $s$ is then half as large, so the norm
 # doubles the gradient. In $x + f(x)$ it is the other way round: the sum makes vectors
 # and gradient larger, and the norm divides by a larger $s$. And the norm keeps the
-# vectors at one size. Without it they grow, and with them the factor of each $f(x)$.
+# vectors at one size. Without it they grow, and with longer keys the gradients of the
+# queries, which are sums of keys (lesson 02).
 #
 # ### What is x for, then?
 # In a Transformer, first of all for the words. The first figure of this lesson showed
@@ -684,12 +686,11 @@ claim(
 )
 
 # %% [markdown]
-# These are medians of five random stacks; the first figure showed another one, with
-# 0.37.
+# (Medians of five random stacks; the first figure showed another one, with 0.37.)
 #
-# The same holds on the way back. Let two positions both look with the weights 1/2 and
-# 1/2, and let the one ask for a larger answer (gradient 1) and the other for a smaller
-# one (-1). Each value gets $1/2 - 1/2 = 0$: what one position alone asks for is lost.
+# The same holds on the way back. Two positions look at the same two values, with the
+# weights 1/2 and 1/2. One gets the gradient 1, the other -1. Then each value gets
+# $1/2 - 1/2 = 0$: without $x$ only the mean of the positions' gradients gets through.
 # **The residual connection keeps each position's own vector on the way forward, and its
 # own gradient on the way back.**
 #
@@ -960,7 +961,8 @@ for line in ("The old mother was not at home on Sunday.", "The dog bites the man
 #
 # ### How does the network remember?
 # Take the network of 8 units, and let only some of them speak, first the one that adds
-# most. Which of the 64 answers have the wrong sign?
+# most. (Four of them are not the network of 4 units, which learned without the others.)
+# Which of the 64 answers have the wrong sign?
 
 # %%
 W_1_of_8 = learned[8][1].numpy()

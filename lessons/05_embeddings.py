@@ -110,8 +110,8 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 # Attention answers reordered words with the same answers, reordered: "dog" gets the
 # same vector whether it bites or is bitten. Such a function is called *equivariant*.
 # The rest of a layer looks at one position at a time (lesson 04), and nothing reads the
-# number of a row. So no stack of such layers, however deep, can tell who bites. ("More
-# on embeddings and positions" derives it.)
+# number of a row. So without a causal mask no stack of such layers, however deep, can
+# tell who bites. ("More on embeddings and positions" derives it.)
 
 # %%
 config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -151,10 +151,10 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
-# one before by the same factor, $10000^{2/d_{model}}$, which is 1.33 for $d_{model}$
-# 64, as in this section. So as many hands go round in 10 to 100 positions as in 100
-# to 1,000. The last one takes $7{,}499 · 2 \pi$ positions. A reason for the number
-# 10000 is in "More on embeddings and positions".
+# one before by the same factor, $10000^{2/d_{model}}$. Here and in the next two
+# sections $d_{model}$ is 64, and the factor 1.33. The last hand goes round once in
+# $7{,}499 · 2 \pi$ positions. A reason for the number 10000 is in "More on embeddings
+# and positions".
 #
 # **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
@@ -191,9 +191,8 @@ draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
 # both.*
 #
 # **Use.** Can all positions be told apart? Here is the distance between the vector of
-# position 0 and that of every other, with one hand and with all 32. **Only the distance
-# of two positions counts**, as the next section shows. So from any other position the
-# curve is the same, to both sides.
+# position 0 and that of every other, with one hand and with all 32. From any other
+# position it is the same curve, to both sides.
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -224,9 +223,9 @@ draw(figures.alone, "05_alone.png", from_zero, one_hand)
 # $$\sin(\omega a) \sin(\omega b) + \cos(\omega a) \cos(\omega b)
 # = \cos(\omega (a - b))$$
 #
-# It depends on their distance $a - b$ only, not on where they are. And it is largest at
-# the distance 0. We compare it with that of random rows, in the figure with the paper's
-# $d_{model}$, 512: there 256 hands sum to 256 at distance 0.
+# **Only the distance $a - b$ counts**, not where the two positions are. And the dot
+# product is largest at the distance 0, where each of the 32 hands adds 1. We compare it
+# with that of random rows.
 
 # %%
 speeds = np.array([1 / 10000 ** (2 * i / 64) for i in range(32)])  # omega of each hand
@@ -235,26 +234,26 @@ by_distance = np.cos(distances[:, :, None] * speeds).sum(axis=2)
 same("PE(a) . PE(b) = sum of cos(omega (a - b))", PE @ PE.T, by_distance)
 
 # %%
-wide = sinusoid(101, 512)
-random_rows = rng.standard_normal((101, 512)) / sqrt(2)  # as long as those of PE
-of_wide = wide @ wide[50]  # the dot products of position 50 with all
+around_50 = sinusoid(101, 64)  # 50 positions on each side of position 50
+random_rows = rng.standard_normal((101, 64)) / sqrt(2)  # about as long as those of PE
+of_PE = around_50 @ around_50[50]  # the dot products of position 50 with all
 of_random = random_rows @ random_rows[50]
-print(f"sinusoids: itself {of_wide[50]:.0f}, its neighbour {of_wide[51]:.0f}", end=", ")
-print(f"50 positions away {of_wide[100]:.0f}")
-print(f"random rows: itself {of_random[50]:.0f}, its neighbour {of_random[51]:.0f}")
-claim("no position is as like it as itself", of_wide.argmax() == 50, of_wide.argmax())
-claim("of sinusoids, neighbours are nearly as like", of_wide[51] > 200, of_wide[51])
-claim("of random rows, they are not", abs(of_random[51]) < 50, of_random[51])
-draw(figures.distance, "05_distance.png", of_wide, of_random)
+print(f"sinusoids: itself {of_PE[50]:.0f}, its neighbour {of_PE[51]:.1f}", end=", ")
+print(f"50 positions away {of_PE[100]:.0f}")
+print(f"random rows: itself {of_random[50]:.0f}, its neighbour {of_random[51]:.1f}")
+claim("the position most like position 50 is", of_PE.argmax() == 50, of_PE.argmax())
+claim("sinusoids: with its neighbour", of_PE[51] > 30, of_PE[51])
+claim("random rows: with its neighbour", abs(of_random[51]) < 15, of_random[51])
+draw(figures.distance, "05_distance.png", of_PE, of_random)
 
 # %% [markdown]
-# ![The dot product of two positions over their distance, from -50 to 50. For sinusoids a peak of 256 at distance 0 with slopes on both sides, down to 131; for random rows a spike at 0 and noise around 0 elsewhere.](figures/05_distance.png)
+# ![The dot product of two positions over their distance, from -50 to 50. For sinusoids a peak of 32 at distance 0 with slopes on both sides and waves on them, down to about 15; for random rows a spike at 0 and noise around 0 elsewhere.](figures/05_distance.png)
 #
 # *What to see: the peak of the sinusoids has slopes: on the whole, the nearer, the more
-# alike; the small steps are the waves of the fast hands. Random rows have a peak
+# alike; the waves are those of the fast hands. Random rows have a peak
 # without slopes: a neighbour is no more alike than any other position.*
 #
-# At the distance 50 the curve is still at 131, half of its peak, because the slow hands
+# At the distance 50 the curve is still at 16, half of its peak, because the slow hands
 # have hardly moved. That does no harm here: the same number added to all scores changes
 # no weight (lesson 02). But the slow hands do not help to find the right position.
 
@@ -285,8 +284,9 @@ draw(figures.distance, "05_distance.png", of_wide, of_random)
 # $\omega k$. To move back, take a negative $k$. One matrix does it for every $p$,
 # because each hand turns by the same angle in each step, wherever it points. Random
 # rows have no such matrix, once there are more positions than $d_{model}$: a column of
-# it has $d_{model}$ unknowns, and each position gives one more equation for them. (Many
-# models of today turn queries and keys by such angles: *rotary* positions.)
+# it has $d_{model}$ unknowns, and each position gives one more equation for them. With
+# fewer there is one, but it says nothing of further positions. (Many models of today
+# turn queries and keys by such angles: *rotary* positions.)
 
 
 # %%
@@ -305,11 +305,11 @@ def turn(k):
 same("PE(pos + 7) = PE(pos), turned by one matrix", PE[7:], PE[:93] @ turn(7))
 
 # %% [markdown]
-# **Use.** Build that head, with $d_{model}$ 64 again, and $d_k$ as large. Its queries
-# are the positions, turned one step back, its keys the positions as they are. The dot
-# product with the right key is 32, with the next best 30.9: a lead of 1.1. Divided by
-# $\sqrt{d_k} = 8$, that is little. With a matrix 16 times as large it is 2.2, and the
-# right weight is $e^{2.2}$, or 9, times the next best:
+# **Use.** Build that head, with $d_k = 64$. Its queries are the positions, turned one
+# step back, its keys the positions as they are. The dot product with the right key is
+# 32, with the next best 30.9: a lead of 1.1. Divided by $\sqrt{d_k} = 8$, that is
+# little. So we multiply all numbers of the matrix by 16, as training could. Then the
+# lead is 2.2, and the right weight is $e^{2.2}$, or 9, times the next best:
 
 
 # %%
@@ -329,10 +329,10 @@ claim("weight on the word before at least", least > 0.8, f"{least:.2f}")
 draw(figures.back, "05_back.png", sharp)
 
 # %% [markdown]
-# ![A map of the weights of positions 1 to 9 on positions 0 to 9: one dark cell in each row, at least 0.81, in the column of the position before.](figures/05_back.png)
+# ![A map of the weights of positions 0 to 9 on positions 0 to 9. Row 0 is hatched. In each other row one cell is dark, at least 0.81, left of the diagonal, in the column of the position before.](figures/05_back.png)
 #
 # *What to see: position 1 looks at 0, position 2 at 1, and so on. (Position 0 has none
-# before it, and is left out.)*
+# before it: its row is hatched.)*
 #
 # Now let it read the news. Its queries and keys are the positions; its values are the
 # three words of the beginning:
@@ -364,8 +364,9 @@ claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 # A text is first cut into *subwords*: a frequent word remains in one piece, a rare one
 # is cut into several (in lesson 09 we learn from a text where to cut). The list of all
 # $V$ subwords is the *vocabulary*, and the number of a subword in it is its *id*. Each
-# occurrence of a subword in a text is called a *token*. Below, "bites",
-# which never occurred in the model's texts, is written in three pieces.
+# occurrence of a subword in a text is called a *token*. Below is a sentence in the
+# subwords of the small model that comes with the course. "Bites", which never occurred
+# in its texts, is written in three pieces.
 
 # %%
 subwords = toy_model().subwords
@@ -410,32 +411,22 @@ same("the table's gradient is onehot^T gy", layer.weight.grad, one_hot.T @ gy)
 # **Use.** Why does the library not multiply? The paper's batches have about 25,000
 # tokens, its vocabulary 37,000 subwords: a one-hot matrix of them would take 3.7 GB,
 # nearly all zeros. So it reads the rows.
-#
-# But on the way back NumPy's `g[ids] += gy` is a trap. If an id comes three times, it
-# makes three sums, each of the old row and *one* gradient, and writes all to the same
-# place: the last one wins. `np.add.at` adds one after the other.
 
 # %%
 tokens = 25_000
 V = 37_000
 gigabytes = tokens * V * 4 / 1e9  # 4 bytes for each number
 print(f"the one-hot matrix of {tokens:,} by {V:,} numbers: {gigabytes:.1f} GB")
-last_wins = np.zeros_like(E)
-last_wins[few] += gy
-all_added = np.zeros_like(E)
-np.add.at(all_added, few, gy)
-same("g[ids] += gy keeps only the last of three gradients", last_wins[4], gy[3])
-same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 
 # %% [markdown]
 # ## What does a row come to hold?
 # At first a row is random numbers. Here is what training (lesson 07) has made of it in
-# the small model that comes with the course, which learned to translate simple
-# sentences from English to German. Two rows are compared by the *cosine* of the angle
-# between them: their dot product, divided by both lengths. It is 1 for rows of the same
-# direction, and near 0 for random rows: two of 64 numbers with variance 1 have the
-# length 8 each, and a dot product of spread $\sqrt{64} = 8$ (lesson 01). So their
-# cosine has the spread $8 / (8 \cdot 8)$, or 1/8.
+# the small model, which learned to translate simple sentences from English to German.
+# Two rows are compared by the *cosine* of the angle between them: their dot product,
+# divided by both lengths. It is 1 for rows of the same direction, and near 0 for random
+# rows. For the length of 64 numbers with variance 1 is about 8. And two such rows have
+# a dot product of spread $\sqrt{64} = 8$ (lesson 01). So their cosine has the spread
+# $8 / (8 \cdot 8)$, or 1/8.
 
 # %%
 # A row for each subword:
@@ -496,12 +487,12 @@ draw(figures.words, "05_words.png", cosines, twelve)
 #
 # Nobody told the model what an adjective is, or a name. Yet of 72 nouns and adjectives,
 # 71 are most like one of their own kind. (By chance it would be 59% of them.) Words
-# that are used alike got similar rows, even opposites like "small" and "big"; and most
-# of all those with the same translation: in its sentences, "small" and "little" are
-# both "klein", "big" and "tall" both "groß". A row holds what the task needs to know
-# about a word. But it is not like the row of the translation: the cosine of "small" and
-# "klein" is 0.14, no more than chance gives. The one is read by the encoder and the
-# other by the decoder, so they are never used alike.
+# that are used alike get similar gradients, and so similar rows, even opposites like
+# "small" and "big"; and most of all those with the same translation: in its sentences,
+# "small" and "little" are both "klein", "big" and "tall" both "groß". A row holds what
+# the task needs to know about a word. But it is not like the row of the translation:
+# the cosine of "small" and "klein" is 0.14, no more than chance gives. The one is read
+# by the encoder and the other by the decoder, so they are never used alike.
 
 # %% [markdown]
 # ## Why is one table used three times?
@@ -521,7 +512,9 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # Why should the row that reads a word also write it? It need not. But if two words mean
 # alike, both the reader and the writer should treat them alike, and one table learns
 # that once. Press and Wolf, whom the paper follows, tied input and output of language
-# models in 2017, and found them better, with fewer parameters.
+# models in 2017, and found them better, with fewer parameters. There is less reason to
+# tie the source: it shares only the rows of what both languages write alike, such as
+# names.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
 # the effects add (lesson 02). So its gradient is the sum of three ("More on embeddings
@@ -556,8 +549,8 @@ print(f"in millions: one {one_table / 1e6:.1f}, three {3 * one_table / 1e6:.1f}"
 # Their dot product, a logit, is a sum of $d_{model}$ products. By lesson 01 its
 # variance is $d_{model}$ times the variance of the numbers in $E$. The logits should
 # begin small, with variance 1: were they large, a new model would be sure of one
-# subword, and nearly always of a wrong one ("What is the loss of a new model?"). So
-# `Embedding` draws the numbers of $E$ with variance $1/d_{model}$.
+# subword, and nearly always of a wrong one. So `Embedding` draws the numbers of $E$
+# with variance $1/d_{model}$.
 #
 # **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
 # numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
@@ -589,28 +582,55 @@ x_dog = embed(np.array([ids])) * 8.0  # sqrt(64)
 same("Positions adds PE", add_positions(x_dog), x_dog.numpy() + waves(8, 64))
 
 # %% [markdown]
-# Now the position does not drown the word. But does the word drown the position?
+# Now the position does not drown the word. But does the word drown the position? For
+# our head it does. Among the sums of 20 random words and their positions it never finds
+# the word before: the words are noise to it. **So adding is not free: the words have to
+# leave room for the positions.** ("Can a head read the position out of a sum?" under
+# "More on ..." measures it.)
 
 # %% [markdown]
-# ## Can a head read the position out of a sum?
+# ## What did we learn?
+# - Without positions, attention and all layers give a word the same answer in any order
+#   of the words.
+# - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
+#   alike, and slow ones, so that near and far can be told.
+# - $k$ positions on is one rotation, the same everywhere: so with positions alone one
+#   matrix lets each word look $k$ words back, and "bites" knows who bites.
+# - Words that are added to the positions are noise to such a head: random words drown
+#   the position.
+# - An embedding is a row of a table; its gradient is the sum over all tokens that read
+#   the row. Words that are used alike come to have similar rows.
+# - One table embeds source and target and scores the output; its gradient is the sum of
+#   three, added up by `Tensor.backward`.
+# - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
+#   large ones beside $PE$.
+
+# %% [markdown]
+# ## More on embeddings and positions
+# Nothing later needs what follows. Open what you are curious about.
+#
+# ### Can a head read the position out of a sum?
 # The head that read the news got positions alone. Now take 20 random words as they
 # enter a new model with $d_{model}$ 64, numbers of variance 1, and add their positions.
 # Does it still find the word before? Guess first.
 #
-# Write $W$ for $W^Q$ times the transpose of $W^K$; in our head that is the turn. A
-# score of two sums has four terms:
+# Let $W$ be $W^Q$ times the transpose of $W^K$; in our head that is the turn. The score
+# of the sum $w + p$ with the sum $w' + p'$ has four terms:
 #
 # $$(w + p) W (w' + p')^T = p W p'^T + w W p'^T + p W w'^T + w W w'^T$$
 #
-# Only the first one tells where, with its lead of 1.1. The others are noise. In two of
-# them a word meets a $PE$, of length $\sqrt{32}$, and the product has the spread
-# $\sqrt{32} = 5.7$. In the last one two words meet, and it has the spread 8
-# (lesson 01). The squares add: $32 + 32 + 64 = 128$, so all three together have the
-# spread 11.3. And worst is the key of the word itself: a word and its slightly turned
-# copy have a product of about 62 (64 without the turn).
+# 1. Position with position: it tells where, with its lead of 1.1. The rest is noise.
+# 2. Word with position, and position with word: the length of a $PE$ is $\sqrt{32}$,
+#    so each of the two has the spread $\sqrt{32} = 5.7$.
+# 3. Word with word: the spread is 8 (lesson 01).
+#
+# The squares of the three spreads add: $32 + 32 + 64 = 128$. So the noise has the
+# spread 11.3. It is worst at the position that asks. There both words are the same one,
+# and its product with its turned copy is about 62 (64 without the turn).
 #
 # Would smaller words help? We try 1/4 of the size, and 1/8, the size without the
-# factor. And the word itself: is it, of 1,600 words, the one most like the sum?
+# factor. And can one still tell which word is in a sum: is it, of 1,600 words, the one
+# that is most like the sum?
 
 
 # %%
@@ -642,7 +662,7 @@ for _ in range(100):
 for size in sizes:
     print(f"    words times 1/{1 / size:.0f}, found: ", end="")
     print(f"the word before {np.mean(before_found[size]):.0%}, ", end="")
-    print(f"the word itself {np.mean(word_named[size]):.0%}")
+    print(f"which word it is {np.mean(word_named[size]):.0%}")
 print(
     f"    reading 8 directions only: the word before {np.mean(found_by_reader):.0%}",
     end="",
@@ -651,51 +671,28 @@ print(f", by chance {1 / 20:.0%}")
 of_large = np.mean(before_found[1])
 claim("with the factor the word before is found", of_large < 0.1, f"{of_large:.0%}")
 of_small_words = np.mean(word_named[1 / 8])
-claim("without it the word is found", of_small_words < 0.1, f"{of_small_words:.0%}")
+claim("without it, which word it is", of_small_words < 0.1, f"{of_small_words:.0%}")
 
 # %% [markdown]
 # With the factor, this head never finds the word before: the word drowns the position.
 # Without it (1/8), the head finds it in half of the rows, but the position drowns the
-# word. At 1/4 both are mostly lost. So no size serves both.
+# word. At 1/4 both are mostly lost. So none of these sizes serves both.
 #
 # A vector has 64 directions, and 20 positions fill hardly more than 8 of them. The same
-# head, if it reads only these 8, hears less noise. It finds the word before in 13% (by
+# head, if it reads only these 8, hears less noise. It finds the word before in 16% (by
 # chance it would be 5%). The noise that remains is what the words have in these 8. Had
 # they nothing there, the head would see positions alone, and find them all, as before.
-# **Adding is not free: the words have to leave room.**
 #
-# The room must come from training, and some does: the best linear reader names the
-# position of a sum in 44% with random rows, in 73% with those of the small model.
-# ("Does training make room?" under "More on ..." says what this room is.) And head 1 of
-# lesson 03 did find the word before, in four of its nine rows.
-
-# %% [markdown]
-# ## What did we learn?
-# - Without positions, attention and all layers give a word the same answer in any order
-#   of the words.
-# - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
-#   alike, and slow ones, so that near and far can be told.
-# - $k$ positions on is one rotation, the same everywhere: so one matrix lets each word
-#   look $k$ words back, and "bites" knows who bites.
-# - The position can be read out of a sum only where the words leave room: random words
-#   leave little, those of the small model more.
-# - An embedding is a row of a table; its gradient is the sum over all tokens that read
-#   the row. Words that are used alike come to have similar rows.
-# - One table embeds source and target and scores the output; its gradient is the sum of
-#   three, added up by `Tensor.backward`.
-# - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
-#   large ones beside $PE$.
-
-# %% [markdown]
-# ## More on embeddings and positions
-# Nothing later needs what follows. Open what you are curious about.
+# That is one head, built by hand, with random words. A trained head may have a better
+# matrix, and trained words other directions: head 1 of lesson 03 did find the word
+# before, in four of its nine rows.
 #
 # ### Does training make room?
 # A head finds the word before in a sum if the words leave the directions of the
 # positions. Do they, in the small model? We ask something simpler than to find the word
-# before: can the best matrix read the position *itself*? A linear reader, fitted by
-# least squares, gives each of 20 positions a score. How often is the right one the
-# highest?
+# before: can the best matrix read the position *itself*? (So compare the answers with
+# each other, not with the 16%.) A linear reader, fitted by least squares, gives each of
+# 20 positions a score. How often is the right one the highest?
 
 
 # %%
@@ -732,7 +729,7 @@ for name, table in (("random", untrained), ("trained", trained)):
     print(f"    {name}: 32 directions hold {squares[:32].sum() / squares.sum():.0%}")
 
 # %% [markdown]
-# With trained rows it is right in 73% of the sums, with random rows in 44% (means of
+# With trained rows it is right in 74% of the sums, with random rows in 45% (means of
 # ten tests each). Did the words leave the directions of the positions? Turn all rows by
 # one random rotation: they lie in other directions then, and the reader is still right
 # in 69%. So most of the gain does not depend on where the rows lie, but on how unevenly
@@ -784,6 +781,19 @@ for name, table in (("random", untrained), ("trained", trained)):
 # %%
 show(F.embedding)
 show(sinusoid)
+
+# %% [markdown]
+# Why `add.at`? NumPy's `g[ids] += gy` is a trap. If an id comes three times, NumPy
+# computes three sums, each of the old row and *one* gradient, and writes all three to
+# the same place: the last one wins. `np.add.at` adds one after the other.
+
+# %%
+last_wins = np.zeros_like(E)
+last_wins[few] += gy
+all_added = np.zeros_like(E)
+np.add.at(all_added, few, gy)
+same("g[ids] += gy keeps only the last of three gradients", last_wins[4], gy[3])
+same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 
 # %% [markdown]
 # ### What if an id is not in the table?
@@ -1093,8 +1103,8 @@ def look_up(table, ids):
 
     The ids may repeat. Use record. (The check sees the result, not the method.)
 
-    Hint: "How does a word become a vector?" shows why g[ids] += gy is not enough;
-    np.add.at adds each.
+    Hint: "How does the library compute the two tables?" shows why g[ids] += gy is not
+    enough; np.add.at adds each.
     """
     ...
 

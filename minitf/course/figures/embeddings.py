@@ -75,12 +75,17 @@ def distance(sinusoids, random_rows, path):
 
 
 def back(weights, path):
-    """Draw the weights of a head that looks at the word before: (positions, positions)."""
+    """Draw the weights of a head that looks at the word before: (positions, positions).
+
+    Position 0 has none before it: its row is hatched.
+    """
     numbers = [str(position) for position in range(len(weights))]
+    shown = weights.copy()
+    shown[0] = np.nan
     matrices(
-        {"One matrix lets every position look at the one before it": weights[1:]},
+        {"One matrix lets every position look at the one before it": shown},
         rows="the position that looks", columns="the position it looks at",
-        row_labels=numbers[1:], column_labels=numbers, limits=(0, 1), bar="weight", path=path,
+        row_labels=numbers, column_labels=numbers, limits=(0, 1), bar="weight", path=path,
     )  # fmt: skip
 
 

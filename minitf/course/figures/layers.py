@@ -3,7 +3,7 @@
 import numpy as np
 
 from minitf.course.figures import FONT, HEIGHT, SMALL, WIDTH, lines, matrices, name_end, new_figure
-from minitf.plot import COLOURS, GRID, curve_style, label_axes, plain_numbers, save_figure
+from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
 
 __all__ = ["alike", "facts", "mixing", "order_of_norm", "residual", "two_means", "units"]
 
@@ -142,8 +142,7 @@ def residual(depths, gradients, path):
     label_axes(axes, "layers in a row", "gradient that arrives at the input", title, FONT, SMALL)
     axes.grid(**GRID)
     axes.set_yscale("log")
-    axes.set_xscale("log", base=2)
-    plain_numbers(axes.xaxis)
+    axes.set_xticks(depths)
     results = {"x + f(x)": ": explodes", "f(x)": ": vanishes", "norm(x + f(x))": ", the paper"}
     lifts = {"norm(f(x))": -9, "norm(x + f(x))": 9}  # they end side by side
     for i, (name, arriving) in enumerate(gradients.items()):
@@ -154,7 +153,7 @@ def residual(depths, gradients, path):
         name_end(axes, text, depths, arriving[-1], style["color"], lifts.get(layer, 0))
     axes.axhline(1, color="#444444", linewidth=1.0, zorder=1)
     axes.annotate(
-        "1: as large as at the output", (8, 1), (0, 8), textcoords="offset points", ha="center",
+        "1: as large as at the output", (12, 1), (0, 8), textcoords="offset points", ha="center",
         va="bottom", fontsize=SMALL, color="#444444",
     )  # fmt: skip
     axes.set_xlim(depths[0] / 1.1, depths[-1] * 1.06)
