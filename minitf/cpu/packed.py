@@ -52,8 +52,7 @@ def in_panels(matrix, panels=None):
 
     The last panel is padded with zeros. Where matrices are not cut: as one panel (1, D, F).
     """
-    if panels is None:
-        panels = np.empty(panels_shape(*matrix.shape), dtype=matrix.dtype)
+    panels = np.empty(panels_shape(*matrix.shape), matrix.dtype) if panels is None else panels
     width = panels.shape[2]
     for i, panel in enumerate(panels):
         columns = matrix[:, i * width : (i + 1) * width]
