@@ -101,15 +101,16 @@ def collapse(warm, cold, pre_norm, path):
 
 def wishes(watched, path):
     """Draw 60 updates of trainings. watched: {training: the notes of `common_wish`}."""
-    left, right = "length of the common wish", "typical move, as a share of the rate"
+    left, right = "length of the common wish", "typical move"
     curves = {left: {}, right: {}}
     updates = np.arange(1, 61)
     for name, notes in watched.items():
         curves[left][name] = (updates, notes["common"][:60] / notes["common"][0])
         curves[right][name] = (updates, notes["typical"][:60])
     line_panels(
-        curves, path, x="update", y={left: "share of the first update's"}, limits=(-0.05, 1.15),
-        marks=False, title="Moves answer the common wish, small ones too; waiting does not",
+        curves, path, x="update", limits=(-0.05, 1.15), marks=False,
+        y={left: "share of the first update's", right: "share of the rate"},
+        title="Moves answer the common wish, small ones too; waiting does not",
     )  # fmt: skip
 
 
