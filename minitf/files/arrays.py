@@ -114,20 +114,17 @@ def load_arrays(
     return arrays, meta
 
 
-def read_arrays(path, shapes=None, mapped=False):
-    """Return the arrays of a .safetensors file, and its dictionary, None if missing.
-
-    mapped: they are the file itself, mapped into memory, and must be forgotten before it changes.
-    """
+def read_arrays(path, shapes=None):
+    """Return the arrays of a .safetensors file, and its dictionary, None if missing."""
     with user_errors(path):
         with open(path, "rb") as file:
             start = file.read(8)
         if int.from_bytes(start, "little") > MAX_HEADER:
             raise ValueError("its header is too long")
-        return _read_safetensors(path, shapes, mapped)
+        return _read_safetensors(path, shapes)
 
 
-def _read_safetensors(path, shapes, mapped):
+def _read_safetensors(path, shapes):
     from safetensors import safe_open
 
     # Opening the file compares its header with its size; get_tensor takes the memory.
@@ -141,8 +138,7 @@ def _read_safetensors(path, shapes, mapped):
                 raise UserError(
                     f"{path}: array {name!r} is of type {header.get_dtype()}: convert it to F32"
                 )
-        read = _mapped(path) if mapped else file.get_tensor
-        arrays = {name: read(name) for name in names}
+        arrays = {name: file.get_tensor(name) for name in names}
         metadata = file.metadata() or {}
     if KEY not in metadata:
         return arrays, None
@@ -150,21 +146,6 @@ def _read_safetensors(path, shapes, mapped):
     if stored["sha256"] != digest(arrays, stored["meta"]):
         raise ValueError("its sha256 differs")
     return arrays, stored["meta"]
-
-
-def _mapped(path):
-    """Return a function from a name to its array in a file whose header was checked."""
-    with open(path, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-    data = np.memmap(path, np.uint8, "r", offset=8 + size).view(np.ndarray)
-
-    def read(name):
-        kind, shape, (start, stop) = map(header[name].get, ("dtype", "shape", "data_offsets"))
-        kind, bits = kind[0].lower(), int(kind[1:])
-        return data[start:stop].view(f"<{kind}{bits // 8}").reshape(shape)
-
-    return read
 
 
 @contextlib.contextmanager

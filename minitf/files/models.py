@@ -155,7 +155,6 @@ def _shrink(name, array, dtype):
 def read_model(directory: str | Path) -> SavedModel:
     """Return the model that `save_model` wrote to a folder, its weights in the type of the file.
 
-    They are the file itself, mapped into memory: copy what is to be kept.
     Raises UserError if the folder or a file is missing, changed or damaged, or of an
     unknown format.
     """
@@ -197,7 +196,7 @@ def _read_parts(directory, config):
                 raise UserError(
                     f"{directory / name}: belongs to another model: copy the model again"
                 )
-        arrays, _ = read_arrays(path, mapped=True)
+        arrays, _ = read_arrays(path)
         for name, array in arrays.items():
             if not is_finite(array):
                 raise UserError(

@@ -264,10 +264,10 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(tmp_path, words,
     """The hashes are checked first, so weights that come after them could be another model's."""
     save_model(tmp_path, {"a": np.zeros(2, np.float32)}, {}, words, notes={"step": 1})
 
-    def late(path, **options):
+    def late(path):
         monkeypatch.undo()
         save_model(tmp_path, {"a": np.ones(2, np.float32)}, {}, words, notes={"step": 2})
-        return read_arrays(path, **options)
+        return read_arrays(path)
 
     monkeypatch.setattr(models, "read_arrays", late)
     found = read_model(tmp_path)
