@@ -20,6 +20,9 @@ class Command:
         self.command, self.root = [sys.executable, *task["arguments"]], Path(task["root"])
         folders = [str(self.root), str(self.root / "examples")]
         self.environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+        # A user's Python compiles each module once and keeps that; so does the run before the first
+        # that is timed. Where this variable is set, each start would compile all modules again.
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def __call__(self):
         done = subprocess.run(
