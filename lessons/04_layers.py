@@ -601,7 +601,7 @@ same("an encoder layer is two lines", as_in_library, two_lines(sentence))
 #
 # **Use.** Four ways to connect the sub-layers of 1 to 16 encoder layers, before any
 # training. A random gradient starts at the output. Its size, the root of the mean of
-# its squares, is 1. How much arrives at the input?
+# its squares, is about 1. How much arrives at the input?
 
 
 # %%
