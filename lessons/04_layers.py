@@ -7,17 +7,18 @@ attention. This lesson builds what else is in one of its layers: the network tha
 computes with what was fetched, and the three small parts that make it possible to stack
 many layers (section 3.1, section 3.3, section 5.4).
 
-You need lessons 01 to 03. At the end you will have built layer norm with its gradient,
-the feed-forward network, dropout and the residual connection, and measured what each
-of them is for, except dropout.
+You need lessons 01 to 03. At the end you will know layer norm with its gradient, the
+feed-forward network, dropout and the residual connection, and will have measured what
+each of them is for, except dropout.
 """
 
 # %% [markdown]
 # ## What happens to words that only look at each other?
-# In lesson 01 "bank" looked at its two neighbours once, and became (2.17, 0.31): a bank
-# of a river. In a Transformer the words look again in every layer. Let these three look
-# three times: each word looks at all three, all three get their new vectors, and then
-# they look again. Before you read on: what will happen to "by", which was (0, 0)?
+# In lesson 01 "bank" looked once at the three words, itself among them, and became
+# (2.17, 0.31): a bank of a river. In a Transformer the words look again in every layer.
+# Let these three look three times: each word looks at all three, all three get their
+# new vectors, and then they look again. All become the same word. Which one? Guess
+# before you read on.
 
 # %%
 import numpy as np
@@ -50,7 +51,7 @@ for _ in range(3):
     words = after_looks[-1]
     after_looks.append(F.attention(words, words, words).numpy())
 
-print("looks    bank       by         river")
+print("looks    bank       by         river     (water and money of each)")
 for looks, words in enumerate(after_looks):
     numbers = "  ".join(f"{water:.2f} {money:.2f}" for water, money in words)
     print(f"{looks:5}    {numbers}")
@@ -59,16 +60,17 @@ claim("after three looks the words differ by at most", furthest < 0.01, furthest
 
 # %% [markdown]
 # After three looks there are no three words any more. "By" has become a river, and the
-# river has lost some of its water. No other outcome was possible: every weight is above
-# 0, so a new vector is an average of all old ones and lies among them, and averages of
-# averages lie closer and closer together.
+# river has lost some of its water. In the end no other outcome is possible: every
+# weight is above 0, so a new vector is an average of all old ones and lies among them,
+# and averages of averages lie closer and closer together.
 #
 # Is that so in a model, too? There $W^V$ and $W^O$ stand between. In a new model they
 # are random. A random matrix knows nothing of the words: it stretches what they have in
-# common and what differs by about the same factor. So beside the one, the other stays
-# as small as it was. (A trained matrix could shrink what they have in common.) And
-# nearer vectors have nearer queries, and so nearer weights: the next averages are still
-# more alike. (Dong et al. 2021 describe this collapse.)
+# common and what differs by about the same factor. So what differs stays as small,
+# beside what they have in common, as the averages made it. And nearer vectors have
+# nearer queries, and so nearer weights: the next averages are still more alike. (Dong
+# et al. 2021 describe this collapse. A trained matrix could shrink what the words have
+# in common.)
 #
 # Here is a sentence of 16 random vectors, as before any training: a table of 16 rows
 # and 32 columns. We send it through six attentions of lesson 03, as many as a
@@ -120,20 +122,20 @@ draw(figures.alike, "04_alike.png", apart)
 # %% [markdown]
 # ![How far words are apart over six layers. With attention alone it falls from nearly 1 to 0 after three layers; with the Transformer's layers it falls slowly, to 0.37 after six.](figures/04_alike.png)
 #
-# *What to see: after three attentions every position has the same vector. What else is
-# in a layer keeps the words apart for longer, though not for ever: these layers are
-# new, and nothing has taught them yet what to keep apart. (In a trained model the words
-# stay apart: see "More on layers".)*
+# *What to see: after three attentions every position has the same vector. The other
+# parts of a layer keep the words apart for longer, though not for ever: these layers
+# are new, and nothing has taught them yet what to keep apart. (Our small trained model
+# keeps words further apart than new layers do: see "More on layers".)*
 #
-# What else is it?
+# What are these other parts?
 
 # %% [markdown]
 # ## What happens to a word inside a layer?
 # Take a word as a vector of four numbers, (0, 1, 2, 9). In each layer of the encoder
 # (the left tower of Figure 1) it passes through two *sub-layers*. The first is
 # attention: it fetches something from the other words, say (1, 2, 1, 0). The second is
-# a small network, which works on what was fetched, for each word alone. After each of
-# them the same three things happen:
+# a small network, which computes with the word and what it fetched, for each word
+# alone. After each of them the same three things happen:
 #
 # 1. *Dropout* sets a few of the new numbers to 0, but only while the model learns. Ours
 #    does not learn now, so (1, 2, 1, 0) stays as it is.
@@ -151,7 +153,8 @@ draw(figures.alike, "04_alike.png", apart)
 # $$= (-1, -0.33, -0.33, 1.67)$$
 #
 # The result has the mean 0 and the standard deviation 1, whatever went in (unless all
-# four numbers were equal).
+# four numbers were equal). Four numbers went in, and four of a standard size come out:
+# so the next sub-layer can do the same with them.
 
 # %%
 old = np.array([0.0, 1.0, 2.0, 9.0])
@@ -221,21 +224,35 @@ norm = LayerNorm(8).astype(np.float64)  # 64 bits in place of 32, for a smaller 
 same("LayerNorm begins with gain 1 and bias 0", norm(X), N)
 
 # %% [markdown]
-# **Use.** Of ONE position: that matters. *Batch norm*, an older norm, takes the mean of
-# one feature over many positions. Then the first word would see something of the words
-# after it, which a causal mask (lesson 01) is to hide. So change all positions of each
-# sentence except the first: the first must not move, not even in its last digit. And
-# equal features give the bias, not a division by 0.
+# **Use.** Layer norm looks at ONE position only. That matters: *batch norm*, an older
+# norm, takes the mean and the deviation of one feature over many positions. Then the
+# first word would see something of the words after it, which a causal mask (lesson 01)
+# is to hide. So change all positions of each sentence except the first. With layer norm
+# the first must not move, not even in its last digit. With batch norm it does.
 
 # %%
 ones = np.ones(8)
 zeros = np.zeros(8)
 is_later = np.arange(6)[:, None] > 0  # all positions of a sentence but the first
 changed = X + is_later * rng.standard_normal(X.shape)
-first_before = F.layer_norm(X, ones, zeros).numpy()[:, 0]
-first_after = F.layer_norm(changed, ones, zeros).numpy()[:, 0]
-moved_by = abs(first_after - first_before).max()
-claim("other positions change this one by", moved_by == 0, float(moved_by))
+
+
+def layer_norm(x):
+    return F.layer_norm(x, ones, zeros).numpy()
+
+
+def batch_norm(x):  # of each feature, over all positions of all sentences
+    return (x - x.mean(axis=(0, 1))) / x.std(axis=(0, 1))
+
+
+def first_moves_by(a_norm):
+    return float(abs(a_norm(changed) - a_norm(X))[:, 0].max())
+
+
+moved_by = first_moves_by(layer_norm)
+claim("layer norm: other positions change the first by", moved_by == 0, moved_by)
+in_batch = first_moves_by(batch_norm)
+claim("batch norm: they change it by up to", in_batch > 0.1, f"{in_batch:.2f}")
 same("eight equal features become the bias", F.layer_norm(5 * ones, gain, bias), bias)
 
 # %% [markdown]
@@ -253,27 +270,49 @@ print("after: ", after.round(3))
 print("moved: ", (after - on_paper).round(3))
 
 # %% [markdown]
-# The last one, the 9 itself! Why? There are two steps of $x$ that $n$ does not notice:
+# The last one, the 9 itself! Why? There are two small steps of $x$ that $n$ does not
+# notice:
 #
 # - Add the same number to all features, a step along $(1, \ldots, 1)$.
 # - Stretch their distances from the mean, a step along $n$.
 #
-# To raise the 9 is a step along $(0, 0, 0, 1)$. Its mean, $1/4$, is not noticed. What
-# is left, $(-1/4, -1/4, -1/4, 3/4)$, is nearly a step along $n$, which is
-# (-1, -0.33, -0.33, 1.67): the cosine of their angle is 0.96. So that is hardly
-# noticed, either.
-#
-# And a small step at right angles to both? It changes neither the mean nor the
-# deviation, so it moves $n$ by the step divided by $s$. Let $u$ be the gradient that
-# arrives at $n$. A step of $x$ changes the loss by the dot product of $u$ with the move
-# of $n$: by 0 along the two directions, by $u \cdot \text{step} / s$ at right angles.
-# So a guess: **the gradient of $x$ is $u$ without its parts along the two directions,
-# divided by $s$.** With three features, that can be drawn:
+# If mean and deviation did not move, the raise would move $n$ by $0.12 / 3 = 0.04$ in
+# the last feature. Take from this move what is not noticed: first its part along
+# $(1, \ldots, 1)$, which is its mean, then its part along $n$. The part of a vector $v$
+# along $n$ is $n \, (v \cdot n) / (n \cdot n)$. As $n$ has the mean 0 and the deviation
+# 1, $n \cdot n$ is $D$. A sum divided by $D$ is a mean: the part is
+# $n \, \text{mean}(v n)$.
 
 # %%
-raise_of_9 = np.array([-1.0, -1.0, -1.0, 3.0]) / 4  # without its mean
-lengths = np.linalg.norm(raise_of_9) * np.linalg.norm(on_paper)
-print(f"cosine of the raise and n: {raise_of_9 @ on_paper / lengths:.2f}")
+move = np.array([0.0, 0.0, 0.0, 0.04])
+move_without_mean = move - move.mean()
+move_along_n = on_paper * (move_without_mean * on_paper).mean()
+print("without its mean:", move_without_mean.round(3))
+print("part along n:    ", move_along_n.round(3))
+print("what is left:    ", (move_without_mean - move_along_n).round(3))
+
+# %% [markdown]
+# What is left is how the four results moved. The part along $n$ is largest where $n$
+# is: it takes 0.028 of the last 0.03.
+#
+# **Derive.** The same holds for every small step of $x$. It is the sum of its part
+# along $(1, \ldots, 1)$, its part along $n$, and a rest at right angles to both. The
+# first two are not noticed. The rest changes neither the mean (its numbers have the sum
+# 0) nor the deviation (it leads along the circle of the figure below). So the step
+# moves $n$ by the rest divided by $s$.
+#
+# Now let $u$ be the gradient that arrives at $n$. (It is $u_i = gy_i \, \text{gain}_i$,
+# as $y_i = \text{gain}_i \, n_i + \text{bias}_i$.) A step of $x$ changes the loss by
+# the dot product of $u$ with the move of $n$. Each such move is at right angles to
+# $(1, \ldots, 1)$ and to $n$. So of $u$, as of the step, only the rest counts: **the
+# gradient of $x$ is $u$ without its parts along the two directions, divided by $s$.**
+#
+# $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
+#
+# Remember the division by $s$: it will save the gradient of 16 layers. With three
+# features, the formula can be drawn:
+
+# %%
 n_of_three = np.array([-1.0, -1.0, 2.0]) / 2**0.5  # mean 0, deviation 1
 u_of_three = np.array([0.9, -1.1, 1.1])
 without_mean = u_of_three - u_of_three.mean()
@@ -285,44 +324,7 @@ draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 #
 # *What to see: we look along (1, 1, 1), so of $u$ we see what is left without its mean.
 # With the mean 0 and the deviation 1, every $n$ ends on this circle, so $n$ can only
-# move along it. (The division by $s$ is not drawn.)*
-#
-# **Derive.** Is the guess right? As $y = \text{gain} \, n + \text{bias}$, the gradient
-# that arrives at $n$ has $u_i = gy_i \, \text{gain}_i$. Now move one feature $x_j$ a
-# little. It reaches each $n_i = (x_i - m) / s$ in three ways. Count each effect per
-# unit that $x_j$ moves:
-#
-# 1. As itself, if $i = j$: $n_j$ changes by $1/s$.
-# 2. Through the mean. $m$ changes by $1/D$, so *every* $n_i$ changes by $-(1/D) / s$.
-# 3. Through the deviation. $s$ changes by $n_j / D$, and $(x_i - m) / s$ has the slope
-#    $-n_i / s$ with respect to $s$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
-#
-# The $n_j / D$ of the third way is the chain rule for the root in $s$:
-#
-# $$\frac{\partial s}{\partial x_j} = \frac{1}{2s} \cdot \frac{2}{D} (x_j - m)
-# = \frac{n_j}{D}$$
-#
-# (That $m$ moves, too, adds a multiple of the sum of all $x_i - m$, which is 0.)
-#
-# Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
-#
-# $$\frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( \delta_{ij} - \frac{1}{D}
-# - \frac{n_i n_j}{D} \Big)$$
-#
-# Try it on the 0.12 above. There $s = 3$, and $0.12 / 3 = 0.04$. So the last result
-# moves by $0.04 \, (1 - 1/4 - (5/3)^2 / 4) = 0.002$, and the first one, with
-# $n_1 = -1$, by $0.04 \, (-1/4 + (5/3) / 4) = 0.007$, as printed.
-#
-# The gradient of $x_j$ adds up what its change does to all $n_i$, each times $u_i$. A
-# sum that is divided by $D$ is a mean:
-#
-# $$gx_j = \sum_i u_i \frac{\partial n_i}{\partial x_j}$$
-#
-# $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
-#
-# As we guessed: $\text{mean}(u)$ is the part along $(1, \ldots, 1)$, and
-# $n \, \text{mean}(u n)$ that along $n$. Remember the division by $s$: it will save the
-# gradient of 16 layers.
+# move along it. (The arrows are drawn before the division by $s$.)*
 #
 # Gain and bias are shared by all positions. So the gradient of gain is the sum of
 # $gy \, n$ over all positions, and that of bias the sum of $gy$ (lesson 02).
@@ -368,9 +370,10 @@ grad_check(F.layer_norm, X, gain, bias)
 # ## What is the feed-forward network for?
 # A head of attention writes a mix of values, and each value is made from one word. So,
 # with given weights, what it fetches from two words is a sum: something that the one
-# says plus something that the other says. Call an answer about two words *additive* if
-# it is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved.
-# Some questions have no additive answer.
+# says plus something that the other says. (The weights depend on the words, too, and so
+# can compute a little.) Call an answer about two words *additive* if it is such a sum,
+# $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved. Some questions have
+# no additive answer.
 #
 # Here is the smallest; programmers call it *xor*. Attention has put into one feature
 # whether a word is plural, 1 or 0, and into a second one whether another word is:
@@ -391,7 +394,7 @@ grad_check(F.layer_norm, X, gain, bias)
 # **State.** A matrix makes only sums, too. But bend a sum, and it is a sum no more:
 # $\max(0, a - b)$ is not of the form $f(a) + g(b)$. The *feed-forward network*
 # (section 3.3, equation 2) has two matrices. Between them each feature is bent by
-# itself: whatever is below 0 becomes 0. (The norm bends, too: see "More on layers".)
+# itself: whatever is below 0 becomes 0.
 #
 # $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
 #
@@ -441,7 +444,9 @@ of_person = likes.mean(axis=1, keepdims=True)
 of_dish = likes.mean(axis=0, keepdims=True)
 best_additive = of_person + of_dish - likes.mean()
 best_additive_error = ((likes - best_additive) ** 2).mean()
-print(f"the best additive answer: mean square error {best_additive_error:.2f}")
+known_by_additive = (best_additive * likes > 0).sum()
+print(f"the best additive answer: {known_by_additive} are known", end=", ")
+print(f"mean square error {best_additive_error:.2f}")
 
 # %% [markdown]
 # The network learns by *gradient descent* (lesson 02).
@@ -493,16 +498,17 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # units bring its answers nearer to +1 and -1.
 #
 # Attention mostly *fetches*, and the network *computes and remembers*. In trained
-# language models, too, units were found that answer to one pattern of words each, and
-# write what often comes next (Geva et al. 2021). The network also holds two thirds of
-# the *parameters*, the learned numbers, of an encoder layer: two matrices of 512 times
-# 2,048, against attention's four of 512 times 512 (lesson 03).
+# language models, too, units were found that answer to a few patterns of words each,
+# and, in the upper layers, write what often comes next (Geva et al. 2021). The network
+# also holds two thirds of the *parameters*, the learned numbers, of an encoder layer:
+# two matrices of 512 times 2,048, against attention's four of 512 times 512 (lesson
+# 03).
 #
 # The same network runs at each position, alone: the paper calls it *position-wise*.
 # **Attention is the only place where positions meet.**
 #
-# And its gradient? The slope of ReLU is 1 where $x > 0$, and 0 elsewhere: the gradient
-# passes where the value did.
+# And the gradient? That of the matrices is known from lesson 02. The slope of ReLU is 1
+# where $x > 0$, and 0 elsewhere: the gradient passes where the value did.
 
 # %%
 same("relu = max(0, x)", F.relu(X - 3), np.maximum(0, X - 3))
@@ -527,8 +533,9 @@ grad_check(F.relu, X - 3)
 # Here mask is a *dropout mask*: 1 where a feature stays, 0 where it is dropped. It has
 # nothing to do with the masks of attention.
 #
-# **Derive.** Why divide? A feature stays with the probability $1 - \text{rate}$. So on
-# average $y$ is
+# **Derive.** Why divide? With the rate 1/2, (4, 8) becomes (8, 16), (8, 0), (0, 16) or
+# (0, 0), each as often: on average (4, 8), as before. In general, a feature stays with
+# the probability $1 - \text{rate}$. So on average $y$ is
 #
 # $$(1 - \text{rate}) \cdot \frac{x}{1 - \text{rate}} + \text{rate} \cdot 0 = x$$
 #
@@ -539,11 +546,12 @@ grad_check(F.relu, X - 3)
 # %%
 rate = 0.25
 drop = Dropout(rate)
-with F.dropout_state(seed=1, step=5):  # any two numbers; they decide all tosses
+# Any two numbers: they decide the tosses of the first dropout, the second, and so on.
+with F.dropout_state(seed=1, step=5):
     dropped = drop(Tensor(X)).numpy()
     dropped_again = drop(Tensor(X)).numpy()
 mask = dropped != 0
-print(f"share that stays: {mask.mean():.2f}")
+print(f"share that stays: {mask.mean():.2f}, on average {1 - rate:.2f}")
 same("Dropout = mask x / (1 - rate)", dropped, mask * X / (1 - rate))
 differ = float((dropped != dropped_again).mean())
 claim("the next dropout tosses again: share that differs", differ > 0.2, differ)
@@ -562,17 +570,38 @@ claim("eval() switches it off: the result is x itself", drop(X) is X, "the same 
 #
 # This order, norm last, is called *post-norm*.
 #
-# The usual reason is the gradient. Let each sub-layer $f(x)$ hand back
-# less of it than it gets. Then after 16 layers, which are 32 sub-layers, almost nothing
-# is left. In $x + f(x)$ the $x$ has the slope 1: a road on which nothing is lost.
+# So an encoder layer is two lines. Here they are without dropout, beside a new layer of
+# the library, whose norms have the gain 1 and the bias 0.
+
+# %%
+library_layer = EncoderLayer(small, np.random.default_rng(4)).astype(np.float64)
+
+
+def norm_of(x):
+    return F.layer_norm(x, np.ones(32), np.zeros(32))
+
+
+def two_lines(x):
+    x = norm_of(x + library_layer.self_attention(x, x))
+    return norm_of(x + library_layer.feed_forward(x))
+
+
+as_in_library = library_layer(sentence, None)
+same("an encoder layer is two lines", as_in_library, two_lines(sentence))
+
+# %% [markdown]
+# Why $x + \ldots$? The usual reason is the gradient. Write $f$ for a sub-layer, and let
+# each hand back less of the gradient than it gets. Then after 16 layers, which are 32
+# sub-layers, almost nothing is left. In $x + f(x)$ the $x$ has the slope 1: a road on
+# which nothing is lost.
 #
 # But then each sub-layer hands back *more* than it gets, as $f$ adds its share, and the
-# gradient may explode instead. The norm takes care of that. So is it the road or the
-# norm that saves the gradient? We measure.
+# gradient may explode instead. Which saves it, the road or the norm that follows? We
+# measure.
 #
 # **Use.** Four ways to connect the sub-layers of 1 to 16 encoder layers, before any
-# training. A random gradient of size 1 starts at the output. How much arrives at the
-# input?
+# training. A random gradient starts at the output. Its size, the root of the mean of
+# its squares, is about 1. How much arrives at the input?
 
 
 # %%
@@ -604,7 +633,7 @@ def x_plus_f(x, f):
 
 
 def norm_of_f(x, f):
-    return F.layer_norm(f(x), np.ones(32), np.zeros(32))
+    return norm_of(f(x))
 
 
 connections = {
@@ -659,9 +688,8 @@ claim(
 # $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. If $f$ halves the
 # vectors, it halves the gradient, too. But $s$ is then half as large, so the norm
 # doubles the gradient. In $x + f(x)$ it is the other way round: the sum makes vectors
-# and gradient larger, and the norm divides by a larger $s$. And the norm keeps the
-# vectors at one size. Without it they grow, and with longer keys the gradients of the
-# queries, which are sums of keys (lesson 02).
+# and gradient larger, and the norm divides by a larger $s$. The vectors, too, keep one
+# size: that is what a norm does.
 #
 # ### What is x for, then?
 # In a Transformer, first of all for the words. The first figure of this lesson showed
@@ -688,11 +716,13 @@ claim(
 # %% [markdown]
 # (Medians of five random stacks; the first figure showed another one, with 0.37.)
 #
-# The same holds on the way back. Two positions look at the same two values, with the
-# weights 1/2 and 1/2. One gets the gradient 1, the other -1. Then each value gets
-# $1/2 - 1/2 = 0$: without $x$ only the mean of the positions' gradients gets through.
-# **The residual connection keeps each position's own vector on the way forward, and its
-# own gradient on the way back.**
+# The same holds on the way back. Once two words are alike, so are their weights: say
+# that both look at the same two values, with the weights 1/2 and 1/2. One gets the
+# gradient 1, the other -1. Then each value gets $1/2 - 1/2 = 0$: without $x$ only the
+# mean of the positions' gradients gets through. So the gradient of $\text{norm}(f(x))$
+# in the figure has the right size, but has lost what it said of each single position.
+# ("More on layers" measures it.) **The residual connection keeps each position's own
+# vector on the way forward, and its own gradient on the way back.**
 #
 # All this we measured in new models. He et al. 2015, who introduced the residual
 # connection, trained deep networks with and without $x$. (They were for images, and had
@@ -777,11 +807,8 @@ same("EncoderLayer = two of them, attention first", by_layer, layer_by_hand)
 
 # %% [markdown]
 # ### What changes if the norm comes first?
-# The paper's order is called *post-norm*:
-#
-# $$\text{LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
-#
-# Many later models move the norm to the input of the sub-layer, which is *pre-norm*:
+# Post-norm, the paper's order, has the norm last. Many later models move it to the
+# input of the sub-layer, which is *pre-norm*:
 #
 # $$x + \text{Dropout}(\text{Sublayer}(\text{LayerNorm}(x)))$$
 #
@@ -810,8 +837,8 @@ claim("pre-norm: a sub-layer that gives 0 returns x exactly", unchanged, 0.0)
 # Which order is easier to train? Post-norm is hard to start: a small change of its
 # matrices does more. Move every number in the matrices of a stack at random, by 2% of
 # its matrix's deviation. That is the size, though not the direction, of an early step
-# of training. How far does the output move? (A last norm brings both outputs to the
-# same size.)
+# of training. How far does the output move? (With the last norm of pre-norm, both
+# outputs have the same size.)
 
 
 # %%
@@ -866,7 +893,7 @@ draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 # less and less to it. That is a reason for **small steps at the beginning in
 # post-norm**, and for smaller ones the deeper the model is. (Random moves are not
 # updates: lesson 07 trains both orders, with and without its *warm-up*. Very deep
-# models are pre-norm.)
+# models are mostly pre-norm.)
 
 # %% [markdown]
 # ### What can layer norm not see?
@@ -898,6 +925,34 @@ same("the norm where eps outweighs the variance", norm(tiny), of_tiny)
 print(f"sqrt(8 / 7) = {(8 / 7) ** 0.5:.2f}, a difference of 7%")
 
 # %% [markdown]
+# ### What is the gradient of layer norm, feature by feature?
+# Move one feature $x_j$ a little. It reaches each $n_i = (x_i - m) / s$ in three ways.
+# Each effect, per unit of the move of $x_j$:
+#
+# 1. As itself, if $i = j$: $n_j$ changes by $1/s$.
+# 2. Through the mean. $m$ changes by $1/D$, so *every* $n_i$ changes by $-(1/D) / s$.
+# 3. Through the deviation. $s$ changes by $n_j / D$, and $(x_i - m) / s$ has the slope
+#    $-n_i / s$ with respect to $s$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
+#
+# The $n_j / D$ of the third way is the chain rule for the root in $s$:
+#
+# $$\frac{\partial s}{\partial x_j} = \frac{1}{2s} \cdot \frac{2}{D} (x_j - m)
+# = \frac{n_j}{D}$$
+#
+# (That $m$ moves, too, adds a multiple of the sum of all $x_i - m$, which is 0.)
+#
+# Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
+#
+# $$\frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( \delta_{ij} - \frac{1}{D}
+# - \frac{n_i n_j}{D} \Big)$$
+#
+# The gradient of $x_j$ adds up what its change does to all $n_i$, each times $u_i$. A
+# sum that is divided by $D$ is a mean, so this is the same formula:
+#
+# $$gx_j = \sum_i u_i \frac{\partial n_i}{\partial x_j}$$
+#
+# $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
+#
 # ### What does the library's layer norm look like?
 # (`layer_norm_arrays` checks the shapes; `sum_rows` sums over all positions.) Both
 # means of the gradient are needed: leave one out, and the gradient check finds it.
@@ -928,23 +983,42 @@ claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
 # ### Do words stay apart in a trained model?
 # Here are two sentences, on their way through the two layers of the encoder of the
 # small model that comes with the course. (Lesson 05 shows what enters the first one.)
+# For comparison we send the same vectors through two new layers of the same sizes, five
+# times, and print the medians.
+
 
 # %%
+def apart_through(layers, x):
+    y = x
+    apart = [how_far_apart(y.numpy())]
+    for layer in layers:
+        y = layer(y, None)
+        apart.append(how_far_apart(y.numpy()))
+    return np.array(apart)
+
+
+def apart_through_new(config, x, seed):
+    generator = np.random.default_rng(seed)
+    return apart_through([EncoderLayer(config, generator) for _ in range(2)], x)
+
+
 translator = toy_model()
 model = translator.model.eval()
 for line in ("The old mother was not at home on Sunday.", "The dog bites the man."):
     ids = np.array(translator.subwords.encode([line]))
-    entering = model.source_positions(model.embedding(ids) * 8.0)
-    after_one = model.encoder.layers[0](entering, None)
-    after_two = model.encoder.layers[1](after_one, None)
-    print(f"{line}:", end="")
-    for vectors in (entering, after_one, after_two):
-        print(f"  {how_far_apart(vectors.numpy()):.2f}", end="")
-    print()
+    root_of_64 = 8.0  # lesson 05 explains the factor
+    entering = model.source_positions(model.embedding(ids) * root_of_64)
+    trained = apart_through(model.encoder.layers, entering)
+    five = [apart_through_new(model.config, entering, seed) for seed in range(5)]
+    new = np.median(five, axis=0)
+    print(f"{line}\n  trained {trained.round(2)}, new {new.round(2)}")
+    ratio = trained[2] / new[2]
+    claim("after two trained layers further apart, times", ratio > 1.2, f"{ratio:.1f}")
 
 # %% [markdown]
-# In the first sentence both layers move them apart. In the second sentence, layer 1
-# brings them nearer, and layer 2 moves them apart.
+# New layers bring the words of both sentences nearer to each other. The trained ones
+# move those of the first sentence apart, and those of the second only a little nearer.
+# (Two sentences and two layers are a small sample.)
 #
 # ### Why is no additive answer better?
 # Write the facts as a table with a row for each person and a column for each dish. What
@@ -991,6 +1065,8 @@ draw(figures.units, "04_units.png", likes, answers_of)
 # *What to see: no unit knows the facts. Each adds something for the pairs to which it
 # answers, and is silent for the others. With one unit nearly half of the answers have
 # the wrong sign (crosses); with all eight, none.*
+#
+# That the network holds two thirds of a layer's parameters is counted in its matrices:
 
 # %%
 network_parameters = 2 * 512 * 2048
@@ -1019,7 +1095,7 @@ for d_ff in (8, 16, 32):
     print(f"mean square error {by_norm[0]:.2f}")
 
 # %% [markdown]
-# It can, but less well: with 32 features it has learned what ReLU learns with 4 units.
+# It can, but less well: with 32 features it has about the error of ReLU with 4 units.
 # (This is one start of each size; others are better or worse.) One $s$ for all features
 # bends less than a kink in each.
 #
@@ -1126,9 +1202,10 @@ norm_of_sum = F.layer_norm(sum_with_dropout, gain, bias)
 same("add_norm = LayerNorm(x + Dropout(added))", by_add_norm, norm_of_sum)
 
 # %% [markdown]
-# ### How much do vectors and gradients lose without x, or without a norm?
-# Without a norm, the vectors grow: a score of attention is a product of two vectors, so
-# if they are a thousand times as long, it is a million times as large.
+# ### What happens to vectors and gradients without x, or without a norm?
+# In $x + f(x)$ without a norm, the vectors grow from layer to layer. A score of
+# attention is a product of two vectors, so if they are a thousand times as long, it is
+# a million times as large.
 
 
 # %%
@@ -1154,7 +1231,8 @@ for name in ("f(x)", "x + f(x)"):
 # %% [markdown]
 # In $f(x)$ a layer's factor for the gradient stays much the same. In $x + f(x)$ it
 # *grows* with the depth: with the vectors the keys become longer, and the gradient of a
-# query is a sum of keys (lesson 02).
+# query is a sum of keys (lesson 02). (These are factors of a layer. The 0.72 and 1.64
+# of the main part are of a sub-layer, of which a layer has two.)
 #
 # Without $x$, the gradient that arrives has the right size, but only its mean over the
 # positions gets through. To see it, take this mean out, so that the gradient says
@@ -1279,8 +1357,9 @@ claim(
 #
 # Which of the two makes post-norm hard to start? Xiong et al. 2020 name the gradients.
 # Liu et al. 2020 object that Adam, the method of lesson 07, divides out the size of a
-# gradient, so unequal gradients cannot be the root; they name the piling up. We have
-# measured both in new stacks, but not which makes training fail.
+# gradient, so unequal gradients cannot be the root; they name the changes that add up
+# ("Why does post-norm move further?"). We have measured both in new stacks, but not
+# which makes training fail.
 
 # %% [markdown]
 # ### What came after ReLU?
@@ -1379,8 +1458,8 @@ def rms_norm(x, gain):
 
     Most language models of today use this norm.
 
-    Hint: "What is the gradient of layer norm?" has three ways from x_j to n_i. Without
-    the mean m, which of them are left?
+    Hint: "What is the gradient of layer norm?" has two steps of x that n does not
+    notice. Without the mean m, which of them is left?
     """
     ...
 
