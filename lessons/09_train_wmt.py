@@ -519,6 +519,7 @@ of_first_gpu = np.array([1, 0, 1, 0, 1, 0])
 of_second_gpu = np.array([2, 3])
 mean_of_means = (of_first_gpu.mean() + of_second_gpu.mean()) / 2
 sum_of_parts = of_first_gpu.sum() / 8 + of_second_gpu.sum() / 8
+print(f"means of the two GPUs: {of_first_gpu.mean()} and {of_second_gpu.mean()}")
 claim("their average is wrong:", mean_of_means == 1.5, mean_of_means)
 claim("both divided by all 8 tokens, added:", sum_of_parts == 1, sum_of_parts)
 
