@@ -578,9 +578,9 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
 add_positions = Positions(config, rng)
 words = embed(np.arange(20)[None]) * 8.0  # (1, 20, 64); sqrt(64)
-sums = add_positions(words).numpy()[0]
-same("Positions adds PE", sums, words.numpy()[0] + waves(20, 64))
-looks_at = (sums @ turn(-1) @ sums.T).argmax(axis=1)
+entering = add_positions(words).numpy()[0]
+same("Positions adds PE", entering, words.numpy()[0] + waves(20, 64))
+looks_at = (entering @ turn(-1) @ entering.T).argmax(axis=1)
 print("positions 0 to 5 look at", looks_at[:6].tolist())
 at_itself = (looks_at == np.arange(20)).sum()
 claim("positions that look at themselves", at_itself == 20, f"{at_itself} of 20")
