@@ -267,7 +267,7 @@ draw(figures.distance, "05_distance.png", of_PE, of_random)
 # %% [markdown]
 # ## What can a model read from the hands?
 # **State.** Section 3.5: for any fixed offset $k$, $PE(pos+k)$ is a linear function of
-# $PE(pos)$, the same at every $pos$. The authors expected that this makes it easy to
+# $PE(pos)$, the same at every $pos$. The authors expected that a model would therefore
 # learn to look $k$ words away. Why? A head has one matrix $W^Q$ for all positions. If
 # it turns each $PE(pos)$ into $PE(pos - 1)$, then each word asks for the position
 # before its own. And $PE(pos - 1)$ is most like itself, as the last section said. So
@@ -581,7 +581,6 @@ words = embed(np.arange(20)[None]) * 8.0  # (1, 20, 64); sqrt(64)
 entering = add_positions(words).numpy()[0]
 same("Positions adds PE", entering, words.numpy()[0] + waves(20, 64))
 looks_at = (entering @ turn(-1) @ entering.T).argmax(axis=1)
-print("positions 0 to 5 look at", looks_at[:6].tolist())
 at_itself = (looks_at == np.arange(20)).sum()
 claim("positions that look at themselves", at_itself == 20, f"{at_itself} of 20")
 all_words = embed.weight.numpy() * 8.0
@@ -609,9 +608,9 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 #   slow ones tell near from far.
 # - $k$ positions on is one rotation, the same everywhere: so with positions alone one
 #   matrix lets each word look $k$ words back, and "bites" knows who bites.
-# - Word and position share one vector. A head that reads all of it looks at its own
-#   word. It has to read the few directions of the positions, and the words have to
-#   leave room there. Training makes some.
+# - Word and position share one vector. When our head reads all of it, it looks at its
+#   own word. A head has to read the few directions of the positions, and the words have
+#   to leave room there. Training makes some.
 # - An embedding is a row of a table; its gradient is the sum over all tokens that read
 #   the row. Words that are used alike come to have similar rows.
 # - One table embeds source and target and scores the output; its gradient is the sum of
