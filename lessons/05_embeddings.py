@@ -14,16 +14,16 @@ back into scores of words, with one and the same matrix.
 # ## Who bites whom?
 #
 # Lesson 03 gave "sees" two heads, one for the word before and one for the word after.
-# But how can a head tell which is which? Let attention read "dog bites man" and "man
-# bites dog", with three vectors of two numbers: dog (2, 0), bites (1, 1), man (0, 2).
-# "Bites" looks around, as "bank" did in lesson 01. Its scores are
+# But how can a head know which word is before? Let attention read "dog bites man" and
+# "man bites dog", with three vectors of two numbers: dog (2, 0), bites (1, 1), man
+# (0, 2). "Bites" looks around, as "bank" did in lesson 01. Its scores are
 #
 # - with dog: 1 · 2 + 1 · 0 = 2,
 # - with bites: 1 · 1 + 1 · 1 = 2,
 # - with man: 1 · 0 + 1 · 2 = 2.
 #
-# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ would leave
-# them equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
+# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ leaves them
+# equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
 # The same three scores, the same three weights, the same sum in another order: (1, 1)
 # again. Attention has read the news and missed it.
 #
@@ -33,8 +33,8 @@ back into scores of words, with one and the same matrix.
 #
 # The cure of the paper is one line: add to each word a vector that says where it is.
 # For two numbers that is $(\sin pos, \cos pos)$, where $pos$ is the position, counted
-# from 0 and read as an angle in radians. It is the hand of a clock that begins at
-# twelve and turns by 57 degrees with each word.
+# from 0 and read as an angle in radians. It is the tip of a hand of a clock (how far to
+# the right, how far up) that begins at twelve and turns by 57 degrees with each word.
 #
 # | position | 0 | 1 | 2 |
 # |---|---|---|---|
@@ -90,7 +90,7 @@ no_news = answer_of_bites(dog_bites_man + clock)
 print("with positions, 'dog bites man' gives 'bites'", no_news.round(2))
 print("and 'man bites dog' gives it", news.round(2))
 difference = abs(news - no_news).max()
-claim("the answers to 'bites' now differ by", difference > 0.05, difference)
+claim("the answers to 'bites' now differ by", difference > 0.05, f"{difference:.2f}")
 
 # %% [markdown]
 # The two answers differ by little, as nothing was chosen for it: "What can a model read
@@ -109,9 +109,11 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 # ## Does a layer know the order of the words?
 # Attention answers reordered words with the same answers, reordered: "dog" gets the
 # same vector whether it bites or is bitten. Such a function is called *equivariant*.
-# The rest of a layer looks at one position at a time (lesson 04), and nothing reads the
-# number of a row. So without a causal mask no stack of such layers, however deep, can
-# tell who bites. ("More on embeddings and positions" derives it.)
+# The rest of a layer treats each row alone (lesson 04), and every row in the same way.
+# So if the rows that enter a layer are exchanged, the rows that leave it are exchanged,
+# and nothing else; and the next layer is in the same case. No stack of layers, however
+# deep, can tell who bites. (Only with a causal mask it could: then the first word sees
+# one word, and the last sees all. "More on embeddings and positions" has the proof.)
 
 # %%
 config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -133,14 +135,14 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 #
 # Why not a single wave, $(\sin pos, \cos pos)$, as at the beginning? It stays small.
 # But it is a clock with one hand. The hand goes round once in $2 \pi = 6.28$ positions,
-# and after 44 positions, almost exactly 7 rounds, it shows the same as at 0.
+# and after 44 positions, 7 rounds and a little, it shows nearly the same as at 0.
 #
 # A clock on the wall solves this with several hands. The seconds hand tells apart
 # moments that are close, but soon comes round again; the hour hand hardly moves between
 # such moments, but it tells morning from noon.
 #
-# One number for each hand would not do: a sine alone has each value twice in a round,
-# once rising and once falling. The tip of a hand has two coordinates.
+# Each hand gives two numbers, the coordinates of its tip. (Why one is not enough, we
+# see in "What can a model read from the hands?")
 #
 # **State.** Section 3.5: a position has $d_{model}/2$ hands, each a pair of columns, a
 # sine and a cosine. They are its *positional encoding* $PE$, and are called
@@ -152,9 +154,10 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 #
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
 # one before by the same factor, $10000^{2/d_{model}}$. Here and in the next two
-# sections $d_{model}$ is 64, and the factor 1.33. The last hand goes round once in
-# $7{,}499 · 2 \pi$ positions. A reason for the number 10000 is in "More on embeddings
-# and positions".
+# sections $d_{model}$ is 64, and the factor 1.33. Why a factor? So that each range of
+# distances has equally many hands: 8 hands further on, a round is always 10 times as
+# long. The last hand goes round once in $7{,}499 · 2 \pi$ positions. A reason for the
+# number 10000 is in "More on embeddings and positions".
 #
 # **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
 
@@ -180,26 +183,25 @@ print(f"the last one goes round in {10000 ** (62 / 64):,.0f} times 2 pi position
 for i in (0, 8, 16):  # three of the 32
     positions_per_round = 2 * pi * 10000 ** (2 * i / 64)
     print(f"hand {i:2d} goes round in {positions_per_round:6.2f} positions")
+print(f"hand 16 at position 44: {np.degrees(44 / 10000 ** (2 * 16 / 64)):.0f} degrees")
 draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
 
 # %% [markdown]
-# ![Dials of three hands at the positions 0, 1, 2, 3, 6 and 44. Hand 0 points elsewhere at each of the first four, and up at 44, as at 0. Hand 8 turns slowly. Hand 16 has moved at 44 only, by 25 degrees.](figures/05_hands.png)
+# ![Dials of three hands at the positions 0, 1, 2, 3, 6 and 44. Hand 0 points elsewhere at each of the first four, and nearly up at 44, as at 0. Hand 8 turns slowly. Hand 16 has moved at 44 only, by 25 degrees.](figures/05_hands.png)
 #
 # *What to see: a column is a position. The tip of a hand lies at (sine, cosine), as on
-# a clock. The fast hand tells neighbours apart, but shows the same at 0 and at 44. The
-# slow hands hardly move between neighbours, but they tell 0 from 44. Together they do
-# both.*
+# a clock. The fast hand tells neighbours apart, but shows nearly the same at 0 and at
+# 44. The slow hands hardly move between neighbours, but they tell 0 from 44. Together
+# they do both.*
 #
 # **Use.** Can all positions be told apart? Here is the distance between the vector of
 # position 0 and that of every other, with one hand and with all 32. From any other
-# position it is the same curve, to both sides.
+# position it is the same curve, to both sides (the next section says why).
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
 one_hand = np.linalg.norm(PE[:, :2] - PE[0, :2], axis=1)
 nearest = from_zero[1:].min()
-degrees = np.degrees(44 / 10000 ** (2 * 16 / 64))
-print(f"hand 16 at position 44: {degrees:.0f} degrees")
 claim("one hand: positions 0 and 44 differ by", one_hand[44] < 0.02, one_hand[44])
 claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
 draw(figures.alone, "05_alone.png", from_zero, one_hand)
@@ -241,6 +243,9 @@ of_random = random_rows @ random_rows[50]
 print(f"sinusoids: itself {of_PE[50]:.0f}, its neighbour {of_PE[51]:.1f}", end=", ")
 print(f"50 positions away {of_PE[100]:.0f}")
 print(f"random rows: itself {of_random[50]:.0f}, its neighbour {of_random[51]:.1f}")
+leads = 1 - np.cos(speeds)  # by how much each hand prefers itself to a neighbour
+of_four = leads[:4].sum() / leads.sum()
+print(f"of the lead over a neighbour, the four fastest hands make {of_four:.0%}")
 claim("the position most like position 50 is", of_PE.argmax() == 50, of_PE.argmax())
 claim("sinusoids: with its neighbour", of_PE[51] > 30, of_PE[51])
 claim("random rows: with its neighbour", abs(of_random[51]) < 15, of_random[51])
@@ -255,15 +260,18 @@ draw(figures.distance, "05_distance.png", of_PE, of_random)
 #
 # At the distance 50 the curve is still at 16, half of its peak, because the slow hands
 # have hardly moved. That does no harm here: the same number added to all scores changes
-# no weight (lesson 02). But the slow hands do not help to find the right position.
+# no weight (lesson 02). What counts is the lead of a position over its neighbours, 32
+# to 30.9. It is small, and 90% of it comes from the four fastest hands. The slower ones
+# count at larger distances.
 
 # %% [markdown]
 # ## What can a model read from the hands?
-# **State.** Section 3.5: for any offset $k$, $PE(pos+k)$ is a linear function of
-# $PE(pos)$, the same at every $pos$. Why does that matter? A head has one matrix $W^Q$
-# for all positions. If it turns each $PE(pos)$ into $PE(pos - 1)$, then each word asks
-# for the position before its own. And $PE(pos - 1)$ is most like itself, as the last
-# section said. So each word looks at the word before.
+# **State.** Section 3.5: for any fixed offset $k$, $PE(pos+k)$ is a linear function of
+# $PE(pos)$, the same at every $pos$. The authors expected that a model would therefore
+# learn to look $k$ words away. Why? A head has one matrix $W^Q$ for all positions. If
+# it turns each $PE(pos)$ into $PE(pos - 1)$, then each word asks for the position
+# before its own. And $PE(pos - 1)$ is most like itself, as the last section said. So
+# each word looks at the word before.
 #
 # **Derive.** By the rules for the sine and the cosine of a sum, a hand shows at
 # $p + k$ (with $p$ for $pos$)
@@ -282,11 +290,10 @@ draw(figures.distance, "05_distance.png", of_PE, of_random)
 #
 # That is a rotation: to move $k$ positions ahead, turn each hand by the angle
 # $\omega k$. To move back, take a negative $k$. One matrix does it for every $p$,
-# because each hand turns by the same angle in each step, wherever it points. Random
-# rows have no such matrix, once there are more positions than $d_{model}$: a column of
-# it has $d_{model}$ unknowns, and each position gives one more equation for them. With
-# fewer there is one, but it says nothing of further positions. (Many models of today
-# turn queries and keys by such angles: *rotary* positions.)
+# because each hand turns by the same angle in each step, wherever it points. The new
+# sine needs the old cosine: this is why each hand has two numbers. Random rows have in
+# general no such matrix. (Many models of today turn queries and keys by such angles:
+# *rotary* positions.)
 
 
 # %%
@@ -307,9 +314,10 @@ same("PE(pos + 7) = PE(pos), turned by one matrix", PE[7:], PE[:93] @ turn(7))
 # %% [markdown]
 # **Use.** Build that head, with $d_k = 64$. Its queries are the positions, turned one
 # step back, its keys the positions as they are. The dot product with the right key is
-# 32, with the next best 30.9: a lead of 1.1. Divided by $\sqrt{d_k} = 8$, that is
-# little. So we multiply all numbers of the matrix by 16, as training could. Then the
-# lead is 2.2, and the right weight is $e^{2.2}$, or 9, times the next best:
+# 32, with the next best 30.9: a lead of 1.1. Divided by $\sqrt{d_k} = 8$, that makes
+# the right weight only 14% larger than the next best. So we multiply the matrix by 16,
+# as training could. (Any large number would do.) Then the lead is 2.2, and the right
+# weight is $e^{2.2}$, or 9, times the next best:
 
 
 # %%
@@ -322,6 +330,7 @@ to_next = PE[6] @ PE[5]
 lead = to_itself - to_next
 print(f"PE with itself {to_itself:.1f}, with the next one {to_next:.1f}", end=": ")
 print(f"a lead of {lead:.1f}")
+print(f"divided by 8: e^{lead / 8:.2f}, or {exp(lead / 8) - 1:.0%} more")
 print(f"times 16 / 8: {lead * 16 / 8:.1f}; e^2.2 = {exp(2.2):.0f}")
 sharp = weights_of_head(PE[:10], 16 * turn(-1))
 least = sharp.diagonal(-1).min()  # diagonal(-1): one below the main diagonal
@@ -332,7 +341,7 @@ draw(figures.back, "05_back.png", sharp)
 # ![A map of the weights of positions 0 to 9 on positions 0 to 9. Row 0 is hatched. In each other row one cell is dark, at least 0.81, left of the diagonal, in the column of the position before.](figures/05_back.png)
 #
 # *What to see: position 1 looks at 0, position 2 at 1, and so on. (Position 0 has none
-# before it: its row is hatched.)*
+# before it: its row is hatched. It looks at the nearest one, itself.)*
 #
 # Now let it read the news. Its queries and keys are the positions; its values are the
 # three words of the beginning:
@@ -409,8 +418,8 @@ same("the table's gradient is onehot^T gy", layer.weight.grad, one_hot.T @ gy)
 
 # %% [markdown]
 # **Use.** Why does the library not multiply? The paper's batches have about 25,000
-# tokens, its vocabulary 37,000 subwords: a one-hot matrix of them would take 3.7 GB,
-# nearly all zeros. So it reads the rows.
+# source tokens, its vocabulary 37,000 subwords: a one-hot matrix of them would take
+# 3.7 GB, nearly all zeros. So it reads the rows.
 
 # %%
 tokens = 25_000
@@ -423,10 +432,9 @@ print(f"the one-hot matrix of {tokens:,} by {V:,} numbers: {gigabytes:.1f} GB")
 # At first a row is random numbers. Here is what training (lesson 07) has made of it in
 # the small model, which learned to translate simple sentences from English to German.
 # Two rows are compared by the *cosine* of the angle between them: their dot product,
-# divided by both lengths. It is 1 for rows of the same direction, and near 0 for random
-# rows. For the length of 64 numbers with variance 1 is about 8. And two such rows have
-# a dot product of spread $\sqrt{64} = 8$ (lesson 01). So their cosine has the spread
-# $8 / (8 \cdot 8)$, or 1/8.
+# divided by both lengths. It is 1 for rows of the same direction. For random rows it is
+# near 0, with a spread of 1/8: if the 64 numbers have variance 1, both lengths are
+# about 8, and the dot product has the spread $\sqrt{64} = 8$ (lesson 01).
 
 # %%
 # A row for each subword:
@@ -450,23 +458,6 @@ claim("nearest to 'small'", nearest_to_small.startswith("little"), nearest_to_sm
 nearest_to_big = neighbours("big")[0]
 claim("nearest to 'big'", nearest_to_big.startswith("tall"), nearest_to_big)
 
-# And all nouns and adjectives of its texts that are one subword each:
-kind_of = dict.fromkeys(grammar.NOUNS, "noun") | dict.fromkeys(
-    grammar.ADJECTIVES, "adjective"
-)
-whole = [word for word in kind_of if "▁" + word in names]
-rows_of_whole = directions[[names.index("▁" + word) for word in whole]]
-with_others = rows_of_whole @ rows_of_whole.T - 2 * np.eye(len(whole))  # not itself
-kinds = np.array([kind_of[word] for word in whole])
-n_same = (kinds == kinds[with_others.argmax(axis=1)]).sum()
-claim("most like one of their kind:", n_same == 71, f"{n_same} of {len(whole)}")
-same_kind = (kinds[:, None] == kinds) & ~np.eye(len(whole), dtype=bool)
-by_chance = same_kind.sum() / (len(whole) * (len(whole) - 1))
-print(f"    {(kinds == 'noun').sum()} of them are nouns: by chance {by_chance:.0%}")
-of_small = directions[names.index("▁small")]
-of_klein = directions[names.index("▁klein")]
-print(f"    'small' and 'klein': cosine {of_small @ of_klein:.2f}")
-
 # %%
 twelve = [
     "small", "little", "big", "tall", "help", "helped", "helping", "give",
@@ -482,24 +473,22 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # ![Map of the cosines of twelve words with each other. Three dark blocks of four lie on the diagonal: small, little, big, tall; help, helped, helping, give; Tom, Anna, Lena, Paul. Everything else is pale.](figures/05_words.png)
 #
 # *What to see: three blocks of four words. Adjectives are like adjectives, verbs like
-# verbs (among them the forms of "help" most), and names like names. Between the blocks
-# the cosines are near 0, and white is 0 or less.*
+# verbs (above all the forms of "help"), and names like names. Between the blocks the
+# cosines are near 0, and white is 0 or less.*
 #
 # Nobody told the model what an adjective is, or a name. Yet of 72 nouns and adjectives,
-# 71 are most like one of their own kind. (By chance it would be 59% of them.) Words
-# that are used alike get similar gradients, and so similar rows, even opposites like
-# "small" and "big"; and most of all those with the same translation: in its sentences,
-# "small" and "little" are both "klein", "big" and "tall" both "groß". A row holds what
-# the task needs to know about a word. But it is not like the row of the translation:
-# the cosine of "small" and "klein" is 0.14, no more than chance gives. The one is read
-# by the encoder and the other by the decoder, so they are never used alike.
+# 71 are most like one of their own kind. (By chance it would be 59% of them. "More on
+# ..." counts them.) Words that are used alike get similar gradients, and so similar
+# rows, even opposites like "small" and "big"; and most of all those with the same
+# translation: in its sentences, "small" and "little" are both "klein", "big" and "tall"
+# both "groß". A row holds what the task needs to know about a word.
 
 # %% [markdown]
 # ## Why is one table used three times?
 # **State.** Section 3.4: the table is used in three places. It embeds the source, it
-# embeds the target (the translation), and at the top of the model, as the box "Linear",
-# it turns the last vector $x$ of each position into a score for each subword, its
-# *logit*:
+# embeds the target (the translation), and at the top of the decoder, as the box
+# "Linear", it turns the last vector $x$ of each position into a score for each subword,
+# its *logit*:
 #
 # $$\text{logits} = x E^T$$
 #
@@ -507,30 +496,38 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # is that of a query with a key. The softmax makes probabilities of logits. All three
 # uses are *tied*: they share one matrix. So both languages share one vocabulary, and
 # "die" is one row for the English verb and the German article. The two are told apart
-# by where they stand: the verb is read by the encoder, the article by the decoder.
+# by where they stand: the verb is read by the encoder, the article by the decoder. And
+# a word does not become like its translation: the cosine of "small" and "klein" is
+# 0.14, no more than chance gives. They are never used alike, as the one is read by the
+# encoder and the other by the decoder.
 #
 # Why should the row that reads a word also write it? It need not. But if two words mean
 # alike, both the reader and the writer should treat them alike, and one table learns
 # that once. Press and Wolf, whom the paper follows, tied input and output of language
-# models in 2017, and found them better, with fewer parameters. There is less reason to
-# tie the source: it shares only the rows of what both languages write alike, such as
-# names.
+# models in 2017, and found them better, with fewer parameters. They also tied all three
+# tables of translation models, whose languages had most subwords in common: the models
+# became less than half as large, and no worse.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
 # the effects add (lesson 02). So its gradient is the sum of three ("More on embeddings
 # and positions" checks it). The three differ in the rows that they reach: an embedding
-# learns only when its word occurs, but as a row of the output it learns in every
-# step of training, if only that it was not the right word.
+# learns only when its word occurs, but as a row of the output it learns in every step
+# of training: the softmax gives each word some probability, and all but the right one
+# should have less.
 #
 # **Use.** Tying also saves two of three tables. With the paper's vocabulary and
-# $d_{model}$ 512, three have 56.8 million numbers, nearly as many as the whole base
-# model has with one (about 65 million).
+# $d_{model}$ 512, a table has 18.9 million numbers. Without tying, the base model would
+# have 103 million in place of 65.
 
 # %%
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
 one_table = embeddings.weight.size
 claim("a table has V d_model numbers", one_table == V * 512, f"{one_table:,}")
-print(f"in millions: one {one_table / 1e6:.1f}, three {3 * one_table / 1e6:.1f}")
+untied = 65 + 2 * one_table / 1e6  # 65: with one table (section 6.2, table 3)
+print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f}")
+of_small = directions[names.index("▁small")]
+of_klein = directions[names.index("▁klein")]
+print(f"'small' and 'klein': cosine {of_small @ of_klein:.2f}")
 
 # %% [markdown]
 # ## What enters the model?
@@ -545,10 +542,10 @@ print(f"in millions: one {one_table / 1e6:.1f}, three {3 * one_table / 1e6:.1f}"
 # both.
 #
 # **Derive, at the top.** There, a row of $E$ meets the vector $x$ that leaves the last
-# layer. A layer ends with a norm (lesson 04), so the numbers of $x$ have variance 1.
-# Their dot product, a logit, is a sum of $d_{model}$ products. By lesson 01 its
-# variance is $d_{model}$ times the variance of the numbers in $E$. The logits should
-# begin small, with variance 1: were they large, a new model would be sure of one
+# layer. A layer ends with a norm (lesson 04), so at first the numbers of $x$ have
+# variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By lesson 01
+# its variance is $d_{model}$ times the variance of the numbers in $E$. The logits
+# should begin small, with variance 1: were they large, a new model would be sure of one
 # subword, and nearly always of a wrong one. So `Embedding` draws the numbers of $E$
 # with variance $1/d_{model}$.
 #
@@ -574,30 +571,46 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 
 # %% [markdown]
 # Now the whole, with $d_{model}$ 64. `Positions` is the library's layer that adds $PE$.
+# Does our head still find the word before? Here are 20 words of a new model, whose rows
+# are random. At which position does the head look?
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
 add_positions = Positions(config, rng)
-x_dog = embed(np.array([ids])) * 8.0  # sqrt(64)
-same("Positions adds PE", add_positions(x_dog), x_dog.numpy() + waves(8, 64))
+words = embed(np.arange(20)[None]) * 8.0  # (1, 20, 64); sqrt(64)
+entering = add_positions(words).numpy()[0]
+same("Positions adds PE", entering, words.numpy()[0] + waves(20, 64))
+looks_at = (entering @ turn(-1) @ entering.T).argmax(axis=1)
+at_itself = (looks_at == np.arange(20)).sum()
+claim("positions that look at themselves", at_itself == 20, f"{at_itself} of 20")
+all_words = embed.weight.numpy() * 8.0
+with_itself = ((all_words @ turn(-1)) * all_words).sum(axis=1).mean()
+print(f"a word, turned, with itself: {with_itself:.0f} on average")
 
 # %% [markdown]
-# Now the position does not drown the word. But does the word drown the position? For
-# our head it does. Among the sums of 20 random words and their positions it never finds
-# the word before: the words are noise to it. **So adding is not free: the words have to
-# leave room for the positions.** ("Can a head read the position out of a sum?" under
-# "More on ..." measures it.)
+# All 20 look at themselves. The word that asks is also among the keys, and most hands
+# hardly turn in one step. So the word, turned, is still much like itself: their dot
+# product is about 62, and the lead of the right position is 1.1. **Adding is not free:
+# the words have to leave room for the positions.**
+#
+# How can they? $W^Q$ and $W^K$ need not read the whole vector. The positions fill few
+# directions: 20 positions hardly more than 8 of the 64. If the words keep out of these
+# 8, a head that reads nothing else gets positions alone, and works as before. Training
+# makes some room. A linear reader, fitted to name the position in a sum, is right in
+# 45% of the sums with random rows, and in 74% with the trained rows of the small model
+# (by chance 5%). ("More on ..." measures all this.)
 
 # %% [markdown]
 # ## What did we learn?
-# - Without positions, attention and all layers give a word the same answer in any order
-#   of the words.
-# - Sinusoids are a clock with $d_{model}/2$ hands; many, so that no two positions are
-#   alike, and slow ones, so that near and far can be told.
+# - Without positions and causal masks, attention and all layers give a word the same
+#   answer in any order of the words.
+# - Sinusoids are a clock with $d_{model}/2$ hands: fast ones tell neighbours apart,
+#   slow ones tell near from far.
 # - $k$ positions on is one rotation, the same everywhere: so with positions alone one
 #   matrix lets each word look $k$ words back, and "bites" knows who bites.
-# - Words that are added to the positions are noise to such a head: random words drown
-#   the position.
+# - Word and position share one vector. When our head reads all of it, it looks at its
+#   own word. A head has to read the few directions of the positions, and the words have
+#   to leave room there. Training makes some.
 # - An embedding is a row of a table; its gradient is the sum over all tokens that read
 #   the row. Words that are used alike come to have similar rows.
 # - One table embeds source and target and scores the output; its gradient is the sum of
@@ -609,10 +622,29 @@ same("Positions adds PE", add_positions(x_dog), x_dog.numpy() + waves(8, 64))
 # ## More on embeddings and positions
 # Nothing later needs what follows. Open what you are curious about.
 #
+# ### How many words are most like one of their own kind?
+# Here are all nouns and adjectives of the small model's texts that are one subword
+# each. For each we look which of the others has the row most like its own.
+
+# %%
+kind_of = dict.fromkeys(grammar.NOUNS, "noun") | dict.fromkeys(
+    grammar.ADJECTIVES, "adjective"
+)
+whole = [word for word in kind_of if "▁" + word in names]
+rows_of_whole = directions[[names.index("▁" + word) for word in whole]]
+with_others = rows_of_whole @ rows_of_whole.T - 2 * np.eye(len(whole))  # not itself
+kinds = np.array([kind_of[word] for word in whole])
+n_same = (kinds == kinds[with_others.argmax(axis=1)]).sum()
+claim("most like one of their kind:", n_same == 71, f"{n_same} of {len(whole)}")
+same_kind = (kinds[:, None] == kinds) & ~np.eye(len(whole), dtype=bool)
+by_chance = same_kind.sum() / (len(whole) * (len(whole) - 1))
+print(f"    {(kinds == 'noun').sum()} of them are nouns: by chance {by_chance:.0%}")
+
+# %% [markdown]
 # ### Can a head read the position out of a sum?
-# The head that read the news got positions alone. Now take 20 random words as they
-# enter a new model with $d_{model}$ 64, numbers of variance 1, and add their positions.
-# Does it still find the word before? Guess first.
+# In "What enters the model?" the head that read the news looked at itself. Are the
+# other words noise to it, too? They are again random rows of variance 1, with
+# $d_{model}$ 64.
 #
 # Let $W$ be $W^Q$ times the transpose of $W^K$; in our head that is the turn. The score
 # of the sum $w + p$ with the sum $w' + p'$ has four terms:
@@ -620,13 +652,15 @@ same("Positions adds PE", add_positions(x_dog), x_dog.numpy() + waves(8, 64))
 # $$(w + p) W (w' + p')^T = p W p'^T + w W p'^T + p W w'^T + w W w'^T$$
 #
 # 1. Position with position: it tells where, with its lead of 1.1. The rest is noise.
-# 2. Word with position, and position with word: the length of a $PE$ is $\sqrt{32}$,
-#    so each of the two has the spread $\sqrt{32} = 5.7$.
-# 3. Word with word: the spread is 8 (lesson 01).
+# 2. The word that asks, with the position of a key: neighbours have nearly the same
+#    $PE$, so this is nearly the same for all keys nearby.
+# 3. The position that asks, with the word of a key: the length of a $PE$ is
+#    $\sqrt{32}$, so the spread is $\sqrt{32} = 5.7$.
+# 4. Word with word: the spread is 8 (lesson 01), and at the position that asks, where
+#    both words are the same one, the product is about 62 (64 without the turn).
 #
-# The squares of the three spreads add: $32 + 32 + 64 = 128$. So the noise has the
-# spread 11.3. It is worst at the position that asks. There both words are the same one,
-# and its product with its turned copy is about 62 (64 without the turn).
+# The squares of the two spreads add: $32 + 64 = 96$. So even without itself the head
+# would meet noise of the spread 9.8, nine times the lead.
 #
 # Would smaller words help? We try 1/4 of the size, and 1/8, the size without the
 # factor. And can one still tell which word is in a sum: is it, of 1,600 words, the one
@@ -641,16 +675,16 @@ def share_found(vectors, W):
 
 
 PE_20 = PE[:20]
-of_noise = 32 + 32 + 64
+of_noise = 32 + 64
 print(f"    spread, PE with a word: {sqrt(32):.1f}", end=", ")
-print(f"all three: {sqrt(of_noise):.1f}, the root of {of_noise}")
-print(f"    a word with itself, turned: {np.trace(turn(-1)):.0f}")
+print(f"both: {sqrt(of_noise):.1f}, the root of {of_noise}")
 directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64): those that PE fills
 onto_them = directions_of_PE.T @ directions_of_PE  # keeps what lies in these 8
 sizes = (1 / 8, 1 / 4, 1)  # of the words
 before_found = {size: [] for size in sizes}
 word_named = {size: [] for size in sizes}
 found_by_reader = []
+found_with_room = []
 for _ in range(100):
     vocabulary = rng.standard_normal((1600, 64))
     for size in sizes:
@@ -659,6 +693,8 @@ for _ in range(100):
         most_like = (sums @ vocabulary.T).argmax(axis=1)
         word_named[size].append((most_like == np.arange(20)).mean())
     found_by_reader.append(share_found(sums @ onto_them, turn(-1)))  # the last: size 1
+    with_room = sums - vocabulary[:20] @ onto_them  # words that keep out of the 8
+    found_with_room.append(share_found(with_room @ onto_them, turn(-1)))
 for size in sizes:
     print(f"    words times 1/{1 / size:.0f}, found: ", end="")
     print(f"the word before {np.mean(before_found[size]):.0%}, ", end="")
@@ -668,20 +704,22 @@ print(
     end="",
 )
 print(f", by chance {1 / 20:.0%}")
+all_found = np.mean(found_with_room)
+claim("if words keep out of the 8, found", all_found > 0.999, f"{all_found:.0%}")
 of_large = np.mean(before_found[1])
 claim("with the factor the word before is found", of_large < 0.1, f"{of_large:.0%}")
 of_small_words = np.mean(word_named[1 / 8])
 claim("without it, which word it is", of_small_words < 0.1, f"{of_small_words:.0%}")
 
 # %% [markdown]
-# With the factor, this head never finds the word before: the word drowns the position.
-# Without it (1/8), the head finds it in half of the rows, but the position drowns the
-# word. At 1/4 both are mostly lost. So none of these sizes serves both.
+# With the factor, this head never finds the word before: it looks at itself. Without it
+# (1/8), the head finds it in half of the rows, but the position drowns the word. At 1/4
+# both are mostly lost. So it does not help to make the words smaller.
 #
-# A vector has 64 directions, and 20 positions fill hardly more than 8 of them. The same
-# head, if it reads only these 8, hears less noise. It finds the word before in 16% (by
-# chance it would be 5%). The noise that remains is what the words have in these 8. Had
-# they nothing there, the head would see positions alone, and find them all, as before.
+# The same head, if it reads only the 8 directions of the positions, meets less noise.
+# It finds the word before in 16% (by chance it would be 5%). The noise that remains is
+# what the words have in these 8. If they have nothing there, the head sees positions
+# alone, and finds them all.
 #
 # That is one head, built by hand, with random words. A trained head may have a better
 # matrix, and trained words other directions: head 1 of lesson 03 did find the word
@@ -690,9 +728,9 @@ claim("without it, which word it is", of_small_words < 0.1, f"{of_small_words:.0
 # ### Does training make room?
 # A head finds the word before in a sum if the words leave the directions of the
 # positions. Do they, in the small model? We ask something simpler than to find the word
-# before: can the best matrix read the position *itself*? (So compare the answers with
-# each other, not with the 16%.) A linear reader, fitted by least squares, gives each of
-# 20 positions a score. How often is the right one the highest?
+# before: can the best matrix read the position *itself*? A linear reader, fitted by
+# least squares, gives each of 20 positions a score. How often is the right one the
+# highest?
 
 
 # %%
@@ -730,13 +768,16 @@ for name, table in (("random", untrained), ("trained", trained)):
 
 # %% [markdown]
 # With trained rows it is right in 74% of the sums, with random rows in 45% (means of
-# ten tests each). Did the words leave the directions of the positions? Turn all rows by
-# one random rotation: they lie in other directions then, and the reader is still right
-# in 69%. So most of the gain does not depend on where the rows lie, but on how unevenly
-# they are spread: 32 of the 64 directions hold 78% of their squares (of random rows
-# 59%), and in the others there is room. (Words that are used alike have similar rows;
-# that is probably why.) Adding is not free, and after training it costs less. (And 512
-# numbers have more room: "Why is the position added, and not written beside the word?")
+# ten tests each). To name a position is easier than to find the word before, so do not
+# compare this with the 16%.
+#
+# Did the words leave the directions of the positions? Turn all rows by one random
+# rotation: they lie in other directions then, and the reader is still right in 69%. So
+# most of the gain does not depend on where the rows lie, but on how unevenly they are
+# spread: 32 of the 64 directions hold 78% of their squares (of random rows 59%), and in
+# the others there is room. (Words that are used alike have similar rows; that is
+# probably why.) Adding is not free, and after training it costs less. (And 512 numbers
+# have more room: "Why is the position added, and not written beside the word?")
 
 # %% [markdown]
 # ### Could one leave out the factor at the bottom?
@@ -769,9 +810,6 @@ for name, table in (("random", untrained), ("trained", trained)):
 #    weights in that order: $R \, \text{softmax}(S) \, R^T$.
 # 4. The answers are $R \, \text{softmax}(S) \, R^T R V$, which is
 #    $R \, \text{softmax}(S) \, V$: the old answers, reordered.
-#
-# Only a causal mask would tell a little: under it the first position sees one word, and
-# the last one all of them.
 #
 # ### How does the library compute the two tables?
 # `F.embedding` reads rows, and on the way back adds up the gradients of equal ids.
@@ -891,6 +929,11 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 #
 # both squares are $d_{model}/2$, and the dot product depends on $a - b$ only.
 #
+# ### Have random rows a matrix for the next position?
+# In general not, if there are more than $d_{model} + 1$ positions: a column of the
+# matrix has $d_{model}$ unknowns, and each step to the next position gives one more
+# equation for them. With fewer there is one, but it says nothing of further positions.
+#
 # ### What does the whole table look like?
 
 # %%
@@ -943,10 +986,10 @@ claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}
 #
 # How far is that? The slope of $\cos(\omega k)$ is $-\omega \sin(\omega k)$, and the
 # slope of the dot product is the sum over all hands. With $d_{model}$ 512 there are 256
-# of them, evenly spread on the axis of $\ln \omega$, from $-\ln base$ to 0: on each
-# unit of it are $256 / \ln base$ hands. So the sum is nearly this number times an
-# integral along the axis. A step on it is $d\omega / \omega$, so the factor $\omega$
-# cancels:
+# of them, and each factor of 10 in distance has equally many: they are evenly spread on
+# the axis of $\ln \omega$, from $-\ln base$ to 0, $256 / \ln base$ of them on each unit
+# of it. So the sum is nearly this number times an integral along the axis. A step on it
+# is $d\omega / \omega$, so the factor $\omega$ cancels:
 #
 # $$\sum_i -\omega_i \sin(\omega_i k) \approx
 # -\frac{256}{\ln base} \int_{1/base}^1 \sin(\omega k) \, d\omega
@@ -1057,10 +1100,10 @@ same("with a start, too", learned(X[:, 5:6], start=5), learned_X[:, 5:6])
 
 # %% [markdown]
 # ### What do other programs do differently?
-# Some programs have all sines first and then all cosines (`layout="halves"`), and
-# tensor2tensor, the authors' own program, divides by $d_{model}/2 - 1$ in the exponent
-# (`base="t2t"`: the option chooses an exponent, not the number 10000). Nothing is
-# gained or lost; but a model only works with the sinusoids with which it was trained.
+# Some programs have all sines first and then all cosines (`layout="halves"`). So has
+# tensor2tensor, the authors' own program, and it divides by $d_{model}/2 - 1$ in the
+# exponent (`base="t2t"`: the option chooses an exponent, not the number 10000). Nothing
+# is gained or lost; but a model only works with the sinusoids of its training.
 # %%
 halves = sinusoid(100, 64, layout="halves", dtype=np.float64)
 same("halves: the sines in front", halves[:, :32], PE[:, 0::2])
@@ -1119,7 +1162,7 @@ def right_input(embedding, length):
 
     This was to be the input of the model for one sentence. embedding: an array (length,
     d_model); d_model is its number of columns. It runs, and the model even learns.
-    Return the right input, an array (length, d_model), too.
+    Return the right input: an array (length, d_model).
 
     Hint: "What enters the model?" has the equation. And
     what is the number of the first position?
