@@ -461,8 +461,9 @@ def last_column(path):
 print(f"descent: 2 moves by {0.1 * 2:.1f}, and 0.002 by {0.1 * 0.002:.4f}")
 on_paper = adam_by_hand(1.0, [2, 1, -1], rate=0.1)
 print("        m        v   m corr.   v corr.  its root        x")
-for m, v, *others in on_paper:
-    print(f"{m:9.3f}{v:9.4f}" + "".join(f"{number:9.2f}" for number in others))
+for columns in on_paper:
+    print(f"{columns[0]:9.3f}{columns[1]:9.4f}", end="")
+    print("".join(f"{number:9.2f}" for number in columns[2:]))
 print("m is divided by", [round(1 - 0.9**t, 3) for t in (1, 2, 3)], end=", ")
 print("v by", [round(1 - 0.98**t, 4) for t in (1, 2, 3)])
 same(
@@ -883,9 +884,8 @@ with forms.on():
 without_common = np.array([notes["apart"][0, -1] for notes in controls])
 print(f"before: {first_updates[:, 0].round(2)}")
 agreed = [notes["common"][0] / notes["wishes"][0] for notes in controls]
-print(f"share of the wishes that is common: {np.round(agreed, 2)}", end="; ")
-n_positions = (probe.source != 0).sum()
-print(f"of {n_positions} random wishes about {n_positions**-0.5:.2f}")
+print(f"common wish / length of a wish: {np.round(agreed, 2)}", end="; ")
+print(f"random: {(probe.source != 0).sum() ** -0.5:.2f}")
 claim(
     "with each seed, one update makes the positions much more alike",
     (first_updates[:, 1] < 0.6 * first_updates[:, 0]).all(),
