@@ -81,13 +81,13 @@ def collapse(warm, cold, path):
 
 
 def wishes(watched, path):
-    """Draw 30 updates of trainings. watched: {training: the notes of `common_wish`}."""
+    """Draw the first updates of trainings. watched: {training: the notes of `common_wish`}."""
     left, right = "length of the common wish", "typical move"
     curves = {left: {}, right: {}}
-    updates = np.arange(1, 31)
     for name, notes in watched.items():
-        curves[left][name] = (updates, notes["common"][:30] / notes["common"][0])
-        curves[right][name] = (updates, notes["typical"][:30])
+        updates = np.arange(1, 1 + len(notes["common"]))
+        curves[left][name] = (updates, notes["common"] / notes["common"][0])
+        curves[right][name] = (updates, notes["typical"])
     line_panels(
         curves, path, x="update", limits=(-0.05, 1.15), marks=False,
         y={left: "share of the first update's", right: "share of the rate"},
