@@ -251,7 +251,7 @@ def _top(d):
     if d.is_here("backward"):
         d.text(4.9, 11.2, "the gradient\nwalks back", STRONG, weight="bold")
     if d.is_here("update"):
-        d.text(4.4, 9.0, "Adam moves\nall numbers in\nthe blue boxes", STRONG, weight="bold")
+        d.text(4.4, 9.0, "Adam moves all\nnumbers in the\npale blue boxes", STRONG, weight="bold")
     if d.is_here("output"):
         # The word that was written is the next input of the decoder.
         d.arrow(

@@ -70,43 +70,24 @@ def loss(plain, smoothed, goal, answers, path):
     )  # fmt: skip
 
 
-def collapse(warm, cold, pre_norm, path):
-    """Draw how far apart the positions are before and after each update.
-
-    warm may be longer than the others: a panel of its own shows all of it.
-    """
-    first = {
-        "warm-up, post-norm": warm[: len(cold)],
-        "no warm-up, post-norm": cold,
-        "no warm-up, pre-norm": pre_norm,
-    }
-    panels = {
-        "the first 60 updates": first,
-        "the warm-up, longer": {"warm-up, post-norm": warm},
-    }
-    curves = {
-        title: {name: (np.arange(len(values)), values) for name, values in panel.items()}
-        for title, panel in panels.items()
-    }
-    line_panels(
-        curves, path, x="update", y={next(iter(panels)): "distance from their mean"},
-        limits=(-0.05, 1.05), marks=False,
-        title="Without a warm-up, post-norm makes all positions alike",
-        notes={
-            "the first 60 updates": {"update 25": (25, cold[25], 31, 0.3)},
-            "the warm-up, longer": {"the rate's peak": (200, warm[200], 150, 0.45)},
-        },
+def collapse(warm, cold, path):
+    """Draw how far apart the positions are before the first update and after each."""
+    updates = np.arange(len(warm))
+    lines(
+        {"warm-up": (updates, warm), "no warm-up": (updates, cold)}, path,
+        x="update", y="distance from their mean", limits=(-0.05, 1.05),
+        title="Without a warm-up, two updates make all positions alike",
     )  # fmt: skip
 
 
 def wishes(watched, path):
-    """Draw 60 updates of trainings. watched: {training: the notes of `common_wish`}."""
+    """Draw the first updates of trainings. watched: {training: the notes of `common_wish`}."""
     left, right = "length of the common wish", "typical move"
     curves = {left: {}, right: {}}
-    updates = np.arange(1, 61)
     for name, notes in watched.items():
-        curves[left][name] = (updates, notes["common"][:60] / notes["common"][0])
-        curves[right][name] = (updates, notes["typical"][:60])
+        updates = np.arange(1, 1 + len(notes["common"]))
+        curves[left][name] = (updates, notes["common"] / notes["common"][0])
+        curves[right][name] = (updates, notes["typical"])
     line_panels(
         curves, path, x="update", limits=(-0.05, 1.15), marks=False,
         y={left: "share of the first update's", right: "share of the rate"},
