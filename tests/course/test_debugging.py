@@ -103,7 +103,7 @@ def type_command(command, folder):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

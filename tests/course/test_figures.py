@@ -125,11 +125,9 @@ def test_panels_have_their_own_axes_and_share_the_looks_of_a_curve(saved):
         "right": {"b": ([1, 2], [500, 600])},
     }
     figures.line_panels(
-        panels, "a.png", "x", {"left": "loss", "right": "BLEU"}, limits={"right": (0, 700)},
-        notes={"right": {"the peak": (1, 600)}},
+        panels, "a.png", "x", {"left": "loss", "right": "BLEU"}, limits={"right": (0, 700)}
     )  # fmt: skip
     left, right = saved[0].axes
-    assert [text.get_text() for axes in (left, right) for text in axes.texts] == ["the peak"]
     assert [(axes.get_title(), axes.get_ylabel()) for axes in (left, right)] == [
         ("left", "loss"),
         ("right", "BLEU"),
@@ -143,11 +141,7 @@ def test_panels_have_their_own_axes_and_share_the_looks_of_a_curve(saved):
 
 def test_a_label_for_a_panel_that_is_not_there_is_refused():
     panels = {"left": {"a": ([1, 2], [3, 4])}}
-    for options in (
-        {"y": {"lft": "loss"}},
-        {"y": "loss", "limits": {"lft": (0, 1)}},
-        {"y": "loss", "notes": {"lft": {"the peak": (1, 3)}}},
-    ):
+    for options in ({"y": {"lft": "loss"}}, {"y": "loss", "limits": {"lft": (0, 1)}}):
         with pytest.raises(ValueError, match=r"a\.png: .*lft"):
             figures.line_panels(panels, "a.png", "x", **options)
 

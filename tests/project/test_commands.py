@@ -17,7 +17,7 @@ slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 def run(command):
     words = [sys.executable, "-W", "error", *shlex.split(command)[1:]]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
 
 
 def commands():

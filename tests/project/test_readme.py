@@ -176,7 +176,7 @@ def test_command(command, tmp_path):
             capture_output=True,
             text=True,
             env=environment,
-            timeout=100,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -80,16 +80,15 @@ def lines(
     save_figure(figure, path)
 
 
-def line_panels(panels, path, x, y, title="", log="", marks=True, limits=None, notes=None):
+def line_panels(panels, path, x, y, title="", log="", marks=True, limits=None):
     """Draw panels of curves side by side, each with its own y axis.
 
     panels: {title: curves}, with curves as in `lines`; a name has the same colour and dashes in all
     of them. x: the label of the x axes. y: the label of the y axes, or {title: label}. limits:
     (lowest, highest) y of all panels, or {title: limits}. log: as in `lines`, or {title: axes}.
-    notes: {title: notes as in `lines`}.
-    Raises ValueError if labels, limits, axes or notes name no panel.
+    Raises ValueError if labels, limits or axes name no panel.
     """
-    for chosen in (y, limits, log, notes):
+    for chosen in (y, limits, log):
         if isinstance(chosen, dict) and not chosen.keys() <= panels.keys():
             raise ValueError(f"{path}: {set(chosen) - set(panels)} are no titles of panels")
     figure = new_figure(max(WIDTH, 5.2 * len(panels)), HEIGHT, 0.1)
@@ -104,7 +103,6 @@ def line_panels(panels, path, x, y, title="", log="", marks=True, limits=None, n
         inside = limits.get(heading) if isinstance(limits, dict) else limits
         scales = log.get(heading, "") if isinstance(log, dict) else log
         drawn = _draw_curves(axes, curves, scales, marks, inside, names)
-        _draw_notes(axes, (notes or {}).get(heading, {}))
         handles |= dict(zip(curves, drawn, strict=True))
     if len(names) > 1:
         figure.legend(
