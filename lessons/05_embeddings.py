@@ -107,13 +107,14 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
-# Attention answers reordered words with the same answers, reordered: "dog" gets the
-# same vector whether it bites or is bitten. Such a function is called *equivariant*.
-# The rest of a layer treats each row alone (lesson 04), and every row in the same way.
-# So if the rows that enter a layer are exchanged, the rows that leave it are exchanged,
-# and nothing else; and the next layer is in the same case. No stack of layers, however
-# deep, can tell who bites. (Only with a causal mask it could: then the first word sees
-# one word, and the last sees all. "More on embeddings and positions" has the proof.)
+# Attention answers reordered words with the same answers, reordered ("More on
+# embeddings and positions" has the proof): "dog" gets the same vector whether it bites
+# or is bitten. Such a function is called *equivariant*. The rest of a layer treats each
+# row alone (lesson 04), and every row in the same way. So if the rows that enter a
+# layer are exchanged, the rows that leave it are exchanged, and nothing else; and the
+# next layer is in the same case. No stack of layers, however deep, can tell who bites.
+# (Only with a causal mask could it: then the first word sees one word, and the last
+# sees all.)
 
 # %%
 config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -145,21 +146,24 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 # see in "What can a model read from the hands?")
 #
 # **State.** Section 3.5: a position has $d_{model}/2$ hands, each a pair of columns, a
-# sine and a cosine. They are its *positional encoding* $PE$, and are called
-# *sinusoids*:
+# sine and a cosine. They are its *positional encoding* $PE$ (one name, not a product),
+# and are called *sinusoids*:
 #
 # $$PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d_{model}})$$
 #
 # $$PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d_{model}})$$
 #
+# Here $i$, from 0 to $d_{model}/2 - 1$, is the number of a hand. It has the columns
+# $2i$ and $2i + 1$, and the quotient in the brackets is its angle at $pos$.
+#
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
 # one before by the same factor, $10000^{2/d_{model}}$. Here and in the next two
-# sections $d_{model}$ is 64, and the factor 1.33. Why a factor? So that each range of
-# distances has equally many hands: 8 hands further on, a round is always 10 times as
-# long. The last hand goes round once in $7{,}499 · 2 \pi$ positions. A reason for the
-# number 10000 is in "More on embeddings and positions".
+# sections $d_{model}$ is 64, and the factor 1.33. Why a factor? So that 8 hands further
+# on, a round is always 10 times as long: as many hands serve 10 to 100 positions as 100
+# to 1000. The last hand goes round once in $7{,}499 · 2 \pi$ positions. A reason for
+# the number 10000 is in "More on embeddings and positions".
 #
-# **Derive.** One number at a time. (Hand $i$ has the columns $2 i$ and $2 i + 1$.)
+# The formula as a program, one number at a time:
 
 
 # %%
@@ -194,9 +198,9 @@ draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
 # 44. The slow hands hardly move between neighbours, but they tell 0 from 44. Together
 # they do both.*
 #
-# **Use.** Can all positions be told apart? Here is the distance between the vector of
-# position 0 and that of every other, with one hand and with all 32. From any other
-# position it is the same curve, to both sides (the next section says why).
+# **Use.** Can all positions be told apart? Here is how far the vector of position 0 is
+# from that of every other, with one hand and with all 32. From any other position it is
+# the same curve, to both sides (the next section says why).
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -209,15 +213,16 @@ draw(figures.alone, "05_alone.png", from_zero, one_hand)
 # %% [markdown]
 # ![Distance of each position's vector from that of position 0. With one hand it falls back towards 0 every six positions, at 44 to 0.02; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
 #
-# *What to see: the curve of one hand comes down towards 0 again and again. At 44 it is
-# 0.02. The curve of 32 hands stays away.*
+# *What to see: the higher the curve, the less alike are the two vectors. That of one
+# hand comes down towards 0 again and again. At 44 it is 0.02. That of 32 hands stays
+# away.*
 
 # %% [markdown]
 # ## Is a position most like itself?
-# Soon a head will ask for one certain position. It finds it only if the dot product of
-# a position with itself is larger than with any other. Random rows would do for that.
-# Sinusoids have something more: their rows grow less alike with the distance, so a head
-# can also look "around here".
+# Soon a query will be the vector of a position, and is to find that position among the
+# keys. It does, if no other position has a larger dot product with it. Random rows
+# would do for that. Sinusoids have something more: the farther apart two positions are,
+# the less alike are their rows, so a head can also look "around here".
 #
 # **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
 # two positions $a$ and $b$ is, hand by hand,
@@ -240,12 +245,8 @@ around_50 = sinusoid(101, 64)  # 50 positions on each side of position 50
 random_rows = rng.standard_normal((101, 64)) / sqrt(2)  # about as long as those of PE
 of_PE = around_50 @ around_50[50]  # the dot products of position 50 with all
 of_random = random_rows @ random_rows[50]
-print(f"sinusoids: itself {of_PE[50]:.0f}, its neighbour {of_PE[51]:.1f}", end=", ")
-print(f"50 positions away {of_PE[100]:.0f}")
+print(f"sinusoids: itself {of_PE[50]:.0f}, its neighbour {of_PE[51]:.1f}")
 print(f"random rows: itself {of_random[50]:.0f}, its neighbour {of_random[51]:.1f}")
-leads = 1 - np.cos(speeds)  # by how much each hand prefers itself to a neighbour
-of_four = leads[:4].sum() / leads.sum()
-print(f"of the lead over a neighbour, the four fastest hands make {of_four:.0%}")
 claim("the position most like position 50 is", of_PE.argmax() == 50, of_PE.argmax())
 claim("sinusoids: with its neighbour", of_PE[51] > 30, of_PE[51])
 claim("random rows: with its neighbour", abs(of_random[51]) < 15, of_random[51])
@@ -258,20 +259,17 @@ draw(figures.distance, "05_distance.png", of_PE, of_random)
 # alike; the waves are those of the fast hands. Random rows have a peak
 # without slopes: a neighbour is no more alike than any other position.*
 #
-# At the distance 50 the curve is still at 16, half of its peak, because the slow hands
-# have hardly moved. That does no harm here: the same number added to all scores changes
-# no weight (lesson 02). What counts is the lead of a position over its neighbours, 32
-# to 30.9. It is small, and 90% of it comes from the four fastest hands. The slower ones
-# count at larger distances.
+# What counts is the lead of a position over its neighbours, 32 to 30.9. It is small, so
+# a head will have to enlarge it.
 
 # %% [markdown]
 # ## What can a model read from the hands?
 # **State.** Section 3.5: for any fixed offset $k$, $PE(pos+k)$ is a linear function of
 # $PE(pos)$, the same at every $pos$. The authors expected that a model would therefore
 # learn to look $k$ words away. Why? A head has one matrix $W^Q$ for all positions. If
-# it turns each $PE(pos)$ into $PE(pos - 1)$, then each word asks for the position
-# before its own. And $PE(pos - 1)$ is most like itself, as the last section said. So
-# each word looks at the word before.
+# it turns each $PE(pos)$ into $PE(pos - 1)$, and the keys stay the positions as they
+# are, then each word asks for the position before its own. And $PE(pos - 1)$ is most
+# like itself, as the last section said. So each word looks at the word before.
 #
 # **Derive.** By the rules for the sine and the cosine of a sum, a hand shows at
 # $p + k$ (with $p$ for $pos$)
@@ -316,8 +314,8 @@ same("PE(pos + 7) = PE(pos), turned by one matrix", PE[7:], PE[:93] @ turn(7))
 # step back, its keys the positions as they are. The dot product with the right key is
 # 32, with the next best 30.9: a lead of 1.1. Divided by $\sqrt{d_k} = 8$, that makes
 # the right weight only 14% larger than the next best. So we multiply the matrix by 16,
-# as training could. (Any large number would do.) Then the lead is 2.2, and the right
-# weight is $e^{2.2}$, or 9, times the next best:
+# as training could. (Any large number would do.) Then the lead is 1.1 · 16 / 8 = 2.2,
+# and the right weight is $e^{2.2}$, or 9, times the next best:
 
 
 # %%
@@ -343,8 +341,8 @@ draw(figures.back, "05_back.png", sharp)
 # *What to see: position 1 looks at 0, position 2 at 1, and so on. (Position 0 has none
 # before it: its row is hatched. It looks at the nearest one, itself.)*
 #
-# Now let it read the news. Its queries and keys are the positions; its values are the
-# three words of the beginning:
+# Now let it read the news. Its queries and keys are the positions, of 64 numbers; its
+# values are the three words of the beginning, of 2:
 
 # %%
 before = weights_of_head(PE[:3], 16 * turn(-1))[1]  # [1]: the weights of "bites"
@@ -396,7 +394,9 @@ for piece, i in zip(pieces, ids, strict=True):
 # $$y = \text{onehot} \cdot E, \qquad gE = \text{onehot}^T \cdot gy$$
 #
 # with a row of onehot for each token. In words: row $v$ of $gE$ is the sum of the $gy$
-# of all tokens whose id is $v$, 0 if there is none.
+# of all tokens whose id is $v$, 0 if there is none. (NumPy has a trap here: if an id
+# comes three times, `g[ids] += gy` adds only one of its gradients, and
+# `np.add.at(g, ids, gy)` adds all three.)
 
 # %%
 few = np.array([4, 2, 4, 4, 1])  # five tokens; the id 4 comes three times
@@ -417,24 +417,14 @@ layer(few).backward(gy)
 same("the table's gradient is onehot^T gy", layer.weight.grad, one_hot.T @ gy)
 
 # %% [markdown]
-# **Use.** Why does the library not multiply? The paper's batches have about 25,000
-# source tokens, its vocabulary 37,000 subwords: a one-hot matrix of them would take
-# 3.7 GB, nearly all zeros. So it reads the rows.
-
-# %%
-tokens = 25_000
-V = 37_000
-gigabytes = tokens * V * 4 / 1e9  # 4 bytes for each number
-print(f"the one-hot matrix of {tokens:,} by {V:,} numbers: {gigabytes:.1f} GB")
-
-# %% [markdown]
 # ## What does a row come to hold?
 # At first a row is random numbers. Here is what training (lesson 07) has made of it in
 # the small model, which learned to translate simple sentences from English to German.
 # Two rows are compared by the *cosine* of the angle between them: their dot product,
 # divided by both lengths. It is 1 for rows of the same direction. For random rows it is
 # near 0, with a spread of 1/8: if the 64 numbers have variance 1, both lengths are
-# about 8, and the dot product has the spread $\sqrt{64} = 8$ (lesson 01).
+# about 8, the dot product has the spread $\sqrt{64} = 8$ (lesson 01), and 8 / (8 · 8)
+# is 1/8.
 
 # %%
 # A row for each subword:
@@ -495,18 +485,14 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # The logit of a subword is the dot product of $x$ with its row, as a score of attention
 # is that of a query with a key. The softmax makes probabilities of logits. All three
 # uses are *tied*: they share one matrix. So both languages share one vocabulary, and
-# "die" is one row for the English verb and the German article. The two are told apart
-# by where they stand: the verb is read by the encoder, the article by the decoder. And
-# a word does not become like its translation: the cosine of "small" and "klein" is
-# 0.14, no more than chance gives. They are never used alike, as the one is read by the
-# encoder and the other by the decoder.
+# "die" is one row for the English verb and the German article. The encoder reads it as
+# the verb, the decoder as the article: each has matrices of its own to read it.
 #
-# Why should the row that reads a word also write it? It need not. But if two words mean
-# alike, both the reader and the writer should treat them alike, and one table learns
-# that once. Press and Wolf, whom the paper follows, tied input and output of language
-# models in 2017, and found them better, with fewer parameters. They also tied all three
-# tables of translation models, whose languages had most subwords in common: the models
-# became less than half as large, and no worse.
+# Why should the row that reads a word also write it? It need not. But if two words of
+# one language mean nearly the same, like "small" and "little", the reader and the
+# writer should both treat them alike, and one table learns that once. Press and Wolf,
+# whom the paper follows, tied input and output of language models in 2017, and found
+# them better, with fewer parameters.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
 # the effects add (lesson 02). So its gradient is the sum of three ("More on embeddings
@@ -520,14 +506,12 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # have 103 million in place of 65.
 
 # %%
+V = 37_000
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
 one_table = embeddings.weight.size
 claim("a table has V d_model numbers", one_table == V * 512, f"{one_table:,}")
 untied = 65 + 2 * one_table / 1e6  # 65: with one table (section 6.2, table 3)
 print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f}")
-of_small = directions[names.index("▁small")]
-of_klein = directions[names.index("▁klein")]
-print(f"'small' and 'klein': cosine {of_small @ of_klein:.2f}")
 
 # %% [markdown]
 # ## What enters the model?
@@ -544,7 +528,7 @@ print(f"'small' and 'klein': cosine {of_small @ of_klein:.2f}")
 # **Derive, at the top.** There, a row of $E$ meets the vector $x$ that leaves the last
 # layer. A layer ends with a norm (lesson 04), so at first the numbers of $x$ have
 # variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By lesson 01
-# its variance is $d_{model}$ times the variance of the numbers in $E$. The logits
+# its variance is $d_{model} · 1$ times the variance of the numbers in $E$. The logits
 # should begin small, with variance 1: were they large, a new model would be sure of one
 # subword, and nearly always of a wrong one. So `Embedding` draws the numbers of $E$
 # with variance $1/d_{model}$.
@@ -570,9 +554,11 @@ claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length
 print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
 
 # %% [markdown]
-# Now the whole, with $d_{model}$ 64. `Positions` is the library's layer that adds $PE$.
-# Does our head still find the word before? Here are 20 words of a new model, whose rows
-# are random. At which position does the head look?
+# ## Does our head find the word before in a sum?
+# The head that read the news got positions alone. Now each vector is the sum of a word
+# and a position, with $d_{model}$ 64. Here are 20 words of a new model, whose rows are
+# random. (`Positions` is the library's layer that adds $PE$.) At which position does
+# the head look?
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -590,15 +576,45 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 # %% [markdown]
 # All 20 look at themselves. The word that asks is also among the keys, and most hands
 # hardly turn in one step. So the word, turned, is still much like itself: their dot
-# product is about 62, and the lead of the right position is 1.1. **Adding is not free:
-# the words have to leave room for the positions.**
+# product is about 62, and the lead of the right position is 1.1.
 #
-# How can they? $W^Q$ and $W^K$ need not read the whole vector. The positions fill few
-# directions: 20 positions hardly more than 8 of the 64. If the words keep out of these
-# 8, a head that reads nothing else gets positions alone, and works as before. Training
-# makes some room. A linear reader, fitted to name the position in a sum, is right in
-# 45% of the sums with random rows, and in 74% with the trained rows of the small model
-# (by chance 5%). ("More on ..." measures all this.)
+# The repair: the head must not read the words. Can it read the positions without them?
+# Positions need little room. From position 0 to 19 the slow hands, 16 to 31, turn by 11
+# degrees at the most, so half of the 64 columns hardly change. In fact each of the 20
+# positions is nearly a sum of 8 fixed vectors, each times a number. These 8 are the
+# *directions* of the positions. Think of them as 8 columns. (A matrix reads a direction
+# as easily as a column: the dot product with it is one number.)
+#
+# So let $d_k$ be 8, and let $W^Q$ and $W^K$ read these 8 directions, and nothing else.
+# We try this head with the same 20 words, and with words that are 0 in the directions:
+
+# %%
+most = np.degrees(19 * speeds[16:]).max()
+print(f"hands 16 to {len(speeds) - 1} turn by at most {most:.0f} degrees in 19 steps")
+_, sizes_in, directions_of_PE = np.linalg.svd(PE[:20])  # finds the directions
+in_8 = (sizes_in[:8] ** 2).sum() / (sizes_in**2).sum()
+claim("of the squares of 20 positions, 8 directions hold", in_8 > 0.999, f"{in_8:.1%}")
+W_k = directions_of_PE[:8].T  # (64, 8)
+onto_them = W_k @ W_k.T  # (64, 64): keeps what lies in the 8
+W_q = onto_them @ turn(-1) @ W_k  # (64, 8): reads the 8, and turns one step back
+
+
+def finds_before(sums):
+    """Return at how many of positions 1 to 19 the best key is the one before."""
+    best = (sums @ W_q @ (sums @ W_k).T).argmax(axis=1)
+    return (best[1:] == np.arange(19)).sum()
+
+
+print(f"words as they are: the word before found at {finds_before(entering)} of 19")
+leaving_room = entering - words.numpy()[0] @ onto_them  # words that are 0 in the 8
+n_found = finds_before(leaving_room)
+claim("words that are 0 in the 8: found at", n_found == 19, f"{n_found} of 19")
+
+# %% [markdown]
+# With words that are 0 in these directions, the head finds the word before at all 19
+# positions that have one: **100%**. With the words as they are, it finds 4 of 19, as
+# they have numbers there, too. **Adding is not free: the words have to leave room for
+# the positions.** Training makes some room ("More on ..." measures how much).
 
 # %% [markdown]
 # ## What did we learn?
@@ -609,14 +625,14 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 # - $k$ positions on is one rotation, the same everywhere: so with positions alone one
 #   matrix lets each word look $k$ words back, and "bites" knows who bites.
 # - Word and position share one vector. When our head reads all of it, it looks at its
-#   own word. A head has to read the few directions of the positions, and the words have
-#   to leave room there. Training makes some.
+#   own word. When it reads the few directions of the positions only, and the words
+#   leave room there, it finds the word before. Training makes some room.
 # - An embedding is a row of a table; its gradient is the sum over all tokens that read
 #   the row. Words that are used alike come to have similar rows.
 # - One table embeds source and target and scores the output; its gradient is the sum of
 #   three, added up by `Tensor.backward`.
-# - The factor $\sqrt{d_{model}}$ is the price of tying: small rows for the logits,
-#   large ones beside $PE$.
+# - The factor $\sqrt{d_{model}}$ can be understood as the price of tying: small rows
+#   for the logits, large ones beside $PE$.
 
 # %% [markdown]
 # ## More on embeddings and positions
@@ -642,9 +658,9 @@ print(f"    {(kinds == 'noun').sum()} of them are nouns: by chance {by_chance:.0
 
 # %% [markdown]
 # ### Can a head read the position out of a sum?
-# In "What enters the model?" the head that read the news looked at itself. Are the
-# other words noise to it, too? They are again random rows of variance 1, with
-# $d_{model}$ 64.
+# In "Does our head find the word before in a sum?" the head that reads all 64 numbers
+# looked at itself. Are the other words noise to it, too? They are again random rows of
+# variance 1, with $d_{model}$ 64.
 #
 # Let $W$ be $W^Q$ times the transpose of $W^K$; in our head that is the turn. The score
 # of the sum $w + p$ with the sum $w' + p'$ has four terms:
@@ -678,8 +694,6 @@ PE_20 = PE[:20]
 of_noise = 32 + 64
 print(f"    spread, PE with a word: {sqrt(32):.1f}", end=", ")
 print(f"both: {sqrt(of_noise):.1f}, the root of {of_noise}")
-directions_of_PE = np.linalg.svd(PE_20)[2][:8]  # (8, 64): those that PE fills
-onto_them = directions_of_PE.T @ directions_of_PE  # keeps what lies in these 8
 sizes = (1 / 8, 1 / 4, 1)  # of the words
 before_found = {size: [] for size in sizes}
 word_named = {size: [] for size in sizes}
@@ -714,7 +728,7 @@ claim("without it, which word it is", of_small_words < 0.1, f"{of_small_words:.0
 # %% [markdown]
 # With the factor, this head never finds the word before: it looks at itself. Without it
 # (1/8), the head finds it in half of the rows, but the position drowns the word. At 1/4
-# both are mostly lost. So it does not help to make the words smaller.
+# both are mostly lost. So smaller words do not help those who read the whole sum.
 #
 # The same head, if it reads only the 8 directions of the positions, meets less noise.
 # It finds the word before in 16% (by chance it would be 5%). The noise that remains is
@@ -812,11 +826,17 @@ for name, table in (("random", untrained), ("trained", trained)):
 #    $R \, \text{softmax}(S) \, V$: the old answers, reordered.
 #
 # ### How does the library compute the two tables?
-# `F.embedding` reads rows, and on the way back adds up the gradients of equal ids.
+# `F.embedding` reads rows, and on the way back adds up the gradients of equal ids. Why
+# does it not multiply? The paper's batches have about 25,000 source tokens, its
+# vocabulary 37,000 subwords: a one-hot matrix of them would take 3.7 GB, nearly all
+# zeros.
 # `sinusoid` computes all positions at once. (Its options: "What do other programs do
 # differently?")
 
 # %%
+tokens = 25_000
+gigabytes = tokens * V * 4 / 1e9  # 4 bytes for each number
+print(f"the one-hot matrix of {tokens:,} by {V:,} numbers: {gigabytes:.1f} GB")
 show(F.embedding)
 show(sinusoid)
 
@@ -964,7 +984,7 @@ same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6
 # $\text{word} · W + \text{position} · W$. That is the same sum, with shorter vectors
 # and half the matrix. What is lost is that $A$ and $B$ could be chosen freely. Is that
 # much? Suppose that a head needs only the word. Then $W$ must drop the position, and
-# with it everything that lies in the same directions. But the positions fill few
+# with it everything that lies in the same directions. But the positions need few
 # directions. Of the 512 that the paper's vectors have, a hundred positions need hardly
 # more than 30, and the others are left to the words. (`svd` finds the directions, with
 # the length in each.)
@@ -1049,7 +1069,8 @@ draw(figures.bases, "05_base.png", of_bases)
 # the loss $\ln V$: that of a fair guess among $V$ words. Logits of variance 1 make the
 # sum larger: the mean of $e^x$ over normally distributed numbers of variance 1 is
 # $e^{1/2} = 1.65$. So the sum is about $1.65 V$, and the loss $\ln V + 1/2$: hardly
-# worse than a guess.
+# worse than a guess. (Below it is a little less, as 200 rows have a mean of $z_{right}$
+# that is not quite 0.)
 
 # %%
 mean_power = np.exp(logits).mean()
@@ -1065,6 +1086,7 @@ def first_loss(logits):
 guess = log(8000)
 measured = first_loss(logits)
 print(f"a fair guess among 8,000 words: ln 8000 = {guess:.2f}")
+print(f"the mean of z_right in these 200 rows: {logits[:, 0].mean():.2f}")
 claim("the first loss of the model", guess < measured < guess + 0.7, measured)
 loud = first_loss(hidden @ (rows * sqrt(512)).T)
 claim("rows of variance 1: the first loss is", loud > 5 * guess, loud)
@@ -1127,7 +1149,7 @@ def predicted_position():
     """Predict the four numbers of position 2 in sinusoids of d_model 4.
 
     Compute them on paper (with a calculator), then write down the list of four numbers,
-    to two digits, and run.
+    to two digits after the point, and run.
 
     Hint: "How does a position become a vector?" has the formula. There are two hands,
     and the second one is 100 times as slow as the first: 10000^(2/4). The angles are in
@@ -1146,8 +1168,7 @@ def look_up(table, ids):
 
     The ids may repeat. Use record. (The check sees the result, not the method.)
 
-    Hint: "How does the library compute the two tables?" shows why g[ids] += gy is not
-    enough; np.add.at adds each.
+    Hint: "How does a word become a vector?" has the gradient, and a trap of NumPy.
     """
     ...
 
