@@ -192,7 +192,8 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 # $$y_i = \text{gain}_i \, n_i + \text{bias}_i$$
 #
 # *Gain* and *bias* are learned, one number of each for every feature, so the model can
-# choose another size where it wants one. The number epsilon (`eps` in the code) is
+# choose another size where it wants one. (They do not undo the norm: they are the same
+# at all positions, while each has its own $m$ and $s$.) The number epsilon (`eps`) is
 # 1e-6, one millionth; without it, equal features would give $0 / 0$.
 #
 # As a loop over all positions:
@@ -223,6 +224,8 @@ same("layer_norm = loops", F.layer_norm(X, gain, bias), gain * N + bias)
 norm = LayerNorm(8).astype(np.float64)  # 64 bits in place of 32, for a smaller error
 same("LayerNorm begins with gain 1 and bias 0", norm(X), N)
 
+equal = np.full(8, 5.0)
+same("eight equal features become the bias", F.layer_norm(equal, gain, bias), bias)
 # %% [markdown]
 # **Use.** Layer norm looks at ONE position only. That matters: *batch norm*, an older
 # norm, takes the mean and the deviation of one feature over many positions. Then the
@@ -253,7 +256,6 @@ moved_by = first_moves_by(layer_norm)
 claim("layer norm: other positions change the first by", moved_by == 0, moved_by)
 in_batch = first_moves_by(batch_norm)
 claim("batch norm: they change it by up to", in_batch > 0.1, f"{in_batch:.2f}")
-same("eight equal features become the bias", F.layer_norm(5 * ones, gain, bias), bias)
 
 # %% [markdown]
 # ## What is the gradient of layer norm?
@@ -271,7 +273,7 @@ print("moved: ", (after - on_paper).round(3))
 
 # %% [markdown]
 # The last one, the 9 itself! Why? There are two small steps of $x$ that $n$ does not
-# notice:
+# notice (but for eps):
 #
 # - Add the same number to all features, a step along $(1, \ldots, 1)$.
 # - Stretch their distances from the mean, a step along $n$.
@@ -280,8 +282,8 @@ print("moved: ", (after - on_paper).round(3))
 # the last feature. Take from this move what is not noticed: first its part along
 # $(1, \ldots, 1)$, which is its mean, then its part along $n$. The part of a vector $v$
 # along $n$ is $n \, (v \cdot n) / (n \cdot n)$. As $n$ has the mean 0 and the deviation
-# 1, $n \cdot n$ is $D$. A sum divided by $D$ is a mean: the part is
-# $n \, \text{mean}(v n)$.
+# 1, $n \cdot n$ is $D$. And $(v \cdot n) / D$ is the mean of the products $v_i n_i$. We
+# write them $v n$, without a dot, so the part is $n \, \text{mean}(v n)$.
 
 # %%
 move = np.array([0.0, 0.0, 0.0, 0.04])
@@ -297,15 +299,18 @@ print("what is left:    ", (move_without_mean - move_along_n).round(3))
 #
 # **Derive.** The same holds for every small step of $x$. It is the sum of its part
 # along $(1, \ldots, 1)$, its part along $n$, and a rest at right angles to both. The
-# first two are not noticed. The rest changes neither the mean (its numbers have the sum
-# 0) nor the deviation (it leads along the circle of the figure below). So the step
-# moves $n$ by the rest divided by $s$.
+# first two are not noticed. The rest, $r$, does not change the mean (its numbers have
+# the sum 0). Nor does it change the deviation: each square $(x_i - m)^2$ changes by
+# $2 (x_i - m) r_i$ (and $r_i^2$, too small to count). These changes sum to 0, as $r$ is
+# at right angles to $x - m = s n$. So the step moves $n$ by $r / s$.
 #
 # Now let $u$ be the gradient that arrives at $n$. (It is $u_i = gy_i \, \text{gain}_i$,
 # as $y_i = \text{gain}_i \, n_i + \text{bias}_i$.) A step of $x$ changes the loss by
 # the dot product of $u$ with the move of $n$. Each such move is at right angles to
-# $(1, \ldots, 1)$ and to $n$. So of $u$, as of the step, only the rest counts: **the
-# gradient of $x$ is $u$ without its parts along the two directions, divided by $s$.**
+# $(1, \ldots, 1)$ and to $n$. So of $u$, too, only the rest counts: the loss changes by
+# the dot product of that rest with $r / s$. In it the whole step may stand for $r$, as
+# the step's other parts add nothing: **the gradient of $x$ is $u$ without its parts
+# along the two directions, divided by $s$.**
 #
 # $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
 #
@@ -326,8 +331,8 @@ draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 # With the mean 0 and the deviation 1, every $n$ ends on this circle, so $n$ can only
 # move along it. (The arrows are drawn before the division by $s$.)*
 #
-# Gain and bias are shared by all positions. So the gradient of gain is the sum of
-# $gy \, n$ over all positions, and that of bias the sum of $gy$ (lesson 02).
+# The gradients of gain and bias are sums over all positions, of $gy \, n$ and of $gy$
+# (lesson 02).
 
 
 # %%
