@@ -375,15 +375,14 @@ grad_check(F.layer_norm, X, gain, bias)
 # ## What is the feed-forward network for?
 # A head of attention writes a mix of values, and each value is made from one word. So,
 # with given weights, what it fetches from two words is a sum: something that the one
-# says plus something that the other says. (The weights depend on the words, too, and so
-# can compute a little.) Call an answer about two words *additive* if it is such a sum,
-# $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved. Some questions have
-# no additive answer.
+# says plus something that the other says. Call an answer about two words *additive* if
+# it is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved.
+# Some questions have no additive answer.
 #
-# Here is the smallest; programmers call it *xor*. Attention has put into one feature
-# whether a word is plural, 1 or 0, and into a second one whether another word is:
-# $(a, b)$. The answer is to be +1 if they differ and -1 if they are equal. An additive
-# answer would need
+# Here is the smallest; programmers call it *xor*. Do a subject and its verb disagree?
+# Attention has put into one feature whether the subject is plural, 1 or 0, and into a
+# second one whether the verb is: $(a, b)$. The answer is to be +1 if they differ and -1
+# if they are equal. An additive answer would need
 #
 # $$f(0) + g(0) = -1$$
 #
@@ -396,10 +395,12 @@ grad_check(F.layer_norm, X, gain, bias)
 # The first two equations say that $f(0) + f(1) + g(0) + g(1)$ is -2, the other two say
 # that it is 2. So no $f$ and $g$ exist.
 #
-# **State.** A matrix makes only sums, too. But bend a sum, and it is a sum no more:
-# $\max(0, a - b)$ is not of the form $f(a) + g(b)$. The *feed-forward network*
-# (section 3.3, equation 2) has two matrices. Between them each feature is bent by
-# itself: whatever is below 0 becomes 0.
+# **State.** A matrix makes only sums, too, and two matrices in a row are no better:
+# $(x W_1) W_2$ is $x (W_1 W_2)$, so they are one matrix. But bend a sum, and it is
+# additive no more: $\max(0, a - b)$ is 0 and 0 for the pairs of the first two
+# equations, 0 and 1 for those of the other two, and $0 + 0$ is not $0 + 1$. The
+# *feed-forward network* (section 3.3, equation 2) has two matrices. Between them each
+# feature is bent by itself: whatever is below 0 becomes 0.
 #
 # $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
 #
@@ -431,7 +432,8 @@ same(
 # Now larger, and learned. Let eight people and eight dishes be words. Attention has
 # fetched one of each, and the vector that arrives is the sum of their two vectors. Who
 # likes what is random: 64 facts, +1 or -1, to be learned by heart. We compare answers
-# by their mean square error, and call a fact *known* if its answer has the right sign.
+# by their mean square error (always answering 0 has the error 1), and call a fact
+# *known* if its answer has the right sign.
 #
 # Write the facts as a table with a row for each person and a column for each dish. The
 # additive answer with the smallest error is the mean of the row, plus the mean of the
@@ -495,19 +497,18 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # %% [markdown]
 # ![The mean square error of 64 facts over the number of units: 0.78 with one, above the dashed line of the best additive answer; on it with two; 0.22 with 4; nearly 0 with 16 and 32.](figures/04_facts.png)
 #
-# *What to see: no training can bring an additive answer below the dashed line; from 4
-# units on, the network is far below it. (That two units land on the line is chance.)*
+# *What to see: no training can bring an additive answer below the dashed line, so no
+# network without ReLU gets there, however large. With ReLU the network is far below it
+# from 4 units on. (That two units land on the line is chance. And a larger error can go
+# with more right signs: one unit is above the line, and knows 48 facts against 46.)*
 #
 # So a network can remember, with numbers enough. With 4 units it has 73, hardly more
 # than one for each fact, and knows 60 facts. With 8 units it knows all 64, and more
 # units bring its answers nearer to +1 and -1.
 #
-# Attention mostly *fetches*, and the network *computes and remembers*. In trained
-# language models, too, units were found that answer to a few patterns of words each,
-# and, in the upper layers, write what often comes next (Geva et al. 2021). The network
-# also holds two thirds of the *parameters*, the learned numbers, of an encoder layer:
-# two matrices of 512 times 2,048, against attention's four of 512 times 512 (lesson
-# 03).
+# Attention mostly *fetches*, and the network *computes and remembers*. The network
+# holds two thirds of the *parameters*, the learned numbers, of an encoder layer: two
+# matrices of 512 times 2,048, against attention's four of 512 times 512 (lesson 03).
 #
 # The same network runs at each position, alone: the paper calls it *position-wise*.
 # **Attention is the only place where positions meet.**
@@ -1041,6 +1042,9 @@ for line in ("The old mother was not at home on Sunday.", "The dog bites the man
 # ### How does the network remember?
 # Take the network of 8 units, and let only some of them speak, first the one that adds
 # most. (Four of them are not the network of 4 units, which learned without the others.)
+# (Is attention additive? Only with given weights. They depend on the words, too, so
+# attention can also compute a little.)
+#
 # Which of the 64 answers have the wrong sign?
 
 # %%
@@ -1074,6 +1078,9 @@ draw(figures.units, "04_units.png", likes, answers_of)
 # That the network holds two thirds of a layer's parameters is counted in its matrices:
 
 # %%
+# In trained language models, too, units were found that answer to a few patterns of
+# words each, and, in the upper layers, write what often comes next (Geva et al. 2021).
+#
 network_parameters = 2 * 512 * 2048
 attention_parameters = 4 * 512 * 512
 share = network_parameters / (network_parameters + attention_parameters)
