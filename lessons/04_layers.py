@@ -59,18 +59,19 @@ furthest = abs(words - words[0]).max()
 claim("after three looks the words differ by at most", furthest < 0.01, furthest)
 
 # %% [markdown]
-# After three looks there are no three words any more. "By" has become a river, and the
-# river has lost some of its water. In the end no other outcome is possible: every
-# weight is above 0, so a new vector is an average of all old ones and lies among them,
-# and averages of averages lie closer and closer together.
+# After three looks all three words are a river. Why a river? Its vector is the longest,
+# so its product with every query that has water in it is the largest, and so is its
+# weight. And why all the same? Every weight is above 0, so a new vector is an average
+# of all old ones and lies among them, and averages of averages lie closer and closer
+# together.
 #
-# Is that so in a model, too? There $W^V$ and $W^O$ stand between. In a new model they
-# are random. A random matrix knows nothing of the words: it stretches what they have in
-# common and what differs by about the same factor. So what differs stays as small,
-# beside what they have in common, as the averages made it. And nearer vectors have
-# nearer queries, and so nearer weights: the next averages are still more alike. (Dong
-# et al. 2021 describe this collapse. A trained matrix could shrink what the words have
-# in common.)
+# Is that so in a model, too? There the matrices $W^V$ and $W^O$ come between two
+# averages. Split the words' vectors into their mean, which all share, and what differs.
+# In a new model the matrices are random, and a random matrix stretches both parts by
+# about the same factor. So it cannot undo what the averages did: what differs stays
+# small relative to the mean. And nearer vectors have nearer queries, and so nearer
+# weights: the next averages are still more alike. (Dong et al. 2021 describe this
+# collapse. A trained matrix could shrink the mean.)
 #
 # Here is a sentence of 16 random vectors, as before any training: a table of 16 rows
 # and 32 columns. We send it through six attentions of lesson 03, as many as a
@@ -122,10 +123,10 @@ draw(figures.alike, "04_alike.png", apart)
 # %% [markdown]
 # ![How far words are apart over six layers. With attention alone it falls from nearly 1 to 0 after three layers; with the Transformer's layers it falls slowly, to 0.37 after six.](figures/04_alike.png)
 #
-# *What to see: after three attentions every position has the same vector. The other
-# parts of a layer keep the words apart for longer, though not for ever: these layers
-# are new, and nothing has taught them yet what to keep apart. (Our small trained model
-# keeps words further apart than new layers do: see "More on layers".)*
+# *What to see: after three attentions all positions have nearly the same vector; after
+# six they differ by rounding errors only. The other parts of a layer keep the words
+# apart for longer, though not for ever: these layers are new, and nothing has taught
+# them yet what to keep apart. ("More on layers" looks at trained ones.)*
 #
 # What are these other parts?
 
@@ -223,9 +224,9 @@ N = at_each_position(normalised, X)
 same("layer_norm = loops", F.layer_norm(X, gain, bias), gain * N + bias)
 norm = LayerNorm(8).astype(np.float64)  # 64 bits in place of 32, for a smaller error
 same("LayerNorm begins with gain 1 and bias 0", norm(X), N)
-
 equal = np.full(8, 5.0)
 same("eight equal features become the bias", F.layer_norm(equal, gain, bias), bias)
+
 # %% [markdown]
 # **Use.** Layer norm looks at ONE position only. That matters: *batch norm*, an older
 # norm, takes the mean and the deviation of one feature over many positions. Then the
@@ -569,7 +570,7 @@ claim("eval() switches it off: the result is x itself", drop(X) is X, "the same 
 
 # %% [markdown]
 # ## Why is x added to the output of a sub-layer?
-# **State.** Section 3.1: the output of each sub-layer is
+# **State.** The output of each sub-layer (section 3.1, and section 5.4 for dropout) is
 #
 # $$\text{LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
 #
@@ -595,10 +596,10 @@ as_in_library = library_layer(sentence, None)
 same("an encoder layer is two lines", as_in_library, two_lines(sentence))
 
 # %% [markdown]
-# Why $x + \ldots$? The usual reason is the gradient. Write $f$ for a sub-layer, and let
-# each hand back less of the gradient than it gets. Then after 16 layers, which are 32
-# sub-layers, almost nothing is left. In $x + f(x)$ the $x$ has the slope 1: a road on
-# which nothing is lost.
+# Why $x + \ldots$? The usual reason is the gradient. Write $f$ for a sub-layer, and
+# suppose that each hands back less of the gradient than it gets (new ones do, as we
+# shall see). Then after 16 layers, which are 32 sub-layers, almost nothing is left. In
+# $x + f(x)$ the $x$ has the slope 1: a road on which nothing is lost.
 #
 # But then each sub-layer hands back *more* than it gets, as $f$ adds its share, and the
 # gradient may explode instead. Which saves it, the road or the norm that follows? We
@@ -697,11 +698,12 @@ claim(
 # size: that is what a norm does.
 #
 # ### What is x for, then?
-# In a Transformer, first of all for the words. The first figure of this lesson showed
-# that attentions make them all alike. A norm does not help: it treats each position by
-# itself, and makes equal ones equal again. $x$ does help: what a position fetched is
-# added to its own vector. They still become more alike, because nearly the same is
-# added to all. But it takes longer.
+# In a Transformer, $x$ is there first of all to keep the words different. The first
+# figure of this lesson showed that attentions make them all alike. Neither the norm nor
+# the network helps: both treat each position by itself, and give equal results for
+# equal vectors. $x$ does help: what a position fetched is added to its own vector. The
+# words still become more alike, because nearly the same is added to all. But it takes
+# longer.
 
 
 # %%
@@ -722,10 +724,12 @@ claim(
 # (Medians of five random stacks; the first figure showed another one, with 0.37.)
 #
 # The same holds on the way back. Once two words are alike, so are their weights: say
-# that both look at the same two values, with the weights 1/2 and 1/2. One gets the
-# gradient 1, the other -1. Then each value gets $1/2 - 1/2 = 0$: without $x$ only the
-# mean of the positions' gradients gets through. So the gradient of $\text{norm}(f(x))$
-# in the figure has the right size, but has lost what it said of each single position.
+# that both outputs are the same two values with the weights 1/2 and 1/2. The gradient
+# at the first word's output is 1, at the second's -1. The first value is in both
+# outputs with the weight 1/2, so it gets $1/2 \cdot 1 + 1/2 \cdot (-1) = 0$, and so
+# does the second. What the two gradients said of *different* words has cancelled:
+# without $x$ only their mean gets through. So the gradient of $\text{norm}(f(x))$ in
+# the figure has the right size, but has lost what it said of each single position.
 # ("More on layers" measures it.) **The residual connection keeps each position's own
 # vector on the way forward, and its own gradient on the way back.**
 #
@@ -1038,12 +1042,12 @@ for line in ("The old mother was not at home on Sunday.", "The dog bites the man
 # In the figure of the facts, one unit is above the line. It could be on it, with a
 # $b_1$ so large that it is never silent; this training does not find that.
 #
-# ### How does the network remember?
-# Take the network of 8 units, and let only some of them speak, first the one that adds
-# most. (Four of them are not the network of 4 units, which learned without the others.)
 # (Is attention additive? Only with given weights. They depend on the words, too, so
 # attention can also compute a little.)
 #
+# ### How does the network remember?
+# Take the network of 8 units, and let only some of them speak, first the one that adds
+# most. (Four of them are not the network of 4 units, which learned without the others.)
 # Which of the 64 answers have the wrong sign?
 
 # %%
@@ -1074,12 +1078,12 @@ draw(figures.units, "04_units.png", likes, answers_of)
 # answers, and is silent for the others. With one unit nearly half of the answers have
 # the wrong sign (crosses); with all eight, none.*
 #
-# That the network holds two thirds of a layer's parameters is counted in its matrices:
-
-# %%
 # In trained language models, too, units were found that answer to a few patterns of
 # words each, and, in the upper layers, write what often comes next (Geva et al. 2021).
 #
+# That the network holds two thirds of a layer's parameters is counted in its matrices:
+
+# %%
 network_parameters = 2 * 512 * 2048
 attention_parameters = 4 * 512 * 512
 share = network_parameters / (network_parameters + attention_parameters)
@@ -1163,10 +1167,6 @@ philox = np.random.Philox(key=key)
 bits = philox.random_raw(X.size // 4).view(np.uint16)  # 4 features in 64 bits
 stays = bits >= rate * values_of_16_bits
 same("dropout_mask = (bits >= rate * 65,536)", mask.ravel(), stays)
-next_mask = to_numpy(F.dropout_mask(1, 5, 1, 0, X.shape, rate))
-same(
-    "the second dropout in a dropout_state has place 1",
-    dropped_again,
 
 # %%
 with F.dropout_state(seed=1, step=5):
@@ -1174,6 +1174,10 @@ with F.dropout_state(seed=1, step=5):
     dropped_again = F.dropout(X, rate).numpy()
 differ = float((dropped != dropped_again).mean())
 claim("the next dropout tosses again: share that differs", differ > 0.2, differ)
+next_mask = to_numpy(F.dropout_mask(1, 5, 1, 0, X.shape, rate))
+same(
+    "the second dropout in a dropout_state has place 1",
+    dropped_again,
     next_mask * X / 0.75,
 )
 some_rows = F.dropout_mask(1, 5, 0, 2, (3, 6, 8), rate)
@@ -1325,7 +1329,7 @@ print(f"so post-norm moves {(post_shares / pre_shares) ** 0.5:.1f} times as far"
 
 # %% [markdown]
 # That is an estimate, and a real stack keeps to its assumptions only roughly: in the
-# figure above, post-norm moves about twice as far.
+# figure of "What changes if the norm comes first?" post-norm moves about twice as far.
 
 # %%
 print(f"with {stack_depths} layers:")
@@ -1381,8 +1385,8 @@ claim(
 
 # %% [markdown]
 # ### What came after ReLU?
-# Many models since 2017 replace it with *swish*: $x$ times $1 / (1 + e^{-x})$, a soft
-# switch from 0 to 1. It has a soft bend in place of the kink.
+# Many models since 2017 replace it with a function that has a soft bend in place of the
+# kink. One is *swish*: $x$ times $1 / (1 + e^{-x})$, a soft switch from 0 to 1.
 # `Config(activation="swish")` chooses it.
 
 # %%
@@ -1456,8 +1460,8 @@ def sees_one_position(norm):
     """Return True if norm(x)[b, t] depends on x[b, t] alone, False if on more of x.
 
     norm: a function from an array x (B, T, D) to one of the same shape: B sentences of
-    T words, each with D features. Choose x yourself, such as (3, 4, 5). No grad_check
-    can tell.
+    T words, each with D features. Choose x yourself, such as (3, 4, 5). A grad_check
+    cannot tell: it passes for batch norm, too.
 
     Hint: "What does layer norm look at?" changes all positions of a sentence but one.
     x has other sentences as well.
