@@ -59,18 +59,19 @@ furthest = abs(words - words[0]).max()
 claim("after three looks the words differ by at most", furthest < 0.01, furthest)
 
 # %% [markdown]
-# After three looks there are no three words any more. "By" has become a river, and the
-# river has lost some of its water. In the end no other outcome is possible: every
-# weight is above 0, so a new vector is an average of all old ones and lies among them,
-# and averages of averages lie closer and closer together.
+# After three looks all three words are a river. Why a river? Its vector is the longest,
+# so its product with every query that has water in it is the largest, and so is its
+# weight. And why all the same? Every weight is above 0, so a new vector is an average
+# of all old ones and lies among them, and averages of averages lie closer and closer
+# together.
 #
-# Is that so in a model, too? There $W^V$ and $W^O$ stand between. In a new model they
-# are random. A random matrix knows nothing of the words: it stretches what they have in
-# common and what differs by about the same factor. So what differs stays as small,
-# beside what they have in common, as the averages made it. And nearer vectors have
-# nearer queries, and so nearer weights: the next averages are still more alike. (Dong
-# et al. 2021 describe this collapse. A trained matrix could shrink what the words have
-# in common.)
+# Is that so in a model, too? There the matrices $W^V$ and $W^O$ come between two
+# averages. Split the words' vectors into their mean, which all share, and what differs.
+# In a new model the matrices are random, and a random matrix stretches both parts by
+# about the same factor. So it cannot undo what the averages did: what differs stays
+# small relative to the mean. And nearer vectors have nearer queries, and so nearer
+# weights: the next averages are still more alike. (Dong et al. 2021 describe this
+# collapse. A trained matrix could shrink the mean.)
 #
 # Here is a sentence of 16 random vectors, as before any training: a table of 16 rows
 # and 32 columns. We send it through six attentions of lesson 03, as many as a
@@ -122,10 +123,10 @@ draw(figures.alike, "04_alike.png", apart)
 # %% [markdown]
 # ![How far words are apart over six layers. With attention alone it falls from nearly 1 to 0 after three layers; with the Transformer's layers it falls slowly, to 0.37 after six.](figures/04_alike.png)
 #
-# *What to see: after three attentions every position has the same vector. The other
-# parts of a layer keep the words apart for longer, though not for ever: these layers
-# are new, and nothing has taught them yet what to keep apart. (Our small trained model
-# keeps words further apart than new layers do: see "More on layers".)*
+# *What to see: after three attentions all positions have nearly the same vector; after
+# six they differ by rounding errors only. The other parts of a layer keep the words
+# apart for longer, though not for ever: these layers are new, and nothing has taught
+# them yet what to keep apart. ("More on layers" looks at trained ones.)*
 #
 # What are these other parts?
 
@@ -192,7 +193,8 @@ draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
 # $$y_i = \text{gain}_i \, n_i + \text{bias}_i$$
 #
 # *Gain* and *bias* are learned, one number of each for every feature, so the model can
-# choose another size where it wants one. The number epsilon (`eps` in the code) is
+# choose another size where it wants one. (They do not undo the norm: they are the same
+# at all positions, while each has its own $m$ and $s$.) The number epsilon (`eps`) is
 # 1e-6, one millionth; without it, equal features would give $0 / 0$.
 #
 # As a loop over all positions:
@@ -222,6 +224,8 @@ N = at_each_position(normalised, X)
 same("layer_norm = loops", F.layer_norm(X, gain, bias), gain * N + bias)
 norm = LayerNorm(8).astype(np.float64)  # 64 bits in place of 32, for a smaller error
 same("LayerNorm begins with gain 1 and bias 0", norm(X), N)
+equal = np.full(8, 5.0)
+same("eight equal features become the bias", F.layer_norm(equal, gain, bias), bias)
 
 # %% [markdown]
 # **Use.** Layer norm looks at ONE position only. That matters: *batch norm*, an older
@@ -253,7 +257,6 @@ moved_by = first_moves_by(layer_norm)
 claim("layer norm: other positions change the first by", moved_by == 0, moved_by)
 in_batch = first_moves_by(batch_norm)
 claim("batch norm: they change it by up to", in_batch > 0.1, f"{in_batch:.2f}")
-same("eight equal features become the bias", F.layer_norm(5 * ones, gain, bias), bias)
 
 # %% [markdown]
 # ## What is the gradient of layer norm?
@@ -271,7 +274,7 @@ print("moved: ", (after - on_paper).round(3))
 
 # %% [markdown]
 # The last one, the 9 itself! Why? There are two small steps of $x$ that $n$ does not
-# notice:
+# notice (but for eps):
 #
 # - Add the same number to all features, a step along $(1, \ldots, 1)$.
 # - Stretch their distances from the mean, a step along $n$.
@@ -280,8 +283,8 @@ print("moved: ", (after - on_paper).round(3))
 # the last feature. Take from this move what is not noticed: first its part along
 # $(1, \ldots, 1)$, which is its mean, then its part along $n$. The part of a vector $v$
 # along $n$ is $n \, (v \cdot n) / (n \cdot n)$. As $n$ has the mean 0 and the deviation
-# 1, $n \cdot n$ is $D$. A sum divided by $D$ is a mean: the part is
-# $n \, \text{mean}(v n)$.
+# 1, $n \cdot n$ is $D$. And $(v \cdot n) / D$ is the mean of the products $v_i n_i$. We
+# write them $v n$, without a dot, so the part is $n \, \text{mean}(v n)$.
 
 # %%
 move = np.array([0.0, 0.0, 0.0, 0.04])
@@ -297,15 +300,18 @@ print("what is left:    ", (move_without_mean - move_along_n).round(3))
 #
 # **Derive.** The same holds for every small step of $x$. It is the sum of its part
 # along $(1, \ldots, 1)$, its part along $n$, and a rest at right angles to both. The
-# first two are not noticed. The rest changes neither the mean (its numbers have the sum
-# 0) nor the deviation (it leads along the circle of the figure below). So the step
-# moves $n$ by the rest divided by $s$.
+# first two are not noticed. The rest, $r$, does not change the mean (its numbers have
+# the sum 0). Nor does it change the deviation: each square $(x_i - m)^2$ changes by
+# $2 (x_i - m) r_i$ (and $r_i^2$, too small to count). These changes sum to 0, as $r$ is
+# at right angles to $x - m = s n$. So the step moves $n$ by $r / s$.
 #
 # Now let $u$ be the gradient that arrives at $n$. (It is $u_i = gy_i \, \text{gain}_i$,
 # as $y_i = \text{gain}_i \, n_i + \text{bias}_i$.) A step of $x$ changes the loss by
 # the dot product of $u$ with the move of $n$. Each such move is at right angles to
-# $(1, \ldots, 1)$ and to $n$. So of $u$, as of the step, only the rest counts: **the
-# gradient of $x$ is $u$ without its parts along the two directions, divided by $s$.**
+# $(1, \ldots, 1)$ and to $n$. So of $u$, too, only the rest counts: the loss changes by
+# the dot product of that rest with $r / s$. In it the whole step may stand for $r$, as
+# the step's other parts add nothing: **the gradient of $x$ is $u$ without its parts
+# along the two directions, divided by $s$.**
 #
 # $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
 #
@@ -326,8 +332,8 @@ draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 # With the mean 0 and the deviation 1, every $n$ ends on this circle, so $n$ can only
 # move along it. (The arrows are drawn before the division by $s$.)*
 #
-# Gain and bias are shared by all positions. So the gradient of gain is the sum of
-# $gy \, n$ over all positions, and that of bias the sum of $gy$ (lesson 02).
+# The gradients of gain and bias are sums over all positions, of $gy \, n$ and of $gy$
+# (lesson 02).
 
 
 # %%
@@ -370,15 +376,14 @@ grad_check(F.layer_norm, X, gain, bias)
 # ## What is the feed-forward network for?
 # A head of attention writes a mix of values, and each value is made from one word. So,
 # with given weights, what it fetches from two words is a sum: something that the one
-# says plus something that the other says. (The weights depend on the words, too, and so
-# can compute a little.) Call an answer about two words *additive* if it is such a sum,
-# $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved. Some questions have
-# no additive answer.
+# says plus something that the other says. Call an answer about two words *additive* if
+# it is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved.
+# Some questions have no additive answer.
 #
-# Here is the smallest; programmers call it *xor*. Attention has put into one feature
-# whether a word is plural, 1 or 0, and into a second one whether another word is:
-# $(a, b)$. The answer is to be +1 if they differ and -1 if they are equal. An additive
-# answer would need
+# Here is the smallest; programmers call it *xor*. Do a subject and its verb disagree?
+# Attention has put into one feature whether the subject is plural, 1 or 0, and into a
+# second one whether the verb is: $(a, b)$. The answer is to be +1 if they differ and -1
+# if they are equal. An additive answer would need
 #
 # $$f(0) + g(0) = -1$$
 #
@@ -391,10 +396,12 @@ grad_check(F.layer_norm, X, gain, bias)
 # The first two equations say that $f(0) + f(1) + g(0) + g(1)$ is -2, the other two say
 # that it is 2. So no $f$ and $g$ exist.
 #
-# **State.** A matrix makes only sums, too. But bend a sum, and it is a sum no more:
-# $\max(0, a - b)$ is not of the form $f(a) + g(b)$. The *feed-forward network*
-# (section 3.3, equation 2) has two matrices. Between them each feature is bent by
-# itself: whatever is below 0 becomes 0.
+# **State.** A matrix makes only sums, too, and two matrices in a row are no better:
+# $(x W_1) W_2$ is $x (W_1 W_2)$, so they are one matrix. But bend a sum, and it is
+# additive no more: $\max(0, a - b)$ is 0 and 0 for the pairs of the first two
+# equations, 0 and 1 for those of the other two, and $0 + 0$ is not $0 + 1$. The
+# *feed-forward network* (section 3.3, equation 2) has two matrices. Between them each
+# feature is bent by itself: whatever is below 0 becomes 0.
 #
 # $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
 #
@@ -426,7 +433,8 @@ same(
 # Now larger, and learned. Let eight people and eight dishes be words. Attention has
 # fetched one of each, and the vector that arrives is the sum of their two vectors. Who
 # likes what is random: 64 facts, +1 or -1, to be learned by heart. We compare answers
-# by their mean square error, and call a fact *known* if its answer has the right sign.
+# by their mean square error (always answering 0 has the error 1), and call a fact
+# *known* if its answer has the right sign.
 #
 # Write the facts as a table with a row for each person and a column for each dish. The
 # additive answer with the smallest error is the mean of the row, plus the mean of the
@@ -490,19 +498,18 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # %% [markdown]
 # ![The mean square error of 64 facts over the number of units: 0.78 with one, above the dashed line of the best additive answer; on it with two; 0.22 with 4; nearly 0 with 16 and 32.](figures/04_facts.png)
 #
-# *What to see: no training can bring an additive answer below the dashed line; from 4
-# units on, the network is far below it. (That two units land on the line is chance.)*
+# *What to see: no training can bring an additive answer below the dashed line, so no
+# network without ReLU gets there, however large. With ReLU the network is far below it
+# from 4 units on. (That two units land on the line is chance. And a larger error can go
+# with more right signs: one unit is above the line, and knows 48 facts against 46.)*
 #
 # So a network can remember, with numbers enough. With 4 units it has 73, hardly more
 # than one for each fact, and knows 60 facts. With 8 units it knows all 64, and more
 # units bring its answers nearer to +1 and -1.
 #
-# Attention mostly *fetches*, and the network *computes and remembers*. In trained
-# language models, too, units were found that answer to a few patterns of words each,
-# and, in the upper layers, write what often comes next (Geva et al. 2021). The network
-# also holds two thirds of the *parameters*, the learned numbers, of an encoder layer:
-# two matrices of 512 times 2,048, against attention's four of 512 times 512 (lesson
-# 03).
+# Attention mostly *fetches*, and the network *computes and remembers*. The network
+# holds two thirds of the *parameters*, the learned numbers, of an encoder layer: two
+# matrices of 512 times 2,048, against attention's four of 512 times 512 (lesson 03).
 #
 # The same network runs at each position, alone: the paper calls it *position-wise*.
 # **Attention is the only place where positions meet.**
@@ -521,10 +528,12 @@ grad_check(F.relu, X - 3)
 # that is not what it is for. *Dropout* (section 5.4): while the model learns, each
 # feature is set to 0 with the probability `rate` (the paper's $P_{drop}$, 0.1 in the
 # base model), as if a coin were tossed for each. The idea: what is kept in one feature
-# is forgotten whenever this feature is dropped. So training must spread each thing over
-# several features. That takes more room, and less is left for learning single sentences
-# by heart. We do not measure it here. The paper did: without dropout its base model
-# scores 1.2 BLEU less (Table 3 (D); BLEU says how good translations are).
+# is forgotten whenever this feature is dropped, one time in ten. Kept in three, it is
+# forgotten only if all three are dropped: $0.1^3$, one time in a thousand. So training
+# spreads each thing over several features. That takes more room, and less is left for
+# learning single sentences by heart. We do not measure it here. The paper did: without
+# dropout its base model scores 1.2 BLEU less (Table 3 (D); BLEU says how good
+# translations are).
 #
 # **State.** The features that stay are divided by $1 - \text{rate}$:
 #
@@ -541,20 +550,17 @@ grad_check(F.relu, X - 3)
 #
 # So the next layer gets, on average, what it will get when dropout is off. A trained
 # model translates without dropout (`eval()` switches it off), and nothing else has to
-# change. The gradient is $gy$ through the same mask, divided alike.
+# change. The gradient is $gy$ times the same mask, divided by the same number.
 
 # %%
 rate = 0.25
 drop = Dropout(rate)
-# Any two numbers: they decide the tosses of the first dropout, the second, and so on.
+# Any two numbers will do: the tosses are computed from them.
 with F.dropout_state(seed=1, step=5):
     dropped = drop(Tensor(X)).numpy()
-    dropped_again = drop(Tensor(X)).numpy()
 mask = dropped != 0
 print(f"share that stays: {mask.mean():.2f}, on average {1 - rate:.2f}")
 same("Dropout = mask x / (1 - rate)", dropped, mask * X / (1 - rate))
-differ = float((dropped != dropped_again).mean())
-claim("the next dropout tosses again: share that differs", differ > 0.2, differ)
 drop.eval()
 claim("eval() switches it off: the result is x itself", drop(X) is X, "the same object")
 
@@ -564,7 +570,7 @@ claim("eval() switches it off: the result is x itself", drop(X) is X, "the same 
 
 # %% [markdown]
 # ## Why is x added to the output of a sub-layer?
-# **State.** Section 3.1: the output of each sub-layer is
+# **State.** The output of each sub-layer (section 3.1, and section 5.4 for dropout) is
 #
 # $$\text{LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
 #
@@ -590,10 +596,10 @@ as_in_library = library_layer(sentence, None)
 same("an encoder layer is two lines", as_in_library, two_lines(sentence))
 
 # %% [markdown]
-# Why $x + \ldots$? The usual reason is the gradient. Write $f$ for a sub-layer, and let
-# each hand back less of the gradient than it gets. Then after 16 layers, which are 32
-# sub-layers, almost nothing is left. In $x + f(x)$ the $x$ has the slope 1: a road on
-# which nothing is lost.
+# Why $x + \ldots$? The usual reason is the gradient. Write $f$ for a sub-layer, and
+# suppose that each hands back less of the gradient than it gets (new ones do, as we
+# shall see). Then after 16 layers, which are 32 sub-layers, almost nothing is left. In
+# $x + f(x)$ the $x$ has the slope 1: a road on which nothing is lost.
 #
 # But then each sub-layer hands back *more* than it gets, as $f$ adds its share, and the
 # gradient may explode instead. Which saves it, the road or the norm that follows? We
@@ -692,11 +698,12 @@ claim(
 # size: that is what a norm does.
 #
 # ### What is x for, then?
-# In a Transformer, first of all for the words. The first figure of this lesson showed
-# that attentions make them all alike. A norm does not help: it treats each position by
-# itself, and makes equal ones equal again. $x$ does help: what a position fetched is
-# added to its own vector. They still become more alike, because nearly the same is
-# added to all. But it takes longer.
+# In a Transformer, $x$ is there first of all to keep the words different. The first
+# figure of this lesson showed that attentions make them all alike. Neither the norm nor
+# the network helps: both treat each position by itself, and give equal results for
+# equal vectors. $x$ does help: what a position fetched is added to its own vector. The
+# words still become more alike, because nearly the same is added to all. But it takes
+# longer.
 
 
 # %%
@@ -717,10 +724,12 @@ claim(
 # (Medians of five random stacks; the first figure showed another one, with 0.37.)
 #
 # The same holds on the way back. Once two words are alike, so are their weights: say
-# that both look at the same two values, with the weights 1/2 and 1/2. One gets the
-# gradient 1, the other -1. Then each value gets $1/2 - 1/2 = 0$: without $x$ only the
-# mean of the positions' gradients gets through. So the gradient of $\text{norm}(f(x))$
-# in the figure has the right size, but has lost what it said of each single position.
+# that both outputs are the same two values with the weights 1/2 and 1/2. The gradient
+# at the first word's output is 1, at the second's -1. The first value is in both
+# outputs with the weight 1/2, so it gets $1/2 \cdot 1 + 1/2 \cdot (-1) = 0$, and so
+# does the second. What the two gradients said of *different* words has cancelled:
+# without $x$ only their mean gets through. So the gradient of $\text{norm}(f(x))$ in
+# the figure has the right size, but has lost what it said of each single position.
 # ("More on layers" measures it.) **The residual connection keeps each position's own
 # vector on the way forward, and its own gradient on the way back.**
 #
@@ -1033,6 +1042,9 @@ for line in ("The old mother was not at home on Sunday.", "The dog bites the man
 # In the figure of the facts, one unit is above the line. It could be on it, with a
 # $b_1$ so large that it is never silent; this training does not find that.
 #
+# (Is attention additive? Only with given weights. They depend on the words, too, so
+# attention can also compute a little.)
+#
 # ### How does the network remember?
 # Take the network of 8 units, and let only some of them speak, first the one that adds
 # most. (Four of them are not the network of 4 units, which learned without the others.)
@@ -1065,6 +1077,9 @@ draw(figures.units, "04_units.png", likes, answers_of)
 # *What to see: no unit knows the facts. Each adds something for the pairs to which it
 # answers, and is silent for the others. With one unit nearly half of the answers have
 # the wrong sign (crosses); with all eight, none.*
+#
+# In trained language models, too, units were found that answer to a few patterns of
+# words each, and, in the upper layers, write what often comes next (Geva et al. 2021).
 #
 # That the network holds two thirds of a layer's parameters is counted in its matrices:
 
@@ -1152,6 +1167,13 @@ philox = np.random.Philox(key=key)
 bits = philox.random_raw(X.size // 4).view(np.uint16)  # 4 features in 64 bits
 stays = bits >= rate * values_of_16_bits
 same("dropout_mask = (bits >= rate * 65,536)", mask.ravel(), stays)
+
+# %%
+with F.dropout_state(seed=1, step=5):
+    F.dropout(X, rate)
+    dropped_again = F.dropout(X, rate).numpy()
+differ = float((dropped != dropped_again).mean())
+claim("the next dropout tosses again: share that differs", differ > 0.2, differ)
 next_mask = to_numpy(F.dropout_mask(1, 5, 1, 0, X.shape, rate))
 same(
     "the second dropout in a dropout_state has place 1",
@@ -1307,7 +1329,7 @@ print(f"so post-norm moves {(post_shares / pre_shares) ** 0.5:.1f} times as far"
 
 # %% [markdown]
 # That is an estimate, and a real stack keeps to its assumptions only roughly: in the
-# figure above, post-norm moves about twice as far.
+# figure of "What changes if the norm comes first?" post-norm moves about twice as far.
 
 # %%
 print(f"with {stack_depths} layers:")
@@ -1363,8 +1385,8 @@ claim(
 
 # %% [markdown]
 # ### What came after ReLU?
-# Many models since 2017 replace it with *swish*: $x$ times $1 / (1 + e^{-x})$, a soft
-# switch from 0 to 1. It has a soft bend in place of the kink.
+# Many models since 2017 replace it with a function that has a soft bend in place of the
+# kink. One is *swish*: $x$ times $1 / (1 + e^{-x})$, a soft switch from 0 to 1.
 # `Config(activation="swish")` chooses it.
 
 # %%
@@ -1438,8 +1460,8 @@ def sees_one_position(norm):
     """Return True if norm(x)[b, t] depends on x[b, t] alone, False if on more of x.
 
     norm: a function from an array x (B, T, D) to one of the same shape: B sentences of
-    T words, each with D features. Choose x yourself, such as (3, 4, 5). No grad_check
-    can tell.
+    T words, each with D features. Choose x yourself, such as (3, 4, 5). A grad_check
+    cannot tell: it passes for batch norm, too.
 
     Hint: "What does layer norm look at?" changes all positions of a sentence but one.
     x has other sentences as well.
