@@ -583,7 +583,7 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 # degrees at the most, so half of the 64 columns hardly change. In fact each of the 20
 # positions is nearly a sum of 8 fixed vectors, each times a number. These 8 are the
 # *directions* of the positions. Think of them as 8 columns. (A matrix reads a direction
-# as easily as a column: the dot product with it is one number.)
+# as it reads a column: the dot product with it is one number.)
 #
 # So let $d_k$ be 8, and let $W^Q$ and $W^K$ read these 8 directions, and nothing else.
 # We try this head with the same 20 words, and with words that are 0 in the directions:
