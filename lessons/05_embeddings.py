@@ -107,14 +107,14 @@ draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
-# Attention answers reordered words with the same answers, reordered ("More on
-# embeddings and positions" has the proof): "dog" gets the same vector whether it bites
-# or is bitten. Such a function is called *equivariant*. The rest of a layer treats each
-# row alone (lesson 04), and every row in the same way. So if the rows that enter a
-# layer are exchanged, the rows that leave it are exchanged, and nothing else; and the
-# next layer is in the same case. No stack of layers, however deep, can tell who bites.
-# (Only with a causal mask could it: then the first word sees one word, and the last
-# sees all.)
+# Exchange two words, and attention gives each word the same answer as before, at its
+# new place ("More on embeddings and positions" has the proof): "dog" gets the same
+# vector whether it bites or is bitten. The rest of a layer treats each row alone
+# (lesson 04), and every row in the same way. So if the rows that enter a layer are
+# exchanged, the rows that leave it are exchanged, and nothing else; and the next layer
+# is in the same case. No stack of layers, however deep, can tell who bites. (Only with
+# a causal mask could it: then the first word sees one word, and the last sees all. The
+# decoder has such a mask, and yet the paper adds positions there, too.)
 
 # %%
 config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -158,10 +158,10 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 #
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
 # one before by the same factor, $10000^{2/d_{model}}$. Here and in the next two
-# sections $d_{model}$ is 64, and the factor 1.33. Why a factor? So that 8 hands further
-# on, a round is always 10 times as long: as many hands serve 10 to 100 positions as 100
-# to 1000. The last hand goes round once in $7{,}499 · 2 \pi$ positions. A reason for
-# the number 10000 is in "More on embeddings and positions".
+# sections $d_{model}$ is 64, and the factor 1.33. Why the same factor? So that 8 hands
+# further on, a round is always 10 times as long: as many hands have a round of 10 to
+# 100 positions as of 100 to 1000. The last hand goes round once in $7{,}499 · 2 \pi$
+# positions. A reason for the number 10000 is in "More on embeddings and positions".
 #
 # The formula as a program, one number at a time:
 
@@ -198,9 +198,9 @@ draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
 # 44. The slow hands hardly move between neighbours, but they tell 0 from 44. Together
 # they do both.*
 #
-# **Use.** Can all positions be told apart? Here is how far the vector of position 0 is
-# from that of every other, with one hand and with all 32. From any other position it is
-# the same curve, to both sides (the next section says why).
+# **Use.** Can all positions be told apart? With one hand, position 44 is only 0.02 away
+# from position 0. With all 32, even the position most like 0 is 1.47 away. (From any
+# other position it is the same: "More on embeddings and positions" says why.)
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -208,21 +208,13 @@ one_hand = np.linalg.norm(PE[:, :2] - PE[0, :2], axis=1)
 nearest = from_zero[1:].min()
 claim("one hand: positions 0 and 44 differ by", one_hand[44] < 0.02, one_hand[44])
 claim("32 hands: 0 and the most similar position by", nearest > 1, nearest)
-draw(figures.alone, "05_alone.png", from_zero, one_hand)
-
-# %% [markdown]
-# ![Distance of each position's vector from that of position 0. With one hand it falls back towards 0 every six positions, at 44 to 0.02; with 32 hands it climbs to about 6 and never comes near 0 again.](figures/05_alone.png)
-#
-# *What to see: the higher the curve, the less alike are the two vectors. That of one
-# hand comes down towards 0 again and again. At 44 it is 0.02. That of 32 hands stays
-# away.*
 
 # %% [markdown]
 # ## Is a position most like itself?
 # Soon a query will be the vector of a position, and is to find that position among the
 # keys. It does, if no other position has a larger dot product with it. Random rows
-# would do for that. Sinusoids have something more: the farther apart two positions are,
-# the less alike are their rows, so a head can also look "around here".
+# would do for that. Sinusoids have something more: on the whole, the farther apart two
+# positions are, the less alike are their rows. So a head can also look "around here".
 #
 # **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
 # two positions $a$ and $b$ is, hand by hand,
@@ -259,8 +251,9 @@ draw(figures.distance, "05_distance.png", of_PE, of_random)
 # alike; the waves are those of the fast hands. Random rows have a peak
 # without slopes: a neighbour is no more alike than any other position.*
 #
-# What counts is the lead of a position over its neighbours, 32 to 30.9. It is small, so
-# a head will have to enlarge it.
+# The lead of a position over its neighbours, 32 to 30.9, is small, so a head will have
+# to enlarge it. Random rows have a larger lead. What they lack comes next: a way from
+# one position to another.
 
 # %% [markdown]
 # ## What can a model read from the hands?
@@ -286,12 +279,13 @@ draw(figures.distance, "05_distance.png", of_PE, of_random)
 # \cos(\omega k) & -\sin(\omega k) \\
 # \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
 #
-# That is a rotation: to move $k$ positions ahead, turn each hand by the angle
-# $\omega k$. To move back, take a negative $k$. One matrix does it for every $p$,
-# because each hand turns by the same angle in each step, wherever it points. The new
-# sine needs the old cosine: this is why each hand has two numbers. Random rows have in
-# general no such matrix. (Many models of today turn queries and keys by such angles:
-# *rotary* positions.)
+# That is a rotation: to move $k$ positions ahead, turn each hand by the angle $\omega
+# k$. To move back, take a negative $k$. The same matrix does it for every $p$, because
+# a hand turns by its own angle in each step, wherever it points. Each hand has such a
+# block, with its own $\omega$; the 32 blocks along the diagonal, with zeros elsewhere,
+# are one matrix of 64 by 64. The new sine needs the old cosine: this is why each hand
+# has two numbers. Random rows, if there are many, have in general no such matrix. (Many
+# models of today turn queries and keys by such angles: *rotary* positions.)
 
 
 # %%
@@ -342,7 +336,7 @@ draw(figures.back, "05_back.png", sharp)
 # before it: its row is hatched. It looks at the nearest one, itself.)*
 #
 # Now let it read the news. Its queries and keys are the positions, of 64 numbers; its
-# values are the three words of the beginning, of 2:
+# values are the three words of the beginning, of two numbers each:
 
 # %%
 before = weights_of_head(PE[:3], 16 * turn(-1))[1]  # [1]: the weights of "bites"
@@ -388,15 +382,14 @@ for piece, i in zip(pieces, ids, strict=True):
 # $d_{model}$ numbers for each id. This row is the *embedding* of the subword.
 #
 # **Derive.** Write an id as a *one-hot* row: zeros, and a 1 in the column of the id.
-# Its product with $E$ picks one row of $E$. So looking up is a matrix product, and
-# lesson 03 has its gradient:
+# Its product with $E$ picks one row of $E$. So looking up is a matrix product (without
+# the multiplications with 0), and lesson 03 has its gradient. With a row of onehot for
+# each token,
 #
 # $$y = \text{onehot} \cdot E, \qquad gE = \text{onehot}^T \cdot gy$$
 #
-# with a row of onehot for each token. In words: row $v$ of $gE$ is the sum of the $gy$
-# of all tokens whose id is $v$, 0 if there is none. (NumPy has a trap here: if an id
-# comes three times, `g[ids] += gy` adds only one of its gradients, and
-# `np.add.at(g, ids, gy)` adds all three.)
+# In words: row $v$ of $gE$ is the sum of the $gy$ of all tokens whose id is $v$, 0 if
+# there is none.
 
 # %%
 few = np.array([4, 2, 4, 4, 1])  # five tokens; the id 4 comes three times
@@ -422,9 +415,7 @@ same("the table's gradient is onehot^T gy", layer.weight.grad, one_hot.T @ gy)
 # the small model, which learned to translate simple sentences from English to German.
 # Two rows are compared by the *cosine* of the angle between them: their dot product,
 # divided by both lengths. It is 1 for rows of the same direction. For random rows it is
-# near 0, with a spread of 1/8: if the 64 numbers have variance 1, both lengths are
-# about 8, the dot product has the spread $\sqrt{64} = 8$ (lesson 01), and 8 / (8 · 8)
-# is 1/8.
+# near 0.
 
 # %%
 # A row for each subword:
@@ -460,18 +451,19 @@ claim("words of different kinds: mean cosine", abs(across) < 0.1, f"{across:.2f}
 draw(figures.words, "05_words.png", cosines, twelve)
 
 # %% [markdown]
-# ![Map of the cosines of twelve words with each other. Three dark blocks of four lie on the diagonal: small, little, big, tall; help, helped, helping, give; Tom, Anna, Lena, Paul. Everything else is pale.](figures/05_words.png)
+# ![Map of the cosines of twelve words with each other. Three blocks of four lie on the diagonal: small, little, big, tall; help, helped, helping, give; and, paler, Tom, Anna, Lena, Paul. Everything else is nearly white.](figures/05_words.png)
 #
 # *What to see: three blocks of four words. Adjectives are like adjectives, verbs like
-# verbs (above all the forms of "help"), and names like names. Between the blocks the
-# cosines are near 0, and white is 0 or less.*
+# verbs (above all the forms of "help"), and names like names. Outside the blocks the
+# cosines are near 0 or less (white).*
 #
 # Nobody told the model what an adjective is, or a name. Yet of 72 nouns and adjectives,
-# 71 are most like one of their own kind. (By chance it would be 59% of them. "More on
-# ..." counts them.) Words that are used alike get similar gradients, and so similar
-# rows, even opposites like "small" and "big"; and most of all those with the same
-# translation: in its sentences, "small" and "little" are both "klein", "big" and "tall"
-# both "groß". A row holds what the task needs to know about a word.
+# 71 are most like one of their own kind. (By chance it would be 43. The exception is
+# "ill". "More on ..." counts them.) Words that are used alike get similar gradients in
+# step after step, and so their rows become similar, even of opposites like "small" and
+# "big"; and most of all of words with the same translation: in its sentences, "small"
+# and "little" are both "klein", "big" and "tall" both "groß". A row holds what the task
+# needs to know about a word.
 
 # %% [markdown]
 # ## Why is one table used three times?
@@ -484,15 +476,15 @@ draw(figures.words, "05_words.png", cosines, twelve)
 #
 # The logit of a subword is the dot product of $x$ with its row, as a score of attention
 # is that of a query with a key. The softmax makes probabilities of logits. All three
-# uses are *tied*: they share one matrix. So both languages share one vocabulary, and
-# "die" is one row for the English verb and the German article. The encoder reads it as
-# the verb, the decoder as the article: each has matrices of its own to read it.
+# uses are *tied*: they share one matrix. For this, both languages share one vocabulary,
+# and "die" is one row for the English verb and the German article. The encoder reads it
+# as the verb, the decoder as the article: each has matrices of its own to read it.
 #
-# Why should the row that reads a word also write it? It need not. But if two words of
-# one language mean nearly the same, like "small" and "little", the reader and the
-# writer should both treat them alike, and one table learns that once. Press and Wolf,
-# whom the paper follows, tied input and output of language models in 2017, and found
-# them better, with fewer parameters.
+# Why should the row that reads a word also write it? It need not. But the decoder reads
+# the words that it wrote. If two of them mean nearly the same, it should treat them
+# alike both when it reads and when it writes, and one table learns that once. Press and
+# Wolf, whom the paper follows, tied input and output of language models in 2017, and
+# found them better, with fewer parameters.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
 # the effects add (lesson 02). So its gradient is the sum of three ("More on embeddings
@@ -521,24 +513,24 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 #
 # followed by dropout (section 5.4), which is off here. Where does the root come from?
 # The paper does not say. Tying gives a good reason: the same row of $E$ has to be right
-# in two places. At the top its numbers must be small, or the logits are too large. At
-# the bottom they must be large, or the position drowns the word. The factor serves
-# both.
+# at both ends of the model. At the top its numbers must be small, or the logits are too
+# large. At the bottom they must be large, or the position drowns the word. The factor
+# serves both.
 #
 # **Derive, at the top.** There, a row of $E$ meets the vector $x$ that leaves the last
 # layer. A layer ends with a norm (lesson 04), so at first the numbers of $x$ have
-# variance 1. Their dot product, a logit, is a sum of $d_{model}$ products. By lesson 01
-# its variance is $d_{model} · 1$ times the variance of the numbers in $E$. The logits
-# should begin small, with variance 1: were they large, a new model would be sure of one
-# subword, and nearly always of a wrong one. So `Embedding` draws the numbers of $E$
-# with variance $1/d_{model}$.
+# variance 1. The dot product of $x$ and the row, a logit, is a sum of $d_{model}$
+# products. By lesson 01 its variance is $d_{model} · 1$ times the variance of the
+# numbers in $E$. The logits should begin small, with variance 1: were they large, a new
+# model would be sure of one subword, and nearly always of a wrong one. So `Embedding`
+# draws the numbers of $E$ with variance $1/d_{model}$.
 #
 # **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
 # numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
 # $PE$ has $d_{model}/2$ pairs with $\sin^2 + \cos^2 = 1$, so its length is
 # $\sqrt{d_{model}/2}$, which is 16 for $d_{model}$ 512. If they were added as they are,
 # the word would drown in its position. Times $\sqrt{d_{model}}$, the row has length
-# 22.6, and the two are of about one size.
+# 22.6, and the two are of about one size. Can a head find the position in such a sum?
 
 # %%
 # Equate: each step with numbers, for d_model 512 and a vocabulary of 8,000.
@@ -576,17 +568,22 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 # %% [markdown]
 # All 20 look at themselves. The word that asks is also among the keys, and most hands
 # hardly turn in one step. So the word, turned, is still much like itself: their dot
-# product is about 62, and the lead of the right position is 1.1.
+# product is about 62, and the lead of the right position is 1.1. (Smaller words are no
+# way out: without the factor, this head finds the word before at 52% of the positions,
+# but only 3% of the words can still be told. "More on ..." measures it.)
 #
 # The repair: the head must not read the words. Can it read the positions without them?
 # Positions need little room. From position 0 to 19 the slow hands, 16 to 31, turn by 11
-# degrees at the most, so half of the 64 columns hardly change. In fact each of the 20
-# positions is nearly a sum of 8 fixed vectors, each times a number. These 8 are the
-# *directions* of the positions. Think of them as 8 columns. (A matrix reads a direction
-# as it reads a column: the dot product with it is one number.)
+# degrees at the most: half of the 64 columns hardly change. And for all 64, a few
+# numbers are enough. This can be computed: NumPy's `svd` finds 8 fixed vectors, and
+# each of the 20 positions is nearly a sum of these, each times a number. They are the
+# *directions* of the positions. A matrix reads a direction as it reads a column: the
+# dot product with it is one number.
 #
-# So let $d_k$ be 8, and let $W^Q$ and $W^K$ read these 8 directions, and nothing else.
-# We try this head with the same 20 words, and with words that are 0 in the directions:
+# So let $d_k$ be 8. $W^K$ reads these 8 numbers from a sum, and nothing else. $W^Q$
+# reads the same 8, turns the position that they give one step back (to another of the
+# 20), and reads the 8 numbers of the result. We try this head with the same 20 words,
+# and with words that are 0 in the directions:
 
 # %%
 most = np.degrees(19 * speeds[16:]).max()
@@ -596,7 +593,7 @@ in_8 = (sizes_in[:8] ** 2).sum() / (sizes_in**2).sum()
 claim("of the squares of 20 positions, 8 directions hold", in_8 > 0.999, f"{in_8:.1%}")
 W_k = directions_of_PE[:8].T  # (64, 8)
 onto_them = W_k @ W_k.T  # (64, 64): keeps what lies in the 8
-W_q = onto_them @ turn(-1) @ W_k  # (64, 8): reads the 8, and turns one step back
+W_q = onto_them @ turn(-1) @ W_k  # (64, 8): reads the 8, turns, reads the 8 again
 
 
 def finds_before(sums):
@@ -614,19 +611,22 @@ claim("words that are 0 in the 8: found at", n_found == 19, f"{n_found} of 19")
 # With words that are 0 in these directions, the head finds the word before at all 19
 # positions that have one: **100%**. With the words as they are, it finds 4 of 19, as
 # they have numbers there, too. **Adding is not free: the words have to leave room for
-# the positions.** Training makes some room ("More on ..." measures how much).
+# the positions.** Trained words hardly keep out of these 8 directions, but they crowd
+# into fewer than random words do. This makes positions easier to read: the best matrix
+# that names the position itself is right in 74% of the sums, with random words in 45%
+# ("More on ...").
 
 # %% [markdown]
 # ## What did we learn?
-# - Without positions and causal masks, attention and all layers give a word the same
-#   answer in any order of the words.
+# - Without positions, and without causal masks, attention and all layers give a word
+#   the same answer in any order of the words.
 # - Sinusoids are a clock with $d_{model}/2$ hands: fast ones tell neighbours apart,
 #   slow ones tell near from far.
 # - $k$ positions on is one rotation, the same everywhere: so with positions alone one
 #   matrix lets each word look $k$ words back, and "bites" knows who bites.
 # - Word and position share one vector. When our head reads all of it, it looks at its
 #   own word. When it reads the few directions of the positions only, and the words
-#   leave room there, it finds the word before. Training makes some room.
+#   leave room there, it finds the word before.
 # - An embedding is a row of a table; its gradient is the sum over all tokens that read
 #   the row. Words that are used alike come to have similar rows.
 # - One table embeds source and target and scores the output; its gradient is the sum of
@@ -650,11 +650,15 @@ whole = [word for word in kind_of if "▁" + word in names]
 rows_of_whole = directions[[names.index("▁" + word) for word in whole]]
 with_others = rows_of_whole @ rows_of_whole.T - 2 * np.eye(len(whole))  # not itself
 kinds = np.array([kind_of[word] for word in whole])
-n_same = (kinds == kinds[with_others.argmax(axis=1)]).sum()
+nearest_one = with_others.argmax(axis=1)
+n_same = (kinds == kinds[nearest_one]).sum()
 claim("most like one of their kind:", n_same == 71, f"{n_same} of {len(whole)}")
 same_kind = (kinds[:, None] == kinds) & ~np.eye(len(whole), dtype=bool)
 by_chance = same_kind.sum() / (len(whole) * (len(whole) - 1))
-print(f"    {(kinds == 'noun').sum()} of them are nouns: by chance {by_chance:.0%}")
+print(f"    {(kinds == 'noun').sum()} of them are nouns", end=": ")
+print(f"by chance {by_chance:.0%}, or {by_chance * len(whole):.0f}")
+for i in np.flatnonzero(kinds != kinds[nearest_one]):
+    print(f"    the exception: {whole[i]}, most like {whole[nearest_one[i]]}")
 
 # %% [markdown]
 # ### Can a head read the position out of a sum?
@@ -728,7 +732,7 @@ claim("without it, which word it is", of_small_words < 0.1, f"{of_small_words:.0
 # %% [markdown]
 # With the factor, this head never finds the word before: it looks at itself. Without it
 # (1/8), the head finds it in half of the rows, but the position drowns the word. At 1/4
-# both are mostly lost. So smaller words do not help those who read the whole sum.
+# both are mostly lost.
 #
 # The same head, if it reads only the 8 directions of the positions, meets less noise.
 # It finds the word before in 16% (by chance it would be 5%). The noise that remains is
@@ -739,7 +743,7 @@ claim("without it, which word it is", of_small_words < 0.1, f"{of_small_words:.0
 # matrix, and trained words other directions: head 1 of lesson 03 did find the word
 # before, in four of its nine rows.
 #
-# ### Does training make room?
+# ### Do trained words leave room?
 # A head finds the word before in a sum if the words leave the directions of the
 # positions. Do they, in the small model? We ask something simpler than to find the word
 # before: can the best matrix read the position *itself*? A linear reader, fitted by
@@ -779,19 +783,22 @@ print(f"    trained rows, turned at random: {mean_of_ten(turned_rows):.0%}")
 for name, table in (("random", untrained), ("trained", trained)):
     squares = np.linalg.svd(table, compute_uv=False) ** 2
     print(f"    {name}: 32 directions hold {squares[:32].sum() / squares.sum():.0%}")
+    in_those_of_PE = ((table @ W_k) ** 2).sum() / squares.sum()
+    print(f"    {name}: the 8 directions of the positions hold {in_those_of_PE:.1%}")
 
 # %% [markdown]
 # With trained rows it is right in 74% of the sums, with random rows in 45% (means of
 # ten tests each). To name a position is easier than to find the word before, so do not
 # compare this with the 16%.
 #
-# Did the words leave the directions of the positions? Turn all rows by one random
-# rotation: they lie in other directions then, and the reader is still right in 69%. So
-# most of the gain does not depend on where the rows lie, but on how unevenly they are
-# spread: 32 of the 64 directions hold 78% of their squares (of random rows 59%), and in
-# the others there is room. (Words that are used alike have similar rows; that is
-# probably why.) Adding is not free, and after training it costs less. (And 512 numbers
-# have more room: "Why is the position added, and not written beside the word?")
+# Did the words leave the directions of the positions? Hardly: these 8 hold 11.6% of the
+# squares of the trained rows, and 12.7% of those of the random ones. And turn all rows
+# by one random rotation: they lie in other directions then, and the reader is still
+# right in 69%. So most of the gain does not depend on where the rows lie, but on how
+# unevenly they are spread: 32 of the 64 directions hold 78% of their squares (of random
+# rows 59%), and in the others there is room. (Words that are used alike have similar
+# rows; that is probably why. And 512 numbers have more room: "Why is the position
+# added, and not written beside the word?")
 
 # %% [markdown]
 # ### Could one leave out the factor at the bottom?
@@ -942,7 +949,7 @@ found_in_output = rows_reached(for_output)
 claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_output)
 
 # %% [markdown]
-# ### Are other positions as far apart as 0 and the rest?
+# ### Is it as far from any other position as from 0?
 # Yes. In
 #
 # $$|PE(a) - PE(b)|^2 = |PE(a)|^2 + |PE(b)|^2 - 2 \, PE(a) \cdot PE(b)$$
@@ -952,7 +959,8 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 # ### Have random rows a matrix for the next position?
 # In general not, if there are more than $d_{model} + 1$ positions: a column of the
 # matrix has $d_{model}$ unknowns, and each step to the next position gives one more
-# equation for them. With fewer there is one, but it says nothing of further positions.
+# equation for them. With $d_{model} + 1$ or fewer there is one, but it says nothing of
+# further positions.
 #
 # ### What does the whole table look like?
 
@@ -1047,7 +1055,7 @@ claim("lowest at about 1.57 times the base", right, np.round(lowest_at, 2))
 draw(figures.bases, "05_base.png", of_bases)
 
 # %% [markdown]
-# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each has a dot where it is lowest, at about one and a half times its base, and rises after it as a thin line, to four times its base.](figures/05_base.png)
+# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each has a dot where it is lowest, at about one and a half times its base, rises after it as a thin line, and ends flat at five times its base.](figures/05_base.png)
 #
 # *What to see: each curve falls to its dot, at 1.6, 1.6, 1.6 and 1.4 times its base,
 # and rises after it: there a farther position looks nearer. (The distances that we
@@ -1168,7 +1176,8 @@ def look_up(table, ids):
 
     The ids may repeat. Use record. (The check sees the result, not the method.)
 
-    Hint: "How does a word become a vector?" has the gradient, and a trap of NumPy.
+    Hint: "How does a word become a vector?" has the gradient. If an id comes three
+    times, g[ids] += gy adds only one of its gradients; np.add.at(g, ids, gy) adds all.
     """
     ...
 

@@ -7,7 +7,7 @@ import numpy as np
 from minitf.course.figures import FONT, HEIGHT, SMALL, WIDTH, lines, matrices, new_figure
 from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
 
-__all__ = ["alone", "back", "bases", "distance", "hands", "table", "words"]
+__all__ = ["back", "bases", "distance", "hands", "table", "words"]
 
 
 def hands(encodings, positions, chosen, path):
@@ -48,19 +48,6 @@ def _dial(axes, sine, cosine, framed):
     axes.plot(0, 0, "o", color=COLOURS[0], markersize=5)
     axes.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-
-
-def alone(all_hands, one_hand, path):
-    """Draw the distance of each position from position 0."""
-    positions = np.arange(len(one_hand))
-    curves = {
-        "32 hands: all 64 numbers": (positions, all_hands),
-        "one hand: a sine and a cosine": (positions, one_hand),
-    }
-    lines(
-        curves, path, x="position", y="distance from position 0", marks=False,
-        title="With 32 hands, only its neighbours are near position 0", limits=(-0.3, 8.3),
-    )  # fmt: skip
 
 
 def distance(sinusoids, random_rows, path):
