@@ -117,17 +117,16 @@ def padding(percents, batches, path):
     save_figure(figure, path)
 
 
-def averages(updates, alone, mean_losses, calmed, before, path):
-    """Draw the loss of single checkpoints, of means of five, and of a training that calms down."""
+def averages(updates, alone, mean_losses, before, path):
+    """Draw the loss of single checkpoints, and of means of five."""
     curves = {
-        "constant rate: this checkpoint alone": (updates, alone),
-        "constant rate: mean of the last 5": (updates, mean_losses),
-        "falling rate: this checkpoint alone": (updates, calmed),
+        "this checkpoint alone": (updates, alone),
+        "mean of the last 5": (updates, mean_losses),
     }
     lines(
         curves, path, x="update", y="smoothed loss, unseen sentences",
         levels={"before these updates": before},
-        title="A mean of five, or a rate that falls: both end at about the same loss",
+        title="The mean of five checkpoints is better than the last of them",
         limits=(min(mean_losses) - 0.1, before + 0.03),  # below the curves is room for the legend
     )  # fmt: skip
 
