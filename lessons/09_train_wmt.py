@@ -795,8 +795,8 @@ print(f"the paper's rate at update 100,000, highest = 1: {rate_left:.1f}")
 #
 # But a smaller rate shakes less, too, and the paper's has fallen to a fifth. So its
 # last checkpoints have less noise for a mean to take. Did the mean still gain anything?
-# The paper does not say. When the rate of our toy falls to a fifth, it gains next to
-# nothing ("Does a mean help when the rate falls?", at the end). So **take the mean,
+# The paper does not say. When the rate of our toy falls to a fifth, the mean gains next
+# to nothing ("Does a mean help when the rate falls?", at the end). So **take the mean,
 # measure it and the last checkpoint on sentences kept out of the training, and keep the
 # better one.** That costs no training.
 #
