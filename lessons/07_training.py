@@ -1093,10 +1093,6 @@ claim(
 #
 # (Several gradients in a row that are much larger than those before them make the
 # measure larger than 1, up to 1.7: the Cauchy-Schwarz inequality tells that bound.)
-#
-# (That Adam does not care for the size of gradients would not save the loss $1 - p_y$.
-# The gradient of a number is a mean over all positions, and in that mean a position
-# which is sure and wrong would still hardly count.)
 
 
 # %%
@@ -1403,9 +1399,8 @@ claim(
 
 # %% [markdown]
 # ### Does label smoothing raise BLEU?
-# Section 5.4 says that label smoothing "hurts perplexity", but "improves accuracy and
-# BLEU". How can a model be worse and better at once? On paper: two models predict three
-# words. These are the probabilities of the three true words:
+# How can a model have a worse perplexity, and yet a better BLEU? On paper: two models
+# predict three words. These are the probabilities of the three true words:
 #
 # | | word 1 | word 2 | word 3 |
 # |---|---|---|---|
@@ -1482,8 +1477,8 @@ draw(figures.bleu, "07_bleu.png", judged_after, perplexities, bleus)
 # *What to see: the smoothed model loses on the left, where less is better, and wins on
 # the right. The means meet at 500 updates, where one smoothed seed had a bad moment.*
 #
-# So the paper's sentence holds here too, on a small scale. Single runs spread widely,
-# and the gain depends on where one stops: read its sign, not its size.
+# So the paper's sentence (section 5.4) holds here too, on a small scale. Single runs
+# spread widely, and the gain depends on where one stops: read its sign, not its size.
 
 # %% [markdown]
 # ### Why does label smoothing raise BLEU?
