@@ -26,7 +26,7 @@ You need lessons 01 to 06.
 # and 4 to 13 are the digits. (1, the unknown word, does not occur.)
 #
 # The training is five lines, repeated: take a batch, delete the old gradients, compute
-# the loss, compute the gradients, change the numbers. Once through them is an *update*.
+# the loss, compute the gradients, change the numbers. One pass is an *update*.
 
 # %%
 import numpy as np
@@ -124,8 +124,8 @@ with forms.on():  # the same equations, computed faster (lesson 01)
 #   the most frequent token, and frequencies are all that it knows.
 # - After 50, "2 2 2 2 2 2 .": it repeats a digit of the row. (For "3 6 5" it writes
 #   threes.) It stops at the right place, by luck: "3 6 5" gets six threes.
-# - After 100, "2 8 8 2 8 .": it knows two digits of the row, but neither the 1, the 7
-#   nor the order, and stops one digit too early.
+# - After 100, "2 8 8 2 8 .": it knows two digits of the row, but not the 1, the 7 or
+#   the order, and stops one digit too early.
 # - After 200, "8 2 8 1 7 2 .": all is right.
 #
 # Has it learned the rule, or only the rows that it has seen? Of three digits there are
@@ -234,12 +234,13 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # %% [markdown]
 # ## When is a model sure enough?
 # The loss $-\ln p_y$ has no goal. However sure the model is of the true word, raising
-# its logit lowers the loss a bit more, without end. So a model that knows a sentence by
-# heart goes on growing surer of it. On a new sentence it is as sure, right or wrong,
-# and $-\ln$ does not forgive that. *Label smoothing* (section 5.4) gives it a goal that
-# can be reached. The paper finds that this "improves accuracy and BLEU" (a score of
-# translations; more is better). So does our small experiment ("Does label smoothing
-# raise BLEU?", under "More on training").
+# its logit lowers the loss a bit more, without end. So a model that knows its training
+# sentences by heart goes on lowering its loss by larger logits. Large logits make it
+# sure on new sentences, too, even where it is wrong, and there $-\ln$ costs much.
+# *Label smoothing* (section 5.4) gives it a goal that can be reached. The paper finds
+# that this "hurts perplexity", as the model is less sure, but "improves accuracy and
+# BLEU" (a score of translations; more is better). So does our small experiment ("Does
+# label smoothing raise BLEU?", under "More on training").
 #
 # **State.** $q$ is no longer 1 and 0. The true word gets $1 - \epsilon$, and the others
 # share $\epsilon$, the paper's $\epsilon_{ls} = 0.1$. With $V$ words in the vocabulary:
@@ -379,9 +380,10 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 # 37,000 subwords it is 1.38. (The paper's program, tensor2tensor, subtracts it, so the
 # loss that it reports can fall to 0.)
 #
-# And a model comes near it only where the next token is certain, as here. Where now one
-# word follows and now another, the best that a model can do is the average of their
-# $q$, and the entropy of an average is larger.
+# And a model comes near it only where the next token is certain, as here. If after the
+# same words now "cat" follows and now "dog", the mean loss is the loss with the average
+# of the two $q$ as the goal. It is lowest where $p$ is that average, and there it is
+# the entropy of the average: more than that of each $q$, for the average is less sure.
 
 # %% [markdown]
 # ## How far should each number move?
@@ -418,9 +420,9 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #   has nothing to do with the epsilon of label smoothing.)
 # - The hats are a correction.
 #
-# **Derive.** Both $m$ and $v$ begin at 0, so both are too small at first. Of the
-# starting 0, each update keeps nine tenths: after $t$ updates the 0 has the weight
-# $0.9^t$ in $m$. The real gradients together have the rest, $1 - 0.9^t$. Divided by it,
+# **Derive.** Both $m$ and $v$ begin at 0, so both are too small at first. Each update
+# keeps nine tenths of the old $m$, so after $t$ updates the starting 0 still has the
+# weight $0.9^t$. The real gradients together have the rest, $1 - 0.9^t$. Divided by it,
 # $m$ is a true mean of them; likewise $v$, with $0.98^t$:
 #
 # $$\hat{m} = \frac{m}{1 - \beta_1^t} \qquad \hat{v} = \frac{v}{1 - \beta_2^t}$$
@@ -433,7 +435,9 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 # | 2 | 1 | 0.280 | 0.0984 | 1.47 | 2.48 | $-0.1 · 1.47 / 1.58 = -0.09$ | 0.81 |
 # | 3 | -1 | 0.152 | 0.1164 | 0.56 | 1.98 | $-0.1 · 0.56 / 1.41 = -0.04$ | 0.77 |
 #
-# As a program, for one number or an array of them:
+# So the usual size of the three gradients is 1.41, the root of 1.98. (The plain mean of
+# their squares is nearly the same: (4 + 1 + 1) / 3 = 2.) As a program, for one number
+# or an array of them:
 
 
 # %%
@@ -474,18 +478,16 @@ same(
 
 # %% [markdown]
 # Look at the moves. The first one is -0.10, the rate itself: after one gradient,
-# $\hat{m} = g$ and $\sqrt{\hat{v}} = |g|$, so the quotient is +1 or -1 *whatever the
-# gradient*. The third is small, because the gradients disagree: +2, +1 and -1 partly
-# cancel in $m$, but their squares cannot cancel in $v$. And it still goes *down*,
-# although its own gradient asks for up: $m$ remembers the two before. (That is called
-# *momentum*.)
+# $\hat{m} = g$ and $\sqrt{\hat{v}} = |g|$, so the quotient is +1 or -1, *whatever the
+# size of the gradient*. The third is small, because the gradients disagree: +2, +1 and
+# -1 partly cancel in $m$, but their squares cannot cancel in $v$. And it still goes
+# *down*, although its own gradient asks for up: $m$ remembers the two before. (That is
+# called *momentum*.)
 #
 # So a move of Adam is **the rate times a measure of how much the gradients agree**. The
 # measure is mostly between -1 and 1. (It becomes small in a second case, too: when the
 # gradients shrink, for $v$ still holds the older, larger ones.) If all gradients of a
-# number were 1,000 times as large, its moves would be the same. (This would not save
-# the loss $1 - p_y$. The gradient of a number is a mean over all positions, and in that
-# mean a position which is sure and wrong would still hardly count.)
+# number were 1,000 times as large, its moves would be the same.
 #
 # Nine numbers, whose gradients differ in size by a factor of a hundred million: each
 # first moves by 0.1, and gradients 1,000 times as large give the same path.
@@ -511,7 +513,7 @@ same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
 # 32,768 each, are rare. The model is a table: it reads a word, and the word's row holds
 # the logits of the translations. The gradient of a row is $p - q$ times the share of
 # its word in the batch. A batch has 25,000 words, as many as the paper's, so even the
-# rarest occurs now and then.
+# rarest occurs in about every second batch.
 #
 # Only the division by $\sqrt{v}$ is in question, so descent gets the momentum $m$, too.
 # All make 100 updates. The rates of descent are large, 100 and more, because the
@@ -579,13 +581,13 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # %% [markdown]
 # ![How far the loss of each of 16 words is above its goal, over the word, from frequent to rare: by descent with momentum and the rate 100 the first nine are at 0, and the curve then climbs to 2.04, nearly the 2.18 of no training; with rate 300 the most frequent word is at 1.31 and the rarest at 1.76; with Adam all are at 0](figures/07_rare.png)
 #
-# *What to see: neither rate of descent suits all words. At 100 the rare ones have
-# hardly learned; at 300 the most frequent one already overshoots, and the rare ones are
-# still not there. Adam has learned them all.*
+# *What to see: neither of the two rates of descent suits all words. At 100 the rare
+# ones have hardly learned; at 300 the most frequent one already overshoots, and the
+# rare ones are still not there. Adam has learned them all.*
 #
 # **The division by $\sqrt{v}$ gives a rare word's row nearly the moves of a frequent
 # one's.** On this table the rate matters less, too: 0.3 and 1 do as well as 0.1. But
-# frequencies must differ widely before the division counts: on the digits of the first
+# the division matters only if frequencies differ widely: on the digits of the first
 # section descent with momentum comes as far as Adam ("More on training").
 
 # %% [markdown]
@@ -607,6 +609,10 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # | 1 | 1.75e-07 |
 # | 4,000, the peak | 6.99e-04 |
 # | 100,000, the base model's last | 1.40e-04 |
+#
+# For the digits, with the width 32 and 100 updates of warm-up, equation 3 has the peak
+# 0.0177. Our first training took a fifth of it (`factor=0.2`), 0.0035: still five times
+# the paper's peak.
 
 # %%
 table = {count: warmup_rate(count, 512) for count in (1, 4000, 100_000)}
@@ -641,13 +647,6 @@ draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 # Why does the rate fall? Each batch's gradient is a noisy guess of the true one. A
 # constant rate keeps the model shaking with that noise; a smaller one lets it settle.
 # (Lesson 09 shows it, "Why average the last checkpoints?".)
-#
-# Why does it depend on the width? The paper gives no reason; this is the usual one. An
-# output sums $d_{model}$ products of a weight and an input, which has a size of about 1
-# after a layer norm. Adam moves each weight by about the rate. If these moves have
-# independent signs, the output changes by about $\sqrt{d_{model}}$ rates, and the
-# factor $1 / \sqrt{d_{model}}$ makes that the same in every width. (In the first update
-# the signs are not independent, as we shall see: there lies the danger.)
 #
 # What a small beginning is good for takes an experiment.
 
@@ -702,8 +701,8 @@ claim(
 # Two losses to compare with: the goal, 0.582, and that of a model that knows **the
 # frequencies of the tokens and nothing else**. It gives the same answer at each
 # position of every row, and can do no better than the average of all $q$. Its loss is
-# the entropy of that average. Look in the figure, for each schedule, for the highest
-# rate at which it still ends near the goal.
+# the entropy of that average. Look in the figure, for each schedule, for the rate at
+# which it is best, and for where it turns bad.
 
 # %%
 many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
@@ -741,21 +740,25 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules, of_seeds, leve
 # ![The loss after 600 updates against the peak rate: without warm-up it is lowest at 0.002, 0.84 with a fixed rate, and rises to 2.46; with warm-up it falls to 0.64 at 0.006, and rises only at 0.016. Two level lines: the goal, 0.58, and frequencies only, 2.46](figures/07_warmup.png)
 #
 # *What to see: without a warm-up, rates above 0.002 (2 on the axis) get worse and
-# worse. With it, rates three times higher work, and they lead to the lowest loss, near
-# the goal. The small marks are the single seeds: from 0.004 on, none comes near the
-# goal without a warm-up. With it all do, up to 0.008; at 0.016 only one of three does.*
+# worse. With it the best rate is three times as high, and leads to the lowest loss,
+# near the goal. The small marks are the single seeds: from 0.004 on, none comes near
+# the goal without a warm-up. With it all do, up to 0.008; at 0.016 only one of three
+# does.*
 #
 # So **the warm-up wins because it makes higher rates usable**. At the three lowest
-# rates it does not help. At the highest rate the models without it end at the upper
-# line. All that they know is how frequent each token is, like the model of the first
-# section after 20 updates. What has happened to them?
+# rates it does not help. (All this is after 600 updates. The models with low rates are
+# not finished by then, and 600 are too few to show what a falling rate is good for:
+# from 0.002 to 0.004 `fixed` ends lower on average than `at once`.)
+#
+# At the highest rate the models without it end at the upper line. All that they know is
+# how frequent each token is, much like the model of the first section after 20 updates.
+# What does so high a rate do first?
 
 # %% [markdown]
 # ## What does a high first rate do?
 # Take the peak rate 0.008, the highest at which the warm-up still brings all three
 # seeds near the goal; without it none comes there. We shall see what breaks in the
-# first update, and test its cause by two controls. Whether that is also why such a
-# model never learns, we do not know.
+# first update, and test the cause by two controls.
 #
 # **A measure.** Lesson 04 found that attention alone makes all words alike, and that
 # the residual keeps them apart. Training can make them alike nevertheless. Look at the
@@ -809,18 +812,19 @@ draw(figures.collapse, "07_collapse.png", warm[:16], cold[:16])
 # ![The distance of the positions from their mean, over 15 updates: with the warm-up it stays near 0.6; begun at the full rate, it falls to 0.06 in two updates and stays near 0](figures/07_collapse.png)
 #
 # *What to see: without a warm-up, two updates make the positions alike. With it they
-# stay apart (also past the peak of its rate: never below 0.55 in 220 updates). This is
-# one seed, in post-norm: as in the paper, each sum is followed by a norm. For what
-# happens after update 15, and in pre-norm, see "More on training".*
+# stay apart (never below 0.55 in 220 updates). This is one seed, in post-norm, as in
+# the paper. For what happens after update 15, and in pre-norm, see "More on training".*
 #
 # **What does the first update do?** Each number has seen one gradient, which agrees
-# with itself. So Adam moves *every* number of the model by the full rate: with the
-# warm-up by 0.008 / 200, without it by 0.008. Which way do the positions move?
+# with itself. So Adam moves *every* number that has a gradient by the full rate: with
+# the warm-up by 0.008 / 200, without it by 0.008. Which way do the positions move?
 #
-# Take one output of a layer, a sum of four products. At position A its inputs are
-# $(1, 1, 1, -1)$, at position B $(1, 1, -1, 1)$: the first two are common to both, the
-# other two tell A from B. The gradient of a weight is the sum over the positions of its
-# input times the gradient of the output there.
+# They have much in common: with seed 1, at the encoder's output, their distance from
+# their mean is 0.55 of their length, so the mean has 0.84 of it (the two squares add up
+# to 1). Take one output of a layer, a sum of four products. At position A its inputs
+# are $(1, 1, 1, -1)$, at position B $(1, 1, -1, 1)$: the first two are common to both,
+# the other two tell A from B. The gradient of a weight is the sum over the positions of
+# its input times the gradient of the output there.
 #
 # - Say both positions ask the output to fall: it has the gradient 1 at A and at B. The
 #   gradients of the weights are $(2, 2, 0, 0)$: the common inputs add up, the others
@@ -831,30 +835,34 @@ draw(figures.collapse, "07_collapse.png", warm[:16], cold[:16])
 #   at B it rises by as much.
 #
 # So **what all positions ask together moves them all the same way; what each asks for
-# itself parts them**. Let the *wish* of a position be the way that its vector should
-# move: minus the gradient of the loss with respect to it. The mean of the wishes of all
-# positions is their *common wish*; what is left of each is its *private wish*.
+# itself parts them**. In a real layer nothing cancels exactly, and Adam gives a full
+# rate to the rest of a sum, too. But the moves for the common inputs all shift the
+# output the same way: with 32 inputs up to 32 rates, or $32 \cdot 0.008 = 0.256$. Those
+# for the rest have no common sign, and 32 random signs sum only to about the root of
+# 32: 5.7 rates, or 0.045.
 #
-# In a new model much of each wish is common. With seeds 1 to 3 the common wish is 0.61
-# to 0.72 times as long as a wish is on average; were their directions random, it would
-# be 0.05. Our reading: they all ask for the frequencies, the first thing to learn.
+# Let the *wish* of a position be the way that its vector at the encoder's output should
+# move: minus the gradient of the loss there. The mean of the wishes of all positions is
+# their *common wish*; what is left of each is its *private wish*. In a new model much
+# of each wish is common. With seeds 1 to 3 the common wish is 0.61 to 0.72 times as
+# long as a wish is on average; were their directions random, it would be 0.05. Our
+# reading: they all ask for the frequencies, the first thing to learn.
 #
-# **What does the common wish do?** A model of width 32 sums 32 products: one update can
-# shift an output by $32 \cdot 0.008 = 0.256$ for all positions, where the numbers have
-# a size of about 1 after a norm. Then comes the next norm. (It subtracts the mean over
-# the 32 features of *one* position. A shift common to all positions is up in one
-# feature and down in another, so it stays.) The norm divides by the size of the whole:
-# **the larger the common part, the less is left of the difference**. An encoder of six
-# layers has twelve norms. ("What do twelve norms leave of a difference?", under "More
-# on training", does the arithmetic.)
+# **What does the common wish do?** It shifts an output by up to 0.256 for all
+# positions, where the numbers have a size of about 1 after a norm. Then comes the next
+# norm, which divides by the size of the whole: **the larger the common part, the less
+# is left of the difference**. An encoder of six layers has twelve norms. In a rough
+# count, shifts of 0.256 leave 0.04 to 0.38 of seed 1's 0.55, and the 0.045 of random
+# signs leaves 0.54 ("What do twelve norms leave of a difference?", "More on training").
 #
 # **Is it so?** Two controls:
 #
 # - *Random signs*. Each number moves as far as before, but up or down at random. If
 #   only the size of the moves counts, this makes the positions alike, too.
-# - *Without the common wish*. Walk back through the encoder, subtract the mean of the
-#   gradients at its output and below each layer, and only then update
-#   (`common_wish.training`). If the common wish is the cause, they now stay apart.
+# - *Without the common wish*. On the way back, take the gradients of all positions at
+#   the encoder's output, and again at the input of each layer; subtract their mean, and
+#   go on. Then update (`common_wish.training`). If the common wish is the cause, the
+#   positions now stay apart.
 
 
 # %%
@@ -917,14 +925,16 @@ print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:
 # not at all, and without the common wish no seed falls. (This control changes one more
 # thing. Adam moves a number by the full rate whatever is left of its gradient, so the
 # private wishes now move what the common one moved before. That may be why two of the
-# distances rise.) So **it is the common wish that makes the positions alike**.
+# distances rise.) So **the size of the moves alone does not make the positions alike;
+# their direction does**. That it is the direction of the common wish fits both
+# controls, but the second does not prove it.
 #
 # **What is not known.** All this is the encoder, in its first updates. After 600, with
 # the first seed, the positions are apart again (0.67, more than at the start), and
 # still the loss is 2.42, about that of frequencies only. Why does such a model not
 # learn even then? We do not know, nor whether it fails because its positions were alike
-# at first. Nor do we know why it takes 200 small updates, or the paper's 4,000. ("What
-# do small first moves change?", under "More on training", measures what they do.)
+# at first. Nor do we know how long a warm-up must be. ("What do small first moves
+# change?", under "More on training", measures what one does.)
 
 # %% [markdown]
 # ## What did we learn?
@@ -933,13 +943,12 @@ print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:
 # - Why label smoothing? It gives the loss a goal that can be reached, $p = q$.
 # - How far can a smoothed loss fall? Down to the entropy of $q$: compare it with that.
 # - How far does Adam move a number? The rate times the agreement of its gradients, less
-#   while they shrink; on the first update always the full rate.
+#   while they shrink; on the first update the full rate, whatever their size.
 # - How large is the rate? It grows for 4,000 updates to 7e-4, then falls as
 #   $1 / \sqrt{t}$.
-# - Why a warm-up? It makes higher rates usable. The first update moves every number by
-#   the full rate, and what all positions ask together adds up in it: at a high rate two
-#   updates make all positions of a post-norm model alike. Whether that is why such a
-#   model never learns, we do not know.
+# - Why a warm-up? It makes higher rates usable. The first update moves every number
+#   with a gradient by the full rate, and what all positions ask together adds up in it:
+#   at a high rate two updates make all positions of a post-norm model alike.
 
 # %% [markdown]
 # ## More on training
@@ -977,14 +986,17 @@ claim(
 # with the probabilities $p$. It is never negative, so the slope never falls.
 #
 # ### Why does the rate fall as the root?
-# The paper gives no reason. This is the usual one. Take the updates from 4,000 to
-# 100,000. If the rate fell as $1 / t$, all of them together would move as far as 12,900
-# updates at the peak rate; with $1 / \sqrt{t}$, as far as 32,000. So late updates still
-# count.
+# The paper gives no reason. One may be this. Take the updates from 4,000 to 100,000. If
+# the rate fell as $1 / t$, all of them together would move as far as 12,900 updates at
+# the peak rate; with $1 / \sqrt{t}$, as far as 32,000. So late updates still count.
 #
-# (Equation 3 with the width and the warm-up of the digits has the peak 0.0177. The
-# first training took a fifth of it, still five times the paper's peak. That may be why
-# its loss has bumps, late in both curves.)
+# ### Why does the rate depend on the width?
+# Again the paper gives no reason. One may be this. An output sums $d_{model}$ products
+# of a weight and an input, which has a size of about 1 after a layer norm. Let Adam
+# move the weights by the same share of the rate in every width. If these moves have
+# independent signs, the output changes in proportion to $\sqrt{d_{model}}$, and the
+# factor $1 / \sqrt{d_{model}}$ makes that the same in every width. (In the first update
+# the signs are not independent: "What does a high first rate do?".)
 
 # %%
 print("updates 4,000 to 100,000 move as far as so many at the peak rate:")
@@ -1190,7 +1202,8 @@ draw(figures.wishes, "07_wishes.png", first_30)
 # ![Two panels over 30 updates. Left, the length of the common wish, as a share of the first update's: at the tiny rate it stays near 1; with the warm-up it falls to 0.19 by update 20; without a warm-up it falls to 0.03 by update 10. Right, the move of a typical number as a share of the rate: at the tiny rate it falls slowly from 1; with the warm-up to 0.24 by update 20; without, to 0.08](figures/07_wishes.png)
 #
 # *What to see: at the tiny rate both curves stay high. With the warm-up both fall
-# within 20 updates, although its rates are still small.*
+# within 20 updates, although its rates are still small. Without one they fall fastest,
+# but by then the positions are alike.*
 #
 # After 20 updates, with the seeds 1, 2 and 3 (the move: with seed 1):
 #
@@ -1214,11 +1227,11 @@ draw(figures.wishes, "07_wishes.png", first_30)
 #
 # Do small moves do less harm? The positions are more apart than without a warm-up, with
 # each seed. But seed 2 has lost nearly half of its 0.29, and seed 3 a part of its 0.38.
-# Nor is the comparison one of equal ways. The rates of the 20 updates add up to 1.05
-# full rates, but most of their moves are smaller than the rate, so a number has come
-# less far than in one update without a warm-up. It may also help that the gradient is
-# computed anew before each move, where one large move follows, in all layers at once, a
-# slope that holds only near the start. We have not tested which of the two counts.
+# And the comparison is not even. The rates of the 20 updates add up to 1.05 full rates,
+# but most of their moves are smaller than the rate, so a number has come less far than
+# in one update without a warm-up. It may also help that the gradient is computed anew
+# before each move, where one large move follows, in all layers at once, a slope that
+# holds only near the start. We have not tested which of the two counts.
 
 # %% [markdown]
 # ### Why do they stay alike?
@@ -1290,11 +1303,10 @@ draw(figures.alike, "07_alike.png", shares_of_first, cold_notes["apart"])
 
 # %% [markdown]
 # ### What do twelve norms leave of a difference?
-# "What does a high first rate do?" finds that a first update shifts an output by up to
-# 32 rates for all positions. What tells positions apart does not cancel exactly in a
-# model, as it did for A and B, and Adam moves it by a full rate, too. But the signs of
-# such moves are random, and 32 of them sum to about the root of 32, or 5.7 rates. At
-# the rate 0.008 the two shifts are 0.256 and 0.045.
+# "What does a high first rate do?" finds two shifts of an output at the rate 0.008:
+# 0.256 from moves that all shift it the same way, and 0.045 from random signs. (The
+# norm also subtracts the mean over the 32 features of *one* position. A shift common to
+# all positions is up in one feature and down in another, so it stays.)
 #
 # After a norm a vector has the size 1 (the root of the mean of its squares). Take the
 # difference of seed 1 at the encoder's output, 0.55. The common part, a vector too, the
@@ -1383,15 +1395,12 @@ claim(
 # steps: at 0.002 a fixed rate ends lower, at 0.84 against 0.93. And at the rate 0.016
 # even the warm-up does not protect every seed: the mean is 1.50. Neighbouring rates
 # differ by up to a factor of two, so the best rate of each schedule is known only
-# roughly. From 0.002 to 0.004 `fixed` ends lower on average than `at once`, which falls
-# after the same 200 updates. So 600 updates do not show what a falling rate is good
-# for. The task is one toy task, and after 600 updates the models are not finished.
+# roughly. And it is one toy task.
 
 # %% [markdown]
 # ### Does label smoothing raise BLEU?
-# Section 5.4 says that label smoothing "hurts perplexity", but "improves accuracy and
-# BLEU". How can a model be worse and better at once? On paper: two models predict three
-# words. These are the probabilities of the three true words:
+# How can a model have a worse perplexity, and yet a better BLEU? On paper: two models
+# predict three words. These are the probabilities of the three true words:
 #
 # | | word 1 | word 2 | word 3 |
 # |---|---|---|---|
@@ -1468,8 +1477,8 @@ draw(figures.bleu, "07_bleu.png", judged_after, perplexities, bleus)
 # *What to see: the smoothed model loses on the left, where less is better, and wins on
 # the right. The means meet at 500 updates, where one smoothed seed had a bad moment.*
 #
-# So the paper's sentence holds here too, on a small scale. Single runs spread widely,
-# and the gain depends on where one stops: read its sign, not its size.
+# So the paper's sentence (section 5.4) holds here too, on a small scale. Single runs
+# spread widely, and the gain depends on where one stops: read its sign, not its size.
 
 # %% [markdown]
 # ### Why does label smoothing raise BLEU?
