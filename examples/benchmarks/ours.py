@@ -28,9 +28,13 @@ BUNDLED = Path(__file__).resolve().parent.parent / "models" / "en-de"
 
 
 def about(task):
-    """Return versions and threads, for the head of the table."""
+    """Return versions and threads, for the head of the table.
+
+    OpenBLAS chooses kernels for the processor, unless OPENBLAS_CORETYPE names others.
+    """
     blas = next((pool for pool in threadpool_info() if pool["user_api"] == "blas"), {})
-    library = f"{blas.get('internal_api', 'no BLAS')} {blas.get('version', '')}".strip()
+    library = [blas.get("internal_api", "no BLAS"), blas.get("version"), blas.get("architecture")]
+    library = " ".join(filter(None, library))
     versions = {"minitf": __version__, "NumPy": np.__version__, "matrix products": library}
     return versions | {"threads": task.get("threads") or cores()}
 

@@ -27,7 +27,15 @@ from benchmarks import report, rows  # noqa: E402
 # The widest instruction set decides how fast matrices are multiplied.
 WIDEST = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "sve": "SVE", "asimd": "NEON"}
 # Their versions are stated.
-PROGRAMS = ("minitf", "earlier", "NumPy", "PyTorch", "transformers", "CTranslate2")
+PROGRAMS = (
+    "minitf",
+    "earlier",
+    "NumPy",
+    "matrix products",
+    "PyTorch",
+    "transformers",
+    "CTranslate2",
+)
 MARKED = re.compile(r"(<!-- table\.py (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
