@@ -566,7 +566,8 @@ _LAYERS = {
 
 def has_own_methods(module: Module) -> bool:
     """Return whether an object has a method of its own, or keeps the weights of attention."""
-    return not vars(type(module)).keys().isdisjoint(vars(module))
+    own = vars(type(module)).keys() & vars(module).keys() - {"keep_weights"}
+    return bool(own) or getattr(module, "keep_weights", False)
 
 
 def agrees(model: Transformer, scorer_of: Callable[[np.ndarray], Scorer]) -> bool | None:

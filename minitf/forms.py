@@ -54,7 +54,7 @@ if (_setting := os.environ.get("MINITF_FORMS", "")) not in ("", "on", "off"):
 _requests = {"MINITF_FORMS": _setting != "off"}
 _switch = {"on": _requests["MINITF_FORMS"]}  # the newest request decides
 _asked_for = frozenset(filter(None, os.environ.get("MINITF_FORMS_WITHOUT", "").split(",")))
-_left_out = set(_asked_for)  # names of forms
+_left_out = list(_asked_for)  # names of forms, once for each block that leaves them out
 _lock = threading.RLock()  # a proof may need that of another form
 
 Op = TypeVar("Op", bound=Callable)  # for type hints: an op has the signature of its equation
@@ -196,11 +196,11 @@ class WatchedModule(types.ModuleType):
 
 
 class WatchedClass(type):
-    """The type of classes with methods that forms rely on: the same for these."""
+    """The type of classes with methods and settings that forms rely on: the same for these."""
 
     def __setattr__(cls, name, value):
         super().__setattr__(name, value)
-        if callable(value):  # copy.copy assigns a list of names
+        if name != "__slotnames__":  # which copy.copy assigns
             forget()
 
     def __delattr__(cls, name):  # such as a method that hid an inherited one
@@ -226,12 +226,12 @@ def without(*chosen: str) -> Iterator[None]:
                 f"no form of minitf.{folder} is named {', '.join(unknown)}: choose "
                 f"{', '.join(names(folder))}"
             )
-    added = set(chosen) - _left_out
-    _left_out.update(added)
+    _left_out.extend(chosen)
     try:
         yield
     finally:
-        _left_out.difference_update(added)
+        for name in chosen:
+            _left_out.remove(name)
 
 
 def are_on() -> bool:

@@ -19,7 +19,7 @@ from minitf.errors import UserError
 __all__ = ["average", "load_arrays", "save_arrays"]
 
 KEY = "minitf"  # the only key of the metadata: safetensors would write several in random order
-MAX_HEADER = 1 << 20  # bytes, enough for 8,000 arrays; parsing a header takes 20 times its size
+MAX_HEADER = 1 << 23  # bytes, enough for 64,000 arrays; parsing a header takes 20 times its size
 DTYPES = {"F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"}
 
 
@@ -32,8 +32,8 @@ def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> N
     An existing file is replaced in one step; until then it is unchanged. Equal arrays and values
     make equal files.
 
-    Raises UserError if the disk refuses, TypeError for an array without numbers or a value
-    that JSON lacks, ValueError for names and values of more than 1 MB.
+    Raises UserError if the disk refuses and for names and values of more than 8 MB, TypeError for
+    an array without numbers or a value that JSON lacks.
     """
     path = Path(path)
     clean_leftovers(path.parent)
@@ -64,8 +64,8 @@ def write_arrays(path, arrays, meta=None, form=None):
     path.chmod(mode)  # save_file lets only the owner read the file
     with open(path, "rb") as file:
         if int.from_bytes(file.read(8), "little") > MAX_HEADER:
-            raise ValueError(
-                f"the names and plain values of the file take more than {MAX_HEADER:,} bytes: "
+            raise UserError(
+                f"{path}: its names and plain values take more than {MAX_HEADER:,} bytes: "
                 "save fewer of them"
             )
 
@@ -150,7 +150,7 @@ def _read_safetensors(path, shapes):
 
 @contextlib.contextmanager
 def user_errors(name):
-    """Turn any error that a damaged file causes in this block into one line about `what`."""
+    """Turn any error that a damaged file causes in this block into one line that begins `name`."""
     try:
         yield
     except (UserError, MemoryError):

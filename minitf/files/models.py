@@ -23,7 +23,14 @@ from minitf.errors import UserError
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
 from minitf.text import PairedSubwords, Subwords, Vocabulary, Words, load_subwords
 
-__all__ = ["SavedModel", "forget_other_vocabularies", "read_model", "read_notes", "save_model"]
+__all__ = [
+    "SavedModel",
+    "forget_other_vocabularies",
+    "read_model",
+    "read_notes",
+    "save_model",
+    "stored_as",
+]
 
 WEIGHTS = re.compile(r"model-[0-9a-f]{8}\.safetensors")
 CONFIG = "config.json"
@@ -57,23 +64,22 @@ def save_model(
 ) -> None:
     """Write a model that `translate.py --model` reads: weights, subwords and config.json.
 
-    The floating-point arrays are stored as `dtype`. config.json holds {"format": 1, "model":
-    config, "sha256": {file: hash}} and the notes. Whenever the process is killed, the folder holds
-    the old model or the new one (for certain if both have the same subwords, as they have
-    within a run). What the model before had and this one has not, such as another vocabulary, is
-    deleted.
+    The arrays are stored by `stored_as`. config.json holds {"format": 1, "model": config, "sha256":
+    {file: hash}} and the notes. Whenever the process is killed, the folder holds the old model or
+    the new one (for certain if both have the same subwords, as they have within a run). What the
+    model before had and this one has not, such as another vocabulary, is deleted.
     probe: called with the weights as they are stored. Its result is kept in config.json, so that
     a program that loads them can compare its own (minitf/translation/probe.py).
 
-    Raises UserError if the disk refuses, for weights that are not finite in `dtype`, and if the
-    folder has no model yet, but files that would be mistaken for parts of one.
+    Raises UserError if the disk refuses, for weights that are not finite, and if the folder has no
+    model yet, but files that would be mistaken for parts of one.
     """
     directory = Path(directory)
     _check_free(directory, subwords)
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
     clean_leftovers(directory)
-    weights = {name: _shrink(name, array, np.dtype(dtype)) for name, array in arrays.items()}
+    weights = {name: stored_as(dtype, name, array) for name, array in arrays.items()}
     unnamed, config_path = directory / "model.safetensors", directory / CONFIG
     writers = {unnamed: lambda temporary: write_arrays(temporary, weights)}
     contents = subwords.contents()
@@ -138,18 +144,20 @@ def forget_other_vocabularies(directory: str | Path, subwords: Vocabulary) -> No
                 (Path(directory) / name).unlink(missing_ok=True)
 
 
-def _shrink(name, array, dtype):
+def stored_as(dtype: DTypeLike, name: str, array: np.ndarray) -> np.ndarray:
+    """Return an array as a model's file has it: floating-point numbers as `dtype`.
+
+    One with a number that is too large for this type stays as it is: float16 ends at 65,504.
+    Raises UserError for NaN and infinity.
+    """
     array = np.asarray(array)
     if array.dtype.kind != "f":
         return array
+    if not is_finite(array):
+        raise UserError(f"array {name!r} contains NaN or infinity: check whether training diverged")
     with np.errstate(over="ignore"):
         small = array.astype(dtype)
-    if not np.isfinite(small).all():
-        raise UserError(
-            f"array {name!r} is not finite as {dtype}: save as float32, or check whether training "
-            "diverged"
-        )
-    return small
+    return small if is_finite(small) else array
 
 
 def read_model(directory: str | Path) -> SavedModel:
@@ -245,7 +253,7 @@ def _weights_of(hashes):
 
 
 def read_notes(directory: str | Path) -> dict:
-    """Return the notes that `save_model` was given, such as the step; reads config.json alone.
+    """Return the notes of a model, such as the step, and its probe; reads config.json alone.
 
     Raises UserError if it is missing or damaged.
     """

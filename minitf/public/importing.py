@@ -13,7 +13,7 @@ from minitf.atomic import save_text
 from minitf.data.archives import members
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
-from minitf.files.models import CONFIG, save_model
+from minitf.files.models import CONFIG, save_model, stored_as
 from minitf.public.formats import PublicModel, languages_of_name
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
@@ -77,7 +77,7 @@ def import_model(
     notes.setdefault("licence", UNKNOWN)
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like
-    arrays = _reordered(model, np.dtype(dtype))
+    arrays = _reordered(model, dtype)
     notes.setdefault("marks", _marks(model, arrays, notes))
     checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))
     save_model(out, arrays, model.config.to_dict(), model.subwords, dtype, notes, checked)
@@ -180,7 +180,7 @@ def _weights_of_marian(folder):
 
 
 def _reordered(model, dtype):
-    """Return the arrays as `dtype`, the table's rows in the order of minitf's ids.
+    """Return the arrays as they are stored, the table's rows in the order of minitf's ids.
 
     Each array of the file is forgotten as soon as it is copied, which halves the memory.
     """
@@ -189,8 +189,7 @@ def _reordered(model, dtype):
         array = model.arrays.pop(name)
         if name in ("embedding.weight", "output_bias"):
             array = _rows(array, model.rows)
-        with np.errstate(over="ignore"):  # save_model refuses infinity
-            arrays[name] = np.ascontiguousarray(array, dtype=dtype)
+        arrays[name] = np.ascontiguousarray(stored_as(dtype, name, array))
     return arrays
 
 

@@ -226,19 +226,32 @@ class RunFolder:
         others = [old for old in names if old != name]
         return [*others, name][-count:]
 
-    def average(self, names, step, arrays):
+    def average(self, names, arrays):
         """Return the names of the averaged weights, and the average.
 
         names: of the files to average; the last one contains `arrays`, the weights of this step.
 
-        If a file is missing or damaged, the average starts again with this step: that is no reason
-        to lose a training run.
+        A file that is missing, damaged or of another model is left out: that is no reason to lose
+        a training run.
         """
+        *others, newest = names
         try:
-            return names, average([*(self.path / name for name in names[:-1]), arrays])
+            return names, average([*(self.path / name for name in others), arrays])
+        except UserError:
+            others = [name for name in others if self._is_of(name, arrays)]
+            return [*others, newest], average([*(self.path / name for name in others), arrays])
+
+    def _is_of(self, name, arrays):
+        """Return whether a file has weights of these shapes and types; else say what is wrong."""
+        path = self.path / name
+        try:
+            found, _ = load_arrays(path, {key: array.shape for key, array in arrays.items()})
+            if any(found[key].dtype != array.dtype for key, array in arrays.items()):
+                raise UserError(f"{path}: its numbers are of another type")
         except UserError as error:
-            self.say(f"average  starts again with step {step}: {error}")
-            return names[-1:], arrays
+            self.say(f"average  without {error}")
+            return False
+        return True
 
     def step_of(self, name):
         """Return the step after which weights were written."""
@@ -267,8 +280,8 @@ class RunFolder:
     def save_checkpoint(self, model, optimizer, meta, subwords):
         """Write the state of the run: arrays by name, and plain values.
 
-        model, optimizer: {name: array}. meta: the values, those of META at least. The sha256 of the
-        subwords is added.
+        model, optimizer: {name: array}. meta: the values of META, but for the sha256 of the
+        subwords, which is added.
         Raises UserError for an array that is not finite: the checkpoint before it is kept.
         """
         arrays = {f"model.{name}": array for name, array in model.items()} | optimizer

@@ -131,9 +131,10 @@ def _read_new(settings, given, model):
 
 
 def _with_languages(settings, corpus, notes, log):
-    """Return the corpus with the languages of the model of --start-from, if it has none itself.
+    """Return the corpus with its languages: files of one's own have those of --start-from's model.
 
-    Log it if that model was not trained for the languages of the text.
+    Their endings may be no languages at all, such as .src; only if they name those of the model the
+    other way round, they are believed, and logged. So is a parser that is given other text.
     """
     source, target = (str(notes.get(f"{side}_language", side)) for side in ("source", "target"))
     text = corpus.source_language, corpus.target_language
@@ -258,6 +259,7 @@ def _say_machine(trainer):
 def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -> dict | None:
     """Train from Python as the command line does; return the content of results.json.
 
+    One process trains; of several ranks each must call `main`, which connects them.
     Returns None if a signal stopped the run, and with plan=True, which trains nothing.
 
         texts = {"train": ["my.en", "my.de"], "valid": ["valid.en", "valid.de"]}

@@ -174,8 +174,9 @@ class Ranks:
     def all_reduce(self, array):
         """Replace a flat array by its sum over the ranks: the same bits on every rank, every time.
 
-        Each rank sums one slice of each block, in the order of the ranks, and sends the result to
-        the others. So a rank sends (size - 1) / size of the array twice, the least possible.
+        On GPUs, NCCL does. Else each rank sums one slice of each block, in the order of the ranks,
+        and sends the result to the others. So a rank sends (size - 1) / size of the array twice,
+        the least possible.
         """
         if self.size == 1:
             return

@@ -29,8 +29,8 @@ class RunLog:
     resumed, the step of its checkpoint. closed: whether nobody reads the lines any more,
     as in `... | head`. bar: a Progress on the terminal, which a line replaces. write: called with
     each line instead of printing it.
-    Raises UserError if the folder cannot be written; later, a full disk costs log entries but
-    never the run.
+    Raises UserError if the folder or the begun log cannot be written; later, a full disk costs log
+    entries but never the run.
     """
 
     def __init__(self, folder, after=None, write=None):

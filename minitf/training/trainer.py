@@ -326,7 +326,7 @@ class Trainer:
         state = self.model.state()
         names = self.folder.add_weights(self._comparable(), self.step, state, self.settings.average)
         if model or not self.folder.has_model():
-            names, averaged = self.folder.average(names, self.step, state)
+            names, averaged = self.folder.average(names, state)
             self.save_model(averaged, len(names))
         if keep:
             self.weights = names

@@ -67,9 +67,9 @@ def check_probe(model, expected):
         or math.dist(found, expected) > _TOLERANCE * math.hypot(*expected)
     ):
         raise UserError(
-            "the model computes other numbers than when it was saved: was a layer "
-            "changed in the code? Load it with the code that it was trained with, "
-            "as in Translator.load(folder, model=MyTransformer)"
+            "the model computes other numbers than when it was saved: was a layer changed in the "
+            "code? Give the code that it was trained with, as in Translator.load(folder, "
+            "model=MyTransformer) or train(settings, model=MyTransformer)"
         )
 
 

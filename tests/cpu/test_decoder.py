@@ -139,6 +139,26 @@ def test_kept_weights_are_those_of_the_modules(rng):
     assert attention.weights.shape[1] == model.config.n_heads
 
 
+def test_settings_of_a_class_count_as_those_of_its_objects(rng, monkeypatch):
+    """Also after a model was decoded or trained without them."""
+    model, batch = small_model(), random_batch(rng)
+    attentions = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
+    with forms_on():
+        greedy(model, batch.source, 3)
+        assert decode.how_to_decode(model) == "fused"
+        monkeypatch.setattr(MultiHeadAttention, "keep_weights", True)
+        greedy(model, batch.source, 3)
+        assert all(hasattr(attention, "weights") for attention in attentions)
+        for attention in attentions:
+            del attention.weights
+        model.loss(batch.source, batch.target_in, batch.target_out)
+        assert all(hasattr(attention, "weights") for attention in attentions)
+        monkeypatch.undo()
+        assert decode.how_to_decode(model) == "fused"
+        monkeypatch.setattr(MultiHeadAttention, "can_cache", False)
+        assert decode.how_to_decode(model) == "uncached"
+
+
 @each_switch("paper", "public models", "all")
 def test_a_prepared_model_decodes_as_the_model(changes, rng):
     """Also one sentence alone, and shorter sentences beside it, which are padded."""

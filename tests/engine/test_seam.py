@@ -301,6 +301,17 @@ def test_a_form_is_left_out_by_its_name(form):
     assert double(4)[0] == "form"
 
 
+def test_a_form_stays_left_out_until_the_last_block_ends(form):
+    """As when two threads enter their blocks, and the first leaves before the second."""
+    first, second = forms.without("double"), forms.without("double")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert double(4)[0] == "equation"
+    second.__exit__(None, None, None)
+    assert double(4)[0] == "form"
+
+
 @pytest.mark.parametrize("name", ["layer_nrom", "dropout"])
 def test_a_name_that_no_form_of_the_library_has_is_refused(name):
     """A misspelt one, or that of a form for a GPU: else the block would leave out nothing."""

@@ -77,13 +77,29 @@ def test_the_newest_weights_are_averaged_without_their_file(tmp_path):
     assert names == ["weights-00000002.safetensors", "weights-00000003.safetensors"]
     mean = {"x": ((states[1]["x"].astype(float) + states[2]["x"]) / 2).astype(np.float32)}
     (tmp_path / names[1]).write_bytes(b"never read")
-    taken, averaged = run_folder.average(names, 3, states[2])
+    taken, averaged = run_folder.average(names, states[2])
     assert taken == names and said == []
     assert_same(averaged, mean)
-    (tmp_path / names[0]).write_bytes(b"damaged")
-    taken, averaged = run_folder.average(names, 3, states[2])
-    assert taken == names[1:] and "starts again with step 3" in said[0]
-    assert_same(averaged, states[2])
+
+
+@pytest.mark.parametrize("damage", ["missing", "damaged", "another shape", "another type"])
+def test_an_average_leaves_out_only_what_it_cannot_read(tmp_path, damage):
+    said, names = [], []
+    run_folder = RunFolder(tmp_path, said.append)
+    states = [{"x": np.full(5, step, np.float32)} for step in (1, 2, 6)]
+    for step, state in enumerate(states, 1):
+        names = run_folder.add_weights(names, step, state, 3)
+    path = tmp_path / names[1]
+    if damage == "missing":
+        path.unlink()
+    elif damage == "damaged":
+        path.write_bytes(b"no more")
+    else:
+        x = np.ones(4, np.float32) if damage == "another shape" else np.ones(5)
+        save_arrays(path, {"x": x}, {"step": 2})
+    taken, averaged = run_folder.average(names, states[2])
+    assert taken == [names[0], names[2]] and str(path) in said[0] and len(said) == 1
+    assert_same(averaged, {"x": np.full(5, 3.5, np.float32)})
 
 
 def test_the_stamp_changes_whenever_a_checkpoint_is_written(tmp_path):

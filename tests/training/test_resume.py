@@ -548,15 +548,19 @@ def test_missing_and_damaged_files(folder, capsys):
     Path("here/weights-00000004.safetensors").unlink()
     assert run("here", "--resume", "--steps", "9") == 0
     assert "1 of the run's weights-* files is missing" in capsys.readouterr().out
-    Path("here/weights-00000008.safetensors").write_bytes(b"no more")
-    assert run("here", "--resume", "--steps", "12") == 0
-    assert "starts again" in capsys.readouterr().out
-    assert [path.name for path in Path("here").glob("weights-*")] == [
-        "weights-00000012.safetensors"
-    ]
     Path("here/words.txt").write_text("other\n")
     assert run("here", "--resume", "--steps", "13") == 2
     assert "words.txt: changed since the checkpoint" in capsys.readouterr().err
+
+
+def test_damaged_weights_cost_no_intact_ones(folder, capsys):
+    assert run("here", "--steps", "8", "--average", "3") == 0
+    Path("here/weights-00000004.safetensors").write_bytes(b"no more")
+    assert run("here", "--resume", "--steps", "12", "--average", "3") == 0
+    assert "average  without here/weights-00000004.safetensors: damaged" in capsys.readouterr().out
+    kept = sorted(path.name for path in Path("here").glob("weights-*"))
+    assert kept == ["weights-00000008.safetensors", "weights-00000012.safetensors"]
+    assert read_model("here").notes["averaged"] == 2
 
 
 @pytest.mark.parametrize(

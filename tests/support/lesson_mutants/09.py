@@ -11,9 +11,9 @@ MUTANTS = {
         "islice(lines, 0, None, stride + 1)",
     ),
     "rarer characters without a subword": ("coverage=0.99999", "coverage=0.99"),
-    "spaces that are dropped": (
-        "remove_extra_whitespaces=False",
-        "remove_extra_whitespaces=True",
+    "a ligature that becomes another one": (
+        '("ff", "fi", "fl", "ffi"',
+        '("ff", "fl", "fi", "ffi"',
     ),
     "characters that are replaced by others that look like them": (
         'normalization_rule_name="identity"',
