@@ -61,8 +61,8 @@ claim("after three looks the words differ by at most", furthest < 0.01, furthest
 # After three looks all are the same word, a river. Why a river? For bank's query (1, 1)
 # the products are 2 with bank, 0 with by and 3 with river, so river has the largest
 # weight. "by" is (0, 0): it averages equally, and has water from then on. And why all
-# the same? Every weight is above 0, so a new vector lies among the old ones, as their
-# average, and averages of averages lie closer and closer together.
+# the same? Every weight is above 0, so each new vector is an average of all the old
+# ones and lies among them: the words move towards each other at each look.
 #
 # Is that so in a model, too? There the matrices $W^V$ and $W^O$ come between two
 # averages. In a new model they are random, and a random matrix prefers no direction: it
@@ -118,15 +118,18 @@ claim("six layers: the words are apart by", in_layers > 0.1, f"{in_layers:.2f}")
 draw(figures.alike, "04_alike.png", apart)
 
 # %% [markdown]
-# ![How far words are apart over six layers. With attention alone it falls from nearly 1 to 0 after three layers; with the Transformer's layers it falls slowly, to 0.37 after six.](figures/04_alike.png)
+# ![How far words are apart over six layers. With attention alone it falls from nearly 1 to 0 in three layers, most in the second; with the Transformer's layers more slowly, to 0.37 after six.](figures/04_alike.png)
 #
 # *What to see: after two attentions all words have nearly the same vector; after six
-# they differ by rounding errors only. The other parts of a layer keep the words apart
-# for longer. These layers are new. In the two layers of a small trained model, the
-# words of two sentences stay nearly as far apart as they entered ("Do words stay apart
-# in a trained model?").*
+# they differ by rounding errors only. With the other parts of a layer they come closer,
+# too, but more slowly.*
 #
-# What are these other parts? And which of them keeps the words apart?
+# The second attention does most. An average is shorter than what it averages, so now
+# the scores are small, all weights are nearly 1/16, and all words fetch nearly the same
+# ("How alike are the weights?").
+#
+# These layers are new. (For trained ones see "Do words stay apart in a trained model?")
+# Which of the other parts slows the fall?
 
 # %% [markdown]
 # ## What happens to a word inside a layer?
@@ -214,8 +217,6 @@ N = from_mean / s
 same("layer_norm = gain n + bias", F.layer_norm(X, gain, bias), gain * N + bias)
 norm = LayerNorm(8).astype(np.float64)
 same("LayerNorm begins with gain 1 and bias 0", norm(X), N)
-equal = np.full(8, 5.0)
-same("eight equal features become the bias", F.layer_norm(equal, gain, bias), bias)
 
 # %% [markdown]
 # **Use.** Layer norm looks at ONE position only. That matters: *batch norm*, an older
@@ -251,8 +252,6 @@ claim("batch norm: they change it by up to", in_batch > 0.1, f"{in_batch:.2f}")
 
 # %% [markdown]
 # ## What is the gradient of layer norm?
-# A formula finds this gradient in one step, and shows what the norm takes out of it.
-#
 # First, numbers. Take (1, 3, 3, 9) again, and raise the 9 by 0.12. The mean rises by
 # 0.12 / 4, to 4.03, and the deviation from 3 to 3.05. So *all four* results change,
 # though only one feature did. Which one changes least? Guess before you look.
@@ -261,8 +260,8 @@ claim("batch norm: they change it by up to", in_batch > 0.1, f"{in_batch:.2f}")
 raised = np.array([1.0, 3.0, 3.0, 9.0 + 0.12])
 print(f"mean {raised.mean():.2f}, deviation {raised.std():.2f}")
 after = (raised - raised.mean()) / raised.std()
-print("before:", on_paper.round(3))
-print("after: ", after.round(3))
+print("before:", on_paper.round(4))
+print("after: ", after.round(4))
 print("moved: ", (after - on_paper).round(3))
 
 # %% [markdown]
@@ -275,8 +274,9 @@ print("moved: ", (after - on_paper).round(3))
 # The 9 is far above the others. To raise it is almost a stretch, so most of the raise
 # is lost. We compute what is left of the step (0, 0, 0, 0.12). First take away its part
 # along $(1, \ldots, 1)$, which is its mean, then its part along $n$. The part of a
-# vector $v$ along $n$ is $n \, (v \cdot n) / (n \cdot n)$. As $n \cdot n$ is $D$, that
-# is $n \, \text{mean}(v n)$, where $v n$ are the products $v_i n_i$.
+# vector $v$ along $n$ is $n \, (v \cdot n) / (n \cdot n)$. The squares of $n$ have the
+# mean 1, so $n \cdot n$ is $D$, and the part is $n \, \text{mean}(v n)$, where $v n$
+# are the products $v_i n_i$.
 
 # %%
 step = np.array([0.0, 0.0, 0.0, 0.12])
@@ -291,13 +291,13 @@ print("divided by s = 3:", (rest / 3).round(3))
 # %% [markdown]
 # What is left, divided by $s$, is how the four results moved.
 #
-# **Derive.** Back to the gradient. Say that the gradient $u = (3, 0, 0, 0)$ arrives at
-# $n$: the loss changes by 3 times the move of the first result, $0.02 / s$. The
-# gradient of $x$ must give the same for the step (0, 0, 0, 0.12). Take the same two
-# parts away from $u$:
+# **Derive.** Back to the gradient. Say that the gradient $u = (2, 0, 0, 0)$ arrives at
+# $n$: the loss changes by 2 times the move of the first result, so by $2 \cdot 0.02$,
+# divided by $s$. The gradient of $x$ must give the same for the step (0, 0, 0, 0.12).
+# Take the same two parts away from $u$:
 
 # %%
-arriving_u = np.array([3.0, 0.0, 0.0, 0.0])
+arriving_u = np.array([2.0, 0.0, 0.0, 0.0])
 u_without_mean = arriving_u - arriving_u.mean()
 u_along_n = on_paper * (u_without_mean * on_paper).mean()
 rest_of_u = u_without_mean - u_along_n
@@ -309,11 +309,11 @@ print("what is left:      ", rest_of_u.round(3))
 same("u times the step's rest = u's rest times the step", from_step, from_gradient)
 
 # %% [markdown]
-# What is left of $u$ times the step is $0.5 \cdot 0.12 = 0.06$, and so is
-# $3 \cdot 0.02$. That holds in general: **it does not matter whether the two parts are
-# taken from the step or from the gradient.** (What is left of either is at right angles
-# to what was taken from the other: "Why are two directions lost in the gradient of
-# layer norm?") So the gradient of $x$ is $u$ without its two parts, divided by $s$:
+# What is left of $u$ times the step is $1/3 \cdot 0.12 = 0.04$, and so is
+# $2 \cdot 0.02$. (Both are still to be divided by $s$.) **It does not matter whether
+# the two parts are taken from the step or from the gradient.** ("Why are two directions
+# lost in the gradient of layer norm?" proves it.) So the gradient of $x$ is $u$ without
+# its two parts, divided by $s$:
 #
 # $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
 #
@@ -333,7 +333,7 @@ draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 #
 # *What to see: we look along (1, 1, 1), so of $u$ we see what is left without its mean.
 # With the mean 0 and the deviation 1, every $n$ ends on this circle, so $n$ can only
-# move along it. What passes back is then divided by $s$.*
+# move along it.*
 #
 # The gradients of gain and bias are sums over all positions, of $gy \, n$ and of $gy$
 # (lesson 02).
@@ -357,7 +357,7 @@ grad_check(F.layer_norm, X, gain, bias)
 # it is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved.
 # Some questions have no additive answer.
 #
-# Here is the smallest; programmers call it *xor*. Do a subject and its verb disagree?
+# Here is the smallest. Do a subject and its verb disagree?
 # Attention has put into one feature whether the subject is plural, 1 or 0, and into a
 # second one whether the verb is: $(a, b)$. The answer is to be +1 if they differ and -1
 # if they are equal. An additive answer would need
@@ -372,22 +372,22 @@ grad_check(F.layer_norm, X, gain, bias)
 #
 # The first two equations say that $f(0) + f(1) + g(0) + g(1)$ is -2, the other two say
 # that it is 2. So no $f$ and $g$ exist: an additive answer has the same sum over the
-# first two pairs as over the other two.
+# two equal pairs, (0, 0) and (1, 1), as over the two different ones.
 #
 # **State.** A matrix makes only sums, too, and two matrices in a row are no better:
 # $(x W_1) W_2$ is $x (W_1 W_2)$, so they are one matrix. But bend a sum, and it is
-# additive no more: $\max(0, a - b)$ has the sum $0 + 0$ over the first two pairs, and
-# $0 + 1$ over the other two. The *feed-forward network* (section 3.3, equation 2) has
-# two matrices. Between them each feature is bent by itself: whatever is below 0 becomes
-# 0.
+# additive no more: $\max(0, a - b)$ has the sum $0 + 0$ over the equal pairs, and
+# $0 + 1$ over the different ones. The *feed-forward network* (section 3.3, equation 2)
+# has two matrices. Between them each feature is bent by itself: whatever is below 0
+# becomes 0.
 #
 # $$\text{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2$$
 #
 # $\max(0, x)$ is called *ReLU*, rectified linear unit. The network has $d_{ff}$ inner
 # features, or *units*: 2,048 in the paper, for a $d_{model}$ of 512. Read each unit as
 # a detector. Its column of $W_1$ says what it looks for, $-b_1$ how much of it is
-# needed, and its row of $W_2$ what it writes when it finds it. Below 0, it is silent:
-# $\max(0, a + b - 1)$ speaks only if both $a$ and $b$ are 1.
+# needed, and its row of $W_2$ what it writes when it finds it. If the sum with $b_1$ is
+# not above 0, it is silent: $\max(0, a + b - 1)$ speaks only if both $a$ and $b$ are 1.
 #
 # Two units are enough for "different?": one detects "a without b", $\max(0, a - b)$,
 # the other "b without a", $\max(0, b - a)$. Each writes 2, and $b_2 = -1$ is the answer
@@ -471,12 +471,11 @@ claim("with 32 units the error is", errors[5] < 0.02, errors[5])
 draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 
 # %% [markdown]
-# ![The mean square error of 64 facts over the number of units: 0.78 with one, above the dashed line of the best additive answer; on it with two; 0.22 with 4; nearly 0 with 16 and 32.](figures/04_facts.png)
+# ![The mean square error of 64 facts over the number of units: 0.78 with one, above the dashed line of the best additive answer; a hair below it with two; 0.22 with 4; nearly 0 with 16 and 32.](figures/04_facts.png)
 #
 # *What to see: without ReLU a network is additive, as what it makes of person + dish is
 # a part for the person plus a part for the dish. So no training brings it below the
-# dashed line, however large it is. With ReLU it is far below from 4 units on. (That two
-# units land on the line is chance.)*
+# dashed line, however large it is. With ReLU it is far below from 4 units on.*
 #
 # So a network can remember, with enough numbers. With 4 units it has 73, hardly more
 # than one for each fact, and 60 answers have the right sign. With 8 units all 64 have.
@@ -492,11 +491,6 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # And the gradient? That of the matrices is known from lesson 02. The slope of ReLU is 1
 # where $x > 0$, and 0 elsewhere: the gradient passes where the value did.
 
-# %%
-same("relu = max(0, x)", F.relu(X - 3), np.maximum(0, X - 3))
-# (No element of X - 3 is so near to 0 that the check would step across the kink.)
-grad_check(F.relu, X - 3)
-
 # %% [markdown]
 # ## What does dropout do?
 # A network that can remember 64 facts can also remember its training sentences, and
@@ -505,10 +499,10 @@ grad_check(F.relu, X - 3)
 # base model), as if by an unfair coin. The idea: what is kept in one feature is
 # forgotten whenever this feature is dropped, one time in ten. Kept in three, it is
 # forgotten only if all three are dropped: $0.1^3$, one time in a thousand. So training
-# should spread each thing over several features. That would take more room, and leave
-# less for learning single sentences by heart. We do not measure it here. The paper did:
-# without dropout its base model scores 1.2 BLEU less (Table 3 (D); BLEU says how good
-# translations are).
+# should spread each thing over several features, which leaves less room for learning
+# single sentences by heart. We do not measure it here. The paper did: without dropout
+# its base model scores 1.2 BLEU less (Table 3 (D); BLEU says how good translations
+# are).
 #
 # **State.** The features that stay are divided by $1 - \text{rate}$, as is usual (the
 # paper does not say it):
@@ -524,25 +518,19 @@ grad_check(F.relu, X - 3)
 #
 # $$(1 - \text{rate}) \cdot \frac{x}{1 - \text{rate}} + \text{rate} \cdot 0 = x$$
 #
-# So a trained model can translate without dropout (`eval()` switches it off), and
-# nothing else has to change. The gradient is $gy$ times the same mask, divided by the
-# same number.
+# So a trained model can translate without dropout (`eval()` switches it off): what
+# follows gets about what it is used to. The gradient is $gy$ times the same mask,
+# divided by the same number.
 
 # %%
 rate = 0.25
-drop = Dropout(rate)
-# Any two numbers will do: the tosses are computed from them.
-with F.dropout_state(seed=1, step=5):
-    dropped = drop(Tensor(X)).numpy()
+dropped = F.dropout(X, rate, seed=1).numpy()  # the coins come from the seed
 mask = dropped != 0
 print(f"share that stays: {mask.mean():.2f}, on average {1 - rate:.2f}")
-same("Dropout = mask x / (1 - rate)", dropped, mask * X / (1 - rate))
+same("dropout = mask x / (1 - rate)", dropped, mask * X / (1 - rate))
+drop = Dropout(rate)
 drop.eval()
 claim("eval() switches it off: the result is x itself", drop(X) is X, "the same object")
-
-# %% [markdown]
-# The paper drops features in two places: in the output of each sub-layer before it is
-# added, and in the sums of embeddings and positions (lesson 05).
 
 # %% [markdown]
 # ## Why is x added to the output of a sub-layer?
@@ -583,7 +571,8 @@ same("an encoder layer is two lines", as_in_library, two_lines(sentence))
 #
 # **Use.** We measure four ways to connect the sub-layers of 1 to 16 encoder layers,
 # before any training. A random gradient starts at the output. Its size, the root of the
-# mean of its squares, is about 1. How much arrives at the input?
+# mean of its squares, is about 1. How much arrives at the input? (Each number is the
+# median of five random stacks.)
 
 
 # %%
@@ -670,16 +659,15 @@ claim(
 # %% [markdown]
 # **The norm keeps the size of the gradient**, even without $x$: see
 # $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. If $f$ halves the
-# vectors, it about halves the gradient, too, as both pass mainly through the same
-# matrices (lesson 02). But $s$ is then half as large, so the norm doubles the gradient.
-# In $x + f(x)$ it is the other way round: the sum makes vectors and gradient larger,
-# and the norm divides by a larger $s$.
+# vectors, it about halves the gradient, too: a random matrix and its transpose stretch
+# about alike. But $s$ is then half as large, so the norm doubles the gradient. In
+# $x + f(x)$ it is the other way round: the sum makes vectors and gradient larger, and
+# the norm divides by a larger $s$.
 #
 # ### What is x for, then?
-# In a new Transformer, $x$ keeps the words different for longer. The first figure of
-# this lesson showed that attentions make them all alike. Neither the norm nor the
-# network helps: both treat each word by itself, and give equal results for equal
-# vectors. $x$ does help: what a word fetched is added to its own vector.
+# The first figure of this lesson showed that attentions make all words alike. Neither
+# the norm nor the network helps: both treat each word by itself, and give equal results
+# for equal vectors. $x$ does help: what a word fetched is added to its own vector.
 
 
 # %%
@@ -698,7 +686,9 @@ claim(
 print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 
 # %% [markdown]
-# (Medians of five random stacks.) After 16 new layers only 0.01 is left with $x$, too.
+# With $x$, 0.32 is left after 6 new layers, but only 0.01 after 16. For what attention
+# adds is more alike than the words are, and the norm then shrinks the sum, and with it
+# what is each word's own.
 #
 # The same holds on the way back. Take two words that have become alike. Each then looks
 # at both with the weights 1/2 and 1/2, so each output is half of the first value plus
@@ -707,18 +697,17 @@ print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 # does the second. Without $x$ only the mean, 2, gets through: what the gradient said of
 # *different* words is lost.
 #
-# Of many random gradients the mean is small. But averages of many words are small, too,
-# and so is their $s$: the norm enlarges the mean. So the gradient of
-# $\text{norm}(f(x))$ keeps its size, and is nearly the same for all words. **The
-# residual connection keeps each word's own vector on the way forward, and its own
-# gradient on the way back, for longer.**
+# So we send back a gradient of which the mean over the words is 0. Through six layers
+# of $\text{norm}(f(x))$ 5e-16 of it arrives; with $x$, 0.61 ("What happens to vectors
+# and gradients without x, or without a norm?"). **The residual connection carries each
+# word's own vector forward, and its own gradient back.**
 #
 # All this we measured in new models. He et al. 2015, who introduced the residual
 # connection, trained deep networks for images, with and without $x$. All had norms, and
 # gradients of a good size. Still they learned worse without $x$. Their explanation:
 # without $x$ a sub-layer must first learn to hand on what it got, through its own
 # matrices. **With $x$, handing on is free (but for the norm), and a sub-layer learns
-# only the correction.**
+# only the correction**, what is still missing: the *residual*, hence the name.
 
 # %% [markdown]
 # ## What did we learn?
@@ -731,8 +720,9 @@ print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 #   attention only.
 # - Dropout sets features to 0 while the model learns, and divides the others by
 #   $1 - \text{rate}$, which keeps the mean; after training it is off.
-# - Stacked attentions make all words alike. The $x$ in $x + f(x)$ keeps each word's own
-#   vector and own gradient for longer; the norm keeps the size of both.
+# - Stacked attentions make all words alike. The $x$ in $x + f(x)$ carries each word's
+#   own vector forward and its own gradient back. The norm keeps the size of vectors and
+#   gradients.
 
 # %% [markdown]
 # ## More on layers
@@ -1006,6 +996,8 @@ same("layer norm = loops", norm(X), at_each_position(normalised, X))
 tiny = X / 10_000  # a variance of about 4e-8, far below eps
 of_tiny = at_each_position(normalised, tiny)
 same("the norm where eps outweighs the variance", norm(tiny), of_tiny)
+equal = np.full(8, 5.0)
+same("eight equal features become the bias", F.layer_norm(equal, gain, bias), bias)
 
 # %% [markdown]
 # That the mean is subtracted at all is a habit: many models of today only divide. The
@@ -1029,8 +1021,9 @@ print(f"sqrt(8 / 7) = {(8 / 7) ** 0.5:.2f}, a difference of 7%")
 # Split $u$ like $e$, and call its rest $p$. The other two parts of $u$ are at right
 # angles to $r$, so $u \cdot r = p \cdot r$. The other two parts of $e$ are at right
 # angles to $p$, so $p \cdot e = p \cdot r$, too. So the loss changes by
-# $(p / s) \cdot e$: the gradient of $x$ is $p / s$. (The part of $u$ along $n$ may be
-# taken of the whole $u$, with its mean: as $n$ has the mean 0, that adds nothing.)
+# $(p / s) \cdot e$: the gradient of $x$ is $p / s$. (The two parts may be taken away
+# one after the other, or both from the whole $u$: as $n$ has the mean 0, the mean of
+# $u$ has no part along $n$.)
 #
 # The walk of lesson 02 finds the same gradients step by step:
 
@@ -1102,6 +1095,39 @@ no_stretch = complaint_about(lambda u, n: u - mean_of_features(u))
 claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
 
 # %% [markdown]
+# ### How alike are the weights?
+# Here are the first three attentions of the first figure again, with the size of what
+# enters each one (the root of the mean of its squares) and the weights in it. An equal
+# average of 16 random vectors has about a quarter of their size, and a score is a
+# product of two vectors.
+
+# %%
+generator = np.random.default_rng(3)
+x = Tensor(generator.standard_normal((1, 16, 32)))  # the sentence again
+spread_of_weights = []
+print(f"16 equal weights would be {1 / 16}")
+for look in (1, 2, 3):
+    fetch = MultiHeadAttention(small, generator).astype(np.float64)
+    queries = fetch.split_heads(fetch.query(x))
+    keys = fetch.split_heads(fetch.key(x))
+    weights = F.attention_weights(queries, keys).numpy()  # (1, 4 heads, 16, 16)
+    size = float((x.numpy() ** 2).mean()) ** 0.5
+    low, high = np.percentile(weights, [5, 95])
+    print(f"attention {look}: size {size:.2f}, most weights {low:.4f} to {high:.4f}")
+    spread_of_weights.append(weights.std())
+    x = fetch(x, x)
+less = spread_of_weights[0] / spread_of_weights[1]
+claim("attention 2: the weights differ less, by a factor of", less > 5, f"{less:.0f}")
+
+# %% [markdown]
+# The more alike the words are, the more alike their scores are, too. So with a norm,
+# which keeps vectors at full size, words also become alike faster and faster:
+
+# %%
+by_layers = medians_over([1, 2, 3], words_apart, norm_of_f)
+print(f"1, 2 and 3 layers of norm(f(x)): apart by {np.round(by_layers, 4)}")
+
+# %% [markdown]
 # ### Do words stay apart in a trained model?
 # Here are two sentences, on their way through the two layers of the encoder of the
 # small model that comes with the course. (Lesson 05 shows what enters the first one.)
@@ -1152,8 +1178,9 @@ for line in ("The old mother was not at home on Sunday.", "The dog bites the man
 # error.
 #
 # In the figure of the facts, one unit is above the line. It could be on it, with a
-# $b_1$ so large that it is never silent; this training does not find that. Call a fact
-# *known* if its answer has the right sign:
+# $b_1$ so large that it is never silent; this training does not find that. Two units
+# are a hair below the line; that they end so near it is chance. Call a fact *known* if
+# its answer has the right sign:
 
 # %%
 known_by_additive = (best_additive * likes > 0).sum()
@@ -1195,9 +1222,9 @@ draw(figures.units, "04_units.png", likes, answers_of)
 # %% [markdown]
 # ![Three tables of 8 people and 8 dishes, in which wrong answers are orange and crossed. With one unit alone 29 of 64 are wrong, with four units 21, with all eight none.](figures/04_units.png)
 #
-# *What to see: no unit knows the facts. Each adds something for the pairs to which it
-# answers, and is silent for the others. With one unit nearly half of the answers have
-# the wrong sign (crosses); with all eight, none.*
+# *What to see: no unit alone knows the facts. Each adds something for the pairs to
+# which it answers, and is silent for the others. With one unit nearly half of the
+# answers have the wrong sign (crosses); with all eight, none.*
 #
 # In trained language models, too, units were found that answer to a few patterns of
 # words each, and, in the upper layers, write what often comes next (Geva et al. 2021).
@@ -1288,7 +1315,11 @@ key = [1, 5 * places_in_a_step + 0]  # seed 1, step 5, place 0
 philox = np.random.Philox(key=key)
 bits = philox.random_raw(X.size // 4).view(np.uint16)  # 4 features in 64 bits
 stays = bits >= rate * values_of_16_bits
+with F.dropout_state(seed=1, step=5):
+    dropped = Dropout(rate)(Tensor(X)).numpy()
+mask = dropped != 0
 same("dropout_mask = (bits >= rate * 65,536)", mask.ravel(), stays)
+same("Dropout = mask x / (1 - rate)", dropped, mask * X / (1 - rate))
 
 # %%
 with F.dropout_state(seed=1, step=5):
@@ -1312,10 +1343,11 @@ print(
 grad_check(F.dropout, X, rate, 7)  # seed 7: the same mask in every call
 
 # %% [markdown]
-# Two more places are switches of `Config`, off by default, as the paper does not
-# describe them: with `attention_dropout` attention drops weights, with
-# `feed_forward_dropout` the network drops units. And `F.add_norm` computes dropout, sum
-# and norm at once.
+# The paper drops features in two places: in the output of each sub-layer before it is
+# added, and in the sums of embeddings and positions (lesson 05). Two more places are
+# switches of `Config`, off by default, as the paper does not describe them: with
+# `attention_dropout` attention drops weights, with `feed_forward_dropout` the network
+# drops units. And `F.add_norm` computes dropout, sum and norm at once.
 
 # %%
 keys = rng.standard_normal((3, 6, 8))
@@ -1422,9 +1454,12 @@ grad_check(encoder_layer, X, name="EncoderLayer")
 # ### What came after ReLU?
 # Many models since 2017 replace it with a function that has a soft bend in place of the
 # kink. One is *swish*: $x$ times $1 / (1 + e^{-x})$, a soft switch from 0 to 1.
-# `Config(activation="swish")` chooses it.
+# `Config(activation="swish")` chooses it. Here are both.
 
 # %%
+same("relu = max(0, x)", F.relu(X - 3), np.maximum(0, X - 3))
+# (No element of X - 3 is so near to 0 that the check would step across the kink.)
+grad_check(F.relu, X - 3)
 same("swish = x / (1 + e^-x)", F.swish(X - 3), (X - 3) / (1 + np.exp(3 - X)))
 grad_check(F.swish, X - 3)
 with_swish = FeedForward(config.replace(activation="swish"), rng).astype(np.float64)

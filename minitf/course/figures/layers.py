@@ -96,7 +96,7 @@ def units(likes, answers, path):
     from matplotlib.colors import ListedColormap
 
     figure = new_figure(WIDTH, 4.4, 0.1)
-    title = "No unit of the feed-forward network answers right; all 8 together do"
+    title = "No unit alone knows the facts; all 8 together do"
     figure.suptitle(title, fontsize=FONT)
     right_or_wrong = ListedColormap((RIGHT, WRONG))
     for axes, (n_units, answer) in zip(
