@@ -124,9 +124,9 @@ draw(figures.alike, "04_alike.png", apart)
 # they differ by rounding errors only. With the other parts of a layer they come closer,
 # too, but more slowly.*
 #
-# The second attention does most. An average is shorter than what it averages, so now
-# the scores are small, all weights are nearly 1/16, and all words fetch nearly the same
-# ("How alike are the weights?").
+# The second attention does most. An average of random vectors is shorter than they are,
+# so now the scores are small, all weights are nearly 1/16, and all words fetch nearly
+# the same ("How alike are the weights?").
 #
 # These layers are new. (For trained ones see "Do words stay apart in a trained model?")
 # Which of the other parts slows the fall?
@@ -269,7 +269,7 @@ print("moved: ", (after - on_paper).round(3))
 # notice (but for eps):
 #
 # - Add the same number to all features, a step along $(1, \ldots, 1)$.
-# - Stretch their distances from the mean, a step along $n$.
+# - Stretch their distances from the mean, a step along $n$: they are $s \, n$.
 #
 # The 9 is far above the others. To raise it is almost a stretch, so most of the raise
 # is lost. We compute what is left of the step (0, 0, 0, 0.12). First take away its part
@@ -311,9 +311,10 @@ same("u times the step's rest = u's rest times the step", from_step, from_gradie
 # %% [markdown]
 # What is left of $u$ times the step is $1/3 \cdot 0.12 = 0.04$, and so is
 # $2 \cdot 0.02$. (Both are still to be divided by $s$.) **It does not matter whether
-# the two parts are taken from the step or from the gradient.** ("Why are two directions
-# lost in the gradient of layer norm?" proves it.) So the gradient of $x$ is $u$ without
-# its two parts, divided by $s$:
+# the two parts are taken from the step or from the gradient.** For what is left of the
+# step is at right angles to both directions, so the parts of $u$ along them add nothing
+# to the product ("Why are two directions lost in the gradient of layer norm?"). So the
+# gradient of $x$ is $u$ without its two parts, divided by $s$:
 #
 # $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
 #
@@ -478,7 +479,8 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # dashed line, however large it is. With ReLU it is far below from 4 units on.*
 #
 # So a network can remember, with enough numbers. With 4 units it has 73, hardly more
-# than one for each fact, and 60 answers have the right sign. With 8 units all 64 have.
+# than one for each fact, and 60 answers have the right sign, where the best sums reach
+# 46. With 8 units all 64 have.
 #
 # Attention mostly *fetches*, and the network *computes and remembers*. (Attention
 # computes a little, too: its weights depend on the words.) The network holds two thirds
@@ -686,9 +688,8 @@ claim(
 print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 
 # %% [markdown]
-# With $x$, 0.32 is left after 6 new layers, but only 0.01 after 16. For what attention
-# adds is more alike than the words are, and the norm then shrinks the sum, and with it
-# what is each word's own.
+# With $x$, 0.32 is left after six new layers. (After 16 it is 0.01: $x$ slows the fall.
+# The rest is training's: "Do words stay apart in a trained model?")
 #
 # The same holds on the way back. Take two words that have become alike. Each then looks
 # at both with the weights 1/2 and 1/2, so each output is half of the first value plus
@@ -702,11 +703,11 @@ print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 # and gradients without x, or without a norm?"). **The residual connection carries each
 # word's own vector forward, and its own gradient back.**
 #
-# All this we measured in new models. He et al. 2015, who introduced the residual
-# connection, trained deep networks for images, with and without $x$. All had norms, and
-# gradients of a good size. Still they learned worse without $x$. Their explanation:
-# without $x$ a sub-layer must first learn to hand on what it got, through its own
-# matrices. **With $x$, handing on is free (but for the norm), and a sub-layer learns
+# A second reason is older. He et al. 2015, who introduced the residual connection,
+# trained deep networks for images, which have no words that could become alike, with
+# and without $x$. All had norms, and gradients of a good size. Still they learned worse
+# without $x$. Their explanation: without $x$ a sub-layer must first learn to hand on
+# what it got, through its own matrices. **With $x$, handing on is free (but for the norm), and a sub-layer learns
 # only the correction**, what is still missing: the *residual*, hence the name.
 
 # %% [markdown]
