@@ -707,8 +707,9 @@ print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 # trained deep networks for images, which have no words that could become alike, with
 # and without $x$. All had norms, and gradients of a good size. Still they learned worse
 # without $x$. Their explanation: without $x$ a sub-layer must first learn to hand on
-# what it got, through its own matrices. **With $x$, handing on is free (but for the norm), and a sub-layer learns
-# only the correction**, what is still missing: the *residual*, hence the name.
+# what it got, through its own matrices. **With $x$, handing on is free (but for the
+# norm), and a sub-layer learns only the correction**, what is still missing: the
+# *residual*, hence the name.
 
 # %% [markdown]
 # ## What did we learn?
@@ -1103,20 +1104,23 @@ claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
 # product of two vectors.
 
 # %%
-generator = np.random.default_rng(3)
-x = Tensor(generator.standard_normal((1, 16, 32)))  # the sentence again
+same_random = np.random.default_rng(3)  # as above
+vectors_now = [Tensor(same_random.standard_normal((1, 16, 32)))]  # the sentence
 spread_of_weights = []
 print(f"16 equal weights would be {1 / 16}")
 for look in (1, 2, 3):
-    fetch = MultiHeadAttention(small, generator).astype(np.float64)
-    queries = fetch.split_heads(fetch.query(x))
-    keys = fetch.split_heads(fetch.key(x))
-    weights = F.attention_weights(queries, keys).numpy()  # (1, 4 heads, 16, 16)
-    size = float((x.numpy() ** 2).mean()) ** 0.5
+    fetching = MultiHeadAttention(small, same_random).astype(np.float64)
+    looking = vectors_now[-1]
+    queries = fetching.split_heads(fetching.query(looking))
+    keys_of_heads = fetching.split_heads(fetching.key(looking))
+    weights = F.attention_weights(
+        queries, keys_of_heads
+    ).numpy()  # (1, 4 heads, 16, 16)
+    size = float((looking.numpy() ** 2).mean()) ** 0.5
     low, high = np.percentile(weights, [5, 95])
     print(f"attention {look}: size {size:.2f}, most weights {low:.4f} to {high:.4f}")
     spread_of_weights.append(weights.std())
-    x = fetch(x, x)
+    vectors_now.append(fetching(looking, looking))
 less = spread_of_weights[0] / spread_of_weights[1]
 claim("attention 2: the weights differ less, by a factor of", less > 5, f"{less:.0f}")
 
@@ -1317,16 +1321,16 @@ philox = np.random.Philox(key=key)
 bits = philox.random_raw(X.size // 4).view(np.uint16)  # 4 features in 64 bits
 stays = bits >= rate * values_of_16_bits
 with F.dropout_state(seed=1, step=5):
-    dropped = Dropout(rate)(Tensor(X)).numpy()
-mask = dropped != 0
-same("dropout_mask = (bits >= rate * 65,536)", mask.ravel(), stays)
-same("Dropout = mask x / (1 - rate)", dropped, mask * X / (1 - rate))
+    of_step_5 = Dropout(rate)(Tensor(X)).numpy()
+drawn = of_step_5 != 0
+same("dropout_mask = (bits >= rate * 65,536)", drawn.ravel(), stays)
+same("Dropout = mask x / (1 - rate)", of_step_5, drawn * X / (1 - rate))
 
 # %%
 with F.dropout_state(seed=1, step=5):
     F.dropout(X, rate)
     dropped_again = F.dropout(X, rate).numpy()
-differ = float((dropped != dropped_again).mean())
+differ = float((of_step_5 != dropped_again).mean())
 claim("the next dropout tosses again: share that differs", differ > 0.2, differ)
 next_mask = to_numpy(F.dropout_mask(1, 5, 1, 0, X.shape, rate))
 same(
@@ -1335,7 +1339,7 @@ same(
     next_mask * X / 0.75,
 )
 some_rows = F.dropout_mask(1, 5, 0, 2, (3, 6, 8), rate)
-same("sentences 2 to 4 of the batch, drawn alone", some_rows, mask[2:5])
+same("sentences 2 to 4 of the batch, drawn alone", some_rows, drawn[2:5])
 
 # %%
 print(
@@ -1461,6 +1465,8 @@ grad_check(encoder_layer, X, name="EncoderLayer")
 same("relu = max(0, x)", F.relu(X - 3), np.maximum(0, X - 3))
 # (No element of X - 3 is so near to 0 that the check would step across the kink.)
 grad_check(F.relu, X - 3)
+
+# %%
 same("swish = x / (1 + e^-x)", F.swish(X - 3), (X - 3) / (1 + np.exp(3 - X)))
 grad_check(F.swish, X - 3)
 with_swish = FeedForward(config.replace(activation="swish"), rng).astype(np.float64)
