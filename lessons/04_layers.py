@@ -144,8 +144,8 @@ draw(figures.alike, "04_alike.png", apart)
 # 2. The *residual connection* adds the new vector to the old one, number by number:
 #    $(0, 1, 2, 9) + (1, 2, 1, 0)$ is $(1, 3, 3, 9)$.
 # 3. *Layer norm* brings the sum to a standard size. Without it the numbers would grow
-#    from layer to layer, until each softmax gives nearly all weight to one word
-#    (lesson 01).
+#    from layer to layer, as each adds something, until each softmax gives nearly all
+#    weight to one word (lesson 01).
 #
 # Compute the third step on paper. The mean of (1, 3, 3, 9) is $16 / 4 = 4$. Subtract
 # it: (-3, -1, -1, 5). The mean of the squares is $(9 + 1 + 1 + 25) / 4 = 9$, and its
@@ -269,7 +269,7 @@ print("moved: ", (after - on_paper).round(3))
 # notice (but for eps):
 #
 # - Add the same number to all features, a step along $(1, \ldots, 1)$.
-# - Stretch their distances from the mean, a step along $n$: they are $s \, n$.
+# - Stretch the distances from the mean. They are $s \, n$, so this is a step along $n$.
 #
 # The 9 is far above the others. To raise it is almost a stretch, so most of the raise
 # is lost. We compute what is left of the step (0, 0, 0, 0.12). First take away its part
@@ -311,10 +311,10 @@ same("u times the step's rest = u's rest times the step", from_step, from_gradie
 # %% [markdown]
 # What is left of $u$ times the step is $1/3 \cdot 0.12 = 0.04$, and so is
 # $2 \cdot 0.02$. (Both are still to be divided by $s$.) **It does not matter whether
-# the two parts are taken from the step or from the gradient.** For what is left of the
-# step is at right angles to both directions, so the parts of $u$ along them add nothing
-# to the product ("Why are two directions lost in the gradient of layer norm?"). So the
-# gradient of $x$ is $u$ without its two parts, divided by $s$:
+# the two parts are taken from the step or from the gradient.** For what is left of
+# either is at right angles to both directions, so the parts that were taken from the
+# other add nothing to the product ("Why are two directions lost in the gradient of
+# layer norm?"). So the gradient of $x$ is $u$ without its two parts, divided by $s$:
 #
 # $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
 #
@@ -479,8 +479,8 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # dashed line, however large it is. With ReLU it is far below from 4 units on.*
 #
 # So a network can remember, with enough numbers. With 4 units it has 73, hardly more
-# than one for each fact, and 60 answers have the right sign, where the best sums reach
-# 46. With 8 units all 64 have.
+# than one for each fact, and 60 answers have the right sign, where the sum with the
+# least error has 46. With 8 units all 64 have.
 #
 # Attention mostly *fetches*, and the network *computes and remembers*. (Attention
 # computes a little, too: its weights depend on the words.) The network holds two thirds
@@ -688,8 +688,10 @@ claim(
 print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 
 # %% [markdown]
-# With $x$, 0.32 is left after six new layers. (After 16 it is 0.01: $x$ slows the fall.
-# The rest is training's: "Do words stay apart in a trained model?")
+# With $x$, 0.32 is left after six new layers (the median of five sentences; the first
+# figure has 0.37, of one). It falls as well, because what each layer adds is more alike
+# than the words are; after 16 layers it is 0.01. $x$ slows the fall, and training does
+# the rest ("Do words stay apart in a trained model?").
 #
 # The same holds on the way back. Take two words that have become alike. Each then looks
 # at both with the weights 1/2 and 1/2, so each output is half of the first value plus
@@ -877,8 +879,8 @@ draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 # however deep the stack is, while in pre-norm the sum grows, and late sub-layers add
 # less and less to it. That is a reason for **small steps at the beginning in
 # post-norm**, and for smaller ones the deeper the model is. (Random moves are not
-# updates: lesson 07 trains both orders, with and without its *warm-up*. Very deep
-# models are mostly pre-norm.)
+# updates: lesson 07 trains post-norm with and without its *warm-up*, and pre-norm
+# without. Very deep models are mostly pre-norm.)
 
 # %% [markdown]
 # ### Why does post-norm move further?
