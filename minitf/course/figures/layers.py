@@ -28,11 +28,10 @@ def facts(sizes, errors, best_additive, path):
         {"feed-forward network": (sizes, errors)},
         x="units of the network, $d_{ff}$",
         y="mean square error of the answers",
-        title="Who likes which dish? From 8 units on, all 64 facts are known",
+        title="From 4 units on, the network beats every additive answer",
         log="x",
         limits=(-0.05, 1.05),
         levels={"the best f(person) + g(dish)": best_additive},
-        notes={"all signs are right": (8, errors[sizes.index(8)], 12, 0.32)},
         path=path,
     )
 
@@ -66,7 +65,7 @@ def two_means(n, without_mean, left, path):
         "n: the vector\nafter the norm": (0.45 * tip, (10, 0), "black"),
         "the gradient u that arrives\nat n, without its mean": (tip + arrives, (10, 0), COLOURS[4]),
         "part along n: lost": (tip + 0.6 * lost, (-10, 0), COLOURS[1]),
-        "part along the circle:\npasses back, divided by s": (tip + stays, (10, 0), COLOURS[0]),
+        "part along the circle:\npasses back": (tip + stays, (10, 0), COLOURS[0]),
         "the norm puts\nevery vector\non this circle": ((-1.5, 1.3), (-6, 0), "#666666"),
     }
     for text, (point, right, colour) in texts.items():
@@ -97,7 +96,7 @@ def units(likes, answers, path):
     from matplotlib.colors import ListedColormap
 
     figure = new_figure(WIDTH, 4.4, 0.1)
-    title = "No unit of the feed-forward network answers right; all 8 together do"
+    title = "No unit alone knows the facts; all 8 together do"
     figure.suptitle(title, fontsize=FONT)
     right_or_wrong = ListedColormap((RIGHT, WRONG))
     for axes, (n_units, answer) in zip(
