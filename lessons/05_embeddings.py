@@ -547,9 +547,9 @@ entering = add_positions(words).numpy()[0]
 same("Positions adds PE", entering, words.numpy()[0] + waves(20, 64))
 best = (entering @ turn(-1) @ entering.T).argmax(axis=1)
 n_before = (best[1:] == np.arange(19)).sum()
-claim("the best key is the word before", n_before == 0, f"{n_before} of 20")
+claim("best key the one before: queries", n_before == 0, f"{n_before} of 20")
 at_itself = (best == np.arange(20)).sum()
-claim("it is the one that asks", at_itself == 20, f"{at_itself} of 20")
+claim("best key its own: queries", at_itself == 20, f"{at_itself} of 20")
 all_words = embed.weight.numpy() * 8.0
 with_itself = ((all_words @ turn(-1)) * all_words).sum(axis=1).mean()
 print(f"a word, turned, with itself: {with_itself:.0f} on average")
@@ -557,8 +557,7 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 # %% [markdown]
 # The word before is found at none of the 20. Each query finds its own key, because
 # there a word meets itself. (The matrix turns the numbers of the word as well, but most
-# pairs of them only a little.) Each dot product has a part from the positions and one
-# from the words:
+# pairs of them only a little.) These two parts of a dot product decide:
 #
 # | the key | position with position | word with word |
 # |---|---|---|
