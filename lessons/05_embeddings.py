@@ -15,12 +15,13 @@ back into scores of words, with one and the same matrix.
 #
 # Lesson 03 gave "sees" two heads, one for the word before and one for the word after.
 # But how can a head know which word is before? Let attention read "dog bites man" and
-# "man bites dog", with three vectors of two numbers: dog (2, 0), bites (1, 1), man
-# (0, 2). "Bites" looks around, as "bank" did in lesson 01. Its scores are
+# "man bites dog", with three vectors of two numbers: man (2, 0) and dog (0, 2), as in
+# lesson 03, and bites (1, 1). "Bites" looks around, as "bank" did in lesson 01. Its
+# scores are
 #
-# - with dog: 1 · 2 + 1 · 0 = 2,
+# - with man: 1 · 2 + 1 · 0 = 2,
 # - with bites: 1 · 1 + 1 · 1 = 2,
-# - with man: 1 · 0 + 1 · 2 = 2.
+# - with dog: 1 · 0 + 1 · 2 = 2.
 #
 # Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ leaves them
 # equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
@@ -40,8 +41,8 @@ back into scores of words, with one and the same matrix.
 # |---|---|---|---|
 # | vector | (0, 1) | (0.84, 0.54) | (0.91, -0.42) |
 #
-# Then "dog" is (2, 0) + (0, 1) = (2, 1) at the beginning, and (2, 0) + (0.91, -0.42) =
-# (2.91, -0.42) at the end. The two sentences are no longer made of the same vectors.
+# Then "dog" is (0, 2) + (0, 1) = (0, 3) at the beginning, and (0, 2) + (0.91, -0.42) =
+# (0.91, 1.58) at the end. The two sentences are no longer made of the same vectors.
 
 # %%
 from math import cos, exp, log, pi, sin, sqrt
@@ -66,9 +67,9 @@ begin("05_embeddings")
 rng = np.random.default_rng(1)  # random numbers, the same in each run
 
 # %%
-dog = np.array([2.0, 0.0])
+man = np.array([2.0, 0.0])
 bites = np.array([1.0, 1.0])
-man = np.array([0.0, 2.0])
+dog = np.array([0.0, 2.0])
 dog_bites_man = np.array([dog, bites, man])
 man_bites_dog = np.array([man, bites, dog])
 
@@ -82,7 +83,6 @@ same("in 'man bites dog' as well", answer_of_bites(man_bites_dog), [1, 1])
 
 # %%
 clock = np.array([[sin(pos), cos(pos)] for pos in range(3)])
-print("the vectors of positions 0, 1 and 2:", clock.round(2).tolist())
 print(f"1 radian is {np.degrees(1):.0f} degrees")
 print("dog at the end:", (dog + clock[2]).round(2))
 news = answer_of_bites(man_bites_dog + clock)
@@ -153,8 +153,8 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 #
 # Hand 0 goes round once in $2 \pi$ positions. Each following hand is slower than the
 # one before by the same factor, $10000^{2/d_{model}}$. Here and in the next two
-# sections $d_{model}$ is 64, and the factor 1.33. Why the same factor? So that 8 hands
-# further on, a round is always 10 times as long: as many hands have a round of 10 to
+# sections $d_{model}$ is 64, and the factor 1.33. Why the same factor? We do not know
+# which distances will matter. With the same factor, as many hands have a round of 10 to
 # 100 positions as of 100 to 1000. The last hand goes round once in 47,117 positions.
 # Why so slowly? See "Why 10000?" in "More on ...".
 #
@@ -238,7 +238,8 @@ draw(figures.distance, "05_distance.png", of_PE)
 # ![The dot product of two positions over their distance, from -50 to 50: a peak of 32 at the distance 0, with slopes on both sides and waves on them, down to about 15.](figures/05_distance.png)
 #
 # *What to see: the peak is at 0, and on the whole nearer positions are more alike. The
-# waves come from the fast hands: at a distance of 44, hand 0 is back where it was.*
+# waves come from the fast hands: at a distance of 25, hands 0 and 1 are both back where
+# they were.*
 #
 # The lead of a position over its neighbours, 32 to 30.9, is small. So a head will have
 # to enlarge it.
@@ -272,8 +273,7 @@ draw(figures.distance, "05_distance.png", of_PE)
 # a hand turns by its own angle in each step, wherever it points. Each hand has such a
 # block, with its own $\omega$; the 32 blocks along the diagonal, with zeros elsewhere,
 # are one matrix of 64 by 64. The new sine needs the old cosine: this is why each hand
-# has two numbers. And this is why the positions are not random rows: these, too, are
-# most like themselves, but many of them have in general no such matrix.
+# has two numbers.
 
 
 # %%
@@ -335,9 +335,9 @@ for name, weights in (("before", before), ("after", after)):
     in_the_other = (weights @ man_bites_dog).round(1)
     print(f"    the word {name:6s} is     {in_the_one}       {in_the_other}")
 biter = before @ dog_bites_man
-claim("in 'dog bites man', the dog bites", biter[0] > 5 * biter[1], biter.round(2))
+claim("in 'dog bites man', the dog bites", biter[1] > 5 * biter[0], biter.round(2))
 other_biter = before @ man_bites_dog
-the_man = other_biter[1] > 5 * other_biter[0]
+the_man = other_biter[0] > 5 * other_biter[1]
 claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 
 # %% [markdown]
@@ -346,7 +346,7 @@ claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 # whom.
 #
 # But our head got positions alone. In a model each vector is the *sum* of a position
-# and a word. So now to the word, then to the sum, and at the end back to this head.
+# and a word. So we need words as vectors, too.
 
 # %% [markdown]
 # ## How does a word become a vector?
@@ -440,8 +440,8 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # ![Map of the cosines of twelve words with each other. Three blocks of four lie on the diagonal: small, little, big, tall; help, helped, helping, give; and, paler, the names Tom, Anna, Lena and Paul. Everything else is nearly white.](figures/05_words.png)
 #
 # *What to see: three blocks of four words. Adjectives are like adjectives, verbs like
-# verbs, and names like names. Outside the blocks the cosines are near 0 or less
-# (white).*
+# verbs, and names like names. Outside the blocks the cosines are small or negative
+# (light blue or white).*
 #
 # Nobody told the model what an adjective is, or a name. Yet of 72 nouns and adjectives,
 # 71 are most like one of their own kind; by chance it would be 43 ("More on ..." counts
@@ -469,9 +469,7 @@ draw(figures.words, "05_words.png", cosines, twelve)
 #
 # Why should a row that reads a word also write it? It need not. But the decoder reads
 # the words that it wrote. If two of them mean nearly the same, it should treat them
-# alike both when it reads and when it writes, and one table learns that once. Press and
-# Wolf, whom the paper follows, tied input and output of language models in 2017, and
-# found them better, with fewer parameters.
+# alike both when it reads and when it writes, and one table learns that once.
 #
 # **Derive.** A matrix that is used three times moves three things when it moves, and
 # the effects add (lesson 02). So its gradient is the sum of three ("More on embeddings
@@ -480,9 +478,9 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # of training: the softmax gives each word some probability, and all but the right one
 # should have less.
 #
-# **Use.** Tying also saves two of three tables. With the paper's vocabulary and
-# $d_{model}$ 512, a table has 18.9 million numbers. Without tying, the base model would
-# have 103 million in place of 65.
+# **Use.** Tying also saves two of three tables. With the paper's vocabulary of 37,000
+# subwords and $d_{model}$ 512, a table has 18.9 million numbers. Without tying, the
+# base model would have 103 million parameters in place of 65.
 
 # %%
 V = 37_000
@@ -508,9 +506,11 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 # layer. A layer ends with a norm (lesson 04), so at first the numbers of $x$ have
 # variance 1. The dot product of $x$ and the row, a logit, is a sum of $d_{model}$
 # products. By lesson 01 its variance is $d_{model} · 1$ times the variance of the
-# numbers in $E$. The logits should begin small, with variance 1: were they large, a new
-# model would be sure of one subword, and nearly always of a wrong one. So `Embedding`
-# draws the numbers of $E$ with variance $1/d_{model}$.
+# numbers in $E$. The logits should begin small: were they large, a new model would be
+# sure of one subword, and nearly always of a wrong one. Variance 1 is small enough: the
+# model then begins hardly worse than a fair guess ("What is the loss of a new model?"
+# in "More on ..."). So `Embedding` draws the numbers of $E$ with variance
+# $1/d_{model}$.
 #
 # **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
 # numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
@@ -533,11 +533,10 @@ claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length
 print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
 
 # %% [markdown]
-# ## Does our head find the word before in a sum?
-# The head that read the news got positions alone. Now each vector is the sum of a word
-# and a position, with $d_{model}$ 64. Here are 20 words of a new model, whose rows are
-# random. (`Positions` is the library's layer that adds $PE$.) For each of the 20
-# queries, which key has the largest dot product?
+# **Use.** So word and position are of about one size. But now they share the same
+# numbers. Does the head that read the news still find the word before? Here are 20
+# words of a new model, with $d_{model}$ 64 again; 19 of them have a word before.
+# (`Positions` is the library's layer that adds $PE$.)
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -545,38 +544,31 @@ add_positions = Positions(config, rng)
 words = embed(np.arange(20)[None]) * 8.0  # (1, 20, 64); sqrt(64)
 entering = add_positions(words).numpy()[0]
 same("Positions adds PE", entering, words.numpy()[0] + waves(20, 64))
-best = (entering @ turn(-1) @ entering.T).argmax(axis=1)
+dots = entering @ turn(-1) @ entering.T  # times 16, the largest would be the same
+best = dots.argmax(axis=1)  # the key with the largest dot product
 n_before = (best[1:] == np.arange(19)).sum()
-claim("best key the one before: queries", n_before == 0, f"{n_before} of 20")
+claim("queries that find the word before", n_before == 0, f"{n_before} of 19")
 at_itself = (best == np.arange(20)).sum()
-claim("best key its own: queries", at_itself == 20, f"{at_itself} of 20")
+claim("queries that find their own word", at_itself == 20, f"{at_itself} of 20")
 all_words = embed.weight.numpy() * 8.0
 with_itself = ((all_words @ turn(-1)) * all_words).sum(axis=1).mean()
 print(f"a word, turned, with itself: {with_itself:.0f} on average")
 
 # %% [markdown]
-# The word before is found at none of the 20. Each query finds its own key, because
-# there a word meets itself. (The matrix turns the numbers of the word as well, but most
-# pairs of them only a little.) These two parts of a dot product decide:
+# It finds none of the 19. Each query finds its own key, because there a word meets
+# itself. That adds 62 to the dot product, on average; the lead of the position before
+# was only 1.1.
 #
-# | the key | position with position | word with word |
-# |---|---|---|
-# | of the word before | 32 | 0 on average |
-# | its own | 30.9 | 62 on average |
+# What if the position were written *beside* the word? Then the matrix could have zeros
+# for the word and the turn for the position, and our head would work as before. **By
+# adding we lose this free choice.** What we get are vectors and matrices of half the
+# size. (The paper does not say why it adds.)
 #
-# A lead of 1.1 cannot win against 62. **Adding is not free:** position and word share
-# the same 64 numbers, and the words are as large as the positions.
-#
-# Why does the paper add nevertheless, and not write the position beside the word? Then,
-# too, a matrix would make one sum of word and position, but from longer vectors and
-# with twice as many numbers. And positions take little room: in vectors of 512 numbers,
-# a hundred positions lie nearly in 30 dimensions, and leave the others to the words.
-#
-# Our head was built by hand, and reads all of the sum. A model learns its matrices: a
-# head that reads only a few numbers from the sum, where positions differ most, meets
-# less of the words. One that learned nothing else, from trained words in random order,
-# finds the word before at about 60% of the positions ("Can a head learn to find the
-# word before?" in "More on ...").
+# Is the word before lost, then? No. We chose our matrix for positions alone; training
+# can choose it for sums. We tried that with the trained words of the small model, in
+# random order. One learned matrix finds the word before in 61% of the cases, our head
+# in 10%, a guess in 5% ("Can a head learn to find the word before?" in "More on ...").
+# And in a model, training chooses the rows of the words, too.
 
 # %% [markdown]
 # ## What did we learn?
@@ -586,8 +578,8 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 #   slow ones tell near from far.
 # - $k$ positions on is one rotation, the same everywhere: so with positions alone one
 #   matrix lets each word look $k$ words back, and "bites" knows who bites.
-# - Word and position share one vector, and adding is not free: the head that reads all
-#   of it finds its own word. A head can learn to read less.
+# - Word and position are added, and share the same numbers. There our head finds its
+#   own word; a matrix that is learned from such sums finds the word before more often.
 # - An embedding is a row of a table; its gradient is the sum over all tokens that read
 #   the row. Words that are used alike come to have similar rows.
 # - One table embeds source and target and scores the output; its gradient is the sum of
@@ -623,9 +615,9 @@ for i in np.flatnonzero(kinds != kinds[nearest_one]):
 
 # %% [markdown]
 # ### Can a head read the position out of a sum?
-# In "Does our head find the word before in a sum?" the head that reads all 64 numbers
-# found itself. Are the other words noise to it, too? They are again random rows of
-# variance 1, with $d_{model}$ 64.
+# In "What enters the model?" our head, which reads all 64 numbers, found itself. Are
+# the other words noise to it, too? They are again random rows of variance 1, with
+# $d_{model}$ 64.
 #
 # Let $W$ be $W^Q$ times the transpose of $W^K$; in our head that is the turn. The score
 # of the sum $w + p$ with the sum $w' + p'$ has four terms:
@@ -633,15 +625,16 @@ for i in np.flatnonzero(kinds != kinds[nearest_one]):
 # $$(w + p) W (w' + p')^T = p W p'^T + w W p'^T + p W w'^T + w W w'^T$$
 #
 # 1. Position with position: it tells where, with its lead of 1.1. The rest is noise.
-# 2. The word that asks, with the position of a key: neighbours have nearly the same
-#    $PE$, so this is nearly the same for all keys nearby.
+# 2. The word that asks, with the position of a key. The $PE$ of two neighbours are 1.47
+#    apart, so between two neighbouring keys this differs by 1.47 (the spread): less
+#    than what follows, but already more than the lead.
 # 3. The position that asks, with the word of a key: the length of a $PE$ is
 #    $\sqrt{32}$, so the spread is $\sqrt{32} = 5.7$.
 # 4. Word with word: the spread is 8 (lesson 01), and at the position that asks, where
 #    both words are the same one, the product is about 62 (64 without the turn).
 #
-# The squares of the two spreads add: $32 + 64 = 96$. So even without itself the head
-# would meet noise of the spread 9.8, nine times the lead.
+# The squares of the last two spreads add: $32 + 64 = 96$. So even without itself the
+# head would meet noise of the spread 9.8, nine times the lead.
 #
 # Smaller words are no way out. We try 1/4 of the size, and 1/8, the size without the
 # factor. And can one still tell which word is in a sum: is it, of 1,600 words, the one
@@ -712,8 +705,9 @@ all_found = share_found(with_room + PE_20, W_q @ W_k.T)
 claim("if words have nothing in the 8, found", all_found > 0.999, f"{all_found:.0%}")
 
 # %% [markdown]
-# This head finds the word before at 15% of the positions (by chance it would be 5%). The noise that remains is what the words have in these 8. If they have nothing
-# there, the head sees positions alone, and finds them all.
+# This head finds the word before at 15% of the positions (by chance it would be 5%).
+# The noise that remains is what the words have in these 8. If they have nothing there,
+# the head sees positions alone, and finds them all.
 #
 # ### Can a head learn to find the word before?
 # These heads are built by hand. Now $W$, the product of $W^Q$ and $(W^K)^T$, is learned
@@ -759,6 +753,8 @@ in_turned = learned_and_tried("trained rows, turned", trained @ rotation)
 claim("random rows: the word before found", in_random > 0.25, f"{in_random:.0%}")
 near_60 = abs(in_trained - 0.6) < 0.07
 claim("trained rows: the word before found", near_60, f"{in_trained:.0%}")
+by_turn = np.mean([share_found(sums_of(trained), turn(-1)) for _ in range(20)])
+claim("trained rows: our head finds", by_turn < 0.2, f"{by_turn:.0%}")
 for name, rows_of in (("random", untrained), ("trained", trained)):
     squares = np.linalg.svd(rows_of, compute_uv=False) ** 2
     print(f"    {name}: 32 directions hold {squares[:32].sum() / squares.sum():.0%}")
@@ -767,8 +763,8 @@ for name, rows_of in (("random", untrained), ("trained", trained)):
 
 # %% [markdown]
 # With random rows the learned head finds the word before at 32% of the positions, twice
-# as many as the one that we built; with trained rows at 61%. It, too, reads little: 8
-# directions hold most of $W$.
+# as many as the one that reads 8 numbers; with trained rows at 61% (our first head, the
+# turn, at 10%). It, too, reads little: 8 directions hold most of $W$.
 #
 # Why is it easier with trained words? They hardly left the directions of the positions:
 # these 8 hold 11.6% of the squares of the trained rows, and 12.8% of those of the

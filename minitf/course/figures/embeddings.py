@@ -82,28 +82,22 @@ def bases(curves_by_base, path):
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
     axes.grid(**GRID)
-    farthest = {}
     for i, (base, (distances, dots)) in enumerate(curves_by_base.items()):
         style = curve_style(i)
         low = dots.argmin()
-        farthest[base] = f"{float(f'{distances[low]:.2g}'):,.0f}"
+        farthest = f"{float(f'{distances[low]:.2g}'):,.0f}"
         axes.plot(distances[: low + 1], dots[: low + 1], linewidth=3.5, color=style["color"])
         axes.plot(distances[low:], dots[low:], linewidth=1.2, color=style["color"])
         axes.plot(distances[low], dots[low], "o", color=style["color"], markersize=10)
         axes.annotate(
-            f"base {base:,}:\nup to {farthest[base]}", (distances[low], dots[low]), (0, -12),
+            f"base {base:,}:\nabout {farthest}", (distances[low], dots[low]), (0, -12),
             textcoords="offset points", fontsize=SMALL, color=style["color"], ha="center", va="top",
         )  # fmt: skip
-    small, *_, large = curves_by_base
-    title = (
-        f"Base {small} tells distances apart up to {farthest[small]}, "
-        f"base {large:,} up to {farthest[large]}"
-    )
     label_axes(
         axes,
         "distance of two positions",
         "how alike their sinusoids are\n(dot product)",
-        title,
+        "The larger the base, the farther it tells distances apart",
         FONT,
         SMALL,
     )
