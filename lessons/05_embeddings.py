@@ -23,10 +23,10 @@ back into scores of words, with one and the same matrix.
 # - with bites: 1 · 1 + 1 · 1 = 2,
 # - with dog: 1 · 0 + 1 · 2 = 2.
 #
-# Equal scores make equal weights, a third each. (Dividing by $\sqrt{d_k}$ leaves them
-# equal.) The average of the three vectors is (1, 1). Now turn the sentence round.
-# The same three scores, the same three weights, the same sum in another order: (1, 1)
-# again. Attention has read the news and missed it.
+# Equal scores make equal weights, a third each. The average of the three vectors is
+# (1, 1). Now turn the sentence round. The same three scores, the same three weights,
+# the same sum in another order: (1, 1) again. Attention has read the news and missed
+# it.
 #
 # The equal scores only spare us work. With any other vectors, too, both sentences have
 # the same scores and the same terms, and a sum has no order. What would you do? Try an
@@ -83,6 +83,8 @@ same("in 'man bites dog' as well", answer_of_bites(man_bites_dog), [1, 1])
 
 # %%
 clock = np.array([[sin(pos), cos(pos)] for pos in range(3)])
+by_table = [[0, 1], [0.84, 0.54], [0.91, -0.42]]
+same("the three vectors of the table", clock.round(2), by_table)
 print(f"1 radian is {np.degrees(1):.0f} degrees")
 print("dog at the end:", (dog + clock[2]).round(2))
 news = answer_of_bites(man_bites_dog + clock)
@@ -240,9 +242,6 @@ draw(figures.distance, "05_distance.png", of_PE)
 # *What to see: the peak is at 0, and on the whole nearer positions are more alike. The
 # waves come from the fast hands: at a distance of 25, hands 0 and 1 are both back where
 # they were.*
-#
-# The lead of a position over its neighbours, 32 to 30.9, is small. So a head will have
-# to enlarge it.
 
 # %% [markdown]
 # ## What can a model read from the hands?
@@ -351,12 +350,11 @@ claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 # %% [markdown]
 # ## How does a word become a vector?
 # A text is first cut into *subwords*: a frequent word remains in one piece, a rare one
-# is cut into several (in lesson 09 we learn from a text where to cut). The list of all
-# $V$ subwords is the *vocabulary*, and the number of a subword in it is its *id*. Each
-# occurrence of a subword in a text is called a *token*. Positions count tokens, so from
-# here on "the word before" is the token before. Below is a sentence in the subwords of
-# the small model that comes with the course. "Bites", which never occurred in its
-# texts, is three tokens.
+# is cut into several (lesson 09). The list of all $V$ subwords is the *vocabulary*, and
+# the number of a subword in it is its *id*. Each occurrence of a subword in a text is
+# called a *token*. Positions count tokens, so from here on "the word before" is the
+# token before. Below is a sentence in the subwords of the small model that comes with
+# the course. "Bites", which never occurred in its texts, is three tokens.
 
 # %%
 subwords = toy_model().subwords
@@ -468,15 +466,16 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # numbers and many pieces are the same in both: one row serves both.
 #
 # Why should a row that reads a word also write it? It need not. But the decoder reads
-# the words that it wrote. If two of them mean nearly the same, it should treat them
-# alike both when it reads and when it writes, and one table learns that once.
+# the words that it wrote. Take two words that mean nearly the same, such as "rasch" and
+# "schnell" (quick, fast). The decoder should treat them alike when it reads them and
+# when it scores them, and one table learns that once.
 #
-# **Derive.** A matrix that is used three times moves three things when it moves, and
-# the effects add (lesson 02). So its gradient is the sum of three ("More on embeddings
-# and positions" checks it). The three differ in the rows that they reach: an embedding
-# learns only when its word occurs, but as a row of the output it learns in every step
-# of training: the softmax gives each word some probability, and all but the right one
-# should have less.
+# **Derive.** A matrix that is used three times has as its gradient the sum of three
+# (lesson 02). They differ in the rows that they reach. Take a vocabulary of 11, and
+# three different subwords in the source, and three in the target. The source's use
+# reaches 3 rows, and so does the target's. But the output's reaches all 11: the softmax
+# gives each subword some probability, and all but the right one should have less.
+# ("More on embeddings and positions" checks the sum and the rows.)
 #
 # **Use.** Tying also saves two of three tables. With the paper's vocabulary of 37,000
 # subwords and $d_{model}$ 512, a table has 18.9 million numbers. Without tying, the
@@ -502,10 +501,10 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 # large. At the bottom they must be large, or the position drowns the word. The factor
 # serves both.
 #
-# **Derive, at the top.** There, a row of $E$ meets the vector $x$ that leaves the last
-# layer. A layer ends with a norm (lesson 04), so at first the numbers of $x$ have
-# variance 1. The dot product of $x$ and the row, a logit, is a sum of $d_{model}$
-# products. By lesson 01 its variance is $d_{model} · 1$ times the variance of the
+# **Derive, at the top.** There, a row of $E$ meets the vector that leaves the last
+# layer. A layer ends with a norm (lesson 04), so at first the numbers of this vector
+# have variance 1. Its dot product with the row, a logit, is a sum of $d_{model}$
+# products. By lesson 01 the logit's variance is $d_{model}$ times the variance of the
 # numbers in $E$. The logits should begin small: were they large, a new model would be
 # sure of one subword, and nearly always of a wrong one. Variance 1 is small enough: the
 # model then begins hardly worse than a fair guess ("What is the loss of a new model?"
@@ -517,7 +516,7 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 # $PE$ has $d_{model}/2$ pairs with $\sin^2 + \cos^2 = 1$, so its length is
 # $\sqrt{d_{model}/2}$, which is 16 for $d_{model}$ 512. If they were added as they are,
 # the word would drown in its position. Times $\sqrt{d_{model}}$, the row has length
-# 22.6, and the two are of about one size.
+# 22.6, and word and position are of about one size.
 
 # %%
 # Equate: each step with numbers, for d_model 512 and a vocabulary of 8,000.
@@ -533,10 +532,11 @@ claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length
 print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
 
 # %% [markdown]
-# **Use.** So word and position are of about one size. But now they share the same
-# numbers. Does the head that read the news still find the word before? Here are 20
-# words of a new model, with $d_{model}$ 64 again; 19 of them have a word before.
-# (`Positions` is the library's layer that adds $PE$.)
+# ## What does adding cost?
+# A word and its position now share the same numbers. Does the head that read the news
+# still find the word before? Here are 20 words of a new model, with $d_{model}$ 64
+# again. 19 of them have a word before. (`Positions` is the library's layer that adds
+# $PE$.)
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -544,8 +544,8 @@ add_positions = Positions(config, rng)
 words = embed(np.arange(20)[None]) * 8.0  # (1, 20, 64); sqrt(64)
 entering = add_positions(words).numpy()[0]
 same("Positions adds PE", entering, words.numpy()[0] + waves(20, 64))
-dots = entering @ turn(-1) @ entering.T  # times 16, the largest would be the same
-best = dots.argmax(axis=1)  # the key with the largest dot product
+products = entering @ turn(-1) @ entering.T  # times 16, the largest stays the largest
+best = products.argmax(axis=1)
 n_before = (best[1:] == np.arange(19)).sum()
 claim("queries that find the word before", n_before == 0, f"{n_before} of 19")
 at_itself = (best == np.arange(20)).sum()
@@ -561,14 +561,14 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 #
 # What if the position were written *beside* the word? Then the matrix could have zeros
 # for the word and the turn for the position, and our head would work as before. **By
-# adding we lose this free choice.** What we get are vectors and matrices of half the
-# size. (The paper does not say why it adds.)
+# adding we lose this free choice.** In return, vectors and matrices are smaller. (The
+# paper does not say why it adds.)
 #
-# Is the word before lost, then? No. We chose our matrix for positions alone; training
-# can choose it for sums. We tried that with the trained words of the small model, in
-# random order. One learned matrix finds the word before in 61% of the cases, our head
-# in 10%, a guess in 5% ("Can a head learn to find the word before?" in "More on ...").
-# And in a model, training chooses the rows of the words, too.
+# Is the word before lost, then? Not to a matrix that is learned. We chose ours for
+# positions alone; training can choose one for sums. With the trained words of the small
+# model, in random order, a learned matrix finds the word before in 61% of the cases,
+# our head in 10%, and a guess in 5% ("Can a head learn to find the word before?" in
+# "More on ..."). And in a model, training chooses the rows of the words, too.
 
 # %% [markdown]
 # ## What did we learn?
@@ -615,7 +615,7 @@ for i in np.flatnonzero(kinds != kinds[nearest_one]):
 
 # %% [markdown]
 # ### Can a head read the position out of a sum?
-# In "What enters the model?" our head, which reads all 64 numbers, found itself. Are
+# In "What does adding cost?" our head, which reads all 64 numbers, found itself. Are
 # the other words noise to it, too? They are again random rows of variance 1, with
 # $d_{model}$ 64.
 #
@@ -712,9 +712,9 @@ claim("if words have nothing in the 8, found", all_found > 0.999, f"{all_found:.
 # ### Can a head learn to find the word before?
 # These heads are built by hand. Now $W$, the product of $W^Q$ and $(W^K)^T$, is learned
 # by gradient descent, from sums of a position and a word drawn at random. The loss is
-# the mean of $-\ln p$, where $p$ is the weight on the word before. We try it with random
-# rows, with the trained rows of the small model, and with these trained rows, all
-# turned by one random rotation.
+# the mean of $-\ln p$, where $p$ is the weight on the word before. We try it with
+# random rows, with the trained rows of the small model, and with these trained rows,
+# all turned by one random rotation.
 
 
 # %%
@@ -725,7 +725,8 @@ def sums_of(rows):
 
 def learned_head(rows):
     W = Parameter(np.zeros((64, 64)))
-    of_each, asks = np.arange(32)[:, None], np.arange(1, 20)
+    of_each = np.arange(32)[:, None]
+    asks = np.arange(1, 20)
     for _ in range(300):
         sums = sums_of(rows)
         scores = Tensor(sums) @ W @ Tensor(sums.swapaxes(1, 2))
@@ -870,15 +871,15 @@ claim("and so is the id -1", is_refused(-1), "IndexError")
 # the gradient of its row is exactly 0.
 
 # %%
-table = Parameter(E)
+padded_table = Parameter(E)
 padded = np.array([[4, 2, 1, 0, 0]])
-x = F.embedding(table, padded)  # (1, 5, 3)
+x = F.embedding(padded_table, padded)  # (1, 5, 3)
 mask = padding_mask(padded)[:, 0]  # (1, 1, 5): there are no heads here
 attended = F.attention(x, x, x, mask)
 attended[0, :3].backward(gy[:3])
-padding_gradient = float(abs(table.grad[0]).max())
+padding_gradient = float(abs(padded_table.grad[0]).max())
 claim("padding's row gets the gradient", padding_gradient == 0, padding_gradient)
-word_gradient = table.grad[4]
+word_gradient = padded_table.grad[4]
 claim(
     "the row of a word gets the gradient",
     abs(word_gradient).min() > 0,
@@ -936,11 +937,13 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 # "die" is an English verb and a German article, in one row. The encoder reads it as the
 # verb, the decoder as the article: each has matrices of its own to read it.
 #
-# ### Have random rows a matrix for the next position?
-# In general not, if there are more than $d_{model} + 1$ positions: a column of the
-# matrix has $d_{model}$ unknowns, and each step to the next position gives one more
-# equation for them. With $d_{model} + 1$ or fewer there is one, but it says nothing of
-# further positions.
+# ### Could random rows be the positions?
+# A random row, too, is most like itself. But a head that looks at the word before needs
+# one matrix that turns each row into the row before. Random rows have in general no
+# such matrix, if there are more than $d_{model} + 1$ of them: a column of the matrix
+# has $d_{model}$ unknowns, 64 here, and each step from a row to its neighbour gives one
+# equation for them. For 65 rows or fewer there is a matrix, but it says nothing of
+# further rows.
 #
 # ### What does the whole table look like?
 
