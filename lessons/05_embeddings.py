@@ -129,8 +129,9 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 # %% [markdown]
 # ## How does a position become a vector?
 # Why not add the number of the position itself? It grows without end: at position 50 it
-# would drown every word. Why not divide it by the length of the sentence? Then one step
-# to the next word would be a different number in each sentence.
+# would drown every word. Why not divide it by the length of the sentence? Then "one
+# word back" would be another number in each sentence, and no head could learn to look
+# there.
 #
 # Why not a single wave, $(\sin pos, \cos pos)$, as at the beginning? It stays small.
 # But it is a clock with one hand. The hand goes round once in $2 \pi = 6.28$ positions,
@@ -197,7 +198,8 @@ draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
 #
 # **Use.** With one hand, the vectors of positions 0 and 44 are only 0.02 apart. With
 # all 32 hands they are 5.1 apart. Of the first 100 positions, the one nearest to
-# position 0 is its neighbour, position 1, and even that is 1.47 away.
+# position 0 is its neighbour, position 1, and even that is 1.47 away. (Each vector has
+# the length 5.7.)
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -207,7 +209,7 @@ claim("one hand: positions 0 and 44 differ by", one_hand[44] < 0.02, one_hand[44
 far = from_zero[44]
 claim("32 hands: positions 0 and 44 differ by", far > 5, f"{far:.1f}")
 claim("the position nearest to 0 is", nearest == 1, nearest)
-print(f"it is {from_zero[nearest]:.2f} away")
+print(f"it is {from_zero[nearest]:.2f} away; length {np.linalg.norm(PE[0]):.1f}")
 
 # %% [markdown]
 # ## Is a position most like itself?
@@ -291,12 +293,14 @@ def turn(k):
 same("PE(pos + 7) = PE(pos), turned by one matrix", PE[7:], PE[:93] @ turn(7))
 
 # %% [markdown]
-# **Use.** Build that head, with $d_k = 64$. Its queries are the positions, turned one
-# step back, its keys the positions as they are. The dot product with the right key is
-# 32, with the next best 30.9: a lead of 1.1. Divided by $\sqrt{d_k} = 8$, that makes
-# the right weight only 14% larger than the next best. So we multiply the matrix by 16,
-# as training could. (Any large number would do.) Then the lead is 1.1 · 16 / 8 = 2.2,
-# and the right weight is $e^{2.2}$, or 9, times the next best:
+# **Use.** Build that head, as wide as the model: $d_k = 64$. Its queries are the
+# positions, turned one step back, its keys the positions as they are. The dot product
+# with the right key is 32, with the next best 30.9: a lead of 1.1. Divided by
+# $\sqrt{d_k} = 8$, that makes the right weight only 14% larger than the next best. But
+# only the direction of the query is fixed, not its length. So we multiply the matrix by
+# 16, as training could. Then the lead is 1.1 · 16 / 8 = 2.2, and the right weight is
+# $e^{2.2}$, or 9, times the next best. There are two of these, one on each side, so it
+# is about 9/11:
 
 
 # %%
@@ -309,7 +313,7 @@ to_next = PE[6] @ PE[5]
 lead = to_itself - to_next
 print(f"PE with itself {to_itself:.1f}, with the next one {to_next:.1f}", end=": ")
 print(f"a lead of {lead:.1f}")
-print(f"divided by 8: e^{lead / 8:.2f}, or {exp(lead / 8) - 1:.0%} more")
+print(f"divided by 8: e^{lead / 8:.3f}, or {exp(lead / 8) - 1:.0%} more")
 print(f"times 16 / 8: {lead * 16 / 8:.1f}; e^2.2 = {exp(2.2):.0f}")
 sharp = weights_of_head(PE[:10], 16 * turn(-1))
 least = sharp.diagonal(-1).min()  # diagonal(-1): one below the main diagonal
@@ -453,12 +457,12 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # ## Why is one table used three times?
 # **State.** Section 3.4: the table is used in three places. It embeds the source, it
 # embeds the target (the translation), and at the top of the decoder, as the box
-# "Linear", it turns the last vector $x$ of each position into a score for each subword,
+# "Linear", it turns the last vector $h$ of each position into a score for each subword,
 # its *logit*:
 #
-# $$\text{logits} = x E^T$$
+# $$\text{logits} = h E^T$$
 #
-# The logit of a subword is the dot product of $x$ with its row, as a score of attention
+# The logit of a subword is the dot product of $h$ with its row, as a score of attention
 # is that of a query with a key. The softmax makes probabilities of logits. All three
 # uses are *tied*: they share one matrix.
 #
@@ -471,11 +475,8 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # when it scores them, and one table learns that once.
 #
 # **Derive.** A matrix that is used three times has as its gradient the sum of three
-# (lesson 02). They differ in the rows that they reach. Take a vocabulary of 11, and
-# three different subwords in the source, and three in the target. The source's use
-# reaches 3 rows, and so does the target's. But the output's reaches all 11: the softmax
-# gives each subword some probability, and all but the right one should have less.
-# ("More on embeddings and positions" checks the sum and the rows.)
+# (lesson 02). "Is the tied gradient the sum of three, and which rows does each reach?"
+# in "More on ..." checks it.
 #
 # **Use.** Tying also saves two of three tables. With the paper's vocabulary of 37,000
 # subwords and $d_{model}$ 512, a table has 18.9 million numbers. Without tying, the
@@ -504,12 +505,12 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 # **Derive, at the top.** There, a row of $E$ meets the vector that leaves the last
 # layer. A layer ends with a norm (lesson 04), so at first the numbers of this vector
 # have variance 1. Its dot product with the row, a logit, is a sum of $d_{model}$
-# products. By lesson 01 the logit's variance is $d_{model}$ times the variance of the
-# numbers in $E$. The logits should begin small: were they large, a new model would be
-# sure of one subword, and nearly always of a wrong one. Variance 1 is small enough: the
-# model then begins hardly worse than a fair guess ("What is the loss of a new model?"
-# in "More on ..."). So `Embedding` draws the numbers of $E$ with variance
-# $1/d_{model}$.
+# products of such a number and one of $E$. So, as in lesson 01, the logit's variance is
+# $d_{model}$ times that of the numbers in $E$. The logits should begin small: were they
+# large, a new model would be sure of one subword, and nearly always of a wrong one.
+# Variance 1 is small enough: the model then begins hardly worse than a fair guess
+# ("What is the loss of a new model?" in "More on ..."). So `Embedding` draws the
+# numbers of $E$ with variance $1/d_{model}$.
 #
 # **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
 # numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
@@ -532,9 +533,61 @@ claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length
 print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
 
 # %% [markdown]
-# ## What does adding cost?
-# A word and its position now share the same numbers. Does the head that read the news
-# still find the word before? Here are 20 words of a new model, with $d_{model}$ 64
+# **What adding costs.** A word and its position now share the same numbers. The head
+# that read the news was built for positions alone, and no longer finds the word before:
+# in such sums each word meets itself, and that counts more than the lead of its
+# neighbour. But a model is not built, it is trained, and can learn matrices that suit
+# such sums. How far that goes, and what it would help to write the position *beside*
+# the word: see "What does adding cost?" in "More on ...". The paper does not say why it
+# adds.
+
+# %% [markdown]
+# ## What did we learn?
+# - Without positions, attention and all encoder layers give a word the same answer in
+#   any order of the words.
+# - Sinusoids are a clock with $d_{model}/2$ hands: fast ones tell neighbours apart,
+#   slow ones tell near from far.
+# - $k$ positions on is one rotation, the same everywhere: so with positions alone one
+#   matrix lets each word look $k$ words back, and "bites" knows who bites.
+# - Word and position are added, so they share the same numbers: a head has to learn how
+#   to read the one out of the sum.
+# - An embedding is a row of a table; its gradient is the sum over all tokens that read
+#   the row. Words that are used alike come to have similar rows.
+# - One table embeds source and target and scores the output; its gradient is the sum of
+#   three, added up by `Tensor.backward`.
+# - The factor $\sqrt{d_{model}}$ can be understood as the price of tying: small rows
+#   for the logits, large ones beside $PE$.
+
+# %% [markdown]
+# ## More on embeddings and positions
+# Nothing later needs what follows. Open what you are curious about.
+#
+# ### How many words are most like one of their own kind?
+# Here are all nouns and adjectives of the small model's texts that are one subword
+# each. For each we look which of the others has the row most like its own.
+
+# %%
+kind_of = dict.fromkeys(grammar.NOUNS, "noun") | dict.fromkeys(
+    grammar.ADJECTIVES, "adjective"
+)
+whole = [word for word in kind_of if "▁" + word in names]
+rows_of_whole = directions[[names.index("▁" + word) for word in whole]]
+with_others = rows_of_whole @ rows_of_whole.T - 2 * np.eye(len(whole))  # not itself
+kinds = np.array([kind_of[word] for word in whole])
+nearest_one = with_others.argmax(axis=1)
+n_same = (kinds == kinds[nearest_one]).sum()
+claim("most like one of their kind:", n_same == 71, f"{n_same} of {len(whole)}")
+same_kind = (kinds[:, None] == kinds) & ~np.eye(len(whole), dtype=bool)
+by_chance = same_kind.sum() / (len(whole) * (len(whole) - 1))
+print(f"    {(kinds == 'noun').sum()} of them are nouns", end=": ")
+print(f"by chance {by_chance:.0%}, or {by_chance * len(whole):.0f}")
+for i in np.flatnonzero(kinds != kinds[nearest_one]):
+    print(f"    the exception: {whole[i]}, most like {whole[nearest_one[i]]}")
+
+# %% [markdown]
+# ### What does adding cost?
+# A word and its position share the same numbers. Does the head that read the news still
+# find the word before? Here are 20 words of a new model, with $d_{model}$ 64
 # again. 19 of them have a word before. (`Positions` is the library's layer that adds
 # $PE$.)
 
@@ -569,49 +622,6 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 # model, in random order, a learned matrix finds the word before in 61% of the cases,
 # our head in 10%, and a guess in 5% ("Can a head learn to find the word before?" in
 # "More on ..."). And in a model, training chooses the rows of the words, too.
-
-# %% [markdown]
-# ## What did we learn?
-# - Without positions, attention and all encoder layers give a word the same answer in
-#   any order of the words.
-# - Sinusoids are a clock with $d_{model}/2$ hands: fast ones tell neighbours apart,
-#   slow ones tell near from far.
-# - $k$ positions on is one rotation, the same everywhere: so with positions alone one
-#   matrix lets each word look $k$ words back, and "bites" knows who bites.
-# - Word and position are added, and share the same numbers. There our head finds its
-#   own word; a matrix that is learned from such sums finds the word before more often.
-# - An embedding is a row of a table; its gradient is the sum over all tokens that read
-#   the row. Words that are used alike come to have similar rows.
-# - One table embeds source and target and scores the output; its gradient is the sum of
-#   three, added up by `Tensor.backward`.
-# - The factor $\sqrt{d_{model}}$ can be understood as the price of tying: small rows
-#   for the logits, large ones beside $PE$.
-
-# %% [markdown]
-# ## More on embeddings and positions
-# Nothing later needs what follows. Open what you are curious about.
-#
-# ### How many words are most like one of their own kind?
-# Here are all nouns and adjectives of the small model's texts that are one subword
-# each. For each we look which of the others has the row most like its own.
-
-# %%
-kind_of = dict.fromkeys(grammar.NOUNS, "noun") | dict.fromkeys(
-    grammar.ADJECTIVES, "adjective"
-)
-whole = [word for word in kind_of if "▁" + word in names]
-rows_of_whole = directions[[names.index("▁" + word) for word in whole]]
-with_others = rows_of_whole @ rows_of_whole.T - 2 * np.eye(len(whole))  # not itself
-kinds = np.array([kind_of[word] for word in whole])
-nearest_one = with_others.argmax(axis=1)
-n_same = (kinds == kinds[nearest_one]).sum()
-claim("most like one of their kind:", n_same == 71, f"{n_same} of {len(whole)}")
-same_kind = (kinds[:, None] == kinds) & ~np.eye(len(whole), dtype=bool)
-by_chance = same_kind.sum() / (len(whole) * (len(whole) - 1))
-print(f"    {(kinds == 'noun').sum()} of them are nouns", end=": ")
-print(f"by chance {by_chance:.0%}, or {by_chance * len(whole):.0f}")
-for i in np.flatnonzero(kinds != kinds[nearest_one]):
-    print(f"    the exception: {whole[i]}, most like {whole[nearest_one[i]]}")
 
 # %% [markdown]
 # ### Can a head read the position out of a sum?
