@@ -2,8 +2,8 @@
 """# Lesson 05. Embeddings and positions
 
 "Dog bites man" is no news, and "man bites dog" is. To the attention of lessons 01 to 04
-they are the same. In this lesson a position becomes a vector, and so does a word, and
-then the two sentences differ (section 3.4, section 3.5).
+they are the same (without a mask). In this lesson a position becomes a vector, and so
+does a word, and then the two sentences differ (section 3.4, section 3.5).
 
 You need lessons 01 to 04. At the end you will have given the model what attention
 lacks, the order of the words; and you will have turned words into vectors, and vectors
@@ -158,8 +158,8 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 # one before by the same factor, $10000^{2/d_{model}}$. Here and in the next two
 # sections $d_{model}$ is 64, and the factor 1.33. Why the same factor? We do not know
 # which distances will matter. With the same factor, as many hands have a round of 10 to
-# 100 positions as of 100 to 1000. The last hand goes round once in 47,117 positions.
-# Why so slowly? See "Why 10000?" in "More on ...".
+# 100 positions as of 100 to 1000. The last hand goes round once in 47,117 positions
+# (its exponent is 62/64). Why so slowly? See "Why 10000?" in "More on ...".
 #
 # The formula as a program, one number at a time:
 
@@ -216,8 +216,8 @@ print(f"it is {from_zero[nearest]:.2f} away; length {np.linalg.norm(PE[0]):.1f}"
 # Soon a query will be the vector of a position, and is to find that position among the
 # keys. It does if no other position has a larger dot product with it.
 #
-# **Derive.** A hand turns by some angle $\omega$ per position. So the dot product of
-# two positions $a$ and $b$ is, hand by hand,
+# **Derive.** A hand turns by some angle $\omega$ per position. By the rule for the
+# cosine of a difference, the dot product of two positions $a$ and $b$ is, hand by hand,
 #
 # $$\sin(\omega a) \sin(\omega b) + \cos(\omega a) \cos(\omega b)
 # = \cos(\omega (a - b))$$
@@ -269,12 +269,16 @@ draw(figures.distance, "05_distance.png", of_PE)
 # \cos(\omega k) & -\sin(\omega k) \\
 # \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
 #
-# That is a rotation: to move $k$ positions ahead, turn each hand by the angle $\omega
-# k$. To move back, take a negative $k$. The same matrix does it for every $p$, because
-# a hand turns by its own angle in each step, wherever it points. Each hand has such a
-# block, with its own $\omega$; the 32 blocks along the diagonal, with zeros elsewhere,
-# are one matrix of 64 by 64. The new sine needs the old cosine: this is why each hand
-# has two numbers.
+# Try it with the clock of the beginning, for which $\omega$ is 1. One step back makes
+# of position 1, (0.84, 0.54), the pair (0.84 · 0.54 - 0.54 · 0.84, 0.84 · 0.84 + 0.54 ·
+# 0.54). That is (0, 1), position 0.
+#
+# The matrix is a rotation: to move $k$ positions ahead, turn each hand by the angle
+# $\omega k$. To move back, take a negative $k$. The same matrix does it for every $p$,
+# because a hand turns by its own angle in each step, wherever it points. Each hand has
+# such a block, with its own $\omega$; the 32 blocks along the diagonal, with zeros
+# elsewhere, are one matrix of 64 by 64. The new sine needs the old cosine: this is why
+# each hand has two numbers.
 
 
 # %%
@@ -297,10 +301,10 @@ same("PE(pos + 7) = PE(pos), turned by one matrix", PE[7:], PE[:93] @ turn(7))
 # positions, turned one step back, its keys the positions as they are. The dot product
 # with the right key is 32, with the next best 30.9: a lead of 1.1. Divided by
 # $\sqrt{d_k} = 8$, that makes the right weight only 14% larger than the next best. But
-# only the direction of the query is fixed, not its length. So we multiply the matrix by
-# 16, as training could. Then the lead is 1.1 · 16 / 8 = 2.2, and the right weight is
-# $e^{2.2}$, or 9, times the next best. There are two of these, one on each side, so it
-# is about 9/11:
+# only the direction of the query is fixed, not its length. So we multiply the matrix,
+# say by 16, as training could. Then the lead is 1.1 · 16 / 8 = 2.2, and the right
+# weight is $e^{2.2}$, or 9, times the next best. There are two of these, one on each
+# side, so it is about 9/11:
 
 
 # %%
@@ -517,7 +521,7 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 # $PE$ has $d_{model}/2$ pairs with $\sin^2 + \cos^2 = 1$, so its length is
 # $\sqrt{d_{model}/2}$, which is 16 for $d_{model}$ 512. If they were added as they are,
 # the word would drown in its position. Times $\sqrt{d_{model}}$, the row has length
-# 22.6, and word and position are of about one size.
+# 22.6, and word and position are of the same order.
 
 # %%
 # Equate: each step with numbers, for d_model 512 and a vocabulary of 8,000.
@@ -535,11 +539,14 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # %% [markdown]
 # **What adding costs.** A word and its position now share the same numbers. The head
 # that read the news was built for positions alone, and no longer finds the word before:
-# in such sums each word meets itself, and that counts more than the lead of its
-# neighbour. But a model is not built, it is trained, and can learn matrices that suit
-# such sums. How far that goes, and what it would help to write the position *beside*
-# the word: see "What does adding cost?" in "More on ...". The paper does not say why it
-# adds.
+# in such sums each word meets itself. Turned by one step it is still nearly the same,
+# which adds 62 to the dot product, and the lead of its neighbour was 1.1.
+#
+# But a model is not built, it is trained, and can learn matrices that suit what it
+# gets: in the small trained model, lesson 03 found a head that looks at the word
+# before. What adding costs such a head, and whether it would help to write the position
+# *beside* the word: see "What does adding cost?" in "More on ...". (The paper does not
+# say why it adds.)
 
 # %% [markdown]
 # ## What did we learn?
