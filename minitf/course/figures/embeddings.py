@@ -31,7 +31,7 @@ def hands(encodings, positions, chosen, path):
                 axes.set_title(f"position {position}", fontsize=SMALL)
         per_round = 2 * pi * 10000 ** (2 * i / encodings.shape[1])
         row[0].set_ylabel(
-            f"hand {i}:\na round in\n{per_round:.0f} positions", fontsize=SMALL, rotation=0,
+            f"hand {i}:\na round in\n{per_round:.3g} positions", fontsize=SMALL, rotation=0,
             labelpad=8, ha="right", va="center",
         )  # fmt: skip
     save_figure(figure, path)
@@ -50,14 +50,12 @@ def _dial(axes, sine, cosine, framed):
     axes.spines[:].set_visible(False)
 
 
-def distance(sinusoids, random_rows, path):
+def distance(dots, path):
     """Draw the dot products of the position in the middle with all others."""
-    half = len(sinusoids) // 2
-    across = np.arange(-half, half + 1)
-    curves = {"sinusoids": (across, sinusoids), "random rows": (across, random_rows)}
+    half = len(dots) // 2
     lines(
-        curves, path, x="the other position minus this one", y="dot product", marks=False,
-        title="A position is most like itself, and its neighbours come next",
+        {"": (np.arange(-half, half + 1), dots)}, path, x="the other position minus this one",
+        y="dot product", marks=False, limits=(0, 35), title="A position is most like itself",
     )  # fmt: skip
 
 
@@ -84,28 +82,22 @@ def bases(curves_by_base, path):
     figure = new_figure(WIDTH, HEIGHT)
     axes = figure.subplots()
     axes.grid(**GRID)
-    farthest = {}
     for i, (base, (distances, dots)) in enumerate(curves_by_base.items()):
         style = curve_style(i)
         low = dots.argmin()
-        farthest[base] = f"{float(f'{distances[low]:.2g}'):,.0f}"
+        farthest = f"{float(f'{distances[low]:.2g}'):,.0f}"
         axes.plot(distances[: low + 1], dots[: low + 1], linewidth=3.5, color=style["color"])
         axes.plot(distances[low:], dots[low:], linewidth=1.2, color=style["color"])
         axes.plot(distances[low], dots[low], "o", color=style["color"], markersize=10)
         axes.annotate(
-            f"base {base:,}:\nup to {farthest[base]}", (distances[low], dots[low]), (0, -12),
+            f"base {base:,}:\nabout {farthest}", (distances[low], dots[low]), (0, -12),
             textcoords="offset points", fontsize=SMALL, color=style["color"], ha="center", va="top",
         )  # fmt: skip
-    small, *_, large = curves_by_base
-    title = (
-        f"Base {small} tells distances apart up to {farthest[small]}, "
-        f"base {large:,} up to {farthest[large]}"
-    )
     label_axes(
         axes,
         "distance of two positions",
         "how alike their sinusoids are\n(dot product)",
-        title,
+        "The larger the base, the farther it tells distances apart",
         FONT,
         SMALL,
     )
