@@ -366,7 +366,6 @@ for name, each in (("dog", of_dog), ("cat or dog", average)):
     print(f"{name}: q {each.round(3)}, entropy {-(each * np.log(each)).sum():.2f}")
 of_paper = -0.9 * np.log(0.9) - 0.1 * np.log(0.1 / 36_999)
 print(f"the entropy of q for 37,000 subwords: {of_paper:.2f}")
-print(f"the first loss {losses[0]:.2f}; an even guess has ln 14 = {np.log(14):.2f}")
 draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 
 # %% [markdown]
@@ -374,9 +373,8 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # *What to see: this is the training of the first section, with what the model wrote
 # after 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey
-# line, its goal, the other near 0. (Both begin above $\ln 14 = 2.64$, the loss of an
-# even guess: the random logits of a new model prefer some tokens already. The bumps
-# late in both may come from our high rate.)*
+# line, its goal, the other near 0. (The bumps late in both may come from our high
+# rate.)*
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
 # entropy of $q$, not with 0**. This goal depends on the vocabulary: with the paper's
@@ -458,16 +456,14 @@ def adam_by_hand(x, gradients, rate):
 
 
 # %%
-print(f"descent: 2 moves by {0.1 * 2:.1f}, and 0.002 by {0.1 * 0.002:.4f}")
 on_paper = adam_by_hand(1.0, [2, 1, -1], rate=0.1)
+same("the table's x", [round(row[-1], 2) for row in on_paper], [0.90, 0.81, 0.77])
+
+# %%
 print("        m        v   m corr.   v corr.  its root        x")
 for columns in on_paper:
     print(f"{columns[0]:9.3f}{columns[1]:9.4f}", end="")
     print("".join(f"{number:9.2f}" for number in columns[2:]))
-print("m is divided by", [round(1 - 0.9**t, 3) for t in (1, 2, 3)], end=", ")
-print("v by", [round(1 - 0.98**t, 4) for t in (1, 2, 3)])
-x_on_paper = [columns[-1] for columns in on_paper]
-same("the table's x to two digits", np.round(x_on_paper, 2), [0.90, 0.81, 0.77])
 
 # %% [markdown]
 # Look at the moves. The first one is -0.10, the rate itself: after one gradient,
@@ -521,10 +517,12 @@ def halving(n):
 
 
 untrained = left_to_learn(halving(16), 0.0, divide=False)[0]
-slower = left_to_learn(halving(16), 100, divide=False)
-faster = left_to_learn(halving(16), 300, divide=False)
-by_adam = left_to_learn(halving(16), 0.1, divide=True)
-print(f"the rarest: one in {1 / halving(16)[-1]:,.0f}; untrained: {untrained:.2f}")
+losses_of_rules = {
+    "descent with momentum, rate 100": left_to_learn(halving(16), 100, divide=False),
+    "descent with momentum, rate 300": left_to_learn(halving(16), 300, divide=False),
+    "Adam, rate 0.1": left_to_learn(halving(16), 0.1, divide=True),
+}
+slower, faster, by_adam = losses_of_rules.values()
 claim("Adam learns every word", by_adam.max() < 0.01, f"at most {by_adam.max():.3f}")
 claim(
     "descent leaves the rare words, or throws the frequent one about",
@@ -533,11 +531,6 @@ claim(
 )
 
 # %%
-losses_of_rules = {
-    "descent with momentum, rate 100": slower,
-    "descent with momentum, rate 300": faster,
-    "Adam, rate 0.1": by_adam,
-}
 draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 
 # %% [markdown]
@@ -686,11 +679,8 @@ claim(
     best_warm < best_cold - 0.05,
     f"{best_warm:.2f} against {best_cold:.2f}",
 )
-of_schedules = {}
-of_seeds = {}
-for schedule in warmup.SCHEDULES:
-    of_schedules[schedule] = means_of_seeds(schedule)
-    of_seeds[schedule] = ends_of_seeds(schedule)
+of_schedules = {name: means_of_seeds(name) for name in warmup.SCHEDULES}
+of_seeds = {name: ends_of_seeds(name) for name in warmup.SCHEDULES}
 levels = {
     f"knows frequencies only: {frequencies_only:.2f}": frequencies_only,
     f"the goal: {entropy:.2f}": entropy,
@@ -719,10 +709,10 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules, of_seeds, leve
 # Take the peak rate 0.008. With the warm-up all three seeds came near the goal; begun
 # at once, none did. What breaks?
 #
-# Take the vectors that the encoder gives out, one for each position of 64 rows, without
-# the padding: how far are they from the mean of them all, as a share of their length?
-# 1 tells that they have nothing in common, 0 that all are the same: then nothing of the
-# rows can be read from them.
+# Take the vectors that the encoder gives out, one for each token of 64 rows (a
+# *position*; padding does not count). How far are they from the mean of them all, as a
+# share of their length? 1 tells that they have nothing in common, 0 that all are the
+# same: then nothing of the rows can be read from them.
 
 
 # %%
@@ -782,23 +772,13 @@ draw(figures.collapse, "07_collapse.png", warm[:16], cold[:16])
 #   output falls by 0.016 at A and at B.
 # - A asks it to fall, and B to rise: 1 and -1. The weights get $(0, 0, 2, -2)$. Now the
 #   output falls by 0.016 at A, and rises by as much at B.
-
-# %%
-inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
-for asked in ([1, 1], [1, -1]):  # the gradients of the output at A and at B
-    of_weights = asked @ inputs
-    shifts = inputs @ (-0.008 * np.sign(of_weights))
-    print(f"asked {asked}: weights get {of_weights}, A and B shift by {shifts}")
-print(f"32 moves of one sign: {32 * 0.008:.3f}; ", end="")
-print(f"of random signs: {np.sqrt(32):.1f} rates, {np.sqrt(32) * 0.008:.3f}")
-
-# %% [markdown]
-# A real layer has 32 inputs or more, and many positions. **What all of them ask
-# together adds up: 32 inputs shift an output by up to 32 rates, 0.256, and at all
-# positions the same way. What each asks for itself has no common sign: 32 random signs
-# add up to about the root of 32, 5.7 rates or 0.045.** A shift that all share leaves
-# their differences as they are, but mostly makes the vectors longer. Then comes a norm,
-# which divides by their size: less is left of the differences.
+#
+# So **what all positions ask together adds up; what each asks for itself has no common
+# sign**. In a layer with 32 inputs the first shifts an output by up to 32 rates, 0.256,
+# the same way at all positions. The second is like 32 random signs, which add up to
+# about the root of 32: 5.7 rates, or 0.045. A shift that all share leaves their
+# differences as they are, but mostly makes the vectors longer. Then comes a norm, which
+# divides by their size: less is left of the differences.
 #
 # **Is it so?** A control: move each number as far as before, but up or down at random.
 
@@ -1145,6 +1125,16 @@ claim(
 # were distances of 0.26 and 0.50.
 
 # %%
+inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
+for asked in ([1, 1], [1, -1]):  # the gradients of the output at A and at B
+    of_weights = asked @ inputs
+    print(f"asked {asked}: the gradients of the four weights are {of_weights},")
+    print(
+        f"    the outputs at A and B shift by {inputs @ (-0.008 * np.sign(of_weights))}"
+    )
+print(f"32 products shift by up to {32 * 0.008:.3f}")
+print(f"32 moves with random signs: about {np.sqrt(32):.1f} rates,")
+print(f"    a shift of {np.sqrt(32) * 0.008:.3f}")
 print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}")
 
 
