@@ -380,10 +380,10 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 # entropy of $q$, not with 0**. This goal depends on the vocabulary: with the paper's
 # 37,000 subwords it is 1.38.
 #
-# And a model comes near it only where the next token is certain, as here. Say that
-# after the same words "cat" follows as often as "dog". Then the best $p$ is the average
-# of the two $q$, $(0.033, 0.467, 0.033, 0.467)$, and the mean loss is the entropy of
-# that average: 0.94, where each $q$ alone has 0.43.
+# And a model comes near the entropy of $q$ only where the next token is certain, as
+# here. Say that after the same words "cat" follows as often as "dog". Then the best $p$
+# is the average of the two $q$, $(0.033, 0.467, 0.033, 0.467)$, and the mean loss is
+# the entropy of that average: 0.94, where each $q$ alone has 0.43.
 
 # %% [markdown]
 # ## How far should each number move?
@@ -464,6 +464,9 @@ print("        m        v   m corr.   v corr.  its root        x")
 for columns in on_paper:
     print(f"{columns[0]:9.3f}{columns[1]:9.4f}", end="")
     print("".join(f"{number:9.2f}" for number in columns[2:]))
+print("m is divided by", [round(1 - 0.9**t, 3) for t in (1, 2, 3)], end=", ")
+print("v by", [round(1 - 0.98**t, 4) for t in (1, 2, 3)])
+print(f"descent: 2 moves by {0.1 * 2:.1f}, and 0.002 by {0.1 * 0.002:.4f}")
 
 # %% [markdown]
 # Look at the moves. The first one is -0.10, the rate itself: after one gradient,
@@ -523,6 +526,7 @@ losses_of_rules = {
     "Adam, rate 0.1": left_to_learn(halving(16), 0.1, divide=True),
 }
 slower, faster, by_adam = losses_of_rules.values()
+print(f"the rarest: one in {1 / halving(16)[-1]:,.0f}; untrained: {untrained:.2f}")
 claim("Adam learns every word", by_adam.max() < 0.01, f"at most {by_adam.max():.3f}")
 claim(
     "descent leaves the rare words, or throws the frequent one about",
@@ -600,7 +604,7 @@ draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 # %% [markdown]
 # Why does the rate fall? Each batch's gradient is a noisy guess of the true one. A
 # constant rate keeps the model shaking with that noise; a smaller one lets it settle.
-# (Lesson 09 says more about this noise, "Why average the last checkpoints?".)
+# (Lesson 09, "Why average the last checkpoints?", says more about this noise.)
 #
 # What a small beginning is good for takes an experiment.
 
@@ -1161,10 +1165,10 @@ for shift, same_way in ((0.256, True), (0.256, False), (0.045, False)):
 
 # %% [markdown]
 # ### What do small first moves change?
-# During a warm-up two things shrink within 20 updates. One is the length of the common
-# wish. (We take the length of the sum of all wishes, which is their mean times their
-# number.) The other is the *typical move*: how far the median number moves, as a share
-# of the rate.
+# A warm-up begins with small moves. Within 20 updates two things shrink. One is the
+# length of the common wish. (We take the length of the sum of all wishes, which is
+# their mean times their number.) The other is the *typical move*: how far the median
+# number moves, as a share of the rate.
 #
 # Why do they shrink? Either with *time*, as more batches come in: then waiting would
 # help. Or because of *the moves*: once the model has done what all positions and
