@@ -198,7 +198,7 @@ print(f"loss if the true word is cat {-np.log(p[1]):.2f}, if dog {-np.log(p[3]):
 print(f"loss if the true word has 0.001: {-np.log(0.001):.1f}")
 
 # %% [markdown]
-# **Derive.** How does the loss change with a logit $z_j$? Two small steps.
+# **Derive.** How does the loss change with a logit $z_j$?
 #
 # 1. Write the softmax out: $-\ln p_y = \ln \sum_w \exp(z_w) - z_y$.
 # 2. The slope of $\ln u$ is $1 / u$ times the slope of $u$. So the slope of the first
@@ -286,7 +286,6 @@ E = rng.standard_normal((7, 6))  # (V, D), the embedding table
 target = np.array([[4, 2, 6, 3], [5, 3, 0, 0]])  # (B, T)
 logits = Parameter(hidden @ E.T)  # (B, T, V)
 smoothed, expected_gradient = loss_by_loops(logits.numpy(), target, 0.1)
-print(f"q of the tiny example: {np.array([0.1 / 3, 0.1 / 3, 0.1 / 3, 0.9]).round(3)}")
 plain, _ = loss_by_loops(logits.numpy(), target, 0.0)
 # Equate:
 loss = label_smoothed_cross_entropy(logits, target, 0.1, pad_id=0)
@@ -336,8 +335,8 @@ draw(figures.smoothing, "07_smoothing.png", leads, curves, best_lead, entropy)
 # %% [markdown]
 # ![The loss against the lead of the true word's logit: without smoothing it falls towards 0 for ever; with a smoothing of 0.1 it is least, 0.58, at a lead of 4.8, and rises after that](figures/07_smoothing.png)
 #
-# *What to see: without smoothing, each further lead still lowers the loss, if only by a
-# little. With it, the loss has a lowest point, and surer models are punished.*
+# *What to see: without smoothing, each further lead still lowers the loss. With it, the
+# loss has a lowest point, and surer models are punished.*
 
 # %% [markdown]
 # ## How far can the loss fall?
@@ -393,9 +392,9 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # The simplest rule is *gradient descent*, $x - \text{rate} · \text{gradient}$, where
 # the *learning rate* is a small number that we choose. It has a flaw. With the rate
-# 0.1, a gradient of 2 moves its number by 0.2, and one of 0.002 by 0.0002. But a small
-# gradient does not mean that a number is nearly right: the row of a rare word has one
-# because the word is rare.
+# 0.1, a gradient of 2 moves its number by 0.2, and one of 0.002 by a thousandth of
+# that. But a small gradient does not mean that a number is nearly right: the row of a
+# rare word has one because the word is rare.
 #
 # *Adam* (section 5.3) measures each gradient against its usual size. After one
 # gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first move is
@@ -466,7 +465,6 @@ for columns in on_paper:
     print("".join(f"{number:9.2f}" for number in columns[2:]))
 print("m is divided by", [round(1 - 0.9**t, 3) for t in (1, 2, 3)], end=", ")
 print("v by", [round(1 - 0.98**t, 4) for t in (1, 2, 3)])
-print(f"descent: 2 moves by {0.1 * 2:.1f}, and 0.002 by {0.1 * 0.002:.4f}")
 
 # %% [markdown]
 # Look at the moves. The first one is -0.10, the rate itself: after one gradient,
@@ -620,11 +618,9 @@ draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 # - *warm-up*: up to the peak in 200 updates, then down as $1 / \sqrt{t}$ (equation 3);
 # - *at once*: the peak rate for 200 updates, then down in the same way;
 # - *fixed*: the peak rate from the first to the last update.
-#
-# (`kept` reads the file that the command wrote.)
 
 # %%
-results = kept("warmup")
+results = kept("warmup")  # from the file that the command wrote
 
 
 def ends_of_seeds(schedule):
@@ -765,11 +761,11 @@ draw(figures.collapse, "07_collapse.png", warm[:16], cold[:16])
 # stay apart. (One seed, in post-norm, as in the paper.)*
 #
 # **Why?** The first update of Adam moves every number that has a gradient by the full
-# rate, however small the gradient is. Which way do the positions move then? Take one
-# output of a layer, a sum of four inputs times four weights. At position A the inputs
-# are $(1, 1, 1, -1)$, at position B $(1, 1, -1, 1)$: the first two are common to both,
-# the other two tell A from B. The gradient of a weight is a sum over the positions: its
-# input times the gradient of the output there.
+# rate, however small the gradient is. Take one output of a layer, a sum of four inputs
+# times four weights. At position A the inputs are $(1, 1, 1, -1)$, at position B
+# $(1, 1, -1, 1)$: the first two are common to both, the other two tell A from B. The
+# gradient of a weight is a sum over the positions: its input times the gradient of the
+# output there.
 #
 # - Both positions ask the output to fall: its gradient is 1 at A and at B. The weights
 #   get the gradients $(2, 2, 0, 0)$. Adam lowers the first two by 0.008 each, and the
@@ -784,7 +780,7 @@ draw(figures.collapse, "07_collapse.png", warm[:16], cold[:16])
 # differences as they are, but mostly makes the vectors longer. Then comes a norm, which
 # divides by their size: less is left of the differences.
 #
-# **Is it so?** A control: move each number as far as before, but up or down at random.
+# A control: move each number as far as before, but up or down at random.
 
 
 # %%
@@ -1000,9 +996,9 @@ claim(
 # beginning of the lesson the moves come down to 0.18 by update 50, and to 0.15 by
 # update 100.
 #
-# They become small in a second case, too: when the gradients shrink, for $v$ still holds
-# the older, larger ones. (And several gradients in a row that are much larger than
-# those before them make the measure larger than 1, up to 1.7: the Cauchy-Schwarz
+# They become small in a second case, too: when the gradients shrink, for $v$ still
+# holds the older, larger ones. (And several gradients in a row that are much larger
+# than those before them make the measure larger than 1, up to 1.7: the Cauchy-Schwarz
 # inequality tells that bound.)
 
 
