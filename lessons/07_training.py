@@ -1290,13 +1290,6 @@ claim(
     second["apart"][25, -1] > 0.4 > 0.1 > cold[26],
     f"{cold[25]:.2f}: {cold[26]:.2f}, without it {second['apart'][25, -1]:.2f}",
 )
-later = kept("common_wish")  # the same, longer; one number for each 50 updates
-claim(
-    "the kept training of 600 updates begins as this one",
-    np.isclose(later["loss"][0], cold_notes["loss"][49], rtol=0.02),
-    f"{later['loss'][0]:.2f}",
-)
-print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
 draw(figures.alike, "07_alike.png", shares_of_first, cold_notes["apart"])
 
 # %% [markdown]
@@ -1334,6 +1327,15 @@ draw(figures.alike, "07_alike.png", shares_of_first, cold_notes["apart"])
 # and still the loss is 2.42, about that of frequencies only. Why does such a model not
 # learn even then? We do not know, nor whether it fails because its positions were alike
 # at first.
+
+# %%
+later = kept("common_wish")  # the same training; one number for each 50 updates
+claim(
+    "the kept training of 600 updates begins as this one",
+    np.isclose(later["loss"][0], cold_notes["loss"][49], rtol=0.02),
+    f"{later['loss'][0]:.2f}",
+)
+print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
 
 # %% [markdown]
 # ### Why only in post-norm?
