@@ -1006,7 +1006,7 @@ print(f"the largest measure: {(0.1**2 / 0.02 / (1 - 0.9**2 / 0.98)) ** 0.5:.1f}"
 # output by up to 32 rates, 0.256, the same way at all positions. With random signs 32
 # moves add up to about the root of 32: 5.7 rates, or 0.045, up at one position and down
 # at the next. (With 400 positions, whose inputs and wishes have random signs, the shift
-# is 5.8 rates, and only 1.3 of them, on average, the way that the position asked for.)
+# is 5.7 rates, and only 1.3 of them, on average, the way that the position asked for.)
 
 # %%
 inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
