@@ -437,6 +437,9 @@ table = [
     [0.152, 0.1164, 0.56, 1.98, 1.41, 0.77],
 ]
 same("the program gives the table", on_paper, table, rtol=0.01)
+divisors = [[1 - 0.9**t, 1 - 0.98**t] for t in (1, 2, 3)]
+on_page = [[0.1, 0.02], [0.19, 0.0396], [0.271, 0.0588]]
+same("m and v are divided by these", divisors, on_page, rtol=0.01)
 
 # %% [markdown]
 # Look at the moves. The first one is -0.10, the rate itself: after one gradient,
@@ -754,9 +757,9 @@ claim(
 # and less is left of the differences. ("What do all positions ask for?", under "More on
 # training", has an example and measurements.)
 #
-# Is this why such a training fails? That is not known. After 600 updates its positions
-# are apart again (0.67), and its loss is still 2.42. So making them alike is what such
-# a start does first, and not proved to be why it fails.
+# Is this why such a training fails? That is not known. After 600 updates of the first
+# seed the positions are apart again (0.67), and the loss is still 2.42. So making them
+# alike is what such a start does first, and not proved to be why it fails.
 
 # %% [markdown]
 # ## What did we learn?
