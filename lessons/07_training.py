@@ -5,8 +5,8 @@ A new model reads "2 7 1 8 2 8", and is to write it backwards. After twenty smal
 changes of its numbers it writes nothing at all, after a hundred "2 8 8 2 8", and after
 two hundred "8 2 8 1 7 2". Nobody tells it the rule. This lesson trains that model
 first, in seconds, and then opens the steps one by one: the loss, Adam, and the learning
-rate (section 5.3, section 5.4). At the end it shows what a rate that begins at its peak
-does to a model.
+rate (section 5.3, section 5.4). At the end, one update at too high a rate makes all
+words much more alike inside a model.
 
 You need lessons 01 to 06.
 """
@@ -26,7 +26,9 @@ You need lessons 01 to 06.
 # and 4 to 13 are the digits. (1, the unknown word, does not occur.)
 #
 # The training is five lines, repeated: take a batch, delete the old gradients, compute
-# the loss, compute the gradients, change the numbers. One pass is an *update*.
+# the loss, compute the gradients, change the numbers. One pass is an *update*. (`yield`
+# hands its number and its loss to the `for` loop further below, which then asks for the
+# next update.)
 
 # %%
 import numpy as np
@@ -40,6 +42,7 @@ from minitf.course.checks import training as checks
 from minitf.course.experiments import common_wish, smoothing, warmup
 from minitf.course.figures import training as figures
 from minitf.course.lesson import begin, draw, finish, kept
+from minitf.course.rare_words import halving, left_to_learn
 from minitf.course.trained_rows import ReversedRows, parameters_of_the_trainer
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.nn import Flat, Parameter
@@ -74,7 +77,8 @@ def train(model, optimizer, updates=400):
 
 # %% [markdown]
 # Around the loop we watch: after 20, 50, 100 and 200 updates the model writes its own
-# answer for one row. (`label_smoothing` has a section of its own.) Let it run.
+# answer for one row, token by token as in lesson 06 (`answer`). `label_smoothing` has a
+# section of its own. Let it run.
 
 
 # %%
@@ -94,16 +98,6 @@ def new_learner(label_smoothing):
     return model, Adam(model.named_parameters())
 
 
-def say(model, digits):
-    """Return the model's answer, token by token; lesson 08 tells more."""
-    source = np.array([[int(digit) + 4 for digit in digits] + [3]])
-    written = [2]  # the start mark
-    while written[-1] != 3 and len(written) < 10:  # 3 is the end mark
-        next_logits = model(source, np.array([written])).numpy()[0, -1]
-        written.append(int(next_logits.argmax()))
-    return " ".join(str(i - 4) if i > 3 else "." for i in written[1:])
-
-
 model, optimizer = new_learner(label_smoothing=0.1)
 losses = []
 answers = {}
@@ -112,16 +106,16 @@ with forms.on():  # the same equations, computed faster (lesson 01)
     for update, loss in train(model, optimizer):
         losses.append(loss)
         if update in (20, 50, 100, 200):
-            answers[update] = say(model, "271828")
+            answers[update] = warmup.answer(model, "271828")
             print(f"after {update} updates: {answers[update]}")
         if update == 50:
-            print(f"    and backwards, 3 6 5 is: {say(model, '365')}")
+            print(f"    and backwards, 3 6 5 is: {warmup.answer(model, '365')}")
 
 # %% [markdown]
 # Read the answers (the dot is the end mark).
 #
-# - After 20 updates, ".": it ends the row at once. Each row has an end mark, so that is
-#   the most frequent token, and frequencies are all that it knows.
+# - After 20 updates, ".": it ends the row at once. The end mark is the most frequent
+#   token, as each row has one.
 # - After 50, "2 2 2 2 2 2 .": it repeats a digit of the row. (For "3 6 5" it writes
 #   threes.) It stops at the right place, by luck: "3 6 5" gets six threes.
 # - After 100, "2 8 8 2 8 .": it knows two digits of the row, but not the 1, the 7 or
@@ -131,8 +125,9 @@ with forms.on():  # the same equations, computed faster (lesson 01)
 # Has it learned the rule, or only the rows that it has seen? Of three digits there are
 # so few rows that it has met nearly all of them; of six there are a million. So give it
 # 1,000 new rows of 6 to 8 digits, after all its 400 updates. A row counts only if every
-# token is right. (The model reads the right digits before each position. If all its
-# choices are right, these are the digits that it would write alone.)
+# token is right. (The model is given the right digits before each position. If its
+# first choice is right, that is the digit given next, and so on: alone it would write
+# the same.)
 
 # %%
 new_rows = warmup.reversal(np.random.default_rng(2), 1000, shortest=6)
@@ -185,11 +180,7 @@ draw(figure_1, "07_here.png", here=["loss", "update"])
 #
 # Why the logarithm? The probability of a sentence is the product of the probabilities
 # of its words; $-\ln$ makes a sum of it, so each word has a loss of its own. And $-\ln$
-# does not forgive a model that is sure and wrong: with $p_y = 0.001$ the loss is 6.9,
-# and its slope is large, too, as we shall see.
-#
-# The exp of the mean of this loss is the *perplexity* (section 5.4). A perplexity of 4
-# means: as unsure as an even choice among 4 words.
+# does not forgive a model that is sure and wrong: with $p_y = 0.001$ the loss is 6.9.
 
 # %%
 z = np.array([0.0, 2.0, 1.0, 1.0])
@@ -199,7 +190,7 @@ print(f"loss if the true word is cat {-np.log(p[1]):.2f}, if dog {-np.log(p[3]):
 print(f"loss if the true word has 0.001: {-np.log(0.001):.1f}")
 
 # %% [markdown]
-# **Derive.** How does the loss change with a logit $z_j$? Two small steps.
+# **Derive.** How does the loss change with a logit $z_j$?
 #
 # 1. Write the softmax out: $-\ln p_y = \ln \sum_w \exp(z_w) - z_y$.
 # 2. The slope of $\ln u$ is $1 / u$ times the slope of $u$. So the slope of the first
@@ -235,12 +226,10 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # ## When is a model sure enough?
 # The loss $-\ln p_y$ has no goal. However sure the model is of the true word, raising
 # its logit lowers the loss a bit more, without end. So a model that knows its training
-# sentences by heart goes on lowering its loss by larger logits. Large logits make it
-# sure on new sentences, too, even where it is wrong, and there $-\ln$ costs much.
-# *Label smoothing* (section 5.4) gives it a goal that can be reached. The paper finds
-# that this "hurts perplexity", as the model is less sure, but "improves accuracy and
-# BLEU" (a score of translations; more is better). So does our small experiment ("Does
-# label smoothing raise BLEU?", under "More on training").
+# sentences by heart makes its logits larger and larger. *Label smoothing* (section 5.4)
+# gives it a goal that can be reached. The paper finds that this "improves accuracy and
+# BLEU" (a score of translations; more is better). Our small experiment finds the same,
+# and a price: "Does label smoothing raise BLEU?", under "More on training".
 #
 # **State.** $q$ is no longer 1 and 0. The true word gets $1 - \epsilon$, and the others
 # share $\epsilon$, the paper's $\epsilon_{ls} = 0.1$. With $V$ words in the vocabulary:
@@ -260,40 +249,18 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # 2. Add up over $w$. The $q_w$ sum to 1, so the copies of $p$ give $p$, and the rows
 #    with a single 1, times their $q_w$, give $q$. Once more the gradient is $p - q$.
 #
-# It is 0 where $p = q$: **that is the goal**. There the loss is $-\sum_j q_j \ln q_j$,
-# which is called the *entropy* of $q$. No logits give a smaller one (why not: "More on
+# It is 0 where $p = q$: **that is the goal**. (The model of lesson 06 was trained with
+# $\epsilon = 0.05$: so most of its probabilities were about 0.95.) At the goal the loss
+# is $-\sum_j q_j \ln q_j$, which is called the *entropy* of $q$. No logits give a
+# smaller one ("Why has the smoothed loss no other lowest point?", under "More on
 # training").
 
-
 # %%
-def loss_by_loops(logits, target, eps):
-    """Return the mean loss of the n target words and its gradient; 0 is padding."""
-    losses = []
-    gradient = np.zeros_like(logits)
-    for at in np.ndindex(target.shape):
-        if target[at] == 0:
-            continue
-        p = np.exp(logits[at]) / np.exp(logits[at]).sum()
-        q = np.full(len(p), eps / (len(p) - 1))
-        q[target[at]] = 1 - eps
-        losses.append(-(q * np.log(p)).sum())
-        gradient[at] = p - q
-    return np.mean(losses), gradient / len(losses)
-
-
-# As in a model, the logits are products of vectors and the table.
-hidden = rng.standard_normal((2, 4, 6))  # (B, T, D)
-E = rng.standard_normal((7, 6))  # (V, D), the embedding table
-target = np.array([[4, 2, 6, 3], [5, 3, 0, 0]])  # (B, T)
-logits = Parameter(hidden @ E.T)  # (B, T, V)
-smoothed, expected_gradient = loss_by_loops(logits.numpy(), target, 0.1)
-print(f"q of the tiny example: {np.array([0.1 / 3, 0.1 / 3, 0.1 / 3, 0.9]).round(3)}")
-plain, _ = loss_by_loops(logits.numpy(), target, 0.0)
+of_dog = np.array([0.1 / 3, 0.1 / 3, 0.1 / 3, 0.9])
+logits_again = Parameter(z)
 # Equate:
-loss = label_smoothed_cross_entropy(logits, target, 0.1, pad_id=0)
-loss.backward()
-same("label_smoothed_cross_entropy = loops", loss, smoothed)
-same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_gradient)
+label_smoothed_cross_entropy(logits_again, np.array(dog), 0.1).backward()
+same("with smoothing the gradient is p - q, too", logits_again.grad, p - of_dog)
 
 # %% [markdown]
 # **Use.** The goal as a picture. Take 14 tokens, the vocabulary of the digits. Let the
@@ -331,14 +298,20 @@ claim(
 )
 
 # %%
-curves = [losses_by_lead(0.0), losses_by_lead(0.1)]
-draw(figures.smoothing, "07_smoothing.png", leads, curves, best_lead, entropy)
+draw(
+    figures.smoothing,
+    "07_smoothing.png",
+    leads,
+    [losses_by_lead(0.0), losses_by_lead(0.1)],
+    best_lead,
+    entropy,
+)
 
 # %% [markdown]
 # ![The loss against the lead of the true word's logit: without smoothing it falls towards 0 for ever; with a smoothing of 0.1 it is least, 0.58, at a lead of 4.8, and rises after that](figures/07_smoothing.png)
 #
-# *What to see: without smoothing, each further lead still lowers the loss, if only by a
-# little. With it, the loss has a lowest point, and surer models are punished.*
+# *What to see: without smoothing, each further lead still lowers the loss. With it, the
+# loss has a lowest point, and surer models are punished.*
 
 # %% [markdown]
 # ## How far can the loss fall?
@@ -363,7 +336,6 @@ claim(
 )
 of_paper = -0.9 * np.log(0.9) - 0.1 * np.log(0.1 / 36_999)
 print(f"the entropy of q for 37,000 subwords: {of_paper:.2f}")
-print(f"the first loss {losses[0]:.2f}; an even guess has ln 14 = {np.log(14):.2f}")
 draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 
 # %% [markdown]
@@ -371,19 +343,23 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # *What to see: this is the training of the first section, with what the model wrote
 # after 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey
-# line, its goal, the other near 0. (Both begin above $\ln 14 = 2.64$, the loss of an
-# even guess: the random logits of a new model prefer some tokens already. The bumps
-# late in both may come from our high rate.)*
+# line, its goal, the other near 0. (The bumps late in both may come from our high
+# rate.)*
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
 # entropy of $q$, not with 0**. This goal depends on the vocabulary: with the paper's
-# 37,000 subwords it is 1.38. (The paper's program, tensor2tensor, subtracts it, so the
-# loss that it reports can fall to 0.)
+# 37,000 subwords it is 1.38.
 #
-# And a model comes near it only where the next token is certain, as here. If after the
-# same words now "cat" follows and now "dog", the mean loss is the loss with the average
-# of the two $q$ as the goal. It is lowest where $p$ is that average, and there it is
-# the entropy of the average: more than that of each $q$, for the average is less sure.
+# And a model comes near the entropy of $q$ only where the next token is certain, as
+# here. Say that after the same words "cat" follows as often as "dog". The mean gradient
+# is then $p$ minus the average of the two $q$, so that average is the best $p$:
+# $(0.033, 0.467, 0.033, 0.467)$. With it the mean loss is 0.94, where each $q$ alone
+# could reach 0.43.
+
+# %%
+average = (of_dog + of_dog[[0, 3, 2, 1]]) / 2  # the q of "cat": the same, exchanged
+for name, each in (("dog", of_dog), ("cat or dog", average)):
+    print(f"{name}: q {each.round(3)}, entropy {-(each * np.log(each)).sum():.2f}")
 
 # %% [markdown]
 # ## How far should each number move?
@@ -393,10 +369,9 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # The simplest rule is *gradient descent*, $x - \text{rate} · \text{gradient}$, where
 # the *learning rate* is a small number that we choose. It has a flaw. With the rate
-# 0.1, a gradient of 2 moves its number by 0.2, and one of 0.002 moves its number by
-# 0.0002. So a rate that suits the large gradients hardly moves the numbers whose
-# gradients are small. And a small gradient does not mean that a number is nearly right:
-# the row of a rare word has one because the word is rare.
+# 0.1, a gradient of 2 moves its number by 0.2, and one of 0.002 by a thousandth of
+# that. But a small gradient does not mean that a number is nearly right: the row of a
+# rare word has one because the word is rare.
 #
 # *Adam* (section 5.3) measures each gradient against its usual size. After one
 # gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first move is
@@ -436,8 +411,7 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 # | 3 | -1 | 0.152 | 0.1164 | 0.56 | 1.98 | $-0.1 · 0.56 / 1.41 = -0.04$ | 0.77 |
 #
 # So the usual size of the three gradients is 1.41, the root of 1.98. (The plain mean of
-# their squares is nearly the same: (4 + 1 + 1) / 3 = 2.) As a program, for one number
-# or an array of them:
+# their squares is nearly the same: (4 + 1 + 1) / 3 = 2.) As a program:
 
 
 # %%
@@ -457,24 +431,17 @@ def adam_by_hand(x, gradients, rate):
     return path
 
 
-def last_column(path):
-    """Return x after each update."""
-    return [row[-1] for row in path]
-
-
-print(f"descent: 2 moves by {0.1 * 2:.1f}, and 0.002 by {0.1 * 0.002:.4f}")
+# %%
 on_paper = adam_by_hand(1.0, [2, 1, -1], rate=0.1)
-print("        m        v   m corr.   v corr.  its root        x")
-for columns in on_paper:
-    print(f"{columns[0]:9.3f}{columns[1]:9.4f}", end="")
-    print("".join(f"{number:9.2f}" for number in columns[2:]))
-print("m is divided by", [round(1 - 0.9**t, 3) for t in (1, 2, 3)], end=", ")
-print("v by", [round(1 - 0.98**t, 4) for t in (1, 2, 3)])
-same(
-    "the table's x to two digits",
-    np.round(last_column(on_paper), 2),
-    [0.90, 0.81, 0.77],
-)
+table = [
+    [0.200, 0.0800, 2.00, 4.00, 2.00, 0.90],
+    [0.280, 0.0984, 1.47, 2.48, 1.58, 0.81],
+    [0.152, 0.1164, 0.56, 1.98, 1.41, 0.77],
+]
+same("the program gives the table", on_paper, table, rtol=0.01)
+divisors = [[1 - 0.9**t, 1 - 0.98**t] for t in (1, 2, 3)]
+on_page = [[0.1, 0.02], [0.19, 0.0396], [0.271, 0.0588]]
+same("m and v are divided by these", divisors, on_page, rtol=0.01)
 
 # %% [markdown]
 # Look at the moves. The first one is -0.10, the rate itself: after one gradient,
@@ -484,86 +451,33 @@ same(
 # *down*, although its own gradient asks for up: $m$ remembers the two before. (That is
 # called *momentum*.)
 #
-# So a move of Adam is **the rate times a measure of how much the gradients agree**. The
-# measure is mostly between -1 and 1. (It becomes small in a second case, too: when the
-# gradients shrink, for $v$ still holds the older, larger ones.) If all gradients of a
-# number were 1,000 times as large, its moves would be the same.
+# So a move of Adam is **the rate times a measure of how much the gradients agree**,
+# mostly between -1 and 1.
 #
-# Nine numbers, whose gradients differ in size by a factor of a hundred million: each
-# first moves by 0.1, and gradients 1,000 times as large give the same path.
-
-# %%
-x = rng.standard_normal(9)
-# The gradients of the first number are near 0.001, those of the last near 100000.
-gradients = rng.standard_normal((3, 9)) * 10.0 ** np.arange(-3, 6)
-by_hand = last_column(adam_by_hand(x, gradients, rate=0.1))
-first_moves = abs(by_hand[0] - x)
-claim(
-    "tiny gradient or huge, each number first moves by the rate",
-    np.allclose(first_moves, 0.1, rtol=1e-4),
-    first_moves.round(4),
-)
-larger = last_column(adam_by_hand(x, 1000 * gradients, rate=0.1))
-same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
-
-# %% [markdown]
 # Does it matter that small gradients get full moves? Let frequencies differ, as in a
 # language. There are 16 words, and each has one translation. Half of the text is the
 # first word, a quarter the second, an eighth the third; the last two, with one in
-# 32,768 each, are rare. The model is a table: it reads a word, and the word's row holds
-# the logits of the translations. The gradient of a row is $p - q$ times the share of
-# its word in the batch. A batch has 25,000 words, as many as the paper's, so even the
-# rarest occurs in about every second batch.
-#
-# Only the division by $\sqrt{v}$ is in question, so descent gets the momentum $m$, too.
-# All make 100 updates. The rates of descent are large, 100 and more, because the
-# gradients of rare words are small: at most about their share, one in 32,768.
-
+# 32,768 each, are rare. The model is a table: each word has a row, the logits of the
+# translations. The gradient of a row is $p - q$ times the share of its word in the
+# batch: small for a rare word. So the rates of descent are large, 100 or 300: with 100
+# the rarest row still moves by no more than 0.003 in an update. (Descent gets the
+# momentum $m$, too: only the division by $\sqrt{v}$ is in question.) All make 100
+# updates, with batches of 25,000 words, smoothed by 0.1; we look at how far the loss of
+# each word is above its goal, the entropy of $q$. (The program is under "Is Adam better
+# than descent on the digits?", in "More on training".)
 
 # %%
-def left_to_learn(shares, rate, divide, updates=100):
-    """Train the table; return for each word how far its loss is above the goal."""
-    rng = np.random.default_rng(1)
-    n = len(shares)
-    q = np.full((n, n), 0.1 / (n - 1))
-    np.fill_diagonal(q, 0.9)
-    table = np.zeros((n, n))
-    m = 0.0
-    v = 0.0
-    for t in range(1, updates + 1):
-        p = np.exp(table) / np.exp(table).sum(axis=1, keepdims=True)
-        counts = rng.multinomial(25_000, shares)  # of each word in this batch
-        g = counts[:, None] / 25_000 * (p - q)
-        m = 0.9 * m + 0.1 * g
-        v = 0.98 * v + 0.02 * g**2
-        move = m / (1 - 0.9**t)
-        if divide:
-            move = move / (np.sqrt(v / (1 - 0.98**t)) + 1e-9)
-        table -= rate * move
-    p = np.exp(table) / np.exp(table).sum(axis=1, keepdims=True)
-    return (q * np.log(q / p)).sum(axis=1)  # the loss, less the entropy of q
-
-
-def halving(n):
-    """Return n shares, each half of the one before; only the last two are equal."""
-    return 0.5 ** np.minimum(np.arange(1, n + 1), n - 1)
-
-
-untrained = left_to_learn(halving(16), 0.0, divide=False)[0]
-slower = left_to_learn(halving(16), 100, divide=False)
-faster = left_to_learn(halving(16), 300, divide=False)
-divided = {rate: left_to_learn(halving(16), rate, True) for rate in (0.1, 0.3, 1)}
-print(f"the rarest: one in {1 / halving(16)[-1]:,.0f}; untrained: {untrained:.2f}")
-for name, of_words in (("100", slower), ("300", faster)):
-    print(f"descent, rate {name}:")
-    print("   " + "".join(f"{loss_of_word:5.2f}" for loss_of_word in of_words[:9]))
-    print("   " + "".join(f"{loss_of_word:5.2f}" for loss_of_word in of_words[9:]))
-worst = {rate: f"{of_words.max():.3f}" for rate, of_words in divided.items()}
-claim(
-    "Adam learns every word, with each of the three rates",
-    all(of_words.max() < 0.01 for of_words in divided.values()),
-    f"at most {worst}",
-)
+words = halving(16)  # how frequent each one is
+untrained = left_to_learn(words, 0.0, divide=False)[0]
+losses_of_rules = {
+    "descent with momentum, rate 100": left_to_learn(words, 100, divide=False),
+    "descent with momentum, rate 300": left_to_learn(words, 300, divide=False),
+    "Adam, rate 0.1": left_to_learn(words, 0.1, divide=True),
+}
+slower, faster, by_adam = losses_of_rules.values()
+print(f"the rarest: one in {1 / words[-1]:,.0f}; untrained: {untrained:.2f}")
+print(f"at the rate 100 its row moves by {100 * words[-1]:.3f} at most")
+claim("Adam learns every word", by_adam.max() < 0.01, f"at most {by_adam.max():.3f}")
 claim(
     "descent leaves the rare words, or throws the frequent one about",
     slower[0] < 0.01 < 1 < slower[-1] and min(faster[0], faster[-1]) > 1,
@@ -571,24 +485,19 @@ claim(
 )
 
 # %%
-losses_of_rules = {
-    "descent with momentum, rate 100": slower,
-    "descent with momentum, rate 300": faster,
-    "Adam, rate 0.1": divided[0.1],
-}
 draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 
 # %% [markdown]
 # ![How far the loss of each of 16 words is above its goal, over the word, from frequent to rare: by descent with momentum and the rate 100 the first nine are at 0, and the curve then climbs to 2.04, nearly the 2.18 of no training; with rate 300 the most frequent word is at 1.31 and the rarest at 1.76; with Adam all are at 0](figures/07_rare.png)
 #
 # *What to see: neither of the two rates of descent suits all words. At 100 the rare
-# ones have hardly learned; at 300 the most frequent one already overshoots, and the
-# rare ones are still not there. Adam has learned them all.*
+# ones have hardly learned. At 300 they are still not there, and the moves of the most
+# frequent one are already too large: it ends far from its goal. Adam has learned them
+# all.*
 #
 # **The division by $\sqrt{v}$ gives a rare word's row nearly the moves of a frequent
-# one's.** On this table the rate matters less, too: 0.3 and 1 do as well as 0.1. But
-# the division matters only if frequencies differ widely: on the digits of the first
-# section descent with momentum comes as far as Adam ("More on training").
+# one's.** On the digits of the first section, which are all equally frequent, descent
+# with momentum comes as far as Adam ("More on training").
 
 # %% [markdown]
 # ## How large is the learning rate?
@@ -602,7 +511,8 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # **Derive.** The two terms are equal at $t = 4000$: $t^{-0.5} = t \cdot 4000^{-1.5}$
 # gives $t^{1.5} = 4000^{1.5}$. Before that, the second is smaller: the rate grows in
 # proportion to $t$, the *warm-up*. After it, the first is smaller: the rate falls as
-# $1 / \sqrt{t}$. (Why as the root? "More on training".) For $d_{model} = 512$:
+# $1 / \sqrt{t}$. (Why as the root, and why does the width count? Both are under "More
+# on training".) For $d_{model} = 512$:
 #
 # | update | rate |
 # |---|---|
@@ -610,17 +520,15 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # | 4,000, the peak | 6.99e-04 |
 # | 100,000, the base model's last | 1.40e-04 |
 #
-# For the digits, with the width 32 and 100 updates of warm-up, equation 3 has the peak
-# 0.0177. Our first training took a fifth of it (`factor=0.2`), 0.0035: still five times
-# the paper's peak.
+# (Our first training had its peak, 0.0035, after 100 updates. In the library equation 3
+# can be multiplied by a factor, which was 0.2 there.)
 
 # %%
-table = {count: warmup_rate(count, 512) for count in (1, 4000, 100_000)}
-for count, rate in table.items():
+three_rates = {count: warmup_rate(count, 512) for count in (1, 4000, 100_000)}
+for count, rate in three_rates.items():
     print(f"update {count:7,d}: rate {rate:.2e}")
-print(f"the digits: the peak of equation 3 {warmup_rate(100, 32, 100):.4f}, ", end="")
-print(f"ours {rate_of(100):.4f}: {rate_of(100) / table[4000]:.0f} times the paper's")
-same("the peak is 1 / sqrt(512 * 4000)", table[4000], (512 * 4000) ** -0.5)
+print(f"the digits, update 100: {rate_of(100):.4f}")
+same("the peak is 1 / sqrt(512 * 4000)", three_rates[4000], (512 * 4000) ** -0.5)
 counts_20k = np.arange(1, 20_001)
 
 
@@ -634,21 +542,20 @@ by_library = rates_for(4000)
 same("warmup_rate = equation 3, updates 1 to 20,000", by_library, by_formula, atol=0)
 
 # %%
-rates = {steps: rates_for(steps) for steps in (4000, 1000, 8000)}
+rates = {steps: rates_for(steps) for steps in (4000, 1000)}
 draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 
 # %% [markdown]
-# ![Three curves of the learning rate over 20,000 updates: each rises in a straight line and then falls slowly; the paper's peak is 7e-4 at update 4,000, a shorter warm-up gives a higher peak](figures/07_schedule.png)
+# ![Two curves of the learning rate over 20,000 updates: each rises in a straight line and then falls slowly; the paper's peak is 7e-4 at update 4,000, a shorter warm-up gives a higher peak](figures/07_schedule.png)
 #
 # *What to see: up in a straight line, down slowly. A shorter warm-up also means a
-# higher peak; once warm, all three follow the same curve.*
+# higher peak; once warm, both follow the same curve.*
 
 # %% [markdown]
 # Why does the rate fall? Each batch's gradient is a noisy guess of the true one. A
-# constant rate keeps the model shaking with that noise; a smaller one lets it settle.
-# (Lesson 09 shows it, "Why average the last checkpoints?".)
-#
-# What a small beginning is good for takes an experiment.
+# constant rate keeps the model shaking with that noise; in a long training a smaller
+# one lets it settle (lesson 09, "Why average the last checkpoints?"). What a small
+# beginning is good for takes an experiment.
 
 # %% [markdown]
 # ## Does a warm-up win against a fixed rate?
@@ -662,11 +569,9 @@ draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 # - *warm-up*: up to the peak in 200 updates, then down as $1 / \sqrt{t}$ (equation 3);
 # - *at once*: the peak rate for 200 updates, then down in the same way;
 # - *fixed*: the peak rate from the first to the last update.
-#
-# (`kept` reads the file that the command wrote.)
 
 # %%
-results = kept("warmup")
+results = kept("warmup")  # from the file that the command wrote
 
 
 def ends_of_seeds(schedule):
@@ -725,11 +630,8 @@ claim(
     best_warm < best_cold - 0.05,
     f"{best_warm:.2f} against {best_cold:.2f}",
 )
-of_schedules = {}
-of_seeds = {}
-for schedule in warmup.SCHEDULES:
-    of_schedules[schedule] = means_of_seeds(schedule)
-    of_seeds[schedule] = ends_of_seeds(schedule)
+of_schedules = {name: means_of_seeds(name) for name in warmup.SCHEDULES}
+of_seeds = {name: ends_of_seeds(name) for name in warmup.SCHEDULES}
 levels = {
     f"knows frequencies only: {frequencies_only:.2f}": frequencies_only,
     f"the goal: {entropy:.2f}": entropy,
@@ -741,32 +643,24 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules, of_seeds, leve
 #
 # *What to see: without a warm-up, rates above 0.002 (2 on the axis) get worse and
 # worse. With it the best rate is three times as high, and leads to the lowest loss,
-# near the goal. The small marks are the single seeds: from 0.004 on, none comes near
-# the goal without a warm-up. With it all do, up to 0.008; at 0.016 only one of three
-# does.*
+# near the goal. Look at the single seeds, too: from 0.004 on, none comes near the goal
+# without a warm-up. With it all do, up to 0.008.*
 #
 # So **the warm-up wins because it makes higher rates usable**. At the three lowest
-# rates it does not help. (All this is after 600 updates. The models with low rates are
-# not finished by then, and 600 are too few to show what a falling rate is good for:
-# from 0.002 to 0.004 `fixed` ends lower on average than `at once`.)
+# rates it does not help. (And from 0.002 to 0.004 `fixed` ends lower than `at once`:
+# 600 updates are too few to show what a falling rate is good for. "How sure is the
+# comparison of the schedules?", under "More on training", says more.)
 #
-# At the highest rate the models without it end at the upper line. All that they know is
-# how frequent each token is, much like the model of the first section after 20 updates.
-# What does so high a rate do first?
+# At the highest rate the models without it end at the upper line: they do no better
+# than frequencies. What does so high a rate do first?
 
 # %% [markdown]
 # ## What does a high first rate do?
-# Take the peak rate 0.008, the highest at which the warm-up still brings all three
-# seeds near the goal; without it none comes there. We shall see what breaks in the
-# first update, and test the cause by two controls.
-#
-# **A measure.** Lesson 04 found that attention alone makes all words alike, and that
-# the residual keeps them apart. Training can make them alike nevertheless. Look at the
-# vectors that the encoder gives out (its *memory*), one for each token of 64 rows,
-# without the padding. "All positions" are all these tokens, of all rows. How far are
-# their vectors from the mean of them all, as a share of their length? 1 tells that they
-# have nothing in common, 0 that all are the same: then nothing of the rows can be read
-# from them.
+# Take the peak rate 0.008. With the warm-up all three seeds came near the goal; begun
+# at once, none did. We look at the vectors that the encoder gives out, one for each
+# token of 64 rows (a *position*; padding does not count). How far are they from the
+# mean of them all, as a share of their length? 1 tells that they have nothing in
+# common, 0 that all are the same: then nothing of the rows can be read from them.
 
 
 # %%
@@ -785,7 +679,6 @@ def watch(schedule, updates, norm="post"):
     """Train; return the distance before the first update and after each one."""
     with forms.on():
         distances = [distance_apart(warmup.new_model(1, norm, np.float64))]
-        # A generator: each turn of the loop makes one update.
         training = warmup.training(schedule, 0.008, 1, norm, updates, np.float64)
         for trained, _ in training:
             distances.append(distance_apart(trained))
@@ -811,58 +704,13 @@ draw(figures.collapse, "07_collapse.png", warm[:16], cold[:16])
 # %% [markdown]
 # ![The distance of the positions from their mean, over 15 updates: with the warm-up it stays near 0.6; begun at the full rate, it falls to 0.06 in two updates and stays near 0](figures/07_collapse.png)
 #
-# *What to see: without a warm-up, two updates make the positions alike. With it they
-# stay apart (never below 0.55 in 220 updates). This is one seed, in post-norm, as in
-# the paper. For what happens after update 15, and in pre-norm, see "More on training".*
+# *What to see: without a warm-up, two updates make the positions nearly alike. With it
+# they stay apart. (This is seed 1, in post-norm, as in the paper. With two other seeds
+# they come closer with the warm-up, too, but by far less: "What do small first moves
+# change?", under "More on training".)*
 #
-# **What does the first update do?** Each number has seen one gradient, which agrees
-# with itself. So Adam moves *every* number that has a gradient by the full rate: with
-# the warm-up by 0.008 / 200, without it by 0.008. Which way do the positions move?
-#
-# They have much in common: with seed 1, at the encoder's output, their distance from
-# their mean is 0.55 of their length, so the mean has 0.84 of it (the two squares add up
-# to 1). Take one output of a layer, a sum of four products. At position A its inputs
-# are $(1, 1, 1, -1)$, at position B $(1, 1, -1, 1)$: the first two are common to both,
-# the other two tell A from B. The gradient of a weight is the sum over the positions of
-# its input times the gradient of the output there.
-#
-# - Say both positions ask the output to fall: it has the gradient 1 at A and at B. The
-#   gradients of the weights are $(2, 2, 0, 0)$: the common inputs add up, the others
-#   cancel. Adam moves the first two weights by a full rate each, however small their
-#   gradients are, and the outputs at A and B both fall by $2 \cdot 0.008 = 0.016$.
-# - Say A asks it to fall, but B to rise: the gradients 1 and -1. Those of the weights
-#   are $(0, 0, 2, -2)$: now the differences add up. The output at A falls by 0.016, and
-#   at B it rises by as much.
-#
-# So **what all positions ask together moves them all the same way; what each asks for
-# itself parts them**. In a real layer nothing cancels exactly, and Adam gives a full
-# rate to the rest of a sum, too. But the moves for the common inputs all shift the
-# output the same way: with 32 inputs up to 32 rates, or $32 \cdot 0.008 = 0.256$. Those
-# for the rest have no common sign, and 32 random signs sum only to about the root of
-# 32: 5.7 rates, or 0.045.
-#
-# Let the *wish* of a position be the way that its vector at the encoder's output should
-# move: minus the gradient of the loss there. The mean of the wishes of all positions is
-# their *common wish*; what is left of each is its *private wish*. In a new model much
-# of each wish is common. With seeds 1 to 3 the common wish is 0.61 to 0.72 times as
-# long as a wish is on average; were their directions random, it would be 0.05. Our
-# reading: they all ask for the frequencies, the first thing to learn.
-#
-# **What does the common wish do?** It shifts an output by up to 0.256 for all
-# positions, where the numbers have a size of about 1 after a norm. Then comes the next
-# norm, which divides by the size of the whole: **the larger the common part, the less
-# is left of the difference**. An encoder of six layers has twelve norms. In a rough
-# count, shifts of 0.256 leave 0.04 to 0.38 of seed 1's 0.55, and the 0.045 of random
-# signs leaves 0.54 ("What do twelve norms leave of a difference?", "More on training").
-#
-# **Is it so?** Two controls:
-#
-# - *Random signs*. Each number moves as far as before, but up or down at random. If
-#   only the size of the moves counts, this makes the positions alike, too.
-# - *Without the common wish*. On the way back, take the gradients of all positions at
-#   the encoder's output, and again at the input of each layer; subtract their mean, and
-#   go on. Then update (`common_wish.training`). If the common wish is the cause, the
-#   positions now stay apart.
+# Is it because the moves are so large? A control: take the first update, and move each
+# number as far as there, but up or down at random.
 
 
 # %%
@@ -885,15 +733,7 @@ def one_update(seed):
 
 with forms.on():
     first_updates = np.array([one_update(seed) for seed in (1, 2, 3)])
-    controls = [
-        common_wish.training("at once", 0.008, 1, seed, without=(1,))
-        for seed in (1, 2, 3)
-    ]
-without_common = np.array([notes["apart"][0, -1] for notes in controls])
 print(f"before: {first_updates[:, 0].round(2)}")
-agreed = [notes["common"][0] / notes["wishes"][0] for notes in controls]
-print(f"common wish / length of a wish: {np.round(agreed, 2)}", end="; ")
-print(f"random: {(probe.source != 0).sum() ** -0.5:.2f}")
 claim(
     "with each seed, one update makes the positions much more alike",
     (first_updates[:, 1] < 0.6 * first_updates[:, 0]).all(),
@@ -904,37 +744,29 @@ claim(
     (first_updates[:, 2] > 0.8 * first_updates[:, 0]).all(),
     first_updates[:, 2].round(2),
 )
-claim(
-    "the first update without the common wish: no seed falls",
-    (without_common > 0.95 * first_updates[:, 0]).all(),
-    without_common.round(2),
-)
-later = kept("common_wish")  # at once, longer; one number for each 50 updates
-print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
 
 # %% [markdown]
-# How far apart the positions are, before and after one update at the full rate:
+# How far apart the positions are, with three seeds:
 #
-# | | before | one update | random signs | without the common wish |
-# |---|---|---|---|---|
-# | seed 1 | 0.55 | 0.26 | 0.50 | 0.95 |
-# | seed 2 | 0.29 | 0.05 | 0.28 | 0.59 |
-# | seed 3 | 0.38 | 0.07 | 0.42 | 0.38 |
+# | | before | one update | random signs |
+# |---|---|---|---|
+# | seed 1 | 0.55 | 0.26 | 0.50 |
+# | seed 2 | 0.29 | 0.05 | 0.28 |
+# | seed 3 | 0.38 | 0.07 | 0.42 |
 #
-# One update makes the positions much more alike. With random signs it hardly does, or
-# not at all, and without the common wish no seed falls. (This control changes one more
-# thing. Adam moves a number by the full rate whatever is left of its gradient, so the
-# private wishes now move what the common one moved before. That may be why two of the
-# distances rise.) So **the size of the moves alone does not make the positions alike;
-# their direction does**. That it is the direction of the common wish fits both
-# controls, but the second does not prove it.
+# Moves of the same sizes with random signs hardly do it. So **it is not the size of the
+# moves alone: they work together**.
 #
-# **What is not known.** All this is the encoder, in its first updates. After 600, with
-# the first seed, the positions are apart again (0.67, more than at the start), and
-# still the loss is 2.42, about that of frequencies only. Why does such a model not
-# learn even then? We do not know, nor whether it fails because its positions were alike
-# at first. Nor do we know how long a warm-up must be. ("What do small first moves
-# change?", under "More on training", measures what one does.)
+# How? We think, so: The gradient of a weight is a sum over all positions (lesson 02).
+# What they all ask for adds up in this sum; what each asks for itself mostly cancels.
+# Adam's first update then moves each weight by the full rate, the way of the sum, and
+# all these moves shift all positions together. Each of the encoder's twelve norms then
+# divides by the size of the whole, and less is left of the differences. ("What do all
+# positions ask for?", under "More on training", has an example and measurements.)
+#
+# Is this why such a training fails? That is not known. Later the positions come apart
+# again: after 600 updates of the first seed they are at 0.67, and still the loss is
+# 2.42.
 
 # %% [markdown]
 # ## What did we learn?
@@ -942,13 +774,14 @@ print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:
 #   respect to the logits is $p - q$.
 # - Why label smoothing? It gives the loss a goal that can be reached, $p = q$.
 # - How far can a smoothed loss fall? Down to the entropy of $q$: compare it with that.
-# - How far does Adam move a number? The rate times the agreement of its gradients, less
-#   while they shrink; on the first update the full rate, whatever their size.
+# - How far does Adam move a number? The rate times the agreement of its gradients; on
+#   the first update the full rate, whatever their size.
 # - How large is the rate? It grows for 4,000 updates to 7e-4, then falls as
 #   $1 / \sqrt{t}$.
-# - Why a warm-up? It makes higher rates usable. The first update moves every number
-#   with a gradient by the full rate, and what all positions ask together adds up in it:
-#   at a high rate two updates make all positions of a post-norm model alike.
+# - Why a warm-up? It makes higher rates usable.
+# - What does a high first rate do? One update makes the positions of a post-norm model
+#   much more alike, as its moves work together. It is not proved that such a training
+#   fails because of that.
 
 # %% [markdown]
 # ## More on training
@@ -985,23 +818,27 @@ claim(
 # $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the numbers $a_j$
 # with the probabilities $p$. It is never negative, so the slope never falls.
 #
+# (The paper's program, tensor2tensor, subtracts the lowest value, the entropy of $q$,
+# so the loss that it reports can fall to 0.)
+#
 # ### Why does the rate fall as the root?
 # The paper gives no reason. One may be this. Take the updates from 4,000 to 100,000. If
 # the rate fell as $1 / t$, all of them together would move as far as 12,900 updates at
 # the peak rate; with $1 / \sqrt{t}$, as far as 32,000. So late updates still count.
-#
+
+# %%
+print("updates 4,000 to 100,000 move as far as so many at the peak rate:")
+print(f"    {round(4000 * np.log(25), -2):,.0f} if the rate falls as 1 / t")
+print(f"    {4000 * 2 * (np.sqrt(25) - 1):,.0f} if it falls as 1 / sqrt(t)")
+
+# %% [markdown]
 # ### Why does the rate depend on the width?
 # Again the paper gives no reason. One may be this. An output sums $d_{model}$ products
 # of a weight and an input, which has a size of about 1 after a layer norm. Let Adam
 # move the weights by the same share of the rate in every width. If these moves have
 # independent signs, the output changes in proportion to $\sqrt{d_{model}}$, and the
 # factor $1 / \sqrt{d_{model}}$ makes that the same in every width. (In the first update
-# the signs are not independent: "What does a high first rate do?".)
-
-# %%
-print("updates 4,000 to 100,000 move as far as so many at the peak rate:")
-print(f"    {round(4000 * np.log(25), -2):,.0f} if the rate falls as 1 / t")
-print(f"    {4000 * 2 * (np.sqrt(25) - 1):,.0f} if it falls as 1 / sqrt(t)")
+# the signs are not independent: "What do all positions ask for?".)
 
 # %% [markdown]
 # ### Is Adam better than descent on the digits?
@@ -1064,14 +901,24 @@ claim(
 #
 # Nor does descent with momentum need the division if the frequencies differ less than
 # in "How far should each number move?". With ten of those words (the rarest is one in
-# 512), it learns all of them with the rate 100.
+# 512), it learns all of them with the rate 100. With all 16 it learns them with none of
+# the two rates that we tried, and Adam with each of three: 0.1, 0.3 and 1. This is the
+# program:
 
 # %%
-ten_words = left_to_learn(halving(10), 100, divide=False)
+show(left_to_learn)
+at_other_rates = [left_to_learn(words, rate, divide=True).max() for rate in (0.3, 1)]
+claim(
+    "sixteen words: Adam learns every one with the rates 0.3 and 1, too",
+    max(at_other_rates) < 0.01,
+    f"at most {max(at_other_rates):.3f}",
+)
+ten = halving(10)
+ten_words = left_to_learn(ten, 100, divide=False)
 claim(
     "ten words only: descent learns every one",
     ten_words.max() < 0.01,
-    f"at most {ten_words.max():.3f}; the rarest: one in {1 / halving(10)[-1]:.0f}",
+    f"at most {ten_words.max():.3f}; the rarest: one in {1 / ten[-1]:.0f}",
 )
 
 # %% [markdown]
@@ -1091,8 +938,10 @@ claim(
 # beginning of the lesson the moves come down to 0.18 by update 50, and to 0.15 by
 # update 100.
 #
-# (Several gradients in a row that are much larger than those before them make the
-# measure larger than 1, up to 1.7: the Cauchy-Schwarz inequality tells that bound.)
+# They become small in a second case, too: when the gradients shrink, for $v$ still
+# holds the older, larger ones. (And several gradients in a row that are much larger
+# than those before them make the measure larger than 1, up to 1.7: the Cauchy-Schwarz
+# inequality tells that bound.)
 
 
 # %%
@@ -1131,12 +980,165 @@ print(f"pure noise: {noise:.2f}, its median {0.6745 * noise:.2f}")
 print(f"the largest measure: {(0.1**2 / 0.02 / (1 - 0.9**2 / 0.98)) ** 0.5:.1f}")
 
 # %% [markdown]
+# ### How sure is the comparison of the schedules?
+# At low rates nothing needs protection, and the warm-up spends 200 updates on small
+# steps: at 0.002 a fixed rate ends lower, at 0.84 against 0.93. And at the rate 0.016
+# even the warm-up does not protect every seed: the mean is 1.50. Neighbouring rates
+# differ by up to a factor of two, so the best rate of each schedule is known only
+# roughly. And it is one toy task, after 600 updates. The models with low rates are not
+# finished by then, and from 0.002 to 0.004 `fixed` ends lower on average than `at
+# once`. At 0.016, with the warm-up, one of three seeds comes near the goal.
+
+# %% [markdown]
+# ### What do all positions ask for?
+# This part and the next four continue "What does a high first rate do?"; read them in
+# this order.
+#
+# Let the *wish* of a position be the way that its vector at the encoder's output should
+# move: minus the gradient of the loss there. The mean of the wishes of all positions is
+# their *common wish*; what is left of each is its *private wish*.
+#
+# What do the two do in one layer? Take one output, a sum of four inputs times four
+# weights. At position A the inputs are $(1, 1, 1, -1)$, at position B $(1, 1, -1, 1)$:
+# the first two are common to both, the other two tell A from B. The gradient of a
+# weight is a sum over the positions: its input times the gradient of the output there.
+#
+# - *A common wish.* Both positions ask the output to fall: its gradient is 1 at A and
+#   at B. The weights get the gradients $(2, 2, 0, 0)$. Adam lowers the first two by
+#   0.008 each, and the output falls by 0.016 at A and at B.
+# - *Private wishes.* A asks it to fall, and B to rise: 1 and -1. The weights get
+#   $(0, 0, 2, -2)$. Now the output falls by 0.016 at A, and rises by as much at B.
+#
+# With two positions both get their way. With hundreds only the common wish does: a
+# weight's gradient is a sum over all of them, and the sign of the sum, all that Adam
+# takes of it at first, hardly depends on what A asks for. So at A the moves for private
+# wishes have nearly random signs. In a layer with 32 inputs, the common wish shifts an
+# output by up to 32 rates, 0.256, the same way at all positions. With random signs 32
+# moves add up to about the root of 32: 5.7 rates, or 0.045, up at one position and down
+# at the next. (With 400 positions, whose inputs and wishes have random signs, the shift
+# is 5.7 rates, and only 1.3 of them, on average, the way that the position asked for.)
+
+# %%
+inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
+for asked in ([1, 1], [1, -1]):  # the gradients of the output at A and at B
+    of_weights = asked @ inputs
+    print(f"asked {asked}: the gradients of the four weights are {of_weights},")
+    shift_of_two = inputs @ (-0.008 * np.sign(of_weights))
+    print(f"    the outputs at A and B shift by {shift_of_two}")
+print(f"32 products shift by up to {32 * 0.008:.3f}")
+print(f"32 moves with random signs: about {np.sqrt(32):.1f} rates,")
+print(f"    a shift of {np.sqrt(32) * 0.008:.3f}")
+signs = np.random.default_rng(1).choice([-1, 1], (200, 400, 33))
+many_inputs = signs[:, :, :32]  # (trials, positions, inputs)
+asked = signs[:, :, 32:]  # the gradient of the output at each position
+in_rates = -np.sign((asked * many_inputs).sum(axis=1, keepdims=True))
+shifts = (many_inputs * in_rates).sum(axis=2)
+size = np.sqrt((shifts**2).mean())
+its_way = -(shifts * asked[:, :, 0]).mean()
+print(f"400 positions: {size:.1f} rates, of which {its_way:.1f} as a position asked")
+
+# %% [markdown]
+# How much of the wishes is common? In a new model much of each is. With seeds 1 to 3
+# the common wish is 0.61 to 0.72 times as long as a wish is on average; were their
+# directions random, it would be 0.05. Our reading: they all ask for the frequencies,
+# the first thing to learn.
+#
+# Is it the common wish that makes the positions alike? A second control: an update
+# without it. On the way back, take the gradients of all positions at the encoder's
+# output, and again at the input of each layer; subtract their mean, and go on. Then
+# update (`common_wish.training`).
+
+# %%
+with forms.on():
+    controls = [
+        common_wish.training("at once", 0.008, 1, seed, without=(1,))
+        for seed in (1, 2, 3)
+    ]
+without_common = np.array([notes["apart"][0, -1] for notes in controls])
+common_shares = [notes["common"][0] / notes["wishes"][0] for notes in controls]
+print(f"common wish / length of a wish: {np.round(common_shares, 2)}", end="; ")
+print(f"random: {(probe.source != 0).sum() ** -0.5:.2f}")
+claim(
+    "the first update without the common wish: no seed falls",
+    (without_common > 0.95 * first_updates[:, 0]).all(),
+    without_common.round(2),
+)
+
+# %% [markdown]
+# How far apart the positions are:
+#
+# | | before | one update | without the common wish |
+# |---|---|---|---|
+# | seed 1 | 0.55 | 0.26 | 0.95 |
+# | seed 2 | 0.29 | 0.05 | 0.59 |
+# | seed 3 | 0.38 | 0.07 | 0.38 |
+#
+# Without the common wish no seed falls. That it is the common wish that makes the
+# positions alike fits both controls, but this one does not prove it, for it changes one
+# more thing. Adam moves a number by the full rate whatever is left of its gradient, so
+# the private wishes now move what the common one moved before. That may be why two of
+# the distances rise.
+
+# %% [markdown]
+# ### What do twelve norms leave of a difference?
+# "What do all positions ask for?" finds two shifts of an output at the rate 0.008:
+# 0.256 from moves that all shift it the same way, and 0.045 from random signs. (The
+# norm also subtracts the mean over the 32 features of *one* position. A shift common to
+# all positions is up in one feature and down in another, so it stays.)
+#
+# After a norm a vector has the size 1 (the root of the mean of its squares). Take the
+# difference of seed 1 at the encoder's output, 0.55. The common part, a vector too, the
+# mean of all positions, is then 0.84: the squares of both, 0.30 and 0.70, add up to 1.
+#
+# A shift by 0.256 may point the way of the common part. Then the lengths add up, to
+# 1.10. The size of the whole becomes $\sqrt{0.55^2 + 1.10^2} = 1.23$, and the norm
+# divides by it: 0.45 is left of the difference. Or it points at a right angle to the
+# common part, as random directions nearly do. Then the squares add up, and 0.53 is
+# left. That is one norm. An encoder of six layers has twelve, with a shift before each.
+# What do they leave of 0.55?
+#
+# | each shift | one norm | twelve |
+# |---|---|---|
+# | 0.256, the way that the common part points | 0.45 | 0.04 |
+# | 0.256, at a right angle to it | 0.53 | 0.38 |
+# | 0.045, at a right angle: random signs | 0.55 | 0.54 |
+#
+# It is rough: it starts from the 0.55 of the output, takes the largest shift for all,
+# and does as if nothing but the shifts happened in the layers. But **it tells the
+# harmful update from the harmless one**: 0.04 to 0.38 is left, against 0.54. Measured
+# were distances of 0.26 and 0.50.
+
+# %%
+print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}")
+
+
+def left_of_difference(n_norms, shift, same_way):
+    """Return what n_norms norms leave of 0.55, with a shift before each."""
+    difference = 0.55
+    common = np.sqrt(1 - difference**2)
+    for _ in range(n_norms):
+        common = common + shift if same_way else np.hypot(common, shift)
+        whole = np.hypot(difference, common)
+        difference = difference / whole
+        common = common / whole
+    return difference
+
+
+print(f"the common part: {np.sqrt(1 - 0.55**2):.2f}; shifted: {0.84 + 0.256:.2f}")
+print(f"the size of the whole: {np.hypot(0.55, 1.10):.2f}")
+print("left of a difference of 0.55:   one norm   twelve")
+for shift, same_way in ((0.256, True), (0.256, False), (0.045, False)):
+    of_one = left_of_difference(1, shift, same_way)
+    of_twelve = left_of_difference(12, shift, same_way)
+    way = "the same way" if same_way else "right angle"
+    print(f"    {shift}, {way:12s} {of_one:17.2f} {of_twelve:8.2f}")
+
+# %% [markdown]
 # ### What do small first moves change?
-# This part and the next three continue "What does a high first rate do?"; read them in
-# this order. During a warm-up two things shrink within 20 updates. One is the length of
-# the common wish at the encoder's output. (We take the length of the sum of all wishes,
-# which is their mean times their number.) The other is the *typical move*: how far the
-# median number moves, as a share of the rate.
+# A warm-up begins with small moves. Within 20 updates two things shrink. One is the
+# length of the common wish. (We take the length of the sum of all wishes, which is
+# their mean times their number.) The other is the *typical move*: how far the median
+# number moves, as a share of the rate.
 #
 # Why do they shrink? Either with *time*, as more batches come in: then waiting would
 # help. Or because of *the moves*: once the model has done what all positions and
@@ -1167,11 +1169,6 @@ print("warm-up, update 200:", end=" ")
 print(f"common wish {warm_notes['common'][-1] / warm_notes['common'][0]:.2f},", end=" ")
 print(f"typical move {warm_notes['typical'][-1]:.2f}")
 cold_notes = watched["no warm-up"]
-claim(
-    "the kept training of 600 updates begins as this one",
-    np.isclose(later["loss"][0], cold_notes["loss"][49], rtol=0.02),
-    f"{later['loss'][0]:.2f}",
-)
 
 # %%
 print("update 20, seeds 1, 2 and 3:")
@@ -1213,10 +1210,9 @@ draw(figures.wishes, "07_wishes.png", first_30)
 # | no warm-up | 0.03, 0.03, 0.01 | 0.08 | 0.05, 0.00, 0.00 |
 # | tiny rate | 0.93, 0.92, 0.66 | 0.88 | 0.58, 0.28, 0.39 |
 #
-# So **small moves suffice to answer the common wish, and waiting does not**. What do
-# the positions ask together? Our reading: the frequencies, the first thing to learn. By
-# update 10 the loss is 2.51 with the warm-up and 2.47 without, near the 2.46 of
-# frequencies only.
+# So **small moves suffice to answer the common wish, and waiting does not**. By update
+# 10 the loss is 2.51 with the warm-up and 2.47 without, near the 2.46 of frequencies
+# only. That fits our reading of what the positions ask together.
 #
 # The typical moves shrink for two reasons. The gradients of the batches disagree and
 # cancel in $m$; and they are shorter than those of the first updates, which $v$ still
@@ -1280,8 +1276,8 @@ draw(figures.alike, "07_alike.png", shares_of_first, cold_notes["apart"])
 # The input of the encoder, words and positions, is never alike: 0.75 in update 60. The
 # first layer leaves 0.19 of it, the second 0.03. In the layers above, this happens:
 #
-# *Alike, their private wishes cancel.* Look at the positions A and B of "What does a
-# high first rate do?" again, and let both have the same four inputs. The gradient of a
+# *Alike, their private wishes cancel.* Look at the positions A and B of "What do all
+# positions ask for?" again, and let both have the same four inputs. The gradient of a
 # weight is a sum over the positions, of the gradient there times the input there. If
 # the input is the same everywhere, the sum is that input times the *sum* of the
 # gradients, and private wishes sum to 0. So what would part the positions is hardly in
@@ -1300,70 +1296,20 @@ draw(figures.alike, "07_alike.png", shares_of_first, cold_notes["apart"])
 # harmful; what else counts here, we do not know. It shows that the danger outlives the
 # first moves. (If the common wish is taken away in each of the 60 updates, the
 # positions stay apart throughout.)
-
-# %% [markdown]
-# ### What do twelve norms leave of a difference?
-# "What does a high first rate do?" finds two shifts of an output at the rate 0.008:
-# 0.256 from moves that all shift it the same way, and 0.045 from random signs. (The
-# norm also subtracts the mean over the 32 features of *one* position. A shift common to
-# all positions is up in one feature and down in another, so it stays.)
 #
-# After a norm a vector has the size 1 (the root of the mean of its squares). Take the
-# difference of seed 1 at the encoder's output, 0.55. The common part, a vector too, the
-# mean of all positions, is then 0.84: the squares of both, 0.30 and 0.70, add up to 1.
-#
-# A shift by 0.256 may point the way of the common part. Then the lengths add up, to
-# 1.10. The size of the whole becomes $\sqrt{0.55^2 + 1.10^2} = 1.23$, and the norm
-# divides by it: 0.45 is left of the difference. Or it points at a right angle to the
-# common part, as random directions nearly do. Then the squares add up, and 0.53 is
-# left. That is one norm. An encoder of six layers has twelve, with a shift before each.
-# What do they leave of 0.55?
-#
-# | each shift | one norm | twelve |
-# |---|---|---|
-# | 0.256, the way that the common part points | 0.45 | 0.04 |
-# | 0.256, at a right angle to it | 0.53 | 0.38 |
-# | 0.045, at a right angle: random signs | 0.55 | 0.54 |
-#
-# It is rough: it starts from the 0.55 of the output, takes the largest shift for all,
-# and does as if nothing but the shifts happened in the layers. But **it tells the
-# harmful update from the harmless one**: 0.04 to 0.38 is left, against 0.54. Measured
-# were distances of 0.26 and 0.50.
+# *And after 600 updates?* The positions are apart again (0.67, more than at the start),
+# and still the loss is 2.42, about that of frequencies only. Why does such a model not
+# learn even then? We do not know, nor whether it fails because its positions were alike
+# at first.
 
 # %%
-inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
-for asked in ([1, 1], [1, -1]):  # the gradients of the output at A and at B
-    of_weights = asked @ inputs
-    print(f"asked {asked}: the gradients of the four weights are {of_weights},")
-    print(
-        f"    the outputs at A and B shift by {inputs @ (-0.008 * np.sign(of_weights))}"
-    )
-print(f"32 products shift by up to {32 * 0.008:.3f}")
-print(f"32 moves with random signs: about {np.sqrt(32):.1f} rates,")
-print(f"    a shift of {np.sqrt(32) * 0.008:.3f}")
-print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}")
-
-
-def left_of_difference(n_norms, shift, same_way):
-    """Return what n_norms norms leave of 0.55, with a shift before each."""
-    difference = 0.55
-    common = np.sqrt(1 - difference**2)
-    for _ in range(n_norms):
-        common = common + shift if same_way else np.hypot(common, shift)
-        whole = np.hypot(difference, common)
-        difference = difference / whole
-        common = common / whole
-    return difference
-
-
-print(f"the common part: {np.sqrt(1 - 0.55**2):.2f}; shifted: {0.84 + 0.256:.2f}")
-print(f"the size of the whole: {np.hypot(0.55, 1.10):.2f}")
-print("left of a difference of 0.55:   one norm   twelve")
-for shift, same_way in ((0.256, True), (0.256, False), (0.045, False)):
-    of_one = left_of_difference(1, shift, same_way)
-    of_twelve = left_of_difference(12, shift, same_way)
-    way = "the same way" if same_way else "right angle"
-    print(f"    {shift}, {way:12s} {of_one:17.2f} {of_twelve:8.2f}")
+later = kept("common_wish")  # the same training; one number for each 50 updates
+claim(
+    "the kept training of 600 updates begins as this one",
+    np.isclose(later["loss"][0], cold_notes["loss"][49], rtol=0.02),
+    f"{later['loss'][0]:.2f}",
+)
+print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
 
 # %% [markdown]
 # ### Why only in post-norm?
@@ -1389,16 +1335,13 @@ claim(
 #
 # (That the gradient vanishes if all positions are alike, Noci et al. 2022 prove for the
 # queries and keys of a new model. Our measurement is one seed.)
-#
-# ### How sure is the comparison of the schedules?
-# At low rates nothing needs protection, and the warm-up spends 200 updates on small
-# steps: at 0.002 a fixed rate ends lower, at 0.84 against 0.93. And at the rate 0.016
-# even the warm-up does not protect every seed: the mean is 1.50. Neighbouring rates
-# differ by up to a factor of two, so the best rate of each schedule is known only
-# roughly. And it is one toy task.
 
 # %% [markdown]
 # ### Does label smoothing raise BLEU?
+# The exp of the mean of $-\ln p_y$ is the *perplexity*. A perplexity of 4 means: as
+# unsure as an even choice among 4 words. The paper finds that label smoothing "hurts
+# perplexity", but improves BLEU (section 5.4).
+#
 # How can a model have a worse perplexity, and yet a better BLEU? On paper: two models
 # predict three words. These are the probabilities of the three true words:
 #
@@ -1618,8 +1561,40 @@ claim(
 
 # %% [markdown]
 # ### How does the library do the same?
-# Four notes for readers of the library.
+# Five notes for readers of the library.
 #
+# *The smoothed loss* is a mean over the target words of a batch, without the padding.
+# The logits of a model are products of vectors and the embedding table.
+
+
+# %%
+def loss_by_loops(logits, target, eps):
+    """Return the mean loss of the n target words and its gradient; 0 is padding."""
+    losses = []
+    gradient = np.zeros_like(logits)
+    for at in np.ndindex(target.shape):
+        if target[at] == 0:
+            continue
+        p = np.exp(logits[at]) / np.exp(logits[at]).sum()
+        q = np.full(len(p), eps / (len(p) - 1))
+        q[target[at]] = 1 - eps
+        losses.append(-(q * np.log(p)).sum())
+        gradient[at] = p - q
+    return np.mean(losses), gradient / len(losses)
+
+
+hidden = rng.standard_normal((2, 4, 6))  # (B, T, D)
+E = rng.standard_normal((7, 6))  # (V, D), the embedding table
+target = np.array([[4, 2, 6, 3], [5, 3, 0, 0]])  # (B, T)
+logits = Parameter(hidden @ E.T)  # (B, T, V)
+smoothed, expected_gradient = loss_by_loops(logits.numpy(), target, 0.1)
+plain, _ = loss_by_loops(logits.numpy(), target, 0.0)
+loss = label_smoothed_cross_entropy(logits, target, 0.1, pad_id=0)
+loss.backward()
+same("label_smoothed_cross_entropy = loops", loss, smoothed)
+same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_gradient)
+
+# %% [markdown]
 # *The class `Adam`* makes the update for all parameters of a model at once, and counts
 # $t$. It first copies them into one long array (`Flat`), its `data`: each parameter
 # becomes a view of its slice, and one `adam_update` serves the model. Of this function
@@ -1631,7 +1606,29 @@ claim(
 show(adam_update)
 
 # %% [markdown]
-# **Equate.** The nine numbers of "How far should each number move?" once more.
+# **Equate.** Nine numbers, whose gradients differ in size by a factor of a hundred
+# million. First by hand: each first moves by 0.1, and gradients 1,000 times as large
+# give the same path.
+
+
+# %%
+def path_by_hand(x, gradients):
+    """Return x after each update."""
+    return [columns[-1] for columns in adam_by_hand(x, gradients, rate=0.1)]
+
+
+x = rng.standard_normal(9)
+# The gradients of the first number are near 0.001, those of the last near 100000.
+gradients = rng.standard_normal((3, 9)) * 10.0 ** np.arange(-3, 6)
+by_hand = path_by_hand(x, gradients)
+first_moves = abs(by_hand[0] - x)
+claim(
+    "tiny gradient or huge, each number first moves by the rate",
+    np.allclose(first_moves, 0.1, rtol=1e-4),
+    first_moves.round(4),
+)
+larger = path_by_hand(x, 1000 * gradients)
+same("gradients times 1000: the same path", larger, by_hand, rtol=1e-4)
 
 
 # %%
@@ -1819,7 +1816,7 @@ def pytorch_eps(eps, V):
     """Return the number e for which label_smoothed_cross_entropy(logits, target, e) has
     PyTorch's q: 1 - eps on the true word, plus eps / V on each of the V words.
 
-    Hint: in "When is a model sure enough?" the function gives each wrong word
+    Hint: in "When is a model sure enough?" the formula gives each wrong word
     e / (V - 1). Which e makes that PyTorch's eps / V? Is the true word right, too?
     """
     ...

@@ -35,6 +35,16 @@ def reversal(rng, n, shortest=3, longest=8):
     return make_batch(sources, targets, VOCABULARY)
 
 
+def answer(model, digits):
+    """Return what the model writes, the most probable token each time; a dot is the end mark."""
+    source = np.array([[int(digit) + 4 for digit in digits] + [3]])
+    written = [2]  # the start mark
+    while written[-1] != 3 and len(written) < 10:  # 3 is the end mark
+        next_logits = model(source, np.array([written])).numpy()[0, -1]
+        written.append(int(next_logits.argmax()))
+    return " ".join(str(i - 4) if i > 3 else "." for i in written[1:])
+
+
 def share_of_peak(schedule, step):
     """Return the learning rate at a step, as a share of the peak.
 

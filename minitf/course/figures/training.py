@@ -122,8 +122,9 @@ def warmup(peaks, losses_by_schedule, of_seeds, levels, path):
     thousandths = 1000 * np.array(peaks)
     curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in losses_by_schedule.items()}
     lines(
-        curves, path, x="peak rate, in thousandths", y="loss after 600 updates", log="x",
-        title="A warm-up makes higher rates usable", limits=(0.4, 3.15),
+        curves, path, x="peak rate, in thousandths (each tick doubles it)",
+        y="loss after 600 updates", log="x", limits=(0.4, 3.15),
+        title="A warm-up makes higher rates usable (small marks: single seeds)",
         levels={name: (level, "left") for name, level in levels.items()},
         singles={SCHEDULES[name]: (thousandths, losses) for name, losses in of_seeds.items()},
     )  # fmt: skip
