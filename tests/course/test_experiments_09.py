@@ -25,7 +25,9 @@ def test_the_summary_has_the_form_of_results_json():
         "valid": {"last": {"perplexity": 2.0}, "averaged": {"perplexity": 1.5}},
         "tests": {"test": {"bleu": 93.96}},
     }
-    found = quick_run.summary(results, ["a", "b", "c", "d"], ["A", "B", "C", "D"])
+    printed = ["step      1  loss 6", "step     10  loss 5", "step  2,600  loss 1"]
+    found = quick_run.summary(results, ["a", "b", "c", "d"], ["A", "B", "C", "D"], printed)
     assert found["valid"] == results["valid"]
     assert found["tests"] == results["tests"]
     assert found["sentences"] == [("a", "A"), ("b", "B"), ("c", "C")]
+    assert found["printed"] == [printed[0], printed[2]]
