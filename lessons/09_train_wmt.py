@@ -754,7 +754,7 @@ of_orders = [(alone[-1], of_means[-1], of_calmed, mean_of_calmed)]
 of_orders.append((0.971, 0.912, 0.928, 0.931))  # order = np.random.default_rng(2)
 of_orders.append((1.013, 0.939, 0.945, 0.933))  # order = np.random.default_rng(3)
 shown_losses = [f"{each:.3f}" for each in np.mean(of_orders, axis=0)]
-print("loss, mean of three orders:  the last alone  mean of 5")
+print("loss, average of 3 orders:   the last alone  mean of 5")
 print("    constant rate {:>25s}{:>11s}".format(*shown_losses[:2]))
 print("    rate falls to a fifth {:>17s}{:>11s}".format(*shown_losses[2:]))
 
@@ -774,9 +774,9 @@ print(f"the paper's rate at update 100,000, highest = 1: {rate_left:.1f}")
 
 # %% [markdown]
 # They are 1,500 updates apart, and even the oldest, from update 94,000, has nearly all
-# of the training behind it. But the paper's rate has fallen to a fifth, too. Whether
-# its mean gained anything, it does not say. So measure both on sentences kept out of
-# the training, and keep the better one.
+# of the training behind it. But the paper's rate has fallen to a fifth, too, and the
+# paper does not say whether the mean gained anything. So measure both on sentences kept
+# out of the training, and keep the better one.
 #
 # The model is finished, and translates a test. What is its score worth?
 
