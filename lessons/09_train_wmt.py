@@ -63,8 +63,9 @@ claim("put together again it is", spelled == "Schneemann", spelled)
 # mean anything: "em" has the end of "Schnee" and the beginning of "Mann".
 #
 # If the tokens were words, a new word could not be written. If they were letters, any
-# word could, but sentences would become long. *Byte-pair encoding* is the middle way: a
-# frequent word is one token, a rare word a few pieces.
+# word could, but a sentence would have about five times as many tokens, and each is
+# computed. *Byte-pair encoding* is the middle way: a frequent word is one token, a rare
+# word a few pieces.
 #
 # How does one find good pieces? Take a pencil. A text has the word "snow" 4 times,
 # "show" 3 times and "low" 2 times. Cut the words into letters, with a "▁" for the space
@@ -122,9 +123,8 @@ draw(figures.stations, "09_here.png")
 # for English and German together (lesson 05). New text gets the same merges in the same
 # order.
 #
-# Of equally frequent pairs, the library takes the one that makes the shorter piece,
-# then the first by the alphabet, in which "▁" is last. So the **third merge** on paper
-# is "now", which occurs 4 times, like "▁sn". 27 - 4 = 23 tokens are left.
+# Of equally frequent pairs, the shorter piece wins, then the alphabet ("▁" is last). So
+# the **third merge** on paper is "now", not "▁sn": 27 - 4 = 23 tokens are left.
 #
 # **Derive.** Each step that we made on paper is a function.
 
@@ -217,8 +217,7 @@ for i in (0, 10, 100, 500, 1000):
 
 # %% [markdown]
 # Parts of frequent words (the "he" of "the"), endings and first letters come first, of
-# both languages mixed. After 500 merges a word takes one and a half tokens. In letters
-# it would take more than five.
+# both languages mixed. After 500 merges a word takes one and a half tokens.
 #
 # Why not go on merging? A merge saves one token each time that its new piece occurs. So
 # what it saves tells how often the piece occurs when it is made.
@@ -347,8 +346,8 @@ claim("the two short ones apart: padding", round(apart) == 6, f"{apart:.0f}%")
 
 # %% [markdown]
 # WMT 2014 has 4.5 million pairs. We have no data here, so we draw lengths at random,
-# about as real ones are spread: most sentences are short, few are long, and a target is
-# about as long as its source.
+# about as real ones are spread: most are short, few are long, and a target is about as
+# long as its source.
 
 # %%
 # Half of the sources have up to 25 tokens: e to the 3.2.
@@ -363,8 +362,8 @@ print(f"an average source has {average_length:.0f} tokens")
 # %% [markdown]
 # **Use.** What does sorting save? We fill batches with 16,000 pairs as they come, with
 # the same pairs sorted, and with all 4.5 million sorted. These we leave to the
-# library's `plan_batches`, which is faster. (It sorts a little differently: "Does the
-# library plan batches as we do?", at the end.)
+# library's `plan_batches`, which is faster, and has a trick: without it the last 0.8%
+# would be 1.4% ("Does the library plan batches as we do?", at the end).
 
 # %%
 few = range(16_000)
@@ -378,13 +377,9 @@ named_batches = {
     "4.5 million, sorted": plan,
 }
 padding = {}
-print(f"{'padding':20s}  sources  targets  together")
 for name, batches in named_batches.items():
-    of_sources = padding_percent(batches, [source_lengths])
-    of_targets = padding_percent(batches, [target_lengths])
     padding[name] = padding_percent(batches, [source_lengths, target_lengths])
-    print(f"{name:20s}  {of_sources:6.1f}%  {of_targets:6.1f}% {padding[name]:8.1f}%")
-print(f"16,000 sorted pairs fill {len(in_order)} batches; all, {len(plan):,}")
+    print(f"{name:20s}  {padding[name]:4.1f}% padding")
 longest_sides = []
 for filled in as_they_come:
     source_longest = source_lengths[filled].max()
@@ -402,9 +397,7 @@ claim("no rectangle exceeds 25,000; the largest:", largest <= 25_000, f"{largest
 claim("of 4.5 million pairs, sorted, padding is", of_all < 1, f"{of_all:.1f}%")
 
 pictured = figures.one_of_each(named_batches, source_lengths, target_lengths)
-n_alike = (target_lengths == 37).sum()
-n_batches = sum((target_lengths[rows] == 37).all() for rows in plan)
-print(f"of all pairs, {n_alike:,} have a target of 37 tokens: {n_batches} batches")
+print(f"targets of 37 tokens: {(target_lengths == 37).sum():,}")
 draw(figures.padding, "09_padding.png", padding, pictured)
 
 # %% [markdown]
@@ -420,11 +413,9 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 #
 # *Why is a quarter left when 16,000 pairs are sorted?* Look at the middle: the targets,
 # sorted first, have three lengths, and for each of these the sources run from short to
-# long: three teeth. Of 4.5 million pairs, 61,334 have a target of 37 tokens, and fill
-# 94 batches. Sorted by their sources, each of these has sources of nearly one length.
-# **The more pairs there are to choose from, the better they match.**
-#
-# How long does a training take?
+# long: three teeth. Of 4.5 million pairs, 61,334 have a target of 37 tokens. Sorted by
+# their sources, they fill batches with sources of nearly one length. **The more pairs
+# there are to choose from, the better they match.**
 
 # %% [markdown]
 # ## What does the training cost?
@@ -454,8 +445,9 @@ claim("of each GPU in a second", abs(speed - 3e12) < 1e11, f"{speed:.2e}")
 share_of_peak = 100 * speed / 9.5e12
 claim("share of a P100's peak, 9.5e12", share_of_peak < 40, f"{share_of_peak:.0f}%")
 print(f"all updates: {100_000 * operations:.1e} operations")
-# Both measured, the core rounded, the H100 in tf32: see examples/benchmarks/README.md.
+# Both measured, see examples/benchmarks/README.md. The core is rounded.
 of_core = 1e11
+# An H100 needs 0.074 seconds for an update with 512 pairs of 48 tokens (in tf32).
 of_h100 = 6 * P * 512 * 48 / 0.074
 for name, a_second in {
     "8 P100": 8 * speed,
@@ -474,8 +466,8 @@ for name, a_second in {
 # P100 are only 100,000 times 0.4 seconds.
 #
 # At home? Hardly: one core of a computer, at a round 1e11 operations a second, needs
-# about 2,600 hours, or three and a half months. But cards can be rented: by the speed
-# that we measured, all updates take an H100 about 2 hours.
+# about 2,600 hours, or 109 days. But cards can be rented: by the speed that we
+# measured, all updates take an H100 about 2 hours.
 #
 # But how can eight GPUs share one update?
 
@@ -513,9 +505,8 @@ claim("both divided by all 8 tokens, added:", sum_of_parts == 1, sum_of_parts)
 # All start from the same numbers, add the same gradients and take the same Adam step:
 # so their copies stay equal.
 #
-# **Derive.** A small model, a batch of 64 sentences of 31, 15, 7 and 3 tokens, and its
-# two halves. All the long sentences are in the first half, so that a wrong division
-# shows. (Dropout is off.)
+# **Derive.** A small model, a batch of 64 sentences, and its two halves: the long ones
+# and the short ones. (Dropout is off.)
 
 # %%
 sizes_of_model = Config(30, n_layers=1, d_model=64, d_ff=64, n_heads=2, dropout=0.0)
@@ -528,24 +519,17 @@ batch = make_batch(rows, mirrored, 30)
 all_tokens = batch.n_tokens
 
 
-def gradient_of(part, n_tokens):  # of the sum over its tokens, divided by n_tokens
+def gradient_of(part):  # of the sum over its tokens, divided by all tokens
     adam.zero_grad()
-    loss, _ = model.loss(part.source, part.target_in, part.target_out, n_tokens)
+    loss, _ = model.loss(part.source, part.target_in, part.target_out, all_tokens)
     loss.backward()
     return to_numpy(adam.collect()).copy()  # all gradients, one after the other
 
 
-on_one_gpu = gradient_of(batch, all_tokens)
-first_half = batch.rows(0, 32)  # sentences 0 to 31
-second_half = batch.rows(32, 64)
-from_first = gradient_of(first_half, all_tokens)
-from_second = gradient_of(second_half, all_tokens)
+on_one_gpu = gradient_of(batch)
+from_first = gradient_of(batch.rows(0, 32))  # sentences 0 to 31
+from_second = gradient_of(batch.rows(32, 64))
 same("two halves, added = the batch", from_first + from_second, on_one_gpu)
-mean_of_first = gradient_of(first_half, first_half.n_tokens)
-mean_of_second = gradient_of(second_half, second_half.n_tokens)
-error = (mean_of_first + mean_of_second) / 2 - on_one_gpu
-off_by = np.linalg.norm(error) / np.linalg.norm(on_one_gpu)
-claim("the average of two means is off by", off_by > 0.1, f"{off_by:.0%}")
 
 # %% [markdown]
 # ## Do twice as many GPUs train twice as fast?
@@ -564,7 +548,7 @@ claim("the average of two means is off by", off_by > 0.1, f"{off_by:.0%}")
 #
 # Say that a GPU sends 1.25 GB a second, and computes for all of the 0.4 seconds. Then
 # 441 MB take another 0.35 seconds: sending takes nearly as long as computing for its
-# 3,125 tokens. For how many tokens are both equal?
+# 25000 / 8 = 3,125 tokens. For how many tokens are both equal?
 #
 # Let a GPU do $F$ operations a second, send $B$ bytes a second, and have $t$ tokens of
 # the update. Then it computes for $6 P t / F$ seconds. One of very many GPUs sends for
@@ -578,15 +562,16 @@ claim("the average of two means is off by", off_by > 0.1, f"{off_by:.0%}")
 # $t^*$ tokens each send for longer than they compute.**
 #
 # How many times as fast as one are $n$ GPUs that share 25,000 tokens, if each first
-# computes and then sends? Measure time in *tokens*: 1 is as long as a GPU computes for
-# one token. Then $8P$ bytes are sent in the time $t^*$, and an update takes
+# computes and then sends? Say how long things take by the number of tokens that a GPU
+# computes in that time. Computing takes $25000 / n$. Sending $8P$ bytes takes $t^*$: so
+# was $t^*$ defined. A GPU sends $1 - 1/n$ of them, and an update takes
 #
-# $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^*$$
+# $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^* = t^* + \frac{25000 - t^*}{n}$$
 #
 # For one GPU that is 25,000, and for very many nearly $t^*$.
 #
 # The paper does not name its links. So take three that one can buy, and $F$ = 3.0e12
-# from above.
+# from above, which was found as if nothing had been sent.
 
 # %%
 links = {
@@ -615,18 +600,17 @@ draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups, limits)
 # %% [markdown]
 # ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as thin straight lines. With 12 GB/s, 8 GPUs are 7.3 times as fast as one; with 1.25 GB/s, 4.2 times, and the curve becomes flat; with 0.125 GB/s any number above one is slower than one. Rings mark where two of the curves cross half of the ideal.](figures/09_ranks.png)
 #
-# *What to see: each curve bends away from the ideal. At a ring its GPUs send for as
-# long as they compute.*
+# *What to see: each curve bends away from the ideal. At a ring sending takes as long as
+# computing: twice the ideal time, so half of the ideal. (The slow network is at half
+# before 2 GPUs, and has no ring.)*
 #
 # The paper's eight GPUs had 3,125 tokens each. Over the first link that is ten times
 # $t^*$, and they would be 7.3 times as fast as one. Over the second it is about $t^*$,
 # and they would be 4.2 times as fast.
 #
-# And very many GPUs? One takes 25,000, and they take nearly $t^*$. **So the speed-up
-# tends to $25000 / t^*$**: over the second link to 7.9, where its curve becomes flat.
-# Over the third, $t^*$ is more than 25,000: one GPU alone is the fastest.
-#
-# (If GPUs send while they still compute, only the longer of the two times counts.)
+# **With very many GPUs the speed-up tends to $25000 / t^*$**: over the second link to
+# 7.9, where its curve becomes flat. Over the third, $t^*$ is more than 25,000: one GPU
+# alone is the fastest.
 #
 # Now the run ends. Which of its models do we keep?
 
@@ -648,10 +632,10 @@ draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups, limits)
 #
 # $$x \leftarrow x - 0.05 (x + \text{noise})$$
 #
-# In the long run $x$ is 0 on average, and the loss is all noise. The mean of 5
-# independent x's has a fifth of that loss. But neighbours are nearly the same
-# photograph: of an old $x$, 0.95 is left after one step. After 100 steps, $0.95^{100}$
-# = 0.006 is left: the old $x$ is forgotten.
+# In the long run $x$ is 0 on average, so the average loss is half of its variance. The
+# mean of 5 independent x's has a fifth of the variance, and of the loss. But neighbours
+# are nearly the same photograph: of an old $x$, 0.95 is left after one step. After 100
+# steps, $0.95^{100}$ = 0.006 is left: the old $x$ is forgotten.
 
 
 # %%
@@ -688,8 +672,9 @@ claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}"
 #
 # We give the early model of lesson 08 another 200 updates, and keep a copy after each.
 # Batches of only 250 tokens shake it well. The rate is 0.001 throughout. At each tenth
-# update we take the smoothed loss on 100 unseen sentences: of the checkpoint, and of
-# the mean of the last 5, 10 updates apart.
+# update we take the loss on 100 unseen sentences: of the checkpoint, and of the mean of
+# the last 5, 10 updates apart. (It is smoothed by 0.05, not by the paper's 0.1: with
+# 1,600 pieces, 0.57 would be perfect.)
 
 # %%
 # The updates of lesson 07, in noisy batches (minitf/course/trained_further.py).
@@ -698,6 +683,11 @@ checkpoints = further.checkpoints(np.full(200, 0.001))
 
 
 # %%
+def least_loss(smoothing, n_pieces):  # the entropy of q
+    of_true = -(1 - smoothing) * np.log(1 - smoothing)
+    return of_true - smoothing * np.log(smoothing / (n_pieces - 1))
+
+
 def loss_of_last_5(update, distance):
     last_5 = checkpoints[update::-distance][:5]  # from this update backwards
     return further.loss_on_unseen(average(last_5))
@@ -709,6 +699,10 @@ of_means = [loss_of_last_5(i, distance=10) for i in updates]
 of_five = alone[-5:]  # the checkpoints of updates 160 to 200
 print("loss of each of the last five:", *[f"{loss:.3f}" for loss in of_five])
 print(f"loss of their mean:            {of_means[-1]:.3f}")
+sizes_of_further = further.model.config
+smoothed_by = sizes_of_further.label_smoothing
+least = least_loss(smoothed_by, sizes_of_further.vocabulary_size)
+print(f"the least, smoothed by {smoothed_by}:  {least:11.3f}")
 last_is_best = alone[-1] == min(of_five)
 claim("the last of the five is the best", last_is_best, f"{alone[-1]:.3f}")
 claim("their mean is better still", of_means[-1] < alone[-1], f"{of_means[-1]:.3f}")
@@ -725,16 +719,15 @@ draw(figures.averages, "09_average.png", updates, alone, of_means, loss_before)
 # *What to see: the mean is below the newest checkpoint at every point, and its curve is
 # much smoother.*
 #
-# At update 200, the mean contains four *older* models, each worse than the last, and
+# At update 200, the mean contains four *older* models, each worse than the newest, and
 # yet it is better than the best. Each is off to a side of its own, and in the mean
 # these errors partly cancel. But neighbours are off to the same side, and very old
 # checkpoints have learned too little. **Average checkpoints that are far enough apart
-# to differ, and near enough to be good.** (And of one training: another one ends in
-# another bowl.)
+# to differ, and near enough to be good.**
 #
 # One can also shake the ball less: by a smaller learning rate. So train once more, with
-# a rate that falls in a straight line to a fifth. We have made both trainings with two
-# other orders of the batches as well, and put their losses into the code.
+# a rate that falls in a straight line to a fifth. (The code has the losses of both
+# trainings for two other orders of the batches, too.)
 
 # %%
 calmed = further.checkpoints(np.linspace(0.001, 0.0002, 200))
@@ -745,11 +738,6 @@ claim(
     of_calmed < alone[-1],
     f"{of_calmed:.3f}",
 )
-claim(
-    "and its mean gains nothing more",
-    mean_of_calmed > of_calmed - 0.005,
-    f"{mean_of_calmed:.3f}",
-)
 of_orders = [(alone[-1], of_means[-1], of_calmed, mean_of_calmed)]
 of_orders.append((0.971, 0.912, 0.928, 0.931))  # order = np.random.default_rng(2)
 of_orders.append((1.013, 0.939, 0.945, 0.933))  # order = np.random.default_rng(3)
@@ -757,11 +745,17 @@ shown_losses = [f"{each:.3f}" for each in np.mean(of_orders, axis=0)]
 print("loss, average of 3 orders:   the last alone  mean of 5")
 print("    constant rate {:>25s}{:>11s}".format(*shown_losses[:2]))
 print("    rate falls to a fifth {:>17s}{:>11s}".format(*shown_losses[2:]))
+gains = np.mean([(a - b, c - d) for a, b, c, d in of_orders], axis=0)
+claim(
+    "on average a mean gains little if the rate falls",
+    gains[1] < gains[0] / 5,
+    f"{gains[1]:.3f}, otherwise {gains[0]:.3f}",
+)
 
 # %% [markdown]
 # From 0.978, the mean of checkpoints leads to 0.927, the falling rate to 0.934, and
-# both together to 0.932. So they seem to take the same noise: **a mean takes what the
-# rate has left of it.**
+# both together to 0.932. So they seem to remove the same noise: **a mean can remove
+# only the noise that a fallen rate has not removed.**
 #
 # And the paper's five checkpoints?
 
@@ -803,8 +797,9 @@ print(f"the paper's rate at update 100,000, highest = 1: {rate_left:.1f}")
 # *signature*, to be published with the score.
 
 # %%
-ours = ["Wir warten - wie immer - am U-Bahn-Steig auf den bus."]
-reference = ["Wir warten - wie immer - am U-Bahn-Hof auf den Bus."]
+ours = ["Wir warten heute früh wie immer am U-Bahn-Steig auf den bus."]
+reference = ["Wir warten heute früh wie immer am U-Bahn-Hof auf den Bus."]
+# eff and smooth matter only if no four tokens are right; version is sacreBLEU's.
 print(bleu(ours, reference).signature)
 
 # %% [markdown]
@@ -835,8 +830,8 @@ print(bleu(ours, reference).signature)
 # count them as they are (tokenize="none").
 
 # %%
-ours_13a = ["Wir warten - wie immer - am U-Bahn-Steig auf den bus ."]
-reference_13a = ["Wir warten - wie immer - am U-Bahn-Hof auf den Bus ."]
+ours_13a = ["Wir warten heute früh wie immer am U-Bahn-Steig auf den bus ."]
+reference_13a = ["Wir warten heute früh wie immer am U-Bahn-Hof auf den Bus ."]
 by_13a = bleu(ours, reference).score
 by_hand_13a = bleu(ours_13a, reference_13a, tokenize="none").score
 same("bleu cuts by 13a", by_13a, by_hand_13a)
@@ -871,10 +866,9 @@ print(f"cut at hyphens:  {cut_at_hyphens**0.25:.3f}")
 #
 #     python -m minitf.training --quick --steps 2600 --valid-every 1300 --save-every 50
 #
-# Here are four of the lines that it printed, three sentences that it had never seen,
-# and its scores. A *perplexity* is $e$ to the *plain* loss, the mean of $-\ln p$, not
-# smoothed: 1 is perfect. A *validation* measures it on sentences that are kept out of
-# the training.
+# Here are four of the lines that it printed, and three sentences that it had never
+# seen. A *perplexity* is $e$ to the *plain* loss, the mean of $-\ln p$: 1 is perfect.
+# The *validation* sentences are kept out of the training.
 
 # %%
 OPTIONS = "--quick --steps 2600 --valid-every 1300 --save-every 50"
@@ -883,50 +877,47 @@ for line in of_quick.get("printed", []):
     print(line)
 for source, translation in of_quick.get("sentences", []):
     print(f"    {source}\n    -> {translation}")
-of_last = of_quick["valid"]["last"]["perplexity"]
-of_mean = of_quick["valid"]["averaged"]["perplexity"]
+last, mean = of_quick["valid"]["last"], of_quick["valid"]["averaged"]
+print("validation              perplexity   BLEU")
+print(f"    last checkpoint     {last['perplexity']:10.3f}   {last['bleu']:.1f}")
+print(f"    mean of the last 8  {mean['perplexity']:10.3f}   {mean['bleu']:.1f}")
 quick_bleu = of_quick["tests"]["test"]["bleu"]
-print(f"perplexity of the last checkpoint: {of_last:.3f}, of the mean {of_mean:.3f}")
-claim("the mean of 8 is better:", of_mean < of_last, f"{of_mean:.3f}")
-warm = parse(OPTIONS.split())[0].warmup_steps
-print(f"rate of its last update, highest = 1: {(warm / 2600) ** 0.5:.2f}")
-print(f"BLEU: {quick_bleu:.1f}")
+print(f"test, by the mean and a beam: BLEU {quick_bleu:.1f}")
+better = mean["perplexity"] < last["perplexity"] and mean["bleu"] > last["bleu"]
+claim("the mean is better in both:", better, f"{mean['perplexity']:.3f}")
 claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}")
 
 # %% [markdown]
-# The first line is the loss of a model that guesses among its 500 pieces, with logits
-# of variance 1: $\ln 500 + 1/2 = 6.7$ (the 1/2 is derived at the end of lesson 05).
-# BLEU is so high because the toy language is small.
+# Both models translated the validation sentences, greedily. The mean did it better, and
+# was kept: the rate had fallen to 0.39 of its highest only, and left noise to remove.
+# Then the mean translated the test, other sentences, by a beam. (BLEU is so high because
+# the toy language is small.)
 #
-# The command saved a checkpoint every 50 updates, and averaged the last 8. It measured
-# the mean and the last checkpoint, and kept the mean, which translated the validation
-# better. That fits the last section: the rate has only fallen to 0.39 of its highest,
-# and has left noise for the mean to take.
+# **And what should the paper's run print?** Compare it with the small one:
 #
-# **And what should the paper's run print?** Two kinds of loss:
-#
-# | when | loss | expect | suspect |
+# | in a line | small run | paper's run | alarming |
 # |---|---|---|---|
-# | first updates | smoothed | $\ln 37000 + 1/2 = 11.0$ | other: initial weights, loss |
-# | later updates | smoothed | a fall, but not below 1.38 | below 1.38: no smoothing |
-# | last validation | plain | $\ln 4.92 = 1.59$, about | far from it: see below |
+# | loss at step 1 | $\ln 500 + 1/2 = 6.7$ | $\ln 37000 + 1/2 = 11.0$ | another: wrong initial weights |
+# | loss later | above 0.51 | above 1.38 | below: no smoothing |
+# | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0: the future leaks in (lesson 06) |
+# | test BLEU | 93.9 | 27.3, by the paper's script | |
 #
-# 1.38 is the entropy of the smoothed target (lesson 07). And 4.92 is the paper's
-# perplexity on newstest2013 (Table 3), without a mean. The command validates on the
-# first 1,000 of its sentences.
-#
-# Why only about? The loss is *divided by what?* By the paper's pieces, and ours are cut
-# by other merges. If a text had the same total loss in 10% more tokens, 1.59 would
-# become 1.45, and no model would be better. So, roughly: below 1.4 suspect a leak
-# (lesson 06), above 1.8 that something is not learned.
+# - *Step 1.* A new model guesses, with logits of variance 1 (end of lesson 05).
+# - *Later.* A smoothed loss stays above the entropy of $q$ (lesson 07): 0.51 for 500
+#   pieces, smoothed by 0.05 as `--quick` does, and 1.38 for 37,000, smoothed by 0.1.
+# - *Validation.* 4.92 is the paper's perplexity on newstest2013 (Table 3), without a
+#   mean. Why only about? Its plain loss, 1.59, is *divided by what?* By the paper's
+#   pieces, and ours are cut by other merges. If a text had the same total loss in 10%
+#   more tokens, 1.59 would become 1.45, and no model would be better.
 
 # %%
-of_q = -0.9 * np.log(0.9) - 0.1 * np.log(0.1 / 36_999)
-print(f"a new model's loss: {np.log(500) + 0.5:.1f} with 500 pieces,", end=" ")
-print(f"{np.log(37_000) + 0.5:.1f} with 37,000; never below {of_q:.2f}")
-print(f"Table 3: perplexity 4.92, so a plain loss of {np.log(4.92):.2f};")
-print(f"in 10% more tokens {np.log(4.92) / 1.1:.2f}; 0.2 less or more:", end=" ")
-print(f"{np.log(4.92) - 0.2:.1f} and {np.log(4.92) + 0.2:.1f}")
+quick = parse(OPTIONS.split())[0]
+print("--quick sets", " ".join(quick.set), "and", quick.vocabulary_size, "pieces")
+print(f"rate of its last update, highest = 1: {(quick.warmup_steps / 2600) ** 0.5:.2f}")
+for n_pieces, smoothing in ((500, 0.05), (37_000, 0.1)):
+    first, least = np.log(n_pieces) + 0.5, least_loss(smoothing, n_pieces)
+    print(f"{n_pieces:6,} pieces: the first loss {first:.1f}, none below {least:.2f}")
+print(f"ln 4.92 = {np.log(4.92):.2f}; in 10% more tokens {np.log(4.92) / 1.1:.2f}")
 
 # %% [markdown]
 # ## What did we learn?
@@ -1273,7 +1264,8 @@ for name, bytes_a_second in links.items():
 # says how much of that was sending. (If part of it was, our $F$ is too small, and so is
 # $t^*$.)
 #
-# Larger batches help, because the same bytes are then sent for more tokens.
+# Larger batches help, because the same bytes are then sent for more tokens. So does
+# sending while a GPU still computes: then only the longer of the two times counts.
 
 # %% [markdown]
 # ### How exact is the count of operations?
@@ -1380,8 +1372,10 @@ claim("a fifth of the rate leaves", abs(of_a_fifth - 0.2) < 0.01, f"{of_a_fifth:
 ours_split = [split_compounds(line) for line in ours_13a]
 reference_split = [split_compounds(line) for line in reference_13a]
 by_hand_split = "am U ##AT##-##AT## Bahn ##AT##-##AT## Steig auf den bus ."
-as_in_table = ours_split == [f"Wir warten - wie immer - {by_hand_split}"]
+as_in_table = ours_split == [f"Wir warten heute früh wie immer {by_hand_split}"]
 claim("split_compounds cuts at hyphens", as_in_table, "2 hyphens")
+alone_stays = split_compounds("Wir - wie immer - warten")
+claim("lone hyphens stay", alone_stays == "Wir - wie immer - warten", alone_stays)
 as_the_paper = bleu(ours_split, reference_split, tokenize="none").score
 claim("as the paper counts", round(as_the_paper, 1) == 71.0, f"{as_the_paper:.1f}")
 

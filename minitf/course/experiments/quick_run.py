@@ -19,6 +19,7 @@ from minitf.training import main as train
 
 OPTIONS = "--quick --steps 2600 --valid-every 1300 --save-every 50"
 N_SENTENCES = 3
+SCORES = ("perplexity", "bleu")  # of a validation
 LINES = ("step      1 ", "step  1,000 ", "step  2,600 ")  # as they begin
 
 
@@ -30,7 +31,7 @@ def summary(results, sources, translations, printed):
     valid, tests = results["valid"], results["tests"]
     pairs = list(zip(sources, translations, strict=True))
     return {
-        "valid": {name: {"perplexity": valid[name]["perplexity"]} for name in ("last", "averaged")},
+        "valid": {name: {key: valid[name][key] for key in SCORES} for name in ("last", "averaged")},
         "tests": {"test": {"bleu": tests["test"]["bleu"]}},
         "sentences": pairs[:N_SENTENCES],
         "printed": [line for line in printed if line.startswith(LINES)],
