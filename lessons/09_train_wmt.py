@@ -564,7 +564,7 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 # How many times as fast as one are $n$ GPUs that share 25,000 tokens, if each first
 # computes and then sends? Say how long things take by the number of tokens that a GPU
 # computes in that time. Computing takes $25000 / n$. Sending $8P$ bytes takes $t^*$: so
-# was $t^*$ defined. A GPU sends $1 - 1/n$ of them, and an update takes
+# was $t^*$ defined. A GPU sends $1 - 1/n$ of these bytes, so an update takes
 #
 # $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^* = t^* + \frac{25000 - t^*}{n}$$
 #
@@ -898,7 +898,7 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 # | in a line | small run | paper's run | alarming |
 # |---|---|---|---|
 # | loss at step 1 | $\ln 500 + 1/2 = 6.7$ | $\ln 37000 + 1/2 = 11.0$ | another: wrong initial weights |
-# | loss later | above 0.51 | above 1.38 | below: no smoothing |
+# | loss later | 0.61, above 0.51 | above 1.38 | below: no smoothing |
 # | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0: the future leaks in (lesson 06) |
 # | test BLEU | 93.9 | 27.3, by the paper's script | |
 #
