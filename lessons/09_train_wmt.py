@@ -456,7 +456,8 @@ for name, a_second in {
     "1 core": of_core,
 }.items():
     hours = 100_000 * operations / a_second / 3600
-    print(f"{name:6s} {a_second:.1e} a second: {hours:5,.0f} hours")
+    days = f", or {hours / 24:.0f} days" if hours > 1000 else ""
+    print(f"{name:6s} {a_second:.1e} a second: {hours:5,.0f} hours{days}")
 
 # %% [markdown]
 # What have we learned that the paper does not say? **How much one of its GPUs did for
@@ -701,8 +702,9 @@ print("loss of each of the last five:", *[f"{loss:.3f}" for loss in of_five])
 print(f"loss of their mean:            {of_means[-1]:.3f}")
 sizes_of_further = further.model.config
 smoothed_by = sizes_of_further.label_smoothing
-least = least_loss(smoothed_by, sizes_of_further.vocabulary_size)
-print(f"the least, smoothed by {smoothed_by}:  {least:11.3f}")
+n_pieces = sizes_of_further.vocabulary_size
+least = least_loss(smoothed_by, n_pieces)
+print(f"{n_pieces:,} pieces, smoothed by {smoothed_by}: no loss below {least:.2f}")
 last_is_best = alone[-1] == min(of_five)
 claim("the last of the five is the best", last_is_best, f"{alone[-1]:.3f}")
 claim("their mean is better still", of_means[-1] < alone[-1], f"{of_means[-1]:.3f}")
