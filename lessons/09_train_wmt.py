@@ -3,12 +3,14 @@
 
 The model of lesson 06 learns by lesson 07 and translates by lesson 08. What is still
 missing is the way from 4.5 million pairs of sentences to the paper's 27.3 BLEU (its
-section 5.1, section 5.2 and section 6.1).
+section 5.1, section 5.2 and section 6.1). WMT is a yearly contest of translation
+systems: the pairs are its texts of 2014, and the score is that of its test of the same
+year, *newstest2014*: 3,003 sentences of news.
 
 We build each station of that way and check it; at the end one command runs all of them
 on a toy text. (Nobody has run the full training with this library yet.)
 
-One question returns, for batches, for GPUs and for losses: *divided by what?* Divide by
+One question returns, for GPUs, for losses and for scores: *divided by what?* Divide by
 the wrong thing, and the number misleads.
 You need lessons 01 to 08.
 """
@@ -362,8 +364,8 @@ print(f"an average source has {average_length:.0f} tokens")
 # %% [markdown]
 # **Use.** What does sorting save? We fill batches with 16,000 pairs as they come, with
 # the same pairs sorted, and with all 4.5 million sorted. These we leave to the
-# library's `plan_batches`, which is faster, and has a trick: without it the last 0.8%
-# would be 1.4% ("Does the library plan batches as we do?", at the end).
+# library's `plan_batches`, which is faster, and has a trick ("Does the library plan
+# batches as we do?", at the end).
 
 # %%
 few = range(16_000)
@@ -549,23 +551,24 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 #
 # Say that a GPU sends 1.25 GB a second, and computes for all of the 0.4 seconds. Then
 # 441 MB take another 0.35 seconds: sending takes nearly as long as computing for its
-# 25000 / 8 = 3,125 tokens. For how many tokens are both equal?
+# 25000 / 8 = 3,125 tokens. For how many tokens are both equal? From here on we count
+# the $8P$ bytes of very many GPUs (for eight, an eighth too many).
 #
 # Let a GPU do $F$ operations a second, send $B$ bytes a second, and have $t$ tokens of
-# the update. Then it computes for $6 P t / F$ seconds. One of very many GPUs sends for
-# $8 P / B$ seconds. For some $t$, call it $t^*$, these are equal:
+# the update. Then it computes for $6 P t / F$ seconds, and sends for $8 P / B$ seconds.
+# For some $t$, call it $t^*$, these are equal:
 #
 # $$t^* = \frac{8 P / B}{6 P / F} = \frac{4}{3} \cdot \frac{F}{B}$$
 #
 # $P$ is gone! A model with twice as many weights computes twice as long, and sends
-# twice as long. What counts is how many tokens each GPU has. With many more than
-# $t^*$, twice as many GPUs are nearly twice as fast. **Very many GPUs with fewer than
-# $t^*$ tokens each send for longer than they compute.**
+# twice as long. What counts is how many tokens each GPU has. As long as each still has
+# many more than $t^*$, twice as many GPUs are nearly twice as fast. **Very many GPUs
+# with fewer than $t^*$ tokens each send for longer than they compute.**
 #
 # How many times as fast as one are $n$ GPUs that share 25,000 tokens, if each first
-# computes and then sends? Say how long things take by the number of tokens that a GPU
-# computes in that time. Computing takes $25000 / n$. Sending $8P$ bytes takes $t^*$: so
-# was $t^*$ defined. A GPU sends $1 - 1/n$ of these bytes, so an update takes
+# computes and then sends? Each computes $25000 / n$ tokens. To send $8P$ bytes takes as
+# long as to compute $t^*$ tokens: so was $t^*$ defined. A GPU sends $1 - 1/n$ of these
+# bytes. So an update takes as long as to compute this many tokens on one GPU:
 #
 # $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^* = t^* + \frac{25000 - t^*}{n}$$
 #
@@ -674,8 +677,7 @@ claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}"
 # We give the early model of lesson 08 another 200 updates, and keep a copy after each.
 # Batches of only 250 tokens shake it well. The rate is 0.001 throughout. At each tenth
 # update we take the loss on 100 unseen sentences: of the checkpoint, and of the mean of
-# the last 5, 10 updates apart. (It is smoothed by 0.05, not by the paper's 0.1: with
-# 1,600 pieces, 0.57 would be perfect.)
+# the last 5, 10 updates apart. (It is smoothed by 0.05: no loss is below 0.57.)
 
 # %%
 # The updates of lesson 07, in noisy batches (minitf/course/trained_further.py).
@@ -756,7 +758,8 @@ claim(
 
 # %% [markdown]
 # From 0.978, the mean of checkpoints leads to 0.927, the falling rate to 0.934, and
-# both together to 0.932. So they seem to remove the same noise: **a mean can remove
+# both together to 0.932: three numbers that three orders cannot tell apart. Each
+# removes the noise, and then there is little left for the other. **A mean can remove
 # only the noise that a fallen rate has not removed.**
 #
 # And the paper's five checkpoints?
@@ -879,7 +882,8 @@ for line in of_quick.get("printed", []):
     print(line)
 for source, translation in of_quick.get("sentences", []):
     print(f"    {source}\n    -> {translation}")
-last, mean = of_quick["valid"]["last"], of_quick["valid"]["averaged"]
+last = of_quick["valid"]["last"]
+mean = of_quick["valid"]["averaged"]
 print("validation              perplexity   BLEU")
 print(f"    last checkpoint     {last['perplexity']:10.3f}   {last['bleu']:.1f}")
 print(f"    mean of the last 8  {mean['perplexity']:10.3f}   {mean['bleu']:.1f}")
@@ -892,33 +896,37 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 # %% [markdown]
 # Both models translated the validation sentences, greedily. The mean did it better, and
 # was kept: the rate had fallen to 0.39 of its highest only, and left noise to remove.
-# Then the mean translated the test, other sentences, by a beam. (BLEU is so high because
-# the toy language is small.)
+# Then the mean translated the test, other sentences, by a beam. (BLEU is so high
+# because the toy language is small.)
 #
 # **And what should the paper's run print?** Compare it with the small one:
 #
-# | in a line | small run | paper's run | alarming |
+# | printed | small run | paper's run | alarming |
 # |---|---|---|---|
-# | loss at step 1 | $\ln 500 + 1/2 = 6.7$ | $\ln 37000 + 1/2 = 11.0$ | another: wrong initial weights |
-# | loss later | 0.61, above 0.51 | above 1.38 | below: no smoothing |
-# | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0: the future leaks in (lesson 06) |
+# | loss at step 1 | $\ln 500 + 1/2 = 6.7$ | $\ln 37000 + 1/2 = 11.0$ | any other |
+# | loss later | 0.61, above 0.51 | above 1.38 | any below |
+# | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0 |
 # | test BLEU | 93.9 | 27.3, by the paper's script | |
 #
-# - *Step 1.* A new model guesses, with logits of variance 1 (end of lesson 05).
+# - *Step 1.* A new model guesses, with logits of variance 1 (end of lesson 05). Any
+#   other loss tells of wrong initial weights.
 # - *Later.* A smoothed loss stays above the entropy of $q$ (lesson 07): 0.51 for 500
 #   pieces, smoothed by 0.05 as `--quick` does, and 1.38 for 37,000, smoothed by 0.1.
-# - *Validation.* 4.92 is the paper's perplexity on newstest2013 (Table 3), without a
+#   Below that, there is no smoothing.
+# - *Validation.* A perplexity near 1 with a BLEU near 0 tells that the future leaks in
+#   (lesson 06). 4.92 is the paper's perplexity on newstest2013 (Table 3), without a
 #   mean. Why only about? Its plain loss, 1.59, is *divided by what?* By the paper's
 #   pieces, and ours are cut by other merges. If a text had the same total loss in 10%
-#   more tokens, 1.59 would become 1.45, and no model would be better.
+#   more tokens, 1.59 would become 1.45, although no model had become better.
 
 # %%
 quick = parse(OPTIONS.split())[0]
 print("--quick sets", " ".join(quick.set), "and", quick.vocabulary_size, "pieces")
 print(f"rate of its last update, highest = 1: {(quick.warmup_steps / 2600) ** 0.5:.2f}")
 for n_pieces, smoothing in ((500, 0.05), (37_000, 0.1)):
-    first, least = np.log(n_pieces) + 0.5, least_loss(smoothing, n_pieces)
-    print(f"{n_pieces:6,} pieces: the first loss {first:.1f}, none below {least:.2f}")
+    first = np.log(n_pieces) + 0.5
+    floor = least_loss(smoothing, n_pieces)
+    print(f"{n_pieces:6,} pieces: the first loss {first:.1f}, none below {floor:.2f}")
 print(f"ln 4.92 = {np.log(4.92):.2f}; in 10% more tokens {np.log(4.92) / 1.1:.2f}")
 
 # %% [markdown]
