@@ -22,10 +22,15 @@ def test_the_kept_sentences_are_those_of_the_test_set():
 
 def test_the_summary_has_the_form_of_results_json():
     results = {
-        "valid": {"last": {"perplexity": 2.0}, "averaged": {"perplexity": 1.5}},
+        "valid": {
+            "last": {"perplexity": 2.0, "bleu": 60.0},
+            "averaged": {"perplexity": 1.5, "bleu": 70.0},
+        },
         "tests": {"test": {"bleu": 93.96}},
     }
-    found = quick_run.summary(results, ["a", "b", "c", "d"], ["A", "B", "C", "D"])
+    printed = ["step      1  loss 6", "step     10  loss 5", "step  2,600  loss 1"]
+    found = quick_run.summary(results, ["a", "b", "c", "d"], ["A", "B", "C", "D"], printed)
     assert found["valid"] == results["valid"]
     assert found["tests"] == results["tests"]
     assert found["sentences"] == [("a", "A"), ("b", "B"), ("c", "C")]
+    assert found["printed"] == [printed[0], printed[2]]

@@ -2,9 +2,12 @@
 
     python -m minitf.course.experiments.quick_run
 
-trains it, and keeps its scores and its first translations, in two CPU minutes.
+trains it, and keeps its scores, its first translations and some lines that the trainer printed, in
+two CPU minutes.
 """
 
+import contextlib
+import io
 import json
 import tempfile
 import time
@@ -16,19 +19,22 @@ from minitf.training import main as train
 
 OPTIONS = "--quick --steps 2600 --valid-every 1300 --save-every 50"
 N_SENTENCES = 3
+SCORES = ("perplexity", "bleu")  # of a validation
+LINES = ("step      1 ", "step  1,000 ", "step  2,600 ")  # as they begin
 
 
-def summary(results, sources, translations):
-    """Return what lesson 09 prints of a run, in the form of results.json, and some sentences.
+def summary(results, sources, translations, printed):
+    """Return what lesson 09 prints of a run, in the form of results.json, and some lines.
 
-    results: what the trainer wrote to results.json. sources, translations: lists of lines.
+    results: what the trainer wrote to results.json. sources, translations, printed: lists of lines.
     """
     valid, tests = results["valid"], results["tests"]
     pairs = list(zip(sources, translations, strict=True))
     return {
-        "valid": {name: {"perplexity": valid[name]["perplexity"]} for name in ("last", "averaged")},
+        "valid": {name: {key: valid[name][key] for key in SCORES} for name in ("last", "averaged")},
         "tests": {"test": {"bleu": tests["test"]["bleu"]}},
         "sentences": pairs[:N_SENTENCES],
+        "printed": [line for line in printed if line.startswith(LINES)],
     }
 
 
@@ -37,11 +43,14 @@ def main():
     started = time.process_time()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        train([*OPTIONS.split(), "--out", str(folder)])
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            train([*OPTIONS.split(), "--out", str(folder)])
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         translations = (folder / "test.out").read_text(encoding="utf-8").splitlines()
     sources = toy.splits(n_train=0)["test"][0]
-    write("quick_run", summary(results, sources, translations), time.process_time() - started)
+    printed = output.getvalue().splitlines()
+    found = summary(results, sources, translations, printed)
+    write("quick_run", found, time.process_time() - started)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ import numpy as np
 
 from minitf.course.figures import (
     FONT,
+    HEIGHT,
+    LEVEL,
+    MARKS,
     SMALL,
     WIDTH,
     dots,
@@ -14,7 +17,7 @@ from minitf.course.figures import (
     lines,
     new_figure,
 )
-from minitf.plot import COLOURS, save_figure
+from minitf.plot import COLOURS, GRID, curve_style, label_axes, plain_numbers, save_figure
 
 __all__ = [
     "averages", "estimates", "merges", "one_of_each", "padding", "ring", "speed_ups", "stations",
@@ -31,7 +34,7 @@ def stations(path):
         "pieces": "pieces\n37,000",
         "batches": "batches\n25,000 tokens each",
         "GPUs": "8 GPUs\n100,000 updates",
-        "checkpoints": "checkpoints\none in 10 minutes",
+        "checkpoints": "checkpoints\nevery 10 minutes",
         "mean": "mean\nof the last 5",
         "translation": "translation\nof newstest2014",
         "score": "score\n27.3 BLEU",
@@ -181,17 +184,35 @@ def _gpu(axes, middle, name, slices):
         )  # fmt: skip
 
 
-def speed_ups(n_gpus, speed_ups_by_link, path):
-    """Draw how many times as fast as one some GPUs are. speed_ups_by_link: {link: numbers}."""
-    curves = {
-        "ideal: n times as fast": (n_gpus, n_gpus),
-        "half of ideal": (n_gpus, n_gpus / 2),
-        **{name: (n_gpus, numbers) for name, numbers in speed_ups_by_link.items()},
-    }
-    lines(
-        curves, path, x="GPUs, which share 25,000 tokens", y="times as fast as one GPU", log="xy",
-        title="The slower the link, the fewer GPUs help",
-    )  # fmt: skip
+def speed_ups(n_gpus, speed_ups_by_link, limits, path):
+    """Draw how many times as fast as one some GPUs are. speed_ups_by_link: {link: numbers}.
+
+    limits: {link: t*}. A ring marks where a curve crosses half of the ideal.
+    """
+    figure = new_figure(WIDTH, HEIGHT)
+    axes = figure.subplots()
+    x, y = "GPUs, which share 25,000 tokens", "times as fast as one GPU"
+    label_axes(axes, x, y, "The slower the link, the fewer GPUs help", FONT, SMALL)
+    axes.grid(**GRID)
+    for i, (name, numbers) in enumerate(speed_ups_by_link.items()):
+        axes.plot(
+            n_gpus, numbers, label=name, linewidth=2.5, marker=MARKS[i], markersize=8,
+            **curve_style(i),
+        )  # fmt: skip
+        crossing = 25_000 / limits[name] + 1  # where both terms of the time are equal
+        if 2 <= crossing <= n_gpus[-1]:
+            axes.plot(
+                crossing, crossing / 2, "o", markersize=18, markerfacecolor="none",
+                markeredgecolor="black", markeredgewidth=2,
+            )  # fmt: skip
+    for name, part, dashes in (("ideal", 1, "-"), ("half of ideal", 0.5, (0, (6, 3)))):
+        axes.plot(n_gpus, part * n_gpus, color=LEVEL, linewidth=1.6, linestyle=dashes, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    plain_numbers(axes.xaxis)
+    plain_numbers(axes.yaxis)
+    axes.legend(fontsize=SMALL, frameon=False)
+    save_figure(figure, path)
 
 
 def estimates(like_four, like_ott, like_authors, path):
