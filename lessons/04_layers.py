@@ -479,8 +479,8 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # dashed line, however large it is. With ReLU it is far below from 4 units on.*
 #
 # So a network can remember, with enough numbers. With 4 units it has 73, hardly more
-# than one for each fact, and 60 answers have the right sign, where the sum with the
-# least error has 46. With 8 units all 64 have.
+# than one for each fact, and 60 answers have the right sign, where the best additive
+# answer has 46. With 8 units all 64 have.
 #
 # Attention mostly *fetches*, and the network *computes and remembers*. (Attention
 # computes a little, too: its weights depend on the words.) The network holds two thirds
@@ -688,17 +688,18 @@ claim(
 print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 
 # %% [markdown]
-# With $x$, 0.32 is left after six new layers (the median of five sentences; the first
-# figure has 0.37, of one). It falls as well, because what each layer adds is more alike
-# than the words are; after 16 layers it is 0.01. $x$ slows the fall, and training does
-# the rest ("Do words stay apart in a trained model?").
+# With $x$, 0.32 is left after six new layers (the median of five random stacks; the
+# first figure has 0.37, of one). It falls as well, because what each layer adds is more
+# alike than the words are; after 16 layers it is 0.01. $x$ slows the fall, and training
+# can do the rest ("Do words stay apart in a trained model?").
 #
 # The same holds on the way back. Take two words that have become alike. Each then looks
 # at both with the weights 1/2 and 1/2, so each output is half of the first value plus
 # half of the second. Let the gradient be 3 at the first output and 1 at the second. The
 # first value went into both by half, so it gets $1/2 \cdot 3 + 1/2 \cdot 1 = 2$, and so
 # does the second. Without $x$ only the mean, 2, gets through: what the gradient said of
-# *different* words is lost.
+# *different* words is lost. With $x$ the two get 3 + 2 = 5 and 1 + 2 = 3: the
+# difference survives.
 #
 # So we send back a gradient of which the mean over the words is 0. Through six layers
 # of $\text{norm}(f(x))$ 5e-16 of it arrives; with $x$, 0.61 ("What happens to vectors

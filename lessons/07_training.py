@@ -460,8 +460,8 @@ same("m and v are divided by these", divisors, on_page, rtol=0.01)
 # 32,768 each, are rare. The model is a table: each word has a row, the logits of the
 # translations. The gradient of a row is $p - q$ times the share of its word in the
 # batch: small for a rare word. So the rates of descent are large, 100 or 300: with 100
-# the rarest row still moves by no more than 0.003 in an update. (Descent gets the
-# momentum $m$, too: only the division by $\sqrt{v}$ is in question.) All make 100
+# the rarest row still moves by no more than 0.003 in an average update. (Descent gets
+# the momentum $m$, too: only the division by $\sqrt{v}$ is in question.) All make 100
 # updates, with batches of 25,000 words, smoothed by 0.1; we look at how far the loss of
 # each word is above its goal, the entropy of $q$. (The program is under "Is Adam better
 # than descent on the digits?", in "More on training".)
@@ -476,7 +476,7 @@ losses_of_rules = {
 }
 slower, faster, by_adam = losses_of_rules.values()
 print(f"the rarest: one in {1 / words[-1]:,.0f}; untrained: {untrained:.2f}")
-print(f"at the rate 100 its row moves by {100 * words[-1]:.3f} at most")
+print(f"at the rate 100 its row moves by {100 * words[-1]:.3f} at most, on average")
 claim("Adam learns every word", by_adam.max() < 0.01, f"at most {by_adam.max():.3f}")
 claim(
     "descent leaves the rare words, or throws the frequent one about",
@@ -705,9 +705,10 @@ draw(figures.collapse, "07_collapse.png", warm[:16], cold[:16])
 # ![The distance of the positions from their mean, over 15 updates: with the warm-up it stays near 0.6; begun at the full rate, it falls to 0.06 in two updates and stays near 0](figures/07_collapse.png)
 #
 # *What to see: without a warm-up, two updates make the positions nearly alike. With it
-# they stay apart. (This is seed 1, in post-norm, as in the paper. With two other seeds
-# they come closer with the warm-up, too, but by far less: "What do small first moves
-# change?", under "More on training".)*
+# they stay apart, also later, at the full rate: never below 0.55 in 220 updates. (This
+# is seed 1, in post-norm, as in the paper. With two other seeds they come closer with
+# the warm-up, too, but by less: "What do small first moves change?", under "More on
+# training".)*
 #
 # Is it because the moves are so large? A control: take the first update, and move each
 # number as far as there, but up or down at random.
@@ -759,10 +760,12 @@ claim(
 #
 # How? We think, so: The gradient of a weight is a sum over all positions (lesson 02).
 # What they all ask for adds up in this sum; what each asks for itself mostly cancels.
-# Adam's first update then moves each weight by the full rate, the way of the sum, and
-# all these moves shift all positions together. Each of the encoder's twelve norms then
-# divides by the size of the whole, and less is left of the differences. ("What do all
-# positions ask for?", under "More on training", has an example and measurements.)
+# Adam's first update then moves each weight by the full rate, the way of the sum. In an
+# output with 32 inputs, such moves can add up to 32 rates, a shift of all positions
+# together; 32 moves with random signs add up to about 6. The shift makes the vectors
+# longer, and each of the encoder's twelve norms divides by their length: so less is
+# left of the differences. ("What do all positions ask for?", under "More on training",
+# has an example and measurements.)
 #
 # Is this why such a training fails? That is not known. Later the positions come apart
 # again: after 600 updates of the first seed they are at 0.67, and still the loss is

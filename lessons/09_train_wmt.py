@@ -551,8 +551,8 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 #
 # Say that a GPU sends 1.25 GB a second, and computes for all of the 0.4 seconds. Then
 # 441 MB take another 0.35 seconds: sending takes nearly as long as computing for its
-# 25000 / 8 = 3,125 tokens. For how many tokens are both equal? From here on we count
-# the $8P$ bytes of very many GPUs (for eight, an eighth too many).
+# 25000 / 8 = 3,125 tokens. For how many tokens are both equal? (For this question we
+# take the limit, $8P$ bytes. The factor $1 - 1/n$ comes back below.)
 #
 # Let a GPU do $F$ operations a second, send $B$ bytes a second, and have $t$ tokens of
 # the update. Then it computes for $6 P t / F$ seconds, and sends for $8 P / B$ seconds.
@@ -572,7 +572,9 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 #
 # $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^* = t^* + \frac{25000 - t^*}{n}$$
 #
-# For one GPU that is 25,000, and for very many nearly $t^*$.
+# For one GPU that is 25,000, and for very many nearly $t^*$. For eight, with 1.25 GB a
+# second, $t^*$ is 3,152, and the sum 3,125 + 7/8 · 3,152 = 5,883. So they are 25,000 /
+# 5,883 = 4.2 times as fast as one.
 #
 # The paper does not name its links. So take three that one can buy, and $F$ = 3.0e12
 # from above, which was found as if nothing had been sent.
@@ -596,6 +598,8 @@ for name in links:
     ceiling = f"25,000 / t* = {25_000 / limits[name]:.1f}"
     print(f"{name:26s}  t* = {limits[name]:6,.0f} tokens, {ceiling}")
 of_eight = [speed_ups[name][3] for name in links]
+of_network = 25_000 / 8 + 7 / 8 * limits["1.25 GB/s, a network"]
+print(f"8 GPUs by 1.25 GB/s: {of_network:,.0f} tokens")
 claim("8 GPUs by 12 GB/s: times as fast as one", of_eight[0] > 7, f"{of_eight[0]:.1f}")
 claim("by 1.25 GB/s", 3 < of_eight[1] < 5, f"{of_eight[1]:.1f}")
 claim("by 0.125 GB/s: slower than one GPU", of_eight[2] < 1, f"{of_eight[2]:.1f}")
@@ -774,8 +778,9 @@ print(f"the paper's rate at update 100,000, highest = 1: {rate_left:.1f}")
 # %% [markdown]
 # They are 1,500 updates apart, and even the oldest, from update 94,000, has nearly all
 # of the training behind it. But the paper's rate has fallen to a fifth, too, and the
-# paper does not say whether the mean gained anything. So measure both on sentences kept
-# out of the training, and keep the better one.
+# paper does not say whether the mean gained anything. A mean costs nearly nothing, and
+# no end of the training has to be planned for it. So measure both on sentences kept out
+# of the training, and keep the better one.
 #
 # The model is finished, and translates a test. What is its score worth?
 
@@ -894,10 +899,10 @@ claim("the mean is better in both:", better, f"{mean['perplexity']:.3f}")
 claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}")
 
 # %% [markdown]
-# Both models translated the validation sentences, greedily. The mean did it better, and
-# was kept: the rate had fallen to 0.39 of its highest only, and left noise to remove.
-# Then the mean translated the test, other sentences, by a beam. (BLEU is so high
-# because the toy language is small.)
+# Both models translated the validation sentences, greedily. The mean (`--quick` takes
+# it of 8) did it better, and was kept: the rate had fallen to 0.39 of its highest only,
+# and left noise to remove. Then the mean translated the test, other sentences, by a
+# beam. (BLEU is so high because the toy language is small.)
 #
 # **And what should the paper's run print?** Compare it with the small one:
 #
@@ -906,10 +911,10 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 # | loss at step 1 | $\ln 500 + 1/2 = 6.7$ | $\ln 37000 + 1/2 = 11.0$ | any other |
 # | loss later | 0.61, above 0.51 | above 1.38 | any below |
 # | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0 |
-# | test BLEU | 93.9 | 27.3, by the paper's script | |
+# | test BLEU | 93.9 | about 26.7 (27.3 by the paper's script) | |
 #
-# - *Step 1.* A new model guesses, with logits of variance 1 (end of lesson 05). Any
-#   other loss tells of wrong initial weights.
+# - *Step 1.* A new model guesses, with logits of variance 1 (end of lesson 05). A
+#   loss far from that tells of wrong initial weights.
 # - *Later.* A smoothed loss stays above the entropy of $q$ (lesson 07): 0.51 for 500
 #   pieces, smoothed by 0.05 as `--quick` does, and 1.38 for 37,000, smoothed by 0.1.
 #   Below that, there is no smoothing.
