@@ -811,6 +811,39 @@ claim(
 )
 
 # %% [markdown]
+# ### What does the library compute for a batch?
+# The smoothed loss of a batch is a mean over its target words, without the padding.
+# The logits of a model are products of vectors and the embedding table.
+
+
+# %%
+def loss_by_loops(logits, target, eps):
+    """Return the mean loss of the n target words and its gradient; 0 is padding."""
+    losses = []
+    gradient = np.zeros_like(logits)
+    for at in np.ndindex(target.shape):
+        if target[at] == 0:
+            continue
+        p = np.exp(logits[at]) / np.exp(logits[at]).sum()
+        q = np.full(len(p), eps / (len(p) - 1))
+        q[target[at]] = 1 - eps
+        losses.append(-(q * np.log(p)).sum())
+        gradient[at] = p - q
+    return np.mean(losses), gradient / len(losses)
+
+
+hidden = rng.standard_normal((2, 4, 6))  # (B, T, D)
+E = rng.standard_normal((7, 6))  # (V, D), the embedding table
+target = np.array([[4, 2, 6, 3], [5, 3, 0, 0]])  # (B, T)
+logits = Parameter(hidden @ E.T)  # (B, T, V)
+smoothed, expected_gradient = loss_by_loops(logits.numpy(), target, 0.1)
+plain, _ = loss_by_loops(logits.numpy(), target, 0.0)
+loss = label_smoothed_cross_entropy(logits, target, 0.1, pad_id=0)
+loss.backward()
+same("label_smoothed_cross_entropy = loops", loss, smoothed)
+same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_gradient)
+
+# %% [markdown]
 # ### Why has the smoothed loss no other lowest point?
 # The loss is *convex* in the logits: its curve bends upwards everywhere, as in the
 # figure of the smoothed loss, so a place without slope is its lowest.
@@ -1564,40 +1597,8 @@ claim(
 
 # %% [markdown]
 # ### How does the library do the same?
-# Five notes for readers of the library.
+# Four notes for readers of the library.
 #
-# *The smoothed loss* is a mean over the target words of a batch, without the padding.
-# The logits of a model are products of vectors and the embedding table.
-
-
-# %%
-def loss_by_loops(logits, target, eps):
-    """Return the mean loss of the n target words and its gradient; 0 is padding."""
-    losses = []
-    gradient = np.zeros_like(logits)
-    for at in np.ndindex(target.shape):
-        if target[at] == 0:
-            continue
-        p = np.exp(logits[at]) / np.exp(logits[at]).sum()
-        q = np.full(len(p), eps / (len(p) - 1))
-        q[target[at]] = 1 - eps
-        losses.append(-(q * np.log(p)).sum())
-        gradient[at] = p - q
-    return np.mean(losses), gradient / len(losses)
-
-
-hidden = rng.standard_normal((2, 4, 6))  # (B, T, D)
-E = rng.standard_normal((7, 6))  # (V, D), the embedding table
-target = np.array([[4, 2, 6, 3], [5, 3, 0, 0]])  # (B, T)
-logits = Parameter(hidden @ E.T)  # (B, T, V)
-smoothed, expected_gradient = loss_by_loops(logits.numpy(), target, 0.1)
-plain, _ = loss_by_loops(logits.numpy(), target, 0.0)
-loss = label_smoothed_cross_entropy(logits, target, 0.1, pad_id=0)
-loss.backward()
-same("label_smoothed_cross_entropy = loops", loss, smoothed)
-same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_gradient)
-
-# %% [markdown]
 # *The class `Adam`* makes the update for all parameters of a model at once, and counts
 # $t$. It first copies them into one long array (`Flat`), its `data`: each parameter
 # becomes a view of its slice, and one `adam_update` serves the model. Of this function
@@ -1679,6 +1680,8 @@ flat_matrix = Parameter(x[:6].reshape(2, 3))
 flat_row = Parameter(x[6:])
 flat = Flat([("matrix", flat_matrix), ("row", flat_row)])
 same("Flat: the parameters one after the other", Tensor(flat.data), x)
+flat.data[0] = 9.0  # in the long array
+same("a parameter is a view of its slice", flat_matrix.numpy()[0, 0], 9.0)
 some_gradient = np.array([1.0, 2.0, 3.0])
 flat_row.backward(some_gradient)
 same(
