@@ -769,7 +769,8 @@ claim(
 #
 # Is this why such a training fails? That is not known. Later the positions come apart
 # again: after 600 updates of the first seed they are at 0.67, and still the loss is
-# 2.42.
+# 2.42. (Another reason that is given: in the first updates $v$ is known from few
+# gradients only, so some moves are far too long. Liu et al. 2019.)
 
 # %% [markdown]
 # ## What did we learn?
