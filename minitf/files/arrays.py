@@ -65,7 +65,7 @@ def write_arrays(path, arrays, meta=None, form=None):
     with open(path, "rb") as file:
         if int.from_bytes(file.read(8), "little") > MAX_HEADER:
             raise UserError(
-                f"{path}: its names and plain values take more than {MAX_HEADER:,} bytes: "
+                f"the names and plain values of the file take more than {MAX_HEADER:,} bytes: "
                 "save fewer of them"
             )
 
