@@ -479,8 +479,8 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # dashed line, however large it is. With ReLU it is far below from 4 units on.*
 #
 # So a network can remember, with enough numbers. With 4 units it has 73, hardly more
-# than one for each fact, and 60 answers have the right sign, where the best additive
-# answer has 46. With 8 units all 64 have.
+# than one for each fact, and 60 answers have the right sign. (The best sum has 46.)
+# With 8 units all 64 have.
 #
 # Attention mostly *fetches*, and the network *computes and remembers*. (Attention
 # computes a little, too: its weights depend on the words.) The network holds two thirds

@@ -270,9 +270,9 @@ draw(figures.distance, "05_distance.png", of_PE)
 # \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
 #
 # Try it with the clock of the beginning, for which $\omega$ is 1. For one step back,
-# $k = -1$, $\cos(\omega k)$ is 0.54 and $\sin(\omega k)$ is -0.84. Of position 2,
-# (0.91, -0.42), that makes (0.91 · 0.54 + 0.42 · 0.84, 0.91 · 0.84 - 0.42 · 0.54). It
-# is (0.84, 0.54), position 1.
+# $k = -1$, $\cos(\omega k)$ is 0.54 and $\sin(\omega k)$ is -0.84. Position 2, (0.91,
+# -0.42), becomes (0.91 · 0.54 + 0.42 · 0.84, 0.91 · 0.84 - 0.42 · 0.54). That is (0.84,
+# 0.54), position 1.
 #
 # The matrix is a rotation: to move $k$ positions ahead, turn each hand by the angle
 # $\omega k$. To move back, take a negative $k$. The same matrix does it for every $p$,
@@ -540,13 +540,13 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # %% [markdown]
 # **What adding costs.** A word and its position now share the same numbers, of about
 # equal size. But neighbouring positions differ by little. In the head that read the
-# news ($d_{model}$ 64) the right one led by 1.1 only, and now a query contains its
+# news ($d_{model}$ 64) the right position led by only 1.1, and now a query contains its
 # word, and so does the key at its own place. The turn of one step hardly changes the
 # word: with itself it has a dot product of 62. So each word looks at itself.
 #
 # But a model is not built, it is trained. With the trained words of the small model, in
 # random order, a matrix that is learned from such sums finds the word before in 61% of
-# the cases, and a guess in 5%. For more, and for what it would help to write the
+# the cases, and a guess in 5%. For more, and whether it would help to write the
 # position *beside* the word, see "What does adding cost?" in "More on ...". (The paper
 # does not say why it adds.)
 

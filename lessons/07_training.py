@@ -761,11 +761,11 @@ claim(
 # How? We think, so: The gradient of a weight is a sum over all positions (lesson 02).
 # What they all ask for adds up in this sum; what each asks for itself mostly cancels.
 # Adam's first update then moves each weight by the full rate, the way of the sum. In an
-# output with 32 inputs, such moves can add up to 32 rates, a shift of all positions
-# together; 32 moves with random signs add up to about 6. The shift makes the vectors
-# longer, and each of the encoder's twelve norms divides by their length: so less is
-# left of the differences. ("What do all positions ask for?", under "More on training",
-# has an example and measurements.)
+# output with 32 inputs of about 1, such moves can add up to 32 rates, a shift of all
+# positions together; 32 moves with random signs add up to about 6. The shift makes the
+# vectors longer, and each of the encoder's twelve norms divides by their length: so
+# less is left of the differences. ("What do all positions ask for?", under "More on
+# training", has an example and measurements.)
 #
 # Is this why such a training fails? That is not known. Later the positions come apart
 # again: after 600 updates of the first seed they are at 0.67, and still the loss is

@@ -572,9 +572,9 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 #
 # $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^* = t^* + \frac{25000 - t^*}{n}$$
 #
-# For one GPU that is 25,000, and for very many nearly $t^*$. For eight, with 1.25 GB a
-# second, $t^*$ is 3,152, and the sum 3,125 + 7/8 · 3,152 = 5,883. So they are 25,000 /
-# 5,883 = 4.2 times as fast as one.
+# For one GPU that is 25,000, and for very many nearly $t^*$. For eight GPUs, with 1.25
+# GB a second (there $t^*$ is 3,152), it is 3,125 + 7/8 · 3,152 = 5,883: they are 25,000
+# / 5,883 = 4.2 times as fast as one.
 #
 # The paper does not name its links. So take three that one can buy, and $F$ = 3.0e12
 # from above, which was found as if nothing had been sent.
@@ -779,8 +779,8 @@ print(f"the paper's rate at update 100,000, highest = 1: {rate_left:.1f}")
 # They are 1,500 updates apart, and even the oldest, from update 94,000, has nearly all
 # of the training behind it. But the paper's rate has fallen to a fifth, too, and the
 # paper does not say whether the mean gained anything. A mean costs nearly nothing, and
-# no end of the training has to be planned for it. So measure both on sentences kept out
-# of the training, and keep the better one.
+# one need not know beforehand when the training ends. So measure both on sentences kept
+# out of the training, and keep the better one.
 #
 # The model is finished, and translates a test. What is its score worth?
 
@@ -899,16 +899,16 @@ claim("the mean is better in both:", better, f"{mean['perplexity']:.3f}")
 claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}")
 
 # %% [markdown]
-# Both models translated the validation sentences, greedily. The mean (`--quick` takes
-# it of 8) did it better, and was kept: the rate had fallen to 0.39 of its highest only,
-# and left noise to remove. Then the mean translated the test, other sentences, by a
-# beam. (BLEU is so high because the toy language is small.)
+# Both models translated the validation sentences, greedily. The mean (of the last 8
+# checkpoints) did it better, and was kept: the rate had fallen to 0.39 of its highest
+# only, and left noise to remove. Then the mean translated the test, other sentences, by
+# a beam. (BLEU is so high because the toy language is small.)
 #
 # **And what should the paper's run print?** Compare it with the small one:
 #
 # | printed | small run | paper's run | alarming |
 # |---|---|---|---|
-# | loss at step 1 | $\ln 500 + 1/2 = 6.7$ | $\ln 37000 + 1/2 = 11.0$ | any other |
+# | loss at step 1 | $\ln 500 + 1/2 = 6.7$ | $\ln 37000 + 1/2 = 11.0$ | far from it |
 # | loss later | 0.61, above 0.51 | above 1.38 | any below |
 # | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0 |
 # | test BLEU | 93.9 | about 26.7 (27.3 by the paper's script) | |
