@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 
-import code_map
 import pytest
 from paths import ENGINE, PACKAGE, ROOT
 
@@ -147,15 +146,10 @@ def test_the_package_imports_nothing_from_beside_it():
     assert not imported & {"lessons", "examples", "tests"}
 
 
-def test_the_map_has_the_first_line_of_every_file():
-    text = code_map.PAGE.read_text(encoding="utf-8")
-    assert text == code_map.with_map(text), "write it: python tests/support/code_map.py"
-    for path in code_map.files_of(PACKAGE):
-        line = code_map.first_line(path / "__init__.py" if path.is_dir() else path)
-        assert re.fullmatch(r"[^|]{12,}[.?]", line), f"{path}: its first line must say what it is"
-    beside, _, _ = text.partition(code_map.BEGIN)
-    for path in PACKAGE.glob("*.py"):
-        assert f"`{path.name}`" in beside or path.name == "__main__.py", path.name
+def test_the_first_line_of_each_file_says_what_it_is():
+    for path in FILES:
+        line = (ast.get_docstring(tree_of(path)) or "").partition("\n")[0]
+        assert re.fullmatch(r".{12,}[.?]", line), f"{path}: its first line must say what it is"
 
 
 def test_the_map_lists_the_engine_in_the_order_of_its_imports():
