@@ -1,7 +1,6 @@
 """Write the exercise sheet of a lesson into the current folder, or grade filled ones.
 
     python lessons/exercise.py 04                     writes my_04_layers.py
-    python lessons/exercise.py --print 04             writes 04_layers.html, for paper
     python lessons/exercise.py --json my_04_layers.py       or a filled notebook
     python lessons/exercise.py --class FOLDER [04]    grades all files in it
     python lessons/exercise.py --github 04            writes a GitHub Classroom starter
@@ -124,7 +123,7 @@ def run(arguments):
 
 # Sheets and starters ----------------------------------------------------------------
 
-WRITERS = ("--print", "--github", "--gradescope")
+WRITERS = ("--github", "--gradescope")
 
 
 def write(numbers, kind="sheet"):
@@ -141,7 +140,6 @@ def write(numbers, kind="sheet"):
         raise UserError(f"there is no lesson {numbers[0]}: give a number such as 04")
     names = {
         "sheet": f"my_{lesson.name}",
-        "--print": f"{lesson.stem}.html",
         "--github": f"classroom_{lesson.stem}",
         "--gradescope": f"gradescope_{lesson.stem}.zip",
     }
@@ -159,8 +157,8 @@ def write(numbers, kind="sheet"):
 
 
 def write_to(path, lesson, kind):
-    """Write one of the four things; return what to do with it."""
-    from minitf.course import gradebook, printable
+    """Write one of the three things; return what to do with it."""
+    from minitf.course import gradebook
 
     text = sheet(lesson)
     if kind == "--github":
@@ -169,9 +167,6 @@ def write_to(path, lesson, kind):
     if kind == "--gradescope":
         gradebook.gradescope_zip(path, lesson)
         return "upload it as the autograder of a programming assignment"
-    if kind == "--print":
-        path.write_text(printable.page(text), encoding="utf-8")
-        return "open it in a browser, and print it"
     path.write_text(text, encoding="utf-8")
     return f"fill in the bodies, then run  python {path}"
 

@@ -2,8 +2,6 @@
 
 import ast
 import contextlib
-import html
-import html.parser
 import importlib.util
 import inspect
 import io
@@ -16,9 +14,6 @@ from pathlib import Path
 
 import pytest
 from lesson_files import LESSONS, ROOT, prose_of, tree_of
-
-from minitf.course import printable
-from minitf.course.grading import POINTS
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
@@ -325,99 +320,6 @@ def test_the_command_writes_the_sheet_once(tmp_path):
     assert (tmp_path / "my_04_layers.py").read_text() == "my answers"
 
 
-# On paper -----------------------------------------------------------------------------------------
-
-
-class _Tags(html.parser.HTMLParser):
-    """The tags that are open, all that were, and the text between them."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.open, self.seen, self.text = [], [], ""
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        self.seen.append((tag, dict(attributes)))
-        self.open += [] if tag == "meta" else [tag]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-
-@each_lesson
-def test_a_printed_sheet_has_each_exercise_and_room_and_needs_no_other_file(lesson):
-    page = printable.page(load(SCRIPT).sheet(lesson))
-    tags, tree = _Tags(page), tree_of(lesson)
-    assert tags.open == [] and page.startswith("<!DOCTYPE html>")
-    assert not [given for _, given in tags.seen if {"src", "href"} & given.keys()]
-    assert "url(" not in page and "@import" not in page
-    names = list(answers(lesson)[0])
-    assert sum(given.get("class") == "room" for _, given in tags.seen) == len(names)
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    words = " ".join(tags.text.split())
-    before_hints, _, hints = words.rpartition(" Hints ")
-    for number, name in enumerate(names, 1):
-        node = functions[name]
-        assert f"def {name}({ast.unparse(node.args)}):" in before_hints
-        points = f"{POINTS[name]} point" + "s" * (POINTS[name] > 1)
-        assert f"{number}. {name.replace('_', ' ')} {points} def {name}(" in before_hints
-        text, _, hint = " ".join(ast.get_docstring(node).split()).partition("Hint: ")
-        assert text.replace("`", "").strip() in before_hints
-        assert f"{number}. {name.replace('_', ' ')}: {hint.replace('`', '')}" in hints
-        assert f"check_{name}" not in words
-
-
-def test_the_command_writes_the_page_once(tmp_path):
-    def run():
-        return subprocess.run(
-            [sys.executable, str(SCRIPT), "--print", "4"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    done = run()
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("wrote 04_layers.html: open it in a browser")
-    page = (tmp_path / "04_layers.html").read_text(encoding="utf-8")
-    assert page == printable.page(load(SCRIPT).sheet(LESSONS[3]))
-    done = run()
-    assert done.returncode == 2 and "already exists" in done.stderr
-
-
-def test_code_that_an_exercise_gives_is_printed_with_it():
-    page = printable.page(GIVEN)
-    text = html.unescape(re.sub("<[^>]*>", "", page))
-    assert "def wrong_norm(x):\n    m = x.mean()\n    return x < m\n" in text
-    assert "SIZE = 8" in text and "<b>first</b> <code>x</code>" in page
-    assert "check_wrong_norm" not in text and "Hints" not in text
-
-
-GIVEN = """\"\"\"Exercises. Lesson 04. Layers\"\"\"
-
-# %% [markdown]
-# ## Your turn
-# Think **first** `x`.
-
-# %%
-SIZE = 8
-
-
-def wrong_norm(x):
-    \"\"\"Find the mistake.\"\"\"
-    m = x.mean()
-    return x < m
-
-
-def check_wrong_norm():
-    assert wrong_norm(SIZE)
-"""
-
-
 def test_help_is_the_docstring(capsys):
     assert (
         load(SCRIPT).main(["--help"]) == 0
@@ -426,7 +328,7 @@ def test_help_is_the_docstring(capsys):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["10"], ["nine"], ["01", "02"], ["../01"], ["--print"], ["--print", "10"]]
+    "arguments", [[], ["10"], ["nine"], ["01", "02"], ["../01"], ["--github"], ["--github", "10"]]
 )
 def test_anything_else_is_refused(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
