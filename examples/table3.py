@@ -60,7 +60,7 @@ OF_TRAINER = [
     *("--clip", "--steps", "--valid-every", "--save-every", "--log-every", "--beam", "--alpha"),
     *("--max-length", "--vocabulary-size", "--sample-subwords", "--backend", "--precision"),
 ]
-TRAINER = (sys.executable, "-m", "minitf.training")
+TRAINER = (sys.executable, "-m", "minitf", "train")
 
 # Perplexity and BLEU of newstest2013, from Table 3.
 PAPER = {

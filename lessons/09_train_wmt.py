@@ -868,13 +868,13 @@ print(f"cut at hyphens:  {cut_at_hyphens**0.25:.3f}")
 # One command goes the whole way of this lesson, from text to a score. For the paper's
 # base model it is
 #
-#     python -m minitf.training --corpus wmt14-en-de --preset base \
+#     python -m minitf train --corpus wmt14-en-de --preset base \
 #         --vocabulary-size 37000 --batch-tokens 25000 --valid-every 1500 --patience 0
 #
 # ("Which command trains the paper's model?", at the end, explains it.) This one trains
 # a small model on the toy text, in a minute or two:
 #
-#     python -m minitf.training --quick --steps 2600 --valid-every 1300 --save-every 50
+#     python -m minitf train --quick --steps 2600 --valid-every 1300 --save-every 50
 #
 # Here are four of the lines that it printed, and three sentences that it had never
 # seen. A *perplexity* is $e$ to the *plain* loss, the mean of $-\ln p$: 1 is perfect.

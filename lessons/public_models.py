@@ -7,7 +7,7 @@ After lesson 08. Thousands of translation models can be downloaded that are the 
 Transformer, and yet not quite: those of OPUS-MT (Tiedemann and Thottingal 2020), for
 example. Marian, a program in C++, trained them. Hugging Face's transformers, a library
 for PyTorch, is what most people run them with. minitf runs them too
-(`python -m minitf.public`). This page turns every difference between the three into a
+(`python -m minitf public`). This page turns every difference between the three into a
 switch, and turns the switch on a model that is stored next to the lessons.
 
 | | the paper | Marian | transformers |
@@ -174,7 +174,7 @@ claim("but not one short translation", change[1] == 0, f"{change[1]} changed")
 
 # %% [markdown]
 # With 512 features and short sentences it is harmless, which is why it went unnoticed
-# for years. `python -m minitf.public` computes what the model was trained with;
+# for years. `python -m minitf public` computes what the model was trained with;
 # `--like transformers` computes what transformers does, to compare the two.
 
 # %% [markdown]

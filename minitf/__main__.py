@@ -1,8 +1,9 @@
-"""python -m minitf: print the commands, and the pages to read next."""
+"""python -m minitf: run one of the commands, or print what there is."""
 
+import os
 import sys
 
-from minitf.cli import piped
+from minitf.cli import complain, piped
 
 OVERVIEW = """\
 minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
@@ -17,13 +18,12 @@ Commands to run in the repository:
   python lessons/01_attention.py   run a lesson (01 to 09)
   python lessons/exercise.py 04    write the exercises of lesson 04
   python lessons/notebooks.py      make a notebook for each lesson
-  python -m minitf.training --quick --out runs/toy
+  python -m minitf train --quick --out runs/toy
                                    train a tiny model, in three minutes
-  python -m minitf.training --help
-                                   train other models
-  python -m minitf.data NAME       download a corpus for training
-  python -m minitf.public NAME DIR convert a public translation model
-  python -m minitf.data.toy 10     print sentences of the built-in corpus
+  python -m minitf train --help    train other models
+  python -m minitf data NAME       download a corpus for training
+  python -m minitf public NAME DIR convert a public translation model
+  python -m minitf toy 10          print sentences of the built-in corpus
   python examples/models/prepare.py
                                    write additional training pairs
   python examples/benchmarks/benchmark.py
@@ -33,25 +33,40 @@ Commands to run in the repository:
                                    check and measure minitf on a GPU
   pytest                           run the tests
 
-If minitf is installed without the repository, the commands are
-minitf-translate --model DIR  and  minitf-train,  or
-python -m minitf.translation  and  python -m minitf.training.
+If minitf is installed without the repository, the translator and the parser
+are  minitf translate --model DIR  and  minitf parse --model DIR,  and the
+trainer is  minitf train  (short for  python -m minitf train,  and so on).
 
 Start with README.md; then lessons/README.md for the course,
 minitf/README.md for the code, lessons/REPRODUCE.md for the paper's models."""
 
 
 def main():
-    """Print the overview; returns the exit code: 0, or 2 if anything but --help was typed."""
-    for argument in sys.argv[1:]:
-        if argument not in ("-h", "--help"):
-            print(
-                f"minitf: {argument!r} is no command: type  minitf  to list them", file=sys.stderr
-            )
-            return 2
-    with piped():
-        print(OVERVIEW)
-    return 0
+    """Run the command of the first argument, or print the overview; returns the exit code."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    typed = os.path.basename(sys.argv[0]) == "__main__.py"
+    # The name of the command in its own messages.
+    sys.argv[0] = f"{'python -m ' if typed else ''}minitf {name}"
+    match name:
+        case "-h" | "--help":
+            with piped():
+                print(OVERVIEW)
+            return 0
+        case "translate":
+            from minitf.commands.translate import main as run
+        case "parse":
+            from minitf.commands.parse import main as run
+        case "train":
+            from minitf.training.commandline import main as run
+        case "data":
+            from minitf.data.corpora import main as run
+        case "public":
+            from minitf.public.commandline import main as run
+        case "toy":
+            from minitf.data.toy import main as run
+        case _:
+            return complain("minitf", f"{name!r} is no command: type  minitf  to list them")
+    return run(arguments)
 
 
 if __name__ == "__main__":

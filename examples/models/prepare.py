@@ -6,10 +6,10 @@ language that they want; it contains dates, prices, links, and greetings. This p
 training text in which all of that occurs:
 
     python examples/models/prepare.py en-de --out runs/en-de-text
-    python -m minitf.training --train runs/en-de-text/train.en runs/en-de-text/train.de \
+    python -m minitf train --train runs/en-de-text/train.en runs/en-de-text/train.de \
         --add runs/en-de-text/added.en runs/en-de-text/added.de ...
 
-It needs the corpus tatoeba-en-de (`python -m minitf.data tatoeba-en-de` says how to get it). With
+It needs the corpus tatoeba-en-de (`python -m minitf data tatoeba-en-de` says how to get it). With
 --mono and --back it adds sentences of the target language whose sources a translator wrote, line by
 line (*back-translation*). The same input and the same seed give the same text, with one version of
 Python and NumPy. In the functions below, `pairs` is a list of (English, German).

@@ -11,18 +11,15 @@ from minitf.text.encoding import LOST
 INSTALLED = "minitf-translate"  # the command of the installed package, which brings no model
 
 
-def _program():
-    """Return the name of the command that the user has typed, for messages."""
-    path = Path(sys.argv[0])
-    if path.stem == INSTALLED:
-        return INSTALLED
-    if path.name == "__main__.py" and path.parent.name in ("translation", "parsing"):
-        return f"minitf.{path.parent.name}"
-    return "parse.py" if path.name == "parse.py" else "translate.py"
+def _usage():
+    """Return the command that the user has typed."""
+    name = Path(sys.argv[0]).name.removesuffix(".exe")
+    known = name in (INSTALLED, "parse.py") or name.removeprefix("python -m ").startswith("minitf ")
+    return name if known else "translate.py"
 
 
-PROGRAM = _program()
-USAGE = f"python -m {PROGRAM}" if PROGRAM.startswith("minitf.") else PROGRAM  # as it is typed
+USAGE = _usage()
+PROGRAM = USAGE.removeprefix("python -m ")  # its name in messages
 
 
 class GivenUp:

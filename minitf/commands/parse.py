@@ -247,7 +247,7 @@ def _trees(paths):
     missing = [path for path in paths if not os.path.exists(path)]
     if "*" in paths[0] and not os.path.exists(paths[0]):  # the shell left a pattern as it is
         raise UserError(
-            f"no file matches {paths[0]}: is the folder right? (python -m minitf.data craft "
+            f"no file matches {paths[0]}: is the folder right? (python -m minitf data craft "
             "downloads trees)"
         )
     if missing and missing != paths[:1]:

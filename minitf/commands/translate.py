@@ -134,7 +134,7 @@ def _check_is_no_parser(folder):
         is_parser = _parses(folder)
     if is_parser:
         raise UserError(
-            f"{folder}: a parser, which writes trees: use parse.py, or python -m minitf.parsing"
+            f"{folder}: a parser, which writes trees: use parse.py, or python -m minitf parse"
         )
 
 

@@ -1,6 +1,6 @@
 """Named corpora of sentence pairs: their files, how they are read, and which pairs are left out.
 
-`python -m minitf.data wmt14-en-de` downloads a corpus in advance.
+`python -m minitf data wmt14-en-de` downloads a corpus in advance.
 """
 
 import contextlib
@@ -151,7 +151,7 @@ _CORPORA = {
 _CRAFT = {"craft": False, "craft-words": True}  # with the words in the trees, instead of XX
 NAMES = ("toy", *_CORPORA, *_CRAFT)
 _LEAST_HELD_OUT = 500  # trees of craft
-HELP = f"""usage: python -m minitf.data NAME ...
+HELP = f"""usage: python -m minitf data NAME ...
 Download corpora in advance, such as wmt14-en-de, into the folder that MINITF_DATA names, or else
 into ~/.cache/minitf. A training command downloads its corpus itself if it is missing.
 Names: {", ".join(NAMES)}."""
@@ -428,7 +428,7 @@ def clean_lengths(source_lengths, target_lengths, max_length: int, max_ratio=MAX
 
 def main(names) -> int:
     """Download the named corpora and print their sizes; return the exit code."""
-    return exit_code("minitf.data", lambda: _print_sizes(names))
+    return exit_code("minitf data", lambda: _print_sizes(names))
 
 
 def _print_sizes(names):

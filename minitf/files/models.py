@@ -271,7 +271,7 @@ def _read_config(path):
     if isinstance(content, dict) and version is None and "model_type" in content:
         raise UserError(
             f"{path}: a model for Hugging Face's transformers: convert it first: "
-            f"python -m minitf.public {path.parent} OUT"
+            f"python -m minitf public {path.parent} OUT"
         )
     if version != FORMAT:
         raise UserError(

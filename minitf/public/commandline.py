@@ -1,4 +1,4 @@
-"""The command `python -m minitf.public`: public models in, and our own out."""
+"""The command `python -m minitf public`: public models in, and our own out."""
 
 import argparse
 from pathlib import Path
@@ -12,10 +12,10 @@ __all__ = ["main"]
 
 _MORE = """\
 examples:
-  python -m minitf.public opus-mt-en-de models/opus-en-de
-  python -m minitf.public path/to/opus-mt-en-de models/opus-en-de
-  python -m minitf.public opus-2020-02-26.zip models/opus-en-de
-  python -m minitf.public --export hf runs/mine out/
+  python -m minitf public opus-mt-en-de models/opus-en-de
+  python -m minitf public path/to/opus-mt-en-de models/opus-en-de
+  python -m minitf public opus-2020-02-26.zip models/opus-en-de
+  python -m minitf public --export hf runs/mine out/
 
 MODEL is the name of a public model, which is downloaded; a folder with config.json,
 model.safetensors or pytorch_model.bin, vocab.json, source.spm and target.spm; a .npz of
@@ -26,7 +26,7 @@ With --export, MODEL is a folder of minitf.
 
 def main(arguments=None):
     """Run the command line; returns the exit code: 0, or 2 after a one-line message."""
-    return exit_code("minitf.public", lambda: _run(_parser().parse_args(arguments)))
+    return exit_code("minitf public", lambda: _run(_parser().parse_args(arguments)))
 
 
 def _run(options):
@@ -49,7 +49,7 @@ def _import(options):
 
 def _parser():
     parser = OptionParser(
-        prog="python -m minitf.public",
+        prog="python -m minitf public",
         description="Convert a public translation model into minitf's format, or the other way.",
         epilog=_MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,

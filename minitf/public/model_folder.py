@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ["model_folder"]
 
-# Names of other owners look like folders, so `python -m minitf.public` has to be asked for them.
+# Names of other owners look like folders, so `python -m minitf public` has to be asked for them.
 _NAME = re.compile(r"(Helsinki-NLP/)?opus-mt[-_][\w.-]+", re.ASCII)
 # The address of a model's page, as a browser has it.
 _PAGE = re.compile(

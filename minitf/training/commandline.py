@@ -328,16 +328,20 @@ def main(
 ) -> int:
     """Run the command line; return the exit code, which --help explains.
 
-    program: its name in messages, by default that of the script. model: makes the model, as for
-    `Trainer`: `main(model=MyTransformer)` is a trainer of it, with all options.
+    program: the command that the user has typed, by default the name of the script. model: makes
+    the model, as for `Trainer`: `main(model=MyTransformer)` is a trainer of it, with all options.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    program = program or os.path.basename(sys.argv[0])
+    typed = program or os.path.basename(sys.argv[0])
     ranks = Ranks(*launched())
-    return exit_code(program, lambda: _run(arguments, program, model, ranks), ranks.complain)
+    return exit_code(
+        typed.removeprefix("python -m "),
+        lambda: _run(arguments, typed, model, ranks),
+        ranks.complain,
+    )
 
 
-def _run(arguments, program, model, ranks):
+def _run(arguments, typed, model, ranks):
     """Do what the arguments ask for; return the exit code."""
     if not arguments:
         raise UserError(
@@ -346,7 +350,6 @@ def _run(arguments, program, model, ranks):
     if len(arguments) == 3 and arguments[0] == "--score":
         print(score_files(*arguments[1:]))
         return 0
-    typed = f"python -m {program}" if program.startswith("minitf.") else program
     with ranks.quiet():
         ranks.join()
         ranks.keep_to_cores()

@@ -126,7 +126,7 @@ def say_what_now(trainer, valid, resume):
     valid: the scores on the validation text, as in results.json. resume: what continues the run.
     """
     out = trainer.settings.out
-    usage = f"python -m minitf.translation --model {quoted(out)}"
+    usage = f"python -m minitf translate --model {quoted(out)}"
     if trainer.make_model is not Transformer:
         usage = f"Translator.load({out!r}, model=...)"
     trainer.log.say(f"model    in {out}: {usage}")

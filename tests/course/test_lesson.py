@@ -320,7 +320,7 @@ check_exercises(globals())
     [
         (["-c", LESSON], 141),  # its claims were not all checked
         pytest.param(["-c", SHEET], 1, marks=pytest.mark.slow),
-        pytest.param(["-m", "minitf.data.toy", "5000"], 0, marks=pytest.mark.slow),
+        pytest.param(["-m", "minitf", "toy", "5000"], 0, marks=pytest.mark.slow),
         pytest.param([str(ROOT / "lessons" / "debugging.py"), "--help"], 0, marks=pytest.mark.slow),
     ],
 )

@@ -315,7 +315,7 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
         (["nothing"], "unknown corpus 'nothing'"),
     ):
         assert corpora.main(names) == 2
-        assert capsys.readouterr().err.startswith(f"minitf.data: {words}")
+        assert capsys.readouterr().err.startswith(f"minitf data: {words}")
     assert corpora.main(["--help"]) == 0
     assert re.fullmatch(
         r"usage: .* NAME ...\nDownload (.|\n)*\nNames: toy, multi30k, .*\n", capsys.readouterr().out
@@ -323,8 +323,8 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(corpora, "load", lambda name: signal.raise_signal(signal.SIGINT))
         assert corpora.main(["multi30k"]) == 130
-    assert capsys.readouterr().err == "minitf.data: stopped; the same command continues from here\n"
-    command = [sys.executable, "-m", "minitf.data", "wmt14-en-de"]
+    assert capsys.readouterr().err == "minitf data: stopped; the same command continues from here\n"
+    command = [sys.executable, "-m", "minitf", "data", "wmt14-en-de"]
     # The same on any network: none.
     nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
     again = subprocess.run(

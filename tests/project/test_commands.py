@@ -50,7 +50,7 @@ def test_the_overview_ends_quietly_when_nobody_reads_it():
 @pytest.mark.parametrize("command", commands())
 def test_a_command_of_the_overview_has_help(command):
     words = command.split()
-    done = run(" ".join(words[: 3 if words[1] == "-m" else 2]) + " --help")
+    done = run(" ".join(words[: 4 if words[1] == "-m" else 2]) + " --help")
     assert done.returncode == 0 and done.stdout.strip() and not done.stderr
 
 
@@ -60,18 +60,18 @@ def test_a_command_of_the_overview_has_help(command):
         ("python -m minitf nonsense", 2, "minitf: 'nonsense' is no command: type  minitf  to list"),
         ("python lessons/debugging.py nonsense", 2, "unknown symptom nonsense: choose one of"),
         slow("python lessons/debugging.py --help", 0, "python lessons/debugging.py NAME"),
-        ("python -m minitf.training", 2, "minitf.training: say what to train, such as --quick"),
-        slow("python -m minitf.training --steps 0", 2, "minitf.training: --steps must be at least"),
-        slow("python -m minitf.data", 2, "minitf.data: name a corpus"),
-        slow("python -m minitf.data toy", 0, "toy: train 60,000 pairs"),
-        slow("python -m minitf.data.toy 2", 0, "\t"),
-        slow("python -m minitf.data.toy many", 2, "usage: python -m minitf.data.toy [N]"),
-        slow("python -m minitf.training --help", 0, "usage: python -m minitf.training "),
-        slow("python -m minitf.translation --help", 0, "usage: python -m minitf.translation "),
+        ("python -m minitf train", 2, "minitf train: say what to train, such as --quick"),
+        slow("python -m minitf train --steps 0", 2, "minitf train: --steps must be at least"),
+        slow("python -m minitf data", 2, "minitf data: name a corpus"),
+        slow("python -m minitf data toy", 0, "toy: train 60,000 pairs"),
+        slow("python -m minitf toy 2", 0, "\t"),
+        slow("python -m minitf toy many", 2, "usage: python -m minitf toy [N]"),
+        slow("python -m minitf train --help", 0, "usage: python -m minitf train "),
+        slow("python -m minitf translate --help", 0, "usage: python -m minitf translate "),
         (
-            "python -m minitf.translation",
+            "python -m minitf translate",
             2,
-            "minitf.translation: name a trained model with --model DIR",
+            "minitf translate: name a trained model with --model DIR",
         ),
     ],
 )

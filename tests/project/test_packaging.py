@@ -98,8 +98,12 @@ def test_a_wheel_works_away_from_the_repository(tmp_path):
         ("--model", ROOT / "examples" / "models" / "en-de"),
         "The children are playing in the garden.",
     )
-    translate = (site / "bin" / "minitf-translate",), ("-m", "minitf.translation")
-    for words, name in zip(translate, ("minitf-translate", "minitf.translation"), strict=True):
+    minitf, alone = site / "bin" / "minitf", site / "bin" / "minitf-translate"
+    for words, name in (
+        ((alone,), "minitf-translate"),
+        ((minitf, "translate"), "minitf translate"),
+        (("-m", "minitf", "translate"), "minitf translate"),
+    ):
         done = here([sys.executable, *words, *model, sentence])
         assert done.stdout == "Die Kinder spielen im Garten.\n", done.stderr
         done = here([sys.executable, *words, sentence])
@@ -109,11 +113,12 @@ def test_a_wheel_works_away_from_the_repository(tmp_path):
         assert done.stderr.count("\n") == 1
     for words, usage in (
         ((site / "bin" / "minitf-train",), "usage: minitf-train "),
-        (("-m", "minitf.training"), "usage: python -m minitf.training "),
+        ((minitf, "train"), "usage: minitf train "),
+        (("-m", "minitf", "train"), "usage: python -m minitf train "),
     ):
         done = here([sys.executable, *words, "--help"])
         assert done.stdout.startswith(usage) and "--corpus" in done.stdout, done.stderr
-    assert "minitf-translate --model DIR" in here([sys.executable, site / "bin" / "minitf"]).stdout
+    assert "minitf translate --model DIR" in here([sys.executable, minitf]).stdout
     # What a notebook of a lesson reads.
     done = here([sys.executable, "-c", LESSON])
     assert done.returncode == 0 and done.stdout.startswith(str(site)), done.stderr

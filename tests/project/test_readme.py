@@ -139,7 +139,7 @@ def test_command(command, tmp_path):
             re.search(rf"^{name} =", declared, re.MULTILINE)
             for name in (extras[1].split(",") if extras else [])
         )
-    elif trainer := {"minitf.training", "lessons/09_train_wmt.py"} & set(words):
+    elif trainer := {"train", "lessons/09_train_wmt.py"} & set(words):
         arguments = words[words.index(trainer.pop()) + 1 :]
         if arguments[:1] == ["--score"]:
             assert len(arguments) == 3
@@ -147,8 +147,8 @@ def test_command(command, tmp_path):
             parse(arguments)
     elif words[0] == "pytest":
         assert all((ROOT / word).exists() for word in words[1:] if word.startswith("tests/"))
-    elif words[:3] == ["python", "-m", "minitf.data"]:
-        assert set(words[3:]) <= set(NAMES)
+    elif words[:4] == ["python", "-m", "minitf", "data"]:
+        assert set(words[4:]) <= set(NAMES)
     elif words[:2] == ["python", "examples/parse.py"] and not {"--score", "--grammar"} & set(words):
         arguments = [word for word in words[2:] if word not in ("--model", "runs/parser")]
         done = subprocess.run(

@@ -175,7 +175,7 @@ def test_translate_tells_how_to_convert_a_folder_of_the_hub(tmp_path, capsys):
     assert translate.main(["--model", str(folder), "the dog"]) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1 and "update minitf" not in message
-    assert f"convert it first: python -m minitf.public {folder} OUT" in message
+    assert f"convert it first: python -m minitf public {folder} OUT" in message
 
 
 def test_files_that_are_missing_or_something_else(tmp_path):

@@ -140,9 +140,9 @@ def test_fine_tuning_takes_the_name(server, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_the_installed_command_takes_the_name(server):
-    """As a process: `python -m minitf.translation` begins elsewhere than translate.py."""
+    """As a process: `python -m minitf translate` begins elsewhere than translate.py."""
     options = ["--model", "opus-mt-fr-en", "--max-extra", "2", "the dog"]  # not pinned here
-    command = [sys.executable, "-m", "minitf.translation", *options]
+    command = [sys.executable, "-m", "minitf", "translate", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr
     assert done.stderr.startswith("model    Helsinki-NLP/opus-mt-fr-en: about 300 MB; licence: CC")

@@ -651,7 +651,7 @@ def test_a_closed_terminal_saves_a_checkpoint(folder):
     """Neither the line nor the progress bar can be written any more."""
     import termios  # Windows has none
 
-    command = [sys.executable, "-m", "minitf.training", *PACE, *SMALL]
+    command = [sys.executable, "-m", "minitf", "train", *PACE, *SMALL]
     command += ["--train", "train.en", "train.de", "--valid", "valid.en", "valid.de"]
     command += ["--steps", "1000000", "--valid-every", "1000000", "--log-every", "5"]
     master, slave = os.openpty()

@@ -463,7 +463,7 @@ def main(arguments) -> int:
     """Print some sentences of the corpus, English and German; return the exit code."""
     if len(arguments) > 1 or not all(argument.isdecimal() for argument in arguments):
         print(
-            "usage: python -m minitf.data.toy [N]\n"
+            "usage: python -m minitf toy [N]\n"
             "Print N sentences of the built-in corpus (default 10)."
         )
         return 0 if {"-h", "--help"} & set(arguments) else 2
