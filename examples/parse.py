@@ -1,4 +1,4 @@
-"""Write the constituency trees of sentences; the program is minitf/commands/parse.py."""
+"""Write the constituency trees of sentences; the program is minitf/parsing/command.py."""
 
 import os
 import sys
@@ -12,9 +12,9 @@ def main(arguments=None):
     # As in translate.py: one thread in each process.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        from minitf.commands import parse
+        from minitf.parsing import command
 
-        return parse.main(arguments, MODEL)
+        return command.main(arguments, MODEL)
     except ModuleNotFoundError as error:
         hint = "activate the environment, or run  pip install -e .  (README.md tells how)"
         print(f"parse.py: {error.name} is not installed: {hint}", file=sys.stderr)

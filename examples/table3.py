@@ -58,7 +58,7 @@ RECIPE = (
 OF_TRAINER = [
     *("--batch-tokens", "--accumulate", "--learning-rate", "--warmup-steps", "--cooldown"),
     *("--clip", "--steps", "--valid-every", "--save-every", "--log-every", "--beam", "--alpha"),
-    *("--max-length", "--vocabulary-size", "--sample-subwords", "--backend", "--precision"),
+    *("--max-length", "--vocabulary-size", "--backend", "--precision"),
 ]
 TRAINER = (sys.executable, "-m", "minitf", "train")
 

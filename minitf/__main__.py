@@ -55,7 +55,7 @@ def main():
         case "translate":
             from minitf.commands.translate import main as run
         case "parse":
-            from minitf.commands.parse import main as run
+            from minitf.parsing.command import main as run
         case "train":
             from minitf.training.commandline import main as run
         case "data":

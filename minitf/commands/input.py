@@ -223,11 +223,9 @@ def _stripped(line):
 
 def _typed(file, options):
     """Greet the user, prompt, and yield lists of the lines that are typed."""
-    program = "a grammar"  # of parse.py, which then needs no model
-    if options.model:
-        source, target = languages_of(options.model)
-        languages = f"{source} to {target}, " if source and target else ""
-        program = f"{languages}model {Path(options.model).resolve().name}"
+    source, target = languages_of(options.model)
+    languages = f"{source} to {target}, " if source and target else ""
+    program = f"{languages}model {Path(options.model).resolve().name}"
     unit = "an empty line ends a paragraph" if options.paragraphs else "one sentence per line"
     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
     say(terminal_safe(f"{program}; {unit}, {end} ends"))

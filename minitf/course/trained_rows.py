@@ -19,11 +19,6 @@ class ReversedRows:
     def __init__(self, rows, vocabulary):
         self.rows, self.vocabulary = rows, vocabulary
 
-    sampler = None  # all epochs have the same rows
-
-    def begin_epoch(self, epoch):
-        """Do nothing."""
-
     def plan(self, epoch, batch_tokens, seed):
         """Return which rows make each batch; the order never changes."""
         return np.split(np.arange(len(self.rows)), len(self.rows) // 4)

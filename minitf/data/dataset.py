@@ -18,7 +18,6 @@ import numpy as np
 from minitf.cli import counted
 from minitf.data import corpora
 from minitf.data.rows import Rows, encode_lines
-from minitf.data.sampling import Sampler
 from minitf.data.tokenized import Encoded, encode_pairs
 from minitf.errors import UserError
 from minitf.text import UNK, Subwords, Vocabulary, Words, plan_batches
@@ -43,8 +42,7 @@ class Dataset:
 
     corpus: without its training text, which is in sources and targets. valid: the sentences of
     corpus.valid that are used, at most a thousand. encoded: the files behind sources and targets,
-    for a text that is too long for the memory. sampler: cuts the text again for each epoch, so
-    sources and targets are those of the epoch that `begin_epoch` named last.
+    for a text that is too long for the memory.
 
     Measured with 36 million pairs on the disk, the size of en-fr (tests/support/measure_memory.py):
     0.6 GB between batches; at most 1.6 GB while an epoch is planned, 44 bytes a pair. Cutting a
@@ -58,7 +56,6 @@ class Dataset:
     targets: Rows
     valid: corpora.Pairs
     encoded: Encoded | None = None
-    sampler: Sampler | None = None
 
     def __getstate__(self):
         """Leave out mapped rows: each rank of a run maps the file itself."""
@@ -76,20 +73,7 @@ class Dataset:
     @functools.cached_property
     def longest(self):
         """Return a length that only one in a thousand training sources exceeds, in subwords."""
-        sources, _ = self._unsampled()
-        return max(1, int(np.quantile(sources.lengths, 0.999, method="higher")))
-
-    def begin_epoch(self, epoch):
-        """Make sources and targets those of an epoch; without a sampler, all epochs have the same.
-
-        Indices of pairs stay what they are.
-        """
-        if self.sampler:
-            self.sources, self.targets = self.sampler.epoch(epoch)
-
-    def _unsampled(self):
-        """Return the rows of both sides as a translator would cut them."""
-        return self.sampler.rows if self.sampler else (self.sources, self.targets)
+        return max(1, int(np.quantile(self.sources.lengths, 0.999, method="higher")))
 
     def plan(self, epoch, batch_tokens, seed):
         """Return the batches of an epoch as arrays of indices, the same in every process."""
@@ -136,7 +120,7 @@ class Dataset:
         if self.encoded:
             return self.encoded.digest
         digest = hashlib.sha256()
-        for side in self._unsampled():
+        for side in (self.sources, self.targets):
             digest.update(side.ids.astype("<i4").tobytes() + side.lengths.astype("<i8").tobytes())
         return digest.hexdigest()
 
@@ -193,13 +177,12 @@ def prepare(settings, corpus, log, subwords=None):
         subwords = _learn_subwords(corpus, settings, log)
     elif settings.train and isinstance(subwords, Words):  # of --start-from: the text is cut, too
         corpus = dataclasses.replace(corpus, cut=True, tokenized=True)
-    _check_sampling(settings, corpus, subwords)
     pairs = _training_pairs(settings, corpus, log)
     longest = min(settings.max_length, settings.batch_tokens - 1)
     if isinstance(pairs.source, corpora.Lines):
         ids = _ids_in_file(corpus.name, pairs, subwords, longest, log)
     else:
-        ids = _ids_in_memory(settings, pairs, subwords, longest, log)
+        ids = _ids_in_memory(pairs, subwords, longest, log)
     log(f"pairs    {ids.counts['kept']:,} to train on{_omissions(ids.counts)}")
     if not ids.counts["kept"]:
         raise UserError(f"no pair is left to train on{_omissions(ids.counts)}: {_CHECK}")
@@ -207,7 +190,7 @@ def prepare(settings, corpus, log, subwords=None):
     valid = _validation(corpus.valid, subwords, longest, log)
     none = corpora.Pairs([], [])
     corpus = dataclasses.replace(corpus, train=none, added=none)
-    return Dataset(corpus, subwords, ids.sources, ids.targets, valid, ids.encoded, ids.sampler)
+    return Dataset(corpus, subwords, ids.sources, ids.targets, valid, ids.encoded)
 
 
 def _training_pairs(settings, corpus, log):
@@ -228,7 +211,6 @@ class _Ids(NamedTuple):
     counts: dict[str, int]
     unknown: float
     encoded: Encoded | None = None
-    sampler: Sampler | None = None
 
 
 def _ids_in_file(name, pairs, subwords, longest, log):
@@ -238,20 +220,15 @@ def _ids_in_file(name, pairs, subwords, longest, log):
     return _Ids(*_mapped(encoded), encoded.counts, unknown, encoded=encoded)
 
 
-def _ids_in_memory(settings, pairs, subwords, longest, log):
-    """Return the ids of a text, and what samples other subwords, if that is asked for."""
+def _ids_in_memory(pairs, subwords, longest, log):
     sources, targets = (
         Rows.encode(subwords, lines, log, side) for side, lines in pairs._asdict().items()
     )
     kept, counts = corpora.clean(sources, targets, longest)
     sides = sources.keep(kept), targets.keep(kept)
-    sampler = None
-    if settings.sample_subwords:
-        lines = corpora.Pairs(*([side[i] for i in kept] for side in pairs))
-        sampler = Sampler(subwords, lines, sides, settings.sample_subwords, settings.seed, longest)
     unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in sides)
     n_ids = sum(len(side.ids) for side in sides)
-    return _Ids(*sides, counts, unknown / n_ids if n_ids else 0.0, sampler=sampler)
+    return _Ids(*sides, counts, unknown / n_ids if n_ids else 0.0)
 
 
 def _warn_about_files(settings, corpus, log):
@@ -347,24 +324,6 @@ def vocabulary_size(n_pairs):
     [1000, 2500, 6000, 32000]
     """
     return min(max(500 * round(15 * n_pairs**0.5 / 500), 1000), 32_000)
-
-
-def _check_sampling(settings, corpus, subwords):
-    """Raise UserError for a text whose subwords cannot be sampled."""
-    if not settings.sample_subwords:
-        return
-    if isinstance(subwords, Words):
-        raise UserError("--sample-subwords needs one SentencePiece vocabulary: leave it out")
-    if not isinstance(subwords, Subwords):
-        raise UserError(
-            "--sample-subwords needs subwords that minitf has learned: leave it out for a public "
-            "model"
-        )
-    if isinstance(corpus.train.source, corpora.Lines):
-        raise UserError(
-            "--sample-subwords needs a text that fits into memory: leave it out; so much text "
-            "has rare words often enough"
-        )
 
 
 def _check_unknown(share, learned, log):

@@ -21,8 +21,7 @@ from minitf.errors import UserError
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words
 from minitf.text.kept import MARKS
-from minitf.text.merges import SPACE_SIGN
-from minitf.text.vocabulary import SPECIALS
+from minitf.text.vocabulary import SPACE_SIGN, SPECIALS
 from minitf.transformer import Transformer
 
 __all__ = ["page", "write_page"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from minitf.errors import UserError
 from minitf.text import Subwords
-from minitf.text.merges import SPACE_SIGN
+from minitf.text.vocabulary import SPACE_SIGN
 
 __all__ = ["Brackets"]
 

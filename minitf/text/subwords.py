@@ -9,7 +9,6 @@ from pathlib import Path
 from minitf.atomic import save_bytes
 from minitf.errors import UserError, in_file
 from minitf.text.kept import MARKS
-from minitf.text.merges import SPACE_SIGN, Merges
 from minitf.text.normalise import normalise
 from minitf.text.paired import PairedSubwords
 from minitf.text.sentencepiece_file import processor, sentencepiece
@@ -17,6 +16,7 @@ from minitf.text.vocabulary import (
     BOS,
     EOS,
     PAD,
+    SPACE_SIGN,
     SPECIALS,
     UNK,
     in_range,
@@ -157,10 +157,6 @@ class Subwords:
         if len(lines) < FEW:
             return [self._processor.encode(line) for line in lines]
         return self._processor.encode(lines, num_threads=threads or -1)
-
-    def merges(self) -> Merges:
-        """Return the merges of this vocabulary, which cut a word as `encode` does."""
-        return Merges(self._processor.id_to_piece(list(range(len(self)))))
 
     def split_language(self, line: str) -> tuple[list[int], str]:
         """Return no ids, and the line: no token at its beginning names a language."""

@@ -44,19 +44,12 @@ class Cursor:
     def move(self, epoch, position):
         """Go to a position in an epoch."""
         self.epoch, self.position = epoch, position
-        self.dataset.begin_epoch(epoch)
         self.plan = self.dataset.plan(epoch, self.batch_tokens, self.seed)
 
     def next(self, n):
-        """Return the next n batches of the plan, as UpdateBatches.
-
-        They may reach into the next epoch, unless that has other rows (Sampler): then there are
-        fewer at the end of an epoch.
-        """
+        """Return the next n batches, as UpdateBatches; they may reach into the next epoch."""
         self._begin_epoch_if_due()
         epoch, position = self.epoch, self.position
-        if self.dataset.sampler:
-            n = min(n, len(self.plan) - position)
         return UpdateBatches(epoch, position, [self._next_batch() for _ in range(n)])
 
     def epochs(self):

@@ -30,7 +30,7 @@ QUICK = {
 RECIPES = {
     # For a hundred thousand pairs, on one computer. Its rate has a peak of 2e-3 (learning_rate is
     # a factor on the paper's schedule), nearly three times that of base: a smaller model bears
-    # larger steps. No sampled subwords, which cost 7 BLEU in 2,000 updates: lessons/REPRODUCE.md.
+    # larger steps.
     "small-data": {
         "preset": "small",
         "batch_tokens": 1024,
@@ -45,7 +45,6 @@ RECIPES = {
     "parsing": {
         "preset": "small",
         "vocabulary_size": 3000,
-        "sample_subwords": 0.1,
         "batch_tokens": 1024,
         "warmup_steps": 1000,
         "learning_rate": 0.5,

@@ -94,8 +94,7 @@ def try_batches(updater, batches, say):
     """Run batches forward and backward, and discard the results.
 
     updater: the Updater that computes. say: takes lines that show progress.
-    With the largest batches of a run, memory runs out now or hardly ever: with --sample-subwords,
-    those of a later epoch may be a little larger.
+    With the largest batches of a run, memory runs out now or hardly ever.
     """
     with Progress("of the largest batches tried", say=say) as bar:
         for i, batch in enumerate(batches, 1):

@@ -54,10 +54,6 @@ class Settings:
     subwords: str = setting("sentencepiece", choices=("sentencepiece", "none"), on_resume="refused",
         help="how the text is cut: sentencepiece, or none if it is already cut (words, or BPE with "
         "@@)")
-    sample_subwords: float = setting(0.0, most=0.9, on_resume="noted",
-        help="cut the text in another way in each epoch, leaving out each merge of the subwords "
-        "with this probability (BPE-dropout), such as 0.1; it may help in very long trainings on "
-        "small texts (default 0: never, as in the paper)")
     max_length: int = setting(250, least=1, most=10**9, on_resume="noted",
         help="leave out pairs in which either side has more subwords than this")
 

@@ -98,7 +98,7 @@ def test_a_step_of_fine_tuning_has_the_gradients_of_the_cpu(device, folder):
 
 RECIPE = (
     "--recipe small-data --train {text} --valid {text} --vocabulary-size 300 --steps 3 --cooldown "
-    "0.5 --sample-subwords 0.1 --batch-tokens 60 --accumulate 2 --set n_layers=1 --set d_model=16 "
+    "0.5 --batch-tokens 60 --accumulate 2 --set n_layers=1 --set d_model=16 "
     "--set d_ff=12 --set n_heads=2"
 )
 SYMBOLS = [WORD, "(S", ")S", "(NP", ")NP"]

@@ -1,18 +1,24 @@
 """parsing/: every output of any model is a tree over exactly the words of its sentence."""
 
+import os
+import random
+from pathlib import Path
+
 import numpy as np
 import pytest
+from paths import EXAMPLES
 
 from minitf.config import Config
 from minitf.errors import UserError
-from minitf.files.models import save_model
 from minitf.parsing.brackets import Brackets
 from minitf.parsing.parser import Parser
+from minitf.parsing.scores import Scores, score
 from minitf.text import BOS, EOS, Subwords
-from minitf.text.trees import WITH_WORDS, WORD
+from minitf.text.trees import WORD, cleaned, penn, read_trees, words
 from minitf.transformer import Transformer
-from minitf.translation import translator
 
+BUNDLED = EXAMPLES / "models" / "parse-en"
+CRAFT = Path(os.environ.get("MINITF_DATA", "")) / "craft" / "dev"
 SYMBOLS = [WORD, "(S", ")S", "(NP", ")NP", "(VP", ")VP"]
 TEXT = ["the cat sat on the mat .", "a dog ( not a cat ) sat", "(S (NP XX XX )NP (VP XX )VP )S"]
 SENTENCES = [
@@ -89,17 +95,6 @@ def test_the_tree_depends_on_the_sentence(subwords, with_words):
         for tree in parser.parse(sentences, beam=1, max_extra=40)
     )
     assert first != second
-
-
-@pytest.mark.parametrize("word", ["", "a b", " a", "a\u2009"])
-def test_a_word_that_is_none_is_refused(subwords, word):
-    with pytest.raises(ValueError, match="needs characters, and no spaces"):
-        parser_of(subwords, 0).parse([["a", word]])
-
-
-def test_a_text_is_no_list_of_words(subwords):
-    with pytest.raises(TypeError, match=r"each a list of words: minitf\.parsing\.words\.cut"):
-        parser_of(subwords, 0).parse(["Mice die."])
 
 
 @pytest.mark.parametrize(
@@ -227,41 +222,47 @@ def test_brackets_that_open_in_a_row_are_few(subwords, n_words, most, pieces):
     assert rows[:-1] == [min(10, left + 2) for left in range(n_words, 0, -1)]
 
 
-def test_a_text_that_is_no_tree_allows_nothing(subwords):
-    word = [piece[1:] for piece in subwords.pieces(range(len(subwords)))].index(WORD)
-    rules = Brackets(subwords, [[[word], [word]]], EOS)
-    rules(np.array([[BOS]]), np.array([0]), np.array([9]))
-    assert not rules(np.array([[BOS, word]]), np.array([0]), np.array([8])).any()
-
-
-def test_learned_positions_are_refused(subwords):
-    config = Config(
-        len(subwords), n_layers=1, d_model=16, d_ff=16, n_heads=2, positions="learned", max_length=9
-    )
-    with pytest.raises(UserError, match="train it with sinusoids"):
-        Parser(Transformer(config), subwords)
-
-
-def test_a_parser_packs_its_model_once(subwords, monkeypatch, tmp_path):
-    parser, packed = parser_of(subwords, 0), []
-    model = parser._translator.model
-    notes = {"target_language": WITH_WORDS}
-    save_model(tmp_path, model.state(), model.config.to_dict(), subwords, notes=notes)
-    own = translator.for_decoding
-    monkeypatch.setattr(translator, "for_decoding", lambda model: packed.append(1) or own(model))
-    assert Parser.load(tmp_path).with_words and len(packed) == 1
-
-
-def test_a_tree_needs_three_tokens_more_than_its_words(subwords):
+def test_what_cannot_be_parsed_is_refused(subwords):
     parser = parser_of(subwords, 0)
+    for word in ("", "a b", " a", "a\u2009"):
+        with pytest.raises(ValueError, match="needs characters, and no spaces"):
+            parser.parse([["a", word]])
+    with pytest.raises(TypeError, match=r"each a list of words: minitf\.parsing\.words\.cut"):
+        parser.parse(["Mice die."])
     (tree,) = parser.parse([["cat"]], beam=1, max_extra=3)
-    assert len(tree) == 3
+    assert len(tree) == 3, "two brackets, and the end mark"
     with pytest.raises(ValueError, match="at least 3"):
         parser.parse([["cat"]], beam=1, max_extra=2)
 
 
-def test_a_translator_is_refused():
-    subwords = Subwords.train(TEXT[:2] * 3, 300, log=lambda notice: None)
-    model = Transformer(Config(len(subwords), n_layers=1, d_model=16, d_ff=16, n_heads=2))
+def test_models_that_cannot_parse_are_refused(subwords):
+    sizes = {"n_layers": 1, "d_model": 16, "d_ff": 16, "n_heads": 2}
+    learned = Config(len(subwords), **sizes, positions="learned", max_length=9)
+    with pytest.raises(UserError, match="train it with sinusoids"):
+        Parser(Transformer(learned), subwords)
+    others = Subwords.train(TEXT[:2] * 3, 300, log=lambda notice: None)
     with pytest.raises(UserError, match="does not write trees"):
-        Parser(model, subwords)
+        Parser(Transformer(Config(len(others), **sizes)), others)
+
+
+# The bundled parser -------------------------------------------------------------------------------
+
+
+def test_the_bundled_parser_writes_the_words_into_its_trees():
+    """As its notes say; a model read as one that writes XX opens a bracket after the other."""
+    parser = Parser.load(BUNDLED)
+    (tree,) = parser.parse([["Mice", "lack", "the", "gene", "."]])
+    assert parser.with_words
+    assert penn(tree) == "(S (NP (XX Mice)) (VP (XX lack) (NP (XX the) (XX gene))) (XX .))"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CRAFT.is_dir(), reason="MINITF_DATA has no craft")
+def test_the_score_of_the_bundled_parser_on_real_sentences():
+    """On a hundred, with a small beam; the card has the score of all, with the paper's beam."""
+    gold = [
+        tree for path in sorted(CRAFT.glob("*.tree")) for tree in map(cleaned, read_trees(path))
+    ]
+    gold = random.Random(0).sample([tree for tree in gold if 0 < len(words(tree)) <= 40], 100)
+    found = Parser.load(BUNDLED).parse(map(words, gold), beam=8)
+    assert sum(score(gold, found), Scores()).f1 > 70

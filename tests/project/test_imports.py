@@ -32,9 +32,9 @@ ALLOWED = {
     "page": {*CORE, "atomic", "text", "files"},
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
 }
-ALLOWED["parsing"] = ALLOWED["translation"] | {"translation", "data", "plot", "cli"}
 ALLOWED["public"] = ALLOWED["translation"] | {"translation", "data", "cli"}
-ALLOWED["commands"] = ALLOWED["parsing"] | {"parsing", "public"}
+ALLOWED["commands"] = ALLOWED["public"] | {"public", "plot"}
+ALLOWED["parsing"] = ALLOWED["commands"] | {"commands"}
 ALLOWED["training"] = set(ALLOWED)
 ALLOWED["course"] = set(ALLOWED)
 ALLOWED["__main__"] = set(ALLOWED)  # of any folder; nothing imports it

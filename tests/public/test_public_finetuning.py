@@ -82,8 +82,3 @@ def test_it_goes_back_to_transformers(settings, tmp_path):
     assert not any("eps" in line for line in said)
     import_model(tmp_path / "hf", tmp_path / "back", "float32", say=quiet)
     assert load_model(tmp_path / "back")[0].config == load_model("tuned")[0].config
-
-
-def test_subword_sampling_is_refused_in_one_line(settings):
-    with pytest.raises(UserError, match="--sample-subwords needs subwords that minitf has learned"):
-        train(Settings(**settings, sample_subwords=0.1))

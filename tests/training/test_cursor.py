@@ -9,10 +9,7 @@ from minitf.training.cursor import Cursor
 class Text:
     """A dataset of five batches, in a different order in each epoch."""
 
-    size, sampler = 5, None
-
-    def begin_epoch(self, epoch):
-        self.rows_of = epoch
+    size = 5
 
     def plan(self, epoch, batch_tokens, seed):
         rng = np.random.default_rng([seed, epoch])
@@ -55,13 +52,3 @@ def test_less_text_than_before():
     cursor.move(2, 13)
     cursor.next(1)
     assert (cursor.epoch, cursor.position) == (3, 1)
-
-
-def test_an_update_does_not_mix_the_rows_of_two_epochs_if_they_differ():
-    text = Text()
-    text.sampler = "cuts each epoch in another way"
-    cursor = Cursor(text, 60, seed=0)
-    updates = []
-    for _ in range(5):
-        updates.append((len(cursor.next(3).indices), text.rows_of))
-    assert updates == [(3, 0), (2, 0), (3, 1), (2, 1), (3, 2)]

@@ -41,7 +41,6 @@ from minitf.training.log import read_history
 from minitf.training.settings import Settings
 from minitf.training.signals import StopRequest, stop_on_signals
 from minitf.training.trainer import Trainer
-from minitf.training.update import Updater
 from minitf.training.validation import Validator
 from minitf.translation import Translator
 
@@ -98,10 +97,10 @@ def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
     assert_same_run("whole", "parts")
 
 
-def test_a_run_with_sampled_subwords_and_a_cooldown_is_bit_exact(folder, monkeypatch):
+def test_a_run_with_subwords_and_a_cooldown_is_bit_exact(folder, monkeypatch):
     """Stopped in the middle of an epoch, at its end, and in the cooldown."""
     more = shlex.split(
-        "--subwords sentencepiece --vocabulary-size 290 --sample-subwords 0.2 --cooldown 0.4 "
+        "--subwords sentencepiece --vocabulary-size 290 --cooldown 0.4 "
         "--batch-tokens 200 --accumulate 2 --steps 24 --save-every 2 --average 9"
     )
     assert run("whole", *more) == 0
@@ -115,25 +114,6 @@ def test_a_run_with_sampled_subwords_and_a_cooldown_is_bit_exact(folder, monkeyp
     saved = [int(name[8:16]) for name in meta["weights"]]
     assert saved == [16, 18, 20, 22, 24], "only weights of the cooldown are averaged"
     assert_same_run("whole", "parts", averaged=5)
-
-
-@pytest.mark.slow
-def test_no_two_batches_have_the_same_dropout_masks(folder, monkeypatch):
-    """The last update of an epoch has fewer batches than the others, if subwords are sampled."""
-    drawn, backward = [], Updater.backward
-
-    def watch(self, batch, n_tokens, step):
-        drawn.append(step)
-        return backward(self, batch, n_tokens, step)
-
-    monkeypatch.setattr(Updater, "backward", watch)
-    monkeypatch.setattr(Trainer, "_try_largest_batches", lambda self: None)
-    more = "--subwords sentencepiece --vocabulary-size 290 --batch-tokens 200 --accumulate 4"
-    assert run("sampled", *more.split(), "--sample-subwords", "0.1") == 0
-    assert 13 < len(drawn) < 4 * 13 and len(set(drawn)) == len(drawn)
-    drawn.clear()
-    assert run("plain", *more.split()) == 0
-    assert drawn == list(range(4 * 13))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")

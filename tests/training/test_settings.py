@@ -21,7 +21,6 @@ OTHERS = {
     "set": ["d_ff=12", "norm=pre"],
     "vocabulary_size": 77,
     "subwords": "none",
-    "sample_subwords": 0.2,
     "max_length": 30,
     "batch_tokens": 99,
     "accumulate": 2,
@@ -237,7 +236,7 @@ def test_resuming_takes_what_was_and_what_is_given():
 @pytest.mark.parametrize(
     ("name", "value"),
     [("accumulate", 2), ("batch_tokens", 9), ("clip", 1.0), ("cooldown", 0.5), ("max_length", 9)]
-    + [("learning_rate", 0.5), ("warmup_steps", 9), ("sample_subwords", 0.1), ("seed", 7)]
+    + [("learning_rate", 0.5), ("warmup_steps", 9), ("seed", 7)]
     + [("precision", "tf32")],
 )
 def test_resuming_tells_what_changes_the_updates(name, value):

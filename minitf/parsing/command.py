@@ -13,7 +13,6 @@ from minitf.cli import (
     OptionParser,
     Progress,
     complain,
-    counted,
     exit_code,
     number,
     say,
@@ -26,7 +25,6 @@ from minitf.commands.input import opened_input
 from minitf.commands.output import opened_output
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
-from minitf.parsing.grammar import MOST_WORDS, Grammar, right_branching
 from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, interval, score
@@ -43,13 +41,13 @@ MORE = """\
 The words of a tree are those of the line: signs at the edges of words are cut
 off, as in the Penn Treebank, unless some in the line are cut off already.
 Brackets in words are written -LRB- and -RRB-. A model writes no parts of speech,
-so it tags each word XX; a grammar writes them, but for sentences that it cannot
-parse. An empty line stays empty. Put -- before a sentence that starts with a dash.
+so each word is tagged XX. An empty line stays empty. Put -- before a sentence
+that starts with a dash.
 
 The exit code is 0, or 2 after an error, reported on one line, or 130 after
 Ctrl-C.
 """
-_SHORT = MOST_WORDS, 40  # words: what the grammar can parse, and what parsers are compared on
+_SHORT = 60, 40  # words of the sentences on which parsers are compared
 _PICTURES = {".png", ".svg", ".pdf"}
 _LENGTHS = 10, 20, 30, 40, 60  # words; where groups of sentences end
 
@@ -96,30 +94,7 @@ def _options(arguments, model):
         metavar="GOLD",
         help="parse the sentences of these .tree files, and compare with their trees",
     )
-    _add_parser(add)
-    options = parse_text(parser, arguments)
-    options.paragraphs = False  # for opened_input: each line is a sentence
-    _check(options, parser.error)
-    if not options.grammar and options.model is None:
-        options.model = model
-    if not options.grammar and options.model is None:
-        parser.error(
-            "no model: name the folder of a parser with --model DIR, or run examples/parse.py, "
-            "which has one"
-        )
-    return options
-
-
-def _add_parser(add):
-    """Add the options that choose what writes the trees, and how."""
-    add("--model", metavar="DIR", help="folder of a trained parser")
-    add(
-        "--grammar",
-        nargs="+",
-        metavar="TREES",
-        help="use no model (nor --beam and --alpha), but a grammar that is counted on these "
-        ".tree files",
-    )
+    add("--model", metavar="DIR", default=model, help="folder of a trained parser")
     add(
         "--beam",
         type=number(int, 1, 1000),
@@ -135,45 +110,35 @@ def _add_parser(add):
         help=f"length penalty (default: {ALPHA})",
     )
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
+    options = parse_text(parser, arguments)
+    options.paragraphs = False  # for opened_input: each line is a sentence
+    _check(options, parser.error)
+    return options
 
 
 def _check(options, refuse):
     """Refuse options that do not go together, before anything is read."""
-    if options.model is not None and options.grammar:
-        refuse("--model and --grammar are both given: choose one of them")
     if options.score and (options.text or options.input is not None):
         refuse("--score reads its sentences from the gold trees: leave the other text out")
-    if options.score and (options.draw is not None or options.pretty):
-        refuse("--score prints scores: leave out --draw and --pretty")
-    if options.score and options.output == "-":
-        refuse("--score prints scores: name a file with --output for the trees")
-    streams = None, "", "-"
-    read = [*(options.score or ()), *(options.grammar or ()), options.input]
-    for name, written in (("--output", options.output), ("--draw", options.draw)):
-        for path in read:
-            if written not in streams and path not in streams and _same(written, path):
-                refuse(f"{name} would replace {path}: give it another name")
-    if options.draw is not None:
-        _check_picture(options, refuse)
+    if options.score and (options.draw is not None or options.pretty or options.output == "-"):
+        refuse("--score prints scores: leave out --draw and --pretty, and give --output a file")
     if options.text and options.input is not None:
         refuse("TEXT and --input are both given: choose one of them")
-
-
-def _check_picture(options, refuse):
-    path = Path(options.draw)
-    if path.suffix.lower() not in _PICTURES:
+    if options.draw is not None and Path(options.draw).suffix.lower() not in _PICTURES:
         refuse(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
-    # Path.is_dir raises errors for names that are too long, and in folders that are not readable.
-    if not os.path.isdir(path.parent):
-        refuse(f"--draw: the folder of {path} does not exist: make it, or choose another")
-    if os.path.isdir(path):
-        refuse(f"--draw: {path} is a folder: name a file")
-    if options.output and _same(path, options.output):
-        refuse("--draw and --output name the same file: choose another for one of them")
-
-
-def _same(path, other):
-    return os.path.realpath(path) == os.path.realpath(other)
+    # os.path, as Path.is_dir raises errors for long names, and in folders that are not readable.
+    if options.draw is not None and not os.path.isdir(os.path.dirname(options.draw) or "."):
+        refuse(f"--draw: the folder of {options.draw} does not exist: make it, or choose another")
+    read = {os.path.realpath(path) for path in (*(options.score or ()), options.input or "-")}
+    written = [options.output, options.draw]
+    written = [os.path.realpath(path) for path in written if path not in (None, "", "-")]
+    if len({*written} - read) < len(written):
+        refuse("--output or --draw would replace another file: give it a name of its own")
+    if options.model is None:
+        refuse(
+            "no model: name the folder of a parser with --model DIR, or run examples/parse.py, "
+            "which has one"
+        )
 
 
 def main(arguments=None, model=None):
@@ -192,9 +157,15 @@ def _run(options):
         return _score(options) if options.score else _parse(options)
 
 
+def _parser(options):
+    """Return a function from sentences, lists of words, to their trees."""
+    parser = Parser.load(options.model)
+    return functools.partial(parser.parse, beam=options.beam, alpha=options.alpha)
+
+
 def _parse(options):
     """Write the trees, and draw the first; return the exit code."""
-    code, to_draw, number, all_fallen = 0, options.draw, 0, 0  # number: of lines parsed
+    code, to_draw, n_parsed = 0, options.draw, 0
     given_up = GivenUp()
     with (
         opened_input(options) as source,
@@ -204,68 +175,23 @@ def _parse(options):
     ):
         parse = _parser(options)
         for lines in given_up.checked(source.batches):
-            sentences = list(map(_words, lines))
+            # The words as in the trees that a parser learns from: ( for -LRB-.
+            sentences = [list(map(plain, cut(printable(line)))) for line in lines]
 
-            def show(done, parts, before=number, lines=lines):
+            def show(done, parts, before=n_parsed, lines=lines):
                 bar.update_to(before + len(lines) * done // parts)
 
-            parsed = parse(sentences, progress=None if source.typed else show)
-            trees, fallen = _completed(parsed, sentences)
-            number, all_fallen = number + len(lines), all_fallen + fallen
+            trees = parse(sentences, progress=None if source.typed else show)
+            n_parsed += len(lines)
             bar.wipe()
-            write("".join(_written(tree, options.pretty) for tree in trees))
+            form = pretty if options.pretty else penn
+            end = "\n\n" if options.pretty else "\n"
+            write("".join(f"{form(tree)}{end}" if tree else "\n" for tree in trees))
             if to_draw and (first := next(filter(None, trees), None)):
                 code, to_draw = _draw(first, to_draw), None
-    if all_fallen:
-        say(f"{PROGRAM}: {_right_branching(all_fallen)}")
     if to_draw:
         raise UserError("--draw: there is no text to draw a tree of: give a sentence")
     return code
-
-
-def _parser(options):
-    """Return a function from sentences, lists of words, to their trees; None if there is none."""
-    if options.grammar:
-        return Grammar(_trees(options.grammar)).parse
-    parser = Parser.load(options.model)
-    return functools.partial(parser.parse, beam=options.beam, alpha=options.alpha)
-
-
-def _completed(trees, sentences):
-    """Return the trees, right-branching ones where there is none, and how many are such."""
-    pairs = list(zip(trees, sentences, strict=True))
-    fallen = sum(tree is None for tree in trees)
-    return [right_branching(words) if tree is None else tree for tree, words in pairs], fallen
-
-
-def _right_branching(number):
-    reason = f"more than {MOST_WORDS} words, or no tree by the grammar"
-    return f"{counted(number, 'sentence')} right-branching: {reason}"
-
-
-def _trees(paths):
-    missing = [path for path in paths if not os.path.exists(path)]
-    if "*" in paths[0] and not os.path.exists(paths[0]):  # the shell left a pattern as it is
-        raise UserError(
-            f"no file matches {paths[0]}: is the folder right? (python -m minitf data craft "
-            "downloads trees)"
-        )
-    if missing and missing != paths[:1]:
-        raise UserError(f"no such file: {', '.join(missing)}; put sentences before all options")
-    trees = [cleaned(tree) for path in paths for tree in read_trees(path)]
-    trees = [tree for tree in trees if tree]
-    if not trees:
-        raise UserError(f"there are no trees with words in {', '.join(paths)}")
-    return trees
-
-
-def _words(line):
-    """Return the words of a line, as the trees that a parser learns from have them: ( for -LRB-."""
-    return list(map(plain, cut(printable(line))))
-
-
-def _written(tree, in_lines):
-    return f"{pretty(tree)}\n\n" if in_lines and tree else f"{penn(tree)}\n"
 
 
 def _draw(tree, path):
@@ -282,18 +208,16 @@ def _draw(tree, path):
 def _score(options):
     """Print how well the parser finds the gold trees, and write those it found to --output."""
     with opened_output(None, None) as write:
-        gold, found, fallen = _parsed_gold(options)
+        gold, found = _parsed_gold(options)
         rows = dict(_rows(gold, found))
         lines = [f"{name:18}  {sum(scores, Scores())}" for name, scores in rows.items()]
         low, high = interval(rows["all sentences"])
         lines.append(f"F1 of all sentences: a 95% interval is {low:.2f} to {high:.2f}")
-        if options.grammar:
-            lines.append(_right_branching(fallen))
         write("".join(f"{line}\n" for line in lines))
 
 
 def _parsed_gold(options):
-    """Return the gold trees, those found, and how many of these are right-branching.
+    """Return the gold trees, and those found.
 
     Those found are complete in --output before anything else can fail.
     """
@@ -301,16 +225,28 @@ def _parsed_gold(options):
     if options.output is not None:  # before the parsing, which may take an hour
         trees_file = opened_output(options.output, None)
     with trees_file as write:
-        gold, parse = _trees(options.score), _parser(options)
+        gold, parse = _gold(options.score), _parser(options)
         sentences = list(map(words, gold))
         with Progress("sentences parsed", len(gold)) as bar:
-            trees = parse(
+            found = parse(
                 sentences, progress=lambda done, parts: bar.update_to(done * len(gold) // parts)
             )
-        found, fallen = _completed(trees, sentences)
         if write:
             write("".join(f"{penn(tree)}\n" for tree in found))
-    return gold, found, fallen
+    return gold, found
+
+
+def _gold(paths):
+    if "*" in paths[0] and not os.path.exists(paths[0]):  # the shell left a pattern as it is
+        raise UserError(
+            f"no file matches {paths[0]}: is the folder right? (python -m minitf data craft "
+            "downloads trees)"
+        )
+    trees = [cleaned(tree) for path in paths for tree in read_trees(path)]
+    trees = [tree for tree in trees if tree]
+    if not trees:
+        raise UserError(f"there are no trees with words in {', '.join(paths)}")
+    return trees
 
 
 def _rows(gold, found):
