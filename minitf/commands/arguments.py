@@ -3,12 +3,14 @@
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from minitf.cli import OptionParser, misspelt, number
-from minitf.commands.console import USAGE
-from minitf.commands.picture import CAPTIONS, PAGES
 
-__all__ = ["Once", "parse", "parse_text"]
+__all__ = ["PAGES", "PROGRAM", "USAGE", "StoreOnce", "parse", "parse_text"]
+
+INSTALLED = "minitf-translate"  # the command of the installed package, which brings no model
+PAGES = (".html", ".htm")  # endings of --attention
 
 DESCRIPTION = "Translate text: given in quotes, in a file, through a pipe or at a prompt."
 MORE = """\
@@ -58,7 +60,18 @@ does.
 LANGUAGE = {"src", "tgt", "trg", "source", "target", "from", "to", "lang", "src-lang", "tgt-lang"}
 
 
-class Once(argparse.Action):
+def _usage():
+    """Return the command that the user has typed."""
+    name = Path(sys.argv[0]).name.removesuffix(".exe")
+    known = name in (INSTALLED, "parse.py") or name.removeprefix("python -m ").startswith("minitf ")
+    return name if known else "translate.py"
+
+
+USAGE = _usage()
+PROGRAM = USAGE.removeprefix("python -m ")  # its name in messages
+
+
+class StoreOnce(argparse.Action):
     """Keeps the value of an option that may be given once."""
 
     def __call__(self, parser, namespace, value, option_string=None):
@@ -111,8 +124,6 @@ def _check(parser, options):
         )
     if options.text and options.input is not None:
         parser.error("TEXT and --input are both given: choose one of them (--input takes one file)")
-    if options.attention is not None:
-        _check_picture_file(parser, options)
     settings = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
     options.sampling = {name: value for name, value in settings.items() if value is not None}
     if options.sampling and not options.sample:
@@ -123,20 +134,22 @@ def _check(parser, options):
         parser.error(
             "--sample draws one translation of each line: leave out --beam, --nbest and --attention"
         )
+    if options.attention is not None:
+        _check_picture_file(parser, options)
     is_page = str(options.attention).lower().endswith(PAGES)
     if options.with_model and not is_page:
         parser.error("--with-model is only used with --attention PAGE.html: add it")
-    picture_options = options.attention_kind or options.layer or options.attention_subwords
-    if picture_options and not options.attention:
-        parser.error(
-            "--attention-kind, --attention-subwords and --layer are only used with "
-            "--attention FILE: add it"
-        )
-    if picture_options and is_page:
-        parser.error(
-            "a page shows all kinds and layers: leave out --attention-kind, --attention-subwords "
-            "and --layer, or draw a .png"
-        )
+    if options.attention_kind or options.layer or options.attention_subwords:
+        if not options.attention:
+            parser.error(
+                "--attention-kind, --attention-subwords and --layer are only used with "
+                "--attention FILE: add it"
+            )
+        if is_page:
+            parser.error(
+                "a page shows all kinds and layers: leave out --attention-kind, "
+                "--attention-subwords and --layer, or draw a .png"
+            )
 
 
 def _check_picture_file(parser, options):
@@ -163,24 +176,15 @@ def _parser(model):
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )
-    _add_text(parser.add_argument_group("text").add_argument)
-    _add_output(parser.add_argument_group("output").add_argument)
-    _add_model(parser.add_argument_group("model").add_argument, model)
-    _add_sampling(parser.add_argument_group("sampling, for variety").add_argument)
-    _add_picture(parser.add_argument_group("picture of the attention").add_argument)
-    add = parser.add_argument_group("help").add_argument
-    add("--help", action="help", help="show this text (also -h)")
-    return parser
 
-
-def _add_text(add):
+    add = parser.add_argument_group("text").add_argument
     add(
         "text",
         nargs="*",
         metavar="TEXT",
         help="text to translate, in quotes (default: read it from a pipe or the keyboard)",
     )
-    add("--input", metavar="FILE", action=Once, help="read the text from this file")
+    add("--input", metavar="FILE", action=StoreOnce, help="read the text from this file")
     add(
         "--paragraphs",
         action="store_true",
@@ -196,12 +200,11 @@ def _add_text(add):
         "repeated (numbers, addresses, tags and the like are kept in any case)",
     )
 
-
-def _add_output(add):
+    add = parser.add_argument_group("output").add_argument
     add(
         "--output",
         metavar="FILE",
-        action=Once,
+        action=StoreOnce,
         help="write to this file when everything is translated (default: print the lines as they "
         "are translated, of a file up to 500 at a time)",
     )
@@ -220,8 +223,7 @@ def _add_output(add):
         help="write the N best translations of each line",
     )
 
-
-def _add_model(add, model):
+    add = parser.add_argument_group("model").add_argument
     default = " (default: the bundled English-German model)" if model else ""
     add(
         "--model",
@@ -258,8 +260,7 @@ def _add_model(add, model):
         help="compute on the CPU (numpy) or on the GPU (cupy)",
     )
 
-
-def _add_sampling(add):
+    add = parser.add_argument_group("sampling, for variety").add_argument
     add(
         "--sample",
         action="store_true",
@@ -293,12 +294,11 @@ def _add_sampling(add):
         help="seed of the random draws: the same seed gives the same text (default: 0)",
     )
 
-
-def _add_picture(add):
+    add = parser.add_argument_group("picture of the attention").add_argument
     add(
         "--attention",
         metavar="FILE",
-        action=Once,
+        action=StoreOnce,
         help="draw which words the model looks at in the first sentence: a .png, .pdf or .svg "
         "file, or another format that Matplotlib writes; or, as .html, a page that shows how it is "
         "translated, for a browser",
@@ -311,7 +311,7 @@ def _add_picture(add):
     )
     add(
         "--attention-kind",
-        choices=tuple(CAPTIONS),
+        choices=("source", "encoder", "decoder"),
         help="draw the attention of the output to the source (default), or the self-attention "
         "of the encoder or the decoder",
     )
@@ -326,3 +326,7 @@ def _add_picture(add):
         metavar="N",
         help="draw this layer; 1 is the lowest (default: the last)",
     )
+
+    add = parser.add_argument_group("help").add_argument
+    add("--help", action="help", help="show this text (also -h)")
+    return parser

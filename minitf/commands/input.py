@@ -2,29 +2,26 @@
 
 import contextlib
 import os
-import queue
 import re
 import stat
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from minitf.cli import is_terminal, quoted, say, terminal_safe
-from minitf.cpu.threads import without_signals
 from minitf.errors import UserError
-from minitf.text.encoding import Damage, as_utf8, refusal
 from minitf.text.vocabulary import valid
 from minitf.translation.cutting import join
 from minitf.translation.languages import languages_of
 
+__all__ = ["Source", "greet", "joined_paragraphs", "opened_input", "read_batches"]
+
 LINES = 500  # lines that are sorted by length and translated together, at most
 BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete
-PATIENCE = 0.05  # seconds for which a line from a pipe waits for others to share a batch with
 CHUNK = 1 << 16  # bytes that are read at once
-NAME = re.compile(r"\S*[\w)-]\.[a-z]\w{1,3}")  # of a file, such as letter.txt and my.en
+PAUSE = 0.05  # seconds between two looks at a pipe that is empty
 
 
 class Source(NamedTuple):
@@ -48,8 +45,7 @@ def opened_input(options):
         # A line feed at the end of an argument begins no other line.
         lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
         lines = [_stripped(valid(line)) for line in lines]
-        batches = (lines[start : start + LINES] for start in range(0, len(lines), LINES))
-        yield Source(batches)
+        yield Source(lines[start : start + LINES] for start in range(0, len(lines), LINES))
     elif options.input not in (None, "-"):
         try:
             # Unbuffered: a read returns the bytes that have come, and does not wait for more.
@@ -60,14 +56,11 @@ def opened_input(options):
                 hint = "give yourself permission to read it, or name another file"
             raise UserError(f"{options.input}: cannot be read ({error.strerror}): {hint}") from None
         with file:
-            if _size_of(file) == 0:
-                say(terminal_safe(f"{options.input} is empty"))
-            yield _source_of(file, options, options.input)
+            yield _source_of(file, options.input)
     elif sys.stdin is None:
         raise UserError("standard input is closed: give TEXT or --input FILE")
     else:
-        file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-        yield _source_of(file, options)
+        yield _source_of(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
 
 
 def _hint(arguments):
@@ -75,41 +68,38 @@ def _hint(arguments):
     for text in arguments:
         if os.path.isfile(text):
             say(terminal_safe(f"{text} is also a file: --input {text} reads it"))
-        elif NAME.fullmatch(text):
-            say(terminal_safe(f"{text}: no such file; treating it as text"))
     is_word = [len(text.split()) == 1 for text in arguments]
     ends = [text.endswith((".", "?", "!")) for text in arguments[:-1]]
     if len(arguments) > 1 and all(is_word) and not any(ends):
         say(f"{len(arguments)} single words, each taken as a line: put a sentence in quotes")
 
 
-def _source_of(file, options, path=""):
+def _source_of(file, path=""):
     """Return the Source of an open file; path: its name, "" for standard input."""
     if file.isatty() and is_terminal(sys.stderr):
-        return Source(map(_decoded, _typed(file, options)), file, typed=True)
-    name = path or "the input"
-    if _size_of(file) is None:
-        return Source(_not_refused(read_batches(file, name), name), file)
-    # A file can be read twice: it is refused before anything is translated.
-    begin, damage, size = file.tell(), Damage(), 0
-    for lines in read_batches(file, name):
-        damage.see(_decoded(lines))
-        size += sum(map(len, lines)) + len(lines)
+        return Source(_typed(file), file, typed=True)
+    size = _size_of(file)
+    if size is None:
+        return Source(_decoded(file, path), file)
+    if path and not size:
+        say(terminal_safe(f"{path} is empty"))
+    begin = file.tell()  # a file can be read twice: it is refused before anything is translated
+    size = sum(len(line.encode()) + 1 for lines in _decoded(file, path) for line in lines)
     file.seek(begin)
-    if damage.is_other_encoding():
-        raise UserError(refusal(name, file.read(), quoted(path) if path else ""))
-    return Source(map(_decoded, read_batches(file, name)), file, size)
+    return Source(_decoded(file, path), file, size)
 
 
-def _not_refused(batches, name):
-    """Yield the lines of a pipe as text, and refuse it as soon as it is seen to be no UTF-8."""
-    damage = Damage()
-    for lines in batches:
-        decoded = _decoded(lines)
-        damage.see(decoded)
+def _decoded(file, path):
+    """Yield lists of lines as text. Raises UserError as soon as a text is seen to be no UTF-8."""
+    from minitf.text.encoding import Damage, refusal  # lazily: text in quotes needs neither
+
+    name, damage = path or "the input", Damage()
+    for lines in read_batches(file, name):
+        text = _as_text(lines)
+        damage.see(text)
         if damage.is_other_encoding():
-            raise UserError(refusal(name, b"\n".join(lines)))
-        yield decoded
+            raise UserError(refusal(name, b"\n".join(lines), quoted(path) if path else ""))
+        yield text
 
 
 def _size_of(file):
@@ -127,25 +117,19 @@ def _size_of(file):
 def read_batches(file, name="the input"):
     """Yield lists of lines as bytes in UTF-8, without their line feeds, to be translated together.
 
-    Lines from a file fill their lists; lines from a pipe are not kept waiting for more. The lines
-    before an error are yielded before it is raised.
+    Lines from a file fill their lists. Lines from a pipe wait for no others: what comes while they
+    are translated is the next list. The lines before an error are yielded before it is raised.
     """
-    chunks, is_pipe = _chunks(file, name), _size_of(file) is None
-    if is_pipe:
-        chunks = _read_ahead(chunks)
-    lines, size, since = [], 0, 0.0
+    lines, size, is_pipe = [], 0, _size_of(file) is None
     try:
-        for chunk in chunks:
-            if not lines:
-                since = time.monotonic()
+        for chunk in _chunks(file, name):
             for line in chunk:
                 lines.append(line)
                 size += len(line)
                 if len(lines) == LINES or size >= BYTES:
                     yield lines
                     lines, size = [], 0
-            # Nothing more has come for a moment, or the first of the lines has waited for so long.
-            if lines and (not chunk or (is_pipe and time.monotonic() - since > PATIENCE)):
+            if lines and is_pipe:
                 yield lines
                 lines, size = [], 0
     except Exception:
@@ -157,16 +141,17 @@ def read_batches(file, name="the input"):
 
 
 def _chunks(file, name):
-    """Yield lists of complete lines as bytes; an empty list if nothing has come for a moment.
+    """Yield lists of complete lines as bytes.
 
     A line feed ends a line; in a text without any, as old Macs wrote it, a carriage return does.
     """
+    from minitf.text.encoding import as_utf8
+
     begun, has_feeds = [], False  # the slices of a line whose end has not come yet
     try:
         for data in as_utf8(lambda: file.read(CHUNK), name):
             if data is None:  # a pipe that does not wait, and is empty at the moment
-                time.sleep(PATIENCE)
-                yield []
+                time.sleep(PAUSE)
                 continue
             lines, feed, rest = data.rpartition(b"\n")
             if feed:
@@ -179,36 +164,7 @@ def _chunks(file, name):
         yield [last] if has_feeds else last.removesuffix(b"\r").split(b"\r")
 
 
-def _read_ahead(chunks):
-    """Yield the chunks that a thread reads, and an empty one if the next does not come at once."""
-    ready = queue.Queue(4)
-    with without_signals():  # else they would be handled there while the main thread defers them
-        threading.Thread(target=_put_all, args=(chunks, ready), daemon=True).start()
-    timeout = None
-    while True:
-        try:
-            chunk = ready.get(timeout=timeout)
-        except queue.Empty:
-            chunk = []
-        if isinstance(chunk, Exception):
-            raise chunk
-        if chunk is None:
-            return
-        yield chunk
-        timeout = PATIENCE if chunk else None  # after an empty chunk no line waits for others
-
-
-def _put_all(chunks, ready):
-    """Put all chunks into the queue, and at the end None or the error that ended them."""
-    try:
-        for chunk in chunks:
-            ready.put(chunk)
-        ready.put(None)
-    except Exception as error:  # such as no memory for a line: the other thread must hear of it
-        ready.put(error)
-
-
-def _decoded(lines):
+def _as_text(lines):
     """Return lines of bytes as text."""
     return [_stripped(line.decode(errors="replace")) for line in lines]
 
@@ -221,15 +177,22 @@ def _stripped(line):
 # Lines from the terminal --------------------------------------------------------------------------
 
 
-def _typed(file, options):
-    """Greet the user, prompt, and yield lists of the lines that are typed."""
-    source, target = languages_of(options.model)
+def greet(folder, notes, unit=None):
+    """Tell a user at the terminal which model reads what is typed, and how to end.
+
+    unit: of what is typed (default: one sentence per line).
+    """
+    source, target = languages_of(notes)
     languages = f"{source} to {target}, " if source and target else ""
-    program = f"{languages}model {Path(options.model).resolve().name}"
-    unit = "an empty line ends a paragraph" if options.paragraphs else "one sentence per line"
+    model = f"{languages}model {Path(folder).resolve().name}"
     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-    say(terminal_safe(f"{program}; {unit}, {end} ends"))
-    yield from _edited() if file.fileno() == 0 and is_terminal(sys.stdout) else _prompted(file)
+    say(terminal_safe(f"{model}; {unit or 'one sentence per line'}, {end} ends"))
+
+
+def _typed(file):
+    """Prompt, and yield lists of the lines that are typed."""
+    edited = file.fileno() == 0 and is_terminal(sys.stdout)
+    yield from map(_as_text, _edited() if edited else _prompted(file))
     say("")  # the shell's own prompt comes next
 
 

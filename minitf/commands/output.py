@@ -1,4 +1,4 @@
-"""The translations, as lines of text or JSON, written to standard output or a file."""
+"""The translations, as lines of text or JSON, and what was lost in them, in one line at the end."""
 
 import contextlib
 import errno
@@ -9,7 +9,12 @@ import shutil
 import sys
 
 from minitf.atomic import HINTS, temporary_name
+from minitf.cli import say
+from minitf.commands.arguments import PROGRAM
 from minitf.errors import UserError
+from minitf.text.vocabulary import LOST
+
+__all__ = ["LostText", "opened_output", "rendered"]
 
 
 @contextlib.contextmanager
@@ -26,16 +31,13 @@ def opened_output(path, input_file):
             raise UserError("standard output is closed: use --output FILE")
         yield _standard_output(input_file)
         return
-    # A device or a pipe, which no file must replace; realpath could not name a pipe. A descriptor,
-    # such as /dev/stderr, may lead to a file that others write, too.
-    is_descriptor = path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
-    is_device = is_descriptor or (os.path.exists(path) and not os.path.isfile(path))
+    # No file must replace a device or a pipe, nor a file that /dev/stderr leads to.
+    is_device = path.startswith("/dev/") or (os.path.exists(path) and not os.path.isfile(path))
     path = path if is_device else os.path.realpath(path)  # a link stays a link
     if input_file and os.path.isfile(path) and _is_same(input_file, path):
         raise UserError(
             f"{path}: the text would be replaced by its translation: give --output another name"
         )
-    # What a file has already, if it is reached by a descriptor, stays: "ab".
     with _opened(path, path, "ab") if is_device else _replaced(path) as file:
         yield lambda text: _write(file, path, text)
 
@@ -153,3 +155,80 @@ def _json(line, translations):
     # json.dumps escapes only the control characters up to U+001F.
     text = re.sub("[\x7f-\x9f\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
     return text + "\n"
+
+
+# What was lost ------------------------------------------------------------------------------------
+
+
+class LostText:
+    """What was lost in a text: said in one line at the end, with the numbers of the lines."""
+
+    MOST = 5  # numbers that are named; an endless pipe may have endlessly many
+
+    def __init__(self, unit="line"):
+        self.unit = unit  # that is translated by itself
+        self._lines = {}  # (unit, what): [the first numbers], how many
+
+    def note(self, translations, before):
+        """Note what the translations of some units lack; before: how many units came before."""
+        for number, (best, *_) in enumerate(translations, before + 1):
+            for problem in best.given_up:
+                self._add(self.unit, number, problem)
+
+    def _add(self, unit, number, problem):
+        first, count = self._lines.get((unit, problem), ([], 0))
+        if count < self.MOST:
+            first.append(number)
+        self._lines[unit, problem] = first, count + 1
+
+    def checked(self, batches):
+        """Yield the lists of lines of a text, and note what the text has lost already."""
+        before = 0
+        for lines in batches:
+            for number, line in enumerate(lines, before + 1):
+                for pattern, problem in _DAMAGE.items():
+                    if pattern.search(line):
+                        self._add("line", number, problem)
+            before += len(lines)
+            yield lines
+
+    @contextlib.contextmanager
+    def reported(self):
+        """Write the line at the end of the block, also if Ctrl-C ends it."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._report()
+            raise
+        self._report()
+
+    def _report(self):
+        mistakes = [
+            f"{unit}{_numbers(*numbers)}: {problem}"
+            for (unit, problem), numbers in self._lines.items()
+        ]
+        if mistakes:
+            say(f"{PROGRAM}: check {'; '.join(mistakes)}")
+
+
+_DAMAGE = {
+    LOST: "bytes that are not UTF-8 are lost",
+    # As cp1252 is after  iconv -f latin1. U+0085 is a line end, too.
+    re.compile("[\x80-\x84\x86-\x9f]"): (
+        "control characters are lost (if they were Windows' quotes or dashes, convert "
+        "the original with  iconv -f cp1252)"
+    ),
+}
+
+
+def _numbers(first, count):
+    """Return what follows the name of a unit: the first numbers, and how many more there are.
+
+    >>> _numbers([3], 1), _numbers([3, 4], 2), _numbers([3, 4], 9)
+    (' 3', 's 3 and 4', 's 3, 4 and 7 more')
+    """
+    *names, last = [f"{number:,}" for number in first]
+    if count > len(first):
+        names, last = [*names, last], f"{count - len(first):,} more"
+    names = f"{', '.join(names)} and {last}" if names else last
+    return f"{'s' * (count > 1)} {names}"

@@ -1,73 +1,13 @@
 """The picture of the attention: the words that the model looks at while it translates."""
 
 from pathlib import Path
-from typing import NamedTuple
 
+from minitf import plot
 from minitf.cli import say
-from minitf.commands.console import PROGRAM
+from minitf.commands.arguments import PAGES, PROGRAM
 from minitf.errors import UserError
-from minitf.files.models import read_notes
+from minitf.page.writer import write_page
 from minitf.translation.languages import languages_of
-
-PAGES = (".html", ".htm")
-
-
-class Corpus(NamedTuple):
-    """What a page says of a model that comes with minitf: its training text, and what to type.
-
-    turning: a line that a beam translates better than greedy decoding, if one is known.
-    """
-
-    origin: str
-    hint: str
-    examples: tuple[str, ...]
-    turning: str = ""
-
-
-_TATOEBA = (
-    "sentence pairs of tatoeba.org, collected by manythings.org/anki (pairs and "
-    "weights: CC BY 2.0 FR, code: MIT licence)"
-)
-_EVERYDAY = "It is best at everyday sentences of up to 15 words. For example:"
-CORPORA = {
-    "toy": Corpus(
-        "made-up sentences that come with minitf, a Transformer written from scratch in Python. It "
-        "knows the words of these sentences and no others (sentences, weights and code: MIT "
-        "licence)",
-        "This small model learned from made-up sentences that use a few hundred words. What it "
-        "makes of other words is nonsense, and so it may be with known words in a new kind of "
-        "sentence. Begin with a capital letter, and end with a full stop or a question mark. For "
-        "example:",
-        (
-            "Tom is sleeping.",
-            "I think that Tom bought a horse yesterday.",
-            "Where is my friend?",
-            "The child will not open the window.",
-        ),
-        "His father drank cold coffee at home on Sunday.",
-    ),
-    "tatoeba-en-de": Corpus(
-        _TATOEBA,
-        _EVERYDAY,
-        (
-            "The children are playing in the garden.",
-            "Have you ever been to Berlin?",
-            "I think that we should go home now.",
-            "When I was a child, I wanted to become an astronaut.",
-        ),
-        "She took off the coat before dinner.",
-    ),
-    "tatoeba-de-en": Corpus(
-        _TATOEBA,
-        _EVERYDAY,
-        (
-            "Die Kinder spielen im Garten.",
-            "Warst du schon einmal in Berlin?",
-            "Ich glaube, dass wir jetzt nach Hause gehen sollten.",
-            "Als ich ein Kind war, wollte ich Astronaut werden.",
-        ),
-    ),
-}
 
 CAPTIONS = {
     "source": (
@@ -82,107 +22,84 @@ CAPTIONS = {
 }
 
 
-class FirstLine:
+class AttentionPicture:
     """Draws who attends to whom when the first line of a text is translated: --attention."""
 
     def __init__(self, translator, options):
         self._translator, self._options = translator, options
-        self._is_drawn, self._is_done = False, not options.attention
+        self._seen = 0  # lines with text: the first is drawn, of the second the user is told
 
     def see(self, lines):
-        """Draw the first line with text, and tell of the second, in whatever batches they come."""
-        if self._is_done:
-            return
-        for line in filter(self._translator.parts, lines):
-            if self._is_drawn:
+        """Draw the first line with text, in whatever batch it comes."""
+        for line in lines:
+            if self._seen == 2 or not (parts := self._translator.parts(line)):
+                continue
+            self._seen += 1
+            if self._seen == 2:
                 say(f"{PROGRAM}: {self._options.attention} shows the first line of the text only")
-                self._is_done = True
                 return
-            _draw(self._translator, line, self._options)
-            self._is_drawn = True
+            self._draw(line)
+            if len(parts) > 1:
+                say(
+                    f"{PROGRAM}: the line is translated in parts; {self._options.attention} shows "
+                    "the first of them"
+                )
 
     def check_is_drawn(self):
         """Raise UserError if the text had no line to draw."""
-        if self._options.attention and not self._is_drawn:
+        if not self._seen:
             raise UserError("--attention: there is no text to draw a picture of: give a sentence")
 
-
-def _draw(translator, line, options):
-    if options.attention.lower().endswith(PAGES):
-        _draw_page(translator, line, options)
-    else:
-        _draw_maps(translator, line, options)
-    if len(translator.parts(line)) > 1:
-        say(
-            f"{PROGRAM}: the line is translated in parts; {options.attention} shows "
-            "the first of them"
-        )
-
-
-def _draw_page(translator, sentence, options):
-    search = (options.beam, options.alpha, options.max_extra)
-    draw_page(
-        translator, sentence, options.attention, options.model, *search, model=options.with_model
-    )
+    def _draw(self, line):
+        options = self._options
+        search = options.beam, options.alpha, options.max_extra
+        if options.attention.lower().endswith(PAGES):
+            folder, with_model = options.model, options.with_model
+            draw_page(self._translator, line, options.attention, folder, *search, model=with_model)
+        else:
+            _draw_maps(self._translator, line, options, search)
 
 
 def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=50, model=True):
     """Write a page that shows how a sentence is translated; model: with the model in it.
 
-    folder: that of the translator's model, whose notes say what it was trained on.
+    folder: that of the translator's model, whose name the page has.
     """
-    from minitf.page.writer import write_page
-
-    explained = translator.explain(sentence, beam, alpha, max_extra)
-    notes = read_notes(folder)
-    corpus = notes.get("corpus")
-    corpus = corpus if isinstance(corpus, str) else ""  # a person may have edited the file
-    languages = [str(notes.get(f"{side}_language") or "") for side in ("source", "target")]
-    if corpus == "own":  # the trainer's names for files of the user
-        corpus, languages = "", ["", ""]
-    known = CORPORA.get(corpus)
+    notes = translator.notes
+    if notes.get("corpus") == "own":  # the trainer's names for files of the user
+        notes = {}
+    about, name = notes.get("page", {}), f"Model: {Path(folder).resolve().name}"
+    corpus = f", trained on {notes['corpus']}" if "corpus" in notes else ""
+    origin = f"{name}{corpus}; see its folder for whose it is."
+    if "origin" in about:
+        origin = f"{name}, trained on {about['origin']}."
     chosen = {"model": translator.model, "subwords": translator.subwords} if model else {}
     write_page(
         path,
-        explained,
+        translator.explain(sentence, beam, alpha, max_extra),
         **chosen,
         max_subwords=translator.max_subwords,
         max_unsplit=translator.max_unsplit,
         reads_capitals=translator.reads_capitals,
-        languages=languages,
-        origin=_origin(folder, corpus),
-        hint=known.hint if known else "",
-        examples=known.examples if known else (),
-        turning=known.turning if known else "",
+        languages=[notes.get(f"{side}_language", "") for side in ("source", "target")],
+        origin=origin,
+        hint=about.get("hint", ""),
+        examples=about.get("examples", ()),
+        turning=about.get("turning", ""),
     )
 
 
-def _origin(folder, corpus):
-    """Return a sentence about where a model is from: whose its weights are, and their licence."""
-    name = f"Model: {Path(folder).resolve().name}"
-    if corpus in CORPORA:
-        return f"{name}, trained on {CORPORA[corpus].origin}."
-    return f"{name}{f', trained on {corpus}' if corpus else ''}; see its folder for whose it is."
-
-
-def _draw_maps(translator, sentence, options):
-    from minitf import plot
-
+def _draw_maps(translator, sentence, options, search):
     kind = options.attention_kind or "source"
-    search = (options.beam, options.alpha, options.max_extra)
     weights, rows, columns = translator.attention(sentence, kind, options.layer, *search)
-
-    parts = translator.parts(sentence)
-    (title,) = translator.subwords.decode(parts[:1], side="source")
+    (title,) = translator.subwords.decode(translator.parts(sentence)[:1], side="source")
     model = translator.model
     last = len((model.encoder if kind == "encoder" else model.decoder).layers)
-    layer = options.layer or last
     caption = (
-        f"{CAPTIONS[kind]}, layer {layer} of {last}). Darker means more attention; "
+        f"{CAPTIONS[kind]}, layer {options.layer or last} of {last}). Darker means more attention; "
         "each row sums to 1."
     )
-
-    source, target = languages_of(options.model)
+    source, target = languages_of(translator.notes)
     read, written = f"{source or ''} input".strip(), f"{target or ''} output".strip()
     axes = {"source": (written, read), "encoder": (read, read), "decoder": (written, written)}
     words = not options.attention_subwords

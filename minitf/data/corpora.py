@@ -17,8 +17,9 @@ import numpy as np
 from minitf.cli import Progress, counted, exit_code, quoted
 from minitf.data import recipes, treebank
 from minitf.errors import UserError
-from minitf.text.encoding import LOST, Damage, not_text, refusal
+from minitf.text.encoding import Damage, not_text, refusal
 from minitf.text.trees import WITH_WORDS
+from minitf.text.vocabulary import LOST
 
 __all__ = [
     "Corpus",

@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import re
+import reprlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +25,12 @@ from minitf.files.arrays import read_arrays, user_errors, write_arrays
 from minitf.text import PairedSubwords, Subwords, Vocabulary, Words, load_subwords
 
 __all__ = [
+    "NOTES",
     "SavedModel",
+    "check_notes",
+    "exported_notes",
     "forget_other_vocabularies",
+    "kept_notes",
     "read_model",
     "read_notes",
     "save_model",
@@ -42,6 +47,39 @@ VOCABULARIES = (  # the files of all kinds
     PairedSubwords.source_name,
     PairedSubwords.target_name,
 )
+
+
+class Note(NamedTuple):
+    """What may be known about a model: one entry of its config.json.
+
+    kind: of its value. is_kept: whether a model that is tuned from it keeps it. is_exported:
+    whether another library is told.
+    """
+
+    kind: type
+    is_kept: bool
+    is_exported: bool
+
+
+NOTES = {
+    # How it reads lines: see Translator.
+    "max_subwords": Note(int, True, True),
+    "max_unsplit": Note(int, True, True),
+    "reads_capitals": Note(bool, True, True),
+    "marks": Note(list, True, False),
+    # Whose work it is.
+    "source": Note(str, True, True),
+    "licence": Note(str, True, True),
+    "credit": Note(str, True, True),
+    # What it was trained on, for how many updates, the checkpoints that were averaged, and what
+    # its page says of it.
+    "source_language": Note(str, False, True),
+    "target_language": Note(str, False, True),
+    "corpus": Note(str, False, False),
+    "step": Note(int, False, False),
+    "averaged": Note(int, False, False),
+    "page": Note(dict, False, False),
+}
 
 
 class SavedModel(NamedTuple):
@@ -258,6 +296,30 @@ def read_notes(directory: str | Path) -> dict:
     Raises UserError if it is missing or damaged.
     """
     return _notes(_read_config(Path(directory) / CONFIG))
+
+
+def kept_notes(notes: dict) -> dict:
+    """Return those notes of a model that one tuned from it keeps."""
+    return {name: notes[name] for name, note in NOTES.items() if note.is_kept and name in notes}
+
+
+def exported_notes(notes: dict) -> dict:
+    """Return those notes of a model that another library is told."""
+    return {name: notes[name] for name, note in NOTES.items() if note.is_exported and name in notes}
+
+
+def check_notes(notes: dict) -> None:
+    """Raise UserError if one of NOTES has a value that it cannot have."""
+    for name, note in NOTES.items():
+        if name in notes and not _is_possible(notes[name], note.kind):
+            value = reprlib.repr(notes[name])
+            raise UserError(f'damaged (entry "{name}": {value}): copy the model again')
+
+
+def _is_possible(value, kind):
+    if type(value) is not kind or (kind is int and value < 1):
+        return False
+    return kind is not list or all(isinstance(mark, str) and mark.strip() for mark in value)
 
 
 def _notes(config):

@@ -19,10 +19,9 @@ from minitf.cli import (
     signals_as_exceptions,
     terminal_safe,
 )
-from minitf.commands.arguments import Once, parse_text
-from minitf.commands.console import PROGRAM, USAGE, GivenUp
-from minitf.commands.input import opened_input
-from minitf.commands.output import opened_output
+from minitf.commands.arguments import PROGRAM, USAGE, StoreOnce, parse_text
+from minitf.commands.input import greet, opened_input
+from minitf.commands.output import LostText, opened_output
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.parsing.parser import ALPHA, BEAM, Parser
@@ -68,13 +67,13 @@ def _options(arguments, model):
     add(
         "--input",
         metavar="FILE",
-        action=Once,
+        action=StoreOnce,
         help="read the sentences from this file, one on each line",
     )
     add(
         "--output",
         metavar="FILE",
-        action=Once,
+        action=StoreOnce,
         help="write the trees to this file when everything is parsed",
     )
     add(
@@ -85,7 +84,7 @@ def _options(arguments, model):
     add(
         "--draw",
         metavar="FILE",
-        action=Once,
+        action=StoreOnce,
         help="draw the first tree (.png, .svg or .pdf)",
     )
     add(
@@ -111,7 +110,6 @@ def _options(arguments, model):
     )
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
     options = parse_text(parser, arguments)
-    options.paragraphs = False  # for opened_input: each line is a sentence
     _check(options, parser.error)
     return options
 
@@ -166,15 +164,17 @@ def _parser(options):
 def _parse(options):
     """Write the trees, and draw the first; return the exit code."""
     code, to_draw, n_parsed = 0, options.draw, 0
-    given_up = GivenUp()
+    lost = LostText()
     with (
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
-        given_up.reported(),
+        lost.reported(),
         Progress("sentences parsed") as bar,
     ):
         parse = _parser(options)
-        for lines in given_up.checked(source.batches):
+        if source.typed:
+            greet(options.model, {})
+        for lines in lost.checked(source.batches):
             # The words as in the trees that a parser learns from: ( for -LRB-.
             sentences = [list(map(plain, cut(printable(line)))) for line in lines]
 

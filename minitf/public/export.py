@@ -9,10 +9,10 @@ import numpy as np
 from minitf.atomic import install, save_text, staged, writing
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import write_arrays
+from minitf.files.models import exported_notes
 from minitf.public.hugging_face import (
     CONFIG,
     NORMALISE,
-    NOTES,
     OUR_NOTES,
     OURS,
     VOCABULARY,
@@ -45,7 +45,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
         if len(set(pieces)) < len(pieces):
             raise UserError("its subwords repeat, so they cannot be a vocab.json")
     arrays = _their_arrays(model.config, model.state())
-    known = {name: notes[name] for name in NOTES if name in notes}
+    known = exported_notes(notes)
     differences = _differences(model.config, subwords)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)

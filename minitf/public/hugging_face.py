@@ -8,6 +8,7 @@ import numpy as np
 
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import read_arrays
+from minitf.files.models import exported_notes
 from minitf.public.formats import (
     PublicModel,
     check_list,
@@ -30,7 +31,6 @@ from minitf.transformer import sinusoid
 __all__ = [
     "CONFIG",
     "NORMALISE",
-    "NOTES",
     "OURS",
     "OUR_NOTES",
     "TORCH_WEIGHTS",
@@ -44,10 +44,6 @@ WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 _MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
 OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
-NOTES = (
-    *("source", "licence", "credit", "source_language", "target_language"),
-    *("max_subwords", "max_unsplit", "reads_capitals"),
-)
 NORMALISE = "normalise"  # in OUR_NOTES: how lines are normalised first, "opus" or "none"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _REFUSED = {  # entry: (the value that minitf needs, what another one means)
@@ -143,8 +139,8 @@ def _entry(settings, name):
 
 def _our_notes(settings):
     """Return the notes of a model that minitf exported, {} for others."""
-    notes = _exported_notes(settings)
-    return {name: notes[name] for name in NOTES if type(notes.get(name)) in (str, int, bool)}
+    notes = exported_notes(_exported_notes(settings))
+    return {name: value for name, value in notes.items() if type(value) in (str, int, bool)}
 
 
 def _exported_notes(settings):

@@ -31,12 +31,12 @@ from minitf.files.models import (
     CONFIG,
     VOCABULARIES,
     WEIGHTS,
+    check_notes,
     forget_other_vocabularies,
     save_model,
 )
 from minitf.text import load_subwords
 from minitf.training.log import CURVES, LINES
-from minitf.translation.loading import KEPT_NOTES, check_notes
 from minitf.translation.probe import probe
 
 try:
@@ -44,7 +44,7 @@ try:
 except ImportError:  # on Windows
     fcntl = None
 
-__all__ = ["RunFolder", "kept_notes"]
+__all__ = ["RunFolder"]
 
 CHECKPOINT = "checkpoint.safetensors"
 STEP_WEIGHTS = re.compile(r"weights-(\d{8,})\.safetensors")
@@ -344,11 +344,6 @@ def _reading(folder):
         raise UserError(
             f"{folder}: cannot be read ({error.strerror}): choose another folder with --out"
         ) from None
-
-
-def kept_notes(notes):
-    """Return those notes of a model that one tuned from it keeps."""
-    return {name: notes[name] for name in KEPT_NOTES if name in notes}
 
 
 def translations(name):

@@ -12,9 +12,10 @@ from minitf.config import Config
 from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
+from minitf.files.models import kept_notes
 from minitf.optim import Adam, warmup_rate
 from minitf.training import planning
-from minitf.training.checkpoints import RunFolder, kept_notes
+from minitf.training.checkpoints import RunFolder
 from minitf.training.clock import Clock
 from minitf.training.cursor import Cursor, UpdateBatches
 from minitf.training.distributed import Ranks

@@ -2,7 +2,6 @@
 
 import re
 
-from minitf.files.models import read_notes
 from minitf.text import PairedSubwords
 
 LANGUAGES = """
@@ -14,9 +13,8 @@ LANGUAGES = """
 """
 
 
-def languages_of(model):
+def languages_of(notes):
     """Return the English names of a model's two languages, None for an unknown one."""
-    notes = read_notes(model)
     names = dict(re.findall(r"(\w+)\s+(\w+)", LANGUAGES))
     return [names.get(str(notes.get(f"{side}_language"))) for side in ("source", "target")]
 

@@ -1,28 +1,16 @@
 """From a model's folder to a Transformer with its weights; changed code is refused."""
 
-import reprlib
 from collections.abc import Callable
 from pathlib import Path
 
 from minitf.config import Config
 from minitf.errors import UserError, in_file
-from minitf.files.models import CONFIG, read_model
+from minitf.files.models import CONFIG, check_notes, read_model
 from minitf.text import Vocabulary
 from minitf.transformer import Transformer
 from minitf.translation.probe import check_probe
 
-__all__ = ["KEPT_NOTES", "check_notes", "check_size", "check_subwords", "load_model"]
-
-# The notes of a model that one tuned from it keeps: how it reads lines, and whose work it is.
-KEPT_NOTES = {
-    "max_subwords": int,
-    "max_unsplit": int,
-    "reads_capitals": bool,
-    "marks": list,
-    "source": str,
-    "licence": str,
-    "credit": str,
-}
+__all__ = ["check_size", "check_subwords", "load_model"]
 
 
 def load_model(
@@ -50,20 +38,6 @@ def load_model(
         check_probe(made, notes.pop("probe", None))
         check_notes(notes)
     return made, subwords, notes
-
-
-def check_notes(notes: dict) -> None:
-    """Raise UserError if one of KEPT_NOTES has a value that it cannot have."""
-    for name, kind in KEPT_NOTES.items():
-        if name in notes and not _is_possible(notes[name], kind):
-            value = reprlib.repr(notes[name])
-            raise UserError(f'damaged (entry "{name}": {value}): copy the model again')
-
-
-def _is_possible(value, kind):
-    if type(value) is not kind or (kind is int and value < 1):
-        return False
-    return kind is not list or all(isinstance(mark, str) and mark.strip() for mark in value)
 
 
 def check_size(config: Config, arrays: dict) -> None:

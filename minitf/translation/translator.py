@@ -67,6 +67,7 @@ class Translator:
     its subwords, which it has learned). `load` takes those of another model from the notes.
     as_text: whether lines are text as people write it. Else they are words that somebody has cut,
     and the model reads them as they are (default: whether the vocabulary cuts text).
+    notes: what is known about the model, by the names of `NOTES` (minitf/files/models.py).
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Translator:
         reads_capitals: bool = True,
         marks: Sequence[str] | None = None,
         as_text: bool | None = None,
+        notes: dict | None = None,
     ):
         self.model, self.fast, self.subwords = model, for_decoding(model), subwords
         if model.config.positions == "learned":  # the end mark takes one of them
@@ -87,6 +89,7 @@ class Translator:
         self.reads_capitals = reads_capitals
         self.marks = _learned_marks(subwords) if marks is None else list(marks)
         self.as_text = not isinstance(subwords, Words) if as_text is None else as_text
+        self.notes = notes or {}
 
     @classmethod
     def load(
@@ -104,7 +107,7 @@ class Translator:
         max_unsplit = max(notes.get("max_unsplit", 0), max_unsplit)
         max_subwords = max(notes.get("max_subwords", _MAX_SUBWORDS), max_unsplit)
         capitals, marks = notes.get("reads_capitals", False), notes.get("marks")
-        return cls(model, subwords, max_subwords, max_unsplit, capitals, marks)
+        return cls(model, subwords, max_subwords, max_unsplit, capitals, marks, notes=notes)
 
     def translate(
         self,
@@ -123,7 +126,8 @@ class Translator:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
         They differ: a text that was found twice, cut into subwords in two ways, is returned once.
-        A line without any text gives one empty translation. batch_tokens: the number of source
+        A line without any text gives one empty translation, and equal lines are translated once.
+        batch_tokens: the number of source
         tokens, times beams, that a core decodes side by side; a GPU takes eight times as many.
         progress: called with the number of parts done and of all parts.
         allowed: called with some lines, it returns what may be written for them, row by row. A line
@@ -143,6 +147,10 @@ class Translator:
             )
 
         lines = _listed(lines)
+        if spans is None:
+            spans = framed(lines) if self.as_text else [[(line, False)] for line in lines]
+        keys = list(zip(lines, map(tuple, spans), strict=True))
+        lines, spans = zip(*dict.fromkeys(keys), strict=True) if keys else ([], [])
 
         def decode_batch(source, parts):
             if allowed:
@@ -156,7 +164,8 @@ class Translator:
         per_line = self._translate_lines(
             self._read(lines, keep, spans), decode_batch, beam, batch_tokens, wellformed, progress
         )
-        return [translations[:n_best] for translations in per_line]
+        found = dict(zip(zip(lines, spans, strict=True), per_line, strict=True))
+        return [found[key][:n_best] for key in keys]
 
     def sample(
         self,

@@ -7,7 +7,6 @@ import hashlib
 import html
 import json
 import re
-import shutil
 import zlib
 from unittest import mock
 
@@ -22,6 +21,7 @@ from minitf.commands import picture
 from minitf.commands.translate import main
 from minitf.course import lesson
 from minitf.errors import UserError
+from minitf.files.models import read_notes
 from minitf.page import writer
 from minitf.page.explained import attention_and_logits
 from minitf.page.writer import page, write_page
@@ -259,7 +259,7 @@ def test_words_and_public_models_are_refused(explained, toy):
 @pytest.mark.parametrize("folder", [TOY, EXAMPLES / "models" / "en-de"], ids=["toy", "bundled"])
 def test_the_line_that_a_beam_saves_is_one(folder):
     """Greedy decoding makes something else of it."""
-    line = picture.CORPORA[json.loads((folder / "config.json").read_text())["corpus"]].turning
+    line = read_notes(folder)["page"]["turning"]
     translator = Translator.load(folder)
     greedy, beam = (translator.translate([line], beam=width)[0][0].text for width in (1, 4))
     assert greedy != beam
@@ -330,11 +330,9 @@ def test_the_page_of_the_lessons_is_that_of_today(toy, explained):
 
 def test_a_page_of_a_model_of_ones_own_has_no_names_of_the_trainer(toy, tmp_path):
     """It calls the text of the user `own`, from `source` to `target`."""
-    folder = shutil.copytree(ROOT / "lessons" / "toy-model", tmp_path / "mine")
-    notes = json.loads((folder / "config.json").read_text())
-    names = {"corpus": "own", "source_language": "source", "target_language": "target"}
-    (folder / "config.json").write_text(json.dumps(notes | names))
-    picture.draw_page(toy, "Tom saw a dog.", tmp_path / "a.html", folder)
+    mine = copy.copy(toy)
+    mine.notes = {"corpus": "own", "source_language": "source", "target_language": "target"}
+    picture.draw_page(mine, "Tom saw a dog.", tmp_path / "a.html", tmp_path / "mine")
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert json.loads(parsed(text)["data"])["languages"] == ["", ""]
     assert "Model: mine; see its folder for whose it is." in text and "trained on own" not in text

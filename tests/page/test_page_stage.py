@@ -11,7 +11,7 @@ from page_browser import CHROMIUM, report_of
 from paths import ROOT
 
 from minitf import transformer
-from minitf.commands.picture import CORPORA
+from minitf.files.models import read_notes
 from minitf.page.explained import attention_and_logits
 from minitf.page.writer import write_page
 from minitf.text import BOS
@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
 ]
+TURNING = read_notes(ROOT / "lessons" / "toy-model")["page"]["turning"]
 READY = """
 while (!shown?.inner) await new Promise((resolve) => setTimeout(resolve, 20));
 const at = (id) => document.getElementById(id);
@@ -42,7 +43,7 @@ def explained(toy):
 @pytest.fixture(scope="module")
 def path(toy, explained, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "page.html"
-    options = {"languages": ("en", "de"), "turning": CORPORA["toy"].turning}
+    options = {"languages": ("en", "de"), "turning": TURNING}
     write_page(path, explained, model=toy.model, subwords=toy.subwords, **options)
     return path
 
@@ -253,7 +254,7 @@ def test_where_a_word_looks_is_told_by_scores(path):
 
 def test_a_sentence_that_the_beam_saves(toy, path):
     """The stage shows when greedy decoding would go wrong, and what it would have written."""
-    line = CORPORA["toy"].turning
+    line = TURNING
     script = """
     document.getElementById("rescue").dispatchEvent(new MouseEvent("click"));
     while (shown.line === data.line || busy || !stage.isPlaying) await frame();
@@ -415,7 +416,7 @@ def test_a_change_is_the_same_change_in_python(toy, explained, path, change):
 
 def test_a_beam_of_another_width(toy, path):
     """Greedy decoding, with the slider; Restore brings the beam back."""
-    line = CORPORA["toy"].turning
+    line = TURNING
     script = """
     const done = async () => { while (busy || isWaiting) await frame(); };
     await translateAndShow(GIVEN, 4);

@@ -22,7 +22,6 @@ from saved_files import weights_in
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf.commands import input as reading
-from minitf.commands import translate
 from minitf.commands.output import rendered
 from minitf.errors import UserError
 from minitf.translation import Translation, Translator
@@ -141,7 +140,7 @@ def test_reads_of_any_size_give_the_same_lines(monkeypatch):
     rng = random.Random(3)
     monkeypatch.setattr(reading, "LINES", 7)
     monkeypatch.setattr(reading, "BYTES", 50)
-    monkeypatch.setattr(reading, "PATIENCE", 0.001)
+    monkeypatch.setattr(reading, "PAUSE", 0.001)
     content = b"\n".join(rng.randbytes(rng.randrange(20)).replace(b"\n", b"") for _ in range(200))
     batches = list(reading.read_batches(Trickle(content)))
     assert [line for batch in batches for line in batch] == content.split(b"\n")
@@ -176,40 +175,15 @@ def test_ten_thousand_words_in_a_line(run):
 
 def test_equal_lines_are_translated_once(run, monkeypatch):
     words = ["the dog", "a bird", "", "we sing", "old house"]
-    lines = [words[i * i % 5 if i < 30 else i % 5] for i in range(60)]
+    lines = [words[i * i % 5] for i in range(30)]
     expected = [run(*QUICK, word)[1] for word in words]
     assert len(set(expected)) > 3
-    seen, translate = [], Translator.translate
-    monkeypatch.setattr(reading, "LINES", 7)
+    seen, read = [], Translator._read
     monkeypatch.setattr(
-        Translator,
-        "translate",
-        lambda self, new, *a, **b: seen.extend(new) or translate(self, new, *a, **b),
+        Translator, "_read", lambda self, new, *more: seen.extend(new) or read(self, new, *more)
     )
     assert run(*QUICK, *lines) == (0, "".join(expected[words.index(line)] for line in lines), "")
-    assert sorted(seen) == sorted(words)
-
-
-def test_memory_of_translations_is_bounded(rng, monkeypatch):
-    """Many lines, long lines, and many translations of a line."""
-    monkeypatch.setattr(translate, "RECENT", 12)
-    monkeypatch.setattr(translate, "SHORT", 4)
-    for n_best, most in ((1, 12), (5, 2), (100, 0)):
-        asked = []
-
-        def upper(lines, spans, progress, n_best, asked=asked):
-            asked += lines
-            return [line.upper() for line in lines]
-
-        once = translate._EqualLinesOnce(upper, {"n_best": n_best})
-        for _ in range(50):
-            lines = ["a" * n for n in rng.integers(0, 7, 9)] + [
-                f"x{n}" for n in rng.integers(0, 30, 9)
-            ]
-            spans = [((line, False),) for line in lines]
-            assert once(lines, spans, 0, None) == [line.upper() for line in lines]
-            assert len(once.known) <= most and all(len(line) <= 4 for ((line, _),) in once.known)
-        assert (len(asked) < 600) == (n_best == 1)
+    assert seen == list(dict.fromkeys(lines))
 
 
 def test_n_best_widens_the_beam(run):
@@ -359,16 +333,6 @@ def test_the_fields_of_the_n_best_can_be_told_apart(run, monkeypatch):
     out = run("--nbest", "2", "a ||| b", "a | b")[1]
     texts = ["a &#124;&#124;&#124; b"] * 2 + ["a | b"] * 2
     assert [line.split(" ||| ")[1:] for line in lines_of(out)] == [[x, "-1.0000"] for x in texts]
-
-
-def test_a_long_text_says_how_long_it_will_take(run, monkeypatch, tmp_path):
-    path = tmp_path / "in"
-    path.write_text("".join(f"the dog saw {i}\n" for i in range(30)))
-    monkeypatch.setattr(reading, "LINES", 3)
-    now = iter(range(0, 10_000, 30))  # half a minute between two looks at the clock
-    monkeypatch.setattr(translate.time, "monotonic", lambda: next(now))
-    err = run(*QUICK, "--input", path)[2]
-    assert re.fullmatch(r"translate\.py: the whole text will take about \d+ minutes\n", err)
 
 
 def test_scores_come_before_the_translation(run):
