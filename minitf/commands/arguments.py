@@ -80,6 +80,138 @@ class StoreOnce(argparse.Action):
         setattr(namespace, self.dest, value)
 
 
+# Of each group, by name, what argparse is told about the options.
+OPTIONS = {
+    "text": {
+        "text": {
+            "nargs": "*",
+            "metavar": "TEXT",
+            "help": "text to translate, in quotes (default: read it from a pipe or the keyboard)",
+        },
+        "--input": {"metavar": "FILE", "action": StoreOnce, "help": "read the text from this file"},
+        "--paragraphs": {
+            "action": "store_true",
+            "help": "join the lines of each paragraph first: for text whose sentences run over "
+            "several lines",
+        },
+        "--keep": {
+            "action": "append",
+            "default": [],
+            "metavar": "PATTERN",
+            "help": "do not translate what this regular expression matches, such as '[A-Z]{3,}'; "
+            "may be repeated (numbers, addresses, tags and the like are kept in any case)",
+        },
+    },
+    "output": {
+        "--output": {
+            "metavar": "FILE",
+            "action": StoreOnce,
+            "help": "write to this file when everything is translated (default: print the lines "
+            "as they are translated, of a file up to 500 at a time)",
+        },
+        "--format": {
+            "choices": ("text", "json"),
+            "default": "text",
+            "help": "plain text (default), or a JSON object per line",
+        },
+        "--scores": {"action": "store_true", "help": "write the score before each translation"},
+        "--nbest": {
+            "type": number(int, 1, 1000),
+            "default": 1,
+            "metavar": "N",
+            "help": "write the N best translations of each line",
+        },
+    },
+    "model": {
+        "--model": {
+            "metavar": "DIR",
+            "help": "folder of a trained model, or the name of a public one such as "
+            "opus-mt-en-de, which is downloaded once",
+        },
+        "--beam": {
+            "type": number(int, 1, 1000),
+            "metavar": "N",
+            "help": "compare N unfinished translations at a time; a larger N is slower; 1 is "
+            "greedy decoding (default: 4, or the N of --nbest if that is greater)",
+        },
+        "--alpha": {
+            "type": number(float, 0, 10),
+            "default": 0.6,
+            "metavar": "A",
+            "help": "length penalty: a greater one favours longer translations (default: 0.6)",
+        },
+        "--max-extra": {
+            "type": number(int, 0, 10_000),
+            "default": 50,
+            "metavar": "N",
+            "help": "limit a translation to N subwords (words or parts of words) more than its "
+            "source (default: 50)",
+        },
+        "--backend": {
+            "choices": ("numpy", "cupy"),
+            "help": "compute on the CPU (numpy) or on the GPU (cupy)",
+        },
+    },
+    "sampling, for variety": {
+        "--sample": {
+            "action": "store_true",
+            "help": "draw each token at random, by its probability, instead of searching for the "
+            "best translation",
+        },
+        "--temperature": {
+            "type": number(float, 0, 100),
+            "metavar": "T",
+            "help": "1 (default) keeps the model's probabilities; lower favours likely tokens, "
+            "higher evens them out",
+        },
+        "--top-k": {
+            "type": number(int, 1, 10**6),
+            "metavar": "K",
+            "help": "draw only among the K most likely tokens (default: all)",
+        },
+        "--top-p": {
+            "type": number(float, 0.001, 1),
+            "metavar": "P",
+            "help": "draw only among the most likely tokens whose probabilities add up to P "
+            "(default: all)",
+        },
+        "--seed": {
+            "type": number(int, 0, 2**63),
+            "metavar": "N",
+            "help": "seed of the random draws: the same seed gives the same text (default: 0)",
+        },
+    },
+    "picture of the attention": {
+        "--attention": {
+            "metavar": "FILE",
+            "action": StoreOnce,
+            "help": "draw which words the model looks at in the first sentence: a .png, .pdf or "
+            ".svg file, or another format that Matplotlib writes; or, as .html, a page that "
+            "shows how it is translated, for a browser",
+        },
+        "--with-model": {
+            "action": "store_true",
+            "help": "put the model into the .html page, which then translates what is typed "
+            "there, without minitf and without internet",
+        },
+        "--attention-kind": {
+            "choices": ("source", "encoder", "decoder"),
+            "help": "draw the attention of the output to the source (default), or the "
+            "self-attention of the encoder or the decoder",
+        },
+        "--attention-subwords": {
+            "action": "store_true",
+            "help": "label the picture with the model's own subwords, not with words",
+        },
+        "--layer": {
+            "type": number(int, 1, 1000),
+            "metavar": "N",
+            "help": "draw this layer; 1 is the lowest (default: the last)",
+        },
+    },
+}
+
+
 def parse(arguments=None, model=None):
     """Return the options of a command line. Raises UserError for a mistake.
 
@@ -176,157 +308,13 @@ def _parser(model):
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )
-
-    add = parser.add_argument_group("text").add_argument
-    add(
-        "text",
-        nargs="*",
-        metavar="TEXT",
-        help="text to translate, in quotes (default: read it from a pipe or the keyboard)",
+    for title, options in OPTIONS.items():
+        group = parser.add_argument_group(title)
+        for name, settings in options.items():
+            group.add_argument(name, **settings)
+    if model:
+        parser.set_defaults(model=model)
+    parser.add_argument_group("help").add_argument(
+        "--help", action="help", help="show this text (also -h)"
     )
-    add("--input", metavar="FILE", action=StoreOnce, help="read the text from this file")
-    add(
-        "--paragraphs",
-        action="store_true",
-        help="join the lines of each paragraph first: for text whose sentences run over several "
-        "lines",
-    )
-    add(
-        "--keep",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="do not translate what this regular expression matches, such as '[A-Z]{3,}'; may be "
-        "repeated (numbers, addresses, tags and the like are kept in any case)",
-    )
-
-    add = parser.add_argument_group("output").add_argument
-    add(
-        "--output",
-        metavar="FILE",
-        action=StoreOnce,
-        help="write to this file when everything is translated (default: print the lines as they "
-        "are translated, of a file up to 500 at a time)",
-    )
-    add(
-        "--format",
-        choices=("text", "json"),
-        default="text",
-        help="plain text (default), or a JSON object per line",
-    )
-    add("--scores", action="store_true", help="write the score before each translation")
-    add(
-        "--nbest",
-        type=number(int, 1, 1000),
-        default=1,
-        metavar="N",
-        help="write the N best translations of each line",
-    )
-
-    add = parser.add_argument_group("model").add_argument
-    default = " (default: the bundled English-German model)" if model else ""
-    add(
-        "--model",
-        metavar="DIR",
-        default=model,
-        help="folder of a trained model, or the name of a public one such as opus-mt-en-de, which "
-        f"is downloaded once{default}",
-    )
-    add(
-        "--beam",
-        type=number(int, 1, 1000),
-        metavar="N",
-        help="compare N unfinished translations at a time; a larger N is slower; 1 is greedy "
-        "decoding (default: 4, or the N of --nbest if that is greater)",
-    )
-    add(
-        "--alpha",
-        type=number(float, 0, 10),
-        default=0.6,
-        metavar="A",
-        help="length penalty: a greater one favours longer translations (default: 0.6)",
-    )
-    add(
-        "--max-extra",
-        type=number(int, 0, 10_000),
-        default=50,
-        metavar="N",
-        help="limit a translation to N subwords (words or parts of words) more than its source "
-        "(default: 50)",
-    )
-    add(
-        "--backend",
-        choices=("numpy", "cupy"),
-        help="compute on the CPU (numpy) or on the GPU (cupy)",
-    )
-
-    add = parser.add_argument_group("sampling, for variety").add_argument
-    add(
-        "--sample",
-        action="store_true",
-        help="draw each token at random, by its probability, instead of searching for the best "
-        "translation",
-    )
-    add(
-        "--temperature",
-        type=number(float, 0, 100),
-        metavar="T",
-        help="1 (default) keeps the model's probabilities; lower favours likely tokens, higher "
-        "evens them out",
-    )
-    add(
-        "--top-k",
-        type=number(int, 1, 10**6),
-        metavar="K",
-        help="draw only among the K most likely tokens (default: all)",
-    )
-    add(
-        "--top-p",
-        type=number(float, 0.001, 1),
-        metavar="P",
-        help="draw only among the most likely tokens whose probabilities add up to P "
-        "(default: all)",
-    )
-    add(
-        "--seed",
-        type=number(int, 0, 2**63),
-        metavar="N",
-        help="seed of the random draws: the same seed gives the same text (default: 0)",
-    )
-
-    add = parser.add_argument_group("picture of the attention").add_argument
-    add(
-        "--attention",
-        metavar="FILE",
-        action=StoreOnce,
-        help="draw which words the model looks at in the first sentence: a .png, .pdf or .svg "
-        "file, or another format that Matplotlib writes; or, as .html, a page that shows how it is "
-        "translated, for a browser",
-    )
-    add(
-        "--with-model",
-        action="store_true",
-        help="put the model into the .html page, which then translates what is typed there, "
-        "without minitf and without internet",
-    )
-    add(
-        "--attention-kind",
-        choices=("source", "encoder", "decoder"),
-        help="draw the attention of the output to the source (default), or the self-attention "
-        "of the encoder or the decoder",
-    )
-    add(
-        "--attention-subwords",
-        action="store_true",
-        help="label the picture with the model's own subwords, not with words",
-    )
-    add(
-        "--layer",
-        type=number(int, 1, 1000),
-        metavar="N",
-        help="draw this layer; 1 is the lowest (default: the last)",
-    )
-
-    add = parser.add_argument_group("help").add_argument
-    add("--help", action="help", help="show this text (also -h)")
     return parser
