@@ -113,41 +113,28 @@ class _Layout(NamedTuple):
     train: str
     valid: str
     tests: dict[str, str]
-    cut: bool = False
-    tokenized: bool = False
 
-    def reversed(self):
-        """Return the layout of the same texts in the other direction."""
-        return self._replace(
-            source_language=self.target_language, target_language=self.source_language
-        )
-
-    def stems(self):
-        return [self.train, self.valid, *self.tests.values()]
+    def files(self, stem, data):
+        return [data / f"{stem}.{side}" for side in (self.source_language, self.target_language)]
 
 
-def _folder_layout(folder, target_language, valid, test, **kind):
-    tests = {test: f"{folder}/{test}"}
-    return _Layout("en", target_language, f"{folder}/train", f"{folder}/{valid}", tests, **kind)
+def _layout(folder, test, *languages):
+    return _Layout(*languages, f"{folder}/train", f"{folder}/val", {test: f"{folder}/{test}"})
 
 
-def _wmt14(pair):
-    return _Layout(
-        *pair.split("-"),
-        f"wmt14-{pair}/train",
-        "newstest2013/test",
-        {"newstest2014": f"newstest2014/{pair}/test"},
-    )
+def _wmt14(source, target):
+    pair = f"{source}-{target}"
+    tests = {"newstest2014": f"newstest2014/{pair}/test"}
+    return _Layout(source, target, f"wmt14-{pair}/train", "newstest2013/test", tests)
 
 
 _CORPORA = {
-    "multi30k": _folder_layout("multi30k", "de", "val", "test_2016_flickr"),
-    "multi30k-tok": _folder_layout("multi30k/tok", "de", "val", "test_2016_flickr", tokenized=True),
-    "tatoeba-en-de": _folder_layout("tatoeba-en-de", "de", "val", "test"),
-    "tatoeba-de-en": _folder_layout("tatoeba-en-de", "de", "val", "test").reversed(),
-    "tatoeba-en-fr": _folder_layout("tatoeba-en-fr", "fr", "val", "test"),
-    "wmt14-en-de": _wmt14("en-de"),
-    "wmt14-en-fr": _wmt14("en-fr"),
+    "multi30k": _layout("multi30k", "test_2016_flickr", "en", "de"),
+    "tatoeba-en-de": _layout("tatoeba-en-de", "test", "en", "de"),
+    "tatoeba-de-en": _layout("tatoeba-en-de", "test", "de", "en"),
+    "tatoeba-en-fr": _layout("tatoeba-en-fr", "test", "en", "fr"),
+    "wmt14-en-de": _wmt14("en", "de"),
+    "wmt14-en-fr": _wmt14("en", "fr"),
 }
 _CRAFT = {"craft": False, "craft-words": True}  # with the words in the trees, instead of XX
 NAMES = ("toy", *_CORPORA, *_CRAFT)
@@ -156,13 +143,6 @@ HELP = f"""usage: python -m minitf data NAME ...
 Download corpora in advance, such as wmt14-en-de, into the folder that MINITF_DATA names, or else
 into ~/.cache/minitf. A training command downloads its corpus itself if it is missing.
 Names: {", ".join(NAMES)}."""
-# Corpora of lessons/REPRODUCE.md that cannot be downloaded: no help text lists them.
-_UNPUBLISHED = {
-    "multi30k-bpe10k": _folder_layout(
-        "multi30k/bpe10k", "de", "val", "test_2016_flickr", cut=True, tokenized=True
-    ),
-    "wmt14-standin": _folder_layout("wmt14-standin", "de", "dev", "test", tokenized=True),
-}
 
 
 def load(name: str, say=print) -> Corpus:
@@ -180,18 +160,31 @@ def load(name: str, say=print) -> Corpus:
         return Corpus(name, "en", "de", train, valid, splits)
     if name in _CRAFT:
         return _craft(name, data_folder(), _CRAFT[name], say)
-    layout = (_CORPORA | _UNPUBLISHED).get(name)
-    if layout is None:
+    if name not in _CORPORA:
         raise UserError(f"unknown corpus {name!r}: choose from {', '.join(NAMES)}")
-    data, languages = data_folder(), (layout.source_language, layout.target_language)
-    _complete(layout, data, languages, say)
+    layout, data = _CORPORA[name], data_folder()
+    _complete(layout, data, say)
+    train, valid = layout.files(layout.train, data), layout.files(layout.valid, data)
+    tests = {split: read_pairs(*layout.files(stem, data)) for split, stem in layout.tests.items()}
+    languages = layout.source_language, layout.target_language
+    return Corpus(name, *languages, open_pairs(*train), read_pairs(*valid), tests)
 
-    def paths(stem):
-        return (data / f"{stem}.{language}" for language in languages)
 
-    tests = {split: read_pairs(*paths(stem)) for split, stem in layout.tests.items()}
-    train, valid = open_pairs(*paths(layout.train)), read_pairs(*paths(layout.valid))
-    return Corpus(name, *languages, train, valid, tests, layout.cut, layout.tokenized)
+def _complete(layout, data, say):
+    """Make each folder that is missing, or that lacks a file that can be reproduced exactly."""
+    incomplete = []
+    for stem in (layout.train, layout.valid, *layout.tests.values()):
+        folder = stem.rpartition("/")[0]
+        missing = [path.name for path in layout.files(stem, data) if not path.exists()]
+        if missing and (data / folder).is_dir() and not recipes.RECIPES[folder].reproducible:
+            raise UserError(
+                f"{data / folder} lacks {' and '.join(missing)}: move this folder away, and it "
+                "will be made again"
+            )
+        if missing:
+            incomplete.append(folder)
+    if incomplete:
+        recipes.make(incomplete, data, say)
 
 
 def _craft(name, data, with_words, say):
@@ -202,61 +195,39 @@ def _craft(name, data, with_words, say):
     folder = data / "craft"
     if missing := [f"craft/{split}" for split in ("train", "dev") if not (folder / split).is_dir()]:
         recipes.make(missing, data, say)
-    articles = treebank.articles(folder / "train")
-    train, valid = treebank.held_out(articles, least=_LEAST_HELD_OUT)
+    train, valid = treebank.held_out(treebank.articles(folder / "train"), least=_LEAST_HELD_OUT)
     train, valid, dev = (
-        [tree for article in some for tree in article.trees]
-        for some in (train, valid, treebank.articles(folder / "dev"))
+        [tree for article in articles for tree in article.trees]
+        for articles in (train, valid, treebank.articles(folder / "dev"))
     )
-    train_pairs, valid_pairs, dev_pairs = (
-        Pairs(*treebank.as_pairs(some, with_words)) for some in (train, valid, dev)
+    texts = (Pairs(*treebank.as_pairs(trees, with_words)) for trees in (train, valid, dev))
+    train_pairs, valid_pairs, dev_pairs = texts
+    symbols, form = treebank.symbols(train, with_words), WITH_WORDS if with_words else "trees"
+    return Corpus(
+        name,
+        "en",
+        form,
+        train_pairs,
+        valid_pairs,
+        {"dev": dev_pairs},
+        tokenized=True,
+        symbols=tuple(symbols),
     )
-    symbols, pairs = tuple(treebank.symbols(train, with_words)), (train_pairs, valid_pairs)
-    form = WITH_WORDS if with_words else "trees"
-    return Corpus(name, "en", form, *pairs, {"dev": dev_pairs}, tokenized=True, symbols=symbols)
-
-
-def _complete(layout, data, languages, say):
-    """Make each folder that is missing, or that lacks a file that can be reproduced exactly."""
-    incomplete = []
-    for stem in layout.stems():
-        folder = stem.rpartition("/")[0]
-        recipe = recipes.RECIPES.get(folder)
-        files = [data / f"{stem}.{language}" for language in languages]
-        missing = [path.name for path in files if not path.exists()]
-        if not (data / folder).is_dir():
-            if not recipe:
-                raise UserError(
-                    f"{data / folder} is missing: set MINITF_DATA to the folder that contains "
-                    f"{folder}"
-                )
-            incomplete.append(folder)
-        elif missing and recipe and recipe.reproducible:
-            incomplete.append(folder)
-        elif missing:
-            again = "move this folder away, and it will be made again"
-            advice = again if recipe else "copy it again"
-            raise UserError(f"{data / folder} lacks {' and '.join(missing)}: {advice}")
-    if incomplete:
-        recipes.make(incomplete, data, say)
 
 
 def data_folder() -> Path:
     """Return the folder of the corpora: `MINITF_DATA`, else `minitf` in the user's cache folder."""
-    if named := os.environ.get("MINITF_DATA"):
-        try:
-            folder = Path(named).expanduser()
-            folder.exists()  # raises an error if it is inaccessible
-            return folder
-        except RuntimeError:
-            raise UserError(
-                f"MINITF_DATA={named}: this home folder does not exist: give the full path"
-            ) from None
-        except OSError as error:
-            raise UserError(
-                f"MINITF_DATA={named}: cannot be read ({error.strerror}): name another folder"
-            ) from None
-    return _cache_folder()
+    if not (named := os.environ.get("MINITF_DATA")):
+        return _cache_folder()
+    try:
+        folder = Path(named).expanduser()
+        folder.exists()  # raises an error if it is inaccessible
+    except (RuntimeError, OSError) as error:
+        reason = getattr(error, "strerror", None) or "this home folder does not exist"
+        raise UserError(
+            f"MINITF_DATA={named}: cannot be read ({reason}): name another folder"
+        ) from None
+    return folder
 
 
 def _cache_folder():

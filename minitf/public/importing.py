@@ -2,6 +2,7 @@
 
 import functools
 import re
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -151,10 +152,10 @@ def _read_release(path, like):
     with user_errors(path), zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if _NEEDED.fullmatch(name)]
     with tempfile.TemporaryDirectory() as folder:
-        for name, file in members(path, names):
-            with open(Path(folder) / name, "wb") as copy:
-                while chunk := file.read(1 << 20):
-                    copy.write(chunk)
+        with members(path, names) as found:
+            for name, file in found:
+                with open(Path(folder) / name, "wb") as copy:
+                    shutil.copyfileobj(file, copy)
         try:
             return read_marian(_weights_of_marian(Path(folder)), like)
         except UserError as error:  # the folder is gone when the message is read

@@ -127,8 +127,7 @@ def notes_of(name: str) -> dict:
 def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     """Return the folder with a model's files as the hub has them; download what is missing.
 
-    Licence and size are said first. A file whose digest is not pinned has it recorded at its first
-    download, and is compared with that afterwards.
+    Licence and size are said first.
     Raises UserError if a file cannot be had, differs from its digest, or if there is no connection:
     then with the files and the folder to put them into.
     """

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import os
 import shutil
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from test_archives import write
 
 from minitf.data import corpora, recipes
 from minitf.data.fetch import NoConnection, Remote
-from minitf.data.recipes import RECIPES, make, segments
+from minitf.data.recipes import RECIPES, make
 from minitf.errors import UserError
 
 REAL_DATA = os.environ.get("MINITF_DATA")
@@ -40,7 +39,7 @@ def internet(data, monkeypatch):
 
     def fetch(remote, path, say=print):
         if remote.name not in archives:
-            raise NoConnection(f"no connection to {remote.host}")
+            raise NoConnection("no connection")
         path.parent.mkdir(exist_ok=True)
         archives[remote.name](path)
 
@@ -97,22 +96,6 @@ def test_every_published_checksum_is_pinned():
     assert len(rows) == 17 and {
         url for url in ours if not any(other in url for other in others)
     } == {row[0] for row in rows[1:]}
-
-
-def test_segments():
-    assert segments(
-        "<refset>\n<DOC>\n<hl><seg id=1>A  b</seg></hl>\n"
-        "<SEG id='2'>\tc\xa0&lt;d&gt; &quot;e\n f</SEG>"
-    ) == [
-        "A b",
-        'c <d> "e f',
-    ]
-    assert segments(
-        "<seg id='1'>AT&T &notanentity; &amp;amp;</seg> text between <seg id='2'></seg>"
-    ) == [
-        "AT&T &notanentity; &amp;",
-        "",
-    ]
 
 
 def test_wmt_is_made_as_by_hand(data, internet, capsys):
@@ -179,18 +162,6 @@ def test_texts_of_different_length_are_refused(data, internet):
     assert [path.name for path in data.iterdir()] == ["downloads"]
 
 
-def test_the_unfinished_folder_of_a_killed_process_is_removed(data, internet):
-    """One that was changed within the hour may be of a process that is still writing."""
-    old, new = (data / f"wmt14-en-de.{name}.making" / "train.en" for name in ("12", "34"))
-    for left in (old, new):
-        left.parent.mkdir()
-        left.write_text("half of it")
-    for path in (old, old.parent):
-        os.utime(path, (0, 0))
-    assert len(corpora.load("wmt14-en-de", quiet).train.source) == 6
-    assert not old.parent.exists() and new.exists()
-
-
 def test_two_processes_that_make_a_corpus_do_not_disturb_each_other(data, internet, monkeypatch):
     recipe = recipes.RECIPES["wmt14-en-de"]
     build = recipe.build
@@ -212,30 +183,15 @@ def test_without_internet_one_line_says_what_to_fetch(data, internet):
     with pytest.raises(UserError) as caught:
         corpora.load("wmt14-en-de", quiet)
     assert str(caught.value) == (
-        f"no connection to www.statmt.org, and {data / 'wmt14-en-de'} is not on this machine: go "
+        f"no connection, and {data / 'wmt14-en-de'} is not on this machine: go "
         "online and try again, set MINITF_DATA to the folder that contains wmt14-en-de, or put "
         "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz "
         "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz "
         "http://data.statmt.org/wmt19/translation-task/dev.tgz "
         f"http://www.statmt.org/wmt14/test-full.tgz into {data / 'downloads'}"
     )
-    with pytest.raises(
-        UserError, match=r"put https://raw\S+/raw/\{train.en.gz,train.de.gz,\S+\} into"
-    ):
-        corpora.load("multi30k-tok", quiet)
-
-
-def test_a_folder_that_cannot_be_written(data, internet, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(recipes, "_append", full)
-    with pytest.raises(
-        UserError,
-        match=r"wmt14-en-de cannot be written \(No space left on device\): free some space",
-    ):
-        corpora.load("wmt14-en-de", quiet)
-    assert not (data / "wmt14-en-de").exists()
+    with pytest.raises(UserError, match=r"put 67 files, https\S+/penn/11532192.tree to \S+ into"):
+        corpora.load("craft", quiet)
 
 
 def test_an_impostor_is_refused(data, monkeypatch):
@@ -279,7 +235,6 @@ def test_from_the_server_to_the_folder(data, monkeypatch):
         "sentence 2999 & 1999",
     ]
     assert len(server.requests) == -(-len(content) // 1024) > 5
-    assert (data / "downloads" / "SHA256SUMS").read_text().endswith("  test-full.tgz\n")
 
 
 # Tatoeba ------------------------------------------------------------------------------------------
@@ -357,7 +312,7 @@ def test_craft(data, internet, monkeypatch):
     assert len(corpus.train.source) == 58 * 3 and len(corpus.tests["dev"].source) == 7 * 3
     fetched = [line for line in said if line.startswith("fetch")]
     assert len(fetched) == 1, "not a line for each"
-    assert "67 files of https://" in fetched[0] and fetched[0].endswith(", 9.2 MB")
+    assert "67 files, https://" in fetched[0] and fetched[0].endswith(", 9.2 MB")
     said.clear()
     corpora.load("craft-words", said.append)
     assert not said, "nothing is downloaded twice"
@@ -369,12 +324,6 @@ def test_trees_of_ones_own_are_not_replaced(data, internet, monkeypatch):
     (data / "craft" / "dev").mkdir(parents=True)
     (data / "craft" / "dev" / "own.tree").write_text("( (NP (NN b)) )", encoding="utf-8")
     assert corpora.load("craft", quiet).tests["dev"].source == ["b"]
-
-
-def test_craft_without_a_connection_gets_one_short_line(data, internet):
-    with pytest.raises(UserError, match=r"put 67 files of \S+/penn, 11532192.tree to ") as caught:
-        corpora.load("craft", quiet)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
 
 
 @REAL
@@ -392,55 +341,10 @@ def test_the_trees_of_craft_are_those_that_were_trained_on():
 # Multi30k -----------------------------------------------------------------------------------------
 
 
-def multi30k(internet, lines):
-    for remote in recipes.MULTI30K:
-        internet[remote.name] = lambda path: path.write_bytes(gzip.compress(lines.encode()))
-
-
 def test_multi30k(data, internet):
-    multi30k(internet, "Two young, White males.\nIt's \u201chere\u201d.\n")
+    text = "Two young, White males.\nIt's \u201chere\u201d.\n"
+    for remote in RECIPES["multi30k"].remotes:
+        internet[remote.name] = lambda path: path.write_bytes(gzip.compress(text.encode()))
     corpus = corpora.load("multi30k", quiet)
     assert corpus.train.source == ["Two young, White males.", "It's \u201chere\u201d."]
     assert len(list((data / "multi30k").iterdir())) == 9
-
-
-@pytest.mark.slow
-def test_multi30k_tokenized(data, internet, monkeypatch):
-    multi30k(internet, "Two young, White males.\nIt's \u201chere\u201d.\n\u2028 x\r\n\n")
-    (data / "multi30k" / "bpe10k").mkdir(parents=True)  # the folder exists without its files
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "sacremoses", None)
-        with pytest.raises(
-            UserError, match=r"multi30k-tok needs sacremoses: pip install sacremoses"
-        ):
-            corpora.load("multi30k-tok", quiet)
-    pytest.importorskip("sacremoses")
-    corpus = corpora.load("multi30k-tok", quiet)
-    assert corpus.train.source[:2] == [
-        "two young , white males .",
-        "it &apos;s &quot; here . &quot;",
-    ]
-    assert len(corpus.train.source) == 4 and corpus.tokenized
-
-
-@pytest.mark.slow
-@REAL
-def test_multi30k_is_tokenized_as_it_was_published(data):
-    pytest.importorskip("sacremoses")
-    real, wrong, count = Path(REAL_DATA, "multi30k"), [], 0
-    (data / "multi30k").mkdir()
-    (data / "tok").mkdir()
-    names = [remote.name.removesuffix(".gz") for remote in recipes.MULTI30K]
-    for name in names:
-        lines = corpora.read_lines(real / name)[:120]
-        (data / "multi30k" / name).write_text(
-            "".join(line + "\n" for line in lines), encoding="utf-8"
-        )
-    RECIPES["multi30k/tok"].build({}, data / "tok", data, quiet)
-    for name in names:
-        ours, published = (
-            corpora.read_lines(folder / name)[:120] for folder in (data / "tok", real / "tok")
-        )
-        wrong += [pair for pair in zip(ours, published, strict=True) if len(set(pair)) > 1]
-        count += len(ours)
-    assert count == 1080 and len(wrong) <= 5, wrong

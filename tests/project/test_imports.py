@@ -47,7 +47,7 @@ HOMES = {  # a folder, or a file of it
     "safetensors": {"files"},
     "sacrebleu": {"training.evaluation"},
     "mpi4py": {"training.distributed"},
-    "sacremoses": {"training.evaluation", "data.recipes"},
+    "sacremoses": {"training.evaluation"},
     "threadpoolctl": {"cpu", "translation", "training.distributed", "course"},
 }
 # Not while `import minitf` runs.

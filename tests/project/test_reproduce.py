@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,7 +126,10 @@ def test_real_sentences_are_as_long_as_the_lesson_draws_them():
 
     These are rng.normal(3.2, 0.6) and rng.normal(0.04, 0.18), of the logarithms.
     """
-    train = corpora.load("wmt14-standin").train
+    files = (
+        Path(os.environ["MINITF_DATA"], "wmt14-standin", f"train.{each}") for each in ("en", "de")
+    )
+    train = corpora.read_pairs(*files)
     subwords = Subwords.train([*train.source[:20_000], *train.target[:20_000]], 16_000)
     source, target = (np.log([len(ids) + 1 for ids in subwords.encode(side)]) for side in train)
     assert len(source) > 69_000

@@ -13,7 +13,6 @@ from server import reply, serving
 
 from minitf.commands import translate
 from minitf.data import fetch as download
-from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.public import commandline, model_folder, remote
 from minitf.training import Settings
@@ -166,18 +165,6 @@ def test_weights_with_another_digest_are_refused(server, tmp_path, capsys):
     assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 2
     assert "is not the published file (sha256" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_another_model_is_recorded_at_its_first_download(server, tmp_path):
-    server.files["README.md"] = b"---\nlicense: cc-by-4.0\n---\n"
-    said = []
-    folder = remote.fetched("somebody/a-model", said.append)
-    assert server.requests[0][0] == "/somebody/a-model/resolve/main/config.json"
-    assert SHA256 in (folder / "SHA256SUMS").read_text()
-    remote.fetched("somebody/a-model", quiet)
-    (folder / "model.safetensors").write_bytes(b"something else")
-    with pytest.raises(UserError, match="has changed since it was downloaded"):
-        remote.fetched("somebody/a-model", quiet)
 
 
 def test_older_models_have_their_weights_in_another_file(server, tmp_path):

@@ -45,15 +45,14 @@ def serving(answer, port=0):
         thread.join()
 
 
-def reply(handler, content, tag=None, ranges=True, at_most=None, claim=None):
+def reply(handler, content, ranges=True, at_most=None, claim=None):
     """Answer as a good server does, or not.
 
-    tag: an ETag. ranges: whether it sends a part when asked for one. at_most: bytes after which it
-    hangs up. claim: the length that it says.
+    ranges: whether it sends a part when asked for one. at_most: bytes after which it hangs up.
+    claim: the length that it says.
     """
     asked = handler.headers.get("Range")
-    same = handler.headers.get("If-Range") in (None, tag)
-    start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and ranges and same else 0
+    start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and ranges else 0
     if start and start >= len(content):
         handler.send_response(416)
         handler.send_header("Content-Range", f"bytes */{len(content)}")
@@ -62,8 +61,6 @@ def reply(handler, content, tag=None, ranges=True, at_most=None, claim=None):
     handler.send_response(206 if start else 200)
     if start:
         handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-    if tag:
-        handler.send_header("ETag", tag)
     handler.send_header("Content-Length", str(len(content) - start if claim is None else claim))
     handler.end_headers()
     handler.wfile.write(content[start:][:at_most])
