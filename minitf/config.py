@@ -2,12 +2,31 @@
 
 import dataclasses
 import reprlib
+from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, Self
 
 from minitf.errors import UserError
 
 __all__ = ["PRESETS", "Config"]
+
+
+# What a field of Config accepts, and how a message says it.
+SIZE = {
+    "accepts": lambda value: type(value) is int and value >= 1,
+    "must_be": "an integer of at least 1",
+}
+COMPUTED = SIZE | {"accepts": lambda value: value is None or SIZE["accepts"](value)}
+# Dropout is rounded to 1/65536, and something must remain; no useful value is larger.
+FRACTION = {
+    "accepts": lambda value: isinstance(value, Real) and 0 <= value <= 0.9999,
+    "must_be": "at least 0 and at most 0.9999",
+}
+SWITCH = {"accepts": lambda value: type(value) is bool, "must_be": "true or false"}
+
+
+def _choice(*choices):
+    return {"accepts": lambda value: value in choices, "must_be": " or ".join(choices)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,104 +60,73 @@ class Config:
     Raises UserError for a value that no model can have.
     """
 
-    vocabulary_size: int
-    n_layers: int = 6
-    d_model: int = 512
-    d_ff: int = 2048
-    n_heads: int = 8
-    d_k: int | None = None
-    d_v: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    feed_forward_dropout: float = 0.0
-    label_smoothing: float = 0.1
-    norm: str = "post"
-    eps: float = 1e-6
-    positions: str = "sinusoid"
-    sinusoid_layout: str = "interleaved"
-    sinusoid_base: str = "paper"
-    max_length: int = 1024
-    tie: bool = True
+    vocabulary_size: int = field(metadata=SIZE)
+    n_layers: int = field(default=6, metadata=SIZE)
+    d_model: int = field(default=512, metadata=SIZE)
+    d_ff: int = field(default=2048, metadata=SIZE)
+    n_heads: int = field(default=8, metadata=SIZE)
+    d_k: int | None = field(default=None, metadata=COMPUTED)
+    d_v: int | None = field(default=None, metadata=COMPUTED)
+    dropout: float = field(default=0.1, metadata=FRACTION)
+    attention_dropout: float = field(default=0.0, metadata=FRACTION)
+    feed_forward_dropout: float = field(default=0.0, metadata=FRACTION)
+    label_smoothing: float = field(default=0.1, metadata=FRACTION)
+    norm: str = field(default="post", metadata=_choice("post", "pre"))
+    eps: float = field(default=1e-6, metadata=FRACTION)
+    positions: str = field(default="sinusoid", metadata=_choice("sinusoid", "learned"))
+    sinusoid_layout: str = field(default="interleaved", metadata=_choice("interleaved", "halves"))
+    sinusoid_base: str = field(default="paper", metadata=_choice("paper", "t2t"))
+    max_length: int = field(default=1024, metadata=SIZE)
+    tie: bool = field(default=True, metadata=SWITCH)
     pad_id: int = 0
     unk_id: int = 1
     bos_id: int = 2
     eos_id: int = 3
-    # Newer fields come last, so that calls with positional arguments keep their meaning.
-    attention_bias: bool = False
-    activation: str = "relu"
-    output_bias: bool = False
-    n_decoder_layers: int | None = None
+    attention_bias: bool = field(default=False, metadata=SWITCH)
+    activation: str = field(default="relu", metadata=_choice("relu", "swish"))
+    output_bias: bool = field(default=False, metadata=SWITCH)
+    n_decoder_layers: int | None = field(default=None, metadata=COMPUTED)
     suppressed_ids: tuple[int, ...] = ()
 
     def __post_init__(self):
-        # The class is frozen, so an ordinary assignment is refused.
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _without_numpy(getattr(self, field.name)))
-        _check_size("vocabulary_size", self.vocabulary_size)
-        _check_size("n_layers", self.n_layers)
-        _check_size("d_model", self.d_model)
-        _check_size("d_ff", self.d_ff)
-        _check_size("n_heads", self.n_heads)
-        if self.d_k is None:
-            object.__setattr__(self, "d_k", self._width_of_a_head("d_k"))
-        if self.d_v is None:
-            object.__setattr__(self, "d_v", self._width_of_a_head("d_v"))
-        _check_size("d_k", self.d_k)
-        _check_size("d_v", self.d_v)
-        # Dropout is rounded to 1/65536, and something must remain; no useful value is larger.
-        _check_range("dropout", self.dropout, 0.9999)
-        _check_range("attention_dropout", self.attention_dropout, 0.9999)
-        _check_range("feed_forward_dropout", self.feed_forward_dropout, 0.9999)
-        _check_range("label_smoothing", self.label_smoothing, 0.9999)
-        check_choice("norm", self.norm, "post", "pre")
-        _check_range("eps", self.eps, 0.9999)
-        check_choice("positions", self.positions, "sinusoid", "learned")
-        check_choice("sinusoid_layout", self.sinusoid_layout, "interleaved", "halves")
-        check_choice("sinusoid_base", self.sinusoid_base, "paper", "t2t")
+        for each in dataclasses.fields(self):
+            name, value = each.name, _without_numpy(getattr(self, each.name))
+            if each.metadata and not each.metadata["accepts"](value):
+                must_be = each.metadata["must_be"]
+                raise UserError(f"{name} must be {must_be}, not {reprlib.repr(value)}")
+            self._set(name, value)
+        if None in (self.d_k, self.d_v) and self.d_model % self.n_heads:
+            raise UserError(
+                f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}: choose "
+                "another size, or also set d_k and d_v"
+            )
+        self._set("d_k", self.d_k or self.d_model // self.n_heads)
+        self._set("d_v", self.d_v or self.d_model // self.n_heads)
+        self._set("n_decoder_layers", self.n_decoder_layers or self.n_layers)
         if self.positions == "sinusoid" and self.d_model % 2:
             raise UserError(f"sinusoids need an even d_model, not {self.d_model}")
-        _check_size("max_length", self.max_length)
-        _check_bool("tie", self.tie)
-        _check_bool("attention_bias", self.attention_bias)
-        check_choice("activation", self.activation, "relu", "swish")
-        _check_bool("output_bias", self.output_bias)
-        if self.n_decoder_layers is None:
-            object.__setattr__(self, "n_decoder_layers", self.n_layers)
-        _check_size("n_decoder_layers", self.n_decoder_layers)
-        self._check_special_ids()
-        self._check_suppressed_ids()
-
-    def _check_special_ids(self):
-        ids = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
-        in_vocabulary = all(type(i) is int and 0 <= i < self.vocabulary_size for i in ids)
-        if not in_vocabulary or len(set(ids)) < 4:
-            raise UserError(
-                f"the special ids {reprlib.repr(ids)} must be different integers from 0 "
-                f"to vocabulary_size - 1"
-            )
-
-    def _check_suppressed_ids(self):
-        ids = self.suppressed_ids
-        if not isinstance(ids, (tuple, list)) or not all(type(i) is int for i in ids):
-            raise UserError(f"suppressed_ids must be a list of ids, not {reprlib.repr(ids)}")
-        if not all(0 <= i < self.vocabulary_size for i in ids) or len(set(ids)) < len(ids):
-            raise UserError(
-                f"suppressed_ids must be different integers from 0 to vocabulary_size - 1, not "
-                f"{reprlib.repr(ids)}"
-            )
-        if self.eos_id in ids:
+        special = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
+        self._check_ids("the special ids pad_id, unk_id, bos_id, eos_id", special)
+        self._check_ids("suppressed_ids", self.suppressed_ids)
+        if self.eos_id in self.suppressed_ids:
             raise UserError(
                 f"suppressed_ids must not contain the end mark {self.eos_id}: no text would end"
             )
-        object.__setattr__(self, "suppressed_ids", tuple(ids))  # JSON has lists only
+        self._set("suppressed_ids", tuple(self.suppressed_ids))  # JSON has lists only
 
-    def _width_of_a_head(self, name):
-        if self.d_model % self.n_heads:
+    def _set(self, name, value):
+        object.__setattr__(self, name, value)  # the class is frozen: an assignment is refused
+
+    def _check_ids(self, what, ids):
+        if (
+            not isinstance(ids, tuple | list)
+            or not all(type(i) is int and 0 <= i < self.vocabulary_size for i in ids)
+            or len(set(ids)) < len(ids)
+        ):
             raise UserError(
-                f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}: choose "
-                f"another size, or also set {name}"
+                f"{what} must be different integers from 0 to vocabulary_size - 1, not "
+                f"{reprlib.repr(ids)}"
             )
-        return self.d_model // self.n_heads
 
     @classmethod
     def preset(cls, name: str, vocabulary_size: int = 37000, **changes: Any) -> Self:
@@ -212,29 +200,6 @@ def _without_numpy(value):
     if type(value) is bool or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
-
-
-def _check_size(name, value):
-    if type(value) is not int or value < 1:
-        raise UserError(f"{name} must be an integer of at least 1, not {reprlib.repr(value)}")
-
-
-def _check_bool(name, value):
-    if type(value) is not bool:
-        raise UserError(f"{name} must be true or false, not {reprlib.repr(value)}")
-
-
-def _check_range(name, value, greatest):
-    if not isinstance(value, Real) or not 0 <= value <= greatest:
-        raise UserError(
-            f"{name} must be at least 0 and at most {greatest}, not {reprlib.repr(value)}"
-        )
-
-
-def check_choice(name, value, *choices):
-    """Raise UserError unless the value is one of the choices."""
-    if value not in choices:
-        raise UserError(f"{name} must be {' or '.join(choices)}, not {reprlib.repr(value)}")
 
 
 PRESETS = {

@@ -14,7 +14,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.backend import DType, to_device
-from minitf.config import Config, check_choice
+from minitf.config import Config
 from minitf.errors import UserError
 from minitf.forms import accelerated
 from minitf.loss import projected_cross_entropy
@@ -54,8 +54,8 @@ def sinusoid(
     Raises UserError for another layout or base, and for an odd d_model.
     Source: section 3.5.
     """
-    check_choice("layout", layout, "interleaved", "halves")
-    check_choice("base", base, "paper", "t2t")
+    if layout not in ("interleaved", "halves") or base not in ("paper", "t2t"):
+        raise UserError("layout must be interleaved or halves, and base paper or t2t")
     if d_model % 2:
         raise UserError(f"sinusoids need an even d_model, not {d_model}")
     half = d_model // 2

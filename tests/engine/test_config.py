@@ -1,6 +1,5 @@
 """Configurations: the presets and what they weigh, wrong settings, and the way to JSON and back."""
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -30,39 +29,6 @@ PAPER |= {"D-dropout0.0": 65, "D-dropout0.2": 65, "D-smoothing0.0": 65, "D-smoot
 
 def count(config):
     return sum(p.size for p in Transformer(config, initialise=False).parameters())
-
-
-def test_presets_have_the_papers_sizes():
-    fields = "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout", "label_smoothing"
-    expected = {
-        "tiny": (2, 64, 256, 4, 16, 16, 0.1, 0.1),
-        "small": (3, 256, 1024, 4, 64, 64, 0.1, 0.1),
-        "base": (6, 512, 2048, 8, 64, 64, 0.1, 0.1),
-        "A-h1": (6, 512, 2048, 1, 512, 512, 0.1, 0.1),
-        "A-h32": (6, 512, 2048, 32, 16, 16, 0.1, 0.1),
-        "B-dk16": (6, 512, 2048, 8, 16, 64, 0.1, 0.1),
-        "C-d1024": (6, 1024, 2048, 8, 128, 128, 0.1, 0.1),
-        "D-smoothing0.2": (6, 512, 2048, 8, 64, 64, 0.1, 0.2),
-        "big": (6, 1024, 4096, 16, 64, 64, 0.3, 0.1),
-    }
-    for name, sizes in expected.items():
-        config = Config.preset(name)
-        assert tuple(getattr(config, field) for field in fields) == sizes, name
-
-
-def test_the_defaults_are_the_papers():
-    config = Config(37000)
-    assert config == Config.preset("base")
-    assert (config.attention_dropout, config.feed_forward_dropout) == (0, 0)
-    assert (config.norm, config.positions, config.tie) == ("post", "sinusoid", True)
-    assert (config.sinusoid_layout, config.sinusoid_base, config.eps) == (
-        "interleaved",
-        "paper",
-        1e-6,
-    )
-    assert (config.pad_id, config.unk_id, config.bos_id, config.eos_id) == (0, 1, 2, 3)
-    assert (config.attention_bias, config.activation, config.output_bias) == (False, "relu", False)
-    assert (config.n_decoder_layers, config.suppressed_ids) == (6, ())
 
 
 def by_hand(c):
@@ -103,13 +69,6 @@ def test_table_3():
         assert parameters / 1e6 == pytest.approx(millions, abs=1), name
 
 
-def test_parameters_of_base_and_big():
-    assert round(count(Config.preset("base", 37000)) / 1e6, 1) == 63.0
-    assert round(count(Config.preset("big", 36000)) / 1e6) == 213
-    learned = count(Config.preset("E-learned", 37000)) - count(Config.preset("base", 37000))
-    assert learned == 2 * 1024 * 512
-
-
 WITHOUT_DRAWING = """
 from pathlib import Path
 import numpy as np
@@ -143,58 +102,52 @@ def test_building_without_drawing_costs_no_memory():
     assert memory < 100e6  # of the 857 MB that they will fill
 
 
-WRONG = {
-    "a width that the heads cannot share": ({"d_model": 100, "n_heads": 8}, "or also set d_k"),
-    "no layers": ({"n_layers": 0}, "n_layers must be"),
-    "half a layer": ({"n_layers": 1.5}, "n_layers must be"),
-    "negative d_k": ({"d_k": -1}, "d_k must be"),
-    "a vocabulary of text": ({"vocabulary_size": "37000"}, "vocabulary_size must be"),
-    "dropout of everything": ({"dropout": 1.0}, "dropout must be"),
-    "dropout of everything, as it is rounded": ({"dropout": 0.999999}, "dropout must be"),
-    "no heads": ({"n_heads": 0}, "n_heads must be"),
-    "negative dropout": ({"attention_dropout": -0.1}, "attention_dropout must be"),
-    "dropout of NaN": ({"dropout": float("nan")}, "dropout must be"),
-    "smoothing above 1": ({"label_smoothing": 1.5}, "label_smoothing must be"),
-    "an eps below 0": ({"eps": -1e-6}, "eps must be"),
-    "an eps that is no number": ({"eps": float("nan")}, "eps must be"),
-    "an eps of 1": ({"eps": 1}, "eps must be"),
-    "no room for a text": ({"max_length": 0}, "max_length must be"),
-    "an unknown norm": ({"norm": "rms"}, "norm must be post or pre"),
-    "unknown positions": ({"positions": "rotary"}, "positions must be sinusoid or learned"),
-    "an unknown layout": (
-        {"sinusoid_layout": "shuffled"},
-        "sinusoid_layout must be interleaved or halves",
-    ),
-    "an unknown base": ({"sinusoid_base": "e"}, "sinusoid_base must be paper or t2t"),
-    "sinusoids of odd width": ({"d_model": 15, "n_heads": 3}, "even d_model"),
-    "the same id twice": ({"eos_id": 0}, "special ids"),
-    "an id outside of the vocabulary": ({"vocabulary_size": 3}, "special ids"),
-    "an id below 0": ({"pad_id": -1}, "special ids"),
-    "an id of text": ({"bos_id": "2"}, "special ids"),
-    "a tie of text": ({"tie": "yes"}, "tie must be true or false"),
-    "an attention bias of text": (
-        {"attention_bias": "yes"},
-        "attention_bias must be true or false",
-    ),
-    "an output bias of 1": ({"output_bias": 1}, "output_bias must be true or false"),
-    "an unknown activation": ({"activation": "gelu"}, "activation must be relu or swish"),
-    "no layers of the decoder": ({"n_decoder_layers": 0}, "n_decoder_layers must be"),
-    "a single suppressed id": ({"suppressed_ids": 4}, "suppressed_ids must be a list of ids"),
-    "suppressed ids of text": ({"suppressed_ids": ["4"]}, "suppressed_ids must be a list of ids"),
-    "a suppressed id twice": ({"suppressed_ids": [4, 4]}, "must be different integers"),
-    "a suppressed id outside of the vocabulary": (
-        {"suppressed_ids": [100]},
-        "from 0 to vocabulary_size - 1",
-    ),
-    "a suppressed end mark": ({"suppressed_ids": [4, 3]}, "must not contain the end mark 3"),
-}
+SIZE, FRACTION, SWITCH = (
+    "an integer of at least 1",
+    "at least 0 and at most 0.9999",
+    "true or false",
+)
+IDS = "must be different integers from 0 to vocabulary_size - 1"
+WRONG = [
+    ({"n_layers": 0}, f"n_layers must be {SIZE}, not 0"),
+    ({"n_heads": True}, f"n_heads must be {SIZE}"),
+    ({"d_k": -1}, f"d_k must be {SIZE}"),
+    ({"vocabulary_size": None}, f"vocabulary_size must be {SIZE}"),
+    ({"max_length": 1.5}, f"max_length must be {SIZE}"),
+    ({"n_decoder_layers": 0}, f"n_decoder_layers must be {SIZE}"),
+    ({"d_ff": "2" * 9999}, f"d_ff must be {SIZE}, not '222"),
+    ({"dropout": 1.0}, f"dropout must be {FRACTION}"),
+    ({"dropout": 0.999999}, f"dropout must be {FRACTION}"),
+    ({"attention_dropout": -0.1}, f"attention_dropout must be {FRACTION}"),
+    ({"label_smoothing": float("nan")}, f"label_smoothing must be {FRACTION}"),
+    ({"eps": "1e-6"}, f"eps must be {FRACTION}"),
+    ({"norm": "rms"}, "norm must be post or pre"),
+    ({"norm": ["post"]}, "norm must be post or pre"),
+    ({"positions": "rotary"}, "positions must be sinusoid or learned"),
+    ({"sinusoid_layout": "shuffled"}, "sinusoid_layout must be interleaved or halves"),
+    ({"sinusoid_base": "e"}, "sinusoid_base must be paper or t2t"),
+    ({"activation": "gelu"}, "activation must be relu or swish"),
+    ({"tie": "yes"}, f"tie must be {SWITCH}"),
+    ({"attention_bias": None}, f"attention_bias must be {SWITCH}"),
+    ({"output_bias": 1}, f"output_bias must be {SWITCH}"),
+    ({"d_model": 100, "n_heads": 8}, "or also set d_k and d_v"),
+    ({"d_model": 15, "n_heads": 3}, "even d_model"),
+    ({"eos_id": 0}, f"eos_id {IDS}"),
+    ({"vocabulary_size": 3}, f"eos_id {IDS}"),
+    ({"bos_id": "2"}, f"eos_id {IDS}"),
+    ({"suppressed_ids": 4}, f"suppressed_ids {IDS}"),
+    ({"suppressed_ids": ["4"]}, f"suppressed_ids {IDS}"),
+    ({"suppressed_ids": [4, 4]}, f"suppressed_ids {IDS}"),
+    ({"suppressed_ids": [100]}, f"suppressed_ids {IDS}"),
+    ({"suppressed_ids": [4, 3]}, "must not contain the end mark 3"),
+]
 
 
-@pytest.mark.parametrize("changes, message", WRONG.values(), ids=WRONG)
-def test_wrong_settings_are_one_line(changes, message):
+@pytest.mark.parametrize("changes, message", WRONG, ids=lambda value: str(value)[:40])
+def test_wrong_settings_are_one_short_line(changes, message):
     with pytest.raises(UserError, match=message) as error:
         Config(**{"vocabulary_size": 100, **changes})
-    assert "\n" not in str(error.value)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 150
 
 
 def test_unknown_preset_names_the_known_ones():
@@ -202,18 +155,9 @@ def test_unknown_preset_names_the_known_ones():
         Config.preset("huge")
 
 
-def test_odd_width_is_fine_without_sinusoids():
-    assert Config(100, d_model=15, n_heads=3, positions="learned").d_k == 5
-
-
 def test_the_ends_of_what_is_allowed():
     config = Config(100, eps=0.0, dropout=0.9999, label_smoothing=0, max_length=1, eos_id=99)
     assert (config.eps, config.dropout, config.max_length, config.eos_id) == (0, 0.9999, 1, 99)
-
-
-def test_fractions_of_numpy_become_pythons():
-    config = Config(100, dropout=np.float32(0.125), eps=np.float64(1e-6))
-    assert json.loads(json.dumps(config.to_dict()))["dropout"] == 0.125
 
 
 def test_integers_of_numpy_become_pythons():
@@ -234,14 +178,6 @@ def test_to_json_and_back():
             assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
-def test_settings_without_the_newer_switches_are_those_of_the_paper():
-    fields = Config.preset("tiny", 1234).to_dict()
-    newer = "attention_bias", "activation", "output_bias", "n_decoder_layers", "suppressed_ids"
-    older = {name: value for name, value in fields.items() if name not in newer}
-    assert len(older) == len(fields) - 5
-    assert Config.from_dict(older) == Config.preset("tiny", 1234)
-
-
 def test_a_configuration_can_be_a_key():
     given = Config(100, suppressed_ids=[1, 5])
     assert given.suppressed_ids == (1, 5)
@@ -251,19 +187,6 @@ def test_a_configuration_can_be_a_key():
 def test_a_setting_of_a_newer_version_is_refused():
     with pytest.raises(UserError, match="unknown model setting rotary: update minitf"):
         Config.from_dict({**Config.preset("tiny").to_dict(), "rotary": True})
-
-
-def test_a_config_does_not_change():
-    config = Config.preset("tiny")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config.d_model = 128
-    assert config.replace(dropout=0.2).dropout == 0.2
-    assert config.dropout == 0.1
-
-
-def test_replace_checks_like_a_new_config():
-    with pytest.raises(UserError, match="norm"):
-        Config.preset("tiny").replace(norm="none")
 
 
 def test_replace_lets_the_size_of_the_keys_follow():
@@ -283,27 +206,6 @@ def test_replace_lets_the_decoder_follow():
     assert (shorter.n_layers, shorter.n_decoder_layers) == (6, 2)
     assert shorter.replace(n_layers=4).n_decoder_layers == 2, "a number that was chosen stays"
     assert shorter.replace(dropout=0.2).n_decoder_layers == 2
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"vocabulary_size": None},
-        {"n_layers": "2"},
-        {"n_heads": True},
-        {"tie": 1},
-        {"dropout": None},
-        {"eps": "1e-6"},
-        {"norm": ["post"]},
-        {"d_ff": "2" * 9999},
-    ],
-    ids=lambda fields: str(fields)[:30],
-)
-def test_values_of_another_type_are_one_short_line(fields):
-    (name,) = fields
-    with pytest.raises(UserError, match=f"^{name} must be .*, not ") as error:
-        Config.from_dict({"vocabulary_size": 100, **fields})
-    assert len(str(error.value)) < 100
 
 
 def test_the_size_of_the_vocabulary_has_no_default():
