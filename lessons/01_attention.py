@@ -27,11 +27,11 @@ import numpy as np
 # minitf is the library that these lessons explain: a Transformer in NumPy.
 from minitf import forms
 from minitf import functions as F
-from minitf.check import claim, same, show
+from minitf.check import claim, same
 from minitf.course.architecture import figure_1
 from minitf.course.checks import attention as checks
 from minitf.course.figures import attention as figures
-from minitf.course.lesson import begin, draw, finish, toy_model
+from minitf.course.lesson import begin, draw, finish, show, toy_model
 from minitf.plot import join_pieces
 from minitf.transformer import causal_mask, padding_mask
 

@@ -31,11 +31,11 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.backend import to_numpy
-from minitf.check import claim, grad_check, same, show
+from minitf.check import claim, grad_check, same
 from minitf.course.architecture import figure_1
 from minitf.course.checks import gradients as checks
 from minitf.course.figures import gradients as figures
-from minitf.course.lesson import begin, draw, finish
+from minitf.course.lesson import begin, draw, finish, show
 from minitf.tensor import Tensor, no_grad, record
 
 # Reads the options --figures and --backend, and starts to count the claims.

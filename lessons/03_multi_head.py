@@ -22,12 +22,12 @@ have seen what one head cannot do and several can.
 import numpy as np
 
 from minitf import functions as F
-from minitf.check import claim, grad_check, same, show
+from minitf.check import claim, grad_check, same
 from minitf.config import Config
 from minitf.course.architecture import figure_1
 from minitf.course.checks import multi_head as checks
 from minitf.course.figures import multi_head as figures
-from minitf.course.lesson import begin, draw, finish, toy_model
+from minitf.course.lesson import begin, draw, finish, show, toy_model
 from minitf.errors import UserError
 from minitf.nn import Linear, Module, Parameter
 from minitf.plot import join_pieces

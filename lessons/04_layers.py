@@ -24,12 +24,12 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.backend import to_numpy
-from minitf.check import claim, grad_check, same, show
+from minitf.check import claim, grad_check, same
 from minitf.config import Config
 from minitf.course.architecture import figure_1
 from minitf.course.checks import layers as checks
 from minitf.course.figures import layers as figures
-from minitf.course.lesson import begin, draw, finish, toy_model
+from minitf.course.lesson import begin, draw, finish, show, toy_model
 from minitf.nn import Dropout, LayerNorm
 from minitf.tensor import Tensor, no_grad, record
 from minitf.transformer import (

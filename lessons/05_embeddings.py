@@ -50,12 +50,12 @@ from math import cos, exp, log, pi, sin, sqrt
 import numpy as np
 
 from minitf import functions as F
-from minitf.check import claim, grad_check, same, show
+from minitf.check import claim, grad_check, same
 from minitf.config import Config
 from minitf.course.architecture import figure_1
 from minitf.course.checks import embeddings as checks
 from minitf.course.figures import embeddings as figures
-from minitf.course.lesson import begin, draw, finish, toy_model
+from minitf.course.lesson import begin, draw, finish, show, toy_model
 from minitf.data.toy import grammar
 from minitf.errors import UserError
 from minitf.nn import Embedding, Parameter

@@ -35,13 +35,13 @@ import math
 import numpy as np
 
 from minitf import functions as F
-from minitf.check import claim, same, show
+from minitf.check import claim, same
 from minitf.config import PRESETS, Config
 from minitf.course.architecture import figure_1
 from minitf.course.checks import transformer as checks
 from minitf.course.experiments import leaks as experiment
 from minitf.course.figures import transformer as figures
-from minitf.course.lesson import as_words, begin, draw, finish, kept, toy_model
+from minitf.course.lesson import as_words, begin, draw, finish, kept, show, toy_model
 from minitf.tensor import Tensor
 from minitf.text import make_batch
 from minitf.transformer import (

@@ -35,13 +35,13 @@ import numpy as np
 
 from minitf import forms
 from minitf import functions as F
-from minitf.check import claim, grad_check, same, show
+from minitf.check import claim, grad_check, same
 from minitf.config import Config
 from minitf.course.architecture import figure_1
 from minitf.course.checks import training as checks
 from minitf.course.experiments import common_wish, smoothing, warmup
 from minitf.course.figures import training as figures
-from minitf.course.lesson import begin, draw, finish, kept
+from minitf.course.lesson import begin, draw, finish, kept, show
 from minitf.course.rare_words import halving, left_to_learn
 from minitf.course.trained_rows import ReversedRows, parameters_of_the_trainer
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy

@@ -46,11 +46,11 @@ import numpy as np
 
 from minitf import forms
 from minitf import functions as F
-from minitf.check import claim, same, show
+from minitf.check import claim, same
 from minitf.course.architecture import figure_1
 from minitf.course.checks import decoding as checks
 from minitf.course.figures import decoding as figures
-from minitf.course.lesson import begin, draw, draw_page, finish, kept, toy_model
+from minitf.course.lesson import begin, draw, draw_page, finish, kept, show, toy_model
 from minitf.data import toy
 from minitf.decode import Hypothesis, beam_search, greedy, length_penalty
 from minitf.tensor import Tensor

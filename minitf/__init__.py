@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from minitf import functions
 from minitf.backend import use, using
-from minitf.check import grad_check, same, show
+from minitf.check import grad_check, same
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.tensor import Tensor, no_grad
@@ -33,7 +33,6 @@ __all__ = [
     "grad_check",
     "no_grad",
     "same",
-    "show",
     "use",
     "using",
 ]

@@ -9,10 +9,8 @@ sum to 1, so even a gradient of zeros would pass. `grad_check` gives each output
 
 from __future__ import annotations
 
-import ast
 import inspect
 import itertools
-import re
 import textwrap
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,14 +20,14 @@ import numpy as np
 from minitf.backend import to_device, to_numpy
 from minitf.tensor import ArrayLike, Tensor
 
-__all__ = ["claim", "grad_check", "proved", "same", "show", "source_of"]
+__all__ = ["claim", "grad_check", "proved", "same"]
 
 proved = []  # the names of the checks that passed and said so, in order: a lesson counts them
 
 COLUMNS = 80  # of a line; 22 of them are for "ok" and "max error 1.2e-16"
 SMALL = 400  # elements; each costs two calls of the function, so larger inputs are sampled
 SAMPLED = 24  # elements of a large input that are checked one by one
-EXTREMES = 4  # of these: so many have the smallest gradients, so many the largest
+SMALLEST = 4  # of these have the smallest gradients: a few may be lost in rounding
 FACTOR = 100  # between the step and two others, a shorter and a longer one
 # Mistakes in a formula (a factor, a sign, a missing term) change a gradient by far more than 1%.
 # A difference whose own error may be larger than that might not notice them: it proves nothing.
@@ -92,7 +90,7 @@ def grad_check(
                 subject + _mistake(compare, moves, slopes, gradient, weights, others)
             )
         worst = max(worst, *(slope.error for slope in slopes))
-        if note := _note(subject, slopes, gradient):
+        if note := _note(subject, slopes, gradient, step):
             notes.append(f"{label}: {note}")
     if verbose:
         _report(f"{name} gradient", "; ".join([f"max error {worst:.1e}", *notes]), worst)
@@ -151,77 +149,17 @@ def claim(text: str, truth: bool | np.bool, measured: object) -> None:
     _report(text, measured)
 
 
-def show(thing: Callable) -> None:
-    """Print the source of a function or class of the library, as `source_of` returns it."""
-    print(source_of(thing))
-
-
-def source_of(thing: Callable) -> str:
-    """Return the source of a function or class in lines of 80 columns; a message may be longer.
-
-    Of each docstring only the first sentence is there: what follows it, a lesson has derived. The
-    comment beside a long line stands above it.
-    """
-    source = textwrap.dedent(inspect.getsource(thing))
-    lines = source.splitlines()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
-            text = node.body[0]
-            sentence = ast.get_docstring(node).partition("\n")[0]
-            lines[text.lineno - 1] = " " * text.col_offset + f'"""{sentence}"""'
-            lines[text.lineno : text.end_lineno] = [None] * (text.end_lineno - text.lineno)
-    return "\n".join(each for line in lines if line is not None for each in _wrapped(line))
-
-
-def _wrapped(line):
-    """Return a line of Python as lines of at most 80 columns, where that can be done."""
-    if len(line) <= COLUMNS:
-        return [line]
-    code, mark, comment = line.partition("  # ")
-    indent = " " * (len(line) - len(line.lstrip()))
-    if mark:
-        above = textwrap.wrap(
-            comment, COLUMNS, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
-        )
-        return [*above, *_wrapped(code)]
-    if code.strip().startswith('"""'):
-        return textwrap.wrap(
-            code.strip(),
-            COLUMNS,
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-        )
-    # Break in the outermost brackets, after a comma if there is one, as far right as it fits.
-    without_strings = re.sub('"[^"]*"', lambda text: "_" * len(text[0]), code)
-    depth, places = 0, []
-    for column, sign in enumerate(without_strings[:COLUMNS], 1):
-        depth += (sign in "([{") - (sign in ")]}")
-        if depth and sign in ",([{":
-            places.append((-depth, sign == ",", column))
-    if not places:
-        return [line]
-    _, comma, column = max(places)
-    deeper = indent + " " * (8 if comma else 4)
-    return [code[:column], *_wrapped(deeper + code[column:].lstrip())]
-
-
 def _report(name, evidence, error=0.0):
-    """Note and print what was proved. error: the largest one that was measured, if any was."""
+    """Note and print what was proved: on one line, or the evidence below if 80 columns are too few.
+
+    error: the largest one that was measured, if any was.
+    """
     proved.append(name)
-    print(ok_line(name, evidence))
-
-
-def ok_line(name, evidence):
-    """Return the line of a check that passed; what does not fit into 80 columns stands below it."""
     line = f"ok  {name:{COLUMNS - 22}s} {evidence}"
-    if len(line) <= COLUMNS and "\n" not in line:
-        return line
-    indent = " " * 8
-    below = textwrap.fill(
-        " ".join(evidence.split()), COLUMNS, initial_indent=indent, subsequent_indent=indent
-    )
-    return f"ok  {name}\n{below}"
+    if len(line) > COLUMNS or "\n" in line:
+        evidence = " ".join(evidence.split())
+        line = f"ok  {name}\n" + textwrap.indent(textwrap.fill(evidence, COLUMNS - 8), " " * 8)
+    print(line)
 
 
 # The gradients that backward returns, and the arguments of a check --------------------------------
@@ -292,16 +230,18 @@ def _as_function_of(fn, arrays, i, weights):
 
 
 class _Slope(NamedTuple):
-    """The slope along one direction: from backward, and from central differences."""
+    """The slope along one direction: from backward, and from a central difference."""
 
     got: float
     numeric: float
-    error: float
-    doubt: float  # by how much rounding may put `numeric` off
+    rounding: float  # by how much rounding may put `numeric` off
     right: bool  # False for NaN
     certain: bool  # whether a mistake would show
-    lost: bool  # whether rounding hides such a slope however long the step is
     kink: bool
+
+    @property
+    def error(self):
+        return abs(self.got - self.numeric)
 
 
 def _units(inputs):
@@ -320,10 +260,17 @@ def _units(inputs):
 def _moves(gradient, unit, rng):
     """Return the directions to compare along, as arrays like the input.
 
-    Each element of a small input; a sample of a large one, and all of its elements together.
+    Each element of a small input; of a large one a sample, evenly from the smallest nonzero
+    gradients to the largest, and all of its elements together.
     """
     sizes, small = abs(gradient), gradient.size <= SMALL
-    elements = np.arange(gradient.size) if small else _sample(sizes.ravel(), rng)
+    elements = np.arange(gradient.size)
+    if not small:
+        by_size = np.argsort(sizes, axis=None, kind="stable")[(sizes == 0).sum() :]
+        if by_size.size > SAMPLED:
+            between = np.linspace(SMALLEST, by_size.size - 1, SAMPLED - SMALLEST).astype(int)
+            by_size = by_size[[*range(SMALLEST), *between]]
+        elements = np.sort(by_size)
     moves = [np.zeros(gradient.shape) for _ in elements]
     for move, k in zip(moves, elements, strict=True):
         move.flat[k] = unit
@@ -333,16 +280,6 @@ def _moves(gradient, unit, rng):
     usual = np.median(sizes[sizes > 0]) if sizes.any() else 1.0
     further = np.clip(usual / np.maximum(sizes, usual / 30), 1 / 30, 30)
     return [*moves, unit * further * _random_signs(rng, gradient.shape)]
-
-
-def _sample(sizes, rng):
-    """Choose the elements with the smallest and the largest gradients, and others at random."""
-    by_size = np.argsort(sizes, kind="stable")[(sizes == 0).sum() :]
-    if by_size.size <= SAMPLED:
-        return by_size
-    between = by_size[EXTREMES:-EXTREMES]
-    others = rng.choice(between, SAMPLED - 2 * EXTREMES, replace=False)
-    return np.sort([*by_size[:EXTREMES], *others, *by_size[-EXTREMES:]])
 
 
 def _random_signs(rng, shape):
@@ -365,57 +302,49 @@ def _comparison(f, x, gradient, unit, step, rtol, atol, rng):
     # about the root of the sum of their squares.
     tiny = 1e-10 * unit * _random_signs(rng, x.shape)
     bend = f(np.asarray(x + tiny)) - 2 * middle + f(np.asarray(x - tiny))
-    rounding = max(4 * np.finfo(np.float64).eps * np.linalg.norm(middle), np.linalg.norm(bend))
-
-    def difference(v, h):
-        """Return the slope along v, and by how much the slopes on both sides of x differ."""
-        # asarray, because NumPy's sum of arrays without axes is a scalar.
-        above, below = f(np.asarray(x + h * v)), f(np.asarray(x - h * v))
-        # Subtract first, then sum: outputs that do not change add no rounding error.
-        bend = (above - middle) - (middle - below)
-        return (above - below).sum() / (2 * h), abs(bend.sum()) / h
-
-    def judge(v, steps):
-        """Return the _Slope along v: it is right if it agrees with one of the differences."""
-        length, summands = np.linalg.norm(v), gradient * v
-        value, size = summands.sum(), np.linalg.norm(summands)
-        slopes, bends = np.array([difference(v, h) for h in steps]).T
-        doubts, errors = rounding / steps, abs(value - slopes)
-        scale = max([size, *(abs(slopes) - doubts)[np.isfinite(slopes)]])
-        # Where rounding may be as large as a mistake, agreement proves nothing.
-        certain = doubts <= NOTICEABLE * scale
-        counts = certain if certain.any() else doubts == doubts.min()
-        right = counts & (errors <= rtol * scale + doubts + atol * length)
-        best = np.argmax(right if right.any() else counts)
-        # Without a kink the slopes on both sides differ less over a shorter step.
-        kink = bends[0] > max(0.5 * bends[-1], 10 * doubts[0])
-        numbers = value, slopes[best], errors[best], doubts[best]
-        return _Slope(
-            *(float(number / length) for number in numbers),
-            right=bool(right[best]),
-            certain=bool(certain[best]),
-            lost=bool(abs(value) <= rounding),
-            kink=bool(kink),
-        )
+    noise = max(4 * np.finfo(np.float64).eps * np.linalg.norm(middle), np.linalg.norm(bend))
 
     def compare(v):
-        """Return the _Slope along v, from one difference where that settles it."""
-        first = judge(v, np.array([step]))
-        if first.right and first.certain:
-            return first
-        # The function may bend within the step, or rounding may hide the slope.
-        return judge(v, step * np.array([1, 1 / FACTOR, FACTOR]))
+        """Return the _Slope along v, from one difference where that settles it.
+
+        Else rounding may hide the slope, or the function bend within the step: a longer and a
+        shorter step follow, and the slope is right if it agrees with one of the three.
+        """
+        length, summands = np.linalg.norm(v), gradient * v
+        got, scale = summands.sum() / length, np.linalg.norm(summands) / length
+        slopes, bends = [], []
+        for h in (step, step * FACTOR, step / FACTOR):
+            # asarray, because NumPy's sum of arrays without axes is a scalar.
+            above, below = f(np.asarray(x + h * v)), f(np.asarray(x - h * v))
+            # Subtract first, then sum: outputs that do not change add no rounding error.
+            numeric = (above - below).sum() / (2 * h * length)
+            rounding = noise / (h * length)
+            scale = np.fmax(scale, abs(numeric) - rounding)  # NaN counts for nothing
+            right = abs(got - numeric) <= rtol * scale + rounding + atol
+            # Where rounding may be as large as a mistake, agreement proves nothing.
+            certain = rounding <= NOTICEABLE * scale
+            slopes.append(_Slope(got, numeric, rounding, bool(right), bool(certain), False))
+            if right and certain:
+                return slopes[-1]
+            # By how much the slopes on both sides of x differ: less over a shorter step.
+            bends.append(abs(((above - middle) - (middle - below)).sum()) / (h * length))
+        kink = bends[0] > max(0.5 * bends[1], 10 * slopes[0].rounding)
+        # Without a certain one, the longest step suffers least from rounding.
+        certain = [slope for slope in slopes if slope.certain] or slopes[1:2]
+        best = min(certain, key=lambda slope: np.nan_to_num(slope.error, nan=np.inf))
+        return best._replace(kink=bool(kink))
 
     return compare
 
 
-def _note(subject, slopes, gradient):
+def _note(subject, slopes, gradient, step):
     """Return the limits of a check, for the line "ok"; "" if every element was checked.
 
     Raises ValueError if the gradient is too small to be checked at all.
     """
-    if all(slope.lost for slope in slopes):
-        return f"zero to within {max(slope.doubt for slope in slopes):.0e}"
+    # Rounding hides a slope below its own error over a step of 1, however long the step is.
+    if all(abs(slope.got) <= slope.rounding * step * FACTOR for slope in slopes):
+        return f"zero to within {max(slope.rounding for slope in slopes):.0e}"
     if not any(slope.certain and slope.got for slope in slopes):
         raise ValueError(
             f"{subject} is at most {abs(gradient).max():.1e}, too small compared with the values "

@@ -50,7 +50,7 @@ def prepare(figures):
         display({{"{CLAIM}": [name, found, frame.f_lineno]}}, raw=True)
 
     def show(thing):
-        display({{"{SOURCE}": check.source_of(thing)}}, raw=True)
+        display({{"{SOURCE}": lesson.source_of(thing)}}, raw=True)
 
     def draw(picture, file_name, *arguments, **options):
         lesson._run.drawn += 1
@@ -62,7 +62,8 @@ def prepare(figures):
         lesson_page(file_name, translator, line)
 
     lesson_page = lesson.draw_page
-    check._report, check.show, lesson.draw, lesson.draw_page = report, show, draw, draw_page
+    check._report = report
+    lesson.show, lesson.draw, lesson.draw_page = show, draw, draw_page
 """
 
 

@@ -1,15 +1,18 @@
 """What every lesson shares: its options, figures, section headings, last line and exercises."""
 
+import ast
 import atexit
 import contextlib
 import functools
 import inspect
 import json
 import linecache
+import re
 import sys
 import textwrap
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,6 +39,8 @@ __all__ = [
     "draw_page",
     "finish",
     "kept",
+    "show",
+    "source_of",
     "state_of",
     "toy_model",
     "train",
@@ -306,6 +311,61 @@ def kept(name):
                 return json.loads(path.read_text(encoding="utf-8"))
         command = f"python -m minitf.course.experiments.{name}"
         raise UserError(f"{path.name} is missing: run  {command}  in a clone")
+
+
+def show(thing: Callable) -> None:
+    """Print the source of a function or class of the library, as `source_of` returns it."""
+    print(source_of(thing))
+
+
+def source_of(thing: Callable) -> str:
+    """Return the source of a function or class in lines of 80 columns; a message may be longer.
+
+    Of each docstring only the first sentence is there: what follows it, a lesson has derived. The
+    comment beside a long line stands above it.
+    """
+    source = textwrap.dedent(inspect.getsource(thing))
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            text = node.body[0]
+            sentence = ast.get_docstring(node).partition("\n")[0]
+            lines[text.lineno - 1] = " " * text.col_offset + f'"""{sentence}"""'
+            lines[text.lineno : text.end_lineno] = [None] * (text.end_lineno - text.lineno)
+    return "\n".join(each for line in lines if line is not None for each in _wrapped(line))
+
+
+def _wrapped(line):
+    """Return a line of Python as lines of at most 80 columns, where that can be done."""
+    if len(line) <= COLUMNS:
+        return [line]
+    code, mark, comment = line.partition("  # ")
+    indent = " " * (len(line) - len(line.lstrip()))
+    if mark:
+        above = textwrap.wrap(
+            comment, COLUMNS, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+        )
+        return [*above, *_wrapped(code)]
+    if code.strip().startswith('"""'):
+        return textwrap.wrap(
+            code.strip(),
+            COLUMNS,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
+    # Break in the outermost brackets, after a comma if there is one, as far right as it fits.
+    without_strings = re.sub('"[^"]*"', lambda text: "_" * len(text[0]), code)
+    depth, places = 0, []
+    for column, sign in enumerate(without_strings[:COLUMNS], 1):
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth and sign in ",([{":
+            places.append((-depth, sign == ",", column))
+    if not places:
+        return [line]
+    _, comma, column = max(places)
+    deeper = indent + " " * (8 if comma else 4)
+    return [code[:column], *_wrapped(deeper + code[column:].lstrip())]
 
 
 def check_exercises(names):

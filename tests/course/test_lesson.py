@@ -1,11 +1,14 @@
 """The frame of the lessons: which command line runs lesson 09 and which its trainer."""
 
+import ast
+import inspect
 import json
 import os
 import re
 import runpy
 import subprocess
 import sys
+import textwrap
 import types
 from pathlib import Path
 
@@ -13,9 +16,11 @@ import pytest
 from paths import ROOT
 
 import minitf
-from minitf import forms
+from minitf import forms, transformer
+from minitf import functions as F
 from minitf.course import experiments, figures, lesson
 from minitf.course.numbers import numbers_in
+from minitf.tensor import Tensor
 
 
 @pytest.fixture(autouse=True)
@@ -333,3 +338,17 @@ def test_a_program_whose_reader_has_enough_ends_quietly(command, code):
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (code, b"")
+
+
+@pytest.mark.parametrize(
+    "shown", [F.layer_norm, Tensor.__add__, transformer.DecoderLayer, transformer.sinusoid]
+)
+def test_show_prints_the_same_program_in_80_columns_with_short_docstrings(shown, capsys):
+    lesson.show(shown)
+    said, source = capsys.readouterr().out, textwrap.dedent(inspect.getsource(shown))
+    assert max(map(len, source.splitlines())) > 80 >= max(map(len, said.splitlines()))
+    trees = [ast.parse(text) for text in (said, source)]
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            node.body[0] = ast.Pass()
+    assert ast.dump(trees[0]) == ast.dump(trees[1])

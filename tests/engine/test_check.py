@@ -1,17 +1,11 @@
 """The checker is checked: it must reject gradients that are known to be wrong, and say why."""
 
-import ast
-import importlib
-import inspect
-import textwrap
-
 import numpy as np
 import pytest
 from sizes import B, D, S, T
 
 from minitf import functions as F
-from minitf import transformer
-from minitf.check import claim, grad_check, proved, same, show, source_of
+from minitf.check import claim, grad_check, proved, same
 from minitf.tensor import Tensor, record
 
 
@@ -139,19 +133,6 @@ def test_a_wrong_gradient_is_rejected(mutant, shapes, message, rng):
         grad_check(mutant, *[rng.normal(size=shape) for shape in shapes])
 
 
-@pytest.mark.parametrize("mutant", [mutant_softmax_zero, mutant_norm_zero])
-def test_a_check_of_the_sum_would_accept_some_of_them(mutant, rng):
-    """The plain sum of these outputs does not change, so grad_check weighs them at random."""
-    x, step = rng.normal(size=(B, D)), 1e-5
-    t = Tensor(x)
-    mutant(t).sum().backward()
-    for at in np.ndindex(x.shape):
-        moved = x.copy()
-        moved[at] += step
-        numeric = (float(mutant(Tensor(moved)).sum()) - float(mutant(Tensor(x)).sum())) / step
-        assert abs(t.grad[at] - numeric) < 1e-6
-
-
 # Mistakes of every size ---------------------------------------------------------------------------
 
 
@@ -189,9 +170,7 @@ def sizes_of_rows(x):
 FEW, MANY = 7, 20_000
 # name: (function, what its gradient goes through, the shape of x, by what x is multiplied).
 WRONG = {
-    "a small loss, its sign": (lambda x: mean_square(x) * 1e-3, np.negative, 2000, 1),
     "a tiny loss, its sign": (lambda x: mean_square(x) * 1e-15, np.negative, FEW, 1),
-    "1e-9 x, zero": (lambda x: x * 1e-9, np.zeros_like, FEW, 1),
     "1e-9 x + 1, zero": (lambda x: x * 1e-9 + 1, np.zeros_like, FEW, 1),
     "1e-9 x^2, one element by 10%": (lambda x: x * x * 1e-9, at(3, 1.1), FEW, 1),
     "one of 1e-9 beside ones, zero": (
@@ -200,24 +179,14 @@ WRONG = {
         FEW,
         1,
     ),
-    "tiny numbers, the sign": (lambda x: x * x, np.negative, FEW, 1e-12),
     "tiny numbers, 0.1%": (lambda x: x * x * x, lambda gx: gx * 1.001, FEW, 1e-12),
     "huge numbers, one element by 1%": (lambda x: x * x, at(1, 1.01), FEW, 1e12),
     "a huge loss, 0.01%": (lambda x: mean_square(x) * 1e12, lambda gx: gx * 1.0001, 500, 1),
-    "all by a hundred thousandth": (lambda x: x**3, lambda gx: gx * 1.00001, 50, 1),
     "a mean, not divided": (mean_square, lambda gx: gx * gx.size, MANY, 1),
     "one of many by 10%": (mean_square, at(12_345, 1.1), MANY, 1),
-    "one of many by 0.1%": (lambda x: x * x, at(12_345, 1.001), MANY, 1),
     "the first of many by 0.1%": (mean_square, at(0, 1.001), MANY, 1),
     "one of many left out": (mean_square, at(19_998, 0), MANY, 1),
-    "one of few left out": (lambda x: x * x * 1e-9 + 1, at(3, 0), FEW, 1),
     "one of many left out, where most are zero": (look_up, at(190 * 5 + 2, 0), (200, 5), 1),
-    "one of many too much": (
-        lambda x: x[:500] * 2.0,
-        lambda gx: gx + (np.arange(1000) == 777) * 1e-3,
-        1000,
-        1,
-    ),
     "the last ten of many left out": (
         mean_square,
         lambda gx: gx * (np.arange(3000) < 2990),
@@ -225,12 +194,6 @@ WRONG = {
         1,
     ),
     "the last row, which is tiny, its sign": (sizes_of_rows, at(1995, -1), (200, 10), 1),
-    "the last column by half": (
-        mean_square,
-        lambda gx: gx * np.where(np.arange(10) == 9, 0.5, 1),
-        (200, 10),
-        1,
-    ),
     "far from 0, a constant added": (lambda x: F.relu(x) * 1e-6, lambda gx: gx + 1e-7, 600, 1),
     "a softmax of large numbers": (F.softmax, at(5, 1.01), (100, 20), 5),
     "a norm of large numbers": (
@@ -253,30 +216,22 @@ def test_a_mistake_of_any_size_is_found(case, rng):
 
 RIGHT = {
     "tiny numbers": (lambda x: x * x, FEW, 1e-12),
-    "tiny numbers in a denominator": (lambda x: 1 / (x + 5e-12), FEW, 1e-12),
     "tiny numbers, normed": (
         lambda x: F.layer_norm(x, np.ones(6), np.zeros(6), 0.0),
         (3, 6),
         1e-12,
     ),
-    "tiny numbers below eps": (lambda x: F.layer_norm(x, np.ones(6), np.zeros(6)), (3, 6), 1e-12),
     "huge numbers": (lambda x: x * x, FEW, 1e12),
-    "huge numbers, cubed": (lambda x: x**3, (3, 5), 1e12),
     "huge numbers, normed": (lambda x: F.layer_norm(x, np.ones(6), np.zeros(6)), (3, 6), 1e12),
     "a tiny loss": (lambda x: mean_square(x) * 1e-12, 50, 1),
-    "a huge loss": (lambda x: mean_square(x) * 1e12, 50, 1),
     "a slope of 1e-9 beside 1": (lambda x: x * 1e-9 + 1, FEW, 1),
     "a slope of 1 beside 1e6": (lambda x: x + 1e6, FEW, 1),
-    "two features, normed": (lambda x: F.layer_norm(x, np.ones(2), np.zeros(2)), (3, 2), 1),
     "far from 0, normed": (lambda x: F.layer_norm(x + 1e4, np.ones(6), np.zeros(6)), (3, 6), 1),
     "zero": (lambda x: x * 0.0, FEW, 1),
-    "zero beside 5, many": (lambda x: x * 0.0 + 5, 700, 1),
     "zero in one place of its curve": (lambda x: (x * 0.0 + x) ** 3, FEW, 0),
     "zero for most rows": (lambda x: F.embedding(x, [1, 1, 2]), (200, 5), 1),
     "a softmax over one number": (F.softmax, (3, 1), 1),
     "a sum that is always 1": (lambda x: F.softmax(x).sum(-1), (3, 4), 1),
-    "a sharp softmax": (F.softmax, (3, 4), 30),
-    "steep": (lambda x: F.exp(x * 30.0), FEW, 1),
     "many": (mean_square, MANY, 1),
     "many, each with all of its row": (F.log_softmax, (100, 50), 1),
     "numbers of very different sizes": (lambda x: F.log(x * x + 1.0), (2, FEW), [[1e6], [1.0]]),
@@ -299,23 +254,6 @@ def test_rounding_errors_inside_a_function_are_no_mistake():
         grad_check(lambda x: F.log(x * 1e-6 + 1.0) * 1e6, x, seed=seed, verbose=False)
 
 
-def test_more_differences_are_taken_only_where_one_leaves_a_doubt(rng):
-    """Two calls for each element; six where a slope is wrong, or hidden by rounding."""
-    calls = []
-
-    def counted(function):
-        return lambda x: calls.append(1) or function(x)
-
-    x = rng.normal(size=(B, D))
-    grad_check(counted(F.softmax), x, verbose=False)
-    assert len(calls) <= 2 * x.size + 10
-    for doubtful in (mutant_softmax_no_sum, lambda x: x * 1e-13 + 1):
-        calls.clear()
-        with pytest.raises((AssertionError, ValueError)):
-            grad_check(counted(doubtful), x)
-        assert len(calls) >= 6 * x.size
-
-
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_a_function_that_bends_within_the_step(rng, offset):
     """Numbers far from 0 have a long step; a shorter one decides."""
@@ -336,15 +274,6 @@ def test_a_large_input_is_checked_together_and_by_samples(rng, capsys):
         grad_check(spoiled(mean_square, np.negative), rng.normal(size=(40, 30)))
 
 
-def test_of_a_large_input_with_few_gradients_these_are_checked(rng, capsys):
-    """All others are zero; among them a gradient that was left out is found."""
-    x = rng.normal(size=(200, 5))
-    grad_check(look_up, x)
-    assert "checked 15 of 1,000 elements" in capsys.readouterr().out
-    with pytest.raises(AssertionError, match=r"at \(77, 1\) is 0, but should be"):
-        grad_check(spoiled(look_up, at(77 * 5 + 1, 0)), x)
-
-
 def test_an_input_of_zeros_is_moved_by_the_size_of_the_others(rng):
     """A bias beside tiny numbers: a step relative to 1 would be far too long."""
 
@@ -352,15 +281,6 @@ def test_an_input_of_zeros_is_moved_by_the_size_of_the_others(rng):
         return F.layer_norm(x + bias, np.ones(6), np.zeros(6), 0.0)
 
     grad_check(op, rng.normal(size=(3, 6)) * 1e-12, np.zeros(6))
-
-
-@pytest.mark.parametrize("every", [23, pytest.param(7, marks=pytest.mark.slow)])
-def test_every_element_of_a_large_input_counts(rng, every):
-    """The random direction moves every element."""
-    x = rng.normal(size=500)
-    for place in range(0, 500, every):
-        with pytest.raises(AssertionError, match=rf"at \({place},\)"):
-            grad_check(spoiled(mean_square, at(place, 1.1)), x)
 
 
 def test_a_gradient_too_small_to_be_seen_is_no_success(rng, capsys):
@@ -385,12 +305,6 @@ def test_what_is_allowed_can_be_widened(rng):
     for rtol, atol in ((1e-4, 0), (0, 1e-5)):
         with pytest.raises(AssertionError, match=r"factor of 0.999001"):
             grad_check(wrong, x, rtol=rtol, atol=atol)
-
-
-def test_the_cause_is_not_named_where_it_explains_nothing(rng):
-    with pytest.raises(AssertionError) as error:
-        grad_check(spoiled(*WRONG["one of 1e-9 beside ones, zero"][:2]), rng.normal(size=FEW))
-    assert "at (2,) is 0, but should be" in str(error.value) and "factor" not in str(error.value)
 
 
 def test_a_right_gradient_passes_in_float64(rng, capsys):
@@ -441,25 +355,6 @@ def test_of_several_results_the_first_is_checked(rng):
         grad_check(lambda x: (mutant_softmax_zero(x), F.exp(x)), rng.normal(size=(B, D)))
 
 
-def test_errors_that_cancel_in_a_sum_are_found(rng):
-    """Even if the input is too large to be checked element by element."""
-
-    def op(x):
-        wrong = np.where(np.arange(500) == 20, 1.0, np.where(np.arange(500) == 400, -1.0, 0.0))
-        return record(x.data * 2, (x,), lambda gy: 2 * gy + wrong)
-
-    with pytest.raises(AssertionError, match=r"the gradient of input 0"):
-        grad_check(op, rng.normal(size=500))
-
-
-def test_a_large_input_that_leaves_the_domain_is_no_success():
-    def op(x):
-        return record(np.where(x.data > 1, np.nan, 2 * x.data), (x,), lambda gy: 2 * gy)
-
-    with pytest.raises(AssertionError, match="nan"):
-        grad_check(op, np.ones(500))
-
-
 def test_an_input_that_is_changed_only_once_is_noticed(rng):
     """The second call returns the same result, so only the input itself shows the change."""
 
@@ -471,23 +366,6 @@ def test_an_input_that_is_changed_only_once_is_noticed(rng):
     with pytest.raises(AssertionError, match="changed its input 0"):
         grad_check(relu_in_place, x)
     assert x.tolist() == [1, -1], "nor is the array of the caller changed"
-
-
-def test_another_seed_is_another_check(rng):
-    """Weights and directions depend on the seed alone."""
-    x = rng.normal(size=(B, D))
-    one, same_again, other = (
-        grad_check(F.softmax, x, seed=seed, verbose=False) for seed in (1, 1, 2)
-    )
-    assert one == same_again != other
-
-
-def test_of_two_errors_the_larger_one_is_named(rng):
-    def op(x):
-        return record(x.data * 2, (x,), lambda gy: 2 * gy + np.array([0.0, 0.1, 0.0, 5.0, 0.2]))
-
-    with pytest.raises(AssertionError, match=r"the gradient of input 0 \(x\) at \(3,\)"):
-        grad_check(op, rng.normal(size=5))
 
 
 def test_same(capsys):
@@ -542,42 +420,6 @@ def test_only_checks_that_pass_are_counted(rng, capsys):
         with pytest.raises(AssertionError):
             fail()
     assert proved[before:] == ["one", "two", "three gradient"] and not capsys.readouterr().out
-
-
-def test_show_prints_the_source_with_the_first_sentence_of_its_docstring(capsys):
-    show(F.softmax)
-    said = capsys.readouterr().out
-    assert said.startswith("def softmax(x: ArrayLike, axis: int = -1) -> Tensor:\n")
-    assert said.count('"""') == 2 and "return record(y, (x,), backward)" in said
-
-
-def without_docstrings(source):
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
-            node.body[0] = ast.Pass()
-    return ast.dump(tree)
-
-
-@pytest.mark.parametrize(
-    "name", ["check", "functions", "loss", "nn", "optim", "tensor", "transformer"]
-)
-def test_what_show_prints_is_the_same_program(name):
-    module = importlib.import_module(f"minitf.{name}")
-    for each in map(vars(module).get, module.__all__):
-        if inspect.isfunction(each) or inspect.isclass(each):
-            source = textwrap.dedent(inspect.getsource(each))
-            assert without_docstrings(source_of(each)) == without_docstrings(source)
-
-
-@pytest.mark.parametrize(
-    "shown",
-    [F.attention, F.layer_norm, Tensor.__add__, transformer.MultiHeadAttention,
-     transformer.DecoderLayer, transformer.sinusoid],
-)  # fmt: skip
-def test_show_prints_long_lines_in_80_columns(shown):
-    assert max(map(len, inspect.getsource(shown).splitlines())) > 80
-    assert max(map(len, source_of(shown).splitlines())) <= 80
 
 
 def test_a_single_number_is_checked_too():
