@@ -29,7 +29,7 @@ from minitf import Transformer
 from minitf import functions as F
 from minitf.check import claim, same
 from minitf.data import toy
-from minitf.public.layout import to_halves
+from minitf.public.names import to_halves
 from minitf.tensor import no_grad
 from minitf.text import make_batch
 from minitf.transformer import sinusoid

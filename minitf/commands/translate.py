@@ -136,7 +136,7 @@ def _model_folder(model, bundled):
     """
     if os.path.exists(model):
         return model
-    from minitf.public.model_folder import model_folder  # lazily: most models are here
+    from minitf.public import model_folder  # lazily: most models are here
     from minitf.translation.languages import languages_of
 
     folder = model_folder(model, say)

@@ -4,8 +4,9 @@ import argparse
 from pathlib import Path
 
 from minitf.cli import OptionParser, exit_code
-from minitf.public.export import export_model
-from minitf.public.importing import import_model, must_be_free
+from minitf.public.formats import check_empty
+from minitf.public.hugging_face import export_model
+from minitf.public.importing import import_model
 from minitf.public.remote import fetched, is_name, notes_of
 
 __all__ = ["main"]
@@ -31,20 +32,14 @@ def main(arguments=None):
 
 def _run(options):
     if options.export:
-        export_model(options.model, options.out)
-    else:
-        _import(options)
-
-
-def _import(options):
-    """Import files if there are some of that name, else the model of the hub."""
+        return export_model(options.model, options.out)
     source, notes = Path(options.model), {}
-    if not source.exists() and is_name(options.model):
-        must_be_free(options.out)  # before 300 MB are downloaded
+    if not source.exists() and is_name(options.model):  # files of that name come first
+        check_empty(options.out)  # before 300 MB are downloaded
         if "/" in options.model:  # it may be a mistyped folder
             print(f"there is no folder {options.model} here: looking for a model of this name")
         source, notes = fetched(options.model), notes_of(options.model)
-    import_model(source, options.out, options.keep, options.like, notes)
+    return import_model(source, options.out, options.keep, options.like, notes)
 
 
 def _parser():

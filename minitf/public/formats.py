@@ -1,8 +1,8 @@
 """What is common to all formats of public models: their content, and how arrays are checked."""
 
-import contextlib
 import json
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -38,11 +38,40 @@ class PublicModel(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-def layers_of(arrays, config, name_in, shape_in):
-    """Return {minitf's name: array} of all layers, taken out of `arrays`.
+def check_empty(out: str | Path) -> None:
+    """Raise UserError if there is a file of this name, or a folder with files."""
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not an empty folder: choose another one")
 
-    name_in(names): the name in the file. shape_in(shape): the shape there, from minitf's. Raises
-    UserError for an array that is missing or of another shape.
+
+def config_of(like, **fields):
+    """Return minitf's Config of a public model, which has all biases and never writes some ids.
+
+    like: "marian", or "transformers" for the exponents 2i/d_model of the sinusoid, and 1e-5 in
+    layer norm. Raises UserError for fields that no model can have.
+    """
+    return Config(
+        sinusoid_layout="halves",
+        sinusoid_base="t2t" if like == "marian" else "paper",
+        eps=1e-6 if like == "marian" else 1e-5,
+        attention_bias=True,
+        output_bias=True,
+        suppressed_ids=(PAD, UNK, BOS),
+        label_smoothing=0.1,
+        **fields,
+    )
+
+
+# Arrays and subwords ------------------------------------------------------------------------------
+
+
+def arrays_of_model(arrays, config, table, bias, name_in, shape_in):
+    """Return {minitf's name: array}, taken out of `arrays`, in which nothing may be left.
+
+    table: the embedding. bias: the name of the bias of the output. name_in(names): the name of an
+    array of a layer in the file. shape_in(shape): its shape there, from minitf's. Raises UserError
+    for an array that is missing, unknown or of another shape.
     """
     # A damaged number of layers must not make a list of names that fills the memory.
     if max(config.n_layers, config.n_decoder_layers) > len(arrays):
@@ -50,11 +79,13 @@ def layers_of(arrays, config, name_in, shape_in):
             f"its configuration has {config.n_layers} and {config.n_decoder_layers} layers, its "
             f"weights are {len(arrays)} arrays: copy both files from the same model"
         )
-    layers = {}
+    found = {"embedding.weight": table, "output_bias": take(arrays, bias, (1, len(table)))[0]}
     for names in names_of_layers(config):
         array = take(arrays, name_in(names), shape_in(names.shape))
-        layers[names.minitf] = array.reshape(-1) if len(names.shape) == 1 else array
-    return layers
+        found[names.minitf] = array.reshape(-1) if len(names.shape) == 1 else array
+    if arrays:
+        raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
+    return found
 
 
 def take(arrays, name, shape):
@@ -72,21 +103,6 @@ def take(arrays, name, shape):
     return array
 
 
-def config_of(**fields):
-    """Return minitf's Config of a public model, which has all biases and never writes some ids.
-
-    Raises UserError for fields that no model can have.
-    """
-    return Config(
-        sinusoid_layout="halves",
-        attention_bias=True,
-        output_bias=True,
-        suppressed_ids=(PAD, UNK, BOS),
-        label_smoothing=0.1,
-        **fields,
-    )
-
-
 def rows_of(size, pad, unk, start, eos):
     """Return the row of the file for each of minitf's ids.
 
@@ -94,6 +110,38 @@ def rows_of(size, pad, unk, start, eos):
     """
     special = pad, unk, start, eos
     return [*special, *(i for i in range(size) if i not in special)]
+
+
+def in_order(ids, size, path):
+    """Return the subwords of {subword: id} in the order of their ids.
+
+    Raises UserError unless there is one for each row of the table, `<unk>` among them.
+    """
+    if sorted(i for i in ids.values() if type(i) is int) != list(range(len(ids))):
+        raise UserError(f"{path}: the ids are not 0, 1, 2, ...: copy the model again")
+    check_size(ids, size, path)
+    return sorted(ids, key=ids.get)
+
+
+def check_size(pieces, size, path):
+    """Raise UserError unless there is a subword for each row, and `<unk>` is one."""
+    if len(pieces) != size:
+        raise UserError(
+            f"{path}: {len(pieces):,} subwords, but the table has {size:,} rows: copy both files "
+            "from the same model"
+        )
+    if "<unk>" not in pieces:
+        raise UserError(f"{path}: lacks <unk>: copy the model again")
+
+
+def check_pulled(*paths):
+    """Raise UserError for a file that git, without git-lfs, has replaced by a pointer to it."""
+    for path in paths:
+        if beginning(path).startswith(_POINTER.decode()):
+            raise UserError(
+                f"{path}: a pointer of git-lfs in place of the file: install git-lfs, and run "
+                "`git lfs pull` in this folder"
+            )
 
 
 def read_json(path):
@@ -105,33 +153,16 @@ def read_json(path):
     return content
 
 
-def check_pulled(*paths):
-    """Raise UserError for a file that git, without git-lfs, has replaced by a pointer to it."""
-    for path in paths:
-        with contextlib.suppress(OSError), open(path, "rb") as file:
-            if file.read(len(_POINTER)) == _POINTER:
-                raise UserError(
-                    f"{path}: a pointer of git-lfs in place of the file: install git-lfs, and run "
-                    "`git lfs pull` in this folder"
-                )
-
-
-def check_list(pieces, size, path):
-    """Raise UserError unless the list has a subword for each row of the table."""
-    if len(pieces) != size:
-        raise UserError(
-            f"{path}: {len(pieces):,} subwords, but the table has {size:,} rows: copy both files "
-            "from the same model"
-        )
+# What is known about a model ----------------------------------------------------------------------
 
 
 def notes_of_card(folder):
     """Return {"licence": as the card of a folder names it, or LICENSE in its first line}, or {}."""
-    for line in _card(folder).split("\n"):
+    for line in beginning(folder / "README.md").split("\n"):
         name, _, value = line.partition(":")
         if name.strip() == "license" and value.strip():
             return {"licence": value.strip()[:100]}
-    title = _beginning(folder / "LICENSE").strip().split("\n")[0].strip()
+    title = beginning(folder / "LICENSE").strip().split("\n")[0].strip()
     return {"licence": title[:100]} if title else {}
 
 
@@ -152,14 +183,11 @@ def is_opus(folder):
 
     A card that compares a model with OPUS-MT's, or names its corpus, says no such thing.
     """
-    return "opus-mt" in folder.resolve().name.lower() or bool(_OPUS_CARD.search(_card(folder)))
+    card = beginning(folder / "README.md")
+    return "opus-mt" in folder.resolve().name.lower() or bool(_OPUS_CARD.search(card))
 
 
-def _card(folder):
-    return _beginning(folder / "README.md")
-
-
-def _beginning(path):
+def beginning(path):
     """Return the beginning of a text file, "" if there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -1,100 +1,107 @@
-"""A MarianMT model as Hugging Face has it: a folder with config.json, weights and vocabulary."""
+"""A MarianMT model at Hugging Face, in and out: config.json, weights, vocab.json, two .spm."""
 
 import contextlib
-import re
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from minitf.atomic import install, save_text, staged, writing
+from minitf.config import Config
 from minitf.errors import UserError, in_file
-from minitf.files.arrays import read_arrays
+from minitf.files.arrays import read_arrays, user_errors, write_arrays
 from minitf.files.models import exported_notes
 from minitf.public.formats import (
     PublicModel,
-    check_list,
+    arrays_of_model,
+    check_empty,
     check_pulled,
     config_of,
+    in_order,
     is_opus,
-    layers_of,
     notes_of_card,
     read_json,
     rows_of,
     take,
 )
-from minitf.public.layout import from_halves
-from minitf.public.names import TABLES
+from minitf.public.names import TABLES, from_halves, names_of_layers, to_halves
 from minitf.public.torch_file import read_torch
-from minitf.text import PairedSubwords, Subwords
+from minitf.text import PairedSubwords, Subwords, Words
 from minitf.text.vocabulary import SPECIALS, read
 from minitf.transformer import sinusoid
+from minitf.translation.loading import load_model
 
-__all__ = [
-    "CONFIG",
-    "NORMALISE",
-    "OURS",
-    "OUR_NOTES",
-    "TORCH_WEIGHTS",
-    "VOCABULARY",
-    "WEIGHTS",
-    "read_hugging_face",
-]
+__all__ = ["export_model", "read_hugging_face"]
 
-CONFIG, VOCABULARY, TOKENIZER = "config.json", "vocab.json", "tokenizer_config.json"
+CONFIG, VOCABULARY = "config.json", "vocab.json"
 WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
-_MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)
+MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
 OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
 NORMALISE = "normalise"  # in OUR_NOTES: how lines are normalised first, "opus" or "none"
+# The fields in which a model may differ from what its export says to transformers.
+_SWITCHES = (
+    *("eps", "sinusoid_layout", "sinusoid_base", "attention_bias", "output_bias", "max_length"),
+    *("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing", "suppressed_ids"),
+)
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _REFUSED = {  # entry: (the value that minitf needs, what another one means)
-    "normalize_before": (False, "its norms come before the sub-layers (pre-norm)"),
-    "add_final_layer_norm": (False, "it has a last norm, as pre-norm models have"),
-    "normalize_embedding": (False, "its embeddings are normalised"),
-    "static_position_embeddings": (True, "its positions are learned"),
     "scale_embedding": (True, "its embeddings are not multiplied by the root of d_model"),
+    "static_position_embeddings": (True, "its positions are learned"),
+    "normalize_before": (False, "its norms come before the sub-layers (pre-norm)"),
+    "normalize_embedding": (False, "its embeddings are normalised"),
+    "add_final_layer_norm": (False, "it has a last norm, as pre-norm models have"),
     "share_encoder_decoder_embeddings": (True, "its source and target have separate vocabularies"),
     "tie_word_embeddings": (True, "its output has a matrix of its own"),
 }
 _DEFAULTS = {"scale_embedding": False}  # of transformers, where they are not what minitf needs
+THEIR_EPS = 1e-5  # in transformers' layer norm; no setting changes it
+MAX_LENGTH = 1024  # positions for which transformers computes sinusoids
+
+
+# In -----------------------------------------------------------------------------------------------
 
 
 def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     """Return the model of a folder with config.json, weights, vocab.json, source.spm, target.spm.
 
     like: "marian" computes as the program that trained the public models, "transformers" as the
-    library does: with the exponents 2i/d_model of the sinusoid, and 1e-5 in layer norm.
-    Raises UserError for a missing or damaged file, and for a model of another architecture.
+    library does. Raises UserError for a missing or damaged file, and for another architecture.
     """
     settings = read_json(folder / CONFIG)
     with in_file(folder / CONFIG):
-        config = _config(settings, like)
-        pad = _entry(settings, "pad_token_id")
-        start = _entry(settings, "decoder_start_token_id")
-        eos = _entry(settings, "eos_token_id")
-    path = _weights(folder)
-    check_pulled(path, *(folder / name for name in (VOCABULARY, *_MODELS)))
-    pieces = _pieces(folder / VOCABULARY)
-    check_list(pieces, config.vocabulary_size, folder / VOCABULARY)
-    if not all(0 <= i < len(pieces) for i in (pad, start, eos)) or "<unk>" not in pieces:
-        raise UserError(
-            f"{folder / VOCABULARY}: lacks <unk>, or a special id of {CONFIG}: copy the model again"
-        )
-    rows = rows_of(len(pieces), pad, pieces.index("<unk>"), start, eos)
-    if len({pad, pieces.index("<unk>"), eos}) < 3 or start in (rows[1], eos):
-        raise UserError(f"{folder / CONFIG}: two special tokens share an id: copy the model again")
-    subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], settings)
+        config = _minitf_config(settings, like)
+        ids = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
+        pad, start, eos = (_integer(settings, name) for name in ids)
+    weights = [folder / name for name in (WEIGHTS, TORCH_WEIGHTS) if (folder / name).exists()]
+    if not weights:
+        raise UserError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}: add one of them")
+    path, size = weights[0], config.vocabulary_size
+    check_pulled(path, *(folder / name for name in (VOCABULARY, *MODELS)))
+    pieces = in_order(read_json(folder / VOCABULARY), size, folder / VOCABULARY)
+    unk = pieces.index("<unk>")
+    special = {pad, unk, start, eos}
+    if not special <= set(range(size)) or len({pad, unk, eos}) < 3 or start in (unk, eos):
+        raise UserError(f"{folder / CONFIG}: a special id is wrong: copy the model again")
+    rows = rows_of(size, pad, unk, start, eos)
+    notes = settings.get(OUR_NOTES)
+    exported = notes if isinstance(notes, dict) else {}
+    subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], exported)
     config = config.replace(vocabulary_size=len(rows))
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else read_arrays(path)[0]
     with in_file(path):
-        notices = [*_forget_stray_output(arrays), *_notice_of_normalisation(subwords, settings)]
-        renamed = _arrays(arrays, config, len(pieces))
+        notices = [*_forget_stray_output(arrays), *_notice_of_normalisation(subwords, exported)]
+        arrays = _minitf_arrays(arrays, config, size)
         if OURS in settings:
-            config, renamed = from_halves(settings[OURS], config, renamed)
-    notes = notes_of_card(folder) | _languages(folder / TOKENIZER) | _our_notes(settings)
-    return PublicModel(config, renamed, rows, subwords, notes, tuple(notices))
+            config, arrays = _before_export(settings[OURS], config, arrays)
+    notes = exported_notes(exported).items()
+    notes = {name: value for name, value in notes if type(value) in (str, int, bool)}
+    notes = notes_of_card(folder) | notes
+    return PublicModel(config, arrays, rows, subwords, notes, tuple(notices))
 
 
-def _config(settings, like):
+def _minitf_config(settings, like):
     """Return minitf's Config. Raises UserError for another architecture."""
     kind = settings.get("model_type")
     if kind is None and {"format", "model", "sha256"} <= set(settings):
@@ -113,22 +120,21 @@ def _config(settings, like):
     if activation not in _ACTIVATIONS:
         raise UserError(f"its activation is {str(activation)[:40]!r}: minitf has relu and swish")
     for name in ("ffn_dim", "attention_heads"):
-        if _entry(settings, f"encoder_{name}") != _entry(settings, f"decoder_{name}"):
+        if _integer(settings, f"encoder_{name}") != _integer(settings, f"decoder_{name}"):
             raise UserError(f"its encoder and decoder differ in {name}: minitf cannot run it")
     return config_of(
-        vocabulary_size=_entry(settings, "vocab_size"),
-        n_layers=_entry(settings, "encoder_layers"),
-        n_decoder_layers=_entry(settings, "decoder_layers"),
-        d_model=_entry(settings, "d_model"),
-        d_ff=_entry(settings, "encoder_ffn_dim"),
-        n_heads=_entry(settings, "encoder_attention_heads"),
+        like,
+        vocabulary_size=_integer(settings, "vocab_size"),
+        n_layers=_integer(settings, "encoder_layers"),
+        n_decoder_layers=_integer(settings, "decoder_layers"),
+        d_model=_integer(settings, "d_model"),
+        d_ff=_integer(settings, "encoder_ffn_dim"),
+        n_heads=_integer(settings, "encoder_attention_heads"),
         activation=_ACTIVATIONS[activation],
-        sinusoid_base="t2t" if like == "marian" else "paper",
-        eps=1e-6 if like == "marian" else 1e-5,
     )
 
 
-def _entry(settings, name):
+def _integer(settings, name):
     value = settings.get(name)
     if isinstance(value, list) and len(value) == 1:  # as transformers allows for the end mark
         (value,) = value
@@ -137,47 +143,10 @@ def _entry(settings, name):
     return value
 
 
-def _our_notes(settings):
-    """Return the notes of a model that minitf exported, {} for others."""
-    notes = exported_notes(_exported_notes(settings))
-    return {name: value for name, value in notes.items() if type(value) in (str, int, bool)}
-
-
-def _exported_notes(settings):
-    notes = settings.get(OUR_NOTES)
-    return notes if isinstance(notes, dict) else {}
-
-
-def _languages(path):
-    """Return the notes about single languages in tokenizer_config.json, which may be missing."""
-    with contextlib.suppress(UserError):
-        settings = read_json(path)
-        names = {
-            f"{side}_language": str(settings.get(f"{side}_lang")) for side in ("source", "target")
-        }
-        return {name: code for name, code in names.items() if re.fullmatch("[a-z]{2,3}", code)}
-    return {}
-
-
-def _pieces(path):
-    """Return the subwords of vocab.json in the order of their ids."""
-    ids = read_json(path)
-    if sorted(i for i in ids.values() if type(i) is int) != list(range(len(ids))):
-        raise UserError(f"{path}: the ids are not 0, 1, 2, ...: copy the model again")
-    return sorted(ids, key=ids.get)
-
-
-def _weights(folder):
-    for name in (WEIGHTS, TORCH_WEIGHTS):
-        if (folder / name).exists():
-            return folder / name
-    raise UserError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}: add one of them")
-
-
-def _subwords(folder, pieces, settings):
+def _subwords(folder, pieces, exported):
     """Return the vocabulary; one that minitf exported becomes one file again."""
     models = []
-    for name in _MODELS:
+    for name in MODELS:
         if not (folder / name).exists():
             raise UserError(
                 f"{folder} has no {name}: minitf cannot read models whose text is cut by other "
@@ -186,23 +155,18 @@ def _subwords(folder, pieces, settings):
         with in_file(folder / name):
             models.append(read(folder / name))
     if models[0] == models[1]:
-        try:
+        with contextlib.suppress(UserError):
             one = Subwords(models[0])
-        except UserError:
-            pass
-        else:
             if one.listed() == pieces:
                 return one
-    exported = _exported_notes(settings).get(NORMALISE)
     with in_file(folder / VOCABULARY):
-        opus = exported == "opus" if exported else is_opus(folder)
-        return PairedSubwords(*models, pieces, opus)
+        how = exported.get(NORMALISE)
+        return PairedSubwords(*models, pieces, how == "opus" if how else is_opus(folder))
 
 
-def _notice_of_normalisation(subwords, settings):
+def _notice_of_normalisation(subwords, exported):
     """Return a line, in a list, about text that is not normalised for want of a hint."""
-    known = NORMALISE in _exported_notes(settings)
-    if known or not isinstance(subwords, PairedSubwords) or subwords.opus:
+    if NORMALISE in exported or not isinstance(subwords, PairedSubwords) or subwords.opus:
         return []
     return [
         "punctuation is not normalised, as neither name nor card says that this is a model of "
@@ -210,53 +174,227 @@ def _notice_of_normalisation(subwords, settings):
     ]
 
 
-def _arrays(arrays, config, size):
-    """Return {minitf's name: array}. Raises UserError for arrays of another architecture."""
-    table = _table(arrays, (size, config.d_model))
-    _check_positions(arrays, config)
-    bias = take(arrays, "final_logits_bias", (1, size)).reshape(size)
-    layers = layers_of(
-        arrays, config, lambda names: names.hugging_face, lambda shape: tuple(reversed(shape))
-    )
-    if arrays:
-        raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
-    layers = {name: array.T if array.ndim == 2 else array for name, array in layers.items()}
-    return layers | {"embedding.weight": table, "output_bias": bias}
-
-
 def _forget_stray_output(arrays):
-    """Forget an output matrix that differs from the table; return a notice of it in a tuple.
+    """Forget an output matrix that differs from the table; return a notice of it in a list.
 
-    `_config` has refused models whose output is not the table. So such a matrix is a leftover of
-    their conversion, as in the first tc-big models: transformers up to 4.29 replaced it by the
-    table, later versions the table by it (its issues 26216 and 45005).
+    Models whose output is not the table are refused. So such a matrix is a leftover of their
+    conversion, as in the first tc-big models: transformers up to 4.29 replaced it by the table,
+    later versions the table by it (its issues 26216 and 45005).
     """
     *tables, output = TABLES
     table = next((arrays[name] for name in tables if name in arrays), None)
     if table is None or output not in arrays or np.array_equal(arrays[output], table):
-        return ()
+        return []
     del arrays[output]
-    return (f"{output} is left out: it differs from the table, which such models have as output",)
+    return [f"{output} is left out: it differs from the table, which such models have as output"]
 
 
-def _table(arrays, shape):
+def _minitf_arrays(arrays, config, size):
+    """Return {minitf's name: array}. Raises UserError for arrays of another architecture."""
     present = [name for name in TABLES if name in arrays]
-    table = take(arrays, (present or TABLES)[0], shape)
-    for name in present[1:]:
-        if not np.array_equal(take(arrays, name, shape), table):
+    table, *others = (take(arrays, name, (size, config.d_model)) for name in present or TABLES[:1])
+    for name, other in zip(present[1:], others, strict=True):
+        if not np.array_equal(other, table):
             raise UserError(f"{present[0]} and {name} differ: minitf reads models with one table")
-    return table
-
-
-def _check_positions(arrays, config):
-    """Forget the positions of an older file. Raises UserError if they are not the sinusoids."""
-    for side in ("encoder", "decoder"):
+    for side in ("encoder", "decoder"):  # an older file has the positions, too
         name = f"model.{side}.embed_positions.weight"
-        if name not in arrays:
-            continue
-        table = arrays.pop(name)
-        good = table.ndim == 2 and table.shape[1] == config.d_model and table.dtype.kind == "f"
-        if not good or not np.allclose(
-            table, sinusoid(len(table), config.d_model, "halves"), atol=2e-3
-        ):
-            raise UserError(f"{name} is not the sinusoid: minitf cannot import learned positions")
+        if name in arrays:
+            found = arrays.pop(name)
+            expected = sinusoid(len(found), config.d_model, "halves")
+            if found.shape != expected.shape or not np.allclose(found, expected, atol=2e-3):
+                raise UserError(
+                    f"{name} is not the sinusoid: minitf cannot import learned positions"
+                )
+    found = arrays_of_model(
+        *(arrays, config, table, "final_logits_bias"),
+        lambda names: names.hugging_face,
+        lambda shape: tuple(reversed(shape)),
+    )
+    layers = (name for name in found if name != "embedding.weight" and found[name].ndim == 2)
+    return found | {name: found[name].T for name in layers}
+
+
+def _before_export(fields, config, arrays):
+    """Return the Config and the arrays of a model as they were before its export.
+
+    fields: of that Config; config: of the exported model. Raises UserError if they do not fit.
+    """
+    with user_errors(f"entry {OURS!r}"):
+        before = Config.from_dict(fields)
+        if config.replace(**{name: getattr(before, name) for name in _SWITCHES}) != before:
+            raise ValueError("it does not fit the other entries")
+    added = [names.minitf for names in names_of_layers(before) if not before.attention_bias]
+    added = [name for name in added if "attention." in name and name.endswith("bias")]
+    for name in added + ["output_bias"] * (not before.output_bias):
+        if arrays.pop(name).any():
+            raise UserError(f"{name} is not zero, but the model has no such bias: export it again")
+    if before.sinusoid_layout == "interleaved":
+        arrays = from_halves(before, arrays)
+    return before, arrays
+
+
+# Out ----------------------------------------------------------------------------------------------
+
+
+def export_model(folder: str | Path, out: str | Path, say: Callable[[str], object] = print) -> None:
+    """Write a model of minitf as a folder for transformers, in float32.
+
+    Raises UserError for a model that MarianMTModel cannot represent, and if `out` is not empty.
+    """
+    folder, out = Path(folder), Path(out)
+    check_empty(out)
+    model, subwords, notes = load_model(folder)
+    config = model.config
+    with in_file(folder):
+        _check(config, subwords)
+        pieces = [*SPECIALS, *subwords.listed()]
+        if len(set(pieces)) < len(pieces):
+            raise UserError("its subwords repeat, so they cannot be a vocab.json")
+    known = exported_notes(notes)
+    how = {}
+    if isinstance(subwords, PairedSubwords):
+        how = {NORMALISE: "opus" if subwords.opus else "none"}
+    differences = _differences(config, subwords)
+    contents = {
+        CONFIG: _their_config(config) | {OUR_NOTES: known | how},
+        "generation_config.json": _generation(config),
+        VOCABULARY: {piece: i for i, piece in enumerate(pieces)},
+        "tokenizer_config.json": _tokenizer(notes),
+    }
+    files = {
+        name: json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        for name, content in contents.items()
+    }
+    files["README.md"] = _card(out.resolve().name, known, differences)
+    arrays, models = _their_arrays(config, model.state()), subwords.contents()
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        for name in MODELS:
+            (out / name).write_bytes(models.get(name, models.get(subwords.file_name)))
+    for name, text in files.items():
+        save_text(out / name, text)
+    path = out / WEIGHTS
+    with staged({path: lambda temporary: write_arrays(temporary, arrays, form="pt")}) as written:
+        install(written, path)
+    say(f"made     {out}: transformers.MarianMTModel.from_pretrained({str(out)!r}) loads it")
+    if "licence" not in known:
+        differences.append(
+            "its config.json names no licence: add that of the training text before publishing"
+        )
+    for line in differences:
+        say(f"notice   {line}")
+
+
+def _check(config, subwords):
+    """Raise UserError for what MarianMTModel has no setting for."""
+    refused = {
+        "its norms come before the sub-layers (norm pre)": config.norm != "post",
+        "its positions are learned": config.positions != "sinusoid",
+        "its exponents of the sinusoid are tensor2tensor's (sinusoid_base t2t); import a public "
+        "model with --like transformers if it is to be exported again": (
+            config.sinusoid_base != "paper"
+        ),
+        "d_k or d_v is not d_model / n_heads": not (
+            config.d_k == config.d_v and config.d_k * config.n_heads == config.d_model
+        ),
+        "its embeddings and its output are not one matrix (tie)": not config.tie,
+        "its vocabulary is a list of words": isinstance(subwords, Words),
+    }
+    for reason, applies in refused.items():
+        if applies:
+            raise UserError(f"{reason}: MarianMTModel cannot represent this model")
+
+
+def _their_arrays(config, state):
+    """Return {Hugging Face's name: array}, with zeros for biases that the model does not have."""
+    if config.sinusoid_layout == "interleaved":
+        state = to_halves(config, state)
+    size = config.vocabulary_size
+    bias = state.get("output_bias", np.zeros(size, np.float32))
+    arrays = {TABLES[0]: state["embedding.weight"], "final_logits_bias": bias.reshape(1, size)}
+    for names in names_of_layers(config):
+        array = state.get(names.minitf)
+        if array is None:
+            array = np.zeros(names.shape, np.float32)
+        arrays[names.hugging_face] = array.T if array.ndim == 2 else array
+    return arrays
+
+
+def _their_config(config):
+    """Return config.json: the settings of MarianMTModel, and minitf's own for the way back."""
+    sides = {}
+    for side, layers in (("encoder", config.n_layers), ("decoder", config.n_decoder_layers)):
+        sides |= {
+            f"{side}_layers": layers,
+            f"{side}_attention_heads": config.n_heads,
+            f"{side}_ffn_dim": config.d_ff,
+        }
+    needed = {name: value for name, (value, _) in _REFUSED.items()}
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "is_encoder_decoder": True,
+        "vocab_size": config.vocabulary_size,
+        "decoder_vocab_size": config.vocabulary_size,
+        "d_model": config.d_model,
+        **sides,
+        "activation_function": config.activation,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.feed_forward_dropout,
+        "max_position_embeddings": MAX_LENGTH,
+        **needed,
+        **_ids(config),
+        OURS: config.to_dict(),
+    }
+
+
+def _ids(config):
+    return {
+        "pad_token_id": config.pad_id,
+        "eos_token_id": config.eos_id,
+        "bos_token_id": config.bos_id,
+        "decoder_start_token_id": config.bos_id,
+        "forced_eos_token_id": config.eos_id,
+    }
+
+
+def _generation(config):
+    """Return generation_config.json: beam search, without the ids that are never written."""
+    never = {"bad_words_ids": [[i] for i in config.suppressed_ids]} if config.suppressed_ids else {}
+    return _ids(config) | {"num_beams": 4, "max_length": 512, "renormalize_logits": True} | never
+
+
+def _tokenizer(notes):
+    return {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": str(notes.get("source_language", "")),
+        "target_lang": str(notes.get("target_language", "")),
+        "separate_vocabs": False,
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+        "model_max_length": 512,
+    }
+
+
+def _differences(config, subwords):
+    """Return a line for each way in which transformers will compute otherwise than minitf."""
+    lines = []
+    if config.eps != THEIR_EPS:
+        lines.append(
+            f"transformers adds {THEIR_EPS:g} to the variance in layer norm, this model "
+            f"{config.eps:g}: as loaded, the logits differ slightly; set `eps` of its norms for "
+            "the same"
+        )
+    if isinstance(subwords, PairedSubwords) and subwords.opus:
+        lines.append("transformers does not normalise punctuation as OPUS does before subwords")
+    return lines
+
+
+def _card(title, notes, differences):
+    """Return README.md."""
+    lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in notes.items()]
+    lines += [f"- notice: {line}" for line in differences]
+    about = "A translation model of minitf, for transformers.MarianMTModel."
+    return "\n".join([f"# {title}", "", about, "", *lines, ""])

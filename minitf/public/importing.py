@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from minitf.atomic import save_text
-from minitf.data.archives import members
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 from minitf.files.models import CONFIG, save_model, stored_as
-from minitf.public.formats import PublicModel, languages_of_name
+from minitf.public.formats import PublicModel, check_empty, languages_of_name
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords
@@ -30,7 +29,7 @@ __all__ = ["import_model"]
 # Subwords: a longer line is rare in the text that the models were trained on. A shorter one stays
 # as it is, because the ends of sentences are known in few languages. Web pages have capitals, too.
 LINES = {"max_subwords": 200, "max_unsplit": 200, "reads_capitals": True}
-_NEEDED = re.compile(r"[^/]+\.(npz|yml|spm)|LICENSE|README\.md")  # in a release's zip
+_NEEDED = re.compile(r"[^/\\]+\.(npz|yml|spm)|LICENSE|README\.md")  # in a release's zip
 _CARD = """\
 # {title}
 
@@ -68,7 +67,7 @@ def import_model(
     Raises UserError for a damaged file, for another architecture, and if `out` is not empty.
     """
     source, out = Path(source), Path(out)
-    must_be_free(out)
+    check_empty(out)
     model = read_public(source, like)
     known = {"licence": model.notes["licence"]} if "licence" in model.notes else {}
     notes = {"source": source.resolve().name} | model.notes | (notes or {}) | known
@@ -82,12 +81,63 @@ def import_model(
     notes.setdefault("marks", _marks(model, arrays, notes))
     checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))
     save_model(out, arrays, model.config.to_dict(), model.subwords, dtype, notes, checked)
-    _write_card(out, notes, dtype, like, _languages_note(model.subwords))
+    note = _languages_note(model.subwords)
+    card = _CARD.format(
+        title=notes["source"],
+        dtype=dtype,
+        like=like,
+        folder=out.resolve().name,
+        note=f"{note[:1].upper()}{note[1:]}.\n\n" if note else "",
+        **{name: notes[name] for name in ("source", "licence", "credit")},
+    )
+    save_text(out / "README.md", card)
     say(f"made     {out}: {model.config.count_parameters():,} parameters as {dtype}")
     say(f"licence  {notes['licence']}; credit: {notes['credit']}")
-    note = _languages_note(model.subwords)
     for line in [*model.notices, *([note] if note else [])]:
         say(f"notice   {line}")
+
+
+def read_public(source: Path, like: str = "marian") -> PublicModel:
+    """Return the model in a folder or file. Raises UserError if it is of no known format."""
+    if not source.exists():
+        raise UserError(f"{source}: no such file or folder, and not the name of a public model")
+    folder = source if source.is_dir() else source.parent
+    named = source.name == CONFIG or source.suffix in (".safetensors", ".bin")
+    if (folder / CONFIG).exists() and (source.is_dir() or named):
+        return read_hugging_face(folder, like)
+    if source.is_dir():
+        return read_marian(_weights_of_marian(source), like)
+    if source.suffix == ".npz":
+        return read_marian(source, like)
+    if source.suffix == ".zip":
+        return _read_release(source, like)
+    raise UserError(
+        f"{source}: not a public model: give a folder with {CONFIG}, a .npz of Marian (its .bin, "
+        "which Firefox has, cannot be read), or a release's .zip"
+    )
+
+
+def _read_release(path, like):
+    """Read an OPUS release: Marian's files in a zip."""
+    with tempfile.TemporaryDirectory() as folder:
+        with user_errors(path), zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if _NEEDED.fullmatch(name)]
+            archive.extractall(folder, names)
+        try:
+            return read_marian(_weights_of_marian(Path(folder)), like)
+        except UserError as error:  # the folder is gone when the message is read
+            raise UserError(str(error).replace(folder, str(path))) from None
+
+
+def _weights_of_marian(folder):
+    """Return the only .npz of a folder."""
+    files = sorted(folder.glob("*.npz"))
+    if len(files) != 1:
+        raise UserError(
+            f"{folder} has no {CONFIG}, and {len(files)} .npz files: name one model's files "
+            "(Marian's .bin, which Firefox has, cannot be read)"
+        )
+    return files[0]
 
 
 def _marks(model, arrays, notes):
@@ -108,98 +158,19 @@ def _finite_probe(model, arrays):
     return numbers
 
 
-def must_be_free(out: str | Path) -> None:
-    """Raise UserError if there is a file of this name, or a folder with files."""
-    out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is not an empty folder: choose another one")
-
-
-def read_public(source: Path, like: str = "marian") -> PublicModel:
-    """Return the model in a folder or file. Raises UserError if it is of no known format."""
-    if source.is_dir():
-        if (source / CONFIG).exists():
-            return read_hugging_face(source, like)
-        return read_marian(_weights_of_marian(source), like)
-    if not source.exists():
-        raise UserError(f"{source}: no such file or folder, and not the name of a public model")
-    with user_errors(source), open(source, "rb") as file:
-        start = file.read(8)
-    if source.suffix == ".npz":
-        return read_marian(source, like)
-    if start.startswith(b"PK\3\4") and source.suffix == ".zip":
-        return _read_release(source, like)
-    if source.name == CONFIG or source.suffix in (".safetensors", ".bin"):
-        return _read_single(source, start, like)
-    raise UserError(
-        f"{source}: not a public model: give a folder with {CONFIG}, a .npz, or a release's .zip"
-    )
-
-
-def _read_single(source, start, like):
-    """Read the folder of a file that was named itself."""
-    if start == (1).to_bytes(8, "little"):
-        raise UserError(
-            f"{source}: a binary of Marian, as Firefox's models are: minitf reads Marian's .npz"
-        )
-    if not (source.parent / CONFIG).exists():
-        raise UserError(f"{source}: has no {CONFIG} next to it: give the model's whole folder")
-    return read_hugging_face(source.parent, like)
-
-
-def _read_release(path, like):
-    """Read an OPUS release: Marian's files in a zip."""
-    with user_errors(path), zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if _NEEDED.fullmatch(name)]
-    with tempfile.TemporaryDirectory() as folder:
-        with members(path, names) as found:
-            for name, file in found:
-                with open(Path(folder) / name, "wb") as copy:
-                    shutil.copyfileobj(file, copy)
-        try:
-            return read_marian(_weights_of_marian(Path(folder)), like)
-        except UserError as error:  # the folder is gone when the message is read
-            raise UserError(str(error).replace(folder, str(path))) from None
-
-
-def _weights_of_marian(folder):
-    """Return the .npz of a folder: the one that decoder.yml names, or the only one."""
-    files = sorted(folder.glob("*.npz"))
-    if len(files) > 1 and (folder / "decoder.yml").exists():
-        text = (folder / "decoder.yml").read_text(encoding="utf-8", errors="replace")
-        files = [path for path in files if re.search(rf"- *{re.escape(path.name)}\s*$", text, re.M)]
-    if not files and any(folder.glob("*.bin")):
-        raise UserError(
-            f"{folder} has neither {CONFIG} nor a .npz: minitf cannot read the binaries of "
-            "Marian, as Firefox's models are"
-        )
-    if len(files) != 1:
-        raise UserError(
-            f"{folder} has no {CONFIG}, and {len(files)} .npz files: name one model's files"
-        )
-    return files[0]
-
-
 def _reordered(model, dtype):
     """Return the arrays as they are stored, the table's rows in the order of minitf's ids.
 
     Each array of the file is forgotten as soon as it is copied, which halves the memory.
     """
-    arrays = {}
+    arrays, rows = {}, np.array(model.rows)
     for name in list(model.arrays):
         array = model.arrays.pop(name)
         if name in ("embedding.weight", "output_bias"):
-            array = _rows(array, model.rows)
+            array = array[np.maximum(rows, 0)]
+            array[rows < 0] = 0  # no row of the file
         arrays[name] = np.ascontiguousarray(stored_as(dtype, name, array))
     return arrays
-
-
-def _rows(array, rows):
-    """Return these rows of an array; -1 is a row of zeros."""
-    rows = np.array(rows)
-    chosen = array[np.maximum(rows, 0)]
-    chosen[rows < 0] = 0
-    return chosen
 
 
 def _languages_note(subwords):
@@ -208,15 +179,3 @@ def _languages_note(subwords):
     if not tokens:
         return ""
     return f"begin each line with the token of the language to translate into: {some_of(tokens)}"
-
-
-def _write_card(out, notes, dtype, like, note):
-    text = _CARD.format(
-        title=notes["source"],
-        dtype=dtype,
-        like=like,
-        folder=out.resolve().name,
-        note=f"{note[:1].upper()}{note[1:]}.\n\n" if note else "",
-        **{name: notes[name] for name in ("source", "licence", "credit")},
-    )
-    save_text(out / "README.md", text)

@@ -1,28 +1,35 @@
 """A model of Marian: an .npz with weights and settings, and its vocabulary."""
 
+import math
+import os
 import re
+import zipfile
 from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
 
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.public.formats import (
     PublicModel,
-    check_list,
+    arrays_of_model,
     check_pulled,
+    check_size,
     config_of,
-    layers_of,
+    in_order,
     notes_of_card,
     read_json,
     rows_of,
     take,
 )
-from minitf.public.npz import read_npz
 from minitf.text import PairedSubwords
 from minitf.text.sentencepiece_file import processor
 from minitf.text.vocabulary import SPECIALS, read
 
 __all__ = ["read_marian"]
 
+MAX_INFLATION = 1040  # deflate makes at most 1032 bytes of one
 _SETTINGS = "special:model.yml"
 _REFUSED = {  # setting: (the values that minitf needs, what another one means); "" if it is missing
     "type": (("transformer", ""), "it is not a Transformer"),
@@ -55,17 +62,21 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
     arrays = read_npz(path)
     with in_file(path):
         config = _config(arrays, like)
-    pieces, subwords_of = _vocabulary(path.parent)
-    check_list(pieces, config.vocabulary_size, path)
-    if not {"</s>", "<unk>"} <= set(pieces):
-        raise UserError(f"{path.parent}: its vocabulary lacks </s> or <unk>: copy the model again")
+        table = take(arrays, "Wemb", (config.vocabulary_size, config.d_model))
+    pieces, subwords_of = _vocabulary(path.parent, len(table))
+    if "</s>" not in pieces:
+        raise UserError(f"{path.parent}: its vocabulary lacks </s>: copy the model again")
     rows = rows_of(len(pieces), -1, pieces.index("<unk>"), -1, pieces.index("</s>"))
     with in_file(path.parent):
         subwords = subwords_of([pieces[i] for i in rows[len(SPECIALS) :]])
     config = config.replace(vocabulary_size=len(rows))
     with in_file(path):
-        renamed = _arrays(arrays, config, len(pieces))
-    return PublicModel(config, renamed, rows, subwords, notes_of_card(path.parent))
+        found = arrays_of_model(
+            *(arrays, config, table, "decoder_ff_logit_out_b"),
+            lambda names: names.marian,
+            lambda shape: shape if len(shape) == 2 else (1, *shape),
+        )
+    return PublicModel(config, found, rows, subwords, notes_of_card(path.parent))
 
 
 def _config(arrays, like):
@@ -76,8 +87,8 @@ def _config(arrays, like):
         raise UserError("its positions are learned: minitf cannot run this architecture")
     if any(array.dtype.kind != "f" for name, array in arrays.items() if name != _SETTINGS):
         raise UserError("its weights are integers (int8): take the model that was not quantised")
-    if _SETTINGS not in arrays:
-        raise UserError("not a model of Marian: it has no settings")
+    if _SETTINGS not in arrays or "Wemb" not in arrays:
+        raise UserError("not a model of Marian with one table: it has no settings, or no Wemb")
     text = arrays.pop(_SETTINGS).tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
     settings = {name: value.strip("\"'") for name, value in _LINE.findall(text)}
     for name, (needed, meaning) in _REFUSED.items():
@@ -86,19 +97,15 @@ def _config(arrays, like):
     activation = settings.get("transformer-ffn-activation", "swish")
     if activation not in ("relu", "swish"):
         raise UserError(f"its activation is {activation[:40]!r}: minitf has relu and swish")
-    table = arrays.get("Wemb")
-    if table is None or table.ndim != 2:
-        raise UserError("it has no table Wemb: minitf reads models with one table for all")
     return config_of(
-        vocabulary_size=len(table),
+        like,
+        vocabulary_size=len(arrays["Wemb"]),
         n_layers=_number(settings, "enc-depth"),
         n_decoder_layers=_number(settings, "dec-depth"),
         d_model=_number(settings, "dim-emb"),
         d_ff=_number(settings, "transformer-dim-ffn"),
         n_heads=_number(settings, "transformer-heads"),
         activation=activation,
-        sinusoid_base="t2t" if like == "marian" else "paper",
-        eps=1e-6 if like == "marian" else 1e-5,
     )
 
 
@@ -109,83 +116,92 @@ def _number(settings, name):
     return int(value)
 
 
-def _arrays(arrays, config, size):
-    """Return {minitf's name: array}. Raises UserError for arrays of another architecture."""
-    table = take(arrays, "Wemb", (size, config.d_model))
-    bias = take(arrays, "decoder_ff_logit_out_b", (1, size)).reshape(size)
-    layers = layers_of(
-        arrays,
-        config,
-        lambda names: names.marian,
-        lambda shape: shape if len(shape) == 2 else (1, *shape),
-    )
-    if arrays:
-        raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
-    return layers | {"embedding.weight": table, "output_bias": bias}
+# The arrays ---------------------------------------------------------------------------------------
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an .npz file; nothing is unpickled.
+
+    Raises UserError for a missing or damaged file. numpy.load would take the memory that a header
+    claims before it reads the data, so the headers are compared with the sizes first.
+    """
+    arrays = {}
+    with (
+        user_errors(path),
+        open(path, "rb") as stream,
+        np.load(stream, allow_pickle=False) as file,
+    ):
+        members = file.zip.infolist()
+        if sum(member.compress_size for member in members) > os.path.getsize(path):
+            raise ValueError("its arrays are larger than the file")
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            if name == member.filename or name in arrays:
+                raise ValueError(f"entry {member.filename!r} is not an array")
+            with user_errors(f"{path}: array {name!r}"):
+                _check_header(file.zip, member)
+                array = file[name]
+                arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return arrays
+
+
+def _check_header(archive, member):
+    """Raise ValueError if an array claims more than its data."""
+    # Of other compressions the first few bytes can already unpack to gigabytes.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("unknown compression")
+    if member.file_size > MAX_INFLATION * member.compress_size:
+        raise ValueError("impossible size")
+    with archive.open(member) as stream:
+        if npy.read_magic(stream) != (1, 0):
+            raise ValueError("unknown header")
+        shape, _, dtype = npy.read_array_header_1_0(stream)
+        if dtype.kind not in "fiu" or dtype.itemsize > 8:
+            raise ValueError(f"dtype {dtype} is not a plain number")
+        if stream.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
+            raise ValueError(f"its size does not fit shape {shape} of {dtype}")
 
 
 # The vocabulary -----------------------------------------------------------------------------------
 
 
-def _vocabulary(folder):
+def _vocabulary(folder, size):
     """Return the subwords in the order of their ids, and a function that makes the vocabulary.
 
     That function takes the subwords without special tokens.
     """
-    models = [folder / PairedSubwords.source_name, folder / PairedSubwords.target_name]
-    list_file = _list_file(folder)
-    if list_file is None:  # Marian can read a SentencePiece model itself; its ids are the model's
-        (path,) = _single_file(folder, "*.spm")
-        with in_file(path):
-            content = read(path)
+    lists = [*sorted(folder.glob("*vocab.yml")), *sorted(folder.glob("vocab.json"))]
+    if not lists:  # Marian can read a SentencePiece model itself; its ids are the model's
+        files = sorted(folder.glob("*.spm"))
+        if len(files) != 1:
+            raise UserError(f"{folder} has {len(files)} files *.spm: copy the model's vocabulary")
+        with in_file(files[0]):
+            content = read(files[0])
             one = processor(content)
         pieces = one.id_to_piece(list(range(one.get_piece_size())))
+        check_size(pieces, size, files[0])
         return pieces, lambda rest: PairedSubwords(content, content, rest, opus=False)
+    models = [folder / PairedSubwords.source_name, folder / PairedSubwords.target_name]
     for model in models:
         if not model.exists():
             raise UserError(
                 f"{folder} has no {model.name}: minitf cannot read models whose text is cut by "
                 "other programs than SentencePiece"
             )
-    pieces = _listed(list_file)
+    if lists[0].suffix == ".json":
+        ids = read_json(lists[0])
+    else:
+        with user_errors(lists[0]):
+            ids = _yaml_pairs(lists[0].read_bytes().decode())
+    pieces = in_order(ids, size, lists[0])
     return pieces, lambda rest: PairedSubwords(read(models[0]), read(models[1]), rest)
 
 
-def _list_file(folder):
-    """Return the list of subwords in a folder, or None if it has none."""
-    decoder = folder / "decoder.yml"
-    if decoder.exists():
-        text = decoder.read_text(encoding="utf-8", errors="replace")
-        named = re.search(r"^vocabs:\s*\n\s*- *([^\s/\\]+)$", text, re.MULTILINE)
-        if named and (folder / named[1]).exists() and not named[1].endswith(".spm"):
-            return folder / named[1]
-    lists = [*sorted(folder.glob("*vocab.yml")), *sorted(folder.glob("vocab.json"))]
-    return lists[0] if lists else None
-
-
-def _single_file(folder, pattern):
-    files = sorted(folder.glob(pattern))
-    if len(files) != 1:
-        raise UserError(
-            f"{folder} has {len(files)} files {pattern}: put the model's own vocabulary next to it"
-        )
-    return files
-
-
-def _listed(path):
-    """Return the subwords of a vocab.yml or vocab.json in the order of their ids."""
-    if path.suffix == ".json":
-        ids = read_json(path)
-    else:
-        with user_errors(path):
-            ids = _yaml_pairs(path.read_bytes().decode())
-    if sorted(i for i in ids.values() if type(i) is int) != list(range(len(ids))):
-        raise UserError(f"{path}: the ids are not 0, 1, 2, ...: copy the model again")
-    return sorted(ids, key=ids.get)
-
-
 def _yaml_pairs(text):
-    """Return {subword: id} of the lines `subword: id` and of pairs `? subword`, `: id`."""
+    """Return {subword: id} of the lines `subword: id` and of pairs `? subword`, `: id`.
+
+    PyYAML's safe_load would lose some: of the keys `yes`, `true` and `1` it makes one.
+    """
     ids, key = {}, None
     for line in text.split("\n"):
         line = line.removesuffix("\r")

@@ -1,11 +1,18 @@
-"""The names of one model's arrays in minitf, at Hugging Face and in Marian."""
+"""One model's arrays in minitf, at Hugging Face and in Marian: their names, and two orders.
+
+The features of d_model can be renumbered without any change of what a model computes, as long as
+every array that has them is renumbered alike. So a model with the paper's interleaved sinusoid is,
+renumbered, a model with all sines first, as public models have them.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from minitf.config import Config
 
-__all__ = ["TABLES", "Names", "names_of_layers"]
+__all__ = ["TABLES", "Names", "from_halves", "names_of_layers", "to_halves"]
 
 # Hugging Face's names of the embedding: a file contains one or more of them, all with equal values.
 TABLES = (
@@ -63,3 +70,35 @@ def _names_of_a_layer(side, d_model, d_ff):
 def _norm(ours, theirs, marian, d_model):
     yield f"{ours}.norm.gain", f"{theirs}.weight", f"{marian}_ln_scale", (d_model,)
     yield f"{ours}.norm.bias", f"{theirs}.bias", f"{marian}_ln_bias", (d_model,)
+
+
+# The order of the sinusoid's features -------------------------------------------------------------
+
+
+def to_halves(config: Config, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays of an interleaved model, by minitf's names, for the layout in halves."""
+    return _renumbered(config, arrays, _sines_first(config.d_model))
+
+
+def from_halves(config: Config, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays that `to_halves` was given."""
+    return _renumbered(config, arrays, np.argsort(_sines_first(config.d_model)))
+
+
+def _sines_first(d):
+    return [*range(0, d, 2), *range(1, d, 2)]
+
+
+def _renumbered(config, arrays, order):
+    """Return the arrays with the features of d_model in another order, wherever they are."""
+    axes = {"embedding.weight": 1}
+    for names in names_of_layers(config):
+        *_, layer, kind = names.minitf.split(".")
+        if layer not in ("query", "key", "value", "inner"):
+            axes[names.minitf] = len(names.shape) - 1
+        elif kind == "weight":
+            axes[names.minitf] = 0  # from the features to those of the heads
+    return {
+        name: np.take(array, order, axis=axes[name]) if name in axes else array
+        for name, array in arrays.items()
+    }

@@ -4,12 +4,10 @@ Every address is below that of a hub, `HF_ENDPOINT` or https://huggingface.co. A
 the environment names one (`https_proxy`), as by any program that uses Python's urllib.
 """
 
-import contextlib
 import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -19,18 +17,16 @@ from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
 from minitf.public.formats import languages_of_name
-from minitf.public.hugging_face import CONFIG, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
+from minitf.public.hugging_face import CONFIG, MODELS, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
-from minitf.text import PairedSubwords
 
 __all__ = ["PINNED", "Pinned", "fetched", "imported", "is_name"]
 
 HUB = "https://huggingface.co"
 OPUS = "CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/)"
-SMALL = (CONFIG, VOCABULARY, PairedSubwords.source_name, PairedSubwords.target_name)
+SMALL = (CONFIG, VOCABULARY, *MODELS)
 CARD = "README.md"
 _OWNER = "Helsinki-NLP"
-_UNFINISHED = "unfinished-"  # the beginning of the names of folders of models in conversion
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -82,36 +78,24 @@ def imported(name: str, say: Callable[[str], object] = print) -> Path:
     """
     full = _full(name)
     out = data_folder() / "models" / full.replace("/", "--")
-    if not (out / CONFIG).exists():
-        _convert(fetched(name, say), out, notes_of(name), say)
-    return out
-
-
-def _convert(source, out, notes, say):
-    """Import into a folder beside `out`, and rename it: a killed process leaves no half there.
-
-    What killed processes have left is removed after an hour.
-    """
-
-    def say_with_final_name(line):
-        say(line.replace(str(new), str(out)))
-
+    if (out / CONFIG).exists():
+        return out
+    source = fetched(name, say)
+    # Converted beside `out`, and renamed: a process that is killed leaves no half model there.
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=out.parent)
+        temporary = tempfile.TemporaryDirectory(prefix="unfinished-", dir=out.parent)
     with temporary as folder:
         new = Path(folder) / out.name
-        import_model(source, new, notes=notes, say=say_with_final_name)
-        if (out / CONFIG).exists():  # by another process, meanwhile
-            return
+        import_model(
+            *(source, new), notes=notes_of(name), say=lambda s: say(s.replace(str(new), str(out)))
+        )
         with writing(out):
-            if out.exists():
+            if out.exists() and not (out / CONFIG).exists():
                 shutil.rmtree(out)
-            os.replace(new, out)
-    for unfinished in out.parent.glob(f"{_UNFINISHED}*"):
-        with contextlib.suppress(OSError):
-            if unfinished.stat().st_mtime < time.time() - 3600:
-                shutil.rmtree(unfinished)
+            if not out.exists():  # else another process has made it, meanwhile
+                os.replace(new, out)
+    return out
 
 
 def notes_of(name: str) -> dict:
@@ -139,19 +123,20 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
         raise UserError(f"HF_ENDPOINT is {base!r}: begin the address of a mirror with https://")
     commit = pinned.commit if pinned else "main"
     page, base = f"{base}/{full}/tree/{commit}", f"{base}/{full}/resolve/{commit}"
+    files = ", ".join([*SMALL, WEIGHTS])
     licence = pinned.licence if pinned else "see its card, which is downloaded too"
     size = f"about {pinned.megabytes} MB" if pinned else "usually 35 to 600 MB"
-    if _missing(folder, pinned):
+    if not all((folder / file).exists() for file in SMALL):
         say(f"model    {full}: {size}; licence: {licence}")
     try:
         for file in SMALL:
             fetch(Remote(f"{base}/{file}"), folder / file, say)
-        _fetch_optional(f"{base}/{CARD}", folder / CARD, say)
+        _fetch_card(base, folder, say)
         _fetch_weights(base, folder, pinned, say)
     except NoConnection as error:
         raise UserError(
             f"{error}, and {full} is not complete on this machine: go online; or set HF_ENDPOINT "
-            f"to the address of a mirror; or download {_missing(folder, pinned)} from {page} "
+            f"to the address of a mirror; or download {files} from {page} "
             f"into {folder}"
         ) from None
     except NotFound as error:
@@ -159,36 +144,26 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     except NotAllowed:  # the answer of the hub for a name that it does not know
         raise UserError(
             f"there is no public model {full}, or it needs an account: check the name at {page}; "
-            f"with an account, download {_missing(folder, pinned)} into {folder}"
+            f"with an account, download {files} into {folder}"
         ) from None
     return folder
+
+
+def _fetch_card(base, folder, say):
+    try:
+        fetch(Remote(f"{base}/{CARD}"), folder / CARD, say)
+    except (NotFound, NoConnection):
+        say(f"notice   there is no {CARD}: the licence is not known from it")
 
 
 def _fetch_weights(base, folder, pinned, say):
     """Download the weights, in the older format if there is no other."""
     digest = f"sha256:{pinned.sha256}" if pinned and pinned.sha256 else ""
-    if not digest and (folder / TORCH_WEIGHTS).exists():
-        fetch(Remote(f"{base}/{TORCH_WEIGHTS}"), folder / TORCH_WEIGHTS, say)
-        return
     try:
-        fetch(Remote(f"{base}/{WEIGHTS}", digest=digest), folder / WEIGHTS, say)
+        if digest or not (folder / TORCH_WEIGHTS).exists():
+            fetch(Remote(f"{base}/{WEIGHTS}", digest=digest), folder / WEIGHTS, say)
+            return
     except NotFound:
         if digest:
             raise
-        fetch(Remote(f"{base}/{TORCH_WEIGHTS}"), folder / TORCH_WEIGHTS, say)
-
-
-def _fetch_optional(url, path, say):
-    try:
-        fetch(Remote(url), path, say)
-    except (NotFound, NoConnection):
-        say(f"notice   there is no {path.name}: the licence is not known from it")
-
-
-def _missing(folder, pinned):
-    """Return the names of the files that are not there, as a text: "" if there are all."""
-    forms = [WEIGHTS] if pinned and pinned.sha256 else [WEIGHTS, TORCH_WEIGHTS]
-    missing = [name for name in SMALL if not (folder / name).exists()]
-    if not any((folder / name).exists() for name in forms):
-        missing.append(" or ".join(forms))
-    return ", ".join(missing)
+    fetch(Remote(f"{base}/{TORCH_WEIGHTS}"), folder / TORCH_WEIGHTS, say)

@@ -16,7 +16,7 @@ from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.files.models import kept_notes
 from minitf.gpu.matmul import use_precision
-from minitf.public.model_folder import model_folder
+from minitf.public import model_folder
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files

@@ -7,9 +7,8 @@ from public_files import PUBLIC
 
 from minitf import Translator
 from minitf.data.toy import pairs
-from minitf.errors import UserError
 from minitf.files.models import read_model
-from minitf.public.export import export_model
+from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model
 from minitf.training import Settings, train
 from minitf.translation.loading import load_model
@@ -57,21 +56,6 @@ def test_it_learns_and_keeps_its_vocabulary(settings):
     assert before.config == after.config
     found = Translator.load("tuned").translate(["the dog sleeps", ""], max_extra=5)
     assert found[0][0].text and not found[1][0].text
-
-
-@pytest.mark.slow
-def test_it_is_resumed_with_its_vocabulary(settings):
-    train(Settings(**settings | {"steps": 20}))
-    path = "tuned/source.spm"
-    train(Settings(resume=True, out="tuned", steps=25, **_text(settings)))
-    with open(path, "ab") as file:
-        file.write(b"\x00")
-    with pytest.raises(UserError, match=r"vocabulary.json: changed since|source.spm"):
-        train(Settings(resume=True, out="tuned", steps=30, **_text(settings)))
-
-
-def _text(settings):
-    return {name: settings[name] for name in ("train", "valid")}
 
 
 def test_it_goes_back_to_transformers(settings, tmp_path):

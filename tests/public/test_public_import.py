@@ -56,15 +56,6 @@ def test_an_output_matrix_beside_the_table_is_left_out(tmp_path):
     assert [line for line in said if "lm_head.weight" in line and line.startswith("notice")]
 
 
-def test_an_output_matrix_that_is_the_table_needs_no_notice(tmp_path):
-    folder = hugging_face(tmp_path / "in")
-    weights = load_file(folder / "model.safetensors")
-    again = weights["model.shared.weight"].copy()
-    save_file(weights | {"lm_head.weight": again}, folder / "model.safetensors")
-    model, *_, said = imported(folder, tmp_path, like="transformers")
-    assert difference(model) < 1e-6 and not any("lm_head" in line for line in said)
-
-
 def test_relu_has_the_logits_of_transformers(tmp_path):
     folder = hugging_face(tmp_path / "in", settings={"activation_function": "relu"})
     assert difference(imported(folder, tmp_path, like="transformers")[0], "relu") < 1e-6
@@ -192,17 +183,6 @@ def test_a_name_tells_single_languages_only(name, tmp_path):
     assert tuple(notes_of(name).get(side) for side in sides) == LANGUAGES[name]
 
 
-def test_the_tokenizer_tells_single_languages(tmp_path):
-    folder = hugging_face(tmp_path / "en-ab")
-    path = folder / "tokenizer_config.json"
-    for number, (target, expected) in enumerate({"de": "de", "cat+oci": "ab", 7: "ab"}.items()):
-        path.write_text(json.dumps({"source_lang": "en", "target_lang": target}))
-        notes = imported(folder, tmp_path / str(number))[2]
-        assert (notes["source_language"], notes["target_language"]) == ("en", expected)
-    path.write_text("damaged")
-    assert imported(folder, tmp_path / "last")[2]["target_language"] == "ab"
-
-
 def test_a_line_is_one_part_as_long_as_it_can_be_read_at_once(tmp_path):
     """Most were trained on several sentences in a line, too, and in languages of any script."""
     import_model(PUBLIC, tmp_path / "out", say=lambda line: None)
@@ -290,30 +270,6 @@ def test_only_the_text_of_opus_is_normalised(card, tmp_path):
     _, subwords, _, said = imported(folder, tmp_path)
     assert subwords.opus == CARDS[card]
     assert any("normalised" in line for line in said) != CARDS[card]
-
-
-@pytest.mark.parametrize(
-    ("name", "opus"), {"opus-mt-de-en": True, "elan-mt-bt-ja-en": False}.items()
-)
-def test_a_name_tells_whether_a_text_is_normalised(name, opus, tmp_path):
-    folder = hugging_face(tmp_path / f"somebody--{name}")
-    assert imported(folder, tmp_path)[1].opus == opus
-
-
-def test_the_list_that_names_a_vocabulary_is_written_last(tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(
-        "minitf.text.paired.save_bytes", lambda path, content: written.append(path.name)
-    )
-    paired().save(tmp_path / PairedSubwords.file_name)
-    assert len(written) == 3 and written[-1] == PairedSubwords.file_name
-
-
-def test_the_vocabulary_survives_its_files(tmp_path):
-    subwords = paired(opus=False)
-    subwords.save(tmp_path / PairedSubwords.file_name)
-    read = PairedSubwords.load(tmp_path / PairedSubwords.file_name)
-    assert read.contents() == subwords.contents() and not read.opus and len(read) == len(subwords)
 
 
 def test_a_language_token_is_one_id_and_begins_every_part(tmp_path):

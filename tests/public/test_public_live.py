@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from minitf import Config, Transformer, Translator
 from minitf.decode import beam_search, greedy
 from minitf.files.models import save_model
-from minitf.public.export import export_model
+from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model
 from minitf.translation.loading import load_model
 

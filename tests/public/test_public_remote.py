@@ -189,19 +189,7 @@ def test_older_models_have_their_weights_in_another_file(server, tmp_path):
 )
 def test_the_address_of_a_page_names_a_model(monkeypatch, given, name):
     monkeypatch.setattr(remote, "imported", lambda name, say: f"folder of {name}")
-    assert model_folder.model_folder(given) == (f"folder of {name}" if name else given)
-
-
-def test_what_is_missing_is_named(tmp_path):
-    """Weights in the older format do not do if those of the newer one have a known digest."""
-    pinned = remote.PINNED["Helsinki-NLP/opus-mt-en-de"]
-    small = ", ".join(remote.SMALL)
-    assert remote._missing(tmp_path, pinned) == f"{small}, model.safetensors"
-    assert remote._missing(tmp_path, None) == f"{small}, model.safetensors or pytorch_model.bin"
-    for name in (*remote.SMALL, "pytorch_model.bin"):
-        (tmp_path / name).touch()
-    assert remote._missing(tmp_path, pinned) == "model.safetensors"
-    assert remote._missing(tmp_path, None) == ""
+    assert model_folder(given) == (f"folder of {name}" if name else given)
 
 
 def test_a_model_that_the_hub_does_not_have(server, tmp_path, capsys):
