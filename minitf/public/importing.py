@@ -2,7 +2,6 @@
 
 import functools
 import re
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
