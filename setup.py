@@ -9,7 +9,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-READ_BY_LESSONS = ("figures", "results", "toy-model", "toy-model-early")
+READ_BY_LESSONS = ("results", "toy-model", "toy-model-early")
 
 
 class BuildWithLessons(build_py):

@@ -50,9 +50,9 @@ last_word = translation.strip(".").split()[-1]
 claim("the last German word is the verb", last_word == "lesen", last_word)
 
 # %% [markdown]
-# (`claim` checks a statement; were it false, the lesson would end there. A section ends
-# with the number of its claims. The book has a ✓ for each, and a click opens the
-# check.)
+# (`claim` checks a statement; were it false, the lesson would end there. With the option
+# `-v` the lesson prints a line for each claim. The book has a ✓ for each, and a click
+# opens the check.)
 #
 # The model got something right that a dictionary cannot. "Read" is the fifth English
 # word, and "lesen", the same verb, is the last German one, because after "wird" (will)
@@ -114,10 +114,10 @@ attentions = [
     "source attention",
     "attention inside a head",
 ]
-draw(figure_1, "01_here.png", here=attentions)
+draw(figure_1, "01_here.svg", here=attentions)
 
 # %% [markdown]
-# ![Figure 1 of the paper, a diagram of the Transformer: the encoder on the left, the decoder on the right. The three attention boxes are marked: one in the encoder, two in the decoder; so is the small diagram of one attention.](figures/01_here.png)
+# ![Figure 1 of the paper, a diagram of the Transformer: the encoder on the left, the decoder on the right. The three attention boxes are marked: one in the encoder, two in the decoder; so is the small diagram of one attention.](figures/01_here.svg)
 #
 # *What to see: it is the same operation in all three places, the diagram at the lower
 # right. (A box has several copies of it side by side, the heads: upper right.) On the

@@ -99,10 +99,10 @@ draw(figures.learned, "02_learned.png", path, weight_of_river, vectors, wanted)
 # lesson builds it. In the model of the paper, it begins here:
 
 # %%
-draw(figure_1, "02_here.png", here=["loss", "backward"])
+draw(figure_1, "02_here.svg", here=["loss", "backward"])
 
 # %% [markdown]
-# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. Every arrow of the model is turned round: from the loss down through the decoder, from there over to the encoder, and down to both embeddings.](figures/02_here.png)
+# ![Figure 1 of the paper, the Transformer, with the loss above the output probabilities marked: you are here. Every arrow of the model is turned round: from the loss down through the decoder, from there over to the encoder, and down to both embeddings.](figures/02_here.svg)
 #
 # *What to see: the loss is the last number to be computed, and the first to have a
 # gradient. From there all others are found, from the last to the first, against every

@@ -78,7 +78,7 @@ for before, after in ((man, dog), (dog, man)):
 # %%
 draw(
     figure_1,
-    "03_here.png",
+    "03_here.svg",
     here=[
         "multi-head",
         "self-attention",
@@ -88,7 +88,7 @@ draw(
 )
 
 # %% [markdown]
-# ![Figure 1 of the paper with its three multi-head attentions marked, one in the encoder and two in the decoder, and beside it the diagram of multi-head attention: linear maps of V, K and Q, several attentions, Concat, and one more linear map.](figures/03_here.png)
+# ![Figure 1 of the paper with its three multi-head attentions marked, one in the encoder and two in the decoder, and beside it the diagram of multi-head attention: linear maps of V, K and Q, several attentions, Concat, and one more linear map.](figures/03_here.svg)
 #
 # *What to see: all three attentions are multi-head attentions, and the diagram on the
 # right shows the inside of one. Read it from below: three linear maps for each head,

@@ -169,10 +169,10 @@ by_library = F.layer_norm(old + fetched, np.ones(4), np.zeros(4))
 # Not up to 1e-16, as in lesson 01: the library adds a tiny number to the variance.
 error = abs(by_library.numpy() - on_paper).max()
 claim("layer norm of (1, 3, 3, 9) is as on paper, up to", error < 1e-6, f"{error:.0e}")
-draw(figure_1, "04_here.png", here=["add & norm", "feed-forward"])
+draw(figure_1, "04_here.svg", here=["add & norm", "feed-forward"])
 
 # %% [markdown]
-# ![Figure 1 of the paper with two kinds of boxes marked: the five boxes "Add & Norm", one after each sub-layer, and the two boxes "Feed Forward", one in each tower.](figures/04_here.png)
+# ![Figure 1 of the paper with two kinds of boxes marked: the five boxes "Add & Norm", one after each sub-layer, and the two boxes "Feed Forward", one in each tower.](figures/04_here.svg)
 #
 # *What to see: every sub-layer, of whatever kind, ends in "Add & Norm". The blue arrow
 # that goes round it is the residual connection: it carries the old vector to "Add".

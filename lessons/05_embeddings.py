@@ -99,10 +99,10 @@ claim("the answers to 'bites' now differ by", difference > 0.05, f"{difference:.
 # from the hands?" builds a head that gets "dog" in the one and "man" in the other.
 
 # %%
-draw(figure_1, "05_here.png", here=["embedding", "positions", "linear"])
+draw(figure_1, "05_here.svg", here=["embedding", "positions", "linear"])
 
 # %% [markdown]
-# ![Figure 1 of the paper, a diagram of the Transformer. Marked are the two embeddings at the bottom, the positional encodings added to them, and the linear layer at the top of the decoder.](figures/05_here.png)
+# ![Figure 1 of the paper, a diagram of the Transformer. Marked are the two embeddings at the bottom, the positional encodings added to them, and the linear layer at the top of the decoder.](figures/05_here.svg)
 #
 # *What to see: this lesson makes the two ends of the model. At the bottom, words and
 # positions become vectors; at the top, vectors become scores of words.*

@@ -118,10 +118,10 @@ shapes = {
     8: "scores\n(4, 11, 13)",
     10: "(11, 1600)",
 }
-draw(figure_1, "06_here.png", walk=shapes)
+draw(figure_1, "06_here.svg", walk=shapes)
 
 # %% [markdown]
-# ![Figure 1 of the paper with eleven numbered steps: the encoder on the left turns 13 tokens into the memory (13, 64); a thick arrow brings it, as keys K and values V, to the source attention of the decoder on the right, whose queries Q come from below and whose scores are (4, 11, 13); at the top come logits (11, 1600)](figures/06_here.png)
+# ![Figure 1 of the paper with eleven numbered steps: the encoder on the left turns 13 tokens into the memory (13, 64); a thick arrow brings it, as keys K and values V, to the source attention of the decoder on the right, whose queries Q come from below and whose scores are (4, 11, 13); at the top come logits (11, 1600)](figures/06_here.svg)
 #
 # *What to see: two towers. The encoder, on the left, reads the source. The decoder, on
 # the right, writes the target. The one thick arrow between them is all that the decoder

@@ -148,10 +148,10 @@ claim(
 # rest of this lesson answers the first and the last.
 
 # %%
-draw(figure_1, "07_here.png", here=["loss", "update"])
+draw(figure_1, "07_here.svg", here=["loss", "update"])
 
 # %% [markdown]
-# ![Figure 1 of the paper with the loss above the output probabilities marked, and, in a paler blue, all boxes that own numbers: embeddings, attentions, feed-forward networks, norms and the linear layer. Adam moves them](figures/07_here.png)
+# ![Figure 1 of the paper with the loss above the output probabilities marked, and, in a paler blue, all boxes that own numbers: embeddings, attentions, feed-forward networks, norms and the linear layer. Adam moves them](figures/07_here.svg)
 #
 # *What to see: the loss compares the output with the right words. Its gradient walks
 # back through the whole model (lesson 02), and then the numbers in all pale blue

@@ -96,10 +96,10 @@ claim(
 # throw dice, as chat programs do; for translation the paper searches.)
 
 # %%
-draw(figure_1, "08_here.png", here=["output"])
+draw(figure_1, "08_here.svg", here=["output"])
 
 # %% [markdown]
-# ![Figure 1 of the paper. On the way from the output probabilities back into the decoder a box is marked: choose a token](figures/08_here.png)
+# ![Figure 1 of the paper. On the way from the output probabilities back into the decoder a box is marked: choose a token](figures/08_here.svg)
 #
 # *What to see: this lesson is about the marked box, the rule that chooses. Nothing
 # changes inside the model. It is called again and again, one token longer each time.*

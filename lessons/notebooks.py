@@ -2,8 +2,8 @@
 
     python lessons/notebooks.py [FOLDER] [--install FROM]
 
-A notebook has the cells of its lesson, with the pictures inside it, and a last cell
-that checks the answers to the exercises. It needs no file beside it: its first cell
+A notebook has the cells of its lesson, which draw its pictures, and a last cell that
+checks the answers to the exercises. It needs no file beside it: its first cell
 installs minitf where it is missing, as on Colab or a JupyterHub, with pip from FROM:
 the address of a repository or of a wheel. Without --install, that is the repository
 from which this one was cloned. A notebook that already exists is kept, with the answers
@@ -11,7 +11,6 @@ in it.
 """
 
 import ast
-import base64
 import json
 import re
 import subprocess
@@ -57,7 +56,7 @@ def notebook(lesson, install=None):
         if cell.cell_type == "code":
             cell.source = with_points(without_output(cell.source))
         else:
-            attach_pictures(cell, lesson.parent)
+            cell.source = without_files(cell.source)
     install = install or origin()
     first = INSTALL.format(json.dumps(f"install --quiet {install}"))
     if install == ADDRESS:
@@ -87,25 +86,13 @@ def public(address):
     return f"git+https://{found[1]}/{found[2]}" if found else ""
 
 
-def attach_pictures(cell, folder):
-    """Put the pictures of a markdown cell into the notebook, which may be moved.
+def without_files(source):
+    """Return a text without its pictures, which the cells above it draw again.
 
-    What it links to is named instead.
+    A page that it links to is named instead: a notebook has no file beside it.
     """
-    attached = {}
-    cell.source = re.sub(
-        r"\[([^\]]+)\]\((toy-page\.html[^)]*)\)", r"\1: `lessons/\2`", cell.source
-    )
-    for link in re.findall(r"\]\((figures/[^)]+\.png)\)", cell.source):
-        picture = folder / link
-        if picture.exists():
-            data = base64.b64encode(picture.read_bytes()).decode()
-            attached[picture.name] = {"image/png": data}
-            cell.source = cell.source.replace(
-                f"]({link})", f"](attachment:{picture.name})"
-            )
-    if attached:
-        cell.attachments = attached
+    source = re.sub(r"(?m)^!\[.*\]\(figures/.*\)\n+", "", source)
+    return re.sub(r"\[([^\]]+)\]\((toy-page\.html[^)]*)\)", r"\1: `lessons/\2`", source)
 
 
 def without_output(source):

@@ -1,4 +1,4 @@
-"""What every lesson shares: its options, figures, section headings, last line and exercises."""
+"""What every lesson shares: its options, its figures, its last line, and its exercises."""
 
 import ast
 import atexit
@@ -22,12 +22,11 @@ from minitf import check as checking
 from minitf import forms
 from minitf.backend import use
 from minitf.check import COLUMNS, proved
-from minitf.cli import OptionParser, counted, piped, settle_streams
+from minitf.cli import OptionParser, piped, settle_streams
 from minitf.commands import picture
 from minitf.course.answering import is_empty
 from minitf.course.calls import AnswerError, Ended
 from minitf.course.checks.compare import advice
-from minitf.course.numbers import agree, keep_numbers, numbers_behind, numbers_in
 from minitf.errors import UserError
 from minitf.translation import Translator
 
@@ -47,62 +46,9 @@ __all__ = [
 ]
 
 _run = SimpleNamespace(name="", trainer=None, started=0.0, figures=Path("figures"), drawn=0)
+COLOURS = 128  # of a PNG file
 WITHOUT_RESULT = ("update_in_parts",)  # the exercises whose answer returns nothing
 _equations = contextlib.ExitStack()  # keeps the forms off; only a test closes it
-
-
-class _UnderHeadings:
-    """Standard output that prints each section's heading before the section's first output.
-
-    The headings are comments in the lesson's file, which only a notebook shows. frame: the lesson's
-    own frame, whose f_lineno is the line that is running. Claims are counted, and a line at the end
-    of their section says how many they were, and the largest error.
-    """
-
-    def __init__(self, stream, frame):
-        self.stream, self.frame, self.printed = stream, frame, None
-        self.claimed, self.errors = None, []  # the section of the claims, and an error for each
-        lines = linecache.getlines(frame.f_code.co_filename)
-        self.headings = [
-            (n, line[5:].rstrip()) for n, line in enumerate(lines, 1) if line.startswith("# ## ")
-        ]
-
-    def write(self, text):
-        section = self.section()
-        if section != self.claimed:
-            self.end_section()
-        self.head(section)
-        return self.stream.write(text)
-
-    def count(self, name, found, error=0.0):
-        """Count a claim that holds, in place of a line for it."""
-        proved.append(name)
-        section = self.section()
-        if section != self.claimed:
-            self.end_section()
-        self.claimed = section
-        self.errors.append(error)
-
-    def end_section(self):
-        """Print the receipt of the section whose claims were counted."""
-        if self.errors:
-            self.head(self.claimed)
-            largest = max(self.errors)
-            error = f", largest error {largest:.1e}" if largest else ""
-            self.stream.write(f"ok  {counted(len(self.errors), 'claim')}{error}\n")
-        self.claimed, self.errors = None, []
-
-    def section(self):
-        above = [heading for n, heading in self.headings if n < self.frame.f_lineno]
-        return above[-1] if above else ""
-
-    def head(self, section):
-        if section and section != self.printed:
-            self.stream.write(f"\n{section}\n")
-        self.printed = section
-
-    def __getattr__(self, name):
-        return getattr(self.stream, name)
 
 
 def begin(name, trainer=None):
@@ -158,20 +104,21 @@ def begin(name, trainer=None):
     else:
         sys.excepthook = _end
         atexit.register(settle_streams)  # what is printed last may find no reader either
-        sys.stdout = _UnderHeadings(sys.stdout, inspect.currentframe().f_back)
-        checking._report = _each_claim if options.verbose else sys.stdout.count
+        checking._report = _print_claim if options.verbose else _count_claim
     return getattr(options, "quick", False)
 
 
-_each_claim = checking._report
+_print_claim = checking._report
+
+
+def _count_claim(name, *_):
+    """Note a claim that holds, without a line for it."""
+    proved.append(name)
 
 
 def _end(kind, error, trace):
     """End the lesson with a traceback, but quietly after Ctrl-C, and in ... | head."""
     if issubclass(kind, AssertionError):
-        with contextlib.suppress(BrokenPipeError):
-            sys.stdout.end_section()
-            sys.stdout.flush()
         print(_falsehood(error, trace), file=sys.stderr)
         return
     if issubclass(kind, KeyboardInterrupt):
@@ -202,24 +149,30 @@ def _show_in_notebook(shell, kind, error, trace, tb_offset=None):
 
 
 def draw(picture, file_name, *arguments, **options):
-    """Draw a figure: call picture(*arguments, path=..., **options), with a path in --figures.
-
-    The text of the lesson shows the picture that was drawn before. A notebook shows the new one
-    only if its numbers are others, because the reader changed something.
+    """Draw a figure: call picture(*arguments, path=..., **options), with a path in --figures. A
+    notebook shows it.
     """
     path = _run.figures / file_name
-    behind = numbers_behind([arguments, options])
     with _one_line_errors():
         path.parent.mkdir(parents=True, exist_ok=True)
         picture(*arguments, path=path, **options)
-        keep_numbers(path, behind)
+        if path.suffix == ".png":
+            _save_in_few_colours(path)
     _run.drawn += 1
-    as_before = _notebook() and _is_in_the_text(file_name, behind)
-    print(f"    figure {path}{', as in the text' if as_before else ''}")
-    if _notebook() and not as_before:
-        from IPython.display import Image, display
+    print(f"    figure {path}")
+    if _notebook():
+        from IPython.display import SVG, Image, display
 
-        display(Image(filename=str(path), width=720))
+        display(Image(path, width=720) if path.suffix == ".png" else SVG(path))
+
+
+def _save_in_few_colours(path):
+    """Make a PNG file several times smaller: a figure has few colours."""
+    from PIL import Image  # comes with matplotlib
+
+    with Image.open(path) as image:
+        small = image.convert("RGB").quantize(COLOURS, method=Image.Quantize.MEDIANCUT)
+    small.save(path, optimize=True)
 
 
 def draw_page(file_name, translator, line):
@@ -229,15 +182,6 @@ def draw_page(file_name, translator, line):
         path.parent.mkdir(parents=True, exist_ok=True)
         picture.draw_page(translator, line, path, _folder("toy-model"))
     print(f"    page   {path}, {path.stat().st_size / 1e6:.1f} MB: open it in a browser")
-
-
-def _is_in_the_text(file_name, behind):
-    """Return whether the picture in the lesson's text was drawn from the same numbers."""
-    for folder in _folders():
-        shown = folder / "figures" / file_name
-        if shown.exists() and shown.parent.resolve() != _run.figures.resolve():
-            return agree(numbers_in(shown) or [], behind)
-    return False
 
 
 def _folder(name):
@@ -271,10 +215,7 @@ def train(options):
 def finish(summary):
     """Print how a lesson ended: a false claim would have ended it before."""
     seconds = time.perf_counter() - _run.started
-    if isinstance(sys.stdout, _UnderHeadings):
-        sys.stdout.end_section()
-        sys.stdout = sys.stdout.stream
-        checking._report = _each_claim
+    checking._report = _print_claim
     done = f"{len(proved)} claims hold, {_run.drawn} figures, {seconds:.1f} s"
     print(f"\nlesson {_run.name}: {done}.\n{textwrap.fill(summary, COLUMNS)}")
 

@@ -5,7 +5,6 @@ import inspect
 import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 import textwrap
@@ -19,7 +18,7 @@ import minitf
 from minitf import forms, transformer
 from minitf import functions as F
 from minitf.course import experiments, figures, lesson
-from minitf.course.numbers import numbers_in
+from minitf.course.architecture import figure_1
 from minitf.tensor import Tensor
 
 
@@ -28,7 +27,7 @@ def as_before():
     """Leave the forms and the lines of claims as they were: `begin` changes both for a process."""
     yield
     lesson._equations.close()
-    lesson.checking._report = lesson._each_claim
+    lesson.checking._report = lesson._print_claim
     sys.excepthook = sys.__excepthook__
 
 
@@ -37,7 +36,6 @@ def begin(monkeypatch):
     """Return a function of a command line: (what `begin` returned, the calls of the trainer)."""
     for name in ("use", "threadpool_limits"):
         monkeypatch.setattr(lesson, name, lambda *_: None)
-    monkeypatch.setattr(sys, "stdout", sys.stdout)  # begin puts another in its place
 
     def start(*arguments):
         monkeypatch.setattr(sys, "argv", ["lesson.py", *arguments])
@@ -57,7 +55,6 @@ def begin(monkeypatch):
     [
         ((), False),
         (("--figures", "here"), False),
-        (("--figures=here", "--backend", "numpy"), False),
         (("--quick",), True),
         (("--quick", "--figures", "here"), True),
     ],
@@ -146,43 +143,31 @@ def test_a_lesson_ends_quietly_after_ctrl_c_only(tmp_path, ending, code, said):
 
 # Figures and results ------------------------------------------------------------------------------
 
-CURVES = {"loss": ([1, 2, 3], [3.0, 2.0, 1.0])}
 
-
-@pytest.fixture
-def notebook(tmp_path, monkeypatch):
-    """Return (the folder of the lesson, the pictures that the notebook shows)."""
+@pytest.mark.parametrize(
+    ("name", "picture", "options", "start"),
+    [
+        ("a.png", figures.bars, {"values": {"a": 1.0}, "y": "y"}, b"\x89PNG"),
+        ("a.svg", figure_1, {"here": ["encoder"]}, b"<svg"),
+    ],
+)  # fmt: skip
+def test_a_figure_is_written_and_a_notebook_shows_it(
+    tmp_path, monkeypatch, capsys, name, picture, options, start
+):
     shown = []
     display = types.ModuleType("IPython.display")
-    display.Image = lambda filename, width: filename
+    display.Image = lambda path, width: path
+    display.SVG = lambda path: path
     display.display = shown.append
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    monkeypatch.setattr(lesson, "_notebook", lambda: True)
-    monkeypatch.setattr(lesson, "_folders", lambda: (tmp_path / "lessons",))
-    monkeypatch.setattr(lesson._run, "figures", tmp_path / "figures")
-    (tmp_path / "lessons" / "figures").mkdir(parents=True)
-    return tmp_path, shown
-
-
-def test_a_figure_has_its_numbers_inside(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lesson._run, "figures", tmp_path / "new" / "figures")
-    lesson.draw(figures.lines, "00_a.png", CURVES, x="update", y="loss")
-    path = tmp_path / "new" / "figures" / "00_a.png"
-    assert numbers_in(path) == ["loss", [1, 2, 3], [3, 2, 1], "x", "update", "y", "loss"]
-    assert capsys.readouterr().out == f"    figure {path}\n"
-
-
-def test_a_notebook_shows_a_figure_only_if_it_is_not_the_one_in_the_text(notebook, capsys):
-    folder, shown = notebook
-    lesson.draw(figures.lines, "00_a.png", CURVES, x="update", y="loss")
-    path = str(folder / "figures" / "00_a.png")
-    assert shown == [path] and capsys.readouterr().out.endswith("00_a.png\n")
-    (folder / "figures" / "00_a.png").rename(folder / "lessons" / "figures" / "00_a.png")
-    lesson.draw(figures.lines, "00_a.png", CURVES, x="update", y="loss")
-    assert shown == [path] and capsys.readouterr().out.endswith("00_a.png, as in the text\n")
-    other = {"loss": ([1, 2, 3], [3.0, 2.0, 1.5])}
-    lesson.draw(figures.lines, "00_a.png", other, x="update", y="loss")
-    assert shown == [path, path] and capsys.readouterr().out.endswith("00_a.png\n")
+    path = tmp_path / "new" / "figures" / name
+    for notebook in (False, True):
+        monkeypatch.setattr(lesson, "_notebook", lambda notebook=notebook: notebook)
+        lesson.draw(picture, name, **options)
+        assert path.read_bytes().startswith(start) and path.stat().st_size < 45_000
+        assert capsys.readouterr().out == f"    figure {path}\n"
+        assert shown == [path] * notebook
 
 
 def test_the_results_of_an_experiment_are_kept_with_how_they_were_made(
@@ -220,19 +205,6 @@ def test_a_lesson_reads_its_own_files_and_not_those_of_the_current_folder(
         assert "is missing: run " in said and said.count("\n") == 1
 
 
-def test_each_heading_is_printed_once_before_the_first_output_of_its_section(
-    tmp_path, monkeypatch, capsys
-):
-    path = tmp_path / "00_lesson.py"
-    path.write_text(SECTIONS)
-    monkeypatch.setattr(sys, "argv", [str(path)])
-    monkeypatch.setattr(sys, "stdout", sys.stdout)
-    monkeypatch.setattr(lesson, "threadpool_limits", lambda *_: None)
-    runpy.run_path(str(path))
-    said = ["above", "", "Why one?", "first", "second", "", "Why three?", "1", "2"]
-    assert capsys.readouterr().out.splitlines() == said
-
-
 CLAIMS = """from minitf.check import claim, same
 from minitf.course.lesson import begin, finish
 begin("00_lesson")
@@ -257,24 +229,12 @@ def run_claims(tmp_path, text, *options):
     return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
 
 
-def test_a_section_ends_with_the_number_of_its_claims_and_the_largest_error(tmp_path):
-    said = run_claims(tmp_path, CLAIMS).stdout.splitlines()
-    assert said[:6] == [
-        "",
-        "Why one?",
-        "between",
-        "ok  2 claims, largest error 9.1e-13",
-        "",
-        "Why two?",
-    ]
-    assert said[6] == "ok  1 claim" and said[8].startswith("lesson 00_lesson: 3 claims hold, 0 fig")
-    assert said[9:] == ["It is so."]
-
-
-def test_with_v_each_claim_has_a_line_of_80_columns(tmp_path):
-    said = run_claims(tmp_path, CLAIMS, "-v").stdout.splitlines()
-    names = [line.split()[1] for line in said if line.startswith("ok  ")]
-    assert names == ["one", "two", "three"] and max(map(len, said)) <= 80
+@pytest.mark.parametrize(("options", "names"), [([], []), (["-v"], ["one", "two", "three"])])
+def test_claims_are_counted_and_with_v_each_has_a_line_of_80_columns(tmp_path, options, names):
+    said = run_claims(tmp_path, CLAIMS, *options).stdout.splitlines()
+    assert [line.split()[1] for line in said if line.startswith("ok  ")] == names
+    assert said[-3] == "" and said[-2].startswith("lesson 00_lesson: 3 claims hold, 0 figures, ")
+    assert said[-1] == "It is so." and "between" in said and max(map(len, said)) <= 80
 
 
 @pytest.mark.parametrize("options", [[], ["-v"]])
@@ -284,25 +244,7 @@ def test_a_false_claim_is_told_in_a_paragraph_without_the_librarys_own_lines(tmp
     assert done.returncode == 1 and told[0] == "Line 10 of 00_lesson.py is false:"
     assert told[1].startswith('    claim("three is') and told[2].startswith("          [3.0, 2.0")
     assert told[3].startswith("false claim: three is") and len(told) <= 6
-    assert "ok  two" in done.stdout or "ok  2 claims" in done.stdout
-
-
-SECTIONS = """from minitf.course.lesson import begin
-begin("00_lesson")
-print("above")
-# ## Why one?
-def say(text):
-    print(text)
-say("first")
-say("second")
-# ## Why two?
-silent = 3
-# ## Why three?
-for n in (
-    1, 2
-):
-    say(n)
-"""
+    assert "between" in done.stdout and "claims hold" not in done.stdout
 
 
 LESSON = """

@@ -9,7 +9,6 @@ from lesson_programs import is_noticed, mutants, plant, run
 from paths import SUPPORT
 
 from minitf.check import COLUMNS
-from minitf.course.numbers import agree, numbers_in
 
 
 @pytest.mark.slow
@@ -25,30 +24,20 @@ def test_lesson_proves_itself(lesson, tmp_path):
     assert int(last[1]) == len(proved) >= 8
     assert [line for line in done.stdout.splitlines() if len(line) > COLUMNS] == []
     written = sorted((tmp_path / "empty" / "figures").iterdir())
-    figures = [path for path in written if path.suffix == ".png"]
+    figures = [path for path in written if path.suffix != ".html"]
     assert len(figures) == int(last[2]) >= 1
     pages = [path.name for path in written if path not in figures]
     assert pages == re.findall(r'draw_page\("(.*?)"', lesson.read_text(encoding="utf-8"))
-    folder = ROOT / "lessons" / "figures"
-    committed = {path.name: path for path in folder.glob(f"{lesson.stem[:2]}_*.png")}
-    assert {figure.name for figure in figures} == committed.keys()
-    for figure in figures:
-        again = f"other numbers: python lessons/{lesson.name} --figures lessons/figures"
-        assert agree(numbers_in(committed[figure.name]), numbers_in(figure)), (
-            f"{figure.name}: {again}"
-        )
+    committed = (ROOT / "lessons" / "figures").glob(f"{lesson.stem[:2]}_*")
+    assert {path.name for path in figures} == {path.name for path in committed}
     assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == ["figures"]
     prose = prose_of(lesson)
-    headings = [line.removeprefix("## ") for line in prose if line.startswith("## ")]
-    silent = ("What did we learn?", "Your turn")
-    said = [line for line in done.stdout.splitlines() if line in headings]
-    assert said == [line for line in headings if line not in silent]
     code = [
         line
         for line in lesson.read_text(encoding="utf-8").splitlines()
         if line.removeprefix("#").strip() not in prose
     ]
-    proof = "\n".join(line for line in [*done.stdout.splitlines(), *code] if line not in headings)
+    proof = "\n".join([*done.stdout.splitlines(), *code])
     missing = [
         number
         for line in prose

@@ -1,7 +1,6 @@
 """The notebooks: the code of the lessons, cell by cell, and exercises that are checked."""
 
 import ast
-import base64
 import importlib.util
 import json
 import re
@@ -27,7 +26,6 @@ def make(folder, *arguments):
         (folder / "lessons").mkdir()
         for script in (ROOT / "lessons").glob("*.py"):
             shutil.copy(script, folder / "lessons")
-        shutil.copytree(ROOT / "lessons" / "figures", folder / "lessons" / "figures")
     command = [sys.executable, *COMMAND.split()[1:], *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -111,19 +109,9 @@ def test_a_notebook_installs_from_where_this_was_cloned(origin, expected, monkey
 
 
 @each_lesson
-def test_a_notebook_has_the_pictures_of_its_text_inside(notebooks, lesson):
-    cells = json.loads((notebooks / f"{lesson.stem}.ipynb").read_text(encoding="utf-8"))["cells"]
-    texts = [cell for cell in cells if cell["cell_type"] == "markdown"]
-    inside = {}
-    for cell in texts:
-        attached = cell.get("attachments", {})
-        source = "".join(cell["source"])
-        assert "](toy-page" not in source  # the folder of the notebooks has no such file
-        links = re.findall(r"!\[.*\]\((.*?)\)", source)
-        assert links == [f"attachment:{name}" for name in attached]
-        inside |= {name: base64.b64decode(kinds["image/png"]) for name, kinds in attached.items()}
-    committed = (ROOT / "lessons" / "figures").glob(f"{lesson.stem[:2]}_*")
-    assert inside == {path.name: path.read_bytes() for path in committed} != {}
+def test_a_notebook_needs_no_file_beside_it(notebooks, lesson):
+    for text in cells_of(notebooks / f"{lesson.stem}.ipynb", "markdown"):
+        assert "](figures/" not in text and "](toy-page" not in text
 
 
 @each_lesson
@@ -170,10 +158,9 @@ def test_a_notebook_runs_and_shows_no_stray_value(notebooks, lesson, tmp_path):
     ).execute()
     outputs = [output for cell in book.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.output_type in ("execute_result", "error")]
-    # Each figure is as in the text, so none is shown twice.
-    assert not [output for output in outputs if output.output_type == "display_data"]
-    said = "".join(output.text for output in outputs)
-    assert said.count(".png, as in the text\n") == len(re.findall(r"^    figure ", said, re.M)) >= 1
+    shown = [output.data for output in outputs if output.output_type == "display_data"]
+    drawn = re.findall(r"^draw\(", lesson.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(shown) == len(drawn) and all({"image/png", "image/svg+xml"} & set(d) for d in shown)
     before, after = ("".join(output.text for output in book.cells[n].outputs) for n in (-3, -1))
     before = before.replace("\n            ", " ")  # a line, as it was before it was folded
     assert re.fullmatch(r"(to do  \d\. .+\n)+", before)

@@ -72,7 +72,8 @@ LESSON = """
 from minitf.course import lesson
 lesson.toy_model(), lesson.toy_model("toy-model-early"), lesson.kept("leaks")
 print(lesson._folder("toy-model"))
-assert (lesson._folder("toy-model").parent / "figures" / "01_bank.png").exists()
+from minitf.course.architecture import DRAWN
+assert DRAWN.exists()
 """
 
 
