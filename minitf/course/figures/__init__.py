@@ -6,20 +6,13 @@ row.
 """
 
 import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from minitf.plot import (
-    COLOURS,
-    GRID,
-    curve_style,
-    label_axes,
-    plain_numbers,
-    save_figure,
-)
+from minitf.plot import COLOURS, GRID, curve_style, label_axes, plain_numbers, save_figure
 from minitf.plot import new_figure as figure_of_size
-
-__all__ = ["bars", "dots", "graph", "line_panels", "lines", "matrices", "name_end", "tree"]
 
 WIDTH, HEIGHT = 9.0, 5.2  # inches
 DPI = 120  # dots per inch: a figure is about a thousand dots wide
@@ -29,11 +22,9 @@ SMALL = 13.0  # points; ticks and legends
 LETTER = 0.13  # inches; the width of a letter of SMALL points
 MARKS = ("o", "s", "^", "D", "v")
 LEVEL = "#444444"
-FRAME = {False: "#d1701c", True: "black"}  # of a marked cell, by whether the values are signed
+FRAME = "#d1701c"  # of a marked cell
 NO_NUMBER = "0.92"  # the grey of a cell that holds nan
 HATCH, HATCHED = "///", "0.45"  # its lines and their grey: in grey, some colours look like its own
-MOST_SIGNS = 600  # cells of a panel; in a larger one a minus sign could not be read
-SHORTEST_ARROW = 0.16  # of the axes
 STATES = {  # of a node in a tree: its face, its text, its frame
     "kept": ("#cfe0f3", "black", "-"),
     "dropped": ("white", "#444444", ":"),
@@ -46,64 +37,52 @@ def new_figure(width, height, padding=PADDING):
     return figure_of_size(width, height, padding, DPI)
 
 
+def new_axes(x, y, title, width=0, height=0):
+    """Return a figure and its only axes, with labels and a grid. width, height: 0 for the usual."""
+    figure = new_figure(width or WIDTH, height or HEIGHT)
+    axes = figure.subplots()
+    label_axes(axes, x, y, title, FONT, SMALL)
+    axes.grid(**GRID)
+    return figure, axes
+
+
+def new_panels(n, width, height, title=""):
+    """Return a figure and its n axes, side by side under one title. width: of each, in inches."""
+    figure = new_figure(max(WIDTH, width * n), height, 0.1)
+    if title:
+        figure.suptitle(title, fontsize=FONT)
+    return figure, figure.subplots(1, n, squeeze=False)[0]
+
+
 # Curves -------------------------------------------------------------------------------------------
 
 
-def lines(
-    curves, path, x, y, title="", log="", marks=True, limits=None, levels=None, notes=None,
-    singles=None,
-):  # fmt: skip
+def lines(curves, path, x, y, title="", marks=True, **looks):
     """Draw curves in one pair of axes.
 
     curves: {name in the legend: (values on the x axis, values on the y axis)}. x, y: the labels of
-    the axes. log: the logarithmic axes, "", "x", "y" or "xy". marks: mark each point. limits:
-    (lowest, highest) y. levels: {name: y} of dashed horizontal lines, each with its name above its
-    right end, or, with (y, "left"), above its left end.
-    notes: {text: (x, y)} of arrows, each from its text to this point. The text stands where the
-    axes have more room, or, with (x, y, left, bottom), at this place.
-    singles: {name of a curve: (x values, several y values for each)} of small marks, such as the
-    runs of which the curve is the mean.
+    the axes. marks: mark each point. looks: of the axes, as `draw_curves` takes them.
     """
-    figure, axes = _axes(x, y, title)
-    drawn = _draw_curves(axes, curves, log, marks, limits)
-    by_name = dict(zip(curves, drawn, strict=True))
-    for name, (across, up) in (singles or {}).items():
-        curve = by_name[name]
-        axes.plot(
-            np.asarray(across), np.asarray(up), linestyle="", marker=curve.get_marker(),
-            markersize=5, color=curve.get_color(), alpha=0.6,
-        )  # fmt: skip
-    _draw_levels(axes, levels or {})
-    _draw_notes(axes, notes or {})
+    figure, axes = new_axes(x, y, title)
+    draw_curves(axes, curves, marks, **looks)
     if len(curves) > 1:
         axes.legend(fontsize=SMALL, frameon=False)
     save_figure(figure, path)
 
 
-def line_panels(panels, path, x, y, title="", log="", marks=True, limits=None):
+def line_panels(panels, path, x, title="", marks=True):
     """Draw panels of curves side by side, each with its own y axis.
 
-    panels: {title: curves}, with curves as in `lines`; a name has the same colour and dashes in all
-    of them. x: the label of the x axes. y: the label of the y axes, or {title: label}. limits:
-    (lowest, highest) y of all panels, or {title: limits}. log: as in `lines`, or {title: axes}.
-    Raises ValueError if labels, limits or axes name no panel.
+    panels: {title: (label of the y axis, curves, looks)}, with curves and looks as in `lines`; a
+    name has the same colour and dashes in all of them. x: the label of the x axes.
     """
-    for chosen in (y, limits, log):
-        if isinstance(chosen, dict) and not chosen.keys() <= panels.keys():
-            raise ValueError(f"{path}: {set(chosen) - set(panels)} are no titles of panels")
-    figure = new_figure(max(WIDTH, 5.2 * len(panels)), HEIGHT, 0.1)
-    if title:
-        figure.suptitle(title, fontsize=FONT)
-    names = list(dict.fromkeys(itertools.chain(*panels.values())))
-    all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    figure, all_axes = new_panels(len(panels), 5.2, HEIGHT, title)
+    names = list(dict.fromkeys(name for _, curves, _ in panels.values() for name in curves))
     handles = {}
-    for axes, (heading, curves) in zip(all_axes, panels.items(), strict=True):
-        label = y.get(heading, "") if isinstance(y, dict) else y
-        label_axes(axes, x, label, heading, FONT, SMALL)
-        inside = limits.get(heading) if isinstance(limits, dict) else limits
-        scales = log.get(heading, "") if isinstance(log, dict) else log
-        drawn = _draw_curves(axes, curves, scales, marks, inside, names)
-        handles |= dict(zip(curves, drawn, strict=True))
+    for axes, (heading, (y, curves, looks)) in zip(all_axes, panels.items(), strict=True):
+        label_axes(axes, x, y, heading, FONT, SMALL)
+        axes.grid(**GRID)
+        handles |= draw_curves(axes, curves, marks, names, **looks)
     if len(names) > 1:
         figure.legend(
             [handles[name] for name in names], names, loc="outside lower center",
@@ -112,14 +91,19 @@ def line_panels(panels, path, x, y, title="", log="", marks=True, limits=None):
     save_figure(figure, path)
 
 
-def _draw_curves(axes, curves, log, marks, limits, names=()):
-    """Draw curves; return them. names: of all figures' curves, in the order of their styles."""
-    axes.grid(**GRID)
-    order, drawn = list(names or curves), []
+def draw_curves(axes, curves, marks, names=(), log="", limits=None, levels=None, notes=None):
+    """Draw curves; return {name: line}. names: of all panels' curves, in the order of their styles.
+
+    log: the logarithmic axes, "", "x", "y" or "xy". limits: (lowest, highest) y. levels: {name: y}
+    of dashed horizontal lines, each with its name above its right end, or, with (y, "left"), above
+    its left end. notes: {text: (x, y, left, bottom)} of arrows from a text at (left, bottom) to the
+    point (x, y).
+    """
+    order, drawn = list(names or curves), {}
     for name, (across, up) in curves.items():
         i = order.index(name)
         style = {"marker": MARKS[i % len(MARKS)], "markersize": 8} if marks else {}
-        drawn += axes.plot(
+        (drawn[name],) = axes.plot(
             np.asarray(across), np.asarray(up), label=name, linewidth=2.5, **curve_style(i), **style
         )
     if "x" in log:
@@ -129,7 +113,27 @@ def _draw_curves(axes, curves, log, marks, limits, names=()):
         axes.set_yscale("log")
     if limits:
         axes.set_ylim(*limits)
+    for name, level in (levels or {}).items():
+        _draw_level(axes, name, *(level if isinstance(level, tuple) else (level, "right")))
+    for text, (across, up, left, bottom) in (notes or {}).items():
+        axes.annotate(
+            text, (across, up), (left, bottom), textcoords="data", fontsize=SMALL, va="bottom",
+            arrowprops={"arrowstyle": "->", "linewidth": 1.6, "shrinkB": 6},
+            bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "#999999"},
+        )  # fmt: skip
     return drawn
+
+
+def _draw_level(axes, name, y, end):
+    """Draw a dashed horizontal line with its name above one of its ends."""
+    axes.axhline(y, color=LEVEL, linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
+    axes.annotate(
+        name, (end == "right", y), xycoords=("axes fraction", "data"),
+        xytext=(-2 if end == "right" else 2, 4), textcoords="offset points", ha=end,
+        va="bottom", fontsize=SMALL, color=LEVEL,
+        bbox={"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none",
+              "alpha": 0.8},
+    )  # fmt: skip
 
 
 def name_end(axes, name, across, height, colour, lift=0):
@@ -140,62 +144,7 @@ def name_end(axes, name, across, height, colour, lift=0):
     )  # fmt: skip
 
 
-def _draw_levels(axes, levels):
-    """Draw dashed horizontal lines, each with its name above one of its ends."""
-    for name, level in levels.items():
-        y, end = level if isinstance(level, tuple) else (level, "right")
-        axes.axhline(y, color=LEVEL, linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
-        axes.annotate(
-            name, (end == "right", y), xycoords=("axes fraction", "data"),
-            xytext=(-2 if end == "right" else 2, 4), textcoords="offset points", ha=end,
-            va="bottom", fontsize=SMALL, color=LEVEL,
-            bbox={"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none",
-                  "alpha": 0.8},
-        )  # fmt: skip
-
-
-def _draw_notes(axes, notes):
-    """Write texts with an arrow to their points, on the side where the axes have more room."""
-    axes.autoscale_view()  # else the axes still range from 0 to 1
-    for text, (x, y, *place) in notes.items():
-        point = (x, y)
-        to_axes = axes.transData + axes.transAxes.inverted()
-        across, up = to_axes.transform(point)
-        left, low = across < 0.5, up < 0.5
-        beside = (
-            across + SHORTEST_ARROW * (0.5 if left else -0.5),
-            up + SHORTEST_ARROW * (1 if low else -1),
-        )
-        if place:
-            left, low = True, True
-            beside = to_axes.transform(place)
-        axes.annotate(
-            text, point, beside, textcoords="axes fraction", fontsize=SMALL,
-            ha="left" if left else "right", va="bottom" if low else "top",
-            arrowprops={"arrowstyle": "->", "linewidth": 1.6, "shrinkB": 6},
-            bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "#999999"},
-        )  # fmt: skip
-
-
 # Numbers ------------------------------------------------------------------------------------------
-
-
-def bars(values, path, y, title="", digits=1, limits=None):
-    """Draw {name: number} as bars, with the numbers on top.
-
-    limits: (lowest, highest) y. Bars are compared by their lengths, so they begin at 0: use `dots`
-    for numbers that differ by a small part of themselves.
-    """
-    figure, axes = _axes("", y, title)
-    drawn = axes.bar(
-        range(len(values)), list(values.values()), 0.7, color=COLOURS[0], edgecolor="black"
-    )
-    axes.bar_label(drawn, fmt=f"%.{digits}f", fontsize=FONT)
-    axes.set_xticks(range(len(values)), list(values), fontsize=SMALL)
-    axes.margins(y=0.12)
-    if limits:
-        axes.set_ylim(*limits)
-    save_figure(figure, path)
 
 
 def dots(values, path, x, title="", form=".2f", limits=None, levels=None, start=None):
@@ -243,45 +192,32 @@ def dots(values, path, x, title="", form=".2f", limits=None, levels=None, start=
 # Matrices -----------------------------------------------------------------------------------------
 
 
-def matrices(
-    panels,
-    rows="",
-    columns="",
-    row_labels=None,
-    column_labels=None,
-    values=None,
-    limits=None,
-    bar="",
-    *,
-    path,
-    signed=False,
-    mark=None,
-    title="",
-):
+class Panel(NamedTuple):
+    """A matrix, with a name for each row and column, and the (row, column) of each framed cell."""
+
+    matrix: np.ndarray
+    rows: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+    framed: Sequence[tuple[int, int]] = ()
+
+
+def matrices(panels, path, rows, columns, title="", values="", limits=None, bar="", signed=False):
     """Draw matrices side by side, white for the least and dark for the most of all of them.
 
-    panels: {title: matrix}; a cell that holds nan is hatched. rows, columns: the names of the axes.
-    row_labels, column_labels: a name for each row and column, or {title: names} if they differ from
-    panel to panel. values: a format such as ".2f", in which the number is written into each cell.
+    panels: {title: Panel}; a cell that holds nan is hatched, and names of rows that are those of
+    the first panel are not repeated. rows, columns: the names of the axes. title: above all panels.
+    values: a format such as ".2f", in which the number is written into each cell.
     limits: (white, dark). bar: the quantity that the colours measure; "" draws no colour bar. It
-    ends in an arrow where numbers are beyond the limits.
-    signed: draw 0 white, positive numbers blue and negative ones brown, with a minus sign in each
-    cell that no number fills; the limits are then (-most, most). mark: the (row, column) of the
-    cells with a thick frame in every panel, or {title: such cells}. title: above all panels.
-    Raises ValueError if the labels do not fit the matrices, or a marked cell is not there.
+    ends in an arrow if numbers are below the limits.
+    signed: draw 0 white, positive numbers blue and negative ones brown.
     """
-    panels = {title: np.asarray(matrix, dtype=float) for title, matrix in panels.items()}
-    own_rows = isinstance(row_labels, dict)
-    row_labels = _labels_of(panels, row_labels, 0, path)
-    column_labels = _labels_of(panels, column_labels, 1, path)
-    marked = mark if isinstance(mark, dict) else dict.fromkeys(panels, mark or ())
-    low, high = limits or _limits(panels.values(), signed)
-    figure = new_figure(max(WIDTH, 4.2 * len(panels)), HEIGHT, 0.1)
-    if title:
-        figure.suptitle(title, fontsize=FONT)
-    all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axes, (heading, matrix) in zip(all_axes, panels.items(), strict=True):
-        first = axes is all_axes[0]
+    drawn = [np.asarray(panel.matrix, dtype=float) for panel in panels.values()]
+    least, most = min(map(np.nanmin, drawn)), max(map(np.nanmax, drawn))
+    largest = max(most, -least)
+    low, high = limits or ((-largest, largest) if signed else (least, most))
+    figure, all_axes = new_panels(len(panels), 4.2, HEIGHT, title)
+    first = next(iter(panels.values()))
+    for axes, matrix, (heading, panel) in zip(all_axes, drawn, panels.items(), strict=True):
         image = axes.imshow(
             matrix, cmap=_two_sided() if signed else "Blues", vmin=low, vmax=high,
             aspect="auto", interpolation="nearest",
@@ -290,58 +226,26 @@ def matrices(
             axes.patch.set(facecolor=NO_NUMBER, edgecolor=HATCHED, hatch=HATCH, linewidth=0)
         axes.set_title(heading, fontsize=FONT)
         axes.set_xlabel(columns, fontsize=FONT)
-        axes.set_ylabel(rows if first else "", fontsize=FONT, labelpad=8)
+        axes.set_ylabel(rows if panel is first else "", fontsize=FONT, labelpad=8)
         axes.tick_params(labelsize=SMALL)
-        across, down = column_labels[heading], row_labels[heading]
-        if across is not None:
-            wide = figure.get_figwidth() / len(panels) / len(across)
-            turned = 90 if LETTER * max(map(len, across)) > 0.8 * wide else 0
-            axes.set_xticks(range(len(across)), across, rotation=turned)
-        if down is not None:
-            names = down if first or own_rows else [""] * len(down)
-            axes.set_yticks(range(len(down)), names)
+        if panel.columns is not None:
+            wide = figure.get_figwidth() / len(panels) / len(panel.columns)
+            turned = 90 if LETTER * max(map(len, panel.columns)) > 0.8 * wide else 0
+            axes.set_xticks(range(len(panel.columns)), panel.columns, rotation=turned)
+        if panel.rows is not None:
+            repeated = panel is not first and panel.rows == first.rows
+            names = [""] * len(panel.rows) if repeated else panel.rows
+            axes.set_yticks(range(len(panel.rows)), names)
         if values:
-            _write_values(axes, matrix, values, low, high, signed)
-        elif signed and matrix.size <= MOST_SIGNS:
-            _write_signs(axes, matrix, low, high)
-        _frame_cells(axes, matrix, marked.get(heading, ()), FRAME[signed], path)
+            _write_values(axes, matrix, values, image)
+        _frame_cells(axes, panel.framed)
     figure.align_xlabels(all_axes)
     if bar:
-        beyond = _beyond(panels.values(), low, high)
+        beyond = "min" if least < low - 1e-6 * (high - low) else "neither"
         scale = figure.colorbar(image, ax=list(all_axes), shrink=0.9, extend=beyond)
         scale.set_label(bar, fontsize=FONT, labelpad=8)
         scale.ax.tick_params(labelsize=SMALL)
     save_figure(figure, path)
-
-
-def _labels_of(panels, labels, axis, path):
-    """Return {title: labels of the panel's rows or columns}, from labels of one panel or of all."""
-    labels = labels if isinstance(labels, dict) else dict.fromkeys(panels, labels)
-    for title, matrix in panels.items():
-        if labels[title] is not None and matrix.shape[axis] != len(labels[title]):
-            raise ValueError(
-                f"{path}: {len(labels[title])} {('row', 'column')[axis]} labels do not fit the "
-                "matrices"
-            )
-    return labels
-
-
-def _limits(drawn, signed):
-    """Return the numbers that are drawn white (or brown) and dark blue."""
-    most = max(np.nanmax(matrix) for matrix in drawn)
-    least = min(np.nanmin(matrix) for matrix in drawn)
-    if not signed:
-        return least, most
-    largest = max(most, -least)
-    return -largest, largest
-
-
-def _beyond(drawn, low, high):
-    """Return the ends beyond which there are numbers: "neither", "min", "max" or "both"."""
-    least, most = _limits(drawn, signed=False)
-    rounding = 1e-6 * (high - low)
-    names = {(False, False): "neither", (True, False): "min", (False, True): "max"}
-    return names.get((least < low - rounding, most > high + rounding), "both")
 
 
 def _two_sided():
@@ -353,83 +257,52 @@ def _two_sided():
     )
 
 
-def _write_values(axes, matrix, form, low, high, signed):
+def _write_values(axes, matrix, form, image):
     """Write each number into its cell: white on a dark cell, else black."""
     for (row, column), value in np.ndenumerate(matrix):
-        if np.isnan(value):
-            continue
-        axes.text(
-            column, row, format(value, form), ha="center", va="center",
-            fontsize=SMALL - 1, color="white" if _is_dark(value, low, high, signed) else "black",
-        )  # fmt: skip
-
-
-def _write_signs(axes, matrix, low, high):
-    """Write a minus sign into each negative cell: in grey, its colour is that of a positive one."""
-    for (row, column), value in np.ndenumerate(matrix):
-        if value < 0.02 * low:
+        if not np.isnan(value):
+            red, green, blue, _ = image.to_rgba(value)
+            dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.58
             axes.text(
-                column, row, "\u2212", ha="center", va="center", fontsize=SMALL,
-                color="white" if _is_dark(value, low, high, True) else "black",
+                column, row, format(value, form), ha="center", va="center",
+                fontsize=SMALL - 1, color="white" if dark else "black",
             )  # fmt: skip
 
 
-def _is_dark(value, low, high, signed):
-    """Return whether the colour of a value needs white ink."""
-    if signed:
-        return abs(value - (low + high) / 2) > 0.35 * (high - low)
-    return value > low + 0.55 * (high - low)
-
-
-def _frame_cells(axes, matrix, cells, colour, path):
+def _frame_cells(axes, cells):
     from matplotlib.patches import Rectangle
 
     for row, column in cells:
-        if not (0 <= row < matrix.shape[0] and 0 <= column < matrix.shape[1]):
-            raise ValueError(f"{path}: the marked cell {row, column} is not in the matrix")
         corner = (column - 0.5, row - 0.5)
         axes.add_patch(
-            Rectangle(corner, 1, 1, fill=False, edgecolor=colour, linewidth=3.5, clip_on=False)
+            Rectangle(corner, 1, 1, fill=False, edgecolor=FRAME, linewidth=3.5, clip_on=False)
         )
 
 
 # Trees --------------------------------------------------------------------------------------------
 
 
-def tree(nodes, path, title="", ranked=False):
-    """Draw a search as a tree from left to right, one step in each column, and no lines cross.
+def tree(nodes, path, title=""):
+    """Draw a search as a tree from left to right, a step in each column, the best of it on top.
 
     nodes: (parent, label, score, state) of each; parent is the index of an earlier node, None
-    for the root, and state is "kept", "dropped" or "finished". The score is a number, or a text
-    that ends with it and says what it measures, such as "ln P -5.05". The path to the best
-    finished node is thick.
-    ranked: sort each column by its scores, numbers, the largest on top, and name the steps; lines
-    may cross then.
-    Raises ValueError for an unknown state, and for a parent that is not an earlier node.
+    for the root, and state is "kept", "dropped" or "finished". The path to the best finished node
+    is thick.
     """
     steps, columns = _columns(nodes)
-    heights = {None: 0}
-    for column in columns:
-        # Children in the order of their parents, so that no line crosses another.
-        order = sorted(column, key=lambda i: -heights[nodes[i][0]])
-        if ranked:
-            order = sorted(column, key=lambda i: -nodes[i][2])
-        middle = max(map(len, columns)) if ranked else len(column)
-        for row, i in enumerate(order):
-            heights[i] = (middle - 1) / 2 - row
-    texts = [
-        f"{label}\n{score if isinstance(score, str) else format(score, '.2f')}"
-        for _, label, score, _ in nodes
-    ]
-    longest = max(len(line) for text in texts for line in text.splitlines())
     rows = max(map(len, columns))
+    heights = {}
+    for column in columns:
+        for row, i in enumerate(sorted(column, key=lambda i: -nodes[i][2])):
+            heights[i] = (rows - 1) / 2 - row
+    longest = max(len(label) for _, label, _, _ in nodes)
     wide = max(WIDTH, len(columns) * max(1.0, 0.11 * longest + 0.5))
     figure = new_figure(wide, 0.75 * rows + 1.2)
     axes = figure.subplots()
     axes.set_title(title, fontsize=FONT)
     axes.set_axis_off()
     thick = _path_to_best(nodes)
-    for i, (parent, _, _, state) in enumerate(nodes):
+    for i, (parent, text, score, state) in enumerate(nodes):
         face, ink, frame = STATES[state]
         if parent is not None:
             across, up = (steps[parent], steps[i]), (heights[parent], heights[i])
@@ -438,23 +311,19 @@ def tree(nodes, path, title="", ranked=False):
             axes.plot(
                 across, up, color=colour, linewidth=width, linestyle=frame, zorder=1, label=label
             )
-        box = {
-            "boxstyle": "round,pad=0.25",
-            "facecolor": face,
-            "edgecolor": "black",
-            "linestyle": frame,
-        }
         axes.text(
-            steps[i], heights[i], texts[i], ha="center", va="center",
-            fontsize=SMALL, color=ink, bbox=box, parse_math=False,
+            steps[i], heights[i], f"{text}\n{score:.2f}", ha="center", va="center",
+            fontsize=SMALL, color=ink, parse_math=False,
+            bbox={"boxstyle": "round,pad=0.25", "facecolor": face, "edgecolor": "black",
+                  "linestyle": frame},
         )  # fmt: skip
-    for step in range(1, len(columns) * ranked):
+    for step in range(1, len(columns)):
         axes.text(step, rows / 2 + 0.1, f"step {step}", ha="center", fontsize=SMALL)
     for state in dict.fromkeys(node[3] for node in nodes):
         face, _, frame = STATES[state]
         # Outside of the limits: for the legend only.
         axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=state)
-    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2 + 0.4 * ranked))
+    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2 + 0.4))
     axes.legend(
         fontsize=SMALL, frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 0.0)
     )
@@ -464,12 +333,7 @@ def tree(nodes, path, title="", ranked=False):
 def _columns(nodes):
     """Return (the step of each node, the nodes of each step)."""
     steps, columns = [], []
-    for i, (parent, _, _, state) in enumerate(nodes):
-        if state not in STATES or not (parent is None or 0 <= parent < i):
-            raise ValueError(
-                f"node {i} has the parent {parent} and the state {state!r}: the parent must be an "
-                f"earlier node, and the state one of {', '.join(STATES)}"
-            )
+    for i, (parent, _, _, _) in enumerate(nodes):
         steps.append(0 if parent is None else steps[parent] + 1)
         if steps[i] == len(columns):
             columns.append([])
@@ -480,7 +344,7 @@ def _columns(nodes):
 def _path_to_best(nodes):
     """Return the nodes from the root to the best finished node; none if no node is finished."""
     finished = [i for i, node in enumerate(nodes) if node[3] == "finished"]
-    i = max(finished, key=lambda i: float(str(nodes[i][2]).split()[-1]), default=None)
+    i = max(finished, key=lambda i: nodes[i][2], default=None)
     path = set()
     while i is not None:
         path.add(i)
@@ -495,16 +359,12 @@ def graph(nodes, arrows, path, title="", marked=(), ways=()):
     arrows: (from, to, text) of each; the text is written beside the arrow. marked: the names of
     nodes that are filled. ways: lists of nodes, each a way along the arrows that has a colour and
     dashes of its own.
-    Raises ValueError for an arrow or a mark of an unknown node.
     """
     looks = {
         step: (COLOURS[i], curve_style(i)["linestyle"], 3.5)
         for i, way in enumerate(ways)
         for step in itertools.pairwise(way)
     }
-    named = [name for arrow in arrows for name in arrow[:2]]
-    if unknown := sorted({*named, *marked} - nodes.keys()):
-        raise ValueError(f"{path}: unknown nodes: {', '.join(unknown)}")
     across = [node[0] for node in nodes.values()]
     up = [node[1] for node in nodes.values()]
     wide, high = max(across) - min(across) + 1, max(up) - min(up) + 1
@@ -539,10 +399,3 @@ def graph(nodes, arrows, path, title="", marked=(), ways=()):
         )  # fmt: skip
     axes.set(xlim=(min(across) - 0.5, max(across) + 0.5), ylim=(min(up) - 0.5, max(up) + 0.5))
     save_figure(figure, path)
-
-
-def _axes(x, y, title):
-    figure = new_figure(WIDTH, HEIGHT)
-    axes = figure.subplots()
-    label_axes(axes, x, y, title, FONT, SMALL)
-    return figure, axes

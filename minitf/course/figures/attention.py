@@ -2,33 +2,18 @@
 
 import numpy as np
 
-from minitf.course.figures import (
-    FONT,
-    SMALL,
-    WIDTH,
-    line_panels,
-    lines,
-    matrices,
-    new_figure,
-)
-from minitf.plot import COLOURS, GRID, label_axes, save_figure
-
-__all__ = ["dot_products", "masks", "moved_words", "multiplications", "translation"]
+from minitf.course.figures import FONT, Panel, line_panels, lines, matrices, new_axes
+from minitf.plot import COLOURS, save_figure
 
 
 def translation(weights, german, english, looking, looked_at, path):
     """Draw which source word each word of a translation looks at; frame one such look."""
+    title = f"To write “{looking}”, the model looks back at “{looked_at}”"
+    look = german.index(looking), english.index(looked_at)
     matrices(
-        {f"To write “{looking}”, the model looks back at “{looked_at}”": weights},
-        rows="the model writes",
-        columns="and looks at",
-        row_labels=german,
-        column_labels=english,
-        bar="attention weight",
-        limits=(0, 1),
-        mark=[(german.index(looking), english.index(looked_at))],
-        path=path,
-    )
+        {title: Panel(weights, german, english, [look])}, path, "the model writes", "and looks at",
+        bar="attention weight", limits=(0, 1),
+    )  # fmt: skip
 
 
 def moved_words(start, ends, neighbours, path):
@@ -38,10 +23,8 @@ def moved_words(start, ends, neighbours, path):
     The first of neighbours stands beside the word in all cases; each other one belongs to an end.
     The triangle of the word and these two is shaded: an average of the three is inside.
     """
-    figure = new_figure(WIDTH, 6.4)
-    axes = figure.subplots()
-    label_axes(axes, "water", "money", "A word moves towards its neighbour", FONT, SMALL)
-    axes.grid(**GRID)
+    title = "A word moves towards its neighbour"
+    figure, axes = new_axes("water", "money", title, height=6.4)
     axes.set_aspect("equal")
     (origin,) = start.values()
     always, *others = neighbours.values()
@@ -59,9 +42,7 @@ def moved_words(start, ends, neighbours, path):
 
 def _name(axes, name, point, colour):
     """Write a name to the upper right of its point."""
-    axes.annotate(
-        name, point, (9, 7), textcoords="offset points", fontsize=FONT, color=colour
-    )  # fmt: skip
+    axes.annotate(name, point, (9, 7), textcoords="offset points", fontsize=FONT, color=colour)
 
 
 def dot_products(sizes, undivided, divided, path):
@@ -69,48 +50,39 @@ def dot_products(sizes, undivided, divided, path):
 
     undivided, divided: for each size (the largest weight, the share of queries without a slope).
     """
-    panels = ("Undivided: one key takes all, ...", "... many queries hardly learn")
+    panels = {
+        "Undivided: one key takes all, ...": "largest of 16 weights",
+        "... many queries hardly learn": "queries with nearly no slope",
+    }
     scores = {
         r"$q \cdot k$, undivided": np.array(undivided),
         r"$q \cdot k \;/\; \sqrt{d_k}$": np.array(divided),
     }
-    line_panels(
-        {
-            panel: {name: (sizes, found[:, column]) for name, found in scores.items()}
-            for column, panel in enumerate(panels)
-        },
-        x="length of a key, $d_k$",
-        y=dict(zip(panels, ("largest of 16 weights", "queries with nearly no slope"), strict=True)),
-        limits=(-0.03, 1.03),
-        log="x",
-        path=path,
-    )
+    looks = {"limits": (-0.03, 1.03), "log": "x"}
+    curves = {
+        panel: (y, {name: (sizes, found[:, column]) for name, found in scores.items()}, looks)
+        for column, (panel, y) in enumerate(panels.items())
+    }
+    line_panels(curves, path, "length of a key, $d_k$")
 
 
 def masks(no_mask, padded, causal, words, path):
     """Draw the weights without a mask and with each of the two; frame the zeros."""
-    padding, future = "padding: nobody looks at it", "causal: no look at the future"
-    matrices(
-        {"no mask: all look at all": no_mask, padding: padded, future: causal},
-        rows="query",
-        columns="key",
-        row_labels=words,
-        column_labels=words,
-        values=".2f",
-        mark={padding: np.argwhere(padded == 0), future: np.argwhere(causal == 0)},
-        title="A mask makes weights exactly 0 (frames)",
-        path=path,
-    )
+    weights = {
+        "no mask: all look at all": no_mask,
+        "padding: nobody looks at it": padded,
+        "causal: no look at the future": causal,
+    }
+    panels = {title: Panel(w, words, words, np.argwhere(w == 0)) for title, w in weights.items()}
+    title = "A mask makes weights exactly 0 (frames)"
+    matrices(panels, path, "query", "key", title, values=".2f")
 
 
 def multiplications(lengths, counts, d, path):
     """Draw how many multiplications each kind of layer takes; counts: {name: for each length}."""
     lines(
-        {name: (lengths, numbers) for name, numbers in counts.items()},
-        x="words in the sentence, n",
-        y=f"multiplications (d = {d})",
-        title="Scores and averages cost less than recurrence while n < d",
-        log="xy",
-        notes={"n = d": (d, 2 * d**3)},
-        path=path,
-    )
+        {name: (lengths, numbers) for name, numbers in counts.items()}, path,
+        "words in the sentence, n", f"multiplications (d = {d})",
+        "Scores and averages cost less than recurrence while n < d",
+        log="xy", notes={"n = d": (d, 2 * d**3, 1.45 * d, 8.6 * d**3)},
+    )  # fmt: skip

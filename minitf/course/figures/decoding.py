@@ -2,20 +2,8 @@
 
 import numpy as np
 
-from minitf.course.figures import (
-    FONT,
-    HEIGHT,
-    SMALL,
-    WIDTH,
-    dots,
-    lines,
-    matrices,
-    new_figure,
-    tree,
-)
-from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
-
-__all__ = ["alignment", "checkpoints", "cost", "gains", "search", "triangle"]
+from minitf.course.figures import FONT, SMALL, Panel, dots, lines, matrices, new_axes, tree
+from minitf.plot import COLOURS, curve_style, save_figure
 
 
 def search(sentence, candidates, tokens, path):
@@ -37,7 +25,7 @@ def search(sentence, candidates, tokens, path):
         f"“{sentence}” At step 4 the right text is second, and a beam of 2 keeps it\n"
         "(below each word: ln P of the text so far)"
     )
-    tree(nodes, path, title=title, ranked=True)
+    tree(nodes, path, title)
 
 
 def gains(beam_gains, intervals, path):
@@ -61,24 +49,20 @@ def triangle(weights, path):
     """Draw the causal triangle of a head at its last step and at the step before."""
     n = len(weights)
     seen = np.where(np.tri(n, dtype=bool), weights, np.nan)
-    panels = {f"step {n - 1}": seen[: n - 1, : n - 1], f"step {n}": seen}
-    labels = {title: [str(i + 1) for i in range(len(panel))] for title, panel in panels.items()}
-    matrices(
-        panels, rows="query", columns="key", values=".2f", limits=(0, 1.2),
-        row_labels=labels, column_labels=labels,
-        mark={title: [(len(p) - 1, j) for j in range(len(p))] for title, p in panels.items()},
-        title="A step adds a row; the rows above it stay as they were", path=path,
-    )  # fmt: skip
+    panels = {}
+    for step in (n - 1, n):
+        names = [str(i + 1) for i in range(step)]
+        last_row = [(step - 1, j) for j in range(step)]
+        panels[f"step {step}"] = Panel(seen[:step, :step], names, names, last_row)
+    title = "A step adds a row; the rows above it stay as they were"
+    matrices(panels, path, "query", "key", title, values=".2f", limits=(0, 1.2))
 
 
 def cost(without, with_cache, path):
     """Draw the multiplications of each step, without a cache and with it."""
     steps = np.arange(1, len(without) + 1)
-    figure = new_figure(WIDTH, HEIGHT)
-    axes = figure.subplots()
     title = "With a cache, a late token costs hardly more than an early one"
-    label_axes(axes, "token", "million multiplications", title, FONT, SMALL)
-    axes.grid(**GRID)
+    figure, axes = new_axes("token", "million multiplications", title)
     for i, millions in enumerate((without / 1e6, with_cache / 1e6)):
         axes.plot(steps, millions, linewidth=3.5, **curve_style(i))
     texts = {
@@ -110,8 +94,8 @@ def checkpoints(updates, without, with_penalty, path):
 
 def alignment(weights, writes, reads, place, path):
     """Draw the attention of the words that are written to those of the source."""
+    panel = Panel(weights, writes, reads, [place])
     matrices(
-        {"To write “gelesen”, the model looks at “read”": weights}, rows="writes",
-        columns="looks at", row_labels=writes, column_labels=reads, limits=(0, 1),
-        bar="weight, mean of the heads", mark=[place], path=path,
+        {"To write “gelesen”, the model looks at “read”": panel}, path, "writes", "looks at",
+        limits=(0, 1), bar="weight, mean of the heads",
     )  # fmt: skip

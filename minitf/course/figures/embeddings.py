@@ -4,10 +4,17 @@ from math import pi
 
 import numpy as np
 
-from minitf.course.figures import FONT, HEIGHT, SMALL, WIDTH, lines, matrices, new_figure
-from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
-
-__all__ = ["back", "bases", "distance", "hands", "table", "words"]
+from minitf.course.figures import (
+    FONT,
+    SMALL,
+    WIDTH,
+    Panel,
+    lines,
+    matrices,
+    new_axes,
+    new_figure,
+)  # fmt: skip
+from minitf.plot import COLOURS, curve_style, save_figure
 
 
 def hands(encodings, positions, chosen, path):
@@ -67,10 +74,10 @@ def back(weights, path):
     numbers = [str(position) for position in range(len(weights))]
     shown = weights.copy()
     shown[0] = np.nan
+    title = "One matrix lets every position look at the one before it"
     matrices(
-        {"One matrix lets every position look at the one before it": shown},
-        rows="the position that looks", columns="the position it looks at",
-        row_labels=numbers, column_labels=numbers, limits=(0, 1), bar="weight", path=path,
+        {title: Panel(shown, numbers, numbers)}, path, "the position that looks",
+        "the position it looks at", limits=(0, 1), bar="weight",
     )  # fmt: skip
 
 
@@ -79,9 +86,9 @@ def bases(curves_by_base, path):
 
     curves_by_base: {base: (distances, dot products)}.
     """
-    figure = new_figure(WIDTH, HEIGHT)
-    axes = figure.subplots()
-    axes.grid(**GRID)
+    y = "how alike their sinusoids are\n(dot product)"
+    title = "The larger the base, the farther it tells distances apart"
+    figure, axes = new_axes("distance of two positions", y, title)
     for i, (base, (distances, dots)) in enumerate(curves_by_base.items()):
         style = curve_style(i)
         low = dots.argmin()
@@ -93,14 +100,6 @@ def bases(curves_by_base, path):
             f"base {base:,}:\nabout {farthest}", (distances[low], dots[low]), (0, -12),
             textcoords="offset points", fontsize=SMALL, color=style["color"], ha="center", va="top",
         )  # fmt: skip
-    label_axes(
-        axes,
-        "distance of two positions",
-        "how alike their sinusoids are\n(dot product)",
-        "The larger the base, the farther it tells distances apart",
-        FONT,
-        SMALL,
-    )
     axes.text(
         0.98, 0.95, "past its dot a curve rises:\nfarther positions look nearer", fontsize=SMALL,
         ha="right", va="top", transform=axes.transAxes,
@@ -113,16 +112,13 @@ def bases(curves_by_base, path):
 
 def words(cosines, names, path):
     """Draw how like the rows of some words are. cosines: (words, words)."""
-    matrices(
-        {"Words that are used alike have similar rows": cosines}, row_labels=names,
-        column_labels=names, limits=(0, 1), bar="cosine of two rows", path=path,
-    )  # fmt: skip
+    panels = {"Words that are used alike have similar rows": Panel(cosines, names, names)}
+    matrices(panels, path, "", "", limits=(0, 1), bar="cosine of two rows")
 
 
 def table(encodings, path):
     """Draw the whole table of the sinusoids. encodings: (positions, d_model)."""
     matrices(
-        {"Fast hands on the left, slow ones on the right": encodings},
-        rows="position", columns="column, two for each hand", bar="sine or cosine",
-        limits=(-1, 1), signed=True, path=path,
+        {"Fast hands on the left, slow ones on the right": Panel(encodings)}, path,
+        "position", "column, two for each hand", limits=(-1, 1), bar="sine or cosine", signed=True,
     )  # fmt: skip

@@ -2,18 +2,8 @@
 
 import numpy as np
 
-from minitf.course.figures import (
-    FONT,
-    HEIGHT,
-    SMALL,
-    WIDTH,
-    graph,
-    matrices,
-    new_figure,
-)
-from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
-
-__all__ = ["jacobian", "learned", "order", "steps", "two_paths"]
+from minitf.course.figures import FONT, SMALL, Panel, graph, matrices, new_axes
+from minitf.plot import COLOURS, curve_style, save_figure
 
 
 def learned(queries, weights, keys, wanted, path):
@@ -22,10 +12,9 @@ def learned(queries, weights, keys, wanted, path):
     queries: (n, 2). weights: (n,), of the key that is wanted; some are written at their points.
     keys: (words, 2), also the values. wanted: (1, 2), the answer whose loss is 0.
     """
-    figure = new_figure(WIDTH, HEIGHT)
-    axes = figure.subplots()
     title = "The query walks downhill, and “river” gains weight"
-    label_axes(axes, "water in the query", "money in the query", title, FONT, SMALL)
+    figure, axes = new_axes("water in the query", "money in the query", title)
+    axes.grid(False)
     axes.set_aspect("equal")
     across, up = np.meshgrid(np.linspace(-0.5, 2.0, 151), np.linspace(-0.5, 1.2, 103))
     grid = np.stack([across.ravel(), up.ravel()], axis=1)
@@ -54,59 +43,46 @@ def learned(queries, weights, keys, wanted, path):
 
 def two_paths(path):
     """Draw the program u = p + q, L = u p at p = 3, q = 4, with its gradients."""
-    graph(
-        {
-            "p": (0, 1.3, "p = 3\ngradient\n7 + 1 \u00b7 3 = 10"),
-            "q": (0, 0, "q = 4\ngradient 3"),
-            "u": (1.5, 0, "u = p + q = 7\ngradient 3"),
-            "L": (2.9, 1.3, "L = u \u00b7 p = 21\ngradient 1"),
-        },
-        [
-            ("p", "L", "slope u = 7"),
-            ("p", "u", "slope 1"),
-            ("q", "u", "slope 1"),
-            ("u", "L", "slope p = 3"),
-        ],
-        title="Two ways lead from p to L, and both count: 7, and 1 \u00b7 3",
-        ways=[["p", "L"], ["p", "u", "L"]],
-        path=path,
-    )
+    nodes = {
+        "p": (0, 1.3, "p = 3\ngradient\n7 + 1 \u00b7 3 = 10"),
+        "q": (0, 0, "q = 4\ngradient 3"),
+        "u": (1.5, 0, "u = p + q = 7\ngradient 3"),
+        "L": (2.9, 1.3, "L = u \u00b7 p = 21\ngradient 1"),
+    }
+    arrows = [
+        ("p", "L", "slope u = 7"),
+        ("p", "u", "slope 1"),
+        ("q", "u", "slope 1"),
+        ("u", "L", "slope p = 3"),
+    ]
+    title = "Two ways lead from p to L, and both count: 7, and 1 \u00b7 3"
+    graph(nodes, arrows, path, title, ways=[["p", "L"], ["p", "u", "L"]])
 
 
 def order(path):
     """Draw the way back through the program b = 2a, c = 3b, d = b + c, with its gradients."""
-    graph(
-        {
-            "a": (0, 0, "a\ngradient 2 \u00b7 4 = 8"),
-            "b": (1.6, 0, "b = 2a\ngradient 1 + 3 = 4"),
-            "c": (2.6, 1, "c = 3b\ngradient 1"),
-            "d": (3.6, 0, "d = b + c\ngradient 1"),
-        },
-        [
-            ("b", "a", "2 \u00b7 4"),
-            ("c", "b", "3 \u00b7 1"),
-            ("d", "b", "1 \u00b7 1"),
-            ("d", "c", "1 \u00b7 1"),
-        ],
-        title="On the way back, b must wait until both gradients, 1 and 3, have come",
-        ways=[["d", "b"], ["d", "c", "b"]],
-        path=path,
-    )
+    nodes = {
+        "a": (0, 0, "a\ngradient 2 \u00b7 4 = 8"),
+        "b": (1.6, 0, "b = 2a\ngradient 1 + 3 = 4"),
+        "c": (2.6, 1, "c = 3b\ngradient 1"),
+        "d": (3.6, 0, "d = b + c\ngradient 1"),
+    }
+    arrows = [
+        ("b", "a", "2 \u00b7 4"),
+        ("c", "b", "3 \u00b7 1"),
+        ("d", "b", "1 \u00b7 1"),
+        ("d", "c", "1 \u00b7 1"),
+    ]
+    title = "On the way back, b must wait until both gradients, 1 and 3, have come"
+    graph(nodes, arrows, path, title, ways=[["d", "b"], ["d", "c", "b"]])
 
 
 def jacobian(slopes, scores, weights, path):
     """Draw the slope of each weight of a softmax for each score."""
-    matrices(
-        {"What one weight gains, the others lose": slopes},
-        values="+.2f",
-        rows="weight",
-        columns="score",
-        row_labels=[f"weight {n}: {y:.2f}" for n, y in enumerate(weights, 1)],
-        column_labels=[f"score {n}: {x:.0f}" for n, x in enumerate(scores, 1)],
-        signed=True,
-        bar="slope",
-        path=path,
-    )
+    rows = [f"weight {n}: {y:.2f}" for n, y in enumerate(weights, 1)]
+    columns = [f"score {n}: {x:.0f}" for n, x in enumerate(scores, 1)]
+    panels = {"What one weight gains, the others lose": Panel(slopes, rows, columns)}
+    matrices(panels, path, "weight", "score", values="+.2f", bar="slope", signed=True)
 
 
 def steps(sizes, errors, path):
@@ -114,11 +90,8 @@ def steps(sizes, errors, path):
 
     errors: {precision: the error for each size}.
     """
-    figure = new_figure(WIDTH, HEIGHT)
-    axes = figure.subplots()
     title = "The step h of a measured slope can be too large, and too small"
-    label_axes(axes, "step h", "error of the measured gradient", title, FONT, SMALL)
-    axes.grid(**GRID)
+    figure, axes = new_axes("step h", "error of the measured gradient", title)
     axes.set(xscale="log", yscale="log")
     for i, (name, found) in enumerate(errors.items()):
         style = curve_style(i)

@@ -2,38 +2,39 @@
 
 import numpy as np
 
-from minitf.course.figures import FONT, HEIGHT, SMALL, WIDTH, lines, matrices, name_end, new_figure
-from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
-
-__all__ = ["alike", "facts", "mixing", "order_of_norm", "residual", "two_means", "units"]
+from minitf.course.figures import (
+    FONT,
+    LEVEL,
+    SMALL,
+    WIDTH,
+    Panel,
+    lines,
+    matrices,
+    name_end,
+    new_axes,
+    new_figure,
+    new_panels,
+)  # fmt: skip
+from minitf.plot import COLOURS, curve_style, save_figure
 
 RIGHT, WRONG = "#dfe8f2", "#e08a3c"  # of an answer
 
 
 def alike(apart, path):
     """Draw how far the positions are apart after each layer; apart: {stack: for each layer}."""
-    lines(
-        {name: (range(len(shares)), shares) for name, shares in apart.items()},
-        x="layers",
-        y="how far words are apart",
-        title="Stacked attentions make all words alike",
-        limits=(-0.05, 1.05),
-        path=path,
-    )
+    curves = {name: (range(len(shares)), shares) for name, shares in apart.items()}
+    title = "Stacked attentions make all words alike"
+    lines(curves, path, "layers", "how far words are apart", title, limits=(-0.05, 1.05))
 
 
 def facts(sizes, errors, best_additive, path):
     """Draw the error of networks of several sizes beside that of the best additive answer."""
     lines(
-        {"feed-forward network": (sizes, errors)},
-        x="units of the network, $d_{ff}$",
-        y="mean square error of the answers",
-        title="From 4 units on, the network beats every additive answer",
-        log="x",
-        limits=(-0.05, 1.05),
-        levels={"the best f(person) + g(dish)": best_additive},
-        path=path,
-    )
+        {"feed-forward network": (sizes, errors)}, path,
+        "units of the network, $d_{ff}$", "mean square error of the answers",
+        "From 4 units on, the network beats every additive answer", log="x",
+        limits=(-0.05, 1.05), levels={"the best f(person) + g(dish)": best_additive},
+    )  # fmt: skip
 
 
 def two_means(n, without_mean, left, path):
@@ -95,13 +96,10 @@ def units(likes, answers, path):
     """
     from matplotlib.colors import ListedColormap
 
-    figure = new_figure(WIDTH, 4.4, 0.1)
     title = "No unit alone knows the facts; all 8 together do"
-    figure.suptitle(title, fontsize=FONT)
+    figure, all_axes = new_panels(len(answers), 0, 4.4, title)
     right_or_wrong = ListedColormap((RIGHT, WRONG))
-    for axes, (n_units, answer) in zip(
-        figure.subplots(1, len(answers)), answers.items(), strict=True
-    ):
+    for axes, (n_units, answer) in zip(all_axes, answers.items(), strict=True):
         wrong = answer * likes < 0
         axes.pcolormesh(
             wrong, cmap=right_or_wrong, vmin=0, vmax=1, edgecolors="white", linewidth=1.5
@@ -124,22 +122,18 @@ def units(likes, answers, path):
 
 def mixing(network, attention, path):
     """Draw how far output t moves when position s changes."""
-    matrices(
-        {"feed-forward: each alone": network, "attention: all mix": attention},
-        rows="output t",
-        columns="changed position s",
-        bar="largest change",
-        path=path,
-    )
+    panels = {
+        "feed-forward: each alone": Panel(network),
+        "attention: all mix": Panel(attention),
+    }
+    matrices(panels, path, "output t", "changed position s", bar="largest change")
 
 
 def residual(depths, gradients, path):
     """Draw the gradient that arrives at the input; gradients: {connection: for each depth}."""
-    figure = new_figure(10.5, HEIGHT)
-    axes = figure.subplots()
     title = "With a norm, the gradient keeps its size through many layers"
-    label_axes(axes, "layers in a row", "gradient that arrives at the input", title, FONT, SMALL)
-    axes.grid(**GRID)
+    y = "gradient that arrives at the input"
+    figure, axes = new_axes("layers in a row", y, title, width=10.5)
     axes.set_yscale("log")
     axes.set_xticks(depths)
     results = {"x + f(x)": ": explodes", "f(x)": ": vanishes", "norm(x + f(x))": ", the paper"}
@@ -150,10 +144,10 @@ def residual(depths, gradients, path):
         axes.plot(depths, arriving, linewidth=2.5, marker="o", markersize=7, **style)
         text = layer + results.get(layer, "")
         name_end(axes, text, depths, arriving[-1], style["color"], lifts.get(layer, 0))
-    axes.axhline(1, color="#444444", linewidth=1.0, zorder=1)
+    axes.axhline(1, color=LEVEL, linewidth=1.0, zorder=1)
     axes.annotate(
         "1: as large as at the output", (12, 1), (0, 8), textcoords="offset points", ha="center",
-        va="bottom", fontsize=SMALL, color="#444444",
+        va="bottom", fontsize=SMALL, color=LEVEL,
     )  # fmt: skip
     axes.set_xlim(depths[0] / 1.1, depths[-1] * 1.06)
     save_figure(figure, path)
@@ -161,11 +155,6 @@ def residual(depths, gradients, path):
 
 def order_of_norm(depths, movement, path):
     """Draw how far a small change of all matrices moves the output; movement: {order: ...}."""
-    lines(
-        {name: (depths, moved) for name, moved in movement.items()},
-        x="layers",
-        y="change of the output",
-        title="All matrices change by 2%: post-norm's output moves further",
-        limits=(0, 0.12),
-        path=path,
-    )
+    curves = {name: (depths, moved) for name, moved in movement.items()}
+    title = "All matrices change by 2%: post-norm's output moves further"
+    lines(curves, path, "layers", "change of the output", title, limits=(0, 0.12))

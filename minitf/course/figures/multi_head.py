@@ -1,8 +1,6 @@
 """The figures of lesson 03, multi-head attention."""
 
-from minitf.course.figures import lines, matrices
-
-__all__ = ["heads_of_a_sentence", "learning", "variances"]
+from minitf.course.figures import Panel, lines, matrices
 
 # In "The old teacher sees the new book.": the cells (row, column) by which a head is known.
 WORD_BEFORE = [(1, 0), (4, 3), (5, 4), (6, 5)]
@@ -15,44 +13,32 @@ def learning(errors, step, path):
 
     errors: {number of heads: the mean error of each `step` steps}.
     """
+    curves = {
+        f"h = {h}": ([step * (n + 0.5) for n in range(len(found))], found)
+        for h, found in errors.items()
+    }
     lines(
-        {
-            f"h = {h}": ([step * (n + 0.5) for n in range(len(found))], found)
-            for h, found in errors.items()
-        },
-        x="steps of gradient descent",
-        y="mean squared error",
-        title="To fetch from three places takes three heads",
-        marks=False,
+        curves, path, "steps of gradient descent", "mean squared error",
+        "To fetch from three places takes three heads", marks=False,
         levels={"bound for 1 head: 2/3": 2 / 3, "for 2 heads: 1/3": 1 / 3},
-        path=path,
-    )
+    )  # fmt: skip
 
 
 def heads_of_a_sentence(weights, words, path):
     """Draw what three heads look at; weights: (heads, words, words)."""
-    panels = ["head 1: the word before", "head 2: its noun", "head 3: the verb"]
+    panels = {
+        "head 1: the word before": Panel(weights[0], words, words, WORD_BEFORE),
+        "head 2: its noun": Panel(weights[1], words, words, NOUN),
+        "head 3: the verb": Panel(weights[2], words, words, VERB),
+    }
+    title = "Each head has its own question (frames)"
     matrices(
-        dict(zip(panels, weights[:3], strict=True)),
-        rows="this word asks",
-        columns="and looks at",
-        row_labels=words,
-        column_labels=words,
-        limits=(0, 1),
-        mark=dict(zip(panels, (WORD_BEFORE, NOUN, VERB), strict=True)),
-        bar="attention weight",
-        title="Each head has its own question (frames)",
-        path=path,
+        panels, path, "this word asks", "and looks at", title, limits=(0, 1), bar="attention weight"
     )
 
 
 def variances(curves, path):
     """Draw the variance of vectors over the maps that they passed; curves: {size: variances}."""
-    lines(
-        {name: (range(len(found)), found) for name, found in curves.items()},
-        x="linear maps passed",
-        y="variance of the vectors",
-        title="Only matrices of Glorot's size a keep the variance",
-        log="y",
-        path=path,
-    )
+    counted = {name: (range(len(found)), found) for name, found in curves.items()}
+    title = "Only matrices of Glorot's size a keep the variance"
+    lines(counted, path, "linear maps passed", "variance of the vectors", title, log="y")

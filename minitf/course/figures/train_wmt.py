@@ -6,7 +6,6 @@ import numpy as np
 
 from minitf.course.figures import (
     FONT,
-    HEIGHT,
     LEVEL,
     MARKS,
     SMALL,
@@ -15,13 +14,10 @@ from minitf.course.figures import (
     graph,
     line_panels,
     lines,
+    new_axes,
     new_figure,
-)
-from minitf.plot import COLOURS, GRID, curve_style, label_axes, plain_numbers, save_figure
-
-__all__ = [
-    "averages", "estimates", "merges", "one_of_each", "padding", "ring", "speed_ups", "stations",
-]  # fmt: skip
+)  # fmt: skip
+from minitf.plot import COLOURS, curve_style, plain_numbers, save_figure
 
 CORNERS = [(-1, 0.9), (1, 0.9), (1, -0.9), (-1, -0.9)]  # of the ring
 SHADES = ("#e4eef8", "#a9cbe8", "#3f86c0", "#08407f")  # of a sum of 1, 2, 3 and 4 GPUs
@@ -49,16 +45,14 @@ def stations(path):
 
 def merges(tokens_per_word, occurrences, path):
     """Draw what merges save. tokens_per_word: after 0, 1, ... merges. occurrences: by piece."""
-    length, rarity = "tokens for each word", "how often the new piece occurs"
     steps = np.arange(len(tokens_per_word))
+    length, rarity = (steps, tokens_per_word), (steps[1:], occurrences)
     panels = {
-        length: {"toy text": (steps, tokens_per_word)},
-        rarity: {"toy text": (steps[1:], occurrences)},
+        "tokens for each word": ("", {"toy text": length}, {"limits": (0, 5.6)}),
+        "how often the new piece occurs": ("", {"toy text": rarity}, {"log": "y"}),
     }
-    line_panels(
-        panels, path, x="merges", y="", marks=False, log={rarity: "y"}, limits={length: (0, 5.6)},
-        title="Each further merge saves less, and its piece is rarer",
-    )  # fmt: skip
+    title = "Each further merge saves less, and its piece is rarer"
+    line_panels(panels, path, "merges", title, marks=False)
 
 
 def one_of_each(named_batches, source_lengths, target_lengths):
@@ -189,11 +183,8 @@ def speed_ups(n_gpus, speed_ups_by_link, limits, path):
 
     limits: {link: t*}. A ring marks where a curve crosses half of the ideal.
     """
-    figure = new_figure(WIDTH, HEIGHT)
-    axes = figure.subplots()
     x, y = "GPUs, which share 25,000 tokens", "times as fast as one GPU"
-    label_axes(axes, x, y, "The slower the link, the fewer GPUs help", FONT, SMALL)
-    axes.grid(**GRID)
+    figure, axes = new_axes(x, y, "The slower the link, the fewer GPUs help")
     for i, (name, numbers) in enumerate(speed_ups_by_link.items()):
         axes.plot(
             n_gpus, numbers, label=name, linewidth=2.5, marker=MARKS[i], markersize=8,

@@ -2,11 +2,8 @@
 
 import numpy as np
 
-from minitf.course.figures import line_panels, lines
-
-__all__ = [
-    "alike", "bleu", "collapse", "loss", "rare", "schedule", "smoothing", "warmup", "wishes",
-]  # fmt: skip
+from minitf.course.figures import SMALL, draw_curves, line_panels, lines, new_axes
+from minitf.plot import save_figure
 
 SCHEDULES = {
     "warm-up": "warm-up",
@@ -19,11 +16,12 @@ PLAIN, SMOOTH = "no smoothing", "label smoothing 0.1"
 def smoothing(leads, curves, best_lead, entropy, path):
     """Draw the loss over the lead of the true word. curves: without smoothing, and with it."""
     plain, smoothed = curves
+    lowest = f"{entropy:.3f}, at a lead of {best_lead:.2f}"
     lines(
         {PLAIN: (leads, plain), SMOOTH: (leads, smoothed)}, path,
         x="lead of the true word's logit", y="loss (14 words)", marks=False,
         title="The smoothed loss has a lowest point",
-        notes={f"{entropy:.3f}, at a lead of {best_lead:.2f}": (best_lead, entropy)},
+        notes={lowest: (best_lead, entropy, best_lead - 2, entropy + 1.5)},
     )  # fmt: skip
 
 
@@ -49,7 +47,7 @@ def schedule(updates, rates, path):
     lines(
         curves, path, x="update", y="learning rate ($d_{model}$ = 512)", marks=False,
         title="The rate goes up in a straight line, then slowly down",
-        notes={f"update 4,000: {peak:.4f}": (4000, peak)},
+        notes={f"update 4,000: {peak:.4f}": (4000, peak, 12_000, 0.9 * peak)},
     )  # fmt: skip
 
 
@@ -82,17 +80,18 @@ def collapse(warm, cold, path):
 
 def wishes(watched, path):
     """Draw the first updates of trainings. watched: {training: the notes of `common_wish`}."""
-    left, right = "length of the common wish", "typical move"
-    curves = {left: {}, right: {}}
+    wish, move = {}, {}
     for name, notes in watched.items():
         updates = np.arange(1, 1 + len(notes["common"]))
-        curves[left][name] = (updates, notes["common"] / notes["common"][0])
-        curves[right][name] = (updates, notes["typical"])
-    line_panels(
-        curves, path, x="update", limits=(-0.05, 1.15), marks=False,
-        y={left: "share of the first update's", right: "share of the rate"},
-        title="Moves answer the common wish, small ones too; waiting does not",
-    )  # fmt: skip
+        wish[name] = (updates, notes["common"] / notes["common"][0])
+        move[name] = (updates, notes["typical"])
+    looks = {"limits": (-0.05, 1.15)}
+    panels = {
+        "length of the common wish": ("share of the first update's", wish, looks),
+        "typical move": ("share of the rate", move, looks),
+    }
+    title = "Moves answer the common wish, small ones too; waiting does not"
+    line_panels(panels, path, "update", title, marks=False)
 
 
 def alike(shares, apart, path):
@@ -102,15 +101,14 @@ def alike(shares, apart, path):
     the positions at the input and after each layer.
     """
     updates = np.arange(1, len(apart) + 1)
-    left, right = "shares of the first update's", "distance from their mean"
-    line_panels(
-        {
-            left: {name: (updates, values) for name, values in shares.items()},
-            right: {f"after layer {n}": (updates, apart[:, n]) for n in (1, 3, 6)},
-        },
-        path, x="update", y="", log={left: "y"}, limits={right: (-0.05, 1.05)}, marks=False,
-        title="Alike, they get hardly any gradient; the layers below part them again",
-    )  # fmt: skip
+    left = {name: (updates, values) for name, values in shares.items()}
+    right = {f"after layer {n}": (updates, apart[:, n]) for n in (1, 3, 6)}
+    panels = {
+        "shares of the first update's": ("", left, {"log": "y"}),
+        "distance from their mean": ("", right, {"limits": (-0.05, 1.05)}),
+    }
+    title = "Alike, they get hardly any gradient; the layers below part them again"
+    line_panels(panels, path, "update", title, marks=False)
 
 
 def warmup(peaks, losses_by_schedule, of_seeds, levels, path):
@@ -121,26 +119,24 @@ def warmup(peaks, losses_by_schedule, of_seeds, levels, path):
     """
     thousandths = 1000 * np.array(peaks)
     curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in losses_by_schedule.items()}
-    lines(
-        curves, path, x="peak rate, in thousandths (each tick doubles it)",
-        y="loss after 600 updates", log="x", limits=(0.4, 3.15),
-        title="A warm-up makes higher rates usable (small marks: single seeds)",
-        levels={name: (level, "left") for name, level in levels.items()},
-        singles={SCHEDULES[name]: (thousandths, losses) for name, losses in of_seeds.items()},
-    )  # fmt: skip
+    title = "A warm-up makes higher rates usable (small marks: single seeds)"
+    x = "peak rate, in thousandths (each tick doubles it)"
+    figure, axes = new_axes(x, "loss after 600 updates", title)
+    on_the_left = {name: (level, "left") for name, level in levels.items()}
+    looks = {"log": "x", "limits": (0.4, 3.15), "levels": on_the_left}
+    drawn = draw_curves(axes, curves, marks=True, **looks)
+    for name, losses in of_seeds.items():
+        curve = drawn[SCHEDULES[name]]
+        style = {"marker": curve.get_marker(), "color": curve.get_color(), "markersize": 5}
+        axes.plot(thousandths, losses, linestyle="", alpha=0.6, **style)
+    axes.legend(fontsize=SMALL, frameon=False)
+    save_figure(figure, path)
 
 
 def bleu(updates, perplexities, bleus, path):
     """Draw perplexity and BLEU during a training; of each, without smoothing and with it."""
-    panels = {
-        "perplexity: less is better": perplexities,
-        "BLEU: more is better": bleus,
-    }
-    curves = {
-        title: {PLAIN: (updates, plain), SMOOTH: (updates, smoothed)}
-        for title, (plain, smoothed) in panels.items()
-    }
-    line_panels(
-        curves, path, x="update", y=dict(zip(panels, ("perplexity", "BLEU"), strict=True)),
-        title="Smoothing: worse perplexity, better BLEU",
-    )  # fmt: skip
+    panels = {}
+    for name, better, values in (("perplexity", "less", perplexities), ("BLEU", "more", bleus)):
+        curves = {PLAIN: (updates, values[0]), SMOOTH: (updates, values[1])}
+        panels[f"{name}: {better} is better"] = (name, curves, {})
+    line_panels(panels, path, "update", "Smoothing: worse perplexity, better BLEU")

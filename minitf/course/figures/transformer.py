@@ -2,10 +2,17 @@
 
 import numpy as np
 
-from minitf.course.figures import FONT, HEIGHT, SMALL, bars, matrices, name_end, new_figure
-from minitf.plot import COLOURS, GRID, curve_style, label_axes, save_figure
-
-__all__ = ["arrows", "leaks", "look", "masks", "parameters"]
+from minitf.course.figures import (
+    FONT,
+    LEVEL,
+    SMALL,
+    Panel,
+    matrices,
+    name_end,
+    new_axes,
+    new_panels,
+)  # fmt: skip
+from minitf.plot import COLOURS, curve_style, save_figure
 
 FADED = "#c8c8c8"  # of what does not reach the output
 
@@ -16,10 +23,8 @@ def arrows(panels, output, reads, predicts, path):
     panels: {title: the mask of each layer, bool (T, T)}. output: its position. reads, predicts: the
     token below and above each position.
     """
-    figure = new_figure(5.6 * len(panels), 6.6, 0.1)
     title = "One layer without its mask, and the word to be predicted leaks in"
-    figure.suptitle(title, fontsize=FONT)
-    all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    figure, all_axes = new_panels(len(panels), 5.6, 6.6, title)
     for axes, (title, masks) in zip(all_axes, panels.items(), strict=True):
         axes.set_title(title, fontsize=FONT)
         axes.set_axis_off()
@@ -84,10 +89,10 @@ def _arrow(axes, start, end, reaches, from_later):
 
 def look(weights, predicts, source, places, path):
     """Draw the attention of the tokens to predict to those of the source."""
+    panel = Panel(weights, predicts, source, places)
     matrices(
-        {"To predict “das”, it looks at “the” and at “book”": weights},
-        row_labels=predicts, column_labels=source, rows="token to predict", columns="source",
-        bar="weight", limits=(0, 1), mark=places, path=path,
+        {"To predict “das”, it looks at “the” and at “book”": panel}, path,
+        "token to predict", "source", limits=(0, 1), bar="weight",
     )  # fmt: skip
 
 
@@ -95,36 +100,29 @@ def masks(padding_mask, causal_mask, source, target, path):
     """Draw the three masks of a sentence. padding_mask: (1, S). causal_mask: (T, T)."""
     wide = np.broadcast_to(padding_mask, (len(source), len(source)))
     panels = {
-        "encoder, self:\nthe padding is hidden": (wide, source, source),
-        "decoder, self:\nthe future is hidden": (causal_mask, target, target),
-        "decoder, source:\nthe padding is hidden": (wide[: len(target)], target, source),
+        "encoder, self:\nthe padding is hidden": Panel(wide, source, source),
+        "decoder, self:\nthe future is hidden": Panel(causal_mask, target, target),
+        "decoder, source:\nthe padding is hidden": Panel(wide[: len(target)], target, source),
     }
-    matrices(
-        {title: mask for title, (mask, _, _) in panels.items()}, rows="who asks",
-        columns="who answers", row_labels={title: rows for title, (_, rows, _) in panels.items()},
-        column_labels={title: columns for title, (_, _, columns) in panels.items()},
-        limits=(0, 1.3),  # True is 1, a little paler than the darkest colour
-        title="Each attention has its own mask (dark: may look)", path=path,
-    )  # fmt: skip
+    title = "Each attention has its own mask (dark: may look)"
+    # True is 1, a little paler than the darkest colour.
+    matrices(panels, path, "who asks", "who answers", title, limits=(0, 1.3))
 
 
 def leaks(updates, losses, guess, path):
     """Draw the loss of models with and without a leak. losses: {mistake: training losses}."""
-    figure = new_figure(11.5, HEIGHT)
-    axes = figure.subplots()
     title = "On random text, a loss below the guess is a leak"
-    label_axes(axes, "updates", "training loss", title, FONT, SMALL)
-    axes.grid(**GRID)
+    figure, axes = new_axes("updates", "training loss", title, width=11.5)
     for i, (name, values) in enumerate(losses.items()):
         style = curve_style(i)
         axes.plot(updates, values, linewidth=2.5, **style)
         text = "no mistake: a guess" if name == "none" else name
         name_end(axes, text, updates, values[-1], style["color"])
     for level in (guess, guess / 6):
-        axes.axhline(level, color="#444444", linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
+        axes.axhline(level, color=LEVEL, linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
     axes.annotate(
         f"five of six words copied, one guessed: (ln 16) / 6 = {guess / 6:.2f}", (50, guess / 6),
-        (0, -5), textcoords="offset points", fontsize=SMALL, color="#444444", va="top",
+        (0, -5), textcoords="offset points", fontsize=SMALL, color=LEVEL, va="top",
     )  # fmt: skip
     axes.set(xlim=(0, updates[-1]), ylim=(-0.1, 3.2))
     save_figure(figure, path)
@@ -132,7 +130,12 @@ def leaks(updates, losses, guess, path):
 
 def parameters(millions, path):
     """Draw the parameters of the base model. millions: {part: its parameters}."""
-    bars(
-        millions, path, y="millions of parameters", digits=2,
-        title="The base model: feed-forward networks are its largest part",
-    )  # fmt: skip
+    title = "The base model: feed-forward networks are its largest part"
+    figure, axes = new_axes("", "millions of parameters", title)
+    axes.grid(False)
+    places = range(len(millions))
+    drawn = axes.bar(places, list(millions.values()), 0.7, color=COLOURS[0], edgecolor="black")
+    axes.bar_label(drawn, fmt="%.2f", fontsize=FONT)
+    axes.set_xticks(places, list(millions), fontsize=SMALL)
+    axes.margins(y=0.12)
+    save_figure(figure, path)
