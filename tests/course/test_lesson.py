@@ -147,7 +147,7 @@ def test_a_lesson_ends_quietly_after_ctrl_c_only(tmp_path, ending, code, said):
 @pytest.mark.parametrize(
     ("name", "picture", "options", "start"),
     [
-        ("a.png", figures.bars, {"values": {"a": 1.0}, "y": "y"}, b"\x89PNG"),
+        ("a.png", figures.dots, {"values": {"a": 1.0}, "x": "x"}, b"\x89PNG"),
         ("a.svg", figure_1, {"here": ["encoder"]}, b"<svg"),
     ],
 )  # fmt: skip
