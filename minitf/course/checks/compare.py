@@ -1,12 +1,16 @@
-"""How an answer is compared: what was found, what was expected, and which mistake that looks like.
+"""How an answer is held to the right one: what was found and expected, and which mistake it shows.
 
-A check gives each answer new copies of its arguments, so an answer may compute in place. An answer
-may be a Tensor, an array, a list or a tuple, of float32 or float64, of integers or of floats. The
-cases of a check are chosen so that every known mistake changes a result by far more than rounding.
+The check of an exercise is a generator of (name, what came out): it calls an answer with arguments
+of several sizes. The right answer and the wrong ones go through the same calls, so a mistake is
+named by what it computes. Each answer gets its own copies of arrays and lists, and may compute in
+place. What comes out may be a Tensor, an array, a list or a tuple, of integers or of floats.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -15,95 +19,127 @@ import numpy as np
 from minitf.backend import to_numpy
 from minitf.check import index_text
 from minitf.course.calls import AnswerError
-from minitf.tensor import ArrayLike, Tensor
+from minitf.tensor import Tensor
 
-__all__ = ["advice", "equal", "equal_on_paper", "gradient", "parts_of", "short"]
+__all__ = [
+    "OnPaper",
+    "advice",
+    "agree",
+    "check",
+    "difference",
+    "gradients",
+    "looks_like",
+    "parts_of",
+    "short",
+]
 
-Mistakes = Mapping[str, ArrayLike]  # {what an answer did: the result that this gives}
+Answer = Callable[..., object]
 
 
-def equal(
-    name: str,
-    found: object,
-    expected: ArrayLike,
-    mistakes: Mistakes | Callable[[], Mistakes] | None = None,
-    rtol: float = 1e-4,
-    atol: float = 1e-6,
-) -> None:
-    """Assert that an answer has the expected numbers, up to the rounding of float32.
+def check(right: Answer, wrong: Mapping[str, Answer] | None = None, **tolerance: float):
+    """Return a decorator that makes the check of an exercise from a generator of its cases.
 
-    mistakes: a dictionary, or a function that makes it, if that takes long.
-    Raises AssertionError that says where the two differ most and which known mistake gives all
-    these numbers; if none does, what they have to do with the right ones, such as another order.
+    right: a right answer. wrong: {a typical mistake: an answer that makes it}. A check that finds
+    mistakes by a rule raises AssertionError between its cases.
     """
-    found, expected = _array(name, found), _array(name, expected)
-    if _close(found, expected, rtol, atol):
-        return
-    looks_like = ""
-    with np.errstate(all="ignore"):
-        mistakes = mistakes() if callable(mistakes) else mistakes or {}
-    for mistake, value in mistakes.items():
-        if _close(found, _array(name, value), rtol, atol):
-            looks_like = f": that looks like {mistake}"
-            break
-    else:
-        looks_like = _looks_like(found, expected, rtol, atol)
-    if found.shape != expected.shape:
-        raise AssertionError(
-            f"{name}: found the shape {found.shape}, expected {expected.shape}{looks_like}"
-        )
-    with np.errstate(invalid="ignore"):
-        error = np.where(_same(found, expected), 0, abs(found * 1.0 - expected * 1.0))
-    index = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), found.shape)
-    wanted = f"found {_number(found[index])}, expected {_number(expected[index])}"
-    raise AssertionError(f"{name}: {wanted}{index_text(index)}{looks_like}")
+    return lambda cases: _Check(cases, right, wrong or {}, tolerance)
 
 
-def equal_on_paper(
-    answer: object,
-    right: Sequence[float],
-    names: Sequence[str],
-    mistakes: Mistakes | None = None,
-    single: Sequence[Mapping[str, float]] = (),
-    within: float = 0.0051,
-) -> None:
-    """Assert that numbers found on paper are right; a message never has the right ones.
+class _Check:
+    """The check of an exercise: called with an answer, it raises AssertionError if it is wrong."""
 
-    names: of the numbers. mistakes: of all numbers together. single: for each number, those of it
-    alone. within: half of the last digit that is asked for; 0 for whole numbers.
+    def __init__(self, cases, right, wrong, tolerance):
+        functools.update_wrapper(self, cases)
+        self.cases, self.right, self.wrong = cases, right, wrong
+        self.tolerance = {"rtol": 1e-4, "atol": 1e-6} | tolerance
+
+    def __call__(self, answer):
+        before = {}  # the cases in which the answer is right
+        pairs = zip(self._outcomes(answer), self._outcomes(self.right), strict=True)
+        for (name, found), (_, expected) in pairs:
+            if text := difference(found, expected, **self.tolerance):
+                mistake = self._mistake(answer, before | {name: found})
+                looks = f": that looks like {mistake}" if mistake else looks_like(found, expected)
+                raise AssertionError(f"{name}: {text}{looks}")
+            before[name] = expected
+
+    def _outcomes(self, answer):
+        """Yield (name, array) of all cases."""
+
+        def copied(*arguments):
+            kinds = np.ndarray | list
+            return answer(*(copy.deepcopy(x) if isinstance(x, kinds) else x for x in arguments))
+
+        with np.errstate(all="ignore"):
+            for name, value in self.cases(copied):
+                yield name, as_array(name, value)
+
+    def _all(self, answer):
+        """Return {name: array} of the cases up to the one in which the answer fails."""
+        outcomes = {}
+        with contextlib.suppress(Exception):
+            for name, array in self._outcomes(answer):
+                outcomes[name] = array
+        return outcomes
+
+    def _mistake(self, answer, outcomes):
+        """Return the mistake that gives these outcomes, of which the last is wrong; "" for none.
+
+        A single number says little: there, all cases that are single numbers have to agree.
+        """
+        if next(reversed(outcomes.values())).size == 1:
+            every = self._all(answer)
+            outcomes = outcomes | {name: one for name, one in every.items() if one.size == 1}
+        for mistake, wrong in self.wrong.items():
+            found = self._all(wrong)
+            if outcomes.keys() <= found.keys() and all(
+                agree(found[name], one, **self.tolerance) for name, one in outcomes.items()
+            ):
+                return mistake
+        return ""
+
+
+class OnPaper:
+    """The check of numbers found on paper; its message never has the right ones.
+
+    names: of the numbers. right: a function of nothing that returns them. wrong: {a typical
+    mistake: the numbers that it gives}. within: half of the last digit that is asked for; 0 for
+    whole numbers.
     """
-    each = f"one for each of: {', '.join(names)}"
-    if isinstance(answer, str | dict):
-        raise AssertionError(f"found {short(answer)}, expected a list of {len(right)} numbers")
-    found = _array("the answer", answer)
-    if found.shape != (len(right),):
-        numbers = f"{found.size} numbers" if found.ndim == 1 else f"the shape {found.shape}"
-        raise AssertionError(f"found {numbers}, expected {len(right)}, {each}")
-    wrong = ~(abs(found - right) <= within)
-    if not wrong.any():
-        return
-    mistakes = dict(mistakes or {})
-    for i in range(len(right)):
-        opposite = np.array(right)
-        opposite[i] = -opposite[i]
-        mistakes[f"the wrong sign of {names[i]}"] = opposite
-    mistakes["the opposite signs"] = -np.asarray(right)
-    for mistake, value in mistakes.items():
-        if (abs(found - np.asarray(value)) <= within).all():
-            raise AssertionError(f"found {short(answer)}: that looks like {mistake}")
-    if (abs(np.sort(found) - np.sort(right)) <= within).all():
-        raise AssertionError(
-            f"found {short(answer)}: that looks like the right numbers in another order; it is "
-            + ", ".join(names)
+
+    def __init__(self, names, right, wrong, within=0.0051):
+        self.names, self.right, self.within = names, right, within
+        self.wrong = {text: lambda value=value: value for text, value in wrong.items()}
+
+    def __call__(self, answer):
+        given, right = answer(), np.asarray(self.right())
+        each = f"one for each of: {', '.join(self.names)}"
+        assert not isinstance(given, str | dict), (
+            f"found {short(given)}, expected a list of {len(right)} numbers"
         )
-    worst = int(np.argmax(wrong))
-    text = f"{names[worst]}, at {worst}, is not {_number(found[worst])}"
-    for mistake, value in (single[worst] if single else {}).items():
-        if abs(found[worst] - value) <= within:
-            raise AssertionError(f"{text}: that looks like {mistake}")
-    if (abs(found - right) <= 10 * within).all():
-        text += ", but all are near: round to two digits"
-    raise AssertionError(text)
+        found = as_array("the answer", given)
+        if found.shape != right.shape:
+            numbers = f"{found.size} numbers" if found.ndim == 1 else f"the shape {found.shape}"
+            raise AssertionError(f"found {numbers}, expected {len(right)}, {each}")
+        wrong = ~(abs(found - right) <= self.within)
+        if not wrong.any():
+            return
+        worst = int(np.argmax(wrong))
+        text = f"{self.names[worst]}, at {worst}, is not {_number(found[worst])}"
+        for mistake, value in self.wrong.items():
+            near = abs(found - np.asarray(value())) <= self.within
+            if near[wrong].all():
+                raise AssertionError(f"{text}: that looks like {mistake}")
+        if (abs(np.sort(found) - np.sort(right)) <= self.within).all():
+            text += f": that looks like the right numbers in another order; it is {each[16:]}"
+        elif (abs(abs(found) - abs(right)) <= self.within).all():
+            text += ": that looks like the wrong sign"
+        elif (abs(found - right) <= 10 * self.within).all():
+            text += ", but all are near: round to two digits"
+        raise AssertionError(text)
+
+
+# What an answer returns ---------------------------------------------------------------------------
 
 
 def parts_of(name: str, found: object, names: Sequence[str]) -> list:
@@ -117,11 +153,12 @@ def parts_of(name: str, found: object, names: Sequence[str]) -> list:
     return list(found)
 
 
-def gradient(name: str, out: object, x: Tensor, gy: np.ndarray) -> np.ndarray:
-    """Send gy back from a Tensor; return the gradient that arrives at x."""
+def gradients(name: str, out: object, inputs: Sequence[Tensor], gy: np.ndarray) -> list[np.ndarray]:
+    """Send gy back from a Tensor; return the gradients that arrive at the inputs."""
     if not isinstance(out, Tensor):
         raise AssertionError(f"{name}: found {type(out).__name__}, expected a Tensor: use record")
-    x.grad = None
+    for x in inputs:
+        x.grad = None
     try:
         out.backward(gy.astype(out.dtype))
     except (AnswerError, ValueError, TypeError, IndexError) as error:
@@ -129,51 +166,16 @@ def gradient(name: str, out: object, x: Tensor, gy: np.ndarray) -> np.ndarray:
     except AttributeError as error:
         text = "backward is to return an array, or a tuple of one for each input"
         raise AssertionError(f"{name}: {text}: {error}") from error
-    if x.grad is None:
+    if any(x.grad is None for x in inputs):
         raise AssertionError(
             f"{name}: no gradient arrives: is the Tensor among the inputs of record, and does "
             "backward return something?"
         )
-    return to_numpy(x.grad)
+    return [to_numpy(x.grad) for x in inputs]
 
 
-def advice(message: str) -> str:
-    """Return what to do about an error on shapes or a tuple, ": ..."; "" for another error."""
-    if "'tuple' object has no attribute" in message:
-        return ": take a tuple apart, as in  loss, count = ..."
-    if "too many indices for array" in message:
-        return ": [..., None] and [..., 0] work for any number of axes, [:, None] does not"
-    shapes = re.search(r"broadcast together with shapes \(([\d, ]*)\) \(([\d, ]*)\)", message)
-    if not shapes:
-        return ""
-    a, b = ([int(n) for n in shape.split(",") if n.strip()] for shape in shapes.groups())
-    if len(a) > len(b):
-        a, b = b, a
-    if len(a) == len(b):
-        if a == b[::-1]:
-            return ": one is the transpose of the other"
-        axis = next((k for k, (n, m) in enumerate(zip(a, b, strict=True)) if n != m), 0)
-        return f": axis {axis} has {a[axis]} numbers here, {b[axis]} there"
-    for axis in range(len(b) - 1, 0, -1):
-        longer = [*a[:axis], 1, *a[axis:]]
-        if len(longer) == len(b) and all(n in (1, m) for n, m in zip(longer, b, strict=True)):
-            how = "[..., None] or keepdims=True" if axis == len(a) else "keepdims=True"
-            return f": {_shape(a)} lacks an axis, {how} makes it {_shape(longer)}"
-    return ""
-
-
-def _shape(numbers):
-    return str(tuple(numbers))
-
-
-def short(answer: object) -> str:
-    """Return an answer as text of at most 60 characters."""
-    text = " ".join(repr(answer).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _array(name, found):
-    """Return numbers as an array of NumPy."""
+def as_array(name: str, found: object) -> np.ndarray:
+    """Return what came out as an array of NumPy; raise AssertionError if it is none."""
     if isinstance(found, Tensor):
         return found.numpy()
     if isinstance(found, list | tuple):
@@ -187,23 +189,52 @@ def _array(name, found):
     return array
 
 
-def _same(a, b):
-    return (a == b) | (np.isnan(a * 1.0) & np.isnan(b * 1.0))
+def short(answer: object) -> str:
+    """Return an answer as text of at most 60 characters."""
+    text = " ".join(repr(answer).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _close(found, expected, rtol, atol):
+# What differs -------------------------------------------------------------------------------------
+
+
+def agree(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> bool:
+    """Return whether two arrays have one shape and the same numbers, up to rounding."""
+    return found.shape == expected.shape and bool(_near(found, expected, rtol, atol).all())
+
+
+def _near(found, expected, rtol, atol):
+    found, expected = found * 1.0, expected * 1.0
+    # What is left of a difference of large numbers has their rounding.
+    largest = abs(expected[np.isfinite(expected)]).max(initial=1.0)
+    return np.isclose(found, expected, rtol, atol * largest, equal_nan=True)
+
+
+def difference(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str:
+    """Return where two arrays differ most, "found 2, expected 3 at (4,)"; "" if they agree."""
+    if agree(found, expected, rtol, atol):
+        return ""
     if found.shape != expected.shape:
-        return False
+        return f"found the shape {found.shape}, expected {expected.shape}"
+    near = _near(found, expected, rtol, atol)
     with np.errstate(invalid="ignore"):
-        near = abs(found * 1.0 - expected * 1.0) <= atol + rtol * abs(expected * 1.0)
-        finite = np.isfinite(found * 1.0) & np.isfinite(expected * 1.0)
-        return bool((_same(found, expected) | (near & finite)).all())
+        error = np.where(near, 0, abs(found * 1.0 - expected * 1.0))
+    index = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), found.shape)
+    for digits in 6, 9, 17:
+        texts = [_number(array[index], digits) for array in (found, expected)]
+        if texts[0] != texts[1]:
+            break
+    return f"found {texts[0]}, expected {texts[1]}{index_text(index)}"
 
 
-def _looks_like(found, expected, rtol, atol):
+def _number(value, digits=6):
+    return str(bool(value)) if value.dtype == bool else f"{value:.{digits}g}"
+
+
+def looks_like(found: np.ndarray, expected: np.ndarray) -> str:
     """Return what wrong numbers have to do with the right ones, ": that looks like ..."."""
     for text, value in _relations(found, expected):
-        if _close(np.asarray(value), expected, rtol, atol):
+        if agree(np.asarray(value), expected, 1e-4, 1e-6):
             return f": that looks like {text}"
     if found.shape == expected.shape and expected.dtype.kind == "f" and np.isfinite(expected).all():
         if np.isnan(found).any():
@@ -227,7 +258,7 @@ def _relations(found, expected) -> Iterator:
         return
     for axis in range(expected.ndim):  # it has one axis less, and so has what it is compared with
         for text, value in (("sum", expected.sum(axis)), ("mean", expected.mean(axis))):
-            if not same and _close(found, value, 1e-4, 1e-6):
+            if not same and agree(found, value, 1e-4, 1e-6):
                 yield f"a {text} over axis {axis}, which is to stay", expected
     if not same or not np.isfinite(found).all():
         return
@@ -256,5 +287,37 @@ def _relations(found, expected) -> Iterator:
                 yield f"{name} {'at ' if found.ndim == 1 else ''}{places[0]} alone", expected
 
 
-def _number(value):
-    return str(bool(value)) if value.dtype == bool else f"{value:.6g}"
+# What Python says of a mistake --------------------------------------------------------------------
+
+# What helps, by what Python, NumPy or the library says.
+ADVICE = {
+    r"'tuple' object has no attribute": "take a tuple apart, as in  loss, count = ...",
+    r"too many indices for array": (
+        "[..., None] and [..., 0] work for any number of axes, [:, None] does not"
+    ),
+}
+
+
+def advice(message: str) -> str:
+    """Return what to do about a common error, ": ..."; "" for another error."""
+    shapes = re.search(r"broadcast together with shapes \(([\d, ]*)\) \(([\d, ]*)\)", message)
+    if not shapes:
+        return next((f": {text}" for said, text in ADVICE.items() if re.search(said, message)), "")
+    a, b = ([int(n) for n in shape.split(",") if n.strip()] for shape in shapes.groups())
+    if len(a) > len(b):
+        a, b = b, a
+    if len(a) == len(b):
+        if a == b[::-1]:
+            return ": one is the transpose of the other"
+        axis = next((k for k, (n, m) in enumerate(zip(a, b, strict=True)) if n != m), 0)
+        return f": axis {axis} has {a[axis]} numbers here, {b[axis]} there"
+    for axis in range(len(b) - 1, 0, -1):
+        longer = [*a[:axis], 1, *a[axis:]]
+        if len(longer) == len(b) and all(n in (1, m) for n, m in zip(longer, b, strict=True)):
+            how = "[..., None] or keepdims=True" if axis == len(a) else "keepdims=True"
+            return f": {_shape(a)} lacks an axis, {how} makes it {_shape(longer)}"
+    return ""
+
+
+def _shape(numbers):
+    return str(tuple(numbers))

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from minitf.course.checks.compare import equal, short
+from minitf.course.checks.compare import as_array, check, short
 
 __all__ = ["check_combine", "check_mended_rows", "check_predicted_cut", "check_slowest_link"]
 
@@ -33,189 +33,113 @@ def check_predicted_cut(predicted_cut):
             )
 
 
-# What somebody may compare with the budget: lengths, the numbers of rows 1 to N, the budget.
-ROWS = {
-    "the sum of the lengths: padding takes memory, too": lambda lengths, n, budget: (
-        np.cumsum(lengths) <= budget
-    ),
-    "each row as long as the first": lambda lengths, n, budget: n * lengths[0] <= budget,
-    "each row as long as the last": lambda lengths, n, budget: n * lengths <= budget,
-    "each row as long as the longest of all": lambda lengths, n, budget: (
-        n * lengths.max() <= budget
-    ),
-    "each row as long as the mean": lambda lengths, n, budget: n * lengths.mean() <= budget,
-    "a budget that must not be reached: a full one is allowed": lambda lengths, n, budget: (
-        n * np.maximum.accumulate(lengths) < budget
-    ),
-    "the rectangle of the shortest sentence": lambda lengths, n, budget: (
-        n * np.minimum.accumulate(lengths) <= budget
-    ),
-    "sentences sorted first: they are taken from the first on": lambda lengths, n, budget: (
-        n * np.sort(lengths) <= budget
-    ),
-    "a rectangle with one row more": lambda lengths, n, budget: (
-        (n + 1) * np.maximum.accumulate(lengths) <= budget
-    ),
-    "the length of the longest sentence, not a rectangle": lambda lengths, n, budget: (
-        np.maximum.accumulate(lengths) <= budget
-    ),
-    "all sentences": lambda lengths, n, budget: n > 0,
-}
+def _rows(rectangles):
+    """Return an answer that counts the sentences with rectangles(lengths, 1 to N) <= budget."""
+
+    def mended_rows(lengths, budget):
+        return max(1, int((rectangles(lengths, np.arange(1, 1 + len(lengths))) <= budget).sum()))
+
+    return mended_rows
 
 
+@check(
+    right=_rows(lambda lengths, n: n * np.maximum.accumulate(lengths)),
+    wrong={
+        "the sum of the lengths: padding takes memory, too": _rows(
+            lambda lengths, n: np.cumsum(lengths)
+        ),
+        "each row as long as the first": _rows(lambda lengths, n: n * lengths[0]),
+        "each row as long as the last": _rows(lambda lengths, n: n * lengths),
+        "each row as long as the longest of all": _rows(lambda lengths, n: n * lengths.max()),
+        "a budget that must not be reached: a full one is allowed": _rows(
+            lambda lengths, n: 1 + n * np.maximum.accumulate(lengths)
+        ),
+    },
+)
 def check_mended_rows(mended_rows):
     """Check the number of sentences that fit a batch."""
-    cases = [
-        ([3, 4, 9], 16, 2),
-        ([3, 4, 9], 27, 3),
-        ([9, 3], 16, 1),
-        ([3, 9, 4], 16, 1),
-        ([5, 5, 5, 5], 15, 3),
-        ([30, 2], 16, 1),
-        ([2, 7, 1, 1, 1, 7], 30, 4),
-        ([1, 1, 1, 1, 9, 1, 1], 40, 4),
-        ([4], 8, 1),
-    ]
-    found, arguments = [], []
-    for lengths, budget, _ in cases:
-        given = np.array(lengths)
-        rows = np.asarray(mended_rows(given.copy(), budget))
-        if rows.ndim or rows.dtype.kind not in "iuf":
-            raise AssertionError(
-                f"lengths {lengths}, budget {budget}: found {short(rows.tolist())}, expected one "
-                "number"
-            )
-        found.append(float(rows))
-        arguments.append((given, np.arange(1, 1 + len(given)), budget))
-
-    def counted(rule, least, stops):
-        fits = [rule(*each) for each in arguments]
-        counts = [each.tolist().index(False) if stops and not each.all() else each.sum()
-                  for each in fits]  # fmt: skip
-        return [max(least, int(count)) for count in counts]
-
-    for (lengths, budget, right), rows in zip(cases, found, strict=True):
-        if rows == right:
-            continue
-        looks_like = ""
-        for text, rule in ROWS.items():
-            ways = [counted(rule, least, stops) for least in (1, 0) for stops in (False, True)]
-            if found in ways:
-                looks_like = f": that looks like {text}"
-                break
-        if rows == 0:
-            looks_like = ": it is at least 1, or a long sentence would never be trained on"
-        elif rows == right - 1 and found == [count - 1 for _, _, count in cases]:
-            looks_like = ": that looks like an index; a number of rows is one more"
-        looks_like = looks_like or _room(lengths, budget, rows)
-        raise AssertionError(
-            f"lengths {lengths}, budget {budget}: found {rows:g} row{'' if rows == 1 else 's'}, "
-            f"expected {right}{looks_like}"
+    for lengths, budget in (
+        ([3, 4, 9], 16),
+        ([3, 4, 9], 27),
+        ([9, 3], 16),
+        ([3, 9, 4], 16),
+        ([5, 5, 5, 5], 15),
+        ([30, 2], 16),
+        ([2, 7, 1, 1, 1, 7], 30),
+        ([1, 1, 1, 1, 9, 1, 1], 40),
+        ([4], 8),
+    ):
+        name = f"lengths {lengths}, budget {budget}"
+        rows = as_array(name, mended_rows(np.array(lengths), budget))
+        assert rows.ndim == 0, f"{name}: found {short(rows.tolist())}, expected one number"
+        assert rows != 0, (
+            f"{name}: found 0 rows: it is at least 1, or a long sentence would never be trained on"
         )
+        yield f"{name}, the number of rows", rows
 
 
-def _room(lengths, budget, rows):
-    """Return in words why so many rows are too many, or too few."""
-    if not rows.is_integer() or rows < 1:
-        return ": a number of rows is 1, 2, 3, ..."
-    if rows > len(lengths):
-        return f": there are {len(lengths)} sentences"
-    rows = int(rows)
-    longest = max(lengths[:rows])
-    if rows * longest > budget:
-        return f": {rows} rows of {longest} are {rows * longest} places"
-    longest = max(lengths[: rows + 1])
-    return f": {rows + 1} rows of {longest} are {(rows + 1) * longest} places, which fit"
+def _mean(gradients, weights):
+    return np.average(gradients, axis=0, weights=weights)
 
 
+@check(
+    right=_mean,
+    wrong={
+        "the mean of the means: a GPU with more tokens counts more": lambda gradients, counts: (
+            np.mean(gradients, axis=0)
+        ),
+        "the sum over all tokens, divided by the number of GPUs": lambda gradients, counts: (
+            _mean(gradients, counts) * sum(counts) / len(counts)
+        ),
+        "the sum over all tokens, not divided by their number": lambda gradients, counts: (
+            _mean(gradients, counts) * sum(counts)
+        ),
+        "the means divided by all tokens": lambda gradients, counts: (
+            np.sum(gradients, axis=0) / sum(counts)
+        ),
+        "the counts in another order: gradients[i] belongs to counts[i]": (
+            lambda gradients, counts: _mean(gradients, counts[::-1])
+        ),
+    },
+)
 def check_combine(combine):
     """Check the gradient of a batch from those of several GPUs."""
     for counts, shape in (([1, 3, 6], (3,)), ([5, 2], (2, 4)), ([4, 4, 1, 2], ())):
-        token_gradients = np.random.default_rng(5).standard_normal((sum(counts), *shape))
-        parts = np.split(token_gradients, np.cumsum(counts)[:-1])
-        means = [part.mean(axis=0) for part in parts]
-        sums = [part.sum(axis=0) for part in parts]
-        n, total = len(counts), sum(counts)
+        rng = np.random.default_rng(5)
+        means = [rng.standard_normal((n, *shape)).mean(axis=0) for n in counts]
         name = f"{', '.join(map(str, counts[:-1]))} and {counts[-1]} tokens"
-        weights = np.array(counts).reshape(-1, *[1] * len(shape))
-        found = combine([np.array(mean) for mean in means], list(counts))
-        equal(
-            f"{name}, the gradient",
-            found,
-            token_gradients.mean(axis=0),
-            {
-                "the mean of the means: a GPU with more tokens counts more": np.mean(means, axis=0),
-                "the sum of the means": np.sum(means, axis=0),
-                "the sum over all tokens, not divided by their number": np.sum(sums, axis=0),
-                "the sum over all tokens, divided by the number of GPUs": np.sum(sums, axis=0) / n,
-                "the means divided by all tokens": np.sum(means, axis=0) / total,
-                "the means divided by their tokens again": np.sum(means / weights, axis=0),
-                "the means divided by their tokens, and multiplied by all": np.sum(
-                    means / weights, axis=0
-                )
-                * total,
-                "gradients that are not summed over the GPUs": np.array(sums) / total,
-                "the gradient of the GPU with most tokens": means[int(np.argmax(counts))],
-                "the gradient of the first GPU": means[0],
-                "the median of the means": np.median(means, axis=0),
-                "the counts in another order: gradients[i] belongs to counts[i]": np.sum(
-                    np.array(means) * weights[::-1], axis=0
-                )
-                / total,
-                "the squares of the counts": np.sum(np.array(means) * weights**2, axis=0)
-                / np.sum(weights**2),
-                "the sum of the means times the GPUs over the tokens": np.sum(means, axis=0)
-                * n
-                / total,
-                "one mean over the numbers of the gradient, too": np.mean(means * weights),
-                "one sum over the numbers of the gradient, too": np.sum(means * weights) / total,
-                "the largest count in place of the sum": np.sum(sums, axis=0) / max(counts),
-                "weights that favour few tokens": np.sum(means / weights, axis=0)
-                / np.sum(1 / np.array(counts)),
-            },
-        )
+        yield f"{name}, the gradient", combine([np.array(each) for each in means], counts)
 
 
+def _link(n, tokens, operations_a_second):
+    """Return bytes a second, of one parameter: the bytes of a ring over the seconds to compute."""
+    computing = 6 * tokens / n / operations_a_second
+    return 2 * (n - 1) / n * 4 / computing
+
+
+@check(
+    right=_link,
+    wrong={
+        "all tokens on each GPU, or one GPU's operations shared": (
+            lambda n, tokens, operations: _link(n, tokens, operations) / n
+        ),
+        "the bytes of many GPUs: a ring of n sends (n - 1) / n of them": (
+            lambda n, tokens, operations: _link(n, tokens, operations) * n / (n - 1)
+        ),
+        "half of the bytes: a sum takes 2 (n - 1) / n, of 4 bytes each": (
+            lambda n, tokens, operations: _link(n, tokens, operations) / 2
+        ),
+        "2 operations in place of 6: backward takes twice as many as forward": (
+            lambda n, tokens, operations: _link(n, tokens, operations) * 3
+        ),
+        "the seconds of computing over those of sending": (
+            lambda n, tokens, operations: 1 / _link(n, tokens, operations)
+        ),
+    },
+    atol=0,
+)
 def check_slowest_link(slowest_link):
     """Check the least speed of a link between GPUs."""
-    # With 11 GPUs no two of the mistakes give the same.
     for n, tokens, operations in ((11, 25_000, 3e12), (2, 25_000, 3e12), (5, 1_003, 1e14)):
-        # Of a million parameters; but how many they are does not matter.
-        computing = 6 * 1e6 * tokens / n / operations
-        sent = 2 * (n - 1) / n * 4 * 1e6
-        right = sent / computing
-        link = slowest_link(n, tokens, operations)
-        name = f"{n} GPUs, {tokens} tokens, {operations:g} operations a second"
-        equal(
-            f"{name}: bytes a second",
-            link,
-            right,
-            {
-                "all tokens on each GPU, or one GPU's operations shared": right / n,
-                "the bytes of many GPUs: a ring of n sends (n - 1) / n of them": right
-                * n
-                / (n - 1),
-                "the bytes of many GPUs, and all tokens on each": right / (n - 1),
-                "half of the bytes: a sum takes 2 (n - 1) / n, of 4 bytes each": right / 2,
-                "a quarter: a number has 4 bytes": right / 4,
-                "2 operations in place of 6: backward takes twice as many as forward": right * 3,
-                "4 operations in place of 6": right * 1.5,
-                "bits in place of bytes": right * 8,
-                "bytes divided by 8: the 4 of a number are bytes": right / 8,
-                "the seconds of computing over those of sending": 1 / right,
-                "tokens over operations": right * (tokens / operations) ** 2,
-                "bytes of 8 for a number": right * 2,
-                "an n too many": right * n,
-                "tokens multiplied in place of divided": right * tokens**2,
-                "the bytes for each parameter, without the tokens": right * tokens,
-                "1 operation in place of 6": right * 6,
-                "the 4 bytes of a number counted twice": right * 4,
-                "n + 1 steps in place of n - 1": right * (n + 1) / (n - 1),
-                "tokens that are shared twice": right / n**2,
-                "the bytes of one parameter alone: divide them by the seconds": 8 * (n - 1) / n,
-                "the seconds of computing alone": 6 * tokens / n / operations,
-                "bytes for 63 million parameters: they stand on both sides": right * 63e6,
-                "bytes for 65 million parameters: they stand on both sides": right * 65e6,
-            },
-            atol=0,
-        )
+        name = f"{n} GPUs, {tokens} tokens, {operations:g} operations a second: bytes a second"
+        yield name, slowest_link(n, tokens, operations)
