@@ -1,7 +1,8 @@
-"""Typical wrong answers to each exercise are refused with their mistake's name, right ones are not.
+"""Right answers to each exercise are right; typical wrong ones are refused with their mistake.
 
-tests/support/answers has them. A wrong answer is called wrong_NAME or wrong_NAME_2, and its
-docstring is a piece of the message that refuses it; right_NAME_2 is right_NAME by another way.
+The typical mistakes are those of the checks, each with its wrong answer. tests/support/answers has
+right answers, NAME and right_NAME_2, and further wrong ones, wrong_NAME, whose docstring is a piece
+of the message that refuses them.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from minitf.course import grading
 from minitf.course.lesson import state_of
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
-WRONG, RIGHT = 5, 2  # so many of each exercise at least
+WRONG, RIGHT = 5, 2  # so many of each exercise at least, and no more than so many named mistakes
 
 
 def load(path):
@@ -29,34 +30,41 @@ def load(path):
     return module
 
 
-def judged(lesson, folder):
-    """Yield (name of the exercise, answer, its state, its message) of all answers to a lesson."""
+def answers_to(lesson, folder):
+    """Yield (its check in the sheet, right answers, {answer: what its refusal says}) of each."""
     sheet = load(ROOT / "lessons" / "exercise.py").sheet(lesson)
     (folder / "sheet.py").write_text(sheet, encoding="utf-8")
     checks = runpy.run_path(str(folder / "sheet.py"), run_name="sheet")
-    answers = load(ROOT / "tests" / "support" / "answers" / lesson.name)
+    answers = vars(load(ROOT / "tests" / "support" / "answers" / lesson.name))
     for name in grading.exercises(sheet):
-        for own, answer in list(vars(answers).items()):
-            if re.fullmatch(rf"((wrong|right)_)?{name}(_\d+)?", own) and inspect.isfunction(answer):
-                with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-                    warnings.simplefilter("ignore")
-                    yield name, answer, *state_of(answer, checks[f"check_{name}"])
+        named = [(wrong, text) for text, wrong in mistakes_of(checks, name).items()]
+        assert len(named) <= WRONG
+        right = [answers[own] for own in answers if re.fullmatch(rf"(right_)?{name}(_\d+)?", own)]
+        for own, answer in answers.items():
+            if re.fullmatch(rf"wrong_{name}(_\d+)?", own):
+                named.append((answer, " ".join(inspect.getdoc(answer).split())))
+        yield checks[f"check_{name}"], right, named
+
+
+def mistakes_of(checks, name):
+    """Return {a typical mistake: an answer that makes it} of an exercise."""
+    return getattr(getattr(checks["checks"], f"check_{name}"), "wrong", {})
 
 
 @each_lesson
 def test_no_wrong_answer_is_right_and_no_right_one_wrong(lesson, tmp_path):
-    failures, counts = [], {}
-    for name, answer, state, message in judged(lesson, tmp_path):
-        wrong = answer.__name__.startswith("wrong_")
-        counts.setdefault(name, [0, 0])[wrong] += 1
-        if wrong:
-            named = " ".join((inspect.getdoc(answer) or "no docstring").split())
-            told = named in message and "RecursionError" not in message
-            as_it_should = state == "wrong" and told
-        else:
-            as_it_should = state == "right"
-        if not as_it_should:
-            failures.append(f"{answer.__name__}: {state}: {message}")
+    failures = []
+    for check, right, wrong in answers_to(lesson, tmp_path):
+        assert len(right) >= RIGHT and len(wrong) >= WRONG, check
+        for answer, said in [*[(each, None) for each in right], *wrong]:
+
+            def called(*arguments, answer=answer):
+                return answer(*arguments)
+
+            with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+                warnings.simplefilter("ignore")
+                state, message = state_of(called, check)
+            told = said is None or (said in message and "RecursionError" not in message)
+            if state != ("right" if said is None else "wrong") or not told:
+                failures.append(f"{check.__name__}: {said}: {state}: {message}")
     assert not failures, "\n".join(failures)
-    few = [name for name, (right, wrong) in counts.items() if right < RIGHT or wrong < WRONG]
-    assert not few, f"at least {WRONG} wrong answers and {RIGHT} right ones to each of {few}"

@@ -3,7 +3,6 @@
 import ast
 import contextlib
 import importlib.util
-import inspect
 import io
 import re
 import runpy
@@ -15,9 +14,10 @@ from pathlib import Path
 import pytest
 from lesson_files import LESSONS, ROOT, prose_of, tree_of
 
+from minitf.course.grading import exercises
+
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
-FURTHER = re.compile(r"\w+_\d+")  # further answers to an exercise: 2, 3 and so on
 
 
 @pytest.fixture(autouse=True)
@@ -33,22 +33,10 @@ def load(path):
     return module
 
 
-def functions_of(lesson):
-    """Return {name: function} of all answers of a lesson, the right and the wrong ones."""
-    module = load(ROOT / "tests" / "support" / "answers" / lesson.name)
-    own = {name: thing for name, thing in vars(module).items() if inspect.isfunction(thing)}
-    return {name: thing for name, thing in own.items() if thing.__module__ == module.__name__}
-
-
 def answers(lesson):
-    """Return {name: function} of the right answers of a lesson, and of one wrong answer each."""
-    own = functions_of(lesson)
-    wrong = {
-        name.removeprefix("wrong_"): thing
-        for name, thing in own.items()
-        if name.startswith("wrong_") and not FURTHER.fullmatch(name)
-    }
-    return {name: own[name] for name in wrong}, wrong
+    """Return {name: function} of a right answer to each exercise of a lesson."""
+    module = load(ROOT / "tests" / "support" / "answers" / lesson.name)
+    return {name: getattr(module, name) for name in exercises(load(SCRIPT).sheet(lesson))}
 
 
 def answered(sheet, functions, source):
@@ -87,7 +75,7 @@ def unfolded(text):
 @each_lesson
 def test_an_empty_sheet_says_in_a_line_each_what_is_to_do(lesson, tmp_path):
     code, lines, err = run(tmp_path / "sheet.py", load(SCRIPT).sheet(lesson))
-    right, _ = answers(lesson)
+    right = answers(lesson)
     assert (code, err) == (1, "")
     assert 3 <= len(lines) == len(right) <= 5
     for number, (line, name) in enumerate(zip(lines, right, strict=True), 1):
@@ -96,7 +84,7 @@ def test_an_empty_sheet_says_in_a_line_each_what_is_to_do(lesson, tmp_path):
 
 @each_lesson
 def test_right_answers_pass(lesson, tmp_path):
-    right, _ = answers(lesson)
+    right = answers(lesson)
     sheet = answered(
         load(SCRIPT).sheet(lesson), right, ROOT / "tests" / "support" / "answers" / lesson.name
     )
@@ -126,22 +114,6 @@ def names_imported(node):
     return [name.asname or name.name for name in node.names] if is_import else []
 
 
-@each_lesson
-def test_wrong_answers_do_not(lesson, tmp_path):
-    _, wrong = answers(lesson)
-    sheet = answered(
-        load(SCRIPT).sheet(lesson), wrong, ROOT / "tests" / "support" / "answers" / lesson.name
-    )
-    code, lines, err = run(tmp_path / "sheet.py", sheet)
-    assert (code, err) == (1, "")
-    said = [line for line in lines if line.startswith(("wrong", "right"))]
-    assert len(said) == len(wrong) and all(
-        re.match(r"wrong  \d\. \w+.*: .{10,}", line) for line in said
-    ), lines
-    # An answer that calls itself is wrong for another reason than the one it is there for.
-    assert not [line for line in said if "RecursionError" in line]
-
-
 @pytest.mark.parametrize(
     "lesson",  # one process is enough by default: in all other tests the sheet is run in this one
     [
@@ -150,7 +122,7 @@ def test_wrong_answers_do_not(lesson, tmp_path):
     ],
 )
 def test_a_sheet_as_a_program_says_the_same(lesson, tmp_path):
-    for functions in ({}, *answers(lesson)):
+    for functions in ({}, answers(lesson)):
         sheet = answered(
             load(SCRIPT).sheet(lesson),
             functions,
@@ -171,7 +143,7 @@ def test_each_exercise_has_a_hint_that_names_a_section_of_its_lesson(lesson):
         for node in tree.body
         if isinstance(node, ast.FunctionDef)
     }
-    for name in answers(lesson)[0]:
+    for name in answers(lesson):
         hint = " ".join(docs[name].partition("\n\nHint: ")[2].split())
         assert any(f'"{heading}"' in hint for heading in headings if heading), f"{name}: {hint!r}"
 
@@ -228,7 +200,7 @@ def test_an_answer_may_be_made_by_another_function(tmp_path):
 
 @each_lesson
 def test_an_answer_without_return_is_told_so(lesson, tmp_path):
-    names = list(answers(lesson)[0])
+    names = list(answers(lesson))
     added = "".join(f"def {name}(*arguments):\n    answer = 0\n" for name in names)
     text = load(SCRIPT).sheet(lesson).replace("\n\nif __name__", f"\n\n{added}\nif __name__")
     _, lines, _ = run(tmp_path / "sheet.py", text)

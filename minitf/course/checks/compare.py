@@ -36,21 +36,22 @@ __all__ = [
 Answer = Callable[..., object]
 
 
-def check(right: Answer, wrong: Mapping[str, Answer] | None = None, **tolerance: float):
+def check(right: Answer, wrong: Mapping[str, Answer], *, shown: bool = True, **tolerance: float):
     """Return a decorator that makes the check of an exercise from a generator of its cases.
 
-    right: a right answer. wrong: {a typical mistake: an answer that makes it}. A check that finds
-    mistakes by a rule raises AssertionError between its cases.
+    right: a right answer. wrong: {a typical mistake: an answer that makes it}. shown: whether a
+    message may have what is right. A check that finds mistakes by a rule raises AssertionError
+    between its cases.
     """
-    return lambda cases: _Check(cases, right, wrong or {}, tolerance)
+    return lambda cases: _Check(cases, right, wrong, shown, tolerance)
 
 
 class _Check:
     """The check of an exercise: called with an answer, it raises AssertionError if it is wrong."""
 
-    def __init__(self, cases, right, wrong, tolerance):
+    def __init__(self, cases, right, wrong, shown, tolerance):
         functools.update_wrapper(self, cases)
-        self.cases, self.right, self.wrong = cases, right, wrong
+        self.cases, self.right, self.wrong, self.shown = cases, right, wrong, shown
         self.tolerance = {"rtol": 1e-4, "atol": 1e-6} | tolerance
 
     def __call__(self, answer):
@@ -59,8 +60,10 @@ class _Check:
         for (name, found), (_, expected) in pairs:
             if text := difference(found, expected, **self.tolerance):
                 mistake = self._mistake(answer, before | {name: found})
-                looks = f": that looks like {mistake}" if mistake else looks_like(found, expected)
-                raise AssertionError(f"{name}: {text}{looks}")
+                looks = f": that looks like {mistake}" if mistake else ""
+                if not self.shown:
+                    raise AssertionError(f"{name}: not {short(found.tolist())}{looks}")
+                raise AssertionError(f"{name}: {text}{looks or looks_like(found, expected)}")
             before[name] = expected
 
     def _outcomes(self, answer):
