@@ -7,18 +7,15 @@ import dataclasses
 import functools
 import hashlib
 import json
-import os
 import re
-from itertools import combinations, islice
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from minitf.cli import counted
 from minitf.data import corpora
-from minitf.data.rows import Rows, encode_lines
-from minitf.data.tokenized import Encoded, encode_pairs
+from minitf.data.rows import Encoded, Rows, encode_lines, encode_pairs
 from minitf.errors import UserError
 from minitf.text import UNK, Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
@@ -28,11 +25,8 @@ __all__ = ["Dataset", "endings", "prepare", "read_corpus"]
 
 VALID_SENTENCES = 1000  # enough to show progress; translating more only delays training
 MAX_UNKNOWN = 0.5  # fraction of a text's ids that may be UNK
-# Pairs read from a mapped file before its pages are released: each pair maps up to 2 MB around it.
-_PAIRS_PER_RELEASE = 64
 FEW = 10_000  # pairs; from fewer a new model learns little
 _LINES_CHECKED = 1_000_000  # lines of each file that are searched for text that is not UTF-8
-_IN_FILE = ("sources", "targets")
 _CHECK = "check that the files belong together, or raise --max-length and --batch-tokens"
 
 
@@ -59,16 +53,12 @@ class Dataset:
 
     def __getstate__(self):
         """Leave out mapped rows: each rank of a run maps the file itself."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if not self.encoded or name not in _IN_FILE
-        }
+        return vars(self) | ({"sources": None, "targets": None} if self.encoded else {})
 
     def __setstate__(self, state):
         vars(self).update(state)
         if self.encoded:
-            self.sources, self.targets = _mapped(self.encoded)
+            self.sources, self.targets = self.encoded.sources, self.encoded.targets
 
     @functools.cached_property
     def longest(self):
@@ -83,20 +73,10 @@ class Dataset:
     def batch(self, indices):
         """Pad the pairs with these indices to a batch."""
         if self.encoded:
-            sources, targets = self._read(indices)
+            sources, targets = self.encoded.flat(indices)
         else:
             sources, targets = self.sources.flat(indices), self.targets.flat(indices)
         return batch_of(sources, targets, len(self.subwords))
-
-    def _read(self, indices):
-        """Return both sides of these pairs from the mapped file, and release its pages."""
-        sources, targets = [], []
-        for start in range(0, len(indices), _PAIRS_PER_RELEASE):
-            rows = indices[start : start + _PAIRS_PER_RELEASE]
-            sources.append(self.sources.flat(rows))
-            targets.append(self.targets.flat(rows))
-            self.encoded.release()
-        return _joined(sources), _joined(targets)
 
     def largest(self, plan):
         """Return the batches of a plan that may need the most memory.
@@ -180,17 +160,20 @@ def prepare(settings, corpus, log, subwords=None):
     pairs = _training_pairs(settings, corpus, log)
     longest = min(settings.max_length, settings.batch_tokens - 1)
     if isinstance(pairs.source, corpora.Lines):
-        ids = _ids_in_file(corpus.name, pairs, subwords, longest, log)
+        encoded = encode_pairs(corpus.name, pairs, subwords, longest, log)
+        sides, counts, unknown = (encoded.sources, encoded.targets), encoded.counts, encoded.unknown
     else:
-        ids = _ids_in_memory(pairs, subwords, longest, log)
-    log(f"pairs    {ids.counts['kept']:,} to train on{_omissions(ids.counts)}")
-    if not ids.counts["kept"]:
-        raise UserError(f"no pair is left to train on{_omissions(ids.counts)}: {_CHECK}")
-    _check_unknown(ids.unknown, learned, log)
+        encoded = None
+        sides, counts = _in_memory(pairs, subwords, longest, log)
+        unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in sides)
+    log(f"pairs    {counts['kept']:,} to train on{_omissions(counts)}")
+    if not counts["kept"]:
+        raise UserError(f"no pair is left to train on{_omissions(counts)}: {_CHECK}")
+    _check_unknown(unknown / sum(int(side.lengths.sum()) for side in sides), learned, log)
     valid = _validation(corpus.valid, subwords, longest, log)
     none = corpora.Pairs([], [])
     corpus = dataclasses.replace(corpus, train=none, added=none)
-    return Dataset(corpus, subwords, ids.sources, ids.targets, valid, ids.encoded)
+    return Dataset(corpus, subwords, *sides, valid, encoded)
 
 
 def _training_pairs(settings, corpus, log):
@@ -203,53 +186,26 @@ def _training_pairs(settings, corpus, log):
     )
 
 
-class _Ids(NamedTuple):
-    """Training pairs as ids: how many were kept and left out, and the share of unknown ids."""
-
-    sources: Rows
-    targets: Rows
-    counts: dict[str, int]
-    unknown: float
-    encoded: Encoded | None = None
-
-
-def _ids_in_file(name, pairs, subwords, longest, log):
-    """Return the ids of a text that is too long for the memory, from a file that is made once."""
-    encoded = encode_pairs(name, pairs, subwords, longest, log)
-    unknown = encoded.unknown / len(encoded.ids) if len(encoded.ids) else 0.0
-    return _Ids(*_mapped(encoded), encoded.counts, unknown, encoded=encoded)
-
-
-def _ids_in_memory(pairs, subwords, longest, log):
-    sources, targets = (
-        Rows.encode(subwords, lines, log, side) for side, lines in pairs._asdict().items()
-    )
-    kept, counts = corpora.clean(sources, targets, longest)
-    sides = sources.keep(kept), targets.keep(kept)
-    unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in sides)
-    n_ids = sum(len(side.ids) for side in sides)
-    return _Ids(*sides, counts, unknown / n_ids if n_ids else 0.0)
+def _in_memory(pairs, subwords, longest, log):
+    """Return the Rows of both sides of the pairs to train on, and how many were left out."""
+    sides = [Rows.encode(subwords, lines, log, side) for side, lines in pairs._asdict().items()]
+    kept, counts = corpora.clean(*sides, longest)
+    return [side.keep(kept) for side in sides], counts
 
 
 def _warn_about_files(settings, corpus, log):
     """Log likely mistakes in the files that the user named.
 
-    They are not UTF-8, or one is given twice, or their order is not that of --train.
+    They are not UTF-8, or their order is not that of --train.
     """
-    named = []
-    for option, files, pairs in (
-        ("--train", settings.train, corpus.train),
-        ("--add", settings.add, corpus.added),
-        ("--valid", settings.valid, corpus.valid),
+    for files, pairs in (
+        (settings.train, corpus.train),
+        (settings.add, corpus.added),
+        (settings.valid, corpus.valid),
     ):
-        if files:
-            named += zip([option] * 2, files, pairs, strict=True)
-    for _, path, lines in named:
-        if mistake := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
-            log(f"notice   {mistake}")
-    for (first, path, _), (second, same_path, _) in combinations(named, 2):
-        if os.path.samefile(path, same_path):
-            log(f"notice   the same file is given twice (as {first} and {second}): {same_path}")
+        for path, lines in zip(files or (), pairs if files else (), strict=True):
+            if mistake := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
+                log(f"notice   {mistake}")
     for option, files in (("--valid", settings.valid), ("--add", settings.add)):
         if files and settings.train:
             before, here = endings(settings.train), endings(files)
@@ -283,16 +239,6 @@ def _warn_about_pairs(settings, corpus, log):
 def endings(files):
     """Return the endings of the names of two files, such as (".en", ".de")."""
     return tuple(Path(file).suffix for file in files)
-
-
-def _joined(parts):
-    """Join several results of Rows.flat."""
-    ids, lengths = zip(*parts, strict=True)
-    return np.concatenate(ids), np.concatenate(lengths)
-
-
-def _mapped(encoded):
-    return map(Rows.mapped, (encoded.ids, encoded.ids), encoded.lengths, encoded.ends)
 
 
 def _omissions(counts):

@@ -1,15 +1,37 @@
-"""The ids of all lines of a text, in one flat array."""
+"""The ids of all lines of a text, in one flat array: in memory, or in a file.
 
-from itertools import chain
+A text that is too long for the memory is cut into subwords once; then its ids are mapped, and a
+pair costs a few bytes of memory. The folder of such a text contains
+
+    ids.bin       the ids of one pair after the other, each source before its target, so that a
+                  pair is read from one place
+    lengths.npy   (2, pairs), the lengths of sources and targets
+    counts.json   how many pairs were kept, and left out by each rule; how many ids are UNK
+"""
+
+import hashlib
+import json
+import mmap
+import os
+import time
+from collections import Counter
+from itertools import chain, islice
 
 import numpy as np
 
+from minitf.atomic import complete, filling, writing
 from minitf.cli import Progress
+from minitf.data import corpora
+from minitf.errors import UserError
+from minitf.text import UNK
 from minitf.text.batches import id_type
 
-__all__ = ["Rows", "encode_lines"]
+__all__ = ["Encoded", "Rows", "encode_lines", "encode_pairs"]
 
-_BLOCK = 50_000  # lines that are cut into subwords at a time
+_BLOCK = 20_000  # lines that are cut into subwords at a time
+# Pairs read from a mapped file before its pages are released: each pair maps up to 2 MB around it.
+_PAIRS_PER_RELEASE = 64
+_FORMAT = 3
 
 
 def encode_lines(subwords, lines, side, threads=0):
@@ -23,40 +45,30 @@ class Rows:
 
     WMT has half a billion ids.
 
-    >>> rows = Rows([np.array([5, 6, 7], np.uint16)], [2, 0, 1])
+    ids: of all rows, an array or a mapped file. lengths: of each row. ends: the index in `ids`
+    after each row, without which one row follows the other.
+
+    >>> rows = Rows(np.array([5, 6, 7], np.uint16), [2, 0, 1])
     >>> len(rows), [ids.tolist() for ids in rows], rows[2].tolist()
     (3, [[5, 6], [], [7]], [7])
     """
 
-    def __init__(self, parts, lengths):
-        self.ids = np.concatenate(parts) if parts else np.zeros(0, np.uint16)
-        self.lengths = np.array(lengths, np.int64)
-        self.ends = np.cumsum(self.lengths)
+    def __init__(self, ids, lengths, ends=None):
+        self.ids, self.lengths = ids, np.asarray(lengths)
+        self.ends = np.cumsum(self.lengths, dtype=np.int64) if ends is None else ends
 
     @classmethod
     def encode(cls, subwords, lines, say=None, side="source"):
         """Cut the lines of a side into subwords, a block at a time. say: see Progress."""
         dtype = id_type(len(subwords))
-        parts, lengths = [], []
+        parts, lengths = [np.zeros(0, dtype)], []
         with Progress("lines cut into subwords", len(lines), say=say) as progress:
             for start in range(0, len(lines), _BLOCK):
                 rows = encode_lines(subwords, lines[start : start + _BLOCK], side)
                 lengths += [len(ids) for ids in rows]
                 parts.append(np.fromiter(chain.from_iterable(rows), dtype))
                 progress.update_to(len(lengths))
-        return cls(parts, lengths)
-
-    @classmethod
-    def from_lists(cls, rows, dtype):
-        """Return rows of ids, each a list or an array, as Rows of this type."""
-        return cls([np.fromiter(chain.from_iterable(rows), dtype)], [len(ids) for ids in rows])
-
-    @classmethod
-    def mapped(cls, ids, lengths, ends):
-        """Return rows of any array of ids, such as a mapped file."""
-        rows = cls([], [])
-        rows.ids, rows.lengths, rows.ends = ids, lengths, ends
-        return rows
+        return cls(np.concatenate(parts), np.array(lengths, np.int64))
 
     def __len__(self):
         return len(self.lengths)
@@ -77,4 +89,133 @@ class Rows:
 
     def keep(self, rows):
         """Return these rows, in this order."""
-        return Rows([self[row] for row in rows], self.lengths[rows])
+        return Rows(*self.flat(rows))
+
+
+class Encoded:
+    """The pairs in a folder that `encode_pairs` has written.
+
+    sources, targets: Rows of the mapped file. counts: pairs left out by each rule, and kept.
+    unknown: the number of ids that are UNK. digest: stands for the pairs. It is pickled as its
+    path: the receiving process maps the same file.
+
+    Raises UserError for a folder that is missing or incomplete.
+    """
+
+    def __init__(self, folder, dtype):
+        self.folder, self.dtype = folder, dtype
+        self.digest = folder.name.rpartition("-")[2]
+        try:
+            facts = json.loads((folder / "counts.json").read_text())
+            lengths = np.load(folder / "lengths.npy")
+            self.ids = _mapped(folder / "ids.bin", dtype)
+            if len(self.ids) != lengths.sum(dtype=np.int64):
+                raise ValueError("ids.bin is too short or too long")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(
+                f"{folder} cannot be read ({reason}): delete it, and it is made again; all "
+                "machines need the same data folder"
+            ) from None
+        kind = np.uint32 if len(self.ids) < 1 << 32 else np.int64
+        ends = np.cumsum(lengths.sum(axis=0, dtype=kind), dtype=kind)
+        self.sources = Rows(self.ids, lengths[0], ends - lengths[1])
+        self.targets = Rows(self.ids, lengths[1], ends)
+        self.counts, self.unknown = facts["counts"], facts["unknown"]
+
+    def __reduce__(self):
+        return Encoded, (self.folder, self.dtype)
+
+    def flat(self, rows):
+        """Return `Rows.flat` of both sides of these pairs, and release the pages of the file."""
+        sides = [], []
+        for start in range(0, len(rows), _PAIRS_PER_RELEASE):
+            some = rows[start : start + _PAIRS_PER_RELEASE]
+            for side, parts in zip((self.sources, self.targets), sides, strict=True):
+                parts.append(side.flat(some))
+            self.release()
+        return [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in sides]
+
+    def release(self):
+        """Return the pages that were read to the system, which keeps them while there is room."""
+        if hasattr(mmap, "MADV_DONTNEED") and len(self.ids):
+            self.ids.base.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapped(path, dtype):
+    if not path.stat().st_size:
+        return np.zeros(0, dtype)  # an empty file cannot be mapped
+    ids = np.memmap(path, dtype, mode="r")
+    if hasattr(mmap, "MADV_RANDOM"):  # the pairs of a batch are scattered: no reading ahead
+        ids.base.madvise(mmap.MADV_RANDOM)
+    return ids
+
+
+def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
+    """Cut the pairs into subwords, leave out those that `corpora.clean` rejects; return Encoded.
+
+    name: of the folder, together with a hash of all arguments, so that the same pairs are encoded
+    once. pairs: of Lines. threads: see Subwords.encode. Raises UserError if the folder cannot be
+    written.
+    """
+    folder = corpora.encoded_folder() / f"{name}-{_key(pairs, subwords, max_length)[:16]}"
+    if folder.exists():
+        log(f"encoded  {folder} exists already")
+    else:
+        started = time.monotonic()
+        with writing(folder), filling(folder) as temporary:
+            _write(temporary, pairs, subwords, max_length, log, threads)
+            complete(temporary, folder)  # unless another process was faster
+        size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
+        minutes = (time.monotonic() - started) / 60
+        log(
+            f"encoded  {folder}, {size:.2f} GB in {minutes:.1f} minutes; delete it when no "
+            "run needs it any more"
+        )
+    return Encoded(folder, id_type(len(subwords)))
+
+
+def _key(pairs, subwords, max_length):
+    """Return a hash of everything that the content of the folder depends on."""
+    texts = [pairs.source.sha256(), pairs.target.sha256()]
+    rules = [max_length, corpora.MAX_RATIO, corpora.RATIO_FLOOR]
+    digest = hashlib.sha256(json.dumps([_FORMAT, *texts, *rules]).encode())
+    digest.update(type(subwords).__name__.encode() + b"".join(subwords.contents().values()))
+    return digest.hexdigest()
+
+
+def _write(folder, pairs, subwords, max_length, log, threads):
+    dtype = id_type(len(subwords))
+    # The length with the end mark has to fit.
+    length_dtype = np.uint16 if max_length < (1 << 16) - 1 else np.uint32
+    lengths, counts, unknown = [np.zeros((2, 0), length_dtype)], Counter(), 0
+    with open(folder / "ids.bin", "wb") as file:
+        for ids, of_block, counts_of_block in _blocks(
+            pairs, subwords, max_length, dtype, log, threads
+        ):
+            unknown += int(np.count_nonzero(ids == UNK))
+            counts.update(counts_of_block)
+            lengths.append(of_block.astype(length_dtype))
+            file.write(ids)
+        file.flush()
+        os.fsync(file.fileno())
+    np.save(folder / "lengths.npy", np.concatenate(lengths, axis=1))
+    text = json.dumps({"counts": counts, "unknown": unknown})
+    (folder / "counts.json").write_text(text)
+
+
+def _blocks(pairs, subwords, max_length, dtype, log, threads):
+    """Yield (ids, lengths (2, pairs kept), counts by rule) for a block of pairs at a time."""
+    rows = zip(*pairs, strict=True)
+    done = 0
+    with Progress("pairs cut into subwords", len(pairs.source), say=log) as progress:
+        while block := list(islice(rows, _BLOCK)):
+            sides = zip(*block, strict=True)
+            sources = encode_lines(subwords, next(sides), "source", threads)
+            targets = encode_lines(subwords, next(sides), "target", threads)
+            lengths = np.array([[len(ids) for ids in side] for side in (sources, targets)])
+            kept, counts = corpora.clean_lengths(*lengths, max_length)
+            flat = chain.from_iterable(chain(sources[i], targets[i]) for i in kept.tolist())
+            yield np.fromiter(flat, dtype), np.ascontiguousarray(lengths[:, kept]), counts
+            done += len(block)
+            progress.update_to(done)

@@ -4,18 +4,16 @@ the seed.
 
 import bz2
 import dataclasses
-import functools
 import gzip
 import lzma
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from runs import prepare_folder, run, write_text
 
-from minitf.data import corpora, toy
+from minitf.data import corpora
 from minitf.data.corpora import Corpus, Pairs
 from minitf.data.dataset import Dataset, prepare, read_corpus
 from minitf.data.rows import Rows
@@ -236,15 +234,7 @@ def test_a_resumed_run_reads_its_added_pairs_again(tmp_path, monkeypatch, capsys
     assert "the training pairs are not those of the checkpoint" in capsys.readouterr().out
 
 
-def test_added_pairs_belong_to_a_named_corpus_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(toy, "splits", functools.partial(toy.splits, 100, 20, 20))
-    for side in "st":
-        (tmp_path / side).write_text("one\ntwo\n")
-    corpus = read_corpus(Settings(add=[str(tmp_path / side) for side in "st"]))
-    assert corpus.name == "toy" and corpus.added == (["one", "two"], ["one", "two"])
-
-
-def test_added_pairs_that_are_not_utf8_or_given_twice_are_noticed(tmp_path):
+def test_files_that_are_not_utf8_are_noticed(tmp_path):
     files = [str(tmp_path / side) for side in "st"]
     (tmp_path / "s").write_bytes(b"\xc3\xbc a\xff\n")
     (tmp_path / "t").write_text("b\n")
@@ -252,8 +242,6 @@ def test_added_pairs_that_are_not_utf8_or_given_twice_are_noticed(tmp_path):
     log = []
     prepare(settings, read_corpus(settings), log.append)
     assert sum("1 line has bytes that are not UTF-8" in line for line in log) == 3
-    assert sum(line.endswith(f"): {files[1]}") for line in log) == 3
-    assert f"notice   the same file is given twice (as --train and --add): {files[1]}" in log
 
 
 @pytest.mark.parametrize(
@@ -305,7 +293,7 @@ def test_the_largest_batch_is_counted_with_its_end_marks():
     it is 20 and 30.
     """
     lengths = np.array([1] * 10 + [5] * 3)
-    side = Rows([np.ones(lengths.sum(), np.uint16)], lengths)
+    side = Rows(np.ones(lengths.sum(), np.uint16), lengths)
     plan = [np.arange(10), np.arange(10, 13)]
     found = Dataset(own(([], [])), None, side, side, Pairs([], [])).largest(plan)
     assert [len(rows) for rows in found] == [10, 3]
@@ -313,7 +301,7 @@ def test_the_largest_batch_is_counted_with_its_end_marks():
 
 def test_the_largest_batches_are_the_widest_and_the_fullest(rng):
     lengths = rng.integers(1, 30, (2, 80))
-    sides = [Rows([np.ones(side.sum(), np.uint16)], side) for side in lengths]
+    sides = [Rows(np.ones(side.sum(), np.uint16), side) for side in lengths]
     data = Dataset(own(([], [])), None, *sides, Pairs([], []))
     plan = data.plan(0, 70, 0)
     found = [rows.tolist() for rows in data.largest(plan)]
@@ -327,20 +315,9 @@ def test_the_largest_batches_are_the_widest_and_the_fullest(rng):
     assert 1 <= len(found) <= 2
 
 
-def test_a_long_side_makes_more_pairs_than_two_of_middle_length():
-    """In a batch of one pair (29, 1), (15, 15), or of twenty (1, 1): the last has the
-    most positions.
-    """
-    lengths = np.array([[29, 15] + [1] * 20, [1, 15] + [1] * 20])
-    sides = [Rows([np.ones(side.sum(), np.uint16)], side) for side in lengths]
-    data = Dataset(own(([], [])), None, *sides, Pairs([], []))
-    found = data.largest([np.array([0]), np.array([1]), np.arange(2, 22)])
-    assert [len(rows) for rows in found] == [1, 20] and found[0].tolist() == [0]
-
-
 def test_the_longest_usual_source():
     lengths = np.array([5] * 5000 + [9] * 6 + [200] * 3)
-    side = Rows([np.ones(lengths.sum(), np.uint16)], lengths)
+    side = Rows(np.ones(lengths.sum(), np.uint16), lengths)
     assert Dataset(own(([], [])), None, side, side, Pairs([], [])).longest == 9
 
 
@@ -416,30 +393,3 @@ def test_compressed_files_and_utf_16_of_any_alphabet_are_refused(tmp_path, pack)
     path.write_bytes(pack("Это кошка\n".encode()))
     with pytest.raises(UserError, match=r"is a compressed file: save it as|is in UTF-16: iconv"):
         corpora.read_lines(path)
-
-
-@pytest.mark.parametrize("start", [b"\xff\xfe", b"\x1f\x8b", b"PK\x03\x04"])
-def test_files_that_are_no_plain_text_are_refused(tmp_path, start):
-    (tmp_path / "s").write_bytes(start + "the cat\n".encode("utf-16-le"))
-    (tmp_path / "t").write_text("die Katze\n")
-    files = [str(tmp_path / side) for side in "st"]
-    with pytest.raises(UserError, match=r"s is .*: .*(UTF-8|utf-8)"):
-        read_corpus(Settings(train=files, valid=files))
-
-
-def test_end_marks_count_in_the_largest_batches():
-    """Twelve pairs of one token take more positions than three of six; but fewer to attend to."""
-    rows = SimpleNamespace(lengths=np.repeat([1, 6], [12, 3]))
-    plan = [np.arange(12), np.arange(12, 15)]
-    largest = Dataset.largest(SimpleNamespace(sources=rows, targets=rows), plan)
-    assert [len(rows) for rows in largest] == [12, 3]
-
-
-def test_the_order_of_batches_depends_on_the_seed_and_the_epoch():
-    rows = SimpleNamespace(lengths=np.repeat([1, 2, 3], 9))
-    text = SimpleNamespace(sources=rows, targets=rows)
-    plans = [
-        [batch.tolist() for batch in Dataset.plan(text, epoch, 12, seed)]
-        for epoch, seed in ((0, 1), (0, 2), (1, 1), (0, 1))
-    ]
-    assert plans[0] == plans[3] and plans[0] not in plans[1:3]

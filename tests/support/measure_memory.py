@@ -25,8 +25,7 @@ import numpy as np
 
 from minitf.data import corpora
 from minitf.data.dataset import Dataset, prepare, read_corpus
-from minitf.data.rows import Rows
-from minitf.data.tokenized import Encoded
+from minitf.data.rows import Encoded
 from minitf.text import Subwords
 from minitf.training.settings import Settings
 
@@ -70,16 +69,15 @@ def write_text(folder, n):
 
 
 def fake(folder, n, rng):
-    """Write the files of n pairs of about 30 ids a side, without a text; return the facts."""
+    """Write the files of n pairs of about 30 ids a side, without a text."""
     lengths = rng.integers(5, 56, (2, n), np.uint16)
     n_ids = int(lengths.sum())
     folder.mkdir()
     with open(folder / "ids.bin", "wb") as file:
         for start in range(0, n_ids, 1 << 24):
             file.write(rng.integers(4, 37_000, min(1 << 24, n_ids - start), np.uint16))
-    lengths.tofile(folder / "lengths.bin")
-    facts = {"counts": {"kept": n}, "unknown": 0, "content": ""}
-    return facts | {"type": "<u2", "length_type": "<u2"}
+    np.save(folder / "lengths.npy", lengths)
+    (folder / "counts.json").write_text(json.dumps({"counts": {"kept": n}, "unknown": 0}))
 
 
 def epoch(dataset, stages):
@@ -137,13 +135,12 @@ def cut(folder, n):
 
 
 def planned(folder, n):
-    facts = fake(folder / "x", n, np.random.default_rng(0))
+    fake(folder / "x", n, np.random.default_rng(0))
     memory(most=True)
-    file = Encoded(folder / "x", facts)
+    file = Encoded(folder / "x", np.uint16)
     stages = {"opening": memory(most=True)}
-    sides = map(Rows.mapped, (file.ids, file.ids), file.lengths, file.ends)
     words = type("Vocabulary", (), {"__len__": lambda self: 37_000})()
-    epoch(Dataset(None, words, *sides, corpora.Pairs([], []), file), stages)
+    epoch(Dataset(None, words, file.sources, file.targets, corpora.Pairs([], []), file), stages)
     return stages
 
 

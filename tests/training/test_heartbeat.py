@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from runs import SMALL, prepare_folder, run
 
-from minitf.data import rows, tokenized
+from minitf.data import rows
 from minitf.data.corpora import Pairs
 from minitf.data.rows import Rows
 from minitf.text import Words
@@ -223,9 +223,9 @@ def test_a_signal_interrupts_a_perplexity(folder, monkeypatch):
 
 
 def test_tokenizing_a_text_into_a_file_shows_its_progress(clock, monkeypatch):
-    monkeypatch.setattr(tokenized, "_BLOCK", 2)
+    monkeypatch.setattr(rows, "_BLOCK", 2)
     words, said = Words(["a", "b"]), []
-    blocks = tokenized._blocks(Pairs(["a"] * 5, ["b"] * 5), words, 9, np.uint16, said.append, 1)
+    blocks = rows._blocks(Pairs(["a"] * 5, ["b"] * 5), words, 9, np.uint16, said.append, 1)
     for _ in blocks:
         clock[0] += 6
     assert said == ["working  4 of 5 pairs cut into subwords"]
