@@ -24,8 +24,7 @@ from minitf.public.formats import (
     take,
 )
 from minitf.text import PairedSubwords
-from minitf.text.sentencepiece_file import processor
-from minitf.text.vocabulary import SPECIALS, read
+from minitf.text.vocabulary import SPECIALS, processor, read
 
 __all__ = ["read_marian"]
 

@@ -2,36 +2,43 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
-from minitf.atomic import save_bytes
 from minitf.errors import UserError, in_file
-from minitf.text.opus import normalise
-from minitf.text.sentencepiece_file import processor
 from minitf.text.vocabulary import (
     SPECIALS,
     UNK,
-    in_range,
-    ordinary,
-    printable,
+    Vocabulary,
+    processor,
     read,
     valid,
 )
 
-__all__ = ["PairedSubwords"]
+__all__ = ["PairedSubwords", "normalise_opus"]
 
 _LANGUAGE = re.compile(r"\s*(>>[^<>\s]+<<)\s*")
+# The last entry looks like a mistake, but the models have learned it.
+_REPLACED = str.maketrans(
+    dict(zip("，、∶：；？！（）《》「」", ',,::;?!()""""', strict=True))
+    | dict(zip("”“’～━〈〉【】％", '""\'~-<>[]%', strict=True))
+    | dict(zip("０２３４５６７８９", "023456789", strict=True))
+    | {"…": "...", "１": '"'}
+)
+_STOP = re.compile("[。．] *")
+_UNUSUAL = re.compile("[^ -~]")
+_SPACES = re.compile("  +")
 
 
-class PairedSubwords:
+class PairedSubwords(Vocabulary):
     """Subwords of a source language and of a target language, in one list that gives the ids.
 
     Public models have them: the text is cut by `source.spm` or `target.spm`, and a subword's id is
-    its place in the list. It has the methods of Subwords; a subword that is not in the list is UNK.
+    its place in the list. A subword that is not in the list is UNK.
 
     source, target: the content of both SentencePiece files. pieces: the subwords with the ids
-    4, 5, ... opus: whether lines are normalised as in `opus.normalise` first.
+    4, 5, ... opus: whether lines are normalised as in `normalise_opus` first.
     Raises UserError for a damaged file, and if a subword repeats.
     """
 
@@ -46,9 +53,9 @@ class PairedSubwords:
             with in_file(self.source_name if side == "source" else self.target_name):
                 self._processors[side] = processor(model)
         self.opus = opus
-        self._pieces = [*SPECIALS, *pieces]
-        self._ids = {piece: i for i, piece in enumerate(self._pieces) if i >= len(SPECIALS)}
-        if len(self._ids) != len(self._pieces) - len(SPECIALS):
+        super().__init__(pieces)
+        self._ids = {piece: i for i, piece in enumerate(self._names) if i >= len(SPECIALS)}
+        if len(self._ids) != len(self._names) - len(SPECIALS):
             raise UserError("a subword of the list repeats: copy the file again")
 
     @classmethod
@@ -62,11 +69,6 @@ class PairedSubwords:
             pieces, opus = _listed(contents[cls.file_name])
             return cls(contents[cls.source_name], contents[cls.target_name], pieces, opus)
 
-    def save(self, path: str | Path) -> None:
-        """Write the list, and both SentencePiece files next to it; the list comes last."""
-        for name, content in reversed(self.contents().items()):
-            save_bytes(Path(path).with_name(name), content)
-
     def contents(self) -> dict[str, bytes]:
         """Return the content of each file, by name."""
         head = {"normalise": "opus" if self.opus else "none"}
@@ -77,20 +79,9 @@ class PairedSubwords:
             self.target_name: self._models["target"],
         }
 
-    def listed(self) -> list[str]:
-        """Return the subwords with the ids 4, 5, ..."""
-        return self._pieces[len(SPECIALS) :]
-
-    def vocabulary(self) -> list[str]:
-        """Return the name of every subword, in the order of their ids."""
-        return list(self._pieces)
-
     def languages(self) -> list[str]:
         """Return the tokens, such as `>>deu<<`, that tell the model its target language."""
         return [piece for piece in self._ids if _LANGUAGE.fullmatch(piece)]
-
-    def __len__(self):
-        return len(self._pieces)
 
     def encode(
         self, lines: Iterable[str], threads: int = 0, side: str = "source"
@@ -104,7 +95,7 @@ class PairedSubwords:
         for line in lines:
             ids, rest = self.split_language(valid(line)) if side == "source" else ([], valid(line))
             tokens.append(ids)
-            rests.append(normalise(rest) if self.opus else rest)
+            rests.append(normalise_opus(rest) if self.opus else rest)
         cut = self._processors[side].encode(rests, out_type=str, num_threads=threads or -1)
         return [
             ids + [self._ids.get(piece, UNK) for piece in pieces]
@@ -123,21 +114,11 @@ class PairedSubwords:
             return [], line
         return [self._ids[match[1]]], line[match.end() :]
 
-    def decode(self, id_lists: Iterable[Iterable[int]], side: str = "target") -> list[str]:
-        """Return the text of each list of ids, without special ids.
-
-        side: the language of the text. Raises ValueError for an id out of range.
-        """
-        lists = [[self._pieces[i] for i in ordinary(ids, len(self))] for ids in id_lists]
-        # Each by itself: for a list, SentencePiece starts threads, which takes longer. A subword
-        # that only the other side's model knows comes back as it is, with the sign of a space.
-        texts = [self._processors[side].decode(names) for names in lists]
-        return [printable(text.replace("\u2581", " ").strip(" ")) for text in texts]
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the subword of each id, for tables and plots; U+2581 means a space."""
-        names = [self._pieces[i] for i in in_range(ids, len(self))]
-        return [printable(name) or repr(name) for name in names]
+    def _text(self, ids, side):
+        # A subword that only the other side's model knows comes back as it is, with its sign of a
+        # space.
+        text = self._processors[side].decode([self._names[i] for i in ids])
+        return text.replace("\u2581", " ").strip(" ")
 
 
 def _listed(content):
@@ -150,3 +131,20 @@ def _listed(content):
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError("not a list of subwords: copy the file again") from None
     return pieces, kind == "opus"
+
+
+def normalise_opus(line: str) -> str:
+    """Return a line as OPUS-MT's models were trained: punctuation as ASCII, and single spaces.
+
+    Control characters and invisible ones become spaces.
+    Source: OPUS-MT-train, scripts/preprocess-spm.sh.
+
+    >>> normalise_opus("“Good…”　he  said。Then，")
+    '"Good..."　he said. Then,'
+    """
+    line = _STOP.sub(". ", line).translate(_REPLACED)
+    return _SPACES.sub(" ", _UNUSUAL.sub(_space_if_invisible, line)).strip(" ")
+
+
+def _space_if_invisible(match):
+    return " " if unicodedata.category(match[0]) in ("Cc", "Cf", "Co", "Cs") else match[0]

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 
-from minitf.atomic import save_bytes
 from minitf.errors import UserError, in_file
 from minitf.text.kept import MARKS
 from minitf.text.normalise import normalise
 from minitf.text.paired import PairedSubwords
-from minitf.text.sentencepiece_file import processor, sentencepiece
 from minitf.text.vocabulary import (
     BOS,
     EOS,
@@ -19,10 +17,10 @@ from minitf.text.vocabulary import (
     SPACE_SIGN,
     SPECIALS,
     UNK,
-    in_range,
-    ordinary,
-    printable,
+    Vocabulary,
+    processor,
     read,
+    sentencepiece,
 )
 from minitf.text.words import Words
 
@@ -34,7 +32,7 @@ FEW = 200  # lines, which take as long as starting SentencePiece's threads
 _ASCII_BYTE = re.compile("^<0x((?!7F)[2-7][0-9A-F])>$")
 
 
-class Subwords:
+class Subwords(Vocabulary):
     """One vocabulary of subwords for all languages, by SentencePiece's byte-pair encoding.
 
     Text is normalised before anything is learned from it and before it is cut, so that a pasted
@@ -57,15 +55,15 @@ class Subwords:
         self.model = model
         try:
             self._processor = processor(model)
-            names = self._processor.id_to_piece(list(range(len(self))))[: len(SPECIALS)]
-            has_bytes = self._processor.piece_to_id("<0x00>") != UNK
+            names = self._processor.id_to_piece(list(range(self._processor.get_piece_size())))
         except (UserError, IndexError, UnicodeDecodeError):  # the last: a piece is no UTF-8
-            names, has_bytes = [], False
-        if names != list(SPECIALS) or not has_bytes:
+            names = []
+        if names[: len(SPECIALS)] != list(SPECIALS) or "<0x00>" not in names:
             raise UserError(
                 "not a SentencePiece model with <pad> <unk> <s> </s> as ids 0 to 3 and bytes for "
                 "unknown characters: copy the file again"
             )
+        super().__init__(names[len(SPECIALS) :])
 
     @classmethod
     def train(
@@ -134,16 +132,9 @@ class Subwords:
         with in_file(path):
             return cls(read(path))
 
-    def save(self, path: str | Path) -> None:
-        """Write the SentencePiece file completely or not at all."""
-        save_bytes(path, self.model)
-
     def contents(self) -> dict[str, bytes]:
         """Return the content of each file that belongs to the vocabulary: here, of one."""
         return {self.file_name: self.model}
-
-    def __len__(self):
-        return self._processor.get_piece_size()
 
     def encode(
         self, lines: Iterable[str], threads: int = 0, side: str = "source"
@@ -158,36 +149,13 @@ class Subwords:
             return [self._processor.encode(line) for line in lines]
         return self._processor.encode(lines, num_threads=threads or -1)
 
-    def split_language(self, line: str) -> tuple[list[int], str]:
-        """Return no ids, and the line: no token at its beginning names a language."""
-        return [], line
-
-    def decode(self, id_lists: Iterable[Iterable[int]], side: str = "target") -> list[str]:
-        """Return the text of each list of ids, without special ids.
-
-        Bytes that are not UTF-8 become U+FFFD. side: not used. Raises ValueError for an id out of
-        range.
-        """
-        # Each by itself: for a list, SentencePiece starts threads, which takes longer.
-        texts = [self._processor.decode(ordinary(ids, len(self))) for ids in id_lists]
-        return [printable(text) for text in texts]
-
-    def listed(self) -> list[str]:
-        """Return the subwords with the ids 4, 5, ... as they are in the file."""
-        return self._processor.id_to_piece(list(range(len(SPECIALS), len(self))))
-
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the subword of each id, for tables and plots; U+2581 means a space."""
-        names = self._processor.id_to_piece(in_range(ids, len(self)))
-        names = [_ASCII_BYTE.sub(lambda byte: chr(int(byte[1], 16)), name) for name in names]
-        return [printable(name) or repr(name) for name in names]
+        """Return the subword of each id, as `Vocabulary.pieces`; a byte as its ASCII character."""
+        names = super().pieces(ids)
+        return [_ASCII_BYTE.sub(lambda byte: chr(int(byte[1], 16)), name) for name in names]
 
-    def vocabulary(self) -> list[str]:
-        """Return SentencePiece's own name of every subword, in the order of their ids."""
-        return self._processor.id_to_piece(list(range(len(self))))
-
-
-Vocabulary = Subwords | Words | PairedSubwords
+    def _text(self, ids, side):
+        return self._processor.decode(ids)
 
 
 def load_subwords(directory: str | Path) -> Vocabulary:

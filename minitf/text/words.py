@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 
-from minitf.atomic import save_bytes
 from minitf.errors import UserError, in_file
-from minitf.text.vocabulary import SPECIALS, UNK, in_range, ordinary, printable, read, valid
+from minitf.text.vocabulary import (
+    SPECIALS,
+    UNK,
+    Vocabulary,
+    read,
+    valid,
+)
 
 __all__ = ["Words", "join_cuts"]
 
 
-class Words:
+class Words(Vocabulary):
     """A vocabulary for text that is already cut; `@@` at the end of a token marks a cut word.
-
-    It has the methods of Subwords.
 
     >>> words = Words.train(["ein klei@@ nes haus", "ein haus"])
     >>> words.encode(["ein haus klei@@ nes", "kein haus"])
@@ -32,9 +35,9 @@ class Words:
 
         Raises UserError for a word that is empty, repeated, or contains a space.
         """
-        self.words = [*SPECIALS, *words]
-        self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
-        if len(self._ids) != len(self.words) - len(SPECIALS) or any(
+        super().__init__(words)
+        self._ids = {word: i for i, word in enumerate(self._names) if i >= len(SPECIALS)}
+        if len(self._ids) != len(self._names) - len(SPECIALS) or any(
             word.split() != [word] for word in self._ids
         ):
             raise UserError(
@@ -79,17 +82,10 @@ class Words:
         except UnicodeDecodeError:
             raise UserError(f"{path}: not UTF-8: copy the file again") from None
 
-    def save(self, path: str | Path) -> None:
-        """Write one word a line, completely or not at all."""
-        save_bytes(path, self.contents()[self.file_name])
-
     def contents(self) -> dict[str, bytes]:
         """Return the content of each file that belongs to the vocabulary: here, of one."""
-        text = "".join(f"{word}\n" for word in self.words[len(SPECIALS) :])
+        text = "".join(f"{word}\n" for word in self.listed())
         return {self.file_name: text.encode()}
-
-    def __len__(self):
-        return len(self.words)
 
     def encode(
         self, lines: Iterable[str], threads: int = 0, side: str = "source"
@@ -97,25 +93,8 @@ class Words:
         """Return the ids of each line's tokens, UNK for unknown tokens. threads, side: not used."""
         return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
 
-    def split_language(self, line: str) -> tuple[list[int], str]:
-        """Return no ids, and the line: no token at its beginning names a language."""
-        return [], line
-
-    def decode(self, id_lists: Iterable[Iterable[int]], side: str = "target") -> list[str]:
-        """Return the text of each list of ids: words joined, without special ids.
-
-        side: not used. Raises ValueError for an id out of range.
-        """
-        lines = (" ".join(self.words[i] for i in ordinary(ids, len(self))) for ids in id_lists)
-        return [printable(join_cuts(line)) for line in lines]
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the token of each id."""
-        return [self.words[i] for i in in_range(ids, len(self))]
-
-    def vocabulary(self) -> list[str]:
-        """Return every token, in the order of their ids."""
-        return list(self.words)
+    def _text(self, ids, side):
+        return join_cuts(" ".join(self._names[i] for i in ids))
 
 
 def join_cuts(line: str) -> str:

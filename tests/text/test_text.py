@@ -214,7 +214,7 @@ def test_save_and_load(tmp_path, subwords):
         load_subwords(tmp_path)
     words = Words.train(["b a\u00e9 b c@@ d"])
     words.save(tmp_path / Words.file_name)
-    assert load_subwords(tmp_path).words == words.words
+    assert load_subwords(tmp_path).vocabulary() == words.vocabulary()
     subwords.save(tmp_path / Subwords.file_name)
     assert load_subwords(tmp_path).model == subwords.model
     assert sorted(path.name for path in tmp_path.iterdir()) == ["subwords.model", "words.txt"]
