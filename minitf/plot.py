@@ -6,11 +6,11 @@ settings do not change.
 """
 
 import contextlib
+import itertools
 import re
 import textwrap
 import unicodedata
 import warnings
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -49,10 +49,8 @@ FONT = 12.0  # points
 SMALLEST_FONT = 4.0  # points
 CELL = 0.24  # inches; less if the picture would otherwise be larger than LARGEST
 LARGEST = 26.0  # inches
-LINES_FROM = 0.1  # inches; lines between smaller cells would cover them
-GAP = 0.16  # inches between two panels
-HEAD_TITLE = 0.3  # inches above a panel
-NARROWEST = 5.0  # inches that the title and the caption may take above a narrower picture
+LETTER = 0.11  # inches; the width of a letter of a label, roughly
+ACROSS = 4  # panels side by side
 LONGEST_LABEL = 40  # characters
 
 JOINED = "Words of several subwords: their columns are added, their rows averaged."
@@ -78,19 +76,13 @@ def attention_maps(
     """Draw attention weights, one panel for each head: rows attend to columns, dark is much.
 
     weights: (H, T, S), each row a distribution. target_tokens: T strings. source_tokens: S strings.
-    caption: small print under the title, to which hints on the tokens are added. names: of the rows
-    and of the columns. words: draw words instead of subwords, as `join_pieces` joins them; the
+    caption: small print below the panels, to which hints on the tokens are added. names: of the
+    rows and of the columns. words: draw words instead of subwords, as `join_pieces` joins them; the
     bytes of a character are always joined.
     Raises ValueError if the sizes do not agree, or the file cannot be written.
     Source: the figures in the paper's appendix.
     """
-    weights = np.asarray(weights)
-    sizes = (len(target_tokens), len(source_tokens))
-    if weights.ndim != 3 or weights.shape[1:] != sizes or 0 in weights.shape:
-        raise ValueError(
-            f"weights of shape {weights.shape} for {sizes[0]} target and {sizes[1]} source tokens: "
-            f"they must be (heads, target tokens, source tokens)"
-        )
+    sizes = np.shape(weights)[1:]
     weights, target_tokens, source_tokens = join_pieces(
         weights, target_tokens, source_tokens, words
     )
@@ -101,62 +93,34 @@ def attention_maps(
     if caption:
         joined = words and weights.shape[1:] != sizes
         caption = _explained(drawable(caption), [*target_tokens, *source_tokens, title], joined)
-    n_heads, across = len(weights), _across(len(weights), rows, columns)
+    n_heads = len(weights)
+    across = min(n_heads, ACROSS)
     down = -(-n_heads // across)
     cell = min(CELL, LARGEST / (across * len(columns)), LARGEST / (down * len(rows)))
-    panels = np.array([across * len(columns), down * len(rows)]) * cell
-    figure = new_figure(*(panels + 12), padding=GAP / 2)  # more than the labels need
-    figure.get_layout_engine().set(wspace=0, hspace=0)
+    wide = across * max(3, len(columns)) * cell + LETTER * max(map(len, rows)) + 2
+    high = down * (max(3, len(rows)) * cell + 0.4) + LETTER * max(map(len, columns)) + 2
+    figure = new_figure(wide, high)
+    figure.set_layout_engine("compressed")  # takes out what square cells leave empty
     grid = figure.subplots(down, across, squeeze=False)
-    highest = float(np.nanmax(weights)) or 1.0
+    style, highest = text_style(), float(np.nanmax(weights)) or 1.0
     for head, axes in enumerate(grid.flat):
         if head >= n_heads:
             axes.set_axis_off()
             continue
-        image = axes.imshow(
-            weights[head],
-            cmap="Blues",
-            vmin=0,
-            vmax=highest,
-            aspect="auto",
-            interpolation="nearest",
-        )
-        axes.set_title(f"head {head + 1}", fontsize=FONT, pad=4)
-        _separate_cells(axes, len(rows), len(columns), lines=cell > LINES_FROM)
-        _name_cells(axes.yaxis, rows, cell, shown=head % across == 0)
-        _name_cells(axes.xaxis, columns, cell, shown=head + across >= n_heads)
-    row_name = figure.supylabel(names[0], fontsize=FONT, **text_style())
-    column_name = figure.supxlabel(names[1], fontsize=FONT, **text_style())
-    tall = min(3.0, panels[1])
-    bar = figure.colorbar(
-        image, ax=grid[:, -1].tolist(), aspect=tall / 0.12, shrink=tall / panels[1], pad=0.04
-    )
+        image = axes.imshow(weights[head], cmap="Blues", vmin=0, vmax=highest)
+        axes.set_title(f"head {head + 1}", fontsize=FONT)
+        _name_cells(axes.yaxis, rows, cell, names[0], shown=head % across == 0)
+        _name_cells(axes.xaxis, columns, cell, names[1], shown=head + across >= n_heads)
+    bar = figure.colorbar(image, ax=grid, shrink=min(1, 3 / high), pad=0.02)
     bar.set_label("attention weight", fontsize=FONT)
-    bar.ax.tick_params(labelsize=0.8 * FONT)
-    bar.outline.set_linewidth(0.5)
-    # Whatever the labels take, the cells keep their size: the figure grows, and is arranged again.
-    _arrange(figure)
-    first = grid[0, 0].get_window_extent()
-    taken = figure.get_size_inches() - np.multiply((across, down), first.size) / figure.dpi
-    figure.set_size_inches(*(panels + taken))
-    _arrange(figure)
-    first, last = grid[0, 0].get_position(), grid[-1, 0].get_position()
-    row_name.set_y((first.y1 + last.y0) / 2)
-    column_name.set_x((first.x0 + grid[0, -1].get_position().x1) / 2)
-    _head(figure, title, caption)
+    letters = int(wide / LETTER)
+    if title:
+        lines = textwrap.wrap(title, letters, max_lines=2, placeholder=" …")
+        figure.suptitle("\n".join(lines), fontsize=1.3 * FONT, **style)
+    if caption:
+        lines = textwrap.wrap(caption, letters)
+        figure.supxlabel("\n".join(lines), fontsize=0.85 * FONT, color="#555555", **style)
     save_figure(figure, path)
-
-
-def _across(n, rows, columns):
-    """Return the number of columns of n panels that best fills a slide."""
-
-    def penalty(across):
-        down = -(-n // across)
-        wide = across * (len(columns) * CELL + GAP) + 0.11 * max(map(len, rows))
-        high = down * (len(rows) * CELL + HEAD_TITLE + GAP) + 0.11 * max(map(len, columns))
-        return abs(np.log(wide / high / 1.7)) + 0.3 * (-n % across)
-
-    return min(range(1, n + 1), key=penalty)
 
 
 def _explained(caption, tokens, joined):
@@ -166,45 +130,7 @@ def _explained(caption, tokens, joined):
     return " ".join([caption, *(hint for hint, needed in hints.items() if needed)])
 
 
-def _head(figure, title, caption):
-    """Write the title, and under it the caption, above the panels and about as wide."""
-    wide, high = figure.get_size_inches()
-    # A large picture is seen from further away.
-    wide, size = max(wide, NARROWEST), FONT * max(1.0, wide / 14)
-    top = 1 + 0.1 / high
-    if caption:
-        lines = _lines(caption, int(72 * wide / (0.47 * size)))
-        style = {"va": "bottom", "ha": "center", "color": "#555555", "linespacing": 1.3}
-        figure.text(0.5, top, "\n".join(lines), fontsize=0.85 * size, **style, **text_style())
-        top += (1.3 * len(lines) + 0.6) * 0.85 * size / 72 / high
-    if title:
-        lines = _lines(title, int(72 * wide / (0.6 * 1.3 * size)), most=2)
-        figure.suptitle("\n".join(lines), y=top, va="bottom", fontsize=1.3 * size, **text_style())
-
-
-def _lines(text, width, most=None):
-    """Cut a text into as few lines as possible, of about equal length; most: more are left out."""
-    lines = textwrap.wrap(text, width, max_lines=most, placeholder=" …")
-    fewest = len(textwrap.wrap(text, width))
-    if len(lines) == fewest:
-        while len(shorter := textwrap.wrap(text, width)) == fewest and width > 1:
-            lines, width = shorter, width - 1
-    return lines
-
-
-def _separate_cells(axes, n_rows, n_columns, lines):
-    if lines:  # they lead the eye from a dark cell to its tokens
-        axes.hlines(
-            np.arange(1, n_rows) - 0.5, -0.5, n_columns - 0.5, color="#dddddd", linewidth=0.4
-        )
-        axes.vlines(
-            np.arange(1, n_columns) - 0.5, -0.5, n_rows - 0.5, color="#dddddd", linewidth=0.4
-        )
-    for spine in axes.spines.values():
-        spine.set(linewidth=0.5, color="#888888")
-
-
-def _name_cells(axis, labels, cell, shown):
+def _name_cells(axis, labels, cell, name, shown):
     if not shown:
         axis.set_ticks([])
         return
@@ -212,16 +138,14 @@ def _name_cells(axis, labels, cell, shown):
     every = 1 if size >= SMALLEST_FONT else int(np.ceil(SMALLEST_FONT / size))
     style = text_style() | {"fontsize": max(size, SMALLEST_FONT)}
     axis.set_ticks(range(0, len(labels), every), labels[::every], **style)
-    axis.set_tick_params(length=0, pad=2, labelrotation=90 if axis.axis_name == "x" else 0)
+    axis.set_tick_params(length=0, labelrotation=90 if axis.axis_name == "x" else 0)
+    axis.set_label_text(name, fontsize=FONT, **text_style())
 
 
 def _label(token):
-    # The mark ▁ is a heavy bar in most fonts.
-    return _cut(drawable(token).replace("▁", "_"), LONGEST_LABEL)
-
-
-def _cut(text, length):
-    return text if len(text) <= length else text[: length - 1] + "…"
+    """Return a token as a label: the mark ▁ is a heavy bar in most fonts."""
+    text = drawable(token).replace("▁", "_")
+    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
 
 
 # Pieces to words ----------------------------------------------------------------------------------
@@ -303,7 +227,7 @@ def _begins(texts):
         for match in _WORD.finditer("".join(map(_kind, line)))
         for i in range(match.start() + 1, match.end())
     }
-    return [start not in inside for start in accumulate(map(len, texts[:-1]), initial=0)]
+    return [start not in inside for start in itertools.accumulate(map(len, texts[:-1]), initial=0)]
 
 
 def _kind(character):
@@ -339,8 +263,6 @@ PANELS = (  # title, {key in the history: name in the legend}, logarithmic
     ("learning rate", {"learning_rate": "training"}, False),
     ("gradient norm", {"gradient_norm": "training"}, True),
 )
-DECADES = 20  # the highest value over the lowest; from here on, few labels per decade are enough
-LEGEND = 0.12  # of the height of a panel: the room that one line of a legend needs
 BEST = {"valid_perplexity": min, "valid_bleu": max}
 
 
@@ -361,30 +283,30 @@ def curves(history: list[dict], path) -> None:
     panels = [panel for panel in PANELS if any(_series(records, key)[0] for key in panel[1])]
     if not panels:
         raise ValueError(f"{path}: nothing to draw: the history contains no values yet")
-    upper = -(-len(panels) // 2)
-    bands = [band for band in (panels[:upper], panels[upper:]) if band]
-    figure = new_figure(11, 3.1 * len(bands), padding=0.08)
-    lines = figure.subfigures(len(bands), 1, squeeze=False)[:, 0]
-    for line, band in zip(lines, bands, strict=True):
-        for axes, panel in zip(line.subplots(1, len(band), squeeze=False)[0], band, strict=True):
-            _draw_panel(axes, records, *panel)
-            axes.set_xlim(0, 1.03 * max(1, records[-1]["step"]))
+    figure = new_figure(11, 6.2, padding=0.08)
+    for axes, panel in itertools.zip_longest(figure.subplots(2, 3).flat, panels):
+        if panel is None:
+            axes.remove()
+            continue
+        _draw_panel(axes, records, *panel)
+        axes.set_xlim(0, 1.03 * max(1, records[-1]["step"]))
     save_figure(figure, path)
 
 
 def _series(records, key):
-    pairs = [(record["step"], record[key]) for record in records if _is_number(record.get(key))]
+    """Return (steps, values) of the records whose value is a number."""
+    pairs = [(record["step"], record.get(key)) for record in records]
+    pairs = [(step, value) for step, value in pairs if value is not None and np.isfinite(value)]
     return [step for step, _ in pairs], [value for _, value in pairs]
 
 
-def _is_number(value):
-    return value is not None and bool(np.isfinite(value))
-
-
 def _draw_panel(axes, records, title, names, logarithmic):
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
+
     label_axes(axes, "step", "", title, font=10, small=8)
     axes.grid(**GRID)
-    _count_steps(axes.xaxis)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     for i, (key, name) in enumerate(names.items()):
         steps, values = _series(records, key)
         if not steps:
@@ -392,47 +314,16 @@ def _draw_panel(axes, records, title, names, logarithmic):
         style = {"marker": "o", "markersize": 3} if len(steps) < 30 else {}
         if key in BEST:
             best = values.index(BEST[key](values))
-            axes.plot(
-                steps[best], values[best], "o", markersize=7, fillstyle="none", color=COLOURS[i]
-            )
+            ring = {"markersize": 7, "fillstyle": "none", "color": COLOURS[i]}
+            axes.plot(steps[best], values[best], "o", **ring)
             name += f", best {values[best]:.2f} at step {steps[best]:,}"
         axes.plot(steps, values, label=name, linewidth=1.3, **curve_style(i), **style)
     if logarithmic:
-        _use_log_scale(axes)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+        plain_numbers(axes.yaxis)
     if BEST.keys() & names.keys():
-        _add_legend(axes, logarithmic)
-
-
-def _add_legend(axes, logarithmic):
-    """Write the legend where a perplexity leaves room; above a BLEU, room is made for it."""
-    if logarithmic:
         axes.legend(frameon=False, fontsize=8)
-        return
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + LEGEND * (high - low))
-    axes.legend(frameon=False, fontsize=8, loc="upper center")
-
-
-def _use_log_scale(axes):
-    from matplotlib.ticker import LogLocator
-
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    subs = (1, 2, 5)
-    if 2 < high / low < DECADES:  # these would be few labels, perhaps none below the curve
-        subs = (1, 1.5, 2, 3, 5, 7)
-        power = 10 ** np.floor(np.log10(low))
-        axes.set_ylim(bottom=max(sub * power for sub in subs if sub * power <= max(low, power)))
-    axes.yaxis.set_major_locator(LogLocator(subs=subs))
-    plain_numbers(axes.yaxis)
-
-
-def _count_steps(axis):
-    """Label whole steps only, with commas between thousands."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 # All figures --------------------------------------------------------------------------------------
@@ -481,31 +372,18 @@ def save_figure(figure, path):
     Raises ValueError for an unknown format, and for a file that cannot be written.
     """
     path = Path(path)
-    formats = figure.canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in formats:
+    if path.suffix[1:].lower() not in figure.canvas.get_supported_filetypes():
         raise ValueError(f"{path}: unknown picture format {path.suffix!r}: use .png, .pdf or .svg")
     try:
         with warnings.catch_warnings():
-            _ignore_boxes()
+            # A character without a font is drawn as a box, and the caption says so.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
             figure.savefig(path, bbox_inches="tight", pad_inches=0.12)
     except (OSError, RuntimeError) as error:  # the latter where LaTeX is missing, for .pgf
         (reason, *_) = (getattr(error, "strerror", None) or str(error)).splitlines() or [""]
-        advice = "choose another file, folder or format"
-        if not path.parent.is_dir():
-            advice = "its folder does not exist: make it, or choose another folder"
-        raise ValueError(f"{path}: cannot be written ({reason}): {advice}") from error
-
-
-def _arrange(figure):
-    """Let matplotlib compute the positions in a figure."""
-    with warnings.catch_warnings():
-        _ignore_boxes()
-        figure.draw_without_rendering()
-
-
-def _ignore_boxes():
-    # A character without a font is drawn as a box, and the caption says so.
-    warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        raise ValueError(
+            f"{path}: cannot be written ({reason}): choose another file, folder or format"
+        ) from error
 
 
 def _fonts():
@@ -520,22 +398,17 @@ def text_style():
     return {"parse_math": False, "usetex": False, "fontfamily": _fonts()}
 
 
-def _printable(text):
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
-
-
 def drawable(text):
     """Leave out invisible characters; name signs that no font has, such as [waving hand sign]."""
-    text = _printable(
-        "".join(character for character in text if unicodedata.category(character) != "Cf")
-    )
-    signs = {character for character in text if unicodedata.category(character) in ("So", "Sk")}
-    names = {sign: unicodedata.name(sign, "sign").lower() for sign in signs if not _has_glyph(sign)}
-    names = {
-        sign: f"[{name.removeprefix('regional indicator symbol letter ')}]"
-        for sign, name in names.items()
-    }
-    return "".join(names.get(character, character) for character in text)
+
+    def drawn(character):
+        category = unicodedata.category(character)
+        if category in ("So", "Sk") and not _has_glyph(character):
+            name = unicodedata.name(character, "sign").lower()
+            return f"[{name.removeprefix('regional indicator symbol letter ')}]"
+        return character if character.isprintable() else "" if category == "Cf" else "\ufffd"
+
+    return "".join(map(drawn, text))
 
 
 def without_font(text):
