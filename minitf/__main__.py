@@ -3,7 +3,7 @@
 import os
 import sys
 
-from minitf.cli import complain, piped
+from minitf.cli import piped, report_error
 
 OVERVIEW = """\
 minitf: the Transformer of "Attention Is All You Need", on NumPy and CuPy.
@@ -65,7 +65,7 @@ def main():
         case "toy":
             from minitf.data.toy import main as run
         case _:
-            return complain("minitf", f"{name!r} is no command: type  minitf  to list them")
+            return report_error("minitf", f"{name!r} is no command: type  minitf  to list them")
     return run(arguments)
 
 

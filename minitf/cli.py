@@ -16,19 +16,18 @@ from minitf.errors import UserError
 
 __all__ = [
     "OptionParser",
-    "Pace",
     "Progress",
-    "complain",
     "counted",
+    "drop_unwritten",
+    "escape_unprintable",
     "exit_code",
     "is_terminal",
     "misspelt",
     "number",
     "piped",
-    "plain_streams",
     "quoted",
+    "report_error",
     "say",
-    "settle_streams",
     "signals_as_exceptions",
     "terminal_safe",
     "whole",
@@ -36,8 +35,6 @@ __all__ = [
 
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
-PAUSE = 10  # seconds before the first line; each later pause is longer by as much
-LONGEST = 30  # seconds; the longest pause
 ALIKE = 0.7  # from 0 to 1; how alike a misspelt option and the right one are, at least
 
 
@@ -100,33 +97,35 @@ def misspelt(parser, arguments):
 # How a program ends -------------------------------------------------------------------------------
 
 
-def complain(program, message, code=2):
+def report_error(program, message, code=2):
     """Write one line about a mistake; return the exit code."""
     say(terminal_safe(f"{program}: {message}"))
     return code
 
 
-def exit_code(program, run, complain=complain):
+def exit_code(program, run, report_error=report_error):
     """Run a command; return its exit code, and say in one line why it could not do its work.
 
     That is what run() returns, or 0; 2 after a UserError, which the user can mend; 130 after
-    Ctrl-C (what a KeyboardInterrupt says is printed). complain: writes the line.
+    Ctrl-C (what a KeyboardInterrupt says is printed). report_error: writes the line.
     """
-    plain_streams()
+    escape_unprintable()
     try:
         with piped():
             return run() or 0
         return 0  # nobody reads the output any more
     except UserError as error:
-        return complain(program, error)
+        return report_error(program, error)
     except MemoryError:
-        return complain(program, "out of memory: give less text, or use a smaller model or --beam")
+        return report_error(
+            program, "out of memory: give less text, or use a smaller model or --beam"
+        )
     except KeyboardInterrupt as stop:
         if is_terminal(sys.stderr):
             say("")  # the terminal has written ^C
-        return complain(program, stop, 130) if stop.args else 130
+        return report_error(program, stop, 130) if stop.args else 130
     finally:
-        settle_streams()
+        drop_unwritten()
 
 
 def say(message, end="\n"):
@@ -146,7 +145,7 @@ def is_terminal(stream):
     return bool(stream) and stream.isatty()
 
 
-def plain_streams():
+def escape_unprintable():
     """Let no name that the terminal cannot show end the program."""
     for stream in sys.stdout, sys.stderr:
         if hasattr(stream, "reconfigure"):  # not in a notebook
@@ -161,10 +160,10 @@ def piped():
         if sys.stdout:
             sys.stdout.flush()
     except BrokenPipeError:
-        settle_streams()
+        drop_unwritten()
     except OSError as error:
         if error.errno == errno.EIO and not error.filename and _terminal_is_gone():
-            settle_streams()
+            drop_unwritten()
             return
         if error.errno != errno.ENOSPC or error.filename:
             raise
@@ -180,7 +179,7 @@ def _terminal_is_gone():
     return device and not sys.stdout.isatty()
 
 
-def settle_streams():
+def drop_unwritten():
     """Drop what standard output or error refuse, or Python would try again when it ends."""
     for stream in sys.stdout, sys.stderr:
         try:
@@ -231,41 +230,16 @@ def quoted(*words):
 # Progress -----------------------------------------------------------------------------------------
 
 
-class Pace:
-    """The pauses between progress lines, each longer than the one before.
-
-    pause: seconds; the first one.
-    """
-
-    def __init__(self, pause=PAUSE):
-        self.pause = pause
-        self.restart()
-
-    def due(self):
-        """Return whether the pause is over; if so, begin the next one."""
-        if time.monotonic() - self.last < self.pause:
-            return False
-        self.pause = min(self.pause + PAUSE, LONGEST)
-        self.restart()
-        return True
-
-    def restart(self):
-        """Begin the pause again because another line was written."""
-        self.last = time.monotonic()
-
-
 class Progress:
-    """A progress bar for a `with` block, which removes it at its end: tqdm, in one line.
+    """A progress bar on the terminal for a `with` block, which removes it at its end.
 
     desc: the text beside the bar, such as "lines read". total: the amount of work, 0 if unknown.
-    say: if there is no terminal, this function is called with a line of text now and then; without
-    it, nothing is written.
+    Short work shows no bar; without a terminal, nothing is written.
     """
 
-    def __init__(self, desc, total=0, *, say=None):
-        self.desc, self.total, self.say = desc, total, say
-        self.possible = bool(sys.stderr and sys.stderr.isatty())
-        self.pace, self.began = Pace(), time.monotonic()
+    def __init__(self, desc, total=0):
+        self.desc, self.total = desc, total
+        self.possible, self.began = is_terminal(sys.stderr), time.monotonic()
         self._bar = None  # made when the work takes long
 
     def __enter__(self):
@@ -275,20 +249,14 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
-    def update_to(self, done, left=None):
-        """Show the amount that is done. left: seconds, if the caller knows better than the bar."""
-        if not self.possible:
-            if self.say and self.pace.due():
-                total = f"of {self.total:,} " if self.total else ""
-                self.say(f"working  {done:,} {total}{self.desc}")
-        elif self._bar is not None or time.monotonic() - self.began >= AFTER:
-            if self._bar is None:
-                self._bar = _bar(self.total, done)
-            self._bar.set_description(self.desc, refresh=False)
-            if left is not None:
-                left = self._bar.format_interval(left)
-                self._bar.bar_format = f"{{l_bar}}{{bar}}| {left} left"
-            self._bar.update(done - self._bar.n)
+    def update_to(self, done):
+        """Show the amount that is done."""
+        if not self.possible or time.monotonic() - self.began < AFTER:
+            return
+        if self._bar is None:
+            self._bar = _bar(self.total, done)
+        self._bar.set_description(self.desc, refresh=False)
+        self._bar.update(done - self._bar.n)
 
     def wipe(self):
         """Remove the bar, so that a line can be written; a later `update_to` draws it again."""
@@ -299,23 +267,12 @@ class Progress:
 def _bar(total, done):
     from tqdm import tqdm  # here: importing it takes longer than the translation of a sentence
 
-    class Bar(tqdm):
-        monitor_interval = 0  # no thread that watches: processes are forked beside the bar
-
-    Bar.set_lock(threading.RLock())  # tqdm's own would import multiprocessing
-    bar = Bar(
-        total=total or None,
-        initial=done,
-        file=sys.stderr,
-        position=0,  # also of a bar inside the block of another
-        bar_format=" ",  # what is drawn here would stay on the screen after Ctrl-C
-        leave=False,
-        dynamic_ncols=True,
-        mininterval=EVERY,
-        miniters=1,
-    )
-    bar.bar_format = "{l_bar}{bar}| {remaining} left" if total else "{desc}{n:,}{bar}"
-    return bar
+    # No thread that watches, and no lock of multiprocessing: processes are forked beside the bar.
+    tqdm.monitor_interval = 0
+    tqdm.set_lock(threading.RLock())
+    shape = "{l_bar}{bar}| {remaining} left" if total else "{desc}{n:,}{bar}"
+    options = {"leave": False, "dynamic_ncols": True, "miniters": 1, "mininterval": EVERY}
+    return tqdm(total=total or None, initial=done, bar_format=shape, position=0, **options)
 
 
 def counted(number, noun):

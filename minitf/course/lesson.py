@@ -22,7 +22,7 @@ from minitf import check as checking
 from minitf import forms
 from minitf.backend import use
 from minitf.check import COLUMNS, proved
-from minitf.cli import OptionParser, piped, settle_streams
+from minitf.cli import OptionParser, drop_unwritten, piped
 from minitf.commands import picture
 from minitf.course.answering import is_empty
 from minitf.course.calls import AnswerError, Ended
@@ -103,7 +103,7 @@ def begin(name, trainer=None):
         get_ipython().set_custom_exc((AssertionError,), _show_in_notebook)
     else:
         sys.excepthook = _end
-        atexit.register(settle_streams)  # what is printed last may find no reader either
+        atexit.register(drop_unwritten)  # what is printed last may find no reader either
         checking._report = _print_claim if options.verbose else _count_claim
     return getattr(options, "quick", False)
 
@@ -124,7 +124,7 @@ def _end(kind, error, trace):
     if issubclass(kind, KeyboardInterrupt):
         sys.exit(130)
     if issubclass(kind, BrokenPipeError):
-        settle_streams()
+        drop_unwritten()
         sys.exit(141)  # as a program of Unix that SIGPIPE ends: not all claims were checked
     sys.__excepthook__(kind, error, trace)
 

@@ -164,7 +164,7 @@ def prepare(settings, corpus, log, subwords=None):
         sides, counts, unknown = (encoded.sources, encoded.targets), encoded.counts, encoded.unknown
     else:
         encoded = None
-        sides, counts = _in_memory(pairs, subwords, longest, log)
+        sides, counts = _in_memory(pairs, subwords, longest)
         unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in sides)
     log(f"pairs    {counts['kept']:,} to train on{_omissions(counts)}")
     if not counts["kept"]:
@@ -186,9 +186,9 @@ def _training_pairs(settings, corpus, log):
     )
 
 
-def _in_memory(pairs, subwords, longest, log):
+def _in_memory(pairs, subwords, longest):
     """Return the Rows of both sides of the pairs to train on, and how many were left out."""
-    sides = [Rows.encode(subwords, lines, log, side) for side, lines in pairs._asdict().items()]
+    sides = [Rows.encode(subwords, lines, side) for side, lines in pairs._asdict().items()]
     kept, counts = corpora.clean(*sides, longest)
     return [side.keep(kept) for side in sides], counts
 

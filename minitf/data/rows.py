@@ -58,11 +58,11 @@ class Rows:
         self.ends = np.cumsum(self.lengths, dtype=np.int64) if ends is None else ends
 
     @classmethod
-    def encode(cls, subwords, lines, say=None, side="source"):
-        """Cut the lines of a side into subwords, a block at a time. say: see Progress."""
+    def encode(cls, subwords, lines, side="source"):
+        """Cut the lines of a side into subwords, a block at a time."""
         dtype = id_type(len(subwords))
         parts, lengths = [np.zeros(0, dtype)], []
-        with Progress("lines cut into subwords", len(lines), say=say) as progress:
+        with Progress("lines cut into subwords", len(lines)) as progress:
             for start in range(0, len(lines), _BLOCK):
                 rows = encode_lines(subwords, lines[start : start + _BLOCK], side)
                 lengths += [len(ids) for ids in rows]
@@ -190,9 +190,7 @@ def _write(folder, pairs, subwords, max_length, log, threads):
     length_dtype = np.uint16 if max_length < (1 << 16) - 1 else np.uint32
     lengths, counts, unknown = [np.zeros((2, 0), length_dtype)], Counter(), 0
     with open(folder / "ids.bin", "wb") as file:
-        for ids, of_block, counts_of_block in _blocks(
-            pairs, subwords, max_length, dtype, log, threads
-        ):
+        for ids, of_block, counts_of_block in _blocks(pairs, subwords, max_length, dtype, threads):
             unknown += int(np.count_nonzero(ids == UNK))
             counts.update(counts_of_block)
             lengths.append(of_block.astype(length_dtype))
@@ -204,11 +202,11 @@ def _write(folder, pairs, subwords, max_length, log, threads):
     (folder / "counts.json").write_text(text)
 
 
-def _blocks(pairs, subwords, max_length, dtype, log, threads):
+def _blocks(pairs, subwords, max_length, dtype, threads):
     """Yield (ids, lengths (2, pairs kept), counts by rule) for a block of pairs at a time."""
     rows = zip(*pairs, strict=True)
     done = 0
-    with Progress("pairs cut into subwords", len(pairs.source), say=log) as progress:
+    with Progress("pairs cut into subwords", len(pairs.source)) as progress:
         while block := list(islice(rows, _BLOCK)):
             sides = zip(*block, strict=True)
             sources = encode_lines(subwords, next(sides), "source", threads)

@@ -12,9 +12,9 @@ from minitf.backend import use
 from minitf.cli import (
     OptionParser,
     Progress,
-    complain,
     exit_code,
     number,
+    report_error,
     say,
     signals_as_exceptions,
     terminal_safe,
@@ -199,7 +199,7 @@ def _draw(tree, path):
     try:
         boxes = draw(tree, path)
     except ValueError as error:
-        return complain(PROGRAM, f"--draw: {error}")
+        return report_error(PROGRAM, f"--draw: {error}")
     if boxes:
         say(terminal_safe(f"{PROGRAM}: {path} has boxes: no installed font has {boxes}"))
     return 0

@@ -338,7 +338,7 @@ def main(
     return exit_code(
         typed.removeprefix("python -m "),
         lambda: _run(arguments, typed, model, ranks),
-        ranks.complain,
+        ranks.report_error,
     )
 
 

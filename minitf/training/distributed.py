@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 from minitf.backend import to_device, to_numpy, xp
-from minitf.cli import complain, counted, settle_streams
+from minitf.cli import counted, drop_unwritten, report_error
 from minitf.cpu.machine import cpu_cores
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import libraries
@@ -215,7 +215,7 @@ class Ranks:
 
     # How they end ---------------------------------------------------------------------------------
 
-    def complain(self, program, message, code=2):
+    def report_error(self, program, message, code=2):
         """Write one line about a mistake, and end all ranks with this exit code.
 
         A process that is alone returns the code, and exits itself; several ranks are ended by MPI.
@@ -225,7 +225,7 @@ class Ranks:
         """
         if self.rank:
             message = f"{message} (rank {self.rank} on {platform.node()})"
-        self._end_all(code, lambda: complain(program, message))
+        self._end_all(code, lambda: report_error(program, message))
         return code
 
     def _crash(self, *error):
@@ -235,7 +235,7 @@ class Ranks:
     def _end_all(self, code, report):
         time.sleep(_RANK0_HEADSTART if self.rank else 0)
         report()
-        settle_streams()
+        drop_unwritten()
         if self._world is not None:
             time.sleep(_FLUSH_TIME)
             self._world.Abort(code)

@@ -14,12 +14,37 @@ from minitf import __version__
 from minitf.atomic import save_text
 from minitf.errors import UserError
 
-__all__ = ["RunLog", "read_history", "step_line", "versions"]
+__all__ = ["Pace", "RunLog", "read_history", "step_line", "versions"]
 
 LINES = "log.jsonl"
 CURVES = "curves.png"
+PAUSE = 10  # seconds before the first line; each later pause is longer by as much
+LONGEST = 30  # seconds; the longest pause
 # CuPy: the package that is compiled when it is installed, and those for a version of CUDA.
 CUPY = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
+
+
+class Pace:
+    """The pauses between progress lines, each longer than the one before.
+
+    pause: seconds; the first one.
+    """
+
+    def __init__(self, pause=PAUSE):
+        self.pause = pause
+        self.restart()
+
+    def due(self):
+        """Return whether the pause is over; if so, begin the next one."""
+        if time.monotonic() - self.last < self.pause:
+            return False
+        self.pause = min(self.pause + PAUSE, LONGEST)
+        self.restart()
+        return True
+
+    def restart(self):
+        """Begin the pause again because another line was written."""
+        self.last = time.monotonic()
 
 
 class RunLog:

@@ -90,13 +90,13 @@ def smaller_model(settings):
     return "choose a smaller --preset, or smaller sizes with --set"
 
 
-def try_batches(updater, batches, say):
+def try_batches(updater, batches):
     """Run batches forward and backward, and discard the results.
 
-    updater: the Updater that computes. say: takes lines that show progress.
+    updater: the Updater that computes.
     With the largest batches of a run, memory runs out now or hardly ever.
     """
-    with Progress("of the largest batches tried", say=say) as bar:
+    with Progress("of the largest batches tried") as bar:
         for i, batch in enumerate(batches, 1):
             try_batch(updater, batch)
             bar.update_to(i)

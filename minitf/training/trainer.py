@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minitf.cli import Pace, Progress, counted
+from minitf.cli import Progress, counted
 from minitf.config import Config
 from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Dataset
@@ -19,7 +19,7 @@ from minitf.training.checkpoints import RunFolder
 from minitf.training.clock import Clock
 from minitf.training.cursor import Cursor, UpdateBatches
 from minitf.training.distributed import Ranks
-from minitf.training.log import RunLog, step_line
+from minitf.training.log import Pace, RunLog, step_line
 from minitf.training.schedule import cooldown_start, fill_in, learning_rate
 from minitf.training.settings import Settings
 from minitf.training.signals import Interrupted, StopRequest
@@ -83,7 +83,7 @@ class Trainer:
             clip=settings.clip,
         )
         self.stop, self.clock, self.scores = StopRequest(), Clock(), Scores()
-        self.validator = Validator(dataset, settings, log.say, self.stop)
+        self.validator = Validator(dataset, settings, self.stop)
         self.weights = []  # names of the files that the next average is made of
         self.stamp = None  # of the checkpoint that was there before the text was read
         self.notes = {}  # of the model that is tuned: the new one keeps them
@@ -138,7 +138,7 @@ class Trainer:
         self.log.say(
             "trial    running the largest batches first, to find out whether they fit into memory"
         )
-        planning.try_batches(self.updater, self.largest_batches(), self.log.say)
+        planning.try_batches(self.updater, self.largest_batches())
 
     def largest_batches(self):
         """Return this rank's slices of the batches that may need the most memory.
@@ -232,7 +232,7 @@ class Trainer:
             if not self.log.bar.possible:
                 self.log.say(step_line(self._entry()))
         self.log.bar.desc = f"step {self.step:,}  loss {self.updater.loss:.3f}"
-        self.log.bar.update_to(self.step, self._seconds_left())
+        self.log.bar.update_to(self.step)
 
     def _log_updates(self):
         self.updater.read()

@@ -35,12 +35,11 @@ class Scores:
 class Validator:
     """Translates and scores texts of a dataset.
 
-    say: takes lines that show progress. stop: a StopRequest; once a stop is asked for, Interrupted
-    is raised in the middle of a text.
+    stop: a StopRequest; once a stop is asked for, Interrupted is raised in the middle of a text.
     """
 
-    def __init__(self, dataset, settings, say, stop):
-        self.dataset, self.settings, self.say, self.stop = dataset, settings, say, stop
+    def __init__(self, dataset, settings, stop):
+        self.dataset, self.settings, self.stop = dataset, settings, stop
 
     def measure(self, translator):
         """Return the perplexity and the greedy BLEU on the validation text."""
@@ -68,7 +67,7 @@ class Validator:
     @contextlib.contextmanager
     def _progress(self, task):
         """Give a function for `progress=`, which raises Interrupted once a stop is asked for."""
-        with Progress(task, say=self.say) as bar:
+        with Progress(task) as bar:
 
             def progress(done, total):
                 if self.stop.asked:

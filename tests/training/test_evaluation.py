@@ -314,7 +314,7 @@ def test_a_run_on_a_corpus_of_the_paper_has_its_paper_bleu_too(corpus, tmp_path)
         dataset=dataset,
         log=SimpleNamespace(say=said.append),
         folder=SimpleNamespace(path=tmp_path),
-        validator=Validator(dataset, settings, said.append, StopRequest()),
+        validator=Validator(dataset, settings, StopRequest()),
     )
     translator = SimpleNamespace(
         translate=lambda source, *_, **__: [[SimpleNamespace(text=line)] for line in OURS]

@@ -5,17 +5,12 @@ import shlex
 import sys
 import time
 
-import numpy as np
 import pytest
 from runs import SMALL, prepare_folder, run
 
-from minitf.data import rows
-from minitf.data.corpora import Pairs
-from minitf.data.rows import Rows
 from minitf.text import Words
-from minitf.training import commandline, evaluation
-from minitf.training.clock import Clock
-from minitf.training.log import read_history
+from minitf.training import commandline
+from minitf.training.log import Pace, read_history
 from minitf.training.options import parse
 from minitf.training.signals import Interrupted
 from minitf.training.trainer import Trainer
@@ -116,12 +111,11 @@ def test_the_speed_of_an_entry_is_that_of_its_updates(folder, monkeypatch):
 
 def test_on_a_terminal_a_bar_with_the_loss(folder, slow_updates, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr(Clock, "left", lambda *_: 75.0)
     monkeypatch.setattr("minitf.cli.AFTER", 0)
     monkeypatch.setattr("minitf.cli.EVERY", 0)
     assert run("here", *RARELY) == 0
     assert steps(capsys) == [16], "no lines between those of the log"
-    bars = [text for text in sys.stderr.getvalue().split("\r") if " 01:15 left" in text]
+    bars = [text for text in sys.stderr.getvalue().split("\r") if "loss" in text]
     assert any("50%" in text and "step 8" in text for text in bars)
     losses = {float(text.split("loss ")[1].split(":")[0]) for text in bars}
     assert len(losses) > 10 and all(1 < loss < 10 for loss in losses)
@@ -170,43 +164,6 @@ def test_a_line_announces_everything_that_takes_long(folder, monkeypatch, capsys
     assert len(said) >= 3 and all(wanted == line for wanted, line in said[:3])
 
 
-def test_tokenizing_shows_its_progress(clock, monkeypatch):
-    monkeypatch.setattr(rows, "_BLOCK", 2)
-    words = Words(["a", "b"])
-    encode = Words.encode
-
-    def slow(self, lines, **options):
-        clock[0] += 8
-        return encode(self, lines, **options)
-
-    monkeypatch.setattr(Words, "encode", slow)
-    said = []
-    Rows.encode(words, ["a"] * 9, said.append)
-    assert said == [f"working  {n} of 9 lines cut into subwords" for n in (4, 9)]
-
-
-def test_a_validation_shows_its_progress(folder, monkeypatch, clock, capsys):
-    monkeypatch.setattr(evaluation, "plan_batches", lambda *_: [[0, 1], [2, 3, 4]])
-    batch = evaluation.make_batch
-
-    def slow_batch(*arguments):
-        clock[0] += 10
-        return batch(*arguments)
-
-    def slow_translate(self, lines, *arguments, progress=None, **keywords):
-        clock[0] += 10
-        progress(3, 5)
-        return translate(self, lines, *arguments, progress=progress, **keywords)
-
-    translate = Translator.translate
-    monkeypatch.setattr(evaluation, "make_batch", slow_batch)
-    monkeypatch.setattr(Translator, "translate", slow_translate)
-    assert run("here", "--steps", "1", "--valid-every", "1") == 0
-    working = [line for line in capsys.readouterr().out.splitlines() if line.startswith("working")]
-    one = ["working  2 of 5 pairs validated", "working  3 of 5 sentences translated"]
-    assert working == [*one, *one, "working  3 of 5 sentences of valid translated"]
-
-
 def test_a_signal_interrupts_a_perplexity(folder, monkeypatch):
     """For a large model it takes a minute."""
     settings, _ = parse(
@@ -220,15 +177,6 @@ def test_a_signal_interrupts_a_perplexity(folder, monkeypatch):
     trainer.stop.ask("a test asked")
     with pytest.raises(Interrupted):
         trainer.validator.measure(translator)
-
-
-def test_tokenizing_a_text_into_a_file_shows_its_progress(clock, monkeypatch):
-    monkeypatch.setattr(rows, "_BLOCK", 2)
-    words, said = Words(["a", "b"]), []
-    blocks = rows._blocks(Pairs(["a"] * 5, ["b"] * 5), words, 9, np.uint16, said.append, 1)
-    for _ in blocks:
-        clock[0] += 6
-    assert said == ["working  4 of 5 pairs cut into subwords"]
 
 
 def test_the_speed_includes_waiting_for_the_gpu(folder, monkeypatch):
@@ -246,3 +194,16 @@ def test_the_speed_includes_waiting_for_the_gpu(folder, monkeypatch):
     assert run("here", "--steps", "4", "--log-every", "2") == 0
     entries = [entry for entry in read_history("here") if "loss" in entry]
     assert len(entries) == 2 and all(entry["tokens_per_second"] < 60 / 10 for entry in entries)
+
+
+def test_pauses_grow_up_to_thirty_seconds_and_restart_after_another_line(clock):
+    pace, due = Pace(), []
+    for second in range(1, 151):
+        clock[0] += 1
+        if pace.due():
+            due.append(second)
+    assert due == [10, 30, 60, 90, 120, 150]
+    clock[0] += 29
+    pace.restart()
+    clock[0] += 29
+    assert not pace.due()

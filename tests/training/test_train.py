@@ -574,7 +574,7 @@ def test_the_largest_batch_comes_first(small, monkeypatch):
 
     monkeypatch.setattr(Updater, "backward", watch)
     before = small.model.state()
-    planning.try_batches(small.updater, small.largest_batches(), print)
+    planning.try_batches(small.updater, small.largest_batches())
     assert all(np.array_equal(array, before[name]) for name, array in small.model.state().items())
     assert all(parameter.grad is None for parameter in small.model.parameters())
     batches = [small.dataset.batch(rows) for rows in small.cursor.plan]

@@ -12,7 +12,7 @@ import types
 import pytest
 
 from minitf import cli
-from minitf.cli import Pace, Progress, exit_code, quoted
+from minitf.cli import Progress, exit_code, quoted
 from minitf.errors import UserError
 
 
@@ -119,16 +119,14 @@ def test_a_bar_is_one_line_of_the_terminal(monkeypatch, at_once, columns, what, 
 
 def test_a_bar_is_wiped_and_drawn_again(monkeypatch, at_once):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    lines = []
-    with Progress("updates", 100, say=lines.append) as progress:
+    with Progress("updates", 100) as progress:
         progress.wipe()
         assert sys.stderr.getvalue() == "", "no bar to wipe"
-        for done, left in enumerate((9, 3723.9, 60), 50):
-            progress.update_to(done, left=left)
+        for done in (50, 51, 52):
+            progress.update_to(done)
             progress.wipe()
             assert sys.stderr.getvalue().split("\r")[-2].strip() == ""
-    assert "1:02:03 left" in sys.stderr.getvalue() and " 01:00 left" in sys.stderr.getvalue()
-    assert lines == [], "on a terminal there are no lines"
+    assert "52%" in sys.stderr.getvalue() and sys.stderr.getvalue().count(" left") >= 3
 
 
 def test_ctrl_c_leaves_no_bar_behind(monkeypatch, at_once):
@@ -148,38 +146,3 @@ def test_nothing_where_there_is_no_terminal(monkeypatch, clock, stream):
         clock[0] += 5
         progress.update_to(5)
     assert not (stream and stream.getvalue())
-
-
-def test_lines_where_there_is_no_terminal(monkeypatch, clock):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    lines = []
-    for total, expected in ((1000, "working  300 of 1,000 pairs"), (0, "working  300 pairs")):
-        with Progress("pairs", total, say=lines.append) as progress:
-            clock[0] += 9.9
-            progress.update_to(200)
-            assert lines == []
-            clock[0] += 0.1
-            progress.update_to(300)
-            progress.update_to(301)
-            assert lines.pop() == expected and lines == []
-    assert sys.stderr.getvalue() == ""
-
-
-def test_pauses_grow_up_to_thirty_seconds(clock):
-    pace, due = Pace(), []
-    for second in range(1, 151):
-        clock[0] += 1
-        if pace.due():
-            due.append(second)
-    assert due == [10, 30, 60, 90, 120, 150]
-    assert Pace(pause=0).due() and not Pace().due()
-
-
-def test_a_pause_restarts_after_another_line(clock):
-    pace = Pace()
-    clock[0] += 9
-    pace.restart()
-    clock[0] += 9
-    assert not pace.due()
-    clock[0] += 1
-    assert pace.due()
