@@ -10,7 +10,6 @@ import ast
 import contextlib
 import functools
 import io
-import itertools
 import json
 import re
 import signal
@@ -25,7 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from minitf.cli import piped
-from minitf.course.pieces import PIECES, Piece, Refused
+from minitf.course.checks.compare import advice, as_array, difference, looks_like
+from minitf.course.pieces import PIECES, Piece
 
 __all__ = [
     "PAGE",
@@ -67,16 +67,11 @@ if __name__ == "__main__":
 
     run(__file__)
 """
-RUNS = "The last cell says"
 LAST_CELL = """\
 # Run the cells above, then this one.
 from minitf.course.building import run_notebook
 
 run_notebook()"""
-METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
 
 
 class Verdict(NamedTuple):
@@ -165,26 +160,12 @@ def is_empty(node: ast.FunctionDef) -> bool:
 
 def notebook() -> str:
     """Return the text of my_transformer.ipynb: a cell for each part of my_transformer.py."""
-    import nbformat
+    import jupytext
 
-    text = skeleton("my_transformer.ipynb")
-    tree = ast.parse(text)
-    lines = text.splitlines()
-    introduction = ast.get_docstring(tree).replace("    python my_transformer.ipynb\n\nsays", RUNS)
-    cells = [nbformat.v4.new_markdown_cell(f"# {introduction}")]
-    starts = [1 + tree.body[0].end_lineno]
-    for node in tree.body[1:-1]:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            start = min(part.lineno for part in (node, *node.decorator_list))
-            while not lines[start - 2] or is_comment(lines[start - 2]):
-                start -= 1  # a comment above a function, such as the title of a lesson's part
-            starts.append(start)
-    starts.append(tree.body[-1].lineno)
-    for start, end in itertools.pairwise(starts):
-        code = "\n".join(lines[start - 1 : end - 1]).strip("\n")
-        cells.append(nbformat.v4.new_code_cell(code))
-    cells.append(nbformat.v4.new_code_cell(LAST_CELL))
-    return nbformat.writes(nbformat.v4.new_notebook(cells=cells, metadata=METADATA)) + "\n"
+    text = skeleton("my_transformer.ipynb").partition("\nif __name__")[0]
+    text = text.replace("    python my_transformer.ipynb\n\nsays", "The last cell says")
+    cells = [*re.split(r"\n\n\n+", text.strip()), LAST_CELL]
+    return jupytext.writes(jupytext.reads("\n\n# %%\n".join(cells), "py:percent"), "ipynb")
 
 
 # A check ------------------------------------------------------------------------------------------
@@ -223,84 +204,22 @@ def outcome_of(piece: Piece, module: ModuleType) -> dict:
     try:
         with time_limit(SECONDS), np.errstate(all="ignore"):
             found = piece.try_it(module)
-            return {name: as_array(name, value) for name, value in found.items()}
-    except Refused as error:
-        return {"error": str(error)}
+            return {name: as_outcome(name, value) for name, value in found.items()}
     except (Exception, SystemExit) as error:
         return {"error": explained(error), "line": line_of(error, module)}
 
 
-# What Python and NumPy say of common mistakes, and what a student is told of them.
-EXPLANATIONS = {
-    r"'Tensor' object has no attribute '(\w+)'": (r"a Tensor x has no x.\1: its array is x.data"),
-    r"'Tensor' object is not subscriptable": "a Tensor x has no x[...]: its array is x.data",
-    r"'memoryview'": "x.data of an array x is no array: .data is for Tensors",
-    r"unsupported operand .* '\w+' and 'NoneType'": (
-        "something is None here: is a gradient missing, or a `return`?"
-    ),
-    r"unsupported operand .* for (\S+): .*'Tensor'": (
-        r"\1 is no operation of Tensors: they have x + y, x * number, x @ W, reshape and "
-        "transpose; anything else is computed with their arrays, x.data"
-    ),
-    r"of type Tensor|between instances of .*'Tensor'": (
-        "functions of NumPy and comparisons take arrays: x.data, not x"
-    ),
-    r"zip\(\) argument 2 is (shorter|longer) than": (
-        "there are not as many gradients as inputs: input_gradients returns a tuple, one for each"
-    ),
-    r"mismatch in its core dimension .*size (\d+) is different from (\d+)": (
-        r"a product of matrices that do not fit: \2 columns times \1 rows"
-    ),
-    r"broadcast together .*?(\((\d+(?:,\d+)*),\d+\) \(\2,?\)|\((\d+(?:,\d+)*),?\) \(\3,\d+\))": (
-        r"the shapes do not fit together: \1: keepdims=True keeps an axis that was summed"
-    ),
-    r"could not be broadcast together .*?(\(.*\))": r"the shapes do not fit together: \1",
-    r"axes don't match array": "transpose needs one number for each axis",
-    r"'float' object has no attribute": (
-        "a number where an array is needed: a gradient to which nothing was added yet?"
-    ),
-    r"'float' object cannot be interpreted as an integer": (
-        "a float where an integer is needed: 6 // 3 is an integer, 6 / 3 is a float"
-    ),
-    r"'tuple' object cannot be interpreted as an integer": (
-        "numbers are needed here, not a tuple: x.reshape(2, 3), x.transpose(1, 0)"
-    ),
-    r"boolean index did not match": (
-        "a mask in [...] has the shape of the array: np.where(mask, a, b) takes any that broadcasts"
-    ),
-    r"must have the same number of dimensions": (
-        "the indices need as many axes as the array: ids[..., None] has one more"
-    ),
-    r"inhomogeneous shape": "arrays of different shapes do not make one array: take each by itself",
-    r"maximum recursion depth": "a function calls itself without end",
-    r"truth value of an array": "True or False is needed here, but this is an array of them",
-}
-
-
 def explained(error):
-    """Return what went wrong, in words for a student if the error is a common one."""
+    """Return what went wrong, with what helps if the error is a common one."""
     message = " ".join(str(error).split())
-    for pattern, words in EXPLANATIONS.items():
-        match = re.search(pattern, message)
-        if match:
-            return match.expand(words)
     plain = isinstance(error, AssertionError | TimeoutError)
-    return message if plain else f"{type(error).__name__}: {message}"
+    return f"{'' if plain else f'{type(error).__name__}: '}{message}{advice(message)}"
 
 
-def as_array(name, value):
-    """Return a result as an array. Raises Refused for what is none."""
-    if value is None:
-        raise Refused("it returns nothing: is `return` missing?")
-    if isinstance(value, str):
-        return value
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise Refused(f"{name}: this is no array, its rows differ in length") from None
-    if array.dtype.kind not in "biuf":
-        raise Refused(f"{name} is a {type(value).__name__}, not an array of numbers")
-    return array
+def as_outcome(name, value):
+    """Return a result as an array, or as text; raise AssertionError for anything else."""
+    assert value is not None, "it returns nothing: is `return` missing?"
+    return value if isinstance(value, str) else as_array(name, value)
 
 
 def line_of(error, module):
@@ -337,56 +256,25 @@ def time_limit(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
-def agree(found: dict, expected: dict) -> bool:
+def same(found: dict, expected: dict) -> bool:
     """Return whether two outcomes are the same up to rounding."""
     if "error" in found or "error" in expected:
         return found.get("error") == expected.get("error")
     return found.keys() == expected.keys() and not any(
-        difference(found[name], expected[name]) for name in expected
+        compared(found[name], expected[name]) for name in expected
     )
 
 
-def difference(found, expected):
+def compared(found, expected):
     """Return what differs between two results, in words; "" if nothing does."""
     if isinstance(found, str) or isinstance(expected, str):
         kinds = [x if isinstance(x, str) else "an array" for x in (found, expected)]
-        same = kinds[0] == kinds[1]
-        return "" if same else f"found {kinds[0]}, expected {kinds[1]}"
-    if found.shape != expected.shape:
-        return f"found the shape {found.shape}, expected {expected.shape}"
-    if (found.dtype.kind == "b") != (expected.dtype.kind == "b"):
-        kinds = {True: "True and False", False: "numbers"}
-        found_kind, expected_kind = (
-            kinds[found.dtype.kind == "b"],
-            kinds[expected.dtype.kind == "b"],
-        )
-        return f"found {found_kind}, expected {expected_kind}"
-    right = np.isclose(found, expected, rtol=1e-6, atol=1e-9, equal_nan=True)
-    if right.all():
-        return ""
-    if not expected.shape:
-        return found_and_expected(found, expected)
-    with np.errstate(all="ignore"):
-        distance = np.nan_to_num(abs(np.where(right, 0.0, found - 1.0 * expected)), nan=1e300)
-    distance[~right & (distance == 0)] = 1e300
-    place = np.unravel_index(distance.argmax(), distance.shape)
-    index = tuple(int(i) for i in place)
-    return f"{found_and_expected(found[place], expected[place])} at {index}"
-
-
-def found_and_expected(found, expected):
-    """Return two numbers in words, with as many digits as show that they differ."""
-    for digits in (4, 6, 8, 12, 17):
-        found_text, expected_text = short(found, digits), short(expected, digits)
-        if found_text != expected_text:
-            break
-    return f"found {found_text}, expected {expected_text}"
-
-
-def short(number, digits):
-    """Return a number in a few digits."""
-    number = number.item()
-    return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
+        return "" if kinds[0] == kinds[1] else f"found {kinds[0]}, expected {kinds[1]}"
+    text = difference(found, expected, rtol=1e-6, atol=1e-9)
+    if not text and (found.dtype == bool) != (expected.dtype == bool):
+        kinds = ["True and False" if x.dtype == bool else "numbers" for x in (found, expected)]
+        text = f"found {kinds[0]}, expected {kinds[1]}"
+    return text
 
 
 @functools.cache
@@ -411,7 +299,7 @@ def answer(piece: Piece, old: str, new: str) -> str:
 def mistake(piece: Piece, found: dict) -> str:
     """Return the typical mistake that computes what was found, in words; "" for none."""
     for diagnosis, outcome in outcomes_of_mistakes(piece.name):
-        if agree(found, outcome):
+        if same(found, outcome):
             return diagnosis
     return ""
 
@@ -441,17 +329,24 @@ def checked(text: str, piece: Piece, file: str) -> Verdict:
         reason = " ".join(str(error).split())
         return Verdict("wrong", f"the file cannot be run: {type(error).__name__}: {reason}")
     found, expected = outcome_of(piece, module), expected_of(piece.name)
-    if agree(found, expected):
+    if same(found, expected):
         return Verdict("right")
-    diagnosis = mistake(piece, found)
+    named = mistake(piece, found)
+    looks = f": {named}" if named else ""
     if "error" in found:
         line = f" (line {found['line']})" if found.get("line") else ""
-        return Verdict("wrong", f"{found['error']}{line}{f': {diagnosis}' if diagnosis else ''}")
-    for name, array in expected.items():
-        words = difference(found[name], array) if name in found else "is missing"
+        return Verdict("wrong", f"{found['error']}{line}{looks}")
+    for name, one in expected.items():
+        words = compared(found[name], one) if name in found else "is missing"
         if words:
-            return Verdict("wrong", f"{name}: {words}{f': {diagnosis}' if diagnosis else ''}")
-    return Verdict("wrong", diagnosis)
+            if (
+                not looks
+                and isinstance(one, np.ndarray)
+                and isinstance(found.get(name), np.ndarray)
+            ):
+                looks = looks_like(found[name], one)
+            return Verdict("wrong", f"{name}: {words}{looks}")
+    return Verdict("wrong", named)
 
 
 # The command --------------------------------------------------------------------------------------
@@ -465,8 +360,6 @@ def run(file: str) -> None:
     text = readable(Path(file))
     if text is None:
         sys.exit(2)
-    if "--json" in sys.argv[1:]:
-        sys.exit(report(text, file))
     with piped():
         done = tell(text, file)
         if done:
@@ -482,6 +375,13 @@ def run_notebook() -> None:
     text = "\n\n".join(cell for cell in cells if is_python(cell) and "run_notebook" not in cell)
     if tell(text, "my_transformer.ipynb"):
         speak(text, "my_transformer.ipynb", "")
+
+
+def is_python(cell):
+    """Return whether a cell is Python alone, without a magic or a mistake of syntax."""
+    with contextlib.suppress(SyntaxError):
+        return bool(ast.parse(cell))
+    return False
 
 
 def grade_file(path: Path) -> int:
@@ -507,15 +407,6 @@ def readable(path):
     else:
         return text
     return None
-
-
-def is_python(cell):
-    """Return whether a cell is Python alone, without a magic or a mistake of syntax."""
-    try:
-        ast.parse(cell)
-    except SyntaxError:
-        return False
-    return True
 
 
 def report(text, file):

@@ -12,11 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["PIECES", "Piece", "Refused"]
-
-
-class Refused(Exception):
-    """What is wrong with an answer, in words."""
+__all__ = ["PIECES", "Piece"]
 
 
 class Piece(NamedTuple):
@@ -51,7 +47,7 @@ def walked(w, function, **arrays):
 def gradients_of(w, y, inputs):
     """Walk back from y; return its value and the gradients of the inputs."""
     if not isinstance(y, w.Tensor):
-        raise Refused(f"it returns {kind_of(y)}, where a Tensor is needed")
+        raise AssertionError(f"it returns {kind_of(y)}, where a Tensor is needed")
     found = {"the result": np.array(y.data)}
     c = numbers(*y.data.shape, seed=7)
     weighted_sum(w, y, c).backward()
@@ -62,7 +58,7 @@ def gradient_of(x):
     """Return the gradient that a Tensor has, as an array; in words that it has none."""
     gradient = np.array(x.grad)
     nothing = gradient.shape == () != x.data.shape and gradient == 0
-    return "none, as nothing was added to its grad" if nothing else gradient
+    return "none: has the result its inputs and input_gradients?" if nothing else gradient
 
 
 def weighted_sum(w, y, c):
@@ -170,7 +166,7 @@ def _try_topological_order(w):
     nodes = list(diamond(w).values())
     found = w.topological_order(nodes[-1])
     if not isinstance(found, list):
-        raise Refused(f"it returns {kind_of(found)}, where a list is needed")
+        raise AssertionError(f"it returns {kind_of(found)}, where a list is needed")
     places = {id(node): place for place, node in enumerate(found)}
     after = [places.get(id(x), 99) < places[id(node)] for node in found for x in node.inputs]
     return {
@@ -362,7 +358,7 @@ def _try_make_batch(w):
     pairs = [([4, 5, 6], [7, 8]), ([9], [10, 5, 4, 6, 7])]
     batch = w.make_batch(pairs)
     if not isinstance(batch, tuple | list) or len(batch) != 3:
-        raise Refused("it must return three arrays: source, target_in, target_out")
+        raise AssertionError("it must return three arrays: source, target_in, target_out")
     source, target_in, target_out = batch
     if np.shape(target_in) == np.shape(target_out):
         # What is read where nothing is to be written, padding or an end mark, is used by nobody.

@@ -24,7 +24,7 @@ from minitf.tensor import Tensor
 __all__ = [
     "OnPaper",
     "advice",
-    "agree",
+    "as_array",
     "check",
     "difference",
     "gradients",
@@ -298,6 +298,23 @@ ADVICE = {
     r"too many indices for array": (
         "[..., None] and [..., 0] work for any number of axes, [:, None] does not"
     ),
+    r"'Tensor' object (has no attribute|is not subscriptable)": "its array is x.data",
+    r"of type Tensor|between instances of .*'Tensor'|unsupported .*'Tensor'": (
+        "functions of NumPy and comparisons take arrays: x.data, not x"
+    ),
+    r"'memoryview'": "x.data of an array x is no array: .data is for Tensors",
+    r"'\w+' and 'NoneType'": "something is None here: is a gradient missing, or a `return`?",
+    r"zip\(\) argument 2 is": (
+        "there are not as many gradients as inputs: return a tuple, one for each"
+    ),
+    r"mismatch in its core dimension .*size (\d+) is different from (\d+)": (
+        r"matrices that do not fit: \2 columns times \1 rows"
+    ),
+    r"axes don't match array": "transpose needs one number for each axis",
+    r"'(float|tuple)' object cannot be interpreted as an integer": (
+        "integers are needed: 6 // 3, not 6 / 3; x.reshape(2, 3), not x.reshape((2, 3))"
+    ),
+    r"truth value of an array": "True or False is needed here, but this is an array of them",
 }
 
 
@@ -305,7 +322,8 @@ def advice(message: str) -> str:
     """Return what to do about a common error, ": ..."; "" for another error."""
     shapes = re.search(r"broadcast together with shapes \(([\d, ]*)\) \(([\d, ]*)\)", message)
     if not shapes:
-        return next((f": {text}" for said, text in ADVICE.items() if re.search(said, message)), "")
+        found = ((re.search(said, message), text) for said, text in ADVICE.items())
+        return next((f": {match.expand(text)}" for match, text in found if match), "")
     a, b = ([int(n) for n in shape.split(",") if n.strip()] for shape in shapes.groups())
     if len(a) > len(b):
         a, b = b, a
