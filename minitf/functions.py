@@ -24,8 +24,7 @@ import numpy as np
 from minitf.backend import to_device, xp
 from minitf.dropout import drop, dropout_mask, dropout_state, next_mask
 from minitf.forms import WatchedModule, accelerated
-from minitf.tensor import ArrayLike, Ids, Tensor, record
-from minitf.values import arrays_of, as_array
+from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
 
 __all__ = [
     "add_norm",

@@ -34,8 +34,7 @@ import numpy as np
 from minitf.backend import to_device, xp
 from minitf.forms import accelerated
 from minitf.functions import integers, linear, log_softmax
-from minitf.tensor import ArrayLike, Ids, Tensor, no_grad, record
-from minitf.values import arrays_of, as_array
+from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, no_grad, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
 

@@ -12,8 +12,7 @@ from minitf import forms
 from minitf import functions as F
 from minitf.backend import DType, copy_into, to_device, to_numpy, xp
 from minitf.errors import UserError
-from minitf.tensor import ArrayLike, Ids, Tensor
-from minitf.values import float_type
+from minitf.tensor import ArrayLike, Ids, Tensor, float_type
 
 __all__ = ["Dropout", "Embedding", "Flat", "LayerNorm", "Linear", "Module", "Parameter"]
 

@@ -32,10 +32,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from minitf.backend import DType, xp
-from minitf.values import Values, arrays_of, as_array, float_type, operand
+from minitf.backend import DType, to_device, to_numpy, xp
 
-__all__ = ["Tensor", "no_grad", "record"]
+__all__ = ["Tensor", "arrays_of", "as_array", "no_grad", "record"]
 
 
 # The tape: each result with its inputs and its backward function ----------------------------------
@@ -212,10 +211,80 @@ def _name(backward):
     return names[-2] if len(names) > 1 else names[0]
 
 
+# Constants: arrays, lists and numbers beside Tensors ----------------------------------------------
+
+
+def as_array(x, dtype=None):
+    """Return the array of a Tensor, or a constant as an array of the library in use.
+
+    A constant takes the dtype if one is given. Otherwise arrays of float64 stay so, and everything
+    else becomes float32: Python numbers, lists, integers, float16. A Tensor's array is returned as
+    it is.
+    Raises TypeError for anything but real numbers, and for a list of Tensors.
+    """
+    if isinstance(x, Tensor):
+        return x.data
+    _refuse_tensors_in(x)
+    array = to_device(x)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"a Tensor holds real numbers, not {array.dtype}")
+    if dtype is None:
+        is_double = array.dtype.kind == "f" and array.dtype.itemsize >= 8
+        # A Python number has no dtype: it is float64, but not by choice.
+        dtype = np.float64 if is_double and hasattr(x, "dtype") else np.float32
+    return array.astype(dtype, copy=False)
+
+
+def _refuse_tensors_in(x):
+    """Raise TypeError for a list, or a list of lists and so on, that contains a Tensor."""
+    if isinstance(x, list | tuple):
+        for item in x:
+            if isinstance(item, Tensor):
+                raise TypeError(
+                    "an array made of Tensors would have no history: use functions.concatenate, or "
+                    "float() for the values alone"
+                )
+            _refuse_tensors_in(item)
+
+
+def float_type(dtype):
+    """Return a dtype that a Tensor can have. Raises TypeError for another one."""
+    dtype = np.dtype(dtype)
+    if dtype not in (np.float32, np.float64):
+        raise TypeError(
+            f"a Tensor is float32 or float64: for {dtype} use .numpy().astype({dtype.name!r})"
+        )
+    return dtype
+
+
+def arrays_of(*inputs):
+    """Return the arrays of an op's inputs: all constants take the dtype of the first Tensor.
+
+    Without a Tensor they take that of the first input.
+    """
+    arrays = [x.data for x in inputs if isinstance(x, Tensor)]
+    if len(arrays) == len(inputs):  # no constants
+        return arrays
+    dtype = arrays[0].dtype if arrays else as_array(inputs[0]).dtype
+    return [as_array(x, dtype) for x in inputs]
+
+
+def _other(x, tensor):
+    """Return the number or array on the other side of an operator from a Tensor.
+
+    A number stays a Python number, which never changes the dtype of the array beside it.
+    """
+    if isinstance(x, Tensor):
+        return x.data
+    if isinstance(x, np.number):
+        return x.item()
+    return x if isinstance(x, int | float) else as_array(x, tensor.dtype)
+
+
 # The Tensor ---------------------------------------------------------------------------------------
 
 
-class Tensor(Values):
+class Tensor:
     """An array that remembers how it was computed.
 
     Python numbers, lists, integers and float16 become float32. float64 stays float64, for gradient
@@ -230,6 +299,7 @@ class Tensor(Values):
     different lengths.
     """
 
+    data: np.ndarray
     grad: np.ndarray | None
     _node: _Node | None  # None if it was made from data, from constants or inside no_grad
     _unrecorded = False  # True if it was computed inside no_grad
@@ -237,6 +307,36 @@ class Tensor(Values):
     def __init__(self, data: ArrayLike):
         self.data = as_array(data)
         self.grad, self._node = None, None
+
+    shape = property(lambda self: self.data.shape)
+    ndim = property(lambda self: self.data.ndim)
+    size = property(lambda self: self.data.size)
+    dtype = property(lambda self: self.data.dtype)
+
+    def numpy(self) -> np.ndarray:
+        """Return the values as a NumPy array.
+
+        On a CPU it is the Tensor's own array, which an update of a Parameter changes: to keep the
+        values, copy it.
+        """
+        return to_numpy(self.data)
+
+    def item(self) -> float:
+        """Return the only number as a Python float.
+
+        Raises ValueError unless there is exactly one.
+        """
+        if self.size != 1:
+            raise ValueError(
+                f"a tensor of shape {self.shape} holds {self.size} numbers, where one is needed"
+            )
+        return self.data.item()
+
+    __float__ = item
+
+    def __repr__(self):
+        numbers = np.array2string(self.numpy(), precision=4, separator=", ", prefix="Tensor(")
+        return f"Tensor({numbers})"
 
     # The chain rule -------------------------------------------------------------------------------
 
@@ -271,7 +371,7 @@ class Tensor(Values):
     # Operators ------------------------------------------------------------------------------------
 
     def __add__(self, other):
-        return record(self.data + operand(other, self), (self, other), lambda gy: (gy, gy))
+        return record(self.data + _other(other, self), (self, other), lambda gy: (gy, gy))
 
     __radd__ = __add__
 
@@ -279,13 +379,13 @@ class Tensor(Values):
         return record(-self.data, (self,), lambda gy: -gy)
 
     def __sub__(self, other):
-        return record(self.data - operand(other, self), (self, other), lambda gy: (gy, -gy))
+        return record(self.data - _other(other, self), (self, other), lambda gy: (gy, -gy))
 
     def __rsub__(self, other):
         return -self + other
 
     def __mul__(self, other):
-        x, y = self.data, operand(other, self)
+        x, y = self.data, _other(other, self)
         if not isinstance(other, Tensor):  # a constant has no gradient: x can be freed
             return record(x * y, (self,), lambda gy: gy * y)
         return record(x * y, (self, other), lambda gy: (gy * y, gy * x))
@@ -293,7 +393,7 @@ class Tensor(Values):
     __rmul__ = __mul__
 
     def __truediv__(self, other):
-        x, y = self.data, operand(other, self)
+        x, y = self.data, _other(other, self)
         if not isinstance(other, Tensor):
             return record(x / y, (self,), lambda gy: gy / y)
         ratio = x / y  # d(x/y)/dx = 1/y,  d(x/y)/dy = -x/y^2 = -ratio/y
@@ -301,12 +401,12 @@ class Tensor(Values):
 
     def __rtruediv__(self, other):
         x = self.data
-        ratio = operand(other, self) / x  # d(c/x)/dx = -c/x^2 = -ratio/x
+        ratio = _other(other, self) / x  # d(c/x)/dx = -c/x^2 = -ratio/x
         return record(ratio, (self,), lambda gy: -gy * ratio / x)
 
     def __pow__(self, exponent):
         """Return x ** c for a number c."""
-        x, c = self.data, operand(exponent, self)
+        x, c = self.data, _other(exponent, self)
         if not isinstance(c, int | float):
             raise TypeError("the exponent of ** must be a number")
         if c == 0:  # c * x ** -1 would be 0 * infinity where x is 0
@@ -418,6 +518,59 @@ class Tensor(Values):
     def swapaxes(self, axis: int, other: int) -> Tensor:
         """Return the numbers with two axes exchanged."""
         return record(self.data.swapaxes(axis, other), (self,), lambda gy: gy.swapaxes(axis, other))
+
+    # Comparisons ----------------------------------------------------------------------------------
+
+    __hash__ = object.__hash__  # a class that defines __eq__ would lose it
+
+    def __eq__(self, other):
+        return False if other is None else self.data == _other(other, self)
+
+    def __ne__(self, other):
+        return True if other is None else self.data != _other(other, self)
+
+    def __lt__(self, other):
+        return self.data < _other(other, self)
+
+    def __le__(self, other):
+        return self.data <= _other(other, self)
+
+    def __gt__(self, other):
+        return self.data > _other(other, self)
+
+    def __ge__(self, other):
+        return self.data >= _other(other, self)
+
+    # As a Python object ---------------------------------------------------------------------------
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    # NumPy's functions refuse a Tensor, because their results would have no history; and
+    # array + tensor  calls  tensor.__radd__(array), as do the other operators.
+    __array_ufunc__ = None
+
+    def __array_function__(self, function, types, arguments, options):
+        raise TypeError(
+            f"np.{function.__name__} takes no Tensor, because its result would have no history: "
+            "use minitf.functions or a method of the Tensor, or .numpy() for the values alone"
+        )
+
+    def __bool__(self):
+        if self.size != 1:
+            raise ValueError(
+                f"a tensor of shape {self.shape} is neither true nor false: use (x > 0).any() or "
+                ".all()"
+            )
+        return bool(self.item())
+
+    def __format__(self, spec):
+        return format(self.item(), spec) if spec else str(self)
+
+    def __len__(self):
+        if not self.ndim:
+            raise TypeError("a tensor of shape () is one number and has no length")
+        return len(self.data)
 
 
 # Matrix products ----------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 
 from minitf.backend import xp
-from minitf.tensor import ArrayLike, Tensor, record
-from minitf.values import arrays_of, as_array
+from minitf.tensor import ArrayLike, Tensor, arrays_of, as_array, record
 
 __all__ = ["gelu_tanh", "sigmoid", "sqrt", "stack", "tanh"]
 

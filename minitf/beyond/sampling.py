@@ -10,9 +10,8 @@ import numpy as np
 
 from minitf.backend import to_numpy
 from minitf.decode import Allowed, Hypothesis, Scorer, extend, logsumexp, translate_by
-from minitf.tensor import ArrayLike, Ids, no_grad
+from minitf.tensor import ArrayLike, Ids, as_array, no_grad
 from minitf.transformer import Transformer
-from minitf.values import as_array
 
 __all__ = ["generate", "sample"]
 

@@ -18,8 +18,7 @@ from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
 from minitf.nn import Parameter, gradient_buffer
-from minitf.tensor import is_recording, record
-from minitf.values import as_array
+from minitf.tensor import as_array, is_recording, record
 
 
 @form_of(functions.linear)

@@ -164,7 +164,7 @@ def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
     else:
         started = time.monotonic()
         with writing(folder), filling(folder) as temporary:
-            _write(temporary, pairs, subwords, max_length, log, threads)
+            _write(temporary, pairs, subwords, max_length, threads)
             complete(temporary, folder)  # unless another process was faster
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
         minutes = (time.monotonic() - started) / 60
@@ -184,7 +184,7 @@ def _key(pairs, subwords, max_length):
     return digest.hexdigest()
 
 
-def _write(folder, pairs, subwords, max_length, log, threads):
+def _write(folder, pairs, subwords, max_length, threads):
     dtype = id_type(len(subwords))
     # The length with the end mark has to fit.
     length_dtype = np.uint16 if max_length < (1 << 16) - 1 else np.uint32

@@ -21,8 +21,7 @@ from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
 from minitf.nn import Parameter, gradient_buffer
-from minitf.tensor import Tensor, is_recording, record
-from minitf.values import as_array
+from minitf.tensor import Tensor, as_array, is_recording, record
 
 
 def hand_over(x, gradient):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from seam import forms_on
 
-from minitf import forms, tensor
+from minitf import forms
 from minitf import functions as F
 from minitf.backend import to_numpy, use, using, xp
 from minitf.errors import UserError
@@ -60,14 +60,6 @@ def test_lists_with_a_tensor_anywhere_are_refused():
             a * data
 
 
-def test_functions_take_lists_as_tensors_do():
-    """Python's numbers are float64, but not by the user's choice."""
-    for data in ([1.0, 2.0], 3.0, [1, 2]):
-        assert F.exp(data).dtype == np.float32
-    assert (F.softmax([1.0, 2.0]) * Tensor([3.0, 4.0])).dtype == np.float32
-    assert F.exp(np.ones(2)).dtype == F.exp(np.float64(1)).dtype == np.float64
-
-
 def test_float32_and_float64_do_not_mix():
     with pytest.raises(TypeError, match="mixes float32 and float64"):
         Tensor([1.0]) + Tensor(np.ones(1))
@@ -95,13 +87,6 @@ def test_a_chain_longer_than_the_stack_is_deep():
         y = y + 1
     y.backward()
     assert x.grad.tolist() == [1.0]
-
-
-def test_gradients_add_up_over_calls_and_start_anew():
-    x = Tensor([3.0])
-    (x * x).backward()
-    (x * x).backward()
-    assert x.grad.tolist() == [12.0]
 
 
 def test_a_second_walk_over_the_same_graph_is_an_error():
@@ -170,15 +155,6 @@ def test_no_gradient_is_an_alias_of_another():
     assert y.grad.tolist() == start.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_inner_sums_do_not_change_what_others_hold():
-    """A node used three times: its gradient is added up in an array of its own."""
-    x = Tensor(np.ones(2))
-    y = x * 1
-    out = (y + y) + (y + x)
-    out.backward(np.ones(2))
-    assert x.grad.tolist() == [4.0, 4.0]
-
-
 def test_memory_falls_during_backward():
     """When the walk reaches the first op, what the last one kept is gone."""
     alive = []
@@ -213,14 +189,6 @@ def test_no_grad():
     (y * x).backward()
     assert x.grad.tolist() == [2.0]
     assert (x * 2)._node is not None
-
-
-def test_a_constant_on_either_side_of_a_product_gets_no_gradient():
-    """The only Tensor that walking back from array @ x or x @ array adds to is x."""
-    x, constant = Tensor(np.eye(3)), np.ones((3, 3))
-    for y in (constant @ x, x @ constant):
-        assert [parent is None for parent in y._node.parents].count(True) == 1
-        assert [parent for parent in y._node.parents if parent is not None] == [x]
 
 
 def test_after_an_error_it_records_as_before():
@@ -278,12 +246,6 @@ def test_recording_is_over_at_the_end_of_its_block():
     assert is_recording()
 
 
-def test_no_grad_ends_with_an_error():
-    with pytest.raises(ZeroDivisionError), no_grad():
-        raise ZeroDivisionError
-    assert recorded()
-
-
 def test_no_grad_decorates_functions():
     @no_grad()
     def recursive(n):
@@ -331,29 +293,6 @@ def test_a_yield_inside_no_grad_leaves_it_open_until_the_generator_goes_on():
     assert recorded()
 
 
-def test_a_generator_may_end_in_another_thread(monkeypatch):
-    # And again after the test: nothing ends it in this thread.
-    monkeypatch.setattr(tensor._recording, "off", 0)
-
-    def batches():
-        with no_grad():
-            yield
-
-    walk, found = batches(), []
-    next(walk)
-
-    def finish():
-        list(walk)
-        found.append(recorded())
-        with no_grad():
-            found.append(recorded())
-
-    thread = threading.Thread(target=finish)
-    thread.start()
-    thread.join()
-    assert found == [True, False]
-
-
 def test_arrays_and_numbers_are_constants():
     x = Tensor(np.ones(3))
     (np.array([1.0, 2.0, 3.0]) * x).backward(np.ones(3))
@@ -386,10 +325,6 @@ def test_numbers_and_lists_take_the_type_of_the_tensor_beside_them(dtype, operan
     assert [float(result.data[0, 0]) for result in results] == pytest.approx(values, rel=1e-7)
 
 
-def test_a_list_beside_float64_loses_no_digits():
-    assert float((Tensor(np.ones(1)) * [0.1]).data[0]) == 0.1
-
-
 def test_a_parent_without_gradient_stops_the_walk():
     """A computed parent may get None on every path; then its own parents get no gradient."""
     x, y = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
@@ -402,19 +337,6 @@ def test_a_parent_without_gradient_stops_the_walk():
     stopped = record(computed.data * 1, (computed,), lambda gy: None)
     (stopped * computed).sum().backward()  # the other way through still counts
     assert x.grad.tolist() == [4.0, 8.0]
-
-
-def test_transpose_and_reshape_take_a_tuple_as_numpy_does():
-    x = Tensor(np.arange(24.0).reshape(2, 3, 4))
-    assert x.transpose((2, 0, 1)).shape == x.transpose(2, 0, 1).shape == (4, 2, 3)
-    assert x.reshape((4, -1)).shape == x.reshape(4, -1).shape == (4, 6)
-    assert x.reshape([4, -1]).shape == (4, 6) and x.transpose([1, 0, 2]).shape == (3, 2, 4)
-
-
-def test_the_mean_keeps_an_axis_where_it_is_asked_to():
-    x = Tensor(np.arange(6.0).reshape(2, 3))
-    assert x.mean(1, keepdims=True).numpy().tolist() == [[1.0], [4.0]]
-    assert x.mean((0, 1), keepdims=True).numpy().tolist() == [[2.5]]
 
 
 def test_an_exponent_is_a_number():
@@ -568,6 +490,7 @@ def test_comparisons_are_boolean_arrays(library):
     assert to_numpy(x == 2).tolist() == [False, True, False]
     assert to_numpy(F.where(x > 1, x, 0.0).data).tolist() == [0, 2, 3]
     assert float(x[x > 1].sum()) == 5
+    assert (x == None) is False and (x != None) is True  # noqa: E711
 
 
 def test_equal_numbers_do_not_make_tensors_the_same_key():
@@ -612,12 +535,6 @@ def test_gradients_of_single_numbers_are_arrays():
     assert type(x.grad) is type(y.grad) is np.ndarray and x.grad.shape == ()
 
 
-def test_a_tensor_as_the_gradient_to_start_from(library):
-    x = Tensor([1.0, 2.0])
-    (x * 2).backward(Tensor([1.0, 10.0]))
-    assert to_numpy(x.grad).tolist() == [2, 20]
-
-
 # The backend --------------------------------------------------------------------------------------
 
 
@@ -651,12 +568,6 @@ def test_engine_on_every_library(library):
     np.testing.assert_allclose(to_numpy(y.grad), b.grad, rtol=1e-12)
 
 
-@pytest.mark.parametrize("backward", [lambda gy: gy, np.zeros_like], ids=["lambda", "ufunc"])
-def test_an_operation_need_not_be_nested_for_its_errors_to_be_told(backward):
-    with pytest.raises(TypeError, match="mixes float64 and float32"):
-        record(np.zeros(2, np.float32), (Tensor(np.zeros(2)),), backward)
-
-
 def test_what_no_gradient_needs_is_freed_while_the_graph_lives():
     x, gain, bias = Tensor(np.ones((3, 4))), Tensor(np.ones(4)), Tensor(np.zeros(4))
     before = x + 1
@@ -672,27 +583,13 @@ def test_what_no_gradient_needs_is_freed_while_the_graph_lives():
     assert x.grad is not None and array() is None
 
 
-def test_a_constant_factor_keeps_nothing():
-    x = Tensor(np.ones(3)) + 1
-    array, y = weakref.ref(x.data), x * 2
-    del x
-    assert array() is None
-    y.backward(np.ones(3))
-
-
-def test_nothing_is_no_tensor():
-    x = Tensor([1.0, 2.0])
-    assert (x == None) is False and (x != None) is True  # noqa: E711
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda a, t: np.exp(t), "np.exp takes no Tensor, because its result would have no"),
-        (np.maximum, "np.maximum takes no Tensor"),
-        (lambda a, t: np.add.reduce(t), "np.add takes no Tensor"),
-        (lambda a, t: a.__iadd__(t), "np.add takes no Tensor"),
-        (lambda a, t: a**t, "np.power takes no Tensor"),
+        (lambda a, t: np.exp(t), "'Tensor' does not support ufuncs"),
+        (np.maximum, "'Tensor' does not support ufuncs"),
+        (lambda a, t: np.stack([t, t]), "np.stack takes no Tensor, because its result would have"),
+        (lambda a, t: a**t, "unsupported operand"),
         (lambda a, t: F.gelu, r"has no gelu; minitf\.beyond\.functions has more"),
     ],
 )
