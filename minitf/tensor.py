@@ -34,7 +34,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from minitf.backend import DType, to_device, to_numpy, xp
 
-__all__ = ["Tensor", "arrays_of", "as_array", "no_grad", "record"]
+__all__ = ["Tensor", "no_grad", "record"]
 
 
 # The tape: each result with its inputs and its backward function ----------------------------------
