@@ -21,7 +21,7 @@ import types
 
 from minitf.course.calls import LONGEST, Ended, Line, described
 
-__all__ = ["SHEET", "is_empty", "parsed"]
+__all__ = ["SHEET", "ends_empty", "is_empty", "parsed"]
 
 SHEET = "answers.py"  # what a sheet is called here, where a notebook has cells
 
@@ -76,7 +76,12 @@ def is_empty(function):
     except (OSError, SyntaxError):  # made in a way that has no source of its own
         return False
     # An answer may also be a lambda, which is an assignment.
-    last = definition.body[-1] if isinstance(definition, ast.FunctionDef) else definition
+    return isinstance(definition, ast.FunctionDef) and ends_empty(definition)
+
+
+def ends_empty(definition):
+    """Return whether the body of a definition ends in three dots, in pass, or in its docstring."""
+    last = definition.body[-1]
     return isinstance(last, ast.Pass) or (
         isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
     )

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitf.cli import piped
+from minitf.course.answering import ends_empty
 from minitf.course.checks.compare import advice, as_array, difference, looks_like
 from minitf.course.pieces import PIECES, Piece
 
@@ -123,13 +124,17 @@ def skeleton(name: str = "my_transformer.py") -> str:
     del lines[end:]
     for number, piece in reversed(list(enumerate(PIECES, 1))):
         node = found[piece.name]
-        text, first = docstring_of(node, number, piece), node.body[1].lineno - 1
-        comments_begin = node.body[0].end_lineno
-        kept = [line for line in lines[comments_begin : node.end_lineno] if is_comment(line)]
-        indent = " " * node.body[0].col_offset
-        kept = [indent + line.strip() for line in kept]
-        assert first >= comments_begin
-        lines[node.body[0].lineno - 1 : node.end_lineno] = [*text, *kept, f"{indent}..."]
+        docstring, indent = node.body[0], " " * node.body[0].col_offset
+        text = textwrap.indent(ast.get_docstring(node), indent).strip()
+        comments = filter(is_comment, lines[docstring.end_lineno : node.end_lineno])
+        lines[docstring.lineno - 1 : node.end_lineno] = [
+            f'{indent}"""{text}',
+            "",
+            f"{indent}Piece {number}: {section_of(piece)}.",
+            f'{indent}"""',
+            *[indent + line.strip() for line in comments],
+            f"{indent}...",
+        ]
     text = "\n".join(lines[tree.body[0].end_lineno :]).strip("\n")
     for line in ("HERE = Path(__file__).parent\n", "import sys\n", "from pathlib import Path\n"):
         text = text.replace(line, "")
@@ -137,25 +142,9 @@ def skeleton(name: str = "my_transformer.py") -> str:
     return f"{OPENING.format(name=name, letters=letters)}\n{text}\n{CLOSING}"
 
 
-def docstring_of(node, number, piece):
-    """Return the lines of a piece's docstring, with its number and the lesson that derives it."""
-    indent = " " * node.body[0].col_offset
-    text = textwrap.indent(ast.get_docstring(node), indent).strip()
-    where = section_of(piece)
-    return [f'{indent}"""{text}', "", f"{indent}Piece {number}: {where}.", f'{indent}"""']
-
-
 def is_comment(line):
     """Return whether a line has nothing but a comment."""
     return line.strip().startswith("#")
-
-
-def is_empty(node: ast.FunctionDef) -> bool:
-    """Return whether a body still ends in three dots, or has only a docstring."""
-    last = node.body[-1]
-    return isinstance(last, ast.Pass) or (
-        isinstance(last, ast.Expr) and isinstance(last.value, ast.Constant)
-    )
 
 
 def notebook() -> str:
@@ -257,11 +246,11 @@ def time_limit(seconds):
 
 
 def same(found: dict, expected: dict) -> bool:
-    """Return whether two outcomes are the same up to rounding."""
-    if "error" in found or "error" in expected:
-        return found.get("error") == expected.get("error")
-    return found.keys() == expected.keys() and not any(
-        compared(found[name], expected[name]) for name in expected
+    """Return whether two outcomes are the same up to rounding, or the same error."""
+    names = found.keys() | expected.keys()
+    return all(
+        name in found and name in expected and not compared(found[name], expected[name])
+        for name in names - {"line"}
     )
 
 
@@ -278,9 +267,8 @@ def compared(found, expected):
 
 
 @functools.cache
-def expected_of(piece_name: str) -> dict:
+def expected_of(piece: Piece) -> dict:
     """Return what the page's own piece computes."""
-    piece = next(piece for piece in PIECES if piece.name == piece_name)
     return outcome_of(piece, page_itself())
 
 
@@ -289,29 +277,18 @@ def answer(piece: Piece, old: str, new: str) -> str:
     node = lent_pieces()[piece.name]
     lines = page().splitlines(keepends=True)
     body = [line for line in lines[node.lineno - 1 : node.end_lineno] if not is_comment(line)]
-    body = "".join(body)
-    if old not in body:
-        raise ValueError(f"{piece.name} has no text {old!r}")
-    changed = body.replace(old, new, 1)
+    changed = "".join(body).replace(old, new, 1)
+    assert changed != "".join(body), f"{piece.name} has no text {old!r}"
     return "".join([*lines[: node.lineno - 1], changed, *lines[node.end_lineno :]])
 
 
-def mistake(piece: Piece, found: dict) -> str:
-    """Return the typical mistake that computes what was found, in words; "" for none."""
-    for diagnosis, outcome in outcomes_of_mistakes(piece.name):
-        if same(found, outcome):
-            return diagnosis
-    return ""
-
-
 @functools.cache
-def outcomes_of_mistakes(piece_name):
-    """Return what each typical mistake of a piece computes, and what a student is told of it."""
-    piece = next(piece for piece in PIECES if piece.name == piece_name)
+def outcomes_of_mistakes(piece: Piece) -> list:
+    """Return (what a student is told, what comes out) of each typical mistake of a piece."""
     outcomes = []
-    for old, new, diagnosis in piece.wrong:
-        tree = ast.parse(answer(piece, old, new))
-        outcomes.append((diagnosis, outcome_of(piece, module_with(tree, piece.name, str(PAGE)))))
+    for old, new, told in piece.wrong:
+        module = module_with(ast.parse(answer(piece, old, new)), piece.name, str(PAGE))
+        outcomes.append((told, outcome_of(piece, module)))
     return outcomes
 
 
@@ -321,18 +298,18 @@ def checked(text: str, piece: Piece, file: str) -> Verdict:
     node = definitions(tree).get(piece.name)
     if node is None:
         return Verdict("wrong", "the function is missing")
-    if is_empty(node):
+    if ends_empty(node):
         return Verdict("to do")
     try:
         module = module_with(tree, piece.name, file)
     except (Exception, SystemExit) as error:
         reason = " ".join(str(error).split())
         return Verdict("wrong", f"the file cannot be run: {type(error).__name__}: {reason}")
-    found, expected = outcome_of(piece, module), expected_of(piece.name)
+    found, expected = outcome_of(piece, module), expected_of(piece)
     if same(found, expected):
         return Verdict("right")
-    named = mistake(piece, found)
-    looks = f": {named}" if named else ""
+    mistakes = outcomes_of_mistakes(piece)
+    looks = next((f": {told}" for told, outcome in mistakes if same(found, outcome)), "")
     if "error" in found:
         line = f" (line {found['line']})" if found.get("line") else ""
         return Verdict("wrong", f"{found['error']}{line}{looks}")
@@ -346,7 +323,7 @@ def checked(text: str, piece: Piece, file: str) -> Verdict:
             ):
                 looks = looks_like(found[name], one)
             return Verdict("wrong", f"{name}: {words}{looks}")
-    return Verdict("wrong", named)
+    return Verdict("wrong", looks)
 
 
 # The command --------------------------------------------------------------------------------------

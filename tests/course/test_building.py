@@ -103,9 +103,9 @@ def small_changes(function):
 @pytest.mark.slow
 @each_piece
 def test_every_small_change_of_a_piece_is_refused(piece, monkeypatch):
-    building.expected_of(piece.name)  # in as much time as it needs
+    building.expected_of(piece)  # in as much time as it needs
     monkeypatch.setattr(building, "SECONDS", 2)
-    monkeypatch.setattr(building, "mistake", lambda *_: "")
+    monkeypatch.setattr(building, "outcomes_of_mistakes", lambda _: [])
     function = building.definitions(ast.parse(page()))[piece.name]
     lines = page().splitlines()
     indent = " " * function.col_offset
