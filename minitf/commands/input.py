@@ -13,8 +13,8 @@ from typing import BinaryIO, NamedTuple
 from minitf.cli import is_terminal, quoted, say, terminal_safe
 from minitf.errors import UserError
 from minitf.text.vocabulary import valid
-from minitf.translation.cutting import join
 from minitf.translation.languages import languages_of
+from minitf.translation.reading import join
 
 __all__ = ["Source", "greet", "joined_paragraphs", "opened_input", "read_batches"]
 

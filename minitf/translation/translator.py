@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import re
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import Self
 
@@ -24,14 +22,20 @@ from minitf.page.explained import Explained, attention_and_logits, likely_next, 
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Span, framed
-from minitf.text.kept import MARKS, is_plain, kept_pattern, marked, split_kept
-from minitf.text.normalise import normalise
-from minitf.text.vocabulary import printable, valid
+from minitf.text.kept import MARKS
 from minitf.transformer import Transformer
-from minitf.translation.cutting import cut_texts, in_small_letters
 from minitf.translation.loading import load_model
-from minitf.translation.parts import Line, Text, Translation
-from minitf.translation.rejoin import (
+from minitf.translation.reading import (
+    Line,
+    Text,
+    Translation,
+    cut_texts,
+    in_small_letters,
+    read_spans,
+    with_marks,
+)
+from minitf.translation.wellformed import Wellformed
+from minitf.translation.writing import (
     AROUND,
     CUT,
     alike_quotes,
@@ -39,7 +43,6 @@ from minitf.translation.rejoin import (
     joined,
     restored,
 )
-from minitf.translation.wellformed import Wellformed
 
 __all__ = ["Translation", "Translator"]
 
@@ -148,7 +151,7 @@ class Translator:
 
         lines = _listed(lines)
         if spans is None:
-            spans = framed(lines) if self.as_text else [[(line, False)] for line in lines]
+            spans = framed(lines) if self.as_text else [((line, False),) for line in lines]
         keys = list(zip(lines, map(tuple, spans), strict=True))
         lines, spans = zip(*dict.fromkeys(keys), strict=True) if keys else ([], [])
 
@@ -208,27 +211,16 @@ class Translator:
     def _read(self, lines, keep=(), spans=None):
         """Return each line as a Line: the parts that the model reads, and what is copied.
 
-        A span of a line is copied or a Text. In a Text, a mark takes the place of each value, which
-        is not translated; then it is cut.
+        A span of a line is copied or a Text, which is cut into what the model reads at once. One IN
+        CAPITALS is written small.
         """
         if self.as_text:
-            spans = framed(lines) if spans is None else spans
-            items = [_framed_texts(*each) for each in zip(lines, spans, strict=True)]
+            items = list(map(read_spans, framed(lines) if spans is None else spans))
         else:
             items = [[Text(line)] for line in lines]
         texts = [text for each in items for text in each if isinstance(text, Text)]
         if self.as_text and self.marks:
-            keep = tuple(keep)
-            candidates = [text for text in texts if keep or not is_plain(text.text)]
-            pattern = _pattern(keep, self._characters) if candidates else None
-            for text in candidates:
-                around, text.values = split_kept(text.text, pattern)
-                text.text = marked(around, cycle(MARKS))
-        self._cut(texts)
-        return [Line.from_texts(number, each) for number, each in enumerate(items)]
-
-    def _cut(self, texts):
-        """Cut each Text into what the model reads at once; one IN CAPITALS is written small."""
+            with_marks(texts, self.subwords, tuple(keep))
         strings = [text.text for text in texts]
         small = strings if self.reads_capitals else in_small_letters(strings, self.subwords)
         for text, read in zip(texts, small, strict=True):
@@ -238,25 +230,19 @@ class Translator:
         cut = cut_texts([text.text for text in texts], self.subwords, most, self.max_unsplit)
         for text, parts in zip(texts, cut, strict=True):
             text.cut = parts
+        return [Line.from_texts(number, each) for number, each in enumerate(items)]
 
     @functools.cached_property
     def _wellformed(self):
         return Wellformed(self.subwords)
 
-    @functools.cached_property
-    def _characters(self):
-        """Return the characters that the model knows: those of its subwords, small or capital.
-
-        A capital letter that is too rare for a subword, such as Ö, was spelled in bytes in the
-        training text, too.
-        """
-        text = "".join(self.subwords.listed())
-        return frozenset(text + text.upper() + text.lower())
-
     def _ids(self, parts):
-        """Return what the model reads of each part."""
-        rows = zip(parts, self.subwords.encode([p.read(self.marks) for p in parts]), strict=True)
-        return [(part.head + ids)[: self.max_subwords] for part, ids in rows]
+        """Return what the model reads of each part: those with values are encoded with marks."""
+        new = [part for part in parts if part.ids is None]
+        encoded = self.subwords.encode([part.read(self.marks) for part in new]) if new else []
+        for part, ids in zip(new, encoded, strict=True):
+            part.ids = ids
+        return [(part.head + part.ids)[: self.max_subwords] for part in parts]
 
     def _translate_lines(self, lines, decode_batch, beam, batch_tokens, wellformed, progress=None):
         """Return the best translations of each Line: those of its parts, as one text.
@@ -417,33 +403,10 @@ def _listed(lines):
     return lines
 
 
-def _framed_texts(line, spans):
-    """Return the spans of a line: what is copied as it is, the others as Texts."""
-    if not normalise(line):
-        return []
-    return [_in_one_line(text) if is_kept else Text(normalise(text)) for text, is_kept in spans]
-
-
-def _in_one_line(text):
-    """Return a text as it may stand in a line of the output; tabs separate columns."""
-    return "\t".join(printable(valid(each)) for each in text.split("\t"))
-
-
 def _learned_marks(subwords):
     """Return the marks among the subwords; a vocabulary of words has none."""
     listed = set() if isinstance(subwords, Words | None) else set(subwords.listed())
     return [mark for mark in MARKS if mark in listed]
-
-
-@functools.lru_cache(maxsize=8)
-def _pattern(own, characters):
-    """Return the pattern of what is kept. Raises UserError for one of `own` that is none."""
-    for each in own:
-        try:
-            re.compile(f"(?:{each})")  # as it will be read: (?i) would hold for all kinds
-        except re.error as error:
-            raise UserError(f"{each!r} is no regular expression: {error}") from None
-    return kept_pattern(own, characters)
 
 
 def _batches(lengths, beam, batch_tokens):

@@ -29,7 +29,7 @@ MODULES = (
     *(
         "translation",
         "translation.loading",
-        "translation.cutting",
+        "translation.reading",
         "training",
         "training.commandline",
     ),

@@ -10,8 +10,8 @@ from minitf.errors import UserError
 from minitf.text.kept import MARKS
 from minitf.translation import Translation, Translator
 from minitf.translation.marks import copied_marks
-from minitf.translation.parts import Line, Part, Text
-from minitf.translation.rejoin import AROUND, joined, restored
+from minitf.translation.reading import Line, Part, Text
+from minitf.translation.writing import AROUND, joined, restored
 
 PART = Part((0, 0), [], ["Call ", " at ", "!"], ["030 1234567", "17:45"], in_capitals=False)
 
@@ -79,12 +79,13 @@ def test_around_its_values_a_part_is_whole_again():
 
 
 def test_each_part_gets_its_own_values():
-    cell = Text("", ["a", "b", "c"], [7], cut=["Call ① now.", "Or ② or ③."])
-    line = Line.from_texts(4, ["- ", cell, " | ", Text("", cut=["the mark ① itself"])])
+    cell = Text("", ["a", "b", "c"], [7], cut=[("Call ① now.", [8]), ("Or ② or ③.", [9])])
+    line = Line.from_texts(4, ["- ", cell, " | ", Text("", cut=[("the mark ① itself", [6, 5])])])
     first, second, plain = line.parts
     assert first == Part((4, 0), [7], ["Call ", " now."], ["a"], False)
     assert second.values == ["b", "c"] and second.read(MARKS) == "Or ① or ②."
     assert plain == Part((4, 2), [7], ["the mark ① itself"], [], False)  # in the same language
+    assert (first.ids, second.ids, plain.ids) == (None, None, [6, 5])  # one is not read yet
     assert line.items == ["- ", first, second, " | ", plain]
     assert line.runs() == [[first, second], [plain]]
 

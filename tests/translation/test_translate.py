@@ -25,7 +25,7 @@ from minitf.commands import input as reading
 from minitf.commands.output import rendered
 from minitf.errors import UserError
 from minitf.translation import Translation, Translator
-from minitf.translation.rejoin import CUT
+from minitf.translation.writing import CUT
 
 
 @pytest.fixture(scope="module")

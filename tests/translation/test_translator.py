@@ -19,9 +19,8 @@ from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
 from minitf.text.vocabulary import printable, valid
 from minitf.translation import Translation, Translator
-from minitf.translation.cutting import in_small_letters
-from minitf.translation.parts import Line, Part
-from minitf.translation.rejoin import (
+from minitf.translation.reading import Line, Part, in_small_letters
+from minitf.translation.writing import (
     CUT,
     as_one_sentence,
     joined,

@@ -7,15 +7,14 @@ from itertools import pairwise
 
 from minitf.text import Vocabulary
 from minitf.text.sentences import is_abbreviated
-from minitf.translation.cutting import join
-from minitf.translation.parts import A_MARK, Line, Part, Translation
+from minitf.translation.reading import A_MARK, Line, Part, Translation, join
 
 __all__ = [
     "AROUND",
     "CUT",
     "alike_quotes",
     "as_one_sentence",
-    "goes_on",
+    "is_unfinished",
     "joined",
     "restored",
     "without_added_stop",
@@ -30,15 +29,15 @@ _STOP = r"(?<!\.)[.。]$"  # a full stop, and no ellipsis
 _ADDED = r"(?<![.!?])[.!。！]$"
 _FRAGMENT = 8  # words at most
 _WORDS_END = r"\w[\"'”’»)\]]*$"
-_MARK = r"[,;:–—，；：、]$"  # after which cutting.py cuts
+_MARK = r"[,;:–—，；：、]$"  # after which reading.py cuts
 _WORD = r"[^\W\d_]+"
 _KINDS = '["„“”«»]'
 
 
-def goes_on(source: str) -> bool:
+def is_unfinished(source: str) -> bool:
     """Return whether a sentence goes on after this part of its source.
 
-    >>> goes_on("I went out,"), goes_on('He said: "No!"'), goes_on("It is so.[1]")
+    >>> is_unfinished("I went out,"), is_unfinished('He said: "No!"'), is_unfinished("It is so.[1]")
     (True, False, False)
     """
     return not re.search(_END, source)
@@ -72,7 +71,7 @@ def as_one_sentence(parts: Sequence[Part], subwords: Vocabulary, reason: str) ->
     is_begun = False
     for part in parts:
         source, values = part.read(part.values), tuple(part.values)
-        is_open = part is not parts[-1] and goes_on(source)
+        is_open = part is not parts[-1] and is_unfinished(source)
         if is_begun:
             part.translations = [
                 each if each.text.startswith(values) else _with_small_letter(each, subwords)
