@@ -1,6 +1,7 @@
 """The command translate.py: text in, translations out, a batch of lines at a time."""
 
 import contextlib
+import functools
 import gc
 import os
 from pathlib import Path
@@ -78,16 +79,22 @@ def _translate_batches(translator, source, options, write):
     batches = lost.checked(source.batches)
     if options.paragraphs:
         batches = joined_paragraphs(batches)
-    number = 0  # of the first line of the batch
-    with lost.reported(), _Bar(source) as bar:
+    number = end = 0  # of the first line of the batch, and of the bytes up to its last one
+    told = "text translated" if source.size else "bytes translated"
+    with lost.reported(), Progress(told, source.size or 0) as bar:
         for lines in batches:
             if languages:
                 languages.check(lines, number)
             if picture:
                 picture.see(lines)
+            begin, end = end, end + sum(len(line.encode()) + 1 for line in lines)
             settings |= {"first": number} if options.sample else {}
-            settings |= {"spans": [framer(line) for line in lines], "progress": bar.next(lines)}
-            translations = search(lines, **settings)
+            translations = search(
+                lines,
+                spans=[framer(line) for line in lines],
+                progress=None if source.typed else functools.partial(_show, bar, begin, end),
+                **settings,
+            )
             bar.wipe()
             if number == 0 and not any(best[0].text for best in translations):
                 _tell_if_empty(translator, lines)
@@ -98,20 +105,9 @@ def _translate_batches(translator, source, options, write):
         picture.check_is_drawn()
 
 
-class _Bar(Progress):
-    """The bytes of a text that are translated, as a bar."""
-
-    def __init__(self, source):
-        super().__init__("text translated" if source.size else "bytes translated", source.size or 0)
-        self.is_typed, self.seen = source.typed, 0  # bytes in this batch and those before it
-
-    def next(self, lines):
-        """Return the progress function of a batch: called with its parts done and all."""
-        size, before = sum(len(line.encode()) + 1 for line in lines), self.seen
-        self.seen += size
-        if self.is_typed:
-            return None
-        return lambda done, parts: self.update_to(before + size * done // parts)
+def _show(bar, before, after, done, parts):
+    """Move the bar: of a batch that lies between two places of a text, in bytes."""
+    bar.update_to(before + (after - before) * done // parts)
 
 
 def _is_parser(notes):

@@ -294,7 +294,9 @@ def test_beams_count_in_the_size_of_a_batch(translator, monkeypatch):
 
     monkeypatch.setattr("minitf.translation.translator.beam_search", watch)
     monkeypatch.setattr(workers, "cores", lambda: 1)
-    translator.translate(["the dog"] * 40, beam=4, max_extra=0, batch_tokens=200)
+    translator.translate(
+        [f"the dog {n:02}" for n in range(40)], beam=4, max_extra=0, batch_tokens=200
+    )
     assert max(sizes) <= 200 and len(sizes) > 1
 
 
@@ -477,7 +479,7 @@ def test_the_tokens_of_a_batch_count_end_marks(translator, monkeypatch):
     monkeypatch.setattr(translator, "_ids", lambda parts: [[5, 6, 7] for _ in parts])
     done = []
     translator.translate(
-        ["dog"] * 8, 2, 0.6, 3, batch_tokens=24, progress=lambda n, _: done.append(n)
+        list("abcdefgh"), 2, 0.6, 3, batch_tokens=24, progress=lambda n, _: done.append(n)
     )
     assert done == [3, 6, 8], "2 beams of 3 rows of 4 tokens"
 
