@@ -39,11 +39,15 @@ from minitf.check import claim, grad_check, same
 from minitf.config import Config
 from minitf.course.architecture import figure_1
 from minitf.course.checks import training as checks
-from minitf.course.experiments import common_wish, smoothing, warmup
+from minitf.course.experiments import shared_gradient, smoothing, warmup
 from minitf.course.figures import training as figures
 from minitf.course.lesson import begin, draw, finish, kept, show
-from minitf.course.rare_words import halving, left_to_learn
-from minitf.course.trained_rows import ReversedRows, parameters_of_the_trainer
+from minitf.course.trainings import (
+    ReversedRows,
+    halving,
+    left_to_learn,
+    parameters_of_the_trainer,
+)
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.nn import Flat, Parameter
 from minitf.optim import Adam, adam_update, clip_gradient, gradient_norm, warmup_rate
@@ -1083,12 +1087,12 @@ print(f"400 positions: {size:.1f} rates, of which {its_way:.1f} as a position as
 # Is it the common wish that makes the positions alike? A second control: an update
 # without it. On the way back, take the gradients of all positions at the encoder's
 # output, and again at the input of each layer; subtract their mean, and go on. Then
-# update (`common_wish.training`).
+# update (`shared_gradient.training`).
 
 # %%
 with forms.on():
     controls = [
-        common_wish.training("at once", 0.008, 1, seed, without=(1,))
+        shared_gradient.training("at once", 0.008, 1, seed, without=(1,))
         for seed in (1, 2, 3)
     ]
 without_common = np.array([notes["apart"][0, -1] for notes in controls])
@@ -1191,7 +1195,7 @@ STARTS = {
 LENGTHS = {"warm-up": 200, "no warm-up": 60, "tiny fixed rate": 60}
 with forms.on():
     watched = {
-        name: common_wish.training(*start, LENGTHS[name])
+        name: shared_gradient.training(*start, LENGTHS[name])
         for name, start in STARTS.items()
     }
 print("update                    1     10     20     60")
@@ -1214,7 +1218,7 @@ for name, start in STARTS.items():
     of_three = [watched[name]]
     for seed in (2, 3):
         with forms.on():
-            of_three.append(common_wish.training(*start, 20, seed))
+            of_three.append(shared_gradient.training(*start, 20, seed))
     wishes = [notes["common"][19] / notes["common"][0] for notes in of_three]
     in_update_20[name] = wishes
     distances = [notes["apart"][19, -1] for notes in of_three]
@@ -1284,8 +1288,10 @@ for i in (0, 24, 25, 59):
     columns = "".join(f"{values[i]:10.3f}" for values in shares_of_first.values())
     print(f"{i + 1:6d}{columns}{cold_notes['moves'][i]:10.3f}")
 with forms.on():
-    second = common_wish.training("at once", 0.008, 26, without=(26,))
-    always_without = common_wish.training("at once", 0.008, 60, without=range(1, 61))
+    second = shared_gradient.training("at once", 0.008, 26, without=(26,))
+    always_without = shared_gradient.training(
+        "at once", 0.008, 60, without=range(1, 61)
+    )
 claim(
     "always without the common wish, they stay apart",
     always_without["apart"][:, -1].min() > 0.5,
@@ -1340,7 +1346,7 @@ draw(figures.alike, "07_alike.png", shares_of_first, cold_notes["apart"])
 # at first.
 
 # %%
-later = kept("common_wish")  # the same training; one number for each 50 updates
+later = kept("shared_gradient")  # the same training; one number for each 50 updates
 claim(
     "the kept training of 600 updates begins as this one",
     np.isclose(later["loss"][0], cold_notes["loss"][49], rtol=0.02),
@@ -1404,7 +1410,7 @@ model_b = np.array([0.80, 0.80, 0.50])
 for name, true_words in (("A", model_a), ("B", model_b)):
     print(f"model {name}: perplexity {np.exp(-np.log(true_words).mean()):.2f}")
 judged = kept("smoothing")
-(after_100,) = smoothing.judged(smoothing.Task(), 8000, 0.1, seed=1, updates=100)
+(after_100,) = smoothing.judged(smoothing.Task(), 8000, 0.1, seed=1, last=100)
 kept_run = judged["8000 pairs, 0.1"][0]
 claim(
     "the kept perplexity after 100 updates comes out again",

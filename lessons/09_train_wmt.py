@@ -33,8 +33,7 @@ from minitf.config import Config
 from minitf.course.checks import train_wmt as checks
 from minitf.course.figures import train_wmt as figures
 from minitf.course.lesson import begin, draw, finish, kept, toy_model, train
-from minitf.course.ranks import gradients_of_ranks
-from minitf.course.trained_further import FurtherTraining
+from minitf.course.trainings import ContinuedTraining, gradients_of_ranks
 from minitf.data import toy
 from minitf.files.arrays import average
 from minitf.optim import Adam
@@ -684,8 +683,8 @@ claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}"
 # the last 5, 10 updates apart. (It is smoothed by 0.05: no loss is below 0.57.)
 
 # %%
-# The updates of lesson 07, in noisy batches (minitf/course/trained_further.py).
-further = FurtherTraining(batch_tokens=250, order=np.random.default_rng(1))
+# The updates of lesson 07, in noisy batches (minitf/course/trainings.py).
+further = ContinuedTraining(batch_tokens=250, order=np.random.default_rng(1))
 checkpoints = further.checkpoints(np.full(200, 0.001))
 
 

@@ -175,13 +175,13 @@ def test_the_results_of_an_experiment_are_kept_with_how_they_were_made(
 ):
     monkeypatch.setattr(experiments, "FOLDER", tmp_path / "lessons" / "results")
     (tmp_path / "lessons").mkdir()
-    path = experiments.write("warmup", {"loss": [1.5, 0.5]}, seconds=12.3)
+    path = experiments.write("warmup", {"loss": [1.5, 0.5]})
     monkeypatch.setattr(lesson, "_folders", lambda: (tmp_path / "nowhere", tmp_path / "lessons"))
     found = lesson.kept("warmup")
     run = found.pop("run")
     assert found == {"loss": [1.5, 0.5]}
     assert run["command"] == "python -m minitf.course.experiments.warmup"
-    assert run["seconds"] == 12 and run["versions"]["minitf"] == minitf.__version__
+    assert run["seconds"] > 0 and run["versions"]["minitf"] == minitf.__version__
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", run["date"]) and run["processor"]
     assert str(tmp_path) not in path.read_text()  # no path of this machine
     with pytest.raises(SystemExit, match="2"):

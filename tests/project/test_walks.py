@@ -14,7 +14,7 @@ import minitf.gpu
 from minitf import forms
 from minitf.backend import using
 from minitf.config import Config
-from minitf.course.trained_rows import ReversedRows
+from minitf.course.trainings import ReversedRows
 from minitf.training import Settings
 from minitf.training.trainer import Trainer
 from minitf.translation import Translator

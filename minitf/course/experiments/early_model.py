@@ -16,7 +16,6 @@ CPU minutes.
 
 import functools
 import tempfile
-import time
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -40,14 +39,15 @@ COMMAND = (
 )
 SEARCHES = {
     "greedy": greedy,
-    "beam 4, alpha 0": lambda model, source: _best(model, source, 0.0),
-    "beam 4, alpha 0.6": lambda model, source: _best(model, source, 0.6),
-    "beam 4, alpha 1": lambda model, source: _best(model, source, 1.0),
+    "beam 4, alpha 0": lambda *given: best_of_four(*given, 0.0),
+    "beam 4, alpha 0.6": lambda *given: best_of_four(*given, 0.6),
+    "beam 4, alpha 1": lambda *given: best_of_four(*given, 1.0),
 }
 FOLDER = Path(__file__).parents[3] / "lessons" / "toy-model-early"
 
 
-def _best(model, source, alpha):
+def best_of_four(model, source, alpha):
+    """Return the best translation that a beam of four finds, for each row of source."""
     return [found[0] for found in beam_search(model, source, beam=4, alpha=alpha)]
 
 
@@ -79,7 +79,6 @@ def save(translator, arrays, updates, notes):
 
 def main():
     """Train, measure every checkpoint, and keep the one that the rule chooses."""
-    started = time.process_time()
     english, german = toy.splits(n_train=0)["valid"]
     rows, weights = [], {}
     with threadpool_limits(1, "blas"), tempfile.TemporaryDirectory() as folder:
@@ -95,8 +94,7 @@ def main():
             print(row, flush=True)
     chosen = choose(rows)
     save(translator, weights[chosen], chosen, notes)
-    results = {"chosen": chosen, "checkpoints": rows}
-    write("early_model", results, time.process_time() - started)
+    write("early_model", {"chosen": chosen, "checkpoints": rows})
 
 
 if __name__ == "__main__":

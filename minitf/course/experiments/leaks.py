@@ -7,8 +7,6 @@ before it. So no honest model can have a loss below ln 16 = 2.77. A model that g
 the word that it must predict, or something computed from that word.
 """
 
-import time
-
 import numpy as np
 
 from minitf import forms
@@ -18,8 +16,6 @@ from minitf.course.experiments import write
 from minitf.nn import LayerNorm
 from minitf.optim import Adam
 from minitf.transformer import MultiHeadAttention, Transformer
-
-__all__ = ["MISTAKES", "leaky_model", "pair_of", "random_text", "run", "train", "translating_loss"]
 
 MISTAKES = (
     "none",
@@ -154,5 +150,4 @@ def run(updates=UPDATES, mistakes=MISTAKES):
 
 
 if __name__ == "__main__":
-    start = time.process_time()
-    write("leaks", run(), time.process_time() - start)
+    write("leaks", run())

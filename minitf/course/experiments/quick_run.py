@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 import tempfile
-import time
 from pathlib import Path
 
 from minitf.course.experiments import write
@@ -40,7 +39,6 @@ def summary(results, sources, translations, printed):
 
 def main():
     """Train, and keep what the lesson prints."""
-    started = time.process_time()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with contextlib.redirect_stdout(io.StringIO()) as output:
@@ -49,8 +47,7 @@ def main():
         translations = (folder / "test.out").read_text(encoding="utf-8").splitlines()
     sources = toy.splits(n_train=0)["test"][0]
     printed = output.getvalue().splitlines()
-    found = summary(results, sources, translations, printed)
-    write("quick_run", found, time.process_time() - started)
+    write("quick_run", summary(results, sources, translations, printed))
 
 
 if __name__ == "__main__":

@@ -7,14 +7,11 @@ The task: write 3 to 8 random digits backwards. The model: 6 + 6 layers as in th
 seconds of CPU time on an AMD EPYC (Zen 4), all of them 22 minutes.
 """
 
-import time
-
 import numpy as np
 
 from minitf import forms
 from minitf.config import Config
-from minitf.course.experiments import write
-from minitf.optim import Adam
+from minitf.course import experiments
 from minitf.text import make_batch
 from minitf.transformer import Transformer
 
@@ -69,15 +66,11 @@ def training(schedule, peak, seed, norm="post", updates=UPDATES, dtype=np.float3
     dtype: float64 finds the same course on every processor; float32 is faster.
     """
     model = new_model(seed, norm, dtype)
-    optimizer = Adam(model.named_parameters())
     rng = np.random.default_rng(seed)
-    for step in range(1, updates + 1):
-        batch = reversal(rng, 64)
-        optimizer.zero_grad()
-        loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
-        loss.backward()
-        optimizer.step(peak * share_of_peak(schedule, step))
-        yield model, float(loss)
+    batches = (reversal(rng, 64) for _ in range(updates))
+    rates = [peak * share_of_peak(schedule, step) for step in range(1, updates + 1)]
+    for loss in experiments.updates(model, batches, rates):
+        yield model, loss
 
 
 def curve(schedule, peak, seed, updates=UPDATES):
@@ -95,7 +88,7 @@ def main():
             curves = [curve(schedule, peak, seed) for seed in SEEDS]
             found[schedule][str(peak)] = curves
             print(schedule, peak, *(f"{losses[-1]:.3f}" for losses in curves), flush=True)
-    write("warmup", found, time.process_time())
+    experiments.write("warmup", found)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def collapse(warm, cold, path):
 
 
 def wishes(watched, path):
-    """Draw the first updates of trainings. watched: {training: the notes of `common_wish`}."""
+    """Draw the first updates of trainings. watched: {training: the notes of `shared_gradient`}."""
     wish, move = {}, {}
     for name, notes in watched.items():
         updates = np.arange(1, 1 + len(notes["common"]))

@@ -1,14 +1,12 @@
-"""Why does a high first rate make all positions alike? Lesson 07 watches what they ask for.
+"""Why does a high initial learning rate make all positions alike?
 
-    python -m minitf.course.experiments.common_wish
+    python -m minitf.course.experiments.shared_gradient
 
 The training is that of the experiment `warmup`, in float64. The wish of a position is minus the
 gradient of the loss with respect to its vector in the memory: the way that the vector should move.
 The mean of all wishes is the common wish. The command trains without a warm-up for 600 updates,
 with the peak rate 0.008; it takes about 40 seconds of CPU time on an AMD EPYC (Zen 4).
 """
-
-import time
 
 import numpy as np
 
@@ -107,7 +105,7 @@ def main():
         notes = training("at once", 0.008, updates=600)
     print("loss", notes["loss"][49::50].round(2), "apart", notes["apart"][49::50, -1].round(2))
     found = {name: notes[name][49::50].tolist() for name in ("loss", "wishes", "typical", "apart")}
-    write("common_wish", found, time.process_time())
+    write("shared_gradient", found)
 
 
 if __name__ == "__main__":
