@@ -49,8 +49,15 @@ from minitf.course.trainings import (
     parameters_of_the_trainer,
 )
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
-from minitf.nn import Flat, Parameter
-from minitf.optim import Adam, adam_update, clip_gradient, gradient_norm, warmup_rate
+from minitf.nn import Parameter
+from minitf.optim import (
+    Adam,
+    Flat,
+    adam_update,
+    clip_gradient,
+    gradient_norm,
+    warmup_rate,
+)
 from minitf.tensor import Tensor
 from minitf.text import make_batch
 from minitf.training import Settings
@@ -1847,6 +1854,6 @@ def check_pytorch_eps():
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("functions.log_softmax", "loss.label_smoothed_cross_entropy",
-              "loss.projected_cross_entropy", "nn.Flat", "optim.Adam",
+              "loss.projected_cross_entropy", "optim.Adam", "optim.Flat",
               "optim.adam_update", "optim.warmup_rate", "optim.gradient_norm",
               "optim.clip_gradient")  # fmt: skip

@@ -525,7 +525,9 @@ def gradient_of(part):  # of the sum over its tokens, divided by all tokens
     adam.zero_grad()
     loss, _ = model.loss(part.source, part.target_in, part.target_out, all_tokens)
     loss.backward()
-    return to_numpy(adam.collect()).copy()  # all gradients, one after the other
+    return to_numpy(
+        adam.gather_gradients()
+    ).copy()  # all gradients, one after the other
 
 
 on_one_gpu = gradient_of(batch)
@@ -1109,7 +1111,7 @@ def another_model():  # the Updater calls it to make its copies
 def gradient_on(cores):
     adam.zero_grad()
     cores.backward(batch, all_tokens, step=7)
-    return to_numpy(adam.collect()).copy()
+    return to_numpy(adam.gather_gradients()).copy()
 
 
 two_cores = Updater(model, adam, build=another_model, replicas=2, seed=3)
@@ -1140,7 +1142,7 @@ def gradient_with_dropout(part, step):
             part.source, part.target_in, part.target_out, all_tokens
         )
     loss.backward()
-    return to_numpy(noisy_adam.collect()).copy()
+    return to_numpy(noisy_adam.gather_gradients()).copy()
 
 
 def another_noisy_model():
@@ -1156,7 +1158,7 @@ noisy_cores = Updater(
 )
 noisy_adam.zero_grad()
 noisy_cores.backward(batch, all_tokens, step=7)
-of_noisy_cores = to_numpy(noisy_adam.collect()).copy()
+of_noisy_cores = to_numpy(noisy_adam.gather_gradients()).copy()
 same("Updater: with dropout, the same", of_noisy_cores, with_dropout)
 
 # %% [markdown]

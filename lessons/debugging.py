@@ -94,7 +94,7 @@ def update(model, adam, loss, rate):
     """Change the weights once; return the norm of the gradient."""
     model.zero_grad()
     loss.backward()
-    norm = float(gradient_norm(adam.collect()))
+    norm = float(gradient_norm(adam.gather_gradients()))
     adam.step(rate)
     return norm
 
@@ -249,7 +249,7 @@ def cleared_update(model, adam, loss, rate):
     """Change no weight: the gradient is cleared between backward and step."""
     loss.backward()
     model.zero_grad()  # the mistake: this line belongs before backward
-    norm = float(gradient_norm(adam.collect()))
+    norm = float(gradient_norm(adam.gather_gradients()))
     adam.step(rate)
     return norm
 
@@ -976,7 +976,7 @@ def slope_error(model, loss_of):
     batch = right_pairs(np.random.default_rng(3), 8)
     adam = Adam(model.named_parameters())
     loss_of(model, batch).backward()
-    gradient = adam.collect().copy()
+    gradient = adam.gather_gradients().copy()
     square = float((gradient**2).sum())
     h = 1e-5 / math.sqrt(square)
     adam.data += h * gradient

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
 
 from minitf import forms
 from minitf import functions as F
-from minitf.backend import DType, copy_into, to_device, to_numpy, xp
+from minitf.backend import DType, copy_into, to_numpy, xp
 from minitf.errors import UserError
 from minitf.tensor import ArrayLike, Ids, Tensor, float_type
 
-__all__ = ["Dropout", "Embedding", "Flat", "LayerNorm", "Linear", "Module", "Parameter"]
+__all__ = ["Dropout", "Embedding", "LayerNorm", "Linear", "Module", "Parameter"]
 
 
 class Parameter(Tensor):
     """A Tensor that training changes, so it copies the data unless `copy` is False.
 
-    In a Flat, its gradient is a slice of the flat array of all gradients, which the next update
-    overwrites: copy a gradient that you want to keep.
+    With an Adam, its gradient is a slice of the flat array of all gradients (optim.Flat), which the
+    next update overwrites: copy a gradient that you want to keep.
     """
 
     def __init__(self, data: ArrayLike, copy: bool = True):
@@ -44,139 +44,7 @@ class Parameter(Tensor):
         return {**vars(self), "_gradient_view": None}
 
 
-class Flat:
-    """Parameters as views of one flat array, and their next gradients as views of a second one.
-
-    named_parameters: pairs (name, parameter).
-    data: of the Flat of another model with the same parameters, which share their values then.
-    So one operation on `data` changes all parameters, and their gradients arrive in `gradients`;
-    present ones are dropped. Copies of views would not be views of the copied arrays: so a copy
-    makes the copied parameters flat again. Copy a Flat together with its model.
-    Raises TypeError for parameters without names, ValueError for no parameters, for a repeated
-    one or a repeated name, and for different dtypes.
-    """
-
-    def __init__(
-        self, named_parameters: Iterable[tuple[str, Parameter]], data: np.ndarray | None = None
-    ):
-        self.named_parameters = _checked(named_parameters)
-        parameters = [p for _, p in self.named_parameters]
-        size, dtype = sum(p.size for p in parameters), parameters[0].dtype
-        self.data = xp.empty(size, dtype) if data is None else data
-        self.gradients = xp.zeros(size, self.data.dtype)
-        self._views = []  # to notice arrays that are assigned to a parameter
-        views = zip(self.views(self.data), self.views(self.gradients), strict=True)
-        for (name, p), (view, gradient_view) in zip(self.named_parameters, views, strict=True):
-            if data is None:
-                view[...] = p.data
-            p.data, p.grad, p._gradient_view = view, None, gradient_view
-            self._views.append((name, p, view, gradient_view))
-
-    def views(self, array: np.ndarray) -> list[np.ndarray]:
-        """Return each parameter's view of an array like `data`."""
-        views, start = [], 0
-        for _, p in self.named_parameters:
-            views.append(array[start : start + p.size].reshape(p.shape))
-            start += p.size
-        return views
-
-    def zero_grad(self) -> None:
-        """Forget the gradients of the last update."""
-        for _, parameter in self.named_parameters:
-            parameter.grad = None
-
-    def collect_data(self) -> None:
-        """Copy arrays that were assigned to a parameter's `data` into its slice.
-
-        Raises RuntimeError for one that does not fit, and for a parameter that was converted or
-        made flat elsewhere.
-        """
-        for name, parameter, view, gradient_view in self._views:
-            if parameter._gradient_view is not gradient_view:
-                raise RuntimeError(
-                    f"{name} was converted or given to another optimizer: make a new Adam"
-                )
-            if parameter.data is not view:
-                advice = "make a new Adam if the model was changed"
-                parameter.data = _copied_into(f"{name}.data", parameter.data, view, advice)
-
-    def collect(self) -> np.ndarray:
-        """Return the flat gradient of this update, with zeros for a parameter without one.
-
-        Arrays that were assigned to a parameter's `data` or `grad` are copied into their slices.
-        """
-        self.collect_data()
-        for name, parameter, _, view in self._views:
-            if parameter.grad is None:
-                view[...] = 0
-                parameter.grad = view
-            elif parameter.grad is not view:
-                advice = "a NumPy scalar in a product makes float32 to float64, a float does not"
-                parameter.grad = _copied_into(f"{name}.grad", parameter.grad, view, advice)
-        return self.gradients
-
-    def __copy__(self):
-        """Refuse copy.copy: the copy would make the parameters flat again, away from this one."""
-        raise TypeError("copy a model and its Adam together: copy.deepcopy((model, adam))")
-
-    def __getstate__(self):
-        """Return the attributes to copy or pickle, without the flat arrays and their views."""
-        left_out = ("data", "gradients", "_views")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
-
-    def __setstate__(self, state):
-        """Restore the attributes, and make the copied parameters flat."""
-        vars(self).update(state)
-        gradients = [p.grad for _, p in self.named_parameters]
-        Flat.__init__(self, self.named_parameters)  # which forgets the gradients
-        for (_, parameter), gradient in zip(self.named_parameters, gradients, strict=True):
-            parameter.grad = gradient
-
-
-def _checked(named_parameters):
-    """Return the pairs (name, parameter) as a list. Raises the errors of Flat."""
-    pairs = list(named_parameters) if isinstance(named_parameters, Iterable) else [None]
-    if not all(map(_is_named_parameter, pairs)):
-        raise TypeError(
-            "Adam takes names with their parameters: write Adam(model.named_parameters())"
-        )
-    if not pairs:
-        raise ValueError("nothing to train: there are no parameters")
-    names, first = [name for name, _ in pairs], pairs[0][1]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(
-                f"two parameters have the name {name}: Adam saves its state by name, so rename one"
-            )
-    if len({id(p) for _, p in pairs}) < len(pairs):
-        raise ValueError(
-            "the same parameter is listed twice: Module.named_parameters() lists each once"
-        )
-    for _, p in pairs:
-        if p.dtype != first.dtype:
-            raise ValueError(
-                f"the parameter of shape {p.shape} is {p.dtype}, the first one {first.dtype}: "
-                "convert the model to one dtype with astype"
-            )
-    return pairs
-
-
-def _is_named_parameter(pair):
-    return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
-
-
-def _copied_into(name, array, view, advice):
-    """Copy an array assigned to a parameter into its view of a flat array; return the view."""
-    if array.shape != view.shape or array.dtype != view.dtype:
-        raise RuntimeError(
-            f"{name} is {array.dtype} of shape {array.shape}, but Adam needs {view.dtype} of "
-            f"{view.shape}: {advice}"
-        )
-    view[...] = to_device(array)
-    return view
-
-
-def gradient_buffer(x, inputs):
+def gradient_out(x, inputs):
     """Return the array to which a form may write the gradient of x, or None.
 
     It is the slice of the flat gradients that belongs to x. A `backward` that writes to it also

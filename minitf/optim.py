@@ -9,9 +9,9 @@ import numpy as np
 from minitf.backend import to_device, to_numpy, xp
 from minitf.errors import UserError
 from minitf.forms import accelerated
-from minitf.nn import Flat, Parameter
+from minitf.nn import Parameter
 
-__all__ = ["Adam", "adam_update", "clip_gradient", "gradient_norm", "warmup_rate"]
+__all__ = ["Adam", "Flat", "adam_update", "clip_gradient", "gradient_norm", "warmup_rate"]
 
 
 def warmup_rate(step: int, d_model: int, warmup_steps: int = 4000, factor: float = 1.0) -> float:
@@ -65,20 +65,98 @@ def adam_update(
     x -= rate * (m / (1 - beta_1**t)) / (xp.sqrt(v / (1 - beta_2**t)) + eps)
 
 
+class Flat:
+    """Parameters as views of one flat array, and their gradients as views of a second one.
+
+    named_parameters: pairs (name, parameter).
+    data: of the Flat of another model with the same parameters, which share their values then.
+    So one operation on `data` changes all parameters, and their gradients arrive in `gradients`;
+    present ones are dropped. This lasts until a parameter gets another array, as in a copy of the
+    model: write into the array that it has, or make a new Flat.
+    Raises TypeError for parameters without names, ValueError for no parameters, for a repeated
+    one or a repeated name, and for different dtypes.
+    """
+
+    def __init__(
+        self, named_parameters: Iterable[tuple[str, Parameter]], data: np.ndarray | None = None
+    ):
+        self.named_parameters = _checked(named_parameters)
+        parameters = [p for _, p in self.named_parameters]
+        size, dtype = sum(p.size for p in parameters), parameters[0].dtype
+        self.data = xp.empty(size, dtype) if data is None else data
+        self.gradients = xp.zeros(size, self.data.dtype)
+        self._views = list(zip(self.views(self.data), self.views(self.gradients), strict=True))
+        for p, (view, gradient_view) in zip(parameters, self._views, strict=True):
+            if data is None:
+                view[...] = p.data
+            p.data, p.grad, p._gradient_view = view, None, gradient_view
+
+    def views(self, array: np.ndarray) -> list[np.ndarray]:
+        """Return each parameter's view of an array like `data`."""
+        views, start = [], 0
+        for _, p in self.named_parameters:
+            views.append(array[start : start + p.size].reshape(p.shape))
+            start += p.size
+        return views
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of the last update."""
+        for _, parameter in self.named_parameters:
+            parameter.grad = None
+
+    def gather_gradients(self) -> np.ndarray:
+        """Return the flat gradient of this update, with zeros for a parameter without one.
+
+        Raises RuntimeError if a parameter or its gradient has another array than this Flat's.
+        """
+        for (name, p), (view, gradient_view) in zip(
+            self.named_parameters, self._views, strict=True
+        ):
+            if p.grad is None:
+                gradient_view[...] = 0
+                p.grad = gradient_view
+            if not (p.data is view and p._gradient_view is p.grad is gradient_view):
+                raise RuntimeError(
+                    f"{name} or its gradient was replaced, converted or copied: make a new Adam, "
+                    "or write into the array, as in p.data[...] = values"
+                )
+        return self.gradients
+
+
+def _checked(named_parameters):
+    """Return the pairs (name, parameter) as a list. Raises the errors of Flat."""
+    pairs = list(named_parameters) if isinstance(named_parameters, Iterable) else [None]
+    if not all(map(_is_named_parameter, pairs)):
+        raise TypeError(
+            "Adam takes names with their parameters: write Adam(model.named_parameters())"
+        )
+    if not pairs:
+        raise ValueError("nothing to train: there are no parameters")
+    if min(len(dict(pairs)), len({id(p) for _, p in pairs})) < len(pairs):
+        raise ValueError(
+            "a parameter or a name is listed twice: Module.named_parameters() lists each once"
+        )
+    if len({p.dtype for _, p in pairs}) > 1:
+        raise ValueError("some parameters are float32 and some float64: use model.astype")
+    return pairs
+
+
+def _is_named_parameter(pair):
+    return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
+
+
 class Adam(Flat):
     """Adam: each number moves by its mean gradient over the root of its mean squared gradient.
 
     named_parameters: as `model.named_parameters()` returns them. The learning rate is given to each
     step.
-    Why flat arrays: Adam treats every number alike, whichever matrix it belongs to. The values of
-    all parameters are moved into one flat array; there are three more for their next gradients, m
-    and v. So a step is one `adam_update` instead of hundreds. The `data` and `grad` of a parameter
-    become views of its slices; an array that is assigned to them later is copied into the slice by
-    the next step (see Flat).
-    Copy or pickle a model and its Adam together: copy.deepcopy((model, adam)).
+    Adam treats all numbers alike, so all parameters are kept in one flat array, and there are three
+    more for their next gradients, m and v: a step is one `adam_update` instead of hundreds. The
+    `data` and `grad` of a parameter become views of its slices (see Flat). An Adam serves the
+    parameters that it was made with: a copy of the model needs a new one, with the state of this.
     Raises TypeError for parameters without names, ValueError for repeated names, mixed types or no
-    parameters at all; RuntimeError in a step if no parameter has a gradient, and if the parameters
-    were converted or given to another optimizer.
+    parameters at all; RuntimeError in a step if no parameter has a gradient, and if a parameter
+    has another array by then, because it was converted, copied or given to another optimizer.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
 
@@ -103,7 +181,7 @@ class Adam(Flat):
     ) -> None:
         """Update every parameter by its gradient: one `adam_update` of all of them.
 
-        gradients: what `collect` returned, if it was called for this update. finite: as in
+        gradients: what `gather_gradients` returned, if it was called for this update. finite: as in
         `adam_update`. The step is counted even if `finite` is False.
         """
         if gradients is None:
@@ -112,7 +190,7 @@ class Adam(Flat):
                     "no parameter has a gradient: call backward() of a loss that was computed from "
                     "them"
                 )
-            gradients = self.collect()
+            gradients = self.gather_gradients()
         self.step_count += 1
         constants = self.beta_1, self.beta_2, self.eps
         # This changes the model's weights, because each parameter is a view of a slice of `data`.

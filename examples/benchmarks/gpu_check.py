@@ -504,7 +504,7 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
     table, ids = tensor(words, d), rng.integers(0, words, (pairs, length))
     hidden, target = tensor(rows, d), rng.integers(0, words, rows)
     optimizer = Adam([("x", Parameter(rng.standard_normal(weights, dtype=np.float32)))])
-    optimizer.collect()  # a gradient of zeros, without which Adam refuses a step
+    optimizer.gather_gradients()  # a gradient of zeros, without which Adam refuses a step
     return {
         "layer norm": both_ways(lambda: norm(x)),
         "residual, dropout, layer norm": both_ways(

@@ -187,7 +187,7 @@ def train_minitf(task):
     optimizer, steps = Adam(model.named_parameters()), iter(range(10**6))
     loss, _ = model.eval().loss(*batch)
     loss.backward()
-    yield {"loss": float(loss), "gradient": float(gradient_norm(optimizer.collect()))}
+    yield {"loss": float(loss), "gradient": float(gradient_norm(optimizer.gather_gradients()))}
     model.train()
 
     def step():
@@ -195,7 +195,7 @@ def train_minitf(task):
         with F.dropout_state(1, next(steps)):
             total, _ = model.loss(*batch)
         total.backward()
-        finite = xp.isfinite(total.data) & xp.isfinite(gradient_norm(optimizer.collect()))
+        finite = xp.isfinite(total.data) & xp.isfinite(gradient_norm(optimizer.gather_gradients()))
         optimizer.step(work.RATE, finite=finite)
 
     yield from _ours(task, step)

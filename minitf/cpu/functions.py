@@ -17,7 +17,7 @@ from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
-from minitf.nn import Parameter, gradient_buffer
+from minitf.nn import Parameter, gradient_out
 from minitf.tensor import as_array, is_recording, record
 
 
@@ -37,7 +37,7 @@ def linear(x, weight, bias=None):
     def backward(gy):
         gy = gy.reshape(n, w.shape[1])  # (N, F)
         g_bias = None if b is None else column_sums(gy)
-        g_weight = np.matmul(rows.T, gy, out=gradient_buffer(weight, (x, weight, bias)))
+        g_weight = np.matmul(rows.T, gy, out=gradient_out(weight, (x, weight, bias)))
         return (gy @ w.T).reshape(shape), g_weight, g_bias
 
     return record(y.reshape(shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
@@ -67,7 +67,7 @@ def feed_forward_network(x, inner, activation, dropout, outer):
         g_hidden = gy.reshape(hidden.shape) * (hidden > 0)  # 0 also where hidden was dropped
         if mask is not None:
             g_hidden *= factor
-        g_weight = np.matmul(rows.T, g_hidden, out=gradient_buffer(inner.weight, inputs))
+        g_weight = np.matmul(rows.T, g_hidden, out=gradient_out(inner.weight, inputs))
         g_bias = None if b is None else column_sums(g_hidden)
         return (g_hidden @ w.T).reshape(x_data.shape), g_weight, g_bias
 

@@ -20,7 +20,7 @@ from minitf.gpu import fused
 from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
-from minitf.nn import Parameter, gradient_buffer
+from minitf.nn import Parameter, gradient_out
 from minitf.tensor import Tensor, as_array, is_recording, record
 
 
@@ -78,9 +78,9 @@ def linear(x, weight, bias=None):
         gy = gy.reshape(n, w.shape[1])  # (N, F)
         g_bias = None
         if b is not None:
-            g_bias = fused.column_sums(gy, gradient_buffer(bias, inputs))
+            g_bias = fused.column_sums(gy, gradient_out(bias, inputs))
         gy = as_operand(gy)
-        g_weight = matmul(rows.T, gy, out=gradient_buffer(weight, inputs))
+        g_weight = matmul(rows.T, gy, out=gradient_out(weight, inputs))
         return product_gradient(x, gy, w), g_weight, g_bias
 
     return record(y.reshape(*shape[:-1], w.shape[1]), (x, weight, bias), backward)
@@ -96,7 +96,7 @@ def layer_norm(x, gain, bias, eps=1e-6):
 
     def backward(gy):
         inputs = x, gain, bias
-        return gradients(gy, [gradient_buffer(each, inputs) for each in (gain, bias)])
+        return gradients(gy, [gradient_out(each, inputs) for each in (gain, bias)])
 
     return record(y, (x, gain, bias), backward)
 
@@ -144,7 +144,7 @@ def add_and_norm(x, added, dropout, norm):
     inputs = x, added, norm.gain, norm.bias
 
     def backward(gy):
-        outs = [gradient_buffer(each, inputs) for each in inputs[2:]]
+        outs = [gradient_out(each, inputs) for each in inputs[2:]]
         gx, g_added, *g_parameters = gradients(gy, outs)
         if numbers.threshold:  # without dropout both are one array
             gx = hand_over(x, gx)
@@ -185,12 +185,12 @@ def feed_forward_network(x, inner, activation, dropout, outer):
     def backward(gy):
         gy, g_b_2 = gy.reshape(n, outer_weight.shape[1]), None
         if b_2 is not None:
-            g_b_2 = fused.column_sums(gy, gradient_buffer(b_2, inputs))
+            g_b_2 = fused.column_sums(gy, gradient_out(b_2, inputs))
         gy = as_operand(gy)
-        g_w_2 = matmul(hidden.T, gy, out=gradient_buffer(w_2, inputs))
+        g_w_2 = matmul(hidden.T, gy, out=gradient_out(w_2, inputs))
         g_hidden = matmul(gy, outer_weight.T, out=empty_operand(hidden.shape))
-        g_product, g_b_1 = hidden_backward(g_hidden, gradient_buffer(b_1, inputs))
-        g_w_1 = matmul(rows.T, g_product, out=gradient_buffer(w_1, inputs))
+        g_product, g_b_1 = hidden_backward(g_hidden, gradient_out(b_1, inputs))
+        g_w_1 = matmul(rows.T, g_product, out=gradient_out(w_1, inputs))
         return product_gradient(x, g_product, inner_weight), g_w_1, g_b_1, g_w_2, g_b_2
 
     return record(y.reshape(*shape[:-1], outer_weight.shape[1]), inputs, backward)

@@ -10,7 +10,7 @@ from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_operand, matmul
-from minitf.nn import gradient_buffer
+from minitf.nn import gradient_out
 from minitf.tensor import is_recording, no_grad, record
 
 CHUNK_ROWS = 4096  # rows of logits held in memory at once
@@ -67,7 +67,7 @@ def projected_cross_entropy(
         scale = gy / n_tokens
         gx = xp.zeros(flat, dtype=dtype)
         gx[rows] = g_hidden * scale
-        out = gradient_buffer(weight, inputs)
+        out = gradient_out(weight, inputs)
         scaled = xp.multiply(g_weight, scale, out=g_weight if out is None else out)
         return gx.reshape(shape), scaled, None if b is None else g_bias * scale
 

@@ -12,7 +12,7 @@ from minitf.gpu.dropout import numbers_of_next_mask
 from minitf.gpu.functions import product_gradient
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_operand, empty_operand, matmul
-from minitf.nn import Linear, gradient_buffer
+from minitf.nn import Linear, gradient_out
 from minitf.tensor import record
 
 CACHED = 2**24  # bytes of an array that stays in the cache of a GPU, which has 40 MB or more
@@ -67,7 +67,7 @@ def multi_head_attention(attention, x, memory, mask=None, cache=None):
         matmul(g_scores.swapaxes(2, 3), q, out=g_k)
         matmul(used.swapaxes(2, 3), g_context, out=g_v)
         gradients = [gradient for p, g_y in pairs for gradient in p.backward(g_y, parents)]
-        out = gradient_buffer(attention.output.weight, parents)
+        out = gradient_out(attention.output.weight, parents)
         return (*gradients, matmul(merged.T, gy, out=out))
 
     return record(y, parents, backward)
@@ -143,11 +143,11 @@ class _HeadProjection:
         return [heads.reshape(n, *self.shape[:2], heads.shape[-1]) for heads in layers]
 
     def backward(self, gy, inputs):
-        """Return the gradients of the parents; inputs: all of the op, for `gradient_buffer`."""
+        """Return the gradients of the parents; inputs: all of the op, for `gradient_out`."""
         gy = fused.swap_first_axes(gy).reshape(len(self.rows), self.weight.shape[1])
         gradients = [product_gradient(self.parents[0], gy, self.weight)]
         g_layers = gy.reshape(len(gy), self.n_layers, -1)
         for i, weight in enumerate(self.parents[1:]):
-            out = gradient_buffer(weight, inputs)
+            out = gradient_out(weight, inputs)
             gradients.append(matmul(self.rows.T, g_layers[:, i], out=out))
         return gradients

@@ -14,8 +14,7 @@ from minitf.backend import on_gpu, to_device, to_numpy, xp
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import lent, libraries, one_blas_thread
 from minitf.errors import UserError
-from minitf.nn import Flat
-from minitf.optim import clip_gradient, gradient_norm
+from minitf.optim import Flat, clip_gradient, gradient_norm
 from minitf.training.distributed import Ranks
 
 __all__ = ["Updater", "shares", "threads_for"]
@@ -151,7 +150,7 @@ class Updater:
         for i, batch in mine:
             figures = self.backward(batch, n_tokens, first + i)
             loss, nll = loss + figures[0], nll + figures[1]
-        gradients = self.optimizer.collect()
+        gradients = self.optimizer.gather_gradients()
         self.ranks.all_reduce(gradients)
         with threads_for(2 * gradients.size):
             norm = gradient_norm(gradients)
@@ -186,12 +185,11 @@ class Updater:
                 return compute(self.models[0], batch)
         parts = [batch.rows(*bounds) for bounds in slice_bounds(rows, n)]
         flats = self.flats[:n]
-        flats[0].collect_data()  # for all replicas, if somebody has assigned an array
         for flat in flats[1:]:
             flat.zero_grad()
         with one_blas_thread():
             figures = list(self.pool.map(compute, self.models, parts))
-        mine, *others = [flat.collect() for flat in flats]
+        mine, *others = [flat.gather_gradients() for flat in flats]
 
         def add(core):
             own = slice(*slice_bounds(mine.size, n)[core])

@@ -685,8 +685,8 @@ MUTANTS = {
     "on a GPU, heads: the weights' gradients overwrite each other": (
         transformer.multi_head_attention,
         "gpu/multihead",
-        "gradient_buffer(weight, inputs)",
-        "gradient_buffer(weight, [])",
+        "gradient_out(weight, inputs)",
+        "gradient_out(weight, [])",
     ),
     "on a GPU, heads: dropout after training": (
         transformer.multi_head_attention,

@@ -94,7 +94,7 @@ def train(model, batch, steps=1):
                 batch.source, batch.target_in, batch.target_out, batch.n_tokens
             )
         loss.backward()
-        norm = gradient_norm(optimizer.collect())
+        norm = gradient_norm(optimizer.gather_gradients())
         optimizer.step(warmup_rate(step, model.config.d_model, warmup_steps=4))
         numbers.append((float(loss), float(nll), float(norm)))
     return numbers
@@ -147,7 +147,7 @@ def test_float64_stays_float64(rng):
     model = small_model(**ALL_DROPOUT)
     optimizer = Adam(model.named_parameters())
     loss_of(model, random_batch(rng)).backward()
-    assert optimizer.collect().dtype == optimizer.m.dtype == np.float64
+    assert optimizer.gather_gradients().dtype == optimizer.m.dtype == np.float64
     assert model.encode(np.full((1, 3), 5))[0].dtype == np.float64
 
 

@@ -57,7 +57,7 @@ def plain_updates(trainer, model, n):
                 pair = model.train().loss(batch.source, batch.target_in, batch.target_out, n_tokens)
             pair[0].backward()
             sums += [float(figure) for figure in pair]
-        gradients = adam.collect()
+        gradients = adam.gather_gradients()
         norm = np.linalg.norm(gradients.astype(np.float64))
         gradients *= min(1, s.clip / norm) if s.clip else 1
         adam.step(

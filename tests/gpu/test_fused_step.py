@@ -21,8 +21,8 @@ from minitf.gpu.functions import gradient_so_far, hand_over
 from minitf.gpu.matmul import use_precision
 from minitf.gpu.multihead import multi_head_attention
 from minitf.loss import projected_cross_entropy
-from minitf.nn import Dropout, Flat, Linear, Parameter
-from minitf.optim import Adam
+from minitf.nn import Dropout, Linear, Parameter
+from minitf.optim import Adam, Flat
 from minitf.tensor import Tensor, record
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual, feed_forward_network
 

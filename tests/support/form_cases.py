@@ -20,7 +20,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond import sampling
 from minitf.config import Config
-from minitf.nn import Dropout, Flat, LayerNorm, Linear, Module, Parameter
+from minitf.nn import Dropout, LayerNorm, Linear, Module, Parameter
 from minitf.tensor import Tensor, no_grad
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual
 
@@ -721,7 +721,7 @@ def _with_gradients(compute, x, modules):
 
     The parameters' gradients are slices of a flat array, as those of a model in training.
     """
-    flat = Flat(enumerate(p for module in modules for p in module.parameters()))
+    flat = optim.Flat(enumerate(p for module in modules for p in module.parameters()))
     for _ in range(2):
         x = Tensor(x.data)
         with F.dropout_state(seed=3, step=4):

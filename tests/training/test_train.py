@@ -491,7 +491,7 @@ def test_accumulated_batches_weigh_every_token_alike(small):
         small.optimizer.zero_grad()
         loss, _ = small.model.loss(batch.source, batch.target_in, batch.target_out)
         loss.backward()
-        wanted = wanted + batch.n_tokens * small.optimizer.collect().copy()
+        wanted = wanted + batch.n_tokens * small.optimizer.gather_gradients().copy()
         losses.append(float(loss) * batch.n_tokens)
     loss, _, norm, n = small.update()
     assert n == sum(n_tokens)

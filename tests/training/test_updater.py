@@ -63,7 +63,7 @@ def gradient(found, *batches, n_tokens=None):
     found.optimizer.zero_grad()
     n_tokens = n_tokens or sum(batch.n_tokens for batch in batches)
     figures = [found.backward(batch, n_tokens, step=6) for batch in batches]
-    return np.sum(figures, axis=0), found.optimizer.collect()
+    return np.sum(figures, axis=0), found.optimizer.gather_gradients()
 
 
 def whole(batch, **changes):
@@ -74,7 +74,7 @@ def whole(batch, **changes):
             batch.source, batch.target_in, batch.target_out, batch.n_tokens
         )
     loss.backward()
-    return float(loss), float(nll), optimizer.collect().copy()
+    return float(loss), float(nll), optimizer.gather_gradients().copy()
 
 
 def assert_equal(found, expected):
@@ -96,7 +96,7 @@ def test_micro_batches_equal_one_batch(rng, changes, cuts):
             pair = model.train().loss(part.source, part.target_in, part.target_out, batch.n_tokens)
         pair[0].backward()
         losses.append([float(x) for x in pair])
-    assert_equal((np.sum(losses, axis=0), optimizer.collect()), expected)
+    assert_equal((np.sum(losses, axis=0), optimizer.gather_gradients()), expected)
 
 
 @switches
@@ -234,7 +234,7 @@ def test_a_wrong_sum_would_be_found(rng):
             with F.dropout_state(5, 6, shift * part.first_row):
                 loss, _ = model.train().loss(part.source, part.target_in, part.target_out, n_tokens)
             loss.backward()
-        assert not np.allclose(optimizer.collect(), expected, rtol=1e-2, atol=0)
+        assert not np.allclose(optimizer.gather_gradients(), expected, rtol=1e-2, atol=0)
 
 
 def noted(cores):
@@ -273,8 +273,8 @@ def train(count, rng, dtype="float64", steps=3):
     for step in range(1, steps + 1):
         gradient(cores, random_batch(rng, ROWS, vocabulary_size=V))
         optimizer.step(warmup_rate(step, model.config.d_model, warmup_steps=4))
-        for parameter in model.parameters():  # somebody assigns an array
-            parameter.data = parameter.data * 1.01
+        for parameter in model.parameters():  # somebody changes the weights
+            parameter.data *= 1.01
     return model.state()
 
 
