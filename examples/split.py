@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 try:
-    from minitf.atomic import install, staged, writing
+    from minitf.atomic import save_text, writing
     from minitf.cli import OptionParser, counted, exit_code
     from minitf.data.corpora import read_pairs, undecoded
     from minitf.errors import UserError
@@ -80,17 +80,11 @@ def _run(options):
     parts, left_out = split(list(zip(*sides, strict=True)), options.seed)
     if not all(parts.values()):
         raise UserError(f"{names[0]} has too few different pairs to split: give more text")
-    writers = {}
-    for part, (source, target) in paths.items():
-        for path, lines in zip((source, target), zip(*parts[part], strict=True), strict=True):
-            text = "".join(f"{line}\n" for line in lines).encode()
-            writers[path] = lambda temporary, text=text: temporary.write_bytes(text)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with staged(writers) as files:
-        for path in files:
-            install(files, path)
     for part, outputs in paths.items():
+        for path, lines in zip(outputs, zip(*parts[part], strict=True), strict=True):
+            save_text(path, "".join(f"{line}\n" for line in lines))
         print(f"{' and '.join(map(str, outputs))}: {counted(len(parts[part]), 'pair')}")
     for reason, count in left_out.items():
         print(f"left out, {reason}: {counted(count, 'pair')}")

@@ -15,13 +15,11 @@ import string
 import sys
 import unicodedata
 
-from judge import _languages, _test
+from judge import languages_of, read_test
 from sacrebleu.metrics import BLEU
 
 from minitf.cli import OptionParser, exit_code
 from minitf.translation import Translator
-
-_WORD = re.compile(r"\w{5,}")
 
 
 def _once(change):
@@ -36,21 +34,17 @@ def _once(change):
 
 
 def _inside_words(character):
-    def changed(line, rng):
-        def split(word):
-            middle = len(word[0]) // 2
-            return word[0][:middle] + character + word[0][middle:]
+    """Return a change of the middle of each long word."""
 
-        return _WORD.sub(split, line)
+    def split(word):
+        middle = len(word[0]) // 2
+        return word[0][:middle] + character + word[0][middle:]
 
-    return changed
+    return lambda line, rng: re.sub(r"\w{5,}", split, line)
 
 
-def _replace(**pairs):
-    table = str.maketrans(
-        {unicodedata.lookup(name.replace("_", " ")): to for name, to in pairs.items()}
-    )
-    return lambda line, rng: line.translate(table)
+def _replaced(old, new):
+    return lambda line, rng: line.replace(old, new)
 
 
 def _quotes(opening, closing):
@@ -58,19 +52,15 @@ def _quotes(opening, closing):
     return lambda line, rng: re.sub('"([^"]*)"', rf"{opening}\1{closing}", line)
 
 
-def _wide(line, rng):
-    return "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in line)
-
-
 CHANGES = {
     "none": lambda line, rng: line,
     "a no-break space for one space": _once("\u00a0"),
-    "a no-break space for each space": lambda line, rng: line.replace(" ", "\u00a0"),
+    "a no-break space for each space": _replaced(" ", "\u00a0"),
     "a narrow no-break space (U+202F)": _once("\u202f"),
     "a thin space (U+2009)": _once("\u2009"),
     "an ideographic space (U+3000)": _once("\u3000"),
     "one space doubled": _once("  "),
-    "each space doubled": lambda line, rng: line.replace(" ", "  "),
+    "each space doubled": _replaced(" ", "  "),
     "a tab for one space": _once("\t"),
     "spaces around the line": lambda line, rng: f"  {line} ",
     "a soft hyphen in each long word": _inside_words("\u00ad"),
@@ -80,24 +70,26 @@ CHANGES = {
     "a zero-width space before the line": lambda line, rng: "\u200b" + line,
     "a byte-order mark before the line": lambda line, rng: "\ufeff" + line,
     "marks of direction around the line": lambda line, rng: f"\u202a{line}\u202c\u200e",
-    "typographic apostrophes": _replace(APOSTROPHE="\u2019"),
-    "acute accents for apostrophes": _replace(APOSTROPHE="\u00b4"),
+    "typographic apostrophes": _replaced("'", "\u2019"),
+    "acute accents for apostrophes": _replaced("'", "\u00b4"),
     "English quotation marks": _quotes("\u201c", "\u201d"),
     "German quotation marks": _quotes("\u201e", "\u201c"),
     "guillemets": _quotes("\u00bb", "\u00ab"),
-    "a typographic hyphen (U+2010)": lambda line, rng: line.replace("-", "\u2010"),
-    "a no-break hyphen (U+2011)": lambda line, rng: line.replace("-", "\u2011"),
-    "an ellipsis character": lambda line, rng: line.replace("...", "\u2026"),
+    "a typographic hyphen (U+2010)": _replaced("-", "\u2010"),
+    "a no-break hyphen (U+2011)": _replaced("-", "\u2011"),
+    "an ellipsis character": _replaced("...", "\u2026"),
     "decomposed letters (NFD)": lambda line, rng: unicodedata.normalize("NFD", line),
     "ligatures": lambda line, rng: line.replace("fi", "\ufb01").replace("fl", "\ufb02"),
-    "full-width forms": _wide,
+    "full-width forms": lambda line, rng: "".join(
+        chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in line
+    ),
     "control characters": _once(" \x08"),
 }
 
 
 def changes(folder):
     """Print the BLEU of the test after each change of its sources."""
-    translator, test = Translator.load(folder), _test(folder)
+    translator, test = Translator.load(folder), read_test(folder)
     metric = BLEU(references=[list(test.target)])
     print("| change of the source | lines changed | BLEU | other translations |\n|---|---|---|---|")
     plain = None
@@ -115,90 +107,46 @@ def changes(folder):
         )
 
 
-def _digits(rng, n):
-    return str(rng.randint(1, 9)) + "".join(rng.choice(string.digits) for _ in range(n - 1))
-
-
-def _letters(rng, low=3, high=9):
-    return "".join(rng.choice(string.ascii_lowercase) for _ in range(rng.randint(low, high)))
-
-
-def _host(rng):
-    return f"{_letters(rng)}.{rng.choice(('com', 'de', 'org', 'net', 'example', 'co.uk'))}"
-
-
-def _grouped(rng, mark):
-    return f"{rng.randint(1, 999)}{mark}{rng.randint(0, 999):03}" + rng.choice(
-        ("", f"{mark}{rng.randint(0, 999):03}")
-    )
-
-
+# Of each kind of value some forms, in which δ stands for a digit, and ω for a word.
 VALUES = {
-    "number of five to sixteen digits": lambda r: _digits(r, r.randint(5, 16)),
-    "number with points or commas": lambda r: _grouped(r, r.choice(".,")),
-    "decimal number": lambda r: f"{r.randint(0, 999)}{r.choice('.,')}{r.randint(0, 99):02}",
-    "date, dd.mm.yyyy": lambda r: (
-        f"{r.randint(1, 28):02}.{r.randint(1, 12):02}.{r.randint(1900, 2099)}"
-    ),
-    "date, yyyy-mm-dd": lambda r: (
-        f"{r.randint(1900, 2099)}-{r.randint(1, 12):02}-{r.randint(1, 28):02}"
-    ),
-    "date, m/d/yyyy": lambda r: f"{r.randint(1, 12)}/{r.randint(1, 28)}/{r.randint(1900, 2099)}",
-    "time": lambda r: f"{r.randint(0, 23)}:{r.randint(0, 59):02}",
-    "amount in dollars": lambda r: f"${r.randint(1, 9999)}.{r.randint(0, 99):02}",
-    "amount in euros": lambda r: f"{r.randint(1, 999)},{r.randint(0, 99):02} €",
-    "percentage": lambda r: f"{r.randint(1, 99)}{r.choice(('', f'.{r.randint(1, 9)}'))}%",
-    "IP address": lambda r: ".".join(str(r.randint(0, 255)) for _ in range(4)),
-    "e-mail address": lambda r: (
-        f"{_letters(r)}{r.choice(('', '.', '_', '+'))}{_letters(r)}@{_host(r)}"
-    ),
-    "URL": lambda r: (
-        f"https://{r.choice(('', 'www.'))}{_host(r)}/{_letters(r)}"
-        + r.choice(("", f"?{_letters(r)}={_digits(r, 3)}", f"/{_letters(r)}.html", "/"))
-    ),
-    "address without https": lambda r: f"www.{_host(r)}",
-    "telephone number": lambda r: r.choice(
-        (
-            f"0{_digits(r, 2)} {_digits(r, 7)}",
-            f"+49 {_digits(r, 2)} {_digits(r, 7)}",
-            f"{_digits(r, 3)}-{_digits(r, 4)}",
-        )
-    ),
-    "handle or hashtag": lambda r: r.choice("@#") + _letters(r),
-    "file name": lambda r: (
-        _letters(r)
-        + r.choice(("", "_", "-"))
-        + f"{_letters(r)}.{r.choice(('pdf', 'txt', 'docx', 'py', 'jpg', 'csv'))}"
-    ),
-    "path": lambda r: r.choice(
-        (
-            f"/{_letters(r)}/{_letters(r)}",
-            f"C:\\{_letters(r)}\\{_letters(r)}.txt",
-            f"~/{_letters(r)}/{_letters(r)}.py",
-        )
-    ),
-    "version": lambda r: (
-        f"{r.choice(('v', ''))}{r.randint(0, 20)}.{r.randint(0, 30)}.{r.randint(0, 30)}"
-    ),
-    "code": lambda r: f"{_letters(r, 2, 3).upper()}-{_digits(r, r.randint(3, 6))}",
-    "tag": lambda r: r.choice(
-        (f"<{_letters(r, 1, 5)}>", f"</{_letters(r, 1, 5)}>", f'<a href="{_letters(r)}">', "<br/>")
-    ),
-    "entity": lambda r: r.choice(
-        ("&amp;", "&lt;", "&nbsp;", "&quot;", f"&#{r.randint(33, 9999)};")
-    ),
-    "placeholder": lambda r: r.choice(
-        (
-            f"{{{_letters(r)}}}",
-            "%s",
-            "%d",
-            f"%({_letters(r)})s",
-            f"${{{_letters(r)}}}",
-            f"{{{{ {_letters(r)} }}}}",
-        )
-    ),
-    "emoji": lambda r: chr(r.randint(0x1F600, 0x1F64F)),
+    "number of five to sixteen digits": ("1δδδδ", "9δδδδδδ", "2" + 11 * "δ", "4" + 15 * "δ"),
+    "number with points or commas": ("1.δδδ", "9δ,δδδ", "5δδ.δδδ.δδδ", "8,δδδ,δδδ"),
+    "decimal number": ("δ.δδ", "1δ,δδ", "3δδ.δδ"),
+    "date, dd.mm.yyyy": ("1δ.0δ.19δδ", "2δ.12.20δδ"),
+    "date, yyyy-mm-dd": ("19δδ-0δ-1δ", "20δδ-11-2δ"),
+    "date, m/d/yyyy": ("5/1δ/20δδ", "12/2δ/19δδ"),
+    "time": ("δ:1δ", "1δ:0δ", "1δ:4δ"),
+    "amount in dollars": ("$δ.δδ", "$1δδ.δδ", "$7δδδ.δδ"),
+    "amount in euros": ("δ,δδ €", "2δ,δδ €", "9δδ,δδ €"),
+    "percentage": ("δ%", "4δ%", "1δ.δ%"),
+    "IP address": ("1δ.2δ.3δ.1δδ", "192.168.δ.1δ"),
+    "e-mail address": ("ω@ω.com", "ω.ω@ω.de", "ω_ω@ω.ω.org", "ω+ω@ω.co.uk"),
+    "URL": ("https://www.ω.com/ω", "https://ω.de/ω?ω=δδδ", "https://ω.org/ω/ω.html"),
+    "address without https": ("www.ω.net", "www.ω.example"),
+    "telephone number": ("03δ 1δδδδδδ", "+49 3δ 2δδδδδδ", "5δδ-4δδδ"),
+    "handle or hashtag": ("@ω", "#ω"),
+    "file name": ("ω.pdf", "ω_ω.docx", "ω-ω.py", "ω.jpg"),
+    "path": ("/ω/ω", "C:\\ω\\ω.txt", "~/ω/ω.py"),
+    "version": ("vδ.1δ.δ", "1δ.δ.2δ"),
+    "code": ("AB-4δδ", "QXR-1δδδδδ"),
+    "tag": ("<ω>", "</ω>", '<a href="ω">', "<br/>"),
+    "entity": ("&amp;", "&lt;", "&nbsp;", "&quot;", "&#δδ;", "&#9δδδ;"),
+    "placeholder": ("{ω}", "%s", "%d", "%(ω)s", "${ω}", "{{ ω }}"),
+    "emoji": ("\U0001f600", "\U0001f60d", "\U0001f632", "\U0001f64f"),
 }
+
+
+def _filled(form, rng):
+    """Return a form with random digits and words."""
+
+    def filled(sign):
+        if sign[0] == "δ":
+            return rng.choice(string.digits)
+        return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(3, 9)))
+
+    return re.sub("[δω]", filled, form)
+
+
 FRAMES = {
     "en": (
         "Here is {}.",
@@ -229,11 +177,11 @@ FRAMES = {
 
 def values(folder):
     """Print how many of a hundred random values of each kind arrive, in ten sentences."""
-    translator, frames = Translator.load(folder), FRAMES[_languages(folder)[0]]
+    translator, frames = Translator.load(folder), FRAMES[languages_of(folder)[0]]
     print("| kind | example | arrived, of 100 |\n|---|---|---|")
-    for name, made in VALUES.items():
+    for name, forms in VALUES.items():
         rng = random.Random(name)
-        drawn = [made(rng) for _ in range(100)]
+        drawn = [_filled(rng.choice(forms), rng) for _ in range(100)]
         lines = [frames[i % len(frames)].format(value) for i, value in enumerate(drawn)]
         # Spaces at the ends of a line are those of its translation, too.
         found = [best.text.strip() for best, *_ in translator.translate(lines)]

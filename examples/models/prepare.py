@@ -40,64 +40,18 @@ _KEPT = kept_pattern()
 _A_MARK = re.compile(f"[{MARKS}]")
 
 
-def _listed(words):
-    return [word.replace("_", " ") for word in words.split()]
+def _read_names():
+    """Return {kind: [name]} of phrases/names.txt, whose lines are a kind and some of its names."""
+    names = {}
+    for line in (FOLDER / "phrases" / "names.txt").read_text(encoding="utf-8").splitlines():
+        kind, *words = line.split()
+        names.setdefault(kind, []).extend(word.replace("_", " ") for word in words)
+    return names
 
 
-# Names spelled alike in English and German, so that one can replace another on both sides.
-MEN = _listed(
-    "Adam Ahmed Alexander Andreas Andrew Anton Ben Brian Carlos Chen Christian Daniel David "
-    "Dimitri Emil Eric Felix Finn Florian Frank George Hans Hassan Henry Hugo Ivan Jack James Jan "
-    "Jim Joe John Jonas José Jürgen Karl Kenji Kevin Klaus Leo Leon Liam Luca Lukas Mark Martin "
-    "Matthias Max Michael Mike Mohammed Noah Oliver Omar Oscar Otto Patrick Paul Peter Philipp "
-    "Pierre Rafael Raj Richard Robert Sam Sebastian Simon Stefan Steve Søren Ted Thomas Tim Tobias "
-    "Tom Viktor Walter Wei Wolfgang Yusuf"
-)
-WOMEN = _listed(
-    "Ada Aisha Alice Amelia Amy Ana Andrea Anja Anna Anne Barbara Birgit Carla Carmen Charlotte "
-    "Chloé Clara Claudia Diana Elena Ellen Emilia Emily Emma Erika Eva Fatima Frieda Gloria Greta "
-    "Hannah Heike Helen Ida Ingrid Jane Jenny Jessica Johanna Judy Julia Karen Kate Katrin Laura "
-    "Lea Leila Lena Lina Linda Lisa Lucy Maria Marie Mary Mei Mia Monika Nadia Nancy Nicole Nina "
-    "Olga Olivia Petra Priya Rita Rosa Sabine Sandra Sara Sarah Sofia Sophie Stefanie Susan "
-    "Susanne Tina Ursula Vera Yuki Zoe"
-)
-FAMILIES = _listed(
-    "Baker Bauer Becker Brown Carter Clark Cooper Davis Evans Fischer Garcia Green Hartmann "
-    "Hoffmann Huber Ito Jackson Johnson Jones Keller Kim Klein Kowalski Krause Krüger Köhler Lee "
-    "Lehmann Maier Meyer Miller Moore Müller Nakamura Neumann Nguyen Nowak O'Brien Parker Peterson "
-    "Roberts Rossi Schmidt Schneider Schröder Schulz Schäfer Scott Singh Smith Tanaka Taylor "
-    "Thompson Turner Wagner Walker Weber Werner White Williams Wilson Wood Yamamoto Young "
-    "Zimmermann Öztürk"
-)
-TOWNS = _listed(
-    "Adelaide Amsterdam Atlanta Auckland Bangkok Barcelona Berlin Boston Bremen Buenos_Aires "
-    "Budapest Cambridge Chicago Denver Detroit Dortmund Dresden Dublin Frankfurt Hamburg "
-    "Heidelberg Helsinki Houston Istanbul Jakarta Kiel Kyoto Leipzig Lima Liverpool London "
-    "Los_Angeles Lyon Madrid Manchester Melbourne Miami Montreal Mumbai Nairobi New_York Osaka "
-    "Oslo Oxford Portland Quito Rostock San_Francisco Seattle Seoul Shanghai Stockholm Stuttgart "
-    "Sydney Toronto Vancouver Zagreb"
-)
-# Places that German names otherwise; all without an article there, as towns are.
-PLACES = dict(
-    pair.split("/")
-    for pair in _listed(
-        "Africa/Afrika America/Amerika Antwerp/Antwerpen Asia/Asien Athens/Athen "
-        "Australia/Australien Austria/Österreich Bavaria/Bayern Beijing/Peking "
-        "Belgium/Belgien Brazil/Brasilien Brussels/Brüssel Cairo/Kairo California/Kalifornien "
-        "Canada/Kanada China/China Cologne/Köln Copenhagen/Kopenhagen Croatia/Kroatien "
-        "Denmark/Dänemark Egypt/Ägypten England/England Europe/Europa Finland/Finnland "
-        "Florence/Florenz France/Frankreich Geneva/Genf Genoa/Genua Germany/Deutschland "
-        "Greece/Griechenland Hanover/Hannover Havana/Havanna Hungary/Ungarn Iceland/Island "
-        "India/Indien Ireland/Irland Israel/Israel Italy/Italien Japan/Japan Kiev/Kiew "
-        "Lisbon/Lissabon Lucerne/Luzern Mexico/Mexiko Milan/Mailand Morocco/Marokko "
-        "Moscow/Moskau Munich/München Naples/Neapel New_Zealand/Neuseeland Norway/Norwegen "
-        "Nuremberg/Nürnberg Paris/Paris Poland/Polen Portugal/Portugal Prague/Prag Rome/Rom "
-        "Russia/Russland Saxony/Sachsen Scotland/Schottland Singapore/Singapur "
-        "South_Africa/Südafrika Spain/Spanien Sweden/Schweden Tokyo/Tokio Turin/Turin "
-        "Venice/Venedig Vienna/Wien Vietnam/Vietnam Wales/Wales Warsaw/Warschau "
-        "Zurich/Zürich"
-    )
-)
+_NAMES = _read_names()
+MEN, WOMEN, FAMILIES, TOWNS = (_NAMES[kind] for kind in ("men", "women", "families", "towns"))
+PLACES = dict(name.split("/") for name in _NAMES["places"])  # English: German
 _KINDS = (MEN, WOMEN, TOWNS, FAMILIES)
 _GERMAN = {"Mary": ("Mary", "Maria")}  # names that are translated: all their German forms
 _KIND = {name: kind for kind in _KINDS for name in kind}
@@ -107,9 +61,10 @@ _LONE = re.compile(r"(?<=\s)[0-9]+(?=\s|[.?!]?$)")  # not a part of a number, an
 # Limits between hours, days, minutes, percentages, ..., years.
 _BANDS = (2, 10, 13, 32, 60, 100, 1000, 1700, 2030, 10000)
 ANY_LENGTH = 0.5  # probability that a replaced number becomes one of any length up to four digits
-_SYLLABLES = _listed(
+_SYLLABLES = re.findall(
+    r"\w+",
     "ba bel bri da del dor e fen fi ga gor ha i ka kel la lin lo ma mi mor na nel no o pe ra ri "
-    "ros sa sha ta ti tor u va vel wen ya yo za zi"
+    "ros sa sha ta ti tor u va vel wen ya yo za zi",
 )
 
 # How often each kind is made, for 170,000 pairs.
@@ -400,7 +355,7 @@ def _translated_name(kind, rng):
     return f"{english} {family}", f"{german} {family}"
 
 
-def trained_pairs(pairs, turned: bool):
+def trained_pairs(pairs):
     """Return the pairs of the corpus and of the phrase lists, from which subwords are learned."""
     pairs = [marked_pair(*map(normalise, pair)) for pair in pairs]
     pairs = [pair for pair in pairs if all(pair)]
@@ -459,7 +414,7 @@ def _plain(word):
 def _run(options):
     english_first = options.direction == "en-de"
     corpus = corpora.load("tatoeba-en-de")
-    real = trained_pairs(list(zip(*corpus.train, strict=True)), not english_first)
+    real = trained_pairs(list(zip(*corpus.train, strict=True)))
     added = added_pairs([pair for pair in real if all(pair)], options.seed, not english_first)
     texts = {"train": real, "added": added}
     texts = {
