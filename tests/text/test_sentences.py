@@ -155,6 +155,26 @@ See https://x.org/?a=b. | Go on.
 He came.| Then he left.
 i am here. | you are not. | we left at 5 p.m. today, i.e. late.
 he said "no." then he left.
+Der 3. Oktober ist ein Feiertag. | Am 24. Dezember ist es kalt.
+He was born in 1994. | He sings.
+I have 12. | She has 15.
+Wir wohnen seit zwei Jahren im 5. Stock dieses Hauses.
+Der 2. Weltkrieg war nach ihrem 30. Geburtstag zu Ende. | Gut.
+Das war das 3. Mal. | Er hat nur 3. | Sie hat sein 5. Buch.
+I am 5. | He is 6. | Am 5. Tag sang er.
+Im 2000. | Haus
+Wir sahen den Mt. Fuji ca. 30 Tage, bzw. Tom, auf Abb. 3 in Nr. 5.
+We saw No. 5 in Fig. 3. | He said No. | Then he left.
+We met at 7 a.m. Monday in the old house.
+А. С. Пушкин любил сыр и т. д. в магазине.
+Είδα τον Κ. Π. Καβάφη.
+ח. נ. ביאליק.
+W domu są m.in. światła, np. żarówki.
+Я живу здесь… но не там.
+Я живу здесь. | Он живёт там.
+This car is Tom's. | I don't. | We can’t. | So?
+ते येथे आहेत. | ते तेथे आहेत.
+네. | 알겠습니다.
 他来了。 | ok 吗
 """.strip().split("\n")
 

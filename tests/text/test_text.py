@@ -1,7 +1,6 @@
 """Subwords, words and batches: what goes in comes out, for any text, any ids, any lengths."""
 
 import io
-import os
 import subprocess
 import sys
 import unicodedata
@@ -128,14 +127,6 @@ def test_subwords_are_the_same_each_time(subwords):
     assert len(subwords) == 330
 
 
-def test_large_texts_are_sampled_evenly(monkeypatch):
-    monkeypatch.setattr("minitf.text.subwords.TRAINING_LINES", 10)
-    sampled = Subwords.train(LINES, 300)
-    monkeypatch.undo()
-    assert sampled.model == Subwords.train(LINES[:: len(LINES) // 10 + 1], 300).model
-    assert sampled.model != Subwords.train(LINES, 300).model
-
-
 def test_lines_that_can_be_read_again_are_not_held(monkeypatch):
     class Again:
         def __iter__(self):
@@ -151,14 +142,6 @@ def test_lines_that_can_be_read_again_are_not_held(monkeypatch):
         )
     monkeypatch.setattr("minitf.text.subwords.TRAINING_LINES", 10)
     assert Subwords.train(Again(), 300).model == Subwords.train(LINES, 300).model
-
-
-def test_any_number_of_threads_gives_the_same_ids(subwords):
-    assert (
-        subwords.encode(LINES, threads=3)
-        == subwords.encode(LINES, threads=1)
-        == subwords.encode(LINES)
-    )
 
 
 def test_vocabulary_size_is_fitted_to_the_text():
@@ -218,15 +201,6 @@ def test_save_and_load(tmp_path, subwords):
     subwords.save(tmp_path / Subwords.file_name)
     assert load_subwords(tmp_path).model == subwords.model
     assert sorted(path.name for path in tmp_path.iterdir()) == ["subwords.model", "words.txt"]
-
-
-def test_saving_replaces_a_file_and_does_not_write_into_it(tmp_path):
-    """Under another name the old file is still there: it was never opened to be written."""
-    path, other = tmp_path / Words.file_name, tmp_path / "other"
-    Words(["a"]).save(path)
-    os.link(path, other)
-    Words(["b"]).save(path)
-    assert path.read_text() == "b\n" and other.read_text() == "a\n"
 
 
 @pytest.mark.parametrize("kind", [Subwords, Words])
@@ -349,15 +323,6 @@ def test_batches_are_full_and_shuffled():
     assert len(alike) < 0.1 * len(plan)  # other pairs meet in the next epoch
 
 
-def test_batches_are_full_when_the_two_sides_differ():
-    rng = np.random.default_rng(1)
-    source = rng.integers(3, 40, 20_000)
-    target = np.clip(source + rng.integers(-4, 5, len(source)), 1, None)
-    plan = plan_batches(source, target, 2000, rng)
-    padded = sum(len(rows) * (source[rows].max() + target[rows].max()) for rows in plan)
-    assert source.sum() + target.sum() > 0.97 * padded
-
-
 def test_unequal_lengths_are_refused():
     with pytest.raises(ValueError, match=r"lengths have shape \(2,\), target lengths \(1,\)"):
         plan_batches([3, 4], [3], 100, np.random.default_rng(0))
@@ -419,29 +384,12 @@ def test_a_sentencepiece_model_without_bytes_is_not_one_of_minitf():
         Subwords(model.getvalue())
 
 
-@pytest.mark.parametrize(("length", "learned"), [(40, True), (41, False)])
-def test_a_line_of_the_greatest_length_is_learned_from(length, learned, monkeypatch):
-    monkeypatch.setattr("minitf.text.subwords.LONGEST", 40)
-    line = ("abcd " * 9)[: length - 1] + "x"
-    if learned:
-        assert "x" in Subwords.train([line], 270, log=pytest.fail).vocabulary()
-    else:
-        with pytest.raises(UserError, match="each line has more than 40 bytes"):
-            Subwords.train([line], 270)
-
-
 def test_a_rare_character_gets_no_subword():
     """It takes one from the words; and it can be spelled in bytes."""
     lines = ["abcd efgh"] * 20_000
     found = Subwords.train([*lines, "\u03a9"], 275, log=lambda notice: None)
     assert "\u03a9" not in found.vocabulary()
     assert found.decode(found.encode(["\u03a9"])) == ["\u03a9"]
-
-
-def test_of_the_bytes_only_those_that_show_something_are_shown(subwords):
-    names = subwords.vocabulary()
-    shown = subwords.pieces([names.index(f"<0x{byte:02X}>") for byte in (0x1F, 0x20, 0x7E, 0x7F)])
-    assert shown == ["<0x1F>", " ", "~", "<0x7F>"]
 
 
 def test_words_are_read_as_they_were_written(tmp_path):

@@ -1,7 +1,5 @@
 """text/trees.py: brackets to trees and back, cleaning, and the line that a decoder writes."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,26 +46,8 @@ def test_a_tree_is_a_flat_list():
     assert tree_of("(NP (DT the)\n  (NN cat))") == [
         "(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"
     ]  # fmt: skip
-    assert linear(tree_of(CAT)) == (
-        [
-            "(S",
-            "(NP",
-            "XX",
-            "XX",
-            ")NP",
-            "(VP",
-            "XX",
-            "(PP",
-            "XX",
-            "(NP",
-            "XX",
-            ")NP",
-            ")PP",
-            ")VP",
-            "XX",
-            ")S",
-        ]
-    )
+    line = "(S (NP XX XX )NP (VP XX (PP XX (NP XX )NP )PP )VP XX )S"
+    assert linear(tree_of(CAT)) == line.split()
 
 
 def test_words_with_several_in_a_bracket_and_signs_for_brackets():
@@ -110,6 +90,8 @@ def test_pretty_gives_each_constituent_a_line():
         ("(S (NP (-NONE- *T*-1)) (VP (VB go) (NP (-NONE- *))))", "(S (VP (VB go)))"),
         ("(S (NP (NP (-NONE- *)) (SBAR (-NONE- 0))) (VP (VB go)))", "(S (VP (VB go)))"),
         ("(-X- (NN a))", "(-X- (NN a))"),
+        ("(NP+X (NP^S (NN a)))", "(NP+X (NP^S (NN a)))"),
+        ("( (S (NP (-NONE- *))))", ""),
         ("( (S (NN a)) (. .))", "(ROOT (S (NN a)) (. .))"),
         ("( (NN a))", "(ROOT (NN a))"),
         ("(NN a)", "(ROOT (NN a))"),
@@ -118,10 +100,6 @@ def test_pretty_gives_each_constituent_a_line():
 )
 def test_cleaning(written, clean):
     assert penn(cleaned(tree_of(written))) == clean
-
-
-def test_of_a_tree_without_words_nothing_is_left():
-    assert cleaned(tree_of("( (S (NP (-NONE- *))))")) == []
 
 
 @pytest.mark.parametrize(
@@ -172,31 +150,11 @@ def test_a_tree_may_be_deeper_than_any_recursion():
     assert pretty(tree).count("\n") == depth - 1
 
 
-def test_many_words_take_no_long_time():
-    """Many seconds, if each word that is written copies those before it in its line."""
-    n = 300_000
-    assert pretty(["(NP", *[Leaf("NN", "a")] * n, ")NP"]) == f"(NP{' (NN a)' * n})"
-
-
-def test_several_words_with_one_tag_are_several_words():
-    assert tree_of("(NP (NN Xpd TTD))") == ["(NP", Leaf("NN", "Xpd"), Leaf("NN", "TTD"), ")NP"]
-
-
 def test_only_the_outermost_bracket_may_be_without_a_label():
     assert cleaned(tree_of("( ( (NN a) (NN b)) (NN c))")) == tree_of("(ROOT (NN a) (NN b) (NN c))")
     assert cleaned(tree_of("(S ( (NP (NN a)) ( (-NONE- *))) (NN b))")) == tree_of(
         "(S (NP (NN a)) (NN b))"
     )
-
-
-def test_functions_are_cut_off_at_the_usual_signs_only():
-    labels = {"NP-SBJ": "NP", "NP=2": "NP", "ADVP|PRT": "ADVP", "NP+X": "NP+X", "NP^S": "NP^S"}
-    for label, category in labels.items():
-        assert cleaned(tree_of(f"({label} (NN a))"))[0] == f"({category}"
-
-
-def test_a_word_alone_is_pretty():
-    assert pretty(tree_of("(NN a)")) == "(NN a)"
 
 
 @pytest.mark.parametrize(
@@ -216,8 +174,3 @@ def test_a_word_alone_is_pretty():
 def test_a_line_that_is_no_tree_is_refused(tokens, said):
     with pytest.raises(ValueError, match=said):
         from_linear(tokens.split(" "), ["a", "b"])
-
-
-def test_the_module_says_how_a_tree_looks():
-    example = re.search(r'\["\(S".*', trees.__doc__)[0]
-    assert example.startswith(str(linear(tree_of(CAT))[:2]).replace("'", '"')[:-1])

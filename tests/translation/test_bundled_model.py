@@ -86,13 +86,6 @@ def stands(sign, text, language):
     return re.search(rf"(?<!\w)(?:{'|'.join(ways)})(?!\w)", text) is not None
 
 
-def test_what_counts_as_copied():
-    assert stands("4711", "Es sind 4.711.", "en") and stands("4711", "There are 4,711.", "de")
-    assert stands("2", "Tom bought two apples.", "de") and stands("9", "Ich habe 9 Bücher.", "en")
-    assert not stands("2", "Tom bought 3 apples.", "de") and not stands("47", "Es sind 4711.", "en")
-    assert not stands("Anna", "Annas Buch", "en") and not stands("20", "two apples", "de")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["en-de", "de-en"])
 def test_a_bundled_model_copies(name):

@@ -4,21 +4,16 @@ import errno
 import inspect
 import io
 import json
-import os
 import random
 import re
 import subprocess
 import sys
-import threading
-import time
-from itertools import pairwise
 from types import SimpleNamespace
 
 import command
 import pytest
 from command import CONTROL, QUICK, SCRIPT, Command, is_refused, is_well, lines_of
 from odd_lines import ODD, random_line
-from saved_files import weights_in
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf.commands import input as reading
@@ -147,23 +142,6 @@ def test_reads_of_any_size_give_the_same_lines(monkeypatch):
     assert all(len(batch) <= 7 and sum(map(len, batch[:-1])) < 50 for batch in batches)
 
 
-def test_a_steady_pipe_is_answered():
-    """Each line comes before the pause is over in which more would be waited for."""
-    reading_end, writing_end = os.pipe()
-
-    def write():
-        with open(writing_end, "wb", buffering=0) as pipe:
-            for i in range(60):
-                pipe.write(b"line %d\n" % i)
-                time.sleep(0.01)
-
-    threading.Thread(target=write, daemon=True).start()
-    with open(reading_end, "rb", buffering=0) as pipe:
-        batches = list(reading.read_batches(pipe))
-    assert [line for batch in batches for line in batch] == [b"line %d" % i for i in range(60)]
-    assert len(batches) > 3
-
-
 @pytest.mark.slow
 def test_ten_thousand_words_in_a_line(run):
     line = b"the dog saw a bird, and we sing; " * 1250
@@ -219,24 +197,6 @@ def test_wrapped_lines_are_translated_as_one(run, options):
     assert lines_of(out) != lines_of(run("--max-extra", "3", *options, stdin=LETTER)[1])
     if not options:
         assert [bool(line) for line in lines_of(out)] == [True, False, False, True, False, True]
-
-
-@pytest.mark.slow
-def test_any_paragraph_gives_one_line(run, monkeypatch):
-    """Whatever the lines contain, and wherever batches end."""
-    monkeypatch.setattr(reading, "LINES", 5)
-    rng = random.Random(5)
-    lines = [
-        random_line(rng) if rng.random() < 0.7 else rng.choice([b"", b" \t", b"\r"])
-        for _ in range(60)
-    ]
-    lines.insert(0, UTF_8)
-    content = b"\n".join([*lines, b"the end"])
-    code, out, err = run("--max-extra", "0", "--beam", "1", "--paragraphs", stdin=content)
-    space = [not line.decode(errors="replace").removeprefix("\ufeff").strip() for line in lines]
-    paragraphs = sum(not now and before for before, now in pairwise([True, *space, False]))
-    assert is_well(code, err, content) and not CONTROL.search(out)
-    assert len(lines_of(out)) == sum(space) + paragraphs < 60
 
 
 def test_lines_of_a_script_without_blanks_are_joined_without(run):
@@ -368,24 +328,6 @@ def test_the_options_reach_the_translator(run, monkeypatch, method, more, expect
 
 
 # Mistakes (more of them are in mistakes.py) -------------------------------------------------------
-
-
-def test_damaged_model_is_refused(run, model, tmp_path):
-    for name in (weights_in(model).name, "subwords.model", "config.json"):
-        for change in ("missing", "cut", "empty"):
-            broken = tmp_path / name / change
-            broken.mkdir(parents=True)
-            for file in model.iterdir():
-                content = file.read_bytes()
-                if file.name == name:
-                    content = {"missing": None, "cut": content[: len(content) // 2], "empty": b""}[
-                        change
-                    ]
-                if content is not None:
-                    (broken / file.name).write_bytes(content)
-            assert is_refused(
-                run("--model", broken, "the dog"), name if change != "missing" else ""
-            )
 
 
 def test_closed_streams_and_missing_packages(run, monkeypatch):

@@ -7,7 +7,6 @@ import importlib
 import io
 import json
 import os
-import re
 import select
 import shutil
 import signal
@@ -18,7 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command import QUICK, ROOT, SCRIPT, Command, Stream, is_refused, lines_of
+from command import QUICK, ROOT, Command, Stream, is_refused, lines_of
 from tiny_translator import LONGEST, make_subwords, save
 
 from minitf import cli
@@ -80,15 +79,6 @@ def test_what_a_killed_process_left_beside_the_output_is_no_part_of_it(run, tmp_
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/stdout")
-def test_an_output_that_is_a_pipe(run):
-    process = run.start(*QUICK, "--output", "/dev/stdout", "the dog")
-    out, error = process.communicate(timeout=60)
-    assert (process.returncode, error) == (0, b"")
-    assert out.decode() == run(*QUICK, "the dog")[1]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/stdout")
 @pytest.mark.parametrize("stream", ["stdout", slow("stderr")])
 def test_a_file_that_a_descriptor_leads_to_keeps_what_it_has(run, tmp_path, stream):
     """translate.py --output /dev/stdout >> log.txt adds to the log."""
@@ -112,13 +102,6 @@ def test_an_empty_file_is_noticed(run, tmp_path):
     assert (code, out) == (0, "") and err.endswith("unsaved.txt is empty\n")
 
 
-def test_a_system_that_cannot_change_a_descriptor(run, monkeypatch):
-    """Python has os.set_blocking on Windows since 3.12."""
-    expected = run(*QUICK, "the dog")
-    monkeypatch.delattr(os, "set_blocking", raising=False)
-    assert run(*QUICK, "the dog") == expected
-
-
 def test_the_output_is_not_read_as_input(run, tmp_path):
     """translate.py --input a.txt >> a.txt would never end."""
     path = tmp_path / "a.txt"
@@ -135,16 +118,6 @@ def test_a_notebook_has_no_binary_output(run, monkeypatch):
     monkeypatch.setattr(sys, "stdout", said)
     assert translate.main([*QUICK, "--model", run.model, "the dog"]) == 0
     assert said.getvalue() == expected
-
-
-@pytest.mark.parametrize("start", [b"PK\x03\x04", slow(b"%PDF-1.7")])
-def test_a_document_on_standard_input_is_refused(run, tmp_path, start):
-    path = tmp_path / "letter"
-    path.write_bytes(start + b"the dog\n")
-    with open(path, "rb") as letter:
-        process = run.start(*QUICK, stdin=letter)
-        out, error = process.communicate(timeout=60)
-    assert (process.returncode, out) == (2, b"") and b"save it as plain text" in error
 
 
 def test_output_keeps_links_permissions_and_devices(run, tmp_path):
@@ -451,21 +424,6 @@ def test_full_disk_is_explained(run):
     assert (code, out, error.count("\n")) == (2, "", 1) and "/dev/full: cannot be written" in error
 
 
-@pytest.mark.slow
-def test_backend_variable_is_checked_and_the_flag_wins(run):
-    wrong = run.start("the dog", environment={"MINITF_BACKEND": "abacus"})
-    mended = run.start(
-        *QUICK, "--backend", "numpy", "the dog", environment={"MINITF_BACKEND": "abacus"}
-    )
-    empty = run.start(*QUICK, "the dog", environment={"MINITF_BACKEND": ""})
-    out, err = wrong.communicate(timeout=60)
-    assert (wrong.returncode, out) == (2, b"") and err.count(b"\n") == 1 and b"numpy" in err
-    assert err.startswith(b"translate.py: MINITF_BACKEND: unknown backend 'abacus'")
-    out, err = mended.communicate(timeout=60)
-    assert (mended.returncode, err) == (0, b"") and out.count(b"\n") == 1
-    assert empty.communicate(timeout=60) == (out, b"") and empty.returncode == 0
-
-
 class Screen:
     """translate.py at a terminal, to which the named streams are connected."""
 
@@ -552,34 +510,6 @@ def test_typed_lines_can_be_edited_and_called_back(run):
 
 @pytest.mark.slow
 @needs_terminal
-def test_paste_of_several_lines_is_as_many_lines(run):
-    pytest.importorskip("readline")
-    screen = Screen(run, *QUICK, environment={"TERM": "xterm"})
-    screen.until(b"> ")
-    screen.type(b"\x1b[200~the dog\na bird\x1b[201~\n\x04")
-    shown, expected = screen.ends(0).split("\n"), lines_of(run(*QUICK, "the dog", "a bird")[1])
-    assert [line for line in shown if line in expected] == expected
-
-
-@pytest.mark.slow
-@needs_terminal
-@pytest.mark.parametrize("after", [0, pytest.param(cli.AFTER, marks=pytest.mark.slow)])
-def test_ctrl_c_wipes_the_bar(run, tmp_path, after):
-    (tmp_path / "in.txt").write_text("".join(f"the dog saw {i} birds\n" for i in range(20_000)))
-    files = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt")
-    screen = Screen(run, *files, streams=("stderr",), bar_after=after)
-    screen.until(b"left")
-    screen.process.send_signal(signal.SIGINT)
-    bar, end = re.fullmatch(r"(.*)\r +\r+(.*)", screen.ends(130), re.DOTALL).groups()
-    assert (
-        "left" in bar
-        and end.lstrip("\r\n")
-        == f"translate.py: stopped: nothing was written to {tmp_path}/out.txt\n"
-    )
-
-
-@pytest.mark.slow
-@needs_terminal
 def test_ctrl_c_at_the_prompt_ends_its_line(run):
     screen = Screen(run, *QUICK)
     screen.until(b"> ")
@@ -605,26 +535,6 @@ def test_bar_is_drawn_on_a_terminal_only(run, tmp_path, monkeypatch):
     content = (tmp_path / "in.txt").read_bytes()
     code, again, screen = run(*arguments[:-2], stdin=content, stderr=Stream(terminal=True))
     assert (code, again) == (0, out) and f"bytes translated: {len(content):,}" in screen
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not (BUNDLED / "model.safetensors").exists(), reason="the trained model is not here"
-)
-def test_bundled_model_translates(tmp_path):
-    command = [
-        sys.executable,
-        "-W",
-        "error",
-        str(SCRIPT),
-        "The children are playing in the garden.",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, check=False, cwd=tmp_path, env=environment, capture_output=True, timeout=120
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == "Die Kinder spielen im Garten.\n"
 
 
 # Pictures and models ------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from paths import ROOT
 from seam import forms_on
-from threadpoolctl import threadpool_info
 from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 
 from minitf import decode, forms
@@ -162,18 +161,6 @@ def test_best_translations_come_first(translator):
         assert "beam" in message(translator.translate, TEXT, beam=beam, n_best=n_best)
 
 
-def test_score_of_greedy_decoding_has_the_length_penalty(translator):
-    (penalised,) = translator.translate(["the dog"], beam=1, alpha=1.0, max_extra=0)[0]
-    # From the definition of lp with alpha 1.
-    length = penalised.log_probability / penalised.score * 6 - 5
-    assert (
-        length == pytest.approx(round(length))
-        and 2 <= round(length) <= len(translator.parts("the dog")[0]) + 1
-    )
-    (plain,) = translator.translate(["the dog"], beam=1, alpha=0.0, max_extra=0)[0]
-    assert plain.score == plain.log_probability == penalised.log_probability
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 def test_the_options_reach_the_search(translator, beam):
     """The text is that of decoding the same ids with the same limits."""
@@ -278,12 +265,6 @@ def test_what_is_no_line_of_text_is_named(translator, wrong):
         translator.translate(["Hello.", wrong])
 
 
-def test_a_negative_limit_is_refused(translator):
-    for decode_line in (translator.translate, translator.sample):
-        with pytest.raises(ValueError, match="max_extra must be at least 0, not -9"):
-            decode_line(["the dog"], max_extra=-9)
-
-
 def test_beams_count_in_the_size_of_a_batch(translator, monkeypatch):
     """Four beams of a sentence take the memory of four sentences."""
     sizes = []
@@ -311,19 +292,6 @@ def test_progress_counts_the_parts(translator):
         and counts == sorted(counts)
         and {total for _, total in seen} == {counts[-1]}
     )
-
-
-def test_matrix_products_take_one_thread(translator, monkeypatch):
-    """On a busy machine two threads wait for each other twenty times as long as they compute."""
-    seen = []
-
-    def watch(*arguments, **options):
-        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
-        return decode.greedy(*arguments, **options)
-
-    monkeypatch.setattr("minitf.translation.translator.greedy", watch)
-    translator.translate(["the dog"], beam=1, max_extra=0)
-    assert set(seen) == {1}
 
 
 # Long lines ---------------------------------------------------------------------------------------
@@ -377,45 +345,6 @@ def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "n"),
-    [
-        ("Der 3. Oktober ist ein Feiertag. Am 24. Dezember ist es kalt.", 2),
-        ("He was born in 1994. He sings.", 2),
-        ("I have 12. She has 15.", 2),
-        ("Wir wohnen seit zwei Jahren im 5. Stock dieses Hauses.", 1),
-        ("Der 2. Weltkrieg war nach ihrem 30. Geburtstag zu Ende. Gut.", 2),
-        ("Das war das 3. Mal. Er hat nur 3. Sie hat sein 5. Buch.", 3),
-        ("I am 5. He is 6. Am 5. Tag sang er.", 3),
-        ("Im 2000. Haus", 2),  # years do end sentences
-        ("Wir sahen den Mt. Fuji ca. 30 Tage, bzw. Tom, auf Abb. 3 in Nr. 5.", 1),
-        ("We saw No. 5 in Fig. 3. He said No. Then he left.", 3),
-    ],
-)
-def test_numbers_and_abbreviations_end_no_sentence(subwords, line, n):
-    assert len(cut(1000, subwords, line, max_unsplit=1)) == n
-
-
-@pytest.mark.parametrize(
-    ("line", "n"),
-    [
-        ("We met at 7 a.m. Monday in the old house.", 1),
-        ("А. С. Пушкин любил сыр и т. д. в магазине.", 1),
-        ("Είδα τον Κ. Π. Καβάφη.", 1),
-        ("\u05d7. \u05e0. \u05d1\u05d9\u05d0\u05dc\u05d9\u05e7.", 1),  # two initials in Hebrew
-        ("W domu są m.in. światła, np. żarówki.", 1),
-        ("Я живу здесь… но не там.", 1),
-        ("Я живу здесь. Он живёт там.", 2),
-        ("This car is Tom's. I don't. We can’t. So?", 4),
-        ("ते येथे आहेत. ते तेथे आहेत.", 2),  # the last letter follows a sign, not a space
-        ("네. 알겠습니다.", 2),  # one syllable, and no initial
-        ("我喜欢它。iPhone很好。", 2),
-    ],
-)
-def test_no_sentence_ends_at_an_initial_or_before_a_small_letter(subwords, line, n):
-    assert len(cut(1000, subwords, line, max_unsplit=1)) == n
-
-
 @pytest.mark.parametrize(("source", "written", "expected"), ADDED)
 def test_a_fragment_gains_no_full_stop(source, written, expected):
     part = Part((0, 0), [], [source], [], in_capitals=False)
@@ -466,13 +395,6 @@ def test_a_model_that_reads_capitals_is_not_made_to_write_them(subwords):
         translator = Translator(make_model(subwords), subwords, LONGEST, reads_capitals=reads)
         (line,) = translator._read(["THE DOG SAW A BIRD."])
         assert line.parts[0].in_capitals is not reads
-
-
-def test_of_the_hypotheses_with_one_text_the_first_counts(translator, monkeypatch):
-    found = [decode.Hypothesis([9], score, score) for score in (-1.0, -2.0)]
-    monkeypatch.setattr(translator, "_search", lambda *_: [found])
-    ((best,),) = translator.translate(["the dog"], n_best=2)
-    assert best.score == -1.0
 
 
 def test_the_tokens_of_a_batch_count_end_marks(translator, monkeypatch):
@@ -731,21 +653,6 @@ def test_the_first_letter_of_a_sentence_in_capitals_stays_behind_a_quote(subword
         "- I sing.",
     ]
     assert in_small_letters(lines, subwords) == small
-
-
-def test_two_translations_that_differ_in_capitals_only_are_one(translator, monkeypatch):
-    made = [Translation(text, score, score) for text, score in (("Ab", -1), ("aB", -2), ("c", -3))]
-    monkeypatch.setattr(translator, "_as_texts", lambda _: made)
-    assert translator.translate(["THE DOG."], n_best=3) == [
-        [Translation("AB", -1, -1), Translation("C", -3, -3)]
-    ]
-
-
-def test_load_takes_from_the_notes_whether_capitals_are_read(subwords, tmp_path):
-    for noted, expected in ((None, False), (True, True), (False, False)):
-        notes = {} if noted is None else {"reads_capitals": noted}
-        folder = save(tmp_path / str(noted), subwords, notes)
-        assert Translator.load(folder).reads_capitals is expected
 
 
 @pytest.mark.parametrize(("words", "expected"), [(8, "Er kam"), (9, "Er kam.")])
