@@ -400,8 +400,14 @@ a_without_b = [1.0, -1.0]
 b_without_a = [-1.0, 1.0]
 detectors = np.array([a_without_b, b_without_a]).T  # (d_model 2, d_ff 2)
 writes = np.array([[2.0], [2.0]])  # (d_ff 2, 1)
-# F.feed_forward(x, W_1, b_1, W_2, b_2) is equation 2.
-different = F.feed_forward(pairs, detectors, np.zeros(2), writes, np.array([-1.0]))
+
+
+def two_maps(x, W_1, b_1, W_2, b_2):
+    """Return equation 2: max(0, x W_1 + b_1) W_2 + b_2. F.relu is max(0, x)."""
+    return F.relu(Tensor(x) @ W_1 + b_1) @ W_2 + b_2
+
+
+different = two_maps(pairs, detectors, np.zeros(2), writes, np.array([-1.0]))
 for pair, answer in zip(pairs, different.numpy(), strict=True):
     print(f"{pair} -> {answer}")
 same(
@@ -438,7 +444,7 @@ print(f"mean square error of the best additive answer: {best_additive_error:.2f}
 
 
 # %%
-def learn(d_ff, network=F.feed_forward):
+def learn(d_ff, network=two_maps):
     generator = np.random.default_rng(d_ff)
     W_1 = Tensor(generator.standard_normal((16, d_ff)) / 4)
     b_1 = Tensor(np.zeros(d_ff))
@@ -458,7 +464,7 @@ learned = {d_ff: learn(d_ff) for d_ff in sizes}
 errors = [learned[d_ff][0] for d_ff in sizes]
 n_known = {}
 for d_ff in sizes:
-    answers = F.feed_forward(questions, *learned[d_ff][1:]).numpy()
+    answers = two_maps(questions, *learned[d_ff][1:]).numpy()
     n_known[d_ff] = (answers * facts > 0).sum()  # the sign is right
 claim(
     "four units do better than any additive answer",
@@ -768,7 +774,6 @@ def equation_2(position):
 FFN_X = at_each_position(equation_2, X)
 
 same("FeedForward = equation 2", feed_forward(X), FFN_X)
-same("F.feed_forward = equation 2", F.feed_forward(X, W_1, b_1, W_2, b_2), FFN_X)
 grad_check(feed_forward, X, name="FeedForward")
 
 # %% [markdown]
@@ -1355,7 +1360,7 @@ grad_check(F.dropout, X, rate, 7)  # seed 7: the same mask in every call
 # added, and in the sums of embeddings and positions (lesson 05). Two more places are
 # switches of `Config`, off by default, as the paper does not describe them: with
 # `attention_dropout` attention drops weights, with `feed_forward_dropout` the network
-# drops units. And `F.add_norm` computes dropout, sum and norm at once.
+# drops units.
 
 # %%
 keys = rng.standard_normal((3, 6, 8))
@@ -1375,15 +1380,8 @@ grad_check(attention_with_dropout, keys, keys, values)
 
 kept_units = to_numpy(F.dropout_mask(9, 0, 0, 0, (5, 6, 32), rate)) / (1 - rate)
 units_by_mask = F.relu(X @ W_1 + b_1).numpy() * kept_units
-with_unit_dropout = F.feed_forward(X, W_1, b_1, W_2, b_2, rate, 9)
+with_unit_dropout = F.dropout(F.relu(X @ W_1 + b_1), rate, seed=9) @ W_2 + b_2
 same("feed_forward_dropout drops units", with_unit_dropout, units_by_mask @ W_2 + b_2)
-
-# %%
-computed_first = feed_forward(X).numpy()
-sum_with_dropout = X + F.dropout(computed_first, rate, seed=7)
-by_add_norm = F.add_norm(X, computed_first, gain, bias, rate=rate, seed=7)
-norm_of_sum = F.layer_norm(sum_with_dropout, gain, bias)
-same("add_norm = LayerNorm(x + Dropout(added))", by_add_norm, norm_of_sum)
 
 # %% [markdown]
 # ### What happens to vectors and gradients without x, or without a norm?
@@ -1579,6 +1577,5 @@ def check_rms_norm():
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = ("functions.layer_norm", "functions.relu", "functions.swish",
               "functions.dropout", "functions.dropout_state", "functions.dropout_mask",
-              "functions.add_norm", "functions.feed_forward", "nn.LayerNorm",
-              "nn.Dropout", "transformer.Residual", "transformer.FeedForward",
-              "transformer.EncoderLayer")  # fmt: skip
+              "nn.LayerNorm", "nn.Dropout", "transformer.Residual",
+              "transformer.FeedForward", "transformer.EncoderLayer")  # fmt: skip

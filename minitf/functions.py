@@ -27,7 +27,6 @@ from minitf.forms import WatchedModule, accelerated
 from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
 
 __all__ = [
-    "add_norm",
     "attention",
     "attention_weights",
     "concatenate",
@@ -36,7 +35,6 @@ __all__ = [
     "dropout_state",
     "embedding",
     "exp",
-    "feed_forward",
     "layer_norm",
     "linear",
     "log",
@@ -285,50 +283,6 @@ def dropout(x: ArrayLike, rate: float, seed: int | None = None) -> Tensor:
     x_data = as_array(x)
     mask, factor = next_mask(x_data.shape, rate, seed)
     return record(drop(x_data, mask, factor), (x,), lambda gy: drop(gy, mask, factor))
-
-
-def add_norm(
-    x: ArrayLike,
-    added: ArrayLike,
-    gain: ArrayLike,
-    bias: ArrayLike,
-    eps: float = 1e-6,
-    rate: float = 0.0,
-    seed: int | None = None,
-) -> Tensor:
-    """Return the layer-normalised sum of a sub-layer's input and its output.
-
-        y = LayerNorm(x + Dropout(added))
-
-    x: (..., D)   added: (..., D)   gain: (D,)   bias: (D,)   ->   (..., D)
-    For lesson 04: in the model, `Residual` with norm="post" computes the same.
-    Raises the errors of `layer_norm` and `dropout`.
-    Source: sections 3.1 and 5.4.
-    """
-    return layer_norm(x + dropout(added, rate, seed), gain, bias, eps)
-
-
-def feed_forward(
-    x: ArrayLike,
-    w_1: ArrayLike,
-    b_1: ArrayLike | None,
-    w_2: ArrayLike,
-    b_2: ArrayLike | None,
-    rate: float = 0.0,
-    seed: int | None = None,
-) -> Tensor:
-    """Return two linear maps with a ReLU between them, the same at each position.
-
-        y = max(0, x W_1 + b_1) W_2 + b_2
-
-    x: (..., D)   w_1: (D, F)   b_1: (F,)   w_2: (F, D)   b_2: (D,)   ->   (..., D)
-    With a rate, dropout follows the ReLU (not in the paper).
-    For lesson 04: in the model, `FeedForward` computes the same.
-    Raises the errors of `linear` and `dropout`.
-    Source: section 3.3, eq. 2.
-    """
-    hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)  # (..., F)
-    return linear(hidden, w_2, b_2)
 
 
 # Attention ---------------------------------------------------------------------------------------

@@ -122,8 +122,8 @@ def test_the_modules_of_a_layer_are_computed_by_the_fused_ops(launched, rng):
         assert launched == {"bias_relu_dropout", "add_norm"}
         with F.dropout_state(seed=2**40, step=1):
             (w_1, b_1), (w_2, b_2) = ((linear.weight, linear.bias) for linear in maps)
-            added = F.feed_forward(x, w_1, b_1, w_2, b_2, 0.3)
-            expected = F.add_norm(x, added, norm.gain, norm.bias, norm.eps, 0.2)
+            added = F.linear(F.dropout(F.relu(F.linear(x, w_1, b_1)), 0.3), w_2, b_2)
+            expected = F.layer_norm(x + F.dropout(added, 0.2), norm.gain, norm.bias, norm.eps)
         assert np.allclose(to_numpy(found.data), to_numpy(expected.data), atol=1e-5)
 
 

@@ -30,7 +30,6 @@ def table():
     targets[1, 3:] = 0  # padding
     mask = rng.random((B, 1, T, S)) < 0.6
     mask[0, 0, 2] = False  # a query with nothing to attend to
-    feed_forward = _spread(rng, B, T, D), normal(D, 16), normal(16), normal(16, D), normal(D)
     query, key, value = normal(B, H, T, K), normal(B, H, S, K), normal(B, H, S, D)
     return [
         (F.exp, (normal(B, T),), {}),
@@ -49,15 +48,6 @@ def table():
         (F.layer_norm, (normal(B, T, D), normal(D), normal(D)), {}),
         (F.embedding, (normal(V, D), ids), {}),
         (F.dropout, (normal(B, T, D), 0.3), {"seed": 3}),
-        (F.add_norm, (normal(B, T, D), normal(B, T, D), normal(D), normal(D)), {}),
-        (
-            F.add_norm,
-            (normal(B, T, D), normal(B, T, D), normal(D), normal(D), 1e-3, 0.3),
-            {"seed": 2},
-        ),
-        (F.feed_forward, feed_forward, {}),
-        (F.feed_forward, (*feed_forward, 0.3), {"seed": 6}),
-        (F.feed_forward, (feed_forward[0], feed_forward[1], None, feed_forward[3], None), {}),
         (F.attention_weights, (query, key, mask), {}),
         (F.attention_weights, (query, key), {}),
         (F.attention, (query, key, value, mask), {}),
