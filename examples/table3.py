@@ -35,7 +35,7 @@ from minitf.cpu.machine import cores
 from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.plot import label_axes, new_figure, save_figure
-from minitf.training.options import parse
+from minitf.training.settings import parse
 
 CORPUS = "multi30k"
 KEPT = "table3.json"

@@ -41,8 +41,7 @@ from minitf.text import Subwords, make_batch, plan_batches
 from minitf.text.normalise import normalise
 from minitf.training import main
 from minitf.training.evaluation import bleu, split_compounds
-from minitf.training.options import parse
-from minitf.training.schedule import fill_in
+from minitf.training.settings import fill_in, parse
 from minitf.training.update import Updater
 from minitf.transformer import Transformer
 

@@ -1,43 +1,40 @@
 """Files and folders that survive a crash: each is written completely or not at all.
 
-A file is written under a temporary name in the same folder, flushed to the disk, and only then
-renamed. A process that is killed at any moment leaves the old file or the new one. A folder is
-filled under a temporary name, and renamed when it is complete.
+Whatever is called X is written as X.tmp beside it, flushed to the disk, and only then renamed. A
+process that is killed at any moment leaves the old X or the new one, and perhaps an X.tmp, which
+the next writer overwrites.
 """
 
 import contextlib
 import errno
-import glob
 import hashlib
-import mmap
 import os
-import re
 import shutil
-import time
 from pathlib import Path
 
 from minitf.errors import UserError
 
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
+
 __all__ = [
-    "clean_leftovers",
-    "complete",
+    "check_empty",
     "filling",
     "install",
+    "locked",
     "save_bytes",
     "save_text",
     "sha256",
-    "staged",
-    "temporary_name",
+    "temporary_file",
     "writing",
 ]
 
-# Our temporary names, and those of safetensors.
-TEMPORARY = re.compile(r".+\.minitf-[0-9a-f]{8}\.tmp(\.tmp)?|\.tmp[A-Za-z0-9]{6}")
-_STALE_AFTER = 3600  # seconds without a change after which an unfinished folder is removed
-_UNFINISHED = ".making"  # the end of the temporary name of a folder
 HINTS = {  # what to do if a file cannot be written
     errno.ENOENT: "its folder does not exist: make it, or choose another folder",
     errno.ENOTDIR: "its folder is a file: choose another folder",
+    errno.EEXIST: "there is a file of this name: choose another folder",
     errno.EISDIR: "it is a folder: name a file in it",
     errno.EACCES: "you may not write there: choose another folder",
     errno.EPERM: "you may not write there: choose another folder",
@@ -46,6 +43,8 @@ HINTS = {  # what to do if a file cannot be written
     errno.EDQUOT: "your disk quota is used up: free some space, or choose another disk",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
+
+_LOCKED = set()  # descriptors of locked folders
 
 
 def save_text(path: str | Path, text: str) -> None:
@@ -58,68 +57,42 @@ def save_text(path: str | Path, text: str) -> None:
 
 def save_bytes(path: str | Path, content: bytes) -> None:
     """Write a file completely or not at all. Raises UserError if the disk refuses."""
-    path = Path(path)
-    with staged({path: lambda temporary: temporary.write_bytes(content)}) as files:
-        install(files, path)
-
-
-def temporary_name(path: str | Path) -> str:
-    """Return a new name in the folder of a file, under which it can be written; see TEMPORARY."""
-    return f"{path}.minitf-{os.urandom(4).hex()}.tmp"
-
-
-def clean_leftovers(folder: str | Path, minutes: float = 10) -> None:
-    """Remove the half-written files that killed processes left in a folder.
-
-    Files younger than `minutes` are kept: another process may be writing them.
-    """
-    newest = time.time() - 60 * minutes
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(folder):
-            with contextlib.suppress(OSError):
-                old = entry.is_file(follow_symlinks=False) and entry.stat().st_mtime <= newest
-                if old and TEMPORARY.fullmatch(entry.name) and _is_ours(entry):
-                    os.unlink(entry.path)
-
-
-def _is_ours(entry):
-    """Return whether a temporary file is minitf's: other programs have names like safetensors'."""
-    if not entry.name.startswith(".tmp"):
-        return True
-    with open(entry.path, "rb") as file:
-        start = file.read(9)  # the header's length, eight bytes, and where the header begins
-        # safetensors makes the file as long as it will be, full of zeros, before it writes.
-        return start[8:] in (b"", b"{") or not any(start)
+    with temporary_file(path) as temporary:
+        temporary.write_bytes(content)
+        install(temporary, path)
 
 
 @contextlib.contextmanager
-def staged(writers):
-    """Write files under temporary names, and yield {path: temporary path}.
+def temporary_file(path):
+    """Give a block the name under which it writes the new content of a file, until `install`.
 
-    A file that is not installed when the block ends is removed.
-
-    writers: {path: function that writes the file whose path it is given}.
+    If that was not called, for example because the block failed, the old file is unchanged and the
+    new one is removed.
     """
-    files = {}
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.tmp")
     try:
-        for path, write in writers.items():
-            files[path] = Path(temporary_name(path))
-            with writing(path):
-                write(files[path])
-                with open(files[path], "rb+") as file:
-                    os.fsync(file.fileno())
-        yield files
+        with writing(path):
+            yield temporary
     finally:
-        for temporary in files.values():
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
-def install(files, path):
-    """Rename the staged file for `path` to that name."""
+def install(temporary, path):
+    """Flush a file to the disk and rename it to `path`, in the same folder."""
     with writing(path):
-        os.replace(files[path], path)
-    _sync_folder(path.parent)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    # A rename survives a power failure once its folder is synced. Windows cannot open a folder, and
+    # some file systems cannot sync one.
+    with contextlib.suppress(OSError):
+        handle = os.open(Path(path).parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextlib.contextmanager
@@ -135,68 +108,92 @@ def writing(path):
         ) from error
 
 
-def _sync_folder(folder):
-    # A rename survives a power failure once its folder is synced. Windows cannot open a folder, and
-    # some file systems cannot sync one.
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def sha256(path):
-    """Return the sha256 of a file as hexadecimal text.
-
-    Of all of it in one piece: between two, a thread would have to wait for its turn.
-    """
+    """Return the sha256 of a file as hexadecimal text."""
     with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:  # nothing can be mapped
-            return hashlib.sha256().hexdigest()
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return hashlib.sha256(content).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # Folders ------------------------------------------------------------------------------------------
 
 
+def check_empty(folder):
+    """Raise UserError unless a folder is new or empty, so that nothing in it is overwritten."""
+    folder = Path(folder)
+    try:
+        first = min((path.name for path in folder.iterdir()), default=None)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be read as a folder ({error.strerror}): choose another one"
+        ) from None
+    if first is not None:
+        raise UserError(
+            f"{folder} is not empty (it contains {first}): choose a new or an empty folder"
+        )
+
+
 @contextlib.contextmanager
 def filling(folder):
-    """Give a new folder beside `folder`, to be filled in a `with` block and renamed by `complete`.
+    """Give a new folder beside `folder`, to be filled by a block, and rename it afterwards.
 
-    If it was not renamed, it is deleted when the block ends.
-    Unfinished folders of killed processes are deleted first; another process may be making the same
-    folder at this moment.
-    Raises OSError if it cannot be made.
+    If the block fails, it is deleted. If there is a folder of the final name by then, that gets
+    the files that it lacks.
+    Raises UserError if another process is filling the same folder, OSError if the disk refuses.
     """
-    _remove_stale(folder)
-    temporary = folder.with_name(f"{folder.name}.{os.urandom(4).hex()}{_UNFINISHED}")
-    temporary.mkdir(parents=True)
+    temporary = folder.with_name(f"{folder.name}.tmp")
+    temporary.mkdir(parents=True, exist_ok=True)
+    with locked(temporary):
+        try:
+            for path in temporary.iterdir():  # left by a killed process
+                path.unlink()
+            yield temporary
+            if folder.is_dir():
+                for path in temporary.iterdir():
+                    if not (folder / path.name).exists():
+                        os.replace(path, folder / path.name)
+            else:
+                os.replace(temporary, folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """Keep other processes out of a folder for a block. Raises UserError if one is in it.
+
+    The operating system ends the lock with the process, however that ends. On Windows, and on file
+    systems without locks, nothing is kept out.
+    """
+    if not fcntl:
+        yield
+        return
+    with writing(folder):
+        descriptor = os.open(folder, os.O_RDONLY)
+    _LOCKED.add(descriptor)
     try:
-        yield temporary
+        with contextlib.suppress(OSError):  # no locks here
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"another process is writing to {folder}: wait until it ends, or choose "
+                    "another folder"
+                ) from None
+        yield
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if descriptor in _LOCKED:  # a forked worker has closed it already
+            _LOCKED.remove(descriptor)
+            os.close(descriptor)
 
 
-def complete(temporary, folder):
-    """Give a filled folder its name; return False if there is a folder of that name already.
-
-    Raises OSError if it cannot be renamed for any other reason.
-    """
-    try:
-        os.replace(temporary, folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-        return False
-    return True
+def _close_inherited_locks():
+    """Close inherited lock files in a forked worker, or the lock would outlive its owner."""
+    for descriptor in _LOCKED:
+        os.close(descriptor)
+    _LOCKED.clear()  # the worker may fork, too
 
 
-def _remove_stale(folder):
-    """Delete unfinished folders in which nothing was written for an hour."""
-    for temporary in folder.parent.glob(f"{glob.escape(folder.name)}.*{_UNFINISHED}"):
-        with contextlib.suppress(OSError):
-            changed = max(path.stat().st_mtime for path in (temporary, *temporary.iterdir()))
-            if time.time() - changed > _STALE_AFTER:
-                shutil.rmtree(temporary)
+if fcntl:
+    os.register_at_fork(after_in_child=_close_inherited_locks)

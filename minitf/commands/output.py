@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 
-from minitf.atomic import HINTS, temporary_name
+from minitf.atomic import HINTS
 from minitf.cli import say
 from minitf.commands.arguments import PROGRAM
 from minitf.errors import UserError
@@ -77,10 +77,10 @@ def _replaced(path):
 
     After an error or a signal the file is removed, and what was at `path` is unchanged.
     """
-    temporary = temporary_name(path)
+    temporary = f"{path}.tmp"
     file = None
     try:  # a signal may come as soon as the file is there
-        file = _opened(temporary, path, "xb")  # never to what another process has left there
+        file = _opened(temporary, path, "wb")
         yield file
         with _mistake_about(path):
             file.close()

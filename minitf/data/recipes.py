@@ -8,7 +8,6 @@ beside `train.de`, the texts of a corpus one after the other. The downloads are 
 import contextlib
 import gzip
 import hashlib
-import os
 import re
 import shutil
 from functools import partial
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
-from minitf.atomic import complete, filling, writing
+from minitf.atomic import filling, writing
 from minitf.cli import counted
 from minitf.data.archives import members
 from minitf.data.fetch import NoConnection, Remote, fetch
@@ -116,11 +115,6 @@ def make(folders, data, say=print):
         with writing(data / folder), filling(data / folder) as temporary:
             recipe = RECIPES[folder]
             recipe.build([archives[remote] for remote in recipe.remotes], temporary, say)
-            if not complete(temporary, data / folder):
-                # Another process was faster, or a file of the folder was missing.
-                for path in temporary.iterdir():
-                    if not (data / folder / path.name).exists():
-                        os.replace(path, data / folder / path.name)
         say(f"made     {data / folder}")
     size = sum(path.stat().st_size for path in archives.values()) / 1e9
     say(

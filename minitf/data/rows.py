@@ -19,7 +19,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from minitf.atomic import complete, filling, writing
+from minitf.atomic import filling, writing
 from minitf.cli import Progress
 from minitf.data import corpora
 from minitf.errors import UserError
@@ -165,7 +165,6 @@ def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
         started = time.monotonic()
         with writing(folder), filling(folder) as temporary:
             _write(temporary, pairs, subwords, max_length, threads)
-            complete(temporary, folder)  # unless another process was faster
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
         minutes = (time.monotonic() - started) / 60
         log(

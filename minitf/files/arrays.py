@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minitf.atomic import clean_leftovers, install, staged
+from minitf.atomic import install, temporary_file
 from minitf.errors import UserError
 
 __all__ = ["average", "load_arrays", "save_arrays"]
@@ -35,10 +35,9 @@ def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> N
     Raises UserError if the disk refuses and for names and values of more than 8 MB, TypeError for
     an array without numbers or a value that JSON lacks.
     """
-    path = Path(path)
-    clean_leftovers(path.parent)
-    with staged({path: lambda temporary: write_arrays(temporary, arrays, meta)}) as files:
-        install(files, path)
+    with temporary_file(path) as temporary:
+        write_arrays(temporary, arrays, meta)
+        install(temporary, path)
 
 
 def write_arrays(path, arrays, meta=None, form=None):
@@ -72,18 +71,12 @@ def write_arrays(path, arrays, meta=None, form=None):
 
 def _as_stored(name, array):
     """Return the array in C order, which safetensors expects without a check, and native bytes."""
-    if name == "__metadata__":
-        raise ValueError("no array can be called '__metadata__': the format keeps that name")
     array = np.asarray(array)
-    if not _is_supported(array.dtype):
+    if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
         raise TypeError(
             f"array {name!r} is of dtype {array.dtype}: only plain numbers can be saved"
         )
     return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
-
-
-def _is_supported(dtype):
-    return dtype.kind in "fiu" and dtype.itemsize <= 8
 
 
 def digest(arrays, meta):

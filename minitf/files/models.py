@@ -4,13 +4,11 @@ The file of the weights has a part of its hash in its name, such as model-1fb2a5
 config.json names it. So new weights lie beside the old ones, and renaming config.json decides.
 """
 
-import contextlib
-import functools
+import hashlib
 import json
 import os
 import re
 import reprlib
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,18 +16,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from minitf.atomic import clean_leftovers, install, save_text, sha256, staged, writing
+from minitf.atomic import install, save_bytes, save_text, sha256, temporary_file, writing
 from minitf.backend import is_finite
 from minitf.errors import UserError
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
-from minitf.text import PairedSubwords, Subwords, Vocabulary, Words, load_subwords
+from minitf.text import Vocabulary, load_subwords
 
 __all__ = [
     "NOTES",
     "SavedModel",
     "check_notes",
     "exported_notes",
-    "forget_other_vocabularies",
     "kept_notes",
     "read_model",
     "read_notes",
@@ -40,13 +37,6 @@ __all__ = [
 WEIGHTS = re.compile(r"model-[0-9a-f]{8}\.safetensors")
 CONFIG = "config.json"
 FORMAT = 1
-VOCABULARIES = (  # the files of all kinds
-    Subwords.file_name,
-    Words.file_name,
-    PairedSubwords.file_name,
-    PairedSubwords.source_name,
-    PairedSubwords.target_name,
-)
 
 
 class Note(NamedTuple):
@@ -104,82 +94,34 @@ def save_model(
 
     The arrays are stored by `stored_as`. config.json holds {"format": 1, "model": config, "sha256":
     {file: hash}} and the notes. Whenever the process is killed, the folder holds the old model or
-    the new one (for certain if both have the same subwords, as they have within a run). What the
-    model before had and this one has not, such as another vocabulary, is deleted.
+    the new one, for certain if both have the same subwords, as they have within a run.
     probe: called with the weights as they are stored. Its result is kept in config.json, so that
     a program that loads them can compare its own (minitf/translation/probe.py).
 
-    Raises UserError if the disk refuses, for weights that are not finite, and if the folder has no
-    model yet, but files that would be mistaken for parts of one.
+    Raises UserError if the disk refuses, and for weights that are not finite.
     """
     directory = Path(directory)
-    _check_free(directory, subwords)
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    clean_leftovers(directory)
     weights = {name: stored_as(dtype, name, array) for name, array in arrays.items()}
-    unnamed, config_path = directory / "model.safetensors", directory / CONFIG
-    writers = {unnamed: lambda temporary: write_arrays(temporary, weights)}
     contents = subwords.contents()
-    for name, content in contents.items():
-        writers[directory / name] = functools.partial(Path.write_bytes, data=content)
-    with staged(writers) as files:
-        hashes = {path.name: sha256(temporary) for path, temporary in files.items()}
-        named = f"model-{hashes[unnamed.name][:8]}.safetensors"
-        hashes[named] = hashes.pop(unnamed.name)
-        head = {"format": FORMAT, "model": config, "sha256": hashes}
+    with temporary_file(directory / "model.safetensors") as temporary:
+        write_arrays(temporary, weights)
+        digest = sha256(temporary)
+        named = f"model-{digest[:8]}.safetensors"
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        head = {"format": FORMAT, "model": config, "sha256": hashes | {named: digest}}
         if probe is not None:
             head["probe"] = probe(weights)
-        text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
-        for name in contents:
-            install(files, directory / name)
-        install({directory / named: files[unnamed]}, directory / named)
-        save_text(config_path, text)
+        for name, content in contents.items():
+            save_bytes(directory / name, content)
+        install(temporary, directory / named)
+    text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
+    save_text(directory / CONFIG, text)
     with writing(directory):
         for path in directory.iterdir():
-            if path.name != named and (path == unnamed or WEIGHTS.fullmatch(path.name)):
+            if path.name != named and WEIGHTS.fullmatch(path.name):
                 path.unlink(missing_ok=True)
-    forget_other_vocabularies(directory, subwords)
-
-
-def _check_free(directory, subwords):
-    """Raise UserError if save_model would delete files that belong to no model."""
-    if _is_config(directory / CONFIG):
-        return
-    with user_errors(directory):
-        names = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
-    model_files = {
-        CONFIG,
-        "model.safetensors",
-        *VOCABULARIES,
-        *filter(WEIGHTS.fullmatch, names),
-    }
-    for name in sorted(model_files - subwords.contents().keys()):
-        if name in names and not _is_leftover(directory / name):
-            raise UserError(
-                f"{directory / name}: would be mistaken for part of the model: move this file "
-                "away, or choose another folder"
-            )
-
-
-def _is_leftover(path):
-    """Return whether a file is weights that a killed save_model has left: its name is its hash."""
-    return bool(WEIGHTS.fullmatch(path.name)) and sha256(path).startswith(path.name[6:14])
-
-
-def _is_config(path):
-    try:
-        return bool(_read_config(path))
-    except UserError:
-        return False
-
-
-def forget_other_vocabularies(directory: str | Path, subwords: Vocabulary) -> None:
-    """Delete the files of vocabularies of another kind, which would be mistaken for the model's."""
-    with writing(directory):
-        for name in VOCABULARIES:
-            if name not in subwords.contents():
-                (Path(directory) / name).unlink(missing_ok=True)
 
 
 def stored_as(dtype: DTypeLike, name: str, array: np.ndarray) -> np.ndarray:
@@ -214,66 +156,24 @@ def read_model(directory: str | Path) -> SavedModel:
                 f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
                 "name the folder that has one"
             )
-    while True:
-        config = _read_config(directory / CONFIG)
-        try:
-            return _read_parts(directory, config)
-        except UserError:
-            # A save_model at work in another process may have deleted these weights meanwhile.
-            if _read_config(directory / CONFIG) == config:
-                raise
-
-
-def _read_parts(directory, config):
+    config = _read_config(directory / CONFIG)
     hashes = config["sha256"]
-    weights = _weights_of(hashes)
     for name in hashes:
         if (directory / name).parent != directory:
             raise UserError(
                 f"{directory / CONFIG}: names a file outside its folder: copy the model again"
             )
-        if name != weights:
-            _check_hash(directory / name, hashes[name])
-    path = directory / weights
-    with _checking_hash(path, hashes[weights]):
-        subwords = load_subwords(directory)
-        for name in subwords.contents():
-            if name not in hashes:
-                raise UserError(
-                    f"{directory / name}: belongs to another model: copy the model again"
-                )
-        arrays, _ = read_arrays(path)
-        for name, array in arrays.items():
-            if not is_finite(array):
-                raise UserError(
-                    f"{path}: array {name!r} contains NaN or infinity: use another model"
-                )
+        _check_hash(directory / name, hashes[name])
+    subwords = load_subwords(directory)
+    for name in subwords.contents():
+        if name not in hashes:
+            raise UserError(f"{directory / name}: belongs to another model: copy the model again")
+    path = directory / _weights_of(hashes)
+    arrays, _ = read_arrays(path)
+    for name, array in arrays.items():
+        if not is_finite(array):
+            raise UserError(f"{path}: array {name!r} contains NaN or infinity: use another model")
     return SavedModel(arrays, config["model"], subwords, _notes(config))
-
-
-@contextlib.contextmanager
-def _checking_hash(path, expected):
-    """Check the hash of a large file in another thread, while the block reads what it is for.
-
-    What the block has read counts only if the hash is right: at its end, a wrong one is an error
-    before all others.
-    """
-    errors = []
-
-    def check():
-        try:
-            _check_hash(path, expected)
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=check)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-        if errors:
-            raise errors[0] from None
 
 
 def _check_hash(path, expected):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.atomic import install, save_text, staged, writing
+from minitf.atomic import install, save_text, temporary_file, writing
 from minitf.config import Config
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
@@ -273,9 +273,9 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
             (out / name).write_bytes(models.get(name, models.get(subwords.file_name)))
     for name, text in files.items():
         save_text(out / name, text)
-    path = out / WEIGHTS
-    with staged({path: lambda temporary: write_arrays(temporary, arrays, form="pt")}) as written:
-        install(written, path)
+    with temporary_file(out / WEIGHTS) as temporary:
+        write_arrays(temporary, arrays, form="pt")
+        install(temporary, out / WEIGHTS)
     say(f"made     {out}: transformers.MarianMTModel.from_pretrained({str(out)!r}) loads it")
     if "licence" not in known:
         differences.append(

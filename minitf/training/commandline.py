@@ -21,17 +21,17 @@ from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import score_files
 from minitf.training.log import RunLog
-from minitf.training.options import (
+from minitf.training.planning import check_model, plan
+from minitf.training.results import cannot_translate, finish, log_next_steps
+from minitf.training.settings import (
+    Settings,
     check,
+    flag,
     model_changes,
     parse,
     resumed,
-    resumed_model,
     stored_settings,
 )
-from minitf.training.planning import check_model, plan
-from minitf.training.results import cannot_translate, finish, say_what_now, to_translate
-from minitf.training.settings import Settings, flag
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
@@ -39,7 +39,7 @@ from minitf.translation.loading import check_size, load_model
 
 __all__ = ["build", "main", "train"]
 
-CUT_SHORT = 3  # the exit code of a run that ended early, with a model that cannot translate
+EXIT_NO_MODEL = 3  # the exit code of a run that ended early, with a model that cannot translate
 
 
 # What a run begins with ---------------------------------------------------------------------------
@@ -79,7 +79,6 @@ def build(
     """
     ranks = ranks or Ranks()
     start, log = None, RunLog(None)
-    stamp = RunFolder(settings.out).stamp()
     if ranks.rank == 0:
         read = _read_checkpoint if settings.resume else _read_new
         start, log = read(settings, given, model)
@@ -88,7 +87,7 @@ def build(
         _choose_device(dataclasses.replace(start.settings, backend=start.library))
     ranks.connect()
     trainer = Trainer(start.settings, start.dataset, start.config, log, ranks, model)
-    trainer.stamp, trainer.notes = stamp, start.notes
+    trainer.notes = start.notes
     if start.meta:
         with in_file(trainer.folder.checkpoint):
             trainer.load(start.weights, start.optimizer, start.meta)
@@ -104,9 +103,7 @@ def build(
 def _read_new(settings, given, model):
     """Return the Start of a new run, and its log. Raises UserError."""
     if not settings.plan:
-        folder = RunFolder(settings.out)
-        folder.must_be_unlocked()  # says more than that there are files
-        folder.must_be_free()
+        RunFolder(settings.out).check_new()
     _choose_device(settings)
     weights = config = subwords = None
     notes = {}
@@ -118,9 +115,9 @@ def _read_new(settings, given, model):
         check_model(settings, config, len(subwords))
         if settings.set:  # said before the text is read
             _load_first(model(config, initialise=False), weights, settings)
-    corpus = _read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out)
-    if settings.start_from:
+    corpus = _read_corpus(settings)
+    if settings.start_from and settings.train:
         corpus = _with_languages(settings, corpus, notes, log)
     dataset = prepare(settings, corpus, log.say, subwords)
     if config is None:
@@ -132,31 +129,20 @@ def _read_new(settings, given, model):
 
 
 def _with_languages(settings, corpus, notes, log):
-    """Return the corpus with its languages: files of one's own have those of --start-from's model.
+    """Return the corpus of --train with the languages of --start-from's model.
 
-    Their endings may be no languages at all, such as .src; only if they name those of the model the
-    other way round, they are believed, and logged. So is a parser that is given other text.
+    The endings of the files may be no languages at all, such as .src; only if they are those of the
+    model the other way round, they are believed, and logged.
     """
     source, target = (str(notes.get(f"{side}_language", side)) for side in ("source", "target"))
-    text = corpus.source_language, corpus.target_language
-    if settings.train:
-        text = tuple(ending.removeprefix(".") for ending in endings(settings.train))
-    if text == (target, source):
+    if tuple(ending.removeprefix(".") for ending in endings(settings.train)) == (target, source):
         log.say(
             f"notice   {settings.start_from} translates {source} to {target}, but the text has "
-            f"{text[0]} and {text[1]}: give a model of this direction, or the files in the other "
+            f"{target} and {source}: give a model of this direction, or the files in the other "
             "order"
         )
-    elif target.startswith("trees") and not text[1].startswith("tree"):
-        log.say(
-            f"notice   {settings.start_from} is a parser, which writes trees: for another text, "
-            "give a translator"
-        )
-    if not settings.train:
-        return corpus
-    if text != (target, source):
-        text = source, target
-    return dataclasses.replace(corpus, source_language=text[0], target_language=text[1])
+        source, target = target, source
+    return dataclasses.replace(corpus, source_language=source, target_language=target)
 
 
 def _check_files(settings, given):
@@ -183,10 +169,7 @@ def _load_first(model, weights, settings):
 def _read_checkpoint(settings, given, model):
     """Return the Start of a resumed run, and its log. Raises UserError."""
     folder = RunFolder(settings.out)
-    if not settings.plan:
-        folder.must_be_unlocked()
     weights, optimizer, meta, subwords = folder.read_checkpoint()
-    assignments = settings.set if "set" in given else []
     with in_file(folder.checkpoint):
         before = stored_settings(meta["settings"])
         config = Config.from_dict(meta["config"])
@@ -194,16 +177,14 @@ def _read_checkpoint(settings, given, model):
             check_size(config, weights)
     settings, changes = resumed(settings, given, before)
     _check_files(settings, given)
-    config, model_changed = resumed_model(config, assignments)
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # looks at the memory of the device
-    corpus = _read_corpus(settings)
-    if settings.train and len(languages := meta["languages"]) == 2:
-        source, target = map(str, languages)
-        corpus = dataclasses.replace(corpus, source_language=source, target_language=target)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
+    corpus = _read_corpus(settings)
+    if settings.train:
+        source, target = meta["languages"]
+        corpus = dataclasses.replace(corpus, source_language=source, target_language=target)
     dataset = prepare(settings, corpus, log.say, subwords)
-    changes = {flag(name): pair for name, pair in changes.items()} | model_changed
     return Start(settings, config, dataset, weights, optimizer, meta, changes), log
 
 
@@ -222,24 +203,23 @@ def _choose_device(settings):
 
 
 def _say_resumed(trainer, start):
-    changes = start.changes | trainer.changes(start.meta)
-    differences = [f"{name} {before} -> {now}" for name, (before, now) in changes.items()]
-    if trainer.has_other_pairs(start.meta):
-        differences.append("the training pairs are not those of the checkpoint")
-    if differences:
-        trainer.log.say(
-            "notice   the result will differ from that of an uninterrupted run: "
-            f"{'; '.join(differences)}"
+    def listed(changes):
+        return "; ".join(f"{name} {before} -> {now}" for name, (before, now) in changes.items())
+
+    log, others = trainer.log, trainer.changes(start.meta)
+    if start.changes:
+        log.say(f"changed  {listed(start.changes)}")
+    if others:
+        log.say(
+            f"notice   the result will differ from that of an uninterrupted run: {listed(others)}"
         )
     if trainer.has_other_valid_text(start.meta):
-        trainer.log.say(
+        log.say(
             "notice   the validation text is not that of the checkpoint: earlier scores do not "
             "count for --patience and for the choice of the model"
         )
-    cursor = trainer.cursor
-    trainer.log.say(
-        f"resumed  after step {trainer.step:,}, epoch {cursor.epoch + 1}, batch {cursor.position}"
-    )
+    epoch, position = trainer.cursor.epoch + 1, trainer.cursor.position
+    log.say(f"resumed  after step {trainer.step:,}, epoch {epoch}, batch {position}")
 
 
 def _say_machine(trainer):
@@ -274,48 +254,49 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     settings, defaults = dataclasses.replace(settings), vars(Settings())  # checked once more
     given = {name for name, value in vars(settings).items() if value != defaults[name]}
     check(settings, given)
-    trainer = build(settings, given, model=model)
-    if settings.plan:
-        plan(trainer)
-        return None
-    with stop_on_signals(trainer.stop):
-        return _train(trainer, "minitf.training.train", "resume=True")
+    return _session(settings, given, Ranks(), model, "minitf.training.train", "resume=True")[1]
+
+
+def _session(settings, given, ranks, model, command, resume):
+    """Plan or train a run; return the Trainer, and the content of results.json.
+
+    That is None after a plan, or if a signal stopped the run. command: for results.json. resume:
+    what continues the run, options or an argument of Settings.
+    """
+    writes = ranks.rank == 0 and not settings.plan
+    with RunFolder(settings.out).locked() if writes else contextlib.nullcontext():
+        trainer = build(settings, given, ranks, model)
+        if settings.plan:
+            plan(trainer)
+            return trainer, ranks.broadcast(None)
+        # The trainer reports an overflow in one line, with its place.
+        quiet = warnings.catch_warnings(action="ignore", category=RuntimeWarning)
+        with stop_on_signals(trainer.stop), quiet:
+            results = _train(trainer, command, resume)
+            # Here the other ranks wait while rank 0 scores: they must not die of a signal.
+            return trainer, ranks.broadcast(results)
 
 
 def _train(trainer, command, resume):
-    """Train, and on rank 0 score the model; return the content of results.json.
-
-    Returns None if a signal stopped the run, and on the other ranks. command: for results.json.
-    resume: what continues the run, options or an argument of Settings.
-    """
+    """Train, and on rank 0 score the model; return the content of results.json, or None."""
     log, stop = trainer.log, trainer.stop
-    # Only rank 0 writes to the folder.
-    locked = contextlib.nullcontext() if trainer.ranks.rank else trainer.folder.locked()
-    # The trainer reports an overflow in one line, with its place.
-    with locked, warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-        if not trainer.ranks.rank:
-            # The text was read without the lock.
-            trainer.folder.must_be_as(trainer.stamp)
-            if not trainer.settings.resume:
-                trainer.folder.must_be_free(to_translate(trainer.dataset))
-            log.begin()
-        try:
-            finished = trainer.run()
-        except UserError:
-            log.draw()  # the curves show how the loss diverged
-            raise
-        if not finished:
-            reason = stop.reason or "another rank received a signal"
-            log.say(f"stopped  {reason} after step {trainer.step:,}: continue with {resume}")
-        log.draw()
-        if not finished or trainer.ranks.rank:
-            return None
-        try:
-            results = finish(trainer, command)
-        except Interrupted:
-            log.say(f"stopped  {stop.reason} after the last step: score it with {resume}")
-            return None
-    say_what_now(trainer, results["valid"], resume)
+    try:
+        finished = trainer.run()
+    except UserError:
+        log.draw()  # the curves show how the loss diverged
+        raise
+    if not finished:
+        reason = stop.reason or "another rank received a signal"
+        log.say(f"stopped  {reason} after step {trainer.step:,}: continue with {resume}")
+    log.draw()
+    if not finished or trainer.ranks.rank:
+        return None
+    try:
+        results = finish(trainer, command)
+    except Interrupted:
+        log.say(f"stopped  {stop.reason} after the last step: score it with {resume}")
+        return None
+    log_next_steps(trainer, results["valid"], resume)
     return results
 
 
@@ -343,7 +324,7 @@ def main(
 
 
 def _run(arguments, typed, model, ranks):
-    """Do what the arguments ask for; return the exit code."""
+    """Do what the arguments ask for; return the exit code, EXIT_NO_MODEL for a run cut short."""
     if not arguments:
         raise UserError(
             "say what to train, such as --quick, or --train SOURCE TARGET (--help tells the rest)"
@@ -356,19 +337,9 @@ def _run(arguments, typed, model, ranks):
         ranks.keep_to_cores()
         settings, given = parse(arguments, typed)
         with ranks.together():
-            trainer = build(settings, given, ranks, model)
-            if settings.plan:
-                plan(trainer)
-                return ranks.broadcast(0)
-            # In effect until the end: the other ranks wait in `broadcast` while rank 0 scores.
-            with stop_on_signals(trainer.stop):
-                resume = f"--resume --out {quoted(settings.out)}"
-                results = _train(trainer, f"{typed} {quoted(*arguments)}", resume)
-                return ranks.broadcast(_exit_code(trainer, results))
-
-
-def _exit_code(trainer, results):
-    """Return CUT_SHORT if the run ended before its steps with a model that cannot translate."""
-    if results is None or trainer.step >= trainer.settings.steps:  # None: a signal stopped it
+            resume = f"--resume --out {quoted(settings.out)}"
+            typed = f"{typed} {quoted(*arguments)}"
+            trainer, results = _session(settings, given, ranks, model, typed, resume)
+    if results is None or trainer.step >= trainer.settings.steps:
         return 0
-    return CUT_SHORT if cannot_translate(trainer, results["valid"]["bleu"]) else 0
+    return EXIT_NO_MODEL if cannot_translate(trainer, results["valid"]["bleu"]) else 0

@@ -1,21 +1,21 @@
-"""The log of a training run: lines to read, the same as JSON, curves, package versions."""
+"""The log of a training run: lines to read, the same as JSON, curves, versions, and its clock."""
 
 import contextlib
 import errno
 import importlib.metadata
 import json
 import math
-import os
 import platform
 import time
 from pathlib import Path
 
 from minitf import __version__
 from minitf.atomic import save_text
-from minitf.errors import UserError
+from minitf.files.arrays import user_errors
 
-__all__ = ["Pace", "RunLog", "read_history", "step_line", "versions"]
+__all__ = ["Clock", "Pace", "RunLog", "read_history", "step_line", "versions"]
 
+WARM_UP = 3  # updates of a session that take longer than later ones, and say nothing about them
 LINES = "log.jsonl"
 CURVES = "curves.png"
 PAUSE = 10  # seconds before the first line; each later pause is longer by as much
@@ -50,41 +50,23 @@ class Pace:
 class RunLog:
     """Prints each entry as one line, and appends it to log.jsonl in the run's folder.
 
-    folder: made if it is missing; None to print lines and write no files. after: when a run is
-    resumed, the step of its checkpoint. closed: whether nobody reads the lines any more,
-    as in `... | head`. bar: a Progress on the terminal, which a line replaces. write: called with
-    each line instead of printing it.
-    Raises UserError if the folder or the begun log cannot be written; later, a full disk costs log
-    entries but never the run.
+    folder: None to print lines and write no files. after: when a run is resumed, the step of its
+    checkpoint: later entries are deleted. closed: whether nobody reads the lines any more, as in
+    `... | head`. bar: a Progress on the terminal, which a line replaces. write: called with each
+    line instead of printing it.
+    Raises UserError if a begun log cannot be read or written; later, a full disk costs log entries
+    but never the run.
     """
 
     def __init__(self, folder, after=None, write=None):
         self.folder = None if folder is None else Path(folder)
-        self.after, self.history, self.closed, self.bar = after, [], False, None
+        self.history, self.closed, self.bar = [], False, None
         self._write, self._lossy, self._drawn = write or _print, False, time.monotonic()
-        if self.folder:
-            with _writing(self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
-                if not os.access(self.folder, os.W_OK):
-                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    def begin(self):
-        """Begin log.jsonl; that of a resumed run keeps the entries up to its checkpoint.
-
-        Only under the folder's lock: else this may be the log of a trainer that is at work.
-        """
-        if not self.folder:
-            return
-        if self.after is not None:
-            try:
+        if self.folder and after is not None:
+            with user_errors(self.folder / LINES):
                 entries = read_history(self.folder)
-            except OSError as error:
-                raise UserError(
-                    f"{self.folder / LINES}: cannot be read ({error.strerror}): give yourself "
-                    "permission, or move it away"
-                ) from None
-            self.history = [entry for entry in entries if entry["step"] <= self.after]
-        save_text(self.folder / LINES, "".join(map(_as_json, self.history)))
+            self.history = [entry for entry in entries if entry["step"] <= after]
+            save_text(self.folder / LINES, "".join(map(_as_json, self.history)))
 
     def say(self, text):
         """Print a line that is not an entry of the log."""
@@ -129,17 +111,6 @@ class RunLog:
             # A missing picture must not end a run.
             self.say(f"notice   {CURVES} could not be drawn: {error}")
         self._drawn = time.monotonic()
-
-
-@contextlib.contextmanager
-def _writing(folder):
-    """Turn any OSError in this block into one line about the folder of a run."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{folder}: cannot be written ({error.strerror}): choose another folder with --out"
-        ) from None
 
 
 def _print(text):
@@ -197,3 +168,70 @@ def versions():
             name = "cupy" if package in CUPY else package
             numbers[name] = importlib.metadata.version(package)
     return numbers
+
+
+class Clock:
+    """Measures a session, from `start` to now. All times are in seconds.
+
+    A run has one session or, if it is resumed, several; a session has laps, one for each entry of
+    the log.
+    earlier: what earlier sessions of the run took.
+    first_step: the number of updates done before this session.
+    """
+
+    def __init__(self):
+        self.earlier = 0.0
+        self.start(0)
+
+    def start(self, step):
+        """Begin the session; `step` updates were done before it."""
+        self.first_step, self.started = step, time.perf_counter()
+        self._lap, self._warm = self.started, None
+
+    def session(self):
+        """Return the seconds since `start`."""
+        return time.perf_counter() - self.started
+
+    def total(self):
+        """Return the seconds of all sessions together."""
+        return self.earlier + self.session()
+
+    def lap(self):
+        """Return the seconds since `next_lap`, without pauses."""
+        return time.perf_counter() - self._lap
+
+    def next_lap(self):
+        """Begin a lap: the updates between two entries of the log."""
+        self._lap = time.perf_counter()
+
+    @contextlib.contextmanager
+    def pause(self):
+        """Leave the time of this block, such as a validation, out of the lap."""
+        started = time.perf_counter()
+        yield
+        self._lap += time.perf_counter() - started
+
+    def count(self, step):
+        """Take note that `step` updates are done; call it after each update."""
+        if step == self.first_step + WARM_UP:
+            self._warm = step, time.perf_counter()
+
+    def left(self, step, steps, minutes=0.0):
+        """Return the seconds until the run ends, None while they cannot be judged yet.
+
+            left = (steps - step) * (now - t_w) / (step - w),  at most 60 minutes - session()
+
+        w is the step after the first three updates of the session, which take longer than later
+        ones, and t_w the time when it was done. So validations count as well.
+        step, steps: updates done, and in all. minutes: the time limit of a session, 0 for none.
+        """
+        if step >= steps:
+            return 0.0
+        if self._warm is None or step == self._warm[0]:
+            return None
+        warm_step, warm_time = self._warm
+        seconds = (time.perf_counter() - warm_time) / (step - warm_step)
+        left = (steps - step) * seconds
+        if minutes:
+            left = min(left, 60 * minutes - self.session())
+        return max(0.0, left)

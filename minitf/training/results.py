@@ -8,15 +8,15 @@ from minitf.atomic import save_text
 from minitf.cli import counted, quoted
 from minitf.errors import UserError
 from minitf.files.models import read_notes
-from minitf.training.checkpoints import RESULTS, translations
 from minitf.training.evaluation import paper_bleu
 from minitf.training.log import versions
 from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 
-__all__ = ["cannot_translate", "finish", "say_what_now", "to_translate"]
+__all__ = ["cannot_translate", "finish", "log_next_steps"]
 
+RESULTS = "results.json"
 PAPER_CORPORA = ("wmt14-en-de", "wmt14-en-fr")
 NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
 LEARNED = 10  # the perplexity of a text that a model has learned
@@ -31,7 +31,8 @@ def finish(trainer: Trainer, command: str) -> dict:
     last step are kept. Writes results.json and returns its content.
     """
     translator, valid = _better_model(trainer)
-    texts = to_translate(trainer.dataset)
+    # Without a test, the validation text.
+    texts = trainer.dataset.corpus.tests or {"valid": trainer.dataset.valid}
     results = {
         "tests": {name: _test(trainer, translator, name, pairs) for name, pairs in texts.items()},
         "valid": valid,
@@ -44,11 +45,6 @@ def finish(trainer: Trainer, command: str) -> dict:
     }
     save_text(trainer.folder.path / RESULTS, json.dumps(results, indent=1) + "\n")
     return results
-
-
-def to_translate(dataset):
-    """Return {name: pairs} of the texts to translate, without a test the validation text."""
-    return dataset.corpus.tests or {"valid": dataset.valid}
 
 
 def _better_model(trainer):
@@ -95,7 +91,7 @@ def _test(trainer, translator, name, pairs):
     trainer.log.say(f"{title}: {sentences}, beam {settings.beam}, alpha {settings.alpha}")
     task = f"sentences of {name} translated"
     lines = validator.translate(translator, pairs.source, task, settings.beam)
-    save_text(trainer.folder.path / translations(name), "".join(line + "\n" for line in lines))
+    save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
     score = validator.score(lines, pairs.target)
     trainer.log.say(f"{title}: {score.text}")
     scores = {
@@ -120,8 +116,8 @@ def _test(trainer, translator, name, pairs):
     return scores
 
 
-def say_what_now(trainer, valid, resume):
-    """Say how to translate with the model, or what to do if it cannot.
+def log_next_steps(trainer, valid, resume):
+    """Log how to use the model, or what to change if it cannot translate.
 
     valid: the scores on the validation text, as in results.json. resume: what continues the run.
     """

@@ -1,35 +1,44 @@
-"""The settings of a training run: the table that the command line and --resume read."""
+"""The settings of a training run: their table, the command line, and what --resume may change."""
 
 # ruff: noqa: RUF009 (`setting` returns a field of a dataclass, not a shared default)
 
+import argparse
 import dataclasses
 import os
 import reprlib
 import types
 import typing
 
-from minitf.cli import whole
-from minitf.config import PRESETS
+from minitf.cli import OptionParser, whole
+from minitf.config import PRESETS, Config
 from minitf.data.corpora import NAMES
 from minitf.errors import UserError
 from minitf.gpu.matmul import PRECISIONS
+from minitf.optim import warmup_rate
 
-__all__ = ["Settings", "convert", "flag", "kind_of"]
+__all__ = [
+    "Settings",
+    "check",
+    "cooldown_start",
+    "fill_in",
+    "flag",
+    "learning_rate",
+    "model_changes",
+    "parse",
+    "resumed",
+    "stored_settings",
+]
 
 
-def setting(default, *, help, least=0, most=10**12, choices=(), files=False, on_resume="taken"):
+def setting(default, *, help, least=0, most=10**12, choices=(), files=False, fixed=False):
     """Return a field of Settings, a row of the table.
 
     default: None if the size of the text or the backend decides. least, most: the limits of a
-    number. choices: all values that there are. files: whether the value is two files.
-    on_resume: what --resume does with a value that is given again. It is "taken"; or taken and
-    "noted", because the run is no longer bit for bit the uninterrupted one; or "refused"; or
-    "added" to what was given before. "session": each session has its own, given or not.
+    number. choices: all values that there are. files: whether the value is two files. fixed:
+    whether it cannot be changed by --resume, because the weights depend on it.
     """
-    facts = {"least": least, "most": most, "choices": choices, "files": files}
-    return dataclasses.field(
-        default=default, metadata={**facts, "help": help, "on_resume": on_resume}
-    )
+    facts = {"least": least, "most": most, "choices": choices, "files": files, "fixed": fixed}
+    return dataclasses.field(default=default, metadata={**facts, "help": help})
 
 
 @dataclasses.dataclass
@@ -48,44 +57,44 @@ class Settings:
         help="your validation text, two files as for --train, kept out of training")
     add: list[str] | None = setting(None, files=True,
         help="more pairs to train on, in two files; no subwords are learned from them")
-    vocabulary_size: int = setting(0, on_resume="refused",
+    vocabulary_size: int = setting(0, fixed=True,
         help="subwords of both languages together (default: 15 times the root of the number of "
         "pairs, between 1000 and 32000; with --subwords none, all tokens)")
-    subwords: str = setting("sentencepiece", choices=("sentencepiece", "none"), on_resume="refused",
+    subwords: str = setting("sentencepiece", choices=("sentencepiece", "none"), fixed=True,
         help="how the text is cut: sentencepiece, or none if it is already cut (words, or BPE with "
         "@@)")
-    max_length: int = setting(250, least=1, most=10**9, on_resume="noted",
+    max_length: int = setting(250, least=1, most=10**9, fixed=True,
         help="leave out pairs in which either side has more subwords than this")
 
     # The model
-    preset: str = setting("tiny", on_resume="refused",
+    preset: str = setting("tiny", fixed=True,
         help=f"size of the model: {', '.join(PRESETS)}")
-    set: list[str] = setting((), on_resume="added",
+    set: list[str] = setting((), fixed=True,
         help="change one setting of the model, e.g. --set d_model=128 --set norm=pre; may be "
         "repeated")
-    start_from: str | None = setting(None, on_resume="refused",
+    start_from: str | None = setting(None, fixed=True,
         help="fine-tune: start with the weights and subwords of the model in this folder, or of a "
         "public one such as opus-mt-en-de, which is downloaded once")
 
     # An update
-    batch_tokens: int = setting(4096, least=2, most=10**9, on_resume="noted",
+    batch_tokens: int = setting(4096, least=2, most=10**9,
         help="maximum tokens of a batch on each side, padding included")
-    accumulate: int = setting(1, least=1, on_resume="noted",
+    accumulate: int = setting(1, least=1,
         help="batches whose gradients are added up for one update; several small ones, each of "
         "another length, teach more than a large one")
-    learning_rate: float | None = setting(None, least=1e-12, on_resume="noted",
+    learning_rate: float | None = setting(None, least=1e-12,
         help="a factor on the paper's warm-up schedule (default: 1; less after a shorter warm-up, "
         "so that the peak is the same; with --start-from, a quarter of that)")
-    warmup_steps: int | None = setting(None, least=1, on_resume="noted",
+    warmup_steps: int | None = setting(None, least=1,
         help="number of updates during which the learning rate rises (default: a tenth of --steps "
         "or, if that is not given, of its default without --minutes; at most 4000; with "
         "--start-from, at most 50; a longer one is shortened to a tenth where it would be over a "
         "third of the default of --steps)")
-    cooldown: float = setting(0.0, most=1, on_resume="noted",
+    cooldown: float = setting(0.0, most=1,
         help="fraction of --steps, at their end, in which the learning rate falls linearly to 0, "
         "such as 0.3; only checkpoints of these are averaged, and --patience does not apply "
         "(default 0: none, as in the paper)")
-    clip: float = setting(0.0, on_resume="noted",
+    clip: float = setting(0.0,
         help="if the norm of the gradient exceeds N, scale it down to N (default 0: no clipping, "
         "as in the paper)")
 
@@ -116,23 +125,23 @@ class Settings:
         help="limit a translation to N subwords more than its source")
 
     # The session, and the machine
-    out: str = setting("runs/latest", on_resume="session",
+    out: str = setting("runs/latest",
         help="folder for the model, its checkpoints, log.jsonl and curves.png; translate.py "
         "--model reads it")
-    resume: bool = setting(False, on_resume="session",
+    resume: bool = setting(False,
         help="continue from the last checkpoint in --out; settings that are given again change, "
         "others stay")
-    plan: bool = setting(False, on_resume="session",
+    plan: bool = setting(False,
         help="train nothing: measure slices (some rows) of batches, and estimate the memory and "
         "the time of the run")
-    seed: int = setting(0, most=2**63 - 1, on_resume="noted",
+    seed: int = setting(0, most=2**63 - 1, fixed=True,
         help="seed of the weights, the data order and dropout (default 0)")
     replicas: int = setting(0, most=256,
         help="copies of the model that share each batch, one thread each, in every process "
         "(default 0: one for each core)")
     backend: str | None = setting(None,
         help="numpy or cupy (default: the environment variable MINITF_BACKEND, else numpy)")
-    precision: str = setting("float32", choices=tuple(PRECISIONS), on_resume="noted",
+    precision: str = setting("float32", choices=tuple(PRECISIONS),
         help=f"precision of the operands of a GPU's matrix products: {', '.join(PRECISIONS)}")
     # fmt: on
 
@@ -205,3 +214,309 @@ def convert(name, value, kind):
         return reader(value)
     except (TypeError, ValueError, KeyError, OverflowError):
         raise UserError(f"{name} must be {called}, not {reprlib.repr(value)}") from None
+
+
+# Recipes and the command line ---------------------------------------------------------------------
+
+# A tiny model that learns the toy corpus in under three minutes on two cores.
+QUICK = {
+    "corpus": "toy",
+    "preset": "tiny",
+    "vocabulary_size": 500,
+    "batch_tokens": 1024,
+    "warmup_steps": 400,
+    "learning_rate": 0.7,
+    "steps": 3600,
+    "valid_every": 1200,
+    "save_every": 100,
+    "average": 8,
+    "log_every": 200,
+    "set": ["dropout=0.0", "label_smoothing=0.05"],
+}
+
+# Named sets of defaults, for --recipe.
+RECIPES = {
+    # For a hundred thousand pairs, on one computer. Its rate has a peak of 2e-3 (learning_rate is
+    # a factor on the paper's schedule), nearly three times that of base: a smaller model bears
+    # larger steps.
+    "small-data": {
+        "preset": "small",
+        "batch_tokens": 1024,
+        "accumulate": 4,
+        "warmup_steps": 1000,
+        "learning_rate": 1.0,
+        "cooldown": 0.3,
+        "set": ["d_ff=512", "dropout=0.15"],
+    },
+    # For some thousand trees. One small batch an update, and norm=pre: with the larger batches and
+    # the norm of small-data, a parser still ignored its sentence after a thousand updates.
+    "parsing": {
+        "preset": "small",
+        "vocabulary_size": 3000,
+        "batch_tokens": 1024,
+        "warmup_steps": 1000,
+        "learning_rate": 0.5,
+        "cooldown": 0.3,
+        "steps": 25_000,
+        "valid_every": 2000,
+        "save_every": 250,
+        "set": ["n_layers=4", "d_model=192", "d_ff=512", "norm=pre", "dropout=0.15"],
+    },
+}
+
+_OF_A_SESSION = ("out", "resume", "plan")  # settings that are not those of the checkpoint
+# The fields of Config that follow from the text.
+_NOT_SET = ("vocabulary_size", "pad_id", "unk_id", "bos_id", "eos_id")
+
+_EXIT_CODES = """exit code: 0 after a completed run or one stopped by a signal; 2 after an error,
+reported on one line; 3 if --minutes or --patience ended the run before its steps were done, and its
+model scores less than 1 BLEU on the validation text: it cannot translate; 130 after Ctrl-C before
+training begins, or after a second Ctrl-C."""
+
+
+def parse(arguments, program=None):
+    """Return the Settings of a command line, and the names of those given. Raises UserError.
+
+    program: how it was started, for --help.
+    """
+    parser = OptionParser(
+        prog=program,
+        description="Train a Transformer to translate.",
+        epilog=_EXIT_CODES,
+        argument_default=argparse.SUPPRESS,
+    )
+    for field in dataclasses.fields(Settings):
+        _add_option(parser, field)
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="train a tiny model on the toy corpus in about three minutes",
+    )
+    parser.add_argument(
+        "--recipe",
+        choices=sorted(RECIPES),
+        metavar="NAME",
+        help="other defaults than the paper's. "
+        + "; ".join(f"{name}: {_as_options(recipe)}" for name, recipe in RECIPES.items()),
+    )
+    parser.add_argument(
+        "--score",
+        nargs=2,
+        metavar=("HYP", "REF"),
+        help="train nothing: score the translations in file HYP against the references in file "
+        "REF (plain text; the name of REF ends in its language, .de or .fr)",
+    )
+    given = vars(parser.parse_args(arguments))
+    if "score" in given:
+        raise UserError("--score HYP REF trains nothing: leave the other options out")
+    defaults = QUICK if given.pop("quick", False) else {}
+    if recipe := given.pop("recipe", None):
+        if defaults or "start_from" in given:
+            other = "--quick" if defaults else "--start-from"
+            raise UserError(f"--recipe is for a new model of your own: leave out {other}")
+        if recipe == "parsing" and not {"train", "corpus", "resume"} & set(given):
+            raise UserError(
+                "--recipe parsing needs a text of sentences and trees: add --corpus craft-words"
+            )
+        defaults = RECIPES[recipe]
+    # The later of two values of a field counts. A resumed run has a model already.
+    if "set" in given and "resume" not in given:
+        given["set"] = defaults.get("set", []) + given["set"]
+    settings = Settings(**{**defaults, **given})
+    check(settings, set(given))
+    return settings, set(given)
+
+
+def _as_options(values):
+    """Return settings as they are typed on the command line."""
+    return " ".join(
+        f"{flag(name)} {item}"
+        for name, value in values.items()
+        for item in (value if name == "set" else [value])
+    )
+
+
+def _add_option(parser, field):
+    """Add the option of a setting; Settings converts and checks its value."""
+    help, kind = field.metadata["help"].replace("%", "%%"), kind_of(field)
+    if field.default:
+        help += f" (default {field.default})"
+    if field.metadata["files"]:
+        how = {"nargs": 2, "metavar": ("SOURCE", "TARGET")}
+    elif kind is bool:
+        how = {"action": "store_true"}
+    elif kind is list:
+        how = {"action": "append", "metavar": "KEY=VALUE"}
+    elif kind is str:
+        how = {"metavar": "DIR" if field.name in ("out", "start_from") else "NAME"}
+    else:
+        how = {"metavar": "N"}
+    parser.add_argument(flag(field.name), help=help, **how)
+
+
+# Checks of several settings -----------------------------------------------------------------------
+
+
+def check(settings, given=()):
+    """Raise UserError for settings that contradict each other, before any time is spent on them.
+
+    given: the names of the settings that were asked for, without those that --quick implies.
+    """
+    changes = model_changes(settings.set)
+    if not settings.resume and not settings.start_from:  # else the sizes are another model's
+        # The vocabulary's size is not known yet. This one refuses no suppressed id.
+        Config.preset(settings.preset, 10**9, **changes)
+    if settings.valid and not settings.train and not settings.resume:
+        raise UserError(
+            "--valid is only used with --train: leave it out, a named corpus has its own "
+            "validation sentences"
+        )
+    if "corpus" in given and "train" in given:
+        raise UserError("--corpus and --train are both given: choose one of them")
+    if settings.start_from and not settings.resume:
+        for name in ("preset", "subwords", "vocabulary_size"):
+            if name in given:
+                raise UserError(
+                    f"--start-from uses that model's size and subwords: leave out {flag(name)}"
+                )
+
+
+def model_changes(assignments):
+    """Return the fields of Config that ["d_model=128", "norm=pre"] sets.
+
+    Raises UserError for a wrong name or value.
+    """
+    kinds = {field.name: kind_of(field) for field in dataclasses.fields(Config)}
+    names = [name for name in kinds if name not in _NOT_SET]
+    changes = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or name not in names:
+            raise UserError(
+                f"--set {assignment}: write KEY=VALUE, where KEY is one of {', '.join(names)}"
+            )
+        changes[name] = convert(f"--set {name}", value, kinds[name])
+    return changes
+
+
+# A resumed run ------------------------------------------------------------------------------------
+
+
+def stored_settings(stored):
+    """Return the Settings of a checkpoint's dictionary. Raises UserError if no run had them."""
+    names = {field.name for field in dataclasses.fields(Settings)}
+    if other := stored.keys() ^ names:
+        raise UserError(
+            f"of another version of minitf (its setting {min(other)}): continue the run with that "
+            "version, or begin a new one"
+        )
+    settings = Settings(**stored)
+    check(dataclasses.replace(settings, resume=False))
+    return settings
+
+
+def resumed(settings, given, before):
+    """Return the Settings of a resumed run, and the changes: {option: (before, now)}.
+
+    They are those of the checkpoint, `before`, replaced by those that were given.
+    Raises UserError for a change of what the weights depend on.
+    """
+    merged = dataclasses.asdict(before)
+    if "corpus" in given:  # in place of the files; the pairs of --add are added to it as well
+        merged |= {"train": None, "valid": None}
+    for field in dataclasses.fields(Settings):
+        name, old, new = field.name, getattr(before, field.name), getattr(settings, field.name)
+        if name in _OF_A_SESSION or (name in given and not field.metadata["fixed"]):
+            merged[name] = new
+        elif name in given and not (set(new) <= set(old) if name == "set" else new == old):
+            raise UserError(
+                f"--resume cannot change {flag(name)} {new} (it was {old}): leave it out, or begin "
+                f"a new run in another folder, for example with --start-from {settings.out}"
+            )
+    merged = Settings(**merged)
+    check(dataclasses.replace(merged, resume=False))
+    changes = {
+        flag(name): (old, new)
+        for name, new in vars(merged).items()
+        if (old := getattr(before, name)) != new and name not in _OF_A_SESSION
+    }
+    return merged, changes
+
+
+# What follows from the size of the text -----------------------------------------------------------
+
+# As --help says. First the paper's, for a large text.
+_PAPER = {"learning_rate": 1.0, "warmup_steps": 4000, "steps": 100_000, "valid_every": 1000}
+_EPOCHS, _MIN_STEPS = 40, 1000  # epochs and updates of a new model; --patience may end it earlier
+_TUNING_EPOCHS, _MIN_TUNING_STEPS = 5, 100  # the same for a trained model,
+_TUNING_WARMUP, _TUNING_RATE = 50, 0.25  # which a higher rate would damage
+_MIN_VALID_EVERY = 50  # updates; with fewer, validations would take longer than training
+
+
+def learning_rate(settings, d_model, step):
+    """Return the learning rate of a step: the paper's, and less and less in the cooldown.
+
+        rate = warmup_rate * min(1, (steps + 1 - step) / (n + 1)),  n = round(c * steps)
+
+    settings: steps, warmup_steps, learning_rate (a factor), and c = cooldown, a fraction of the
+    steps. d_model: the width of the model. step: 1 for the first update; after `steps`, the second
+    factor stays what it was there.
+    In the last n steps the second factor falls linearly from n / (n + 1) to 1 / (n + 1): the last
+    update still has some. c = 0 is the paper's schedule.
+    Source: section 5.3 for warmup_rate; Hägele et al. 2024 for the cooldown.
+
+    >>> from types import SimpleNamespace
+    >>> run = SimpleNamespace(steps=8, warmup_steps=1, learning_rate=1.0, cooldown=0.5)
+    >>> [round(learning_rate(run, 1, step) * step**0.5, 2) for step in range(1, 9)]
+    [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2]
+    """
+    rate = warmup_rate(step, d_model, settings.warmup_steps, settings.learning_rate)
+    length = settings.steps - cooldown_start(settings)
+    return rate * min(1, max(1, settings.steps + 1 - step) / (length + 1))
+
+
+def cooldown_start(settings):
+    """Return the last step before the cooldown, steps - n; without one, the last step."""
+    return settings.steps - round(settings.cooldown * settings.steps)
+
+
+def fill_in(settings, epoch):
+    """Return the settings without None, and the chosen values as command-line options.
+
+    epoch: updates in an epoch of the text.
+
+    >>> fill_in(Settings(), 250)[1]
+    '--steps 10000 --warmup-steps 1000 --learning-rate 0.5 --valid-every 250'
+    >>> fill_in(Settings(start_from="model"), 250)[1]
+    '--steps 1250 --warmup-steps 50 --learning-rate 0.028 --valid-every 250'
+    >>> fill_in(Settings(warmup_steps=1000, learning_rate=1.0), 1)[1]
+    '--steps 1000 --warmup-steps 100 --learning-rate 0.316 --valid-every 50'
+    >>> fill_in(Settings(), 30_000)[1]
+    '--steps 100000 --warmup-steps 4000 --learning-rate 1 --valid-every 1000'
+    """
+    tuning = bool(settings.start_from)
+    if tuning:
+        epochs, min_steps = _TUNING_EPOCHS, _MIN_TUNING_STEPS
+        max_warmup, rate = _TUNING_WARMUP, _TUNING_RATE
+    else:
+        epochs, min_steps = _EPOCHS, _MIN_STEPS
+        max_warmup, rate = _PAPER["warmup_steps"], 1
+    steps = settings.steps or round(min(max(epochs * epoch, min_steps), _PAPER["steps"]))
+    warmup = settings.warmup_steps or min(max(1, steps // 10), max_warmup)
+    # The peak of the schedule is factor * (d_model * warmup)^-0.5. This factor makes it the
+    # paper's for every shorter warm-up.
+    factor = rate * min(1, warmup / _PAPER["warmup_steps"]) ** 0.5
+    if settings.steps is None and not settings.minutes and 3 * warmup > steps:
+        # A recipe's warm-up on a small text: shorter, with the same peak.
+        warmup, before = max(1, steps // 10), warmup
+        factor = (settings.learning_rate or factor) * (warmup / before) ** 0.5
+        settings = dataclasses.replace(settings, warmup_steps=None, learning_rate=None)
+    values = {
+        "steps": _PAPER["steps"] if settings.minutes else steps,
+        "warmup_steps": warmup,
+        "learning_rate": float(f"{factor:.3g}"),
+        "valid_every": round(min(max(epoch, _MIN_VALID_EVERY), _PAPER["valid_every"])),
+    }
+    chosen = {name: value for name, value in values.items() if getattr(settings, name) is None}
+    options = " ".join(f"{flag(name)} {value:g}" for name, value in chosen.items())
+    return dataclasses.replace(settings, **chosen), options

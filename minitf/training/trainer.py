@@ -16,12 +16,10 @@ from minitf.files.models import kept_notes
 from minitf.optim import Adam, warmup_rate
 from minitf.training import planning
 from minitf.training.checkpoints import RunFolder
-from minitf.training.clock import Clock
 from minitf.training.cursor import Cursor, UpdateBatches
 from minitf.training.distributed import Ranks
-from minitf.training.log import Pace, RunLog, step_line
-from minitf.training.schedule import cooldown_start, fill_in, learning_rate
-from minitf.training.settings import Settings
+from minitf.training.log import Clock, Pace, RunLog, step_line
+from minitf.training.settings import Settings, cooldown_start, fill_in, learning_rate
 from minitf.training.signals import Interrupted, StopRequest
 from minitf.training.update import Updater, shares
 from minitf.training.validation import Scores, Validator
@@ -85,7 +83,6 @@ class Trainer:
         self.stop, self.clock, self.scores = StopRequest(), Clock(), Scores()
         self.validator = Validator(dataset, settings, self.stop)
         self.weights = []  # names of the files that the next average is made of
-        self.stamp = None  # of the checkpoint that was there before the text was read
         self.notes = {}  # of the model that is tuned: the new one keeps them
 
     @property
@@ -112,10 +109,8 @@ class Trainer:
             self._check_same_weights()
             if self.step < self.settings.steps:
                 self._try_largest_batches()
-            if self.ranks.rank == 0 and not self.folder.has_checkpoint():
-                # If the disk is full, fail now.
-                self.folder.save_subwords(self.dataset.subwords)
-                self._write_checkpoint()
+            if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
+                self._write_checkpoint()  # if the disk is full, fail now
             limit = self._train()
             if self.stop.agreed:
                 self._save_interrupted()
@@ -406,14 +401,17 @@ class Trainer:
         self.clock.earlier = meta["seconds"]
 
     def changes(self, meta):
-        """Return the machine's facts that differ from a checkpoint's: {name: (before, now)}."""
-        before, machine = meta["machine"], self.updater.machine
-        pairs = {name: (before.get(name, value), value) for name, value in machine.items()}
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        """Return the facts, of machine and text, that are not a checkpoint's: {name: (old, new)}.
 
-    def has_other_pairs(self, meta):
-        """Return whether the training pairs are not those of a checkpoint."""
-        return meta["data"] != self.fingerprint
+        They decide the last bits of a sum, or more.
+        """
+        facts = self.updater.machine | {"training pairs": self.fingerprint[:8]}
+        before = meta["machine"] | {"training pairs": meta["data"][:8]}
+        return {
+            name: (before.get(name), value)
+            for name, value in facts.items()
+            if before.get(name) != value
+        }
 
     def has_other_valid_text(self, meta):
         """Return whether the pairs to validate on are not those of a checkpoint."""

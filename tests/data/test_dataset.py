@@ -231,7 +231,7 @@ def test_a_resumed_run_reads_its_added_pairs_again(tmp_path, monkeypatch, capsys
     assert "pairs    80 to train on" in said and "training pairs" not in said
     write_text("more", 20, seed=6)
     assert run("here", "--resume", "--steps", "4") == 0
-    assert "the training pairs are not those of the checkpoint" in capsys.readouterr().out
+    assert "uninterrupted run: training pairs " in capsys.readouterr().out
 
 
 def test_files_that_are_not_utf8_are_noticed(tmp_path):

@@ -162,21 +162,6 @@ def test_texts_of_different_length_are_refused(data, internet):
     assert [path.name for path in data.iterdir()] == ["downloads"]
 
 
-def test_two_processes_that_make_a_corpus_do_not_disturb_each_other(data, internet, monkeypatch):
-    recipe = recipes.RECIPES["wmt14-en-de"]
-    build = recipe.build
-
-    def slow(*given):
-        build(*given)
-        with monkeypatch.context() as patch:
-            patch.setitem(recipes.RECIPES, "wmt14-en-de", recipe)
-            corpora.load("wmt14-en-de", quiet)  # another process is faster
-
-    monkeypatch.setitem(recipes.RECIPES, "wmt14-en-de", recipe._replace(build=slow))
-    assert len(corpora.load("wmt14-en-de", quiet).train.source) == 6
-    assert not list(data.glob("*.making"))
-
-
 def test_without_internet_one_line_says_what_to_fetch(data, internet):
     del internet["training-parallel-commoncrawl.tgz"]
     internet["training-parallel-europarl-v7.tgz"](data / "europarl.tgz")

@@ -182,20 +182,6 @@ def test_a_folder_is_made_once_for_one_text_and_one_setting(data, monkeypatch, p
     assert len(made) == 6
 
 
-def test_two_processes_make_the_same_folder(data, monkeypatch, pairs):
-    """The later one finds the folder of the other, and leaves nothing behind."""
-    replace = os.replace
-
-    def another_was_first(temporary, folder):
-        shutil.copytree(temporary, folder)
-        replace(temporary, folder)
-
-    monkeypatch.setattr(os, "replace", another_was_first)
-    found = encode_pairs("x", pairs, WORDS, 20)
-    (folder,) = files(data)
-    assert len(found.ids) == folder.joinpath("ids.bin").stat().st_size // 2 > 0
-
-
 def test_ids_and_lengths_of_four_bytes(data):
     many = Words([f"w{i}" for i in range(70_000)])
     sides = [["w69999 w0", "", "w1", "w2"], ["w65532 w65533 w5", "w1", "w2", "w3 w4"]]

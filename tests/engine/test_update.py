@@ -16,10 +16,9 @@ from minitf.optim import Adam
 from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
 from minitf.training import commandline, update
-from minitf.training.clock import WARM_UP, Clock
 from minitf.training.evaluation import perplexity
-from minitf.training.log import read_history
-from minitf.training.options import parse
+from minitf.training.log import WARM_UP, Clock, read_history
+from minitf.training.settings import parse
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater
 from minitf.transformer import Transformer

@@ -21,7 +21,7 @@ from minitf.files.models import read_model, save_model
 from minitf.nn import Linear
 from minitf.text import Words
 from minitf.training import commandline, update
-from minitf.training.options import parse
+from minitf.training.settings import parse
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 from minitf.translation.loading import load_model

@@ -13,7 +13,7 @@ import pytest
 from paths import ROOT
 
 from minitf.data.corpora import NAMES
-from minitf.training.options import parse
+from minitf.training.settings import parse
 from minitf.translation import Translator
 
 PAGES = [

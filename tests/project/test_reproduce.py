@@ -13,8 +13,7 @@ from lesson_files import ROOT
 from minitf.config import Config
 from minitf.data import corpora
 from minitf.text import Subwords
-from minitf.training.options import model_changes, parse
-from minitf.training.schedule import fill_in
+from minitf.training.settings import fill_in, model_changes, parse
 from minitf.transformer import Transformer
 
 TEXT = (ROOT / "lessons" / "REPRODUCE.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from minitf.config import PRESETS, Config
 from minitf.data import toy
 from minitf.errors import UserError
 from minitf.plot import new_figure
-from minitf.training.options import parse
+from minitf.training.settings import parse
 
 sys.path.insert(0, str(EXAMPLES))
 

@@ -16,7 +16,7 @@ from saved_files import weights_in
 from minitf import Translator
 from minitf.commands import translate
 from minitf.errors import UserError
-from minitf.files.models import read_notes, save_model
+from minitf.files.models import read_notes
 from minitf.public import importing
 from minitf.public.importing import import_model
 from minitf.public.remote import notes_of
@@ -233,16 +233,6 @@ def test_subwords_of_the_source_alone_are_text_in_the_target():
     assert subwords.pieces(dog) == ["\u2581the", "\u2581do", "g"]
     found = subwords.decode([dog, [*good, *dog], [*dog, *good]])
     assert found == ["the dog", "ist gut the dog", "the dog ist gut"]
-
-
-def test_a_model_with_other_subwords_leaves_no_file_of_the_pair(tmp_path, words):
-    save_model(tmp_path, {}, {}, paired())
-    save_model(tmp_path, {}, {}, words)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "config.json",
-        weights_in(tmp_path).name,
-        "words.txt",
-    }
 
 
 def test_the_source_is_normalised_as_opus_does():

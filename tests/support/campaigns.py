@@ -27,6 +27,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,7 +46,6 @@ from paths import ROOT, SUPPORT
 from runs import SMALL, assert_same_run, write_text
 from tiny_translator import LONGEST, make_subwords, save
 
-from minitf.atomic import TEMPORARY
 from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
@@ -202,6 +202,7 @@ def kills(folder, seed, count=200):
         done = int(steps[-1].replace(b",", b"")) - 1 if steps else last
         if not Path("killed/checkpoint.safetensors").exists():
             assert not steps
+            shutil.rmtree("killed", ignore_errors=True)
             early += 1
             continue
         step = check_folder("killed")
@@ -209,13 +210,10 @@ def kills(folder, seed, count=200):
             f"the checkpoint is of step {step}, but {done} was saved, and {last} earlier"
         )
         last = step
-        unfinished = [path for path in Path("killed").iterdir() if TEMPORARY.fullmatch(path.name)]
-        midway += bool(unfinished)
-        for path in unfinished:
-            os.utime(path, (time.time() - 3600,) * 2)  # older than ten minutes, so it is removed
+        midway += any(Path("killed").glob("*.tmp"))
     finish(begin(folder, "killed", last + 3))
     finish(begin(folder, "unkilled", last + 3))
-    left = [path.name for path in Path("killed").iterdir() if TEMPORARY.fullmatch(path.name)]
+    left = list(Path("killed").glob("*.tmp"))
     assert not left, f"half-written files remain: {left}"
     assert_same_run("killed", "unkilled")
     return (

@@ -28,7 +28,7 @@ from minitf.files.models import save_model
 from minitf.text import Words
 from minitf.training import commandline
 from minitf.training.log import RunLog
-from minitf.training.options import parse
+from minitf.training.settings import parse
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 

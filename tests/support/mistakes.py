@@ -60,8 +60,8 @@ TRAINER = {
     "--train nowhere.en train.de --valid valid.en valid.de": "nowhere.en cannot be read",
     f"--train {LONG} train.de --valid valid.en valid.de": "cannot be read (File name too long)",
     f"{TEXTS} --add train.en {LONG}": "cannot be read (File name too long)",
-    f"{TEXTS} --out {LONG}": "cannot be read (File name too long): choose another folder",
-    f"--resume --out {LONG}": "cannot be read (File name too long): choose another folder",
+    f"{TEXTS} --out {LONG}": "could not be written (File name too long): choose a shorter",
+    f"--resume --out {LONG}": "could not be written (File name too long): choose a shorter",
     "--train . train.de --valid valid.en valid.de": ". is a folder: name a text file",
     "--train train.en valid.de --valid valid.en valid.de": (
         "train.en has 60 lines but valid.de has 5"
@@ -110,12 +110,12 @@ TRAINER = {
     "--precision tf32": "precision tf32 needs a GPU",
     # folders
     "--out ": "--out must be a name, not ''",
-    "--out train.en": "train.en is a file: choose another folder with --out",
-    f"{TEXTS} --out train.en/deeper": "cannot be written (Not a directory)",
+    "--out train.en": "there is a file of this name: choose another folder",
+    f"{TEXTS} --out train.en/deeper": "could not be written (Not a directory)",
     f"{TEXTS} --out run": (
         "run already contains a run: resume it with --resume, or choose another folder with --out"
     ),
-    f"{TEXTS} --out model": "model already contains a model: choose another folder with --out",
+    f"{TEXTS} --out model": "model is not empty (it contains config.json): choose a new",
     "--start-from nowhere": "nowhere: no such folder",
     "--start-from train.en": "train.en: is a file",
     "--start-from .": ". is not the folder of a trained model: it has no config.json: name the",

@@ -14,7 +14,7 @@ from minitf.errors import UserError
 from minitf.gpu import nccl
 from minitf.training import commandline, distributed
 from minitf.training.distributed import Ranks, launched
-from minitf.training.options import parse
+from minitf.training.settings import parse
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +46,7 @@ def test_ranks_decide_by_their_votes_alone(build, monkeypatch):
     The others would wait for it there.
     """
     trainer, validated = build(), []
+    trainer.folder.path.mkdir()
 
     def vote_before_a_signal(vote):
         if trainer.step == 2:

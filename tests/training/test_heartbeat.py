@@ -11,7 +11,7 @@ from runs import SMALL, prepare_folder, run
 from minitf.text import Words
 from minitf.training import commandline
 from minitf.training.log import Pace, read_history
-from minitf.training.options import parse
+from minitf.training.settings import parse
 from minitf.training.signals import Interrupted
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater

@@ -16,7 +16,7 @@ from paths import ROOT
 from runs import PACE, SMALL, prepare_folder
 
 from minitf.files.arrays import load_arrays
-from minitf.training.commandline import CUT_SHORT
+from minitf.training.commandline import EXIT_NO_MODEL
 from minitf.training.log import read_history
 
 pytestmark = needs_mpi
@@ -231,7 +231,7 @@ def test_a_plan_is_measured_by_all_ranks():
 def test_a_run_that_ends_early_has_one_exit_code():
     more = shlex.split("--steps 1000000 --minutes 0.005 --learning-rate 1e-9")
     code, said, error = finish(begin(2, "here", *more))
-    assert code == CUT_SHORT and said.count("cannot translate yet") == 1, error
+    assert code == EXIT_NO_MODEL and said.count("cannot translate yet") == 1, error
 
 
 @pytest.mark.slow

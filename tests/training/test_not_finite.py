@@ -15,7 +15,7 @@ from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
 from minitf.optim import Adam
 from minitf.training import commandline
-from minitf.training.options import parse
+from minitf.training.settings import parse
 from minitf.training.trainer import Trainer
 from minitf.transformer import Positions
 

@@ -19,8 +19,8 @@ from minitf.cpu import machine
 from minitf.cpu.machine import memory_of
 from minitf.errors import UserError
 from minitf.training import commandline, planning
-from minitf.training.options import parse
 from minitf.training.planning import arithmetic
+from minitf.training.settings import parse
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater
 
@@ -163,6 +163,7 @@ def test_the_suggested_update_has_no_fewer_tokens(trainer, monkeypatch):
 
 
 def test_the_copies_from_which_files_are_written_are_predicted(trainer):
+    Path("here").mkdir()
     trainer.update()
     most = planning.memory_of(trainer.save)
     assert 0.8 * most < planning._bytes_of_copies(trainer.updater) < 1.3 * most

@@ -117,73 +117,23 @@ def test_a_run_with_subwords_and_a_cooldown_is_bit_exact(folder, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
-def test_two_trainers_do_not_share_a_folder(folder, capsys):
-    assert run("here", "--steps", "3") == 0
-    with open("here/log.jsonl", "a") as log:
-        log.write('{"step": 5}\n')  # the other trainer is beyond its checkpoint
-    before = {path: path.read_bytes() for path in Path("here").iterdir()}
-    with RunFolder("here").locked():
-        assert run("here", "--resume", "--steps", "6") == 2
-        assert "another process is training in here: wait" in capsys.readouterr().err
-        assert {path: path.read_bytes() for path in Path("here").iterdir()} == before
-    assert run("here", "--resume", "--steps", "6") == 0
-    Path("new").mkdir()
-    with RunFolder("new").locked():  # by one that has saved nothing yet
-        Path("new/log.jsonl").write_text('{"step": 1}\n')
-        assert run("new", "--steps", "6") == 2
-    assert "another process is training in new: wait" in capsys.readouterr().err
-    assert Path("new/log.jsonl").read_text() == '{"step": 1}\n'
-
-
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
-def test_a_run_that_another_process_trained_meanwhile_is_not_overwritten(
-    folder, monkeypatch, capsys, resume
-):
-    if resume:
-        assert run("here", "--steps", "3") == 0
-    build = commandline.build
-
-    def slowly(*given):
-        found = build(*given)
-        with monkeypatch.context() as patch:
-            patch.setattr(commandline, "build", build)
-            assert run("here", "--steps", "5", *resume) == 0
-        return found
-
-    monkeypatch.setattr(commandline, "build", slowly)
-    assert run("here", "--steps", "6", *resume) == 2
-    assert "another process has trained in here meanwhile: continue" in capsys.readouterr().err
-    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 5
-
-
-@pytest.mark.parametrize("resume", [[], ["--resume"]])
-def test_the_later_of_two_trainers_leaves_the_log_of_the_first(folder, monkeypatch, capsys, resume):
-    """They are started together: the later one reads its text while the first begins to train."""
+def test_two_trainers_do_not_share_a_folder(folder, monkeypatch, capsys, resume):
+    """The second is refused while the first reads its text; what the first writes stays."""
     if resume:
         assert run("here", "--steps", "3") == 0
     read_corpus = commandline.read_corpus
 
     def slowly(settings):
-        with monkeypatch.context() as patch:
-            patch.setattr(commandline, "read_corpus", read_corpus)
-            assert run("here", "--steps", "5", *resume) == 0
+        monkeypatch.setattr(commandline, "read_corpus", read_corpus)
+        assert run("here", "--steps", "5", *resume) == 2
+        assert "another process is writing to here: wait" in capsys.readouterr().err
         return read_corpus(settings)
 
     monkeypatch.setattr(commandline, "read_corpus", slowly)
-    assert run("here", "--steps", "6", *resume) == 2
-    assert "another process has trained in here meanwhile" in capsys.readouterr().err
+    assert run("here", "--steps", "6", *resume) == 0
     steps = [entry["step"] for entry in read_history("here") if "loss" in entry]
-    assert steps == [1, 2, 3, 4, 5]
-
-
-def test_subwords_of_a_killed_run_do_not_come_in_the_way(folder):
-    """They are written before the first checkpoint, and may be of another kind."""
-    Path("here").mkdir()
-    Path("here/log.jsonl").touch()
-    Path("here/subwords.model").write_bytes(b"of another run")
-    assert run("here", "--steps", "3") == 0
-    assert run("here", "--steps", "5", "--resume") == 0
-    assert Translator.load("here").translate(["the cat"], beam=1)
+    assert steps == [1, 2, 3, 4, 5, 6]
 
 
 def test_resuming_from_python_takes_the_settings_that_were_changed(folder):
@@ -360,6 +310,8 @@ def killed_at(call, fatal):
         return real(*arguments, **keywords)
 
     resume = ["--resume"] if Path("parts/checkpoint.safetensors").exists() else []
+    if not resume:  # a vocabulary may be left
+        shutil.rmtree("parts", ignore_errors=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, call, count_and_die)
         try:
@@ -392,7 +344,7 @@ def test_killed_in_each_of_its_sessions_a_run_loses_nothing(folder, call):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call, least", [("replace", 25), ("unlink", 50)])
+@pytest.mark.parametrize("call, least", [("replace", 20), ("unlink", 25)])
 def test_killed_between_any_two_files_nothing_is_lost(folder, call, least):
     copied_run("whole")
     for fatal in itertools.count(1):
@@ -410,15 +362,13 @@ def test_changes_on_resuming_are_logged(folder, capsys):
     capsys.readouterr()
     assert run("here", "--resume", "--steps", "5", "--replicas", "1") == 0
     assert "will differ" not in capsys.readouterr().out
-    more = shlex.split("--replicas 2 --batch-tokens 30 --set dropout=0.2 --resume --steps 6")
-    assert run("here", *more) == 0
+    assert run("here", *shlex.split("--replicas 2 --batch-tokens 30 --resume --steps 6")) == 0
     said = capsys.readouterr().out
-    for what in ("replicas 1 -> 2", "--batch-tokens 60 -> 30", "dropout 0.1 -> 0.2"):
-        assert what in said
-    assert load_arrays("here/checkpoint.safetensors")[1]["config"]["dropout"] == 0.2
+    assert "changed  --batch-tokens 60 -> 30; --steps 5 -> 6; --replicas 1 -> 2\n" in said
+    assert "that of an uninterrupted run: replicas 1 -> 2\n" in said
     write_text("train", 10, seed=5)  # fewer batches than the run has taken of its epoch
     assert run("here", "--resume", "--steps", "12") == 0
-    assert "the training pairs are not those of the checkpoint" in capsys.readouterr().out
+    assert "uninterrupted run: training pairs " in capsys.readouterr().out
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 12
 
 
@@ -498,7 +448,7 @@ def test_the_patience_begins_again_with_another_validation_text(folder, monkeypa
     assert run("here", "--steps", "1", *pace.split()) == 0
     write_text("other", 5, seed=9)
     more = shlex.split("--resume --out here --valid other.en other.de --steps 9")
-    assert commandline.main(more) == commandline.CUT_SHORT
+    assert commandline.main(more) == commandline.EXIT_NO_MODEL
     assert "neither BLEU nor perplexity improved in 1 validation" in capsys.readouterr().out
     meta = load_arrays("here/checkpoint.safetensors")[1]
     assert (meta["step"], meta["best_perplexity"], meta["bad_validations"]) == (4, 60, 1)
@@ -509,8 +459,7 @@ def test_the_patience_begins_again_with_another_validation_text(folder, monkeypa
     [
         ("--preset small", "cannot change --preset small (it was tiny)"),
         ("--subwords sentencepiece", "cannot change --subwords"),
-        ("--set n_layers=2", "cannot change n_layers of the model"),
-        ("--set norm=pre", "cannot change norm"),
+        ("--set n_layers=2", "cannot change --set ['n_layers=2'] (it was ['n_layers=1', "),
         ("--start-from elsewhere", "cannot change --start-from"),
     ],
 )
@@ -523,84 +472,26 @@ def test_some_settings_cannot_change_on_resuming(folder, capsys, arguments, word
     assert Path("here/checkpoint.safetensors").read_bytes() == before
 
 
-def test_missing_and_damaged_files(folder, capsys):
+def test_missing_weights_and_changed_subwords(folder, capsys):
     assert run("here", "--steps", "8") == 0
     Path("here/weights-00000004.safetensors").unlink()
-    assert run("here", "--resume", "--steps", "9") == 0
-    assert "1 of the run's weights-* files is missing" in capsys.readouterr().out
+    assert run("here", "--resume", "--steps", "12", "--average", "3") == 0
+    assert "average  begins again with this step: here/weights-00" in capsys.readouterr().out
+    kept = [path.name for path in Path("here").glob("weights-*")]
+    assert kept == ["weights-00000012.safetensors"] and read_model("here").notes["averaged"] == 1
     Path("here/words.txt").write_text("other\n")
     assert run("here", "--resume", "--steps", "13") == 2
     assert "words.txt: changed since the checkpoint" in capsys.readouterr().err
 
 
-def test_damaged_weights_cost_no_intact_ones(folder, capsys):
-    assert run("here", "--steps", "8", "--average", "3") == 0
-    Path("here/weights-00000004.safetensors").write_bytes(b"no more")
-    assert run("here", "--resume", "--steps", "12", "--average", "3") == 0
-    assert "average  without here/weights-00000004.safetensors: damaged" in capsys.readouterr().out
-    kept = sorted(path.name for path in Path("here").glob("weights-*"))
-    assert kept == ["weights-00000008.safetensors", "weights-00000012.safetensors"]
-    assert read_model("here").notes["averaged"] == 2
-
-
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        ("step", "7"),
-        ("position", -1),
-        ("weights", ["weights-00000004.safetensors", 5]),
-        ("settings", []),
-        ("best", None),
-        ("machine", "this one"),
-        ("settings.batch_tokens", "many"),
-        ("settings.set", [1]),
-        ("settings.train", ["train.en"]),
-        ("settings.beam", 10**9),
-        ("config.dropout", "0.1"),
-        ("config.n_layers", 2),
-        ("notes.marks", [7]),
-    ],
-)
-def test_impossible_values_in_a_checkpoint_are_refused(folder, capsys, key, value):
-    """The checksums are right: somebody, or some program, edited the file."""
-    copied_run("here", "--steps", "1")
-    arrays, meta = load_arrays("here/checkpoint.safetensors")
-    *outer, name = key.split(".")
-    (meta[outer[0]] if outer else meta)[name] = value
-    name = {"n_layers": "the weights lack encoder.layers.1."}.get(name, name)
-    save_arrays("here/checkpoint.safetensors", arrays, meta)
-    assert commandline.main(["--resume", "--out", "here"]) == 2
-    error = capsys.readouterr().err
-    assert "here/checkpoint.safetensors: " in error and name.replace("_", "-") in error.replace(
-        "_", "-"
-    )
-    assert error.count("\n") == 1
-
-
-def test_an_array_with_infinity_is_named(folder, capsys):
-    copied_run("here", "--steps", "1")
-    arrays, meta = load_arrays("here/checkpoint.safetensors")
-    arrays["v.embedding.weight"][3, 2] = np.inf
-    save_arrays("here/checkpoint.safetensors", arrays, meta)
-    assert run("here", "--resume") == 2
-    assert (
-        "here/checkpoint.safetensors: array 'v.embedding.weight' contains NaN or infinity"
-        in capsys.readouterr().err
-    )
-
-
 def test_a_checkpoint_of_another_version_is_refused_in_one_line(folder, capsys):
-    assert run("here", "--steps", "1") == 0
+    copied_run("here", "--steps", "1")
     arrays, meta = load_arrays("here/checkpoint.safetensors")
     later = meta | {"settings": meta["settings"] | {"of_a_later_version": 1}}
     save_arrays("here/checkpoint.safetensors", arrays, later)
     assert run("here", "--resume", "--steps", "2") == 2
     said = "here/checkpoint.safetensors: of another version of minitf (its setting of_a_later_"
     assert said in capsys.readouterr().err
-    del meta["notes"]
-    save_arrays("here/checkpoint.safetensors", arrays, meta)
-    assert run("here", "--resume", "--steps", "2") == 2
-    assert "not a checkpoint of a run (it lacks 'notes')" in capsys.readouterr().err
 
 
 # Stopping -----------------------------------------------------------------------------------------
@@ -715,7 +606,7 @@ def test_minutes(folder, monkeypatch, capsys):
     assert Path("here/results.json").exists()
 
 
-@pytest.mark.parametrize("score, code", [(0.99, commandline.CUT_SHORT), (1.0, 0)])
+@pytest.mark.parametrize("score, code", [(0.99, commandline.EXIT_NO_MODEL), (1.0, 0)])
 def test_the_exit_code_of_a_model_that_cannot_translate(folder, monkeypatch, capsys, score, code):
     """The exit code says so after --minutes or --patience; few --steps were asked for."""
     monkeypatch.setattr(

@@ -21,8 +21,7 @@ from minitf.files.models import read_model
 from minitf.optim import gradient_norm
 from minitf.training import commandline, planning, results, update
 from minitf.training.checkpoints import RunFolder
-from minitf.training.options import parse
-from minitf.training.settings import Settings
+from minitf.training.settings import Settings, parse
 from minitf.training.trainer import _filled_in
 from minitf.training.update import Updater
 from minitf.training.validation import Validator
@@ -335,7 +334,7 @@ def test_starting_from_another_model(folder, capsys):
     more = ["--start-from", "first", "--out", "second", "--steps", "1", "--learning-rate", "1e-9"]
     assert commandline.main([*texts, *more, "--set", "dropout=0.3"]) == 0
     after, new_config, new_subwords, _ = read_model("second")
-    assert new_subwords.words == subwords.words
+    assert new_subwords.contents() == subwords.contents()
     assert new_config == config | {"dropout": 0.3}
     for name, array in arrays.items():
         assert np.allclose(array, after[name], atol=2e-3), name
@@ -556,6 +555,7 @@ def test_an_update_on_gpu_like_arrays(folder, stand_in):
         settings.out = "there"
         theirs = commandline.build(settings)
         found = [theirs.update() for _ in range(2)]
+        theirs.folder.path.mkdir()
         theirs.validate()
         assert all(
             type(array) is np.ndarray
@@ -619,9 +619,6 @@ def test_a_folder_in_use_is_refused(folder, capsys):
         "here already contains a run: resume it with --resume, or choose another folder with --out"
         in capsys.readouterr().err
     )
-    Path("here/checkpoint.safetensors").unlink()
-    assert run("here") == 2
-    assert "here already contains a model" in capsys.readouterr().err
 
 
 def test_help_names_every_setting(capsys):

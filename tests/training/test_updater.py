@@ -21,7 +21,7 @@ from minitf.tensor import no_grad
 from minitf.text import Batch
 from minitf.training import update
 from minitf.training.distributed import Ranks
-from minitf.training.options import QUICK
+from minitf.training.settings import QUICK
 from minitf.training.update import Updater, shares
 from minitf.transformer import Transformer
 

@@ -64,19 +64,6 @@ def test_output_file_is_whole_or_absent(run, tmp_path, monkeypatch):
     assert path.read_text() == expected and list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_killed_process_left_beside_the_output_is_no_part_of_it(run, tmp_path, monkeypatch):
-    """Its name may come again: in containers, for one, processes have the same numbers."""
-    path = tmp_path / "out.txt"
-    monkeypatch.setattr("os.urandom", lambda n: b"same")
-    left = [tmp_path / f"out.txt.{name}.tmp" for name in (os.getpid(), f"minitf-{b'same'.hex()}")]
-    for each in left:
-        each.write_text("half a line")
-    code, _, err = run(*QUICK, "--output", path, "a bird")
-    assert code == 2 and "out.txt: cannot be written (File exists)" in err and not path.exists()
-    assert run(*QUICK, "--output", path, "the dog") == (0, "", "")
-    assert path.read_text() == run(*QUICK, "the dog")[1]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/stdout")
 @pytest.mark.parametrize("stream", ["stdout", slow("stderr")])
