@@ -430,8 +430,8 @@ def resumed(settings, given, before):
             merged[name] = new
         elif name in given and not (set(new) <= set(old) if name == "set" else new == old):
             raise UserError(
-                f"--resume cannot change {flag(name)} {new} (it was {old}): leave it out, or begin "
-                f"a new run in another folder, for example with --start-from {settings.out}"
+                f"--resume cannot change {flag(name)}: the run has {_as_options({name: old})}: leave "
+                f"it out, or begin a new run, for example with --start-from {settings.out}"
             )
     merged = Settings(**merged)
     check(dataclasses.replace(merged, resume=False))

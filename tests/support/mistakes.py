@@ -139,8 +139,8 @@ TRAINER = {
         "inner.weight has shape (16, 24) in the weights and (16, 8) in the model"
     ),
     "--resume --out run-words": "words.txt: changed since the checkpoint",
-    "--resume --out run --preset small": "--resume cannot change --preset small (it was tiny)",
-    "--resume --out run --set d_ff=8": "--resume cannot change d_ff of the model from 24 to 8",
+    "--resume --out run --preset small": "--resume cannot change --preset: the run has --preset tiny: leave it",
+    "--resume --out run --set d_ff=8": "--resume cannot change --set: the run has --set n_layers=1 --set d_model",
 }
 
 TRANSLATE = {
