@@ -429,9 +429,10 @@ def resumed(settings, given, before):
         if name in _OF_A_SESSION or (name in given and not field.metadata["fixed"]):
             merged[name] = new
         elif name in given and not (set(new) <= set(old) if name == "set" else new == old):
+            had = _as_options({name: old}) if old else "none"
             raise UserError(
-                f"--resume cannot change {flag(name)}: the run has {_as_options({name: old})}: leave "
-                f"it out, or begin a new run, for example with --start-from {settings.out}"
+                f"--resume cannot change {flag(name)} (the run has {had}): leave it out, or begin "
+                f"a new run, for example with --start-from {settings.out}"
             )
     merged = Settings(**merged)
     check(dataclasses.replace(merged, resume=False))

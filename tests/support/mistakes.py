@@ -139,8 +139,8 @@ TRAINER = {
         "inner.weight has shape (16, 24) in the weights and (16, 8) in the model"
     ),
     "--resume --out run-words": "words.txt: changed since the checkpoint",
-    "--resume --out run --preset small": "--resume cannot change --preset: the run has --preset tiny: leave it",
-    "--resume --out run --set d_ff=8": "--resume cannot change --set: the run has --set n_layers=1 --set d_model",
+    "--resume --out run --preset small": "cannot change --preset (the run has --preset tiny)",
+    "--resume --out run --set d_ff=8": "cannot change --set (the run has --set n_layers=1 ",
 }
 
 TRANSLATE = {

@@ -457,9 +457,9 @@ def test_the_patience_begins_again_with_another_validation_text(folder, monkeypa
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ("--preset small", "cannot change --preset: the run has --preset tiny: leave it"),
+        ("--preset small", "cannot change --preset (the run has --preset tiny): leave it"),
         ("--subwords sentencepiece", "cannot change --subwords"),
-        ("--set n_layers=2", "cannot change --set: the run has --set n_layers=1 --set"),
+        ("--set n_layers=2", "cannot change --set (the run has --set n_layers=1 --set"),
         ("--start-from elsewhere", "cannot change --start-from"),
     ],
 )
