@@ -105,108 +105,6 @@ function encodeText(model, text) {
   return parts.flatMap((part) => (isLearned(part) ? [model.ids.get(part)] : bytesOf(model, part)));
 }
 
-// Where a sentence ends: the patterns of minitf/text/sentences.py.
-const PYTHON = { b: "(?:(?<=[\\p{L}\\p{N}_])(?![\\p{L}\\p{N}_])|(?<![\\p{L}\\p{N}_])(?=[\\p{L}\\p{N}_]))",
-  w: "[\\p{L}\\p{N}_]", W: "[^\\p{L}\\p{N}_]", d: "\\p{Nd}", s: SPACE };
-const CLOSING = `(?:["'\u201d\u2019\u201c\u2018\u00bb\u00ab)\\]\u2460-\u2467]|\\[\\d+\\])*`;
-const STARTERS = `A(?!\\.)|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|`
-  + `By|Can|Could|Did|Do|Does|Don|Each|Even|Every|Everybody|Everyone|Everything|Few|`
-  + `For|From|Had|Has|Have|He|Her|Here|His|How|However|I(?!\\.)|If|In|Is|It|Its|Just|Let|`
-  + `Many|Maybe|Most|My|Never|No(?!\\.)|Nobody|Not|Nothing|Now|On|Once|One|Only|Or|`
-  + `Our|Perhaps|Please|She|Should|Since|So|Some|Somebody|Someone|Something|Thank|`
-  + `Thanks|That|The|Their|Then|There|These|They|This|Those|To|Today|Tomorrow|Under|`
-  + `Until|Was|We|Were|What|When|Where|Which|While|Who|Why|With|Without|Would|Yes|`
-  + `Yesterday|You|Your|Aber|Alle|Alles|Als|Am|Auch|Auf|Aus|Bei|Beide|Bin|Bis|Bist|Bitte|`
-  + `Da|Dabei|Daf\u00fcr|Daher|Damit|Danach|Danke|Dann|Das|Dass|Davon|Dazu|Dein|Dem|Den|`
-  + `Denn|Der|Deshalb|Die|Dies|Diese|Dieser|Dieses|Doch|Dort|Du|Ein|Eine|Einem|Einen|`
-  + `Einer|Einige|Er|Es|Euer|F\u00fcr|Gestern|Habe|Haben|Habt|Hallo|Hast|Hat|Heute|Hier|Ich|Ihm|Ihn|Ihr|Ihre|Im|`
-  + `Ist|Ja|Jede|Jeder|Jedes|Jemand|Jetzt|Kann|Kannst|K\u00f6nnt|Kein|Keine|Keiner|Kommen|K\u00f6nnen|Leider|Man|`
-  + `Manche|Mein|Meine|Mit|Muss|Nach|Nachdem|Nein|Nicht|Nichts|Niemand|Noch|Nun|Nur|`
-  + `Ob|Obwohl|Oder|Ohne|Schon|Sein|Seine|Seit|Sie|Sind|Soll|Sonst|Sp\u00e4ter|Trotzdem|`
-  + `Um|Und|Uns|Unser|Unsere|Viele|Vielen|Vielleicht|Von|Vor|Wann|War|Waren|Warum|`
-  + `Weil|Welche|Wem|Wen|Wenn|Wer|Wie|Wieso|Wir|Wird|Wo|Zu|Zuerst|Zum|Zur`;
-const TITLES = `Mr|Mrs|Ms|Messrs|Dr|Prof|Mt|Gov|Sen|Rep|Gen|Lt|Sgt|Cpl|Pvt|Capt|Cmdr|Adm|Col|`
-  + `Maj|Rev|Hon|Pres|Supt|Dipl|Ing|Hr|Hrn|Fr|Frl|Fa|Nr|Abb|Kap|Anm|approx|Approx|vs|`
-  + `bzw|Bzw|ca|Ca|Cf|cf|vgl|Vgl|inkl|Inkl|exkl|Exkl|zzgl|Zzgl|evtl|Evtl|ggf|Ggf|bes|`
-  + `sog|ehem|allg|lt|geb|Geb|einschl|incl|kath|evang|dt|engl|frz|ital|span|lat|`
-  + `griech|staatl|st\u00e4dt|wiss|techn|stellv|Fig|Sec|Ch|para|`
-  + `chap|[Ss]ect|Mfg|[Pp]kg|Pck|rd|Az|Urt|Beschl|Lkr|gegr|verh|gest|Aufl|Hrsg|hrsg|Bsp|`
-  + `tsp|tbsp|z\\.\\s?(?:B|H|Hd)|d\\.\\s?h|u\\.\\s?a`;
-const ABBREVIATIONS = `St|Ft|Jr|Sr|jr|sr|jun|sen|Co|Inc|Ltd|Corp|Bros|Dept|Jan|Feb|Mar|Apr|Jun|Jul|Aug|`
-  + `Sep|Sept|Oct|Nov|Dec|Okt|Dez|Mon|Tue|Wed|Thu|Fri|Mo|Di|Mi|Do|Sa|So|med|jur|phil|`
-  + `ff|Mio|Mrd|Tsd|Std|Min|Sek|Abs|Rt|Ave|Blvd|Rd|J\u00e4n|Febr|al|gem|Gem|Tab|Bd|Anl|`
-  + `\\w*[Ss]tr|[IVXL]{2,}`;
-const NUMBERED = `[Nn]o|N\u00b0|[Vv]ol|fig|pp?|ch|sec|apt|est|Art|[Tt]el|mind|max`;
-const RANKED = `Jahrhunderts?|Geburtstags?|Weltkriegs?|Stelle|Platz|Rang|Klasse|Liga|Runde|`
-  + `Stock|Etage|Auflage`;
-const MONTHS = `Januar|J\u00e4nner|Februar|M\u00e4rz|April|Mai|Juni|Juli|August|September|Oktober|`
-  + `November|Dezember`;
-const INITIAL = `(?<!\\w)(?<!['\u2019=/&#@\u0300-\u036f])(?![\u0900-\u{10ffff}])\\p{L}`;
-const NO_SMALL = `${CLOSING}\\s+(?![a-z\u00e4\u00f6\u00fc])`;
-const HALF = "[AaPp]\\.\\s?[Mm]\\."; // of a day
-const SPEECH = "said|says|asked|cried|shouted|answered|replied|whispered|yelled|exclaimed|added";
-const START = `${CLOSING}\\s+(?:${STARTERS})(?!\\w|-)`;
-const ORDINAL = "\\b(?:[Dd](?:er|ie|as|em|en|es)|[Ii](?:m|ns)|(?<!\\bI )[Aa](?:m|ns)|[Aa]ufs|[Ff]\u00fcrs|[Zz]u[mr]"
-  + "|[Vv]om|[Bb]eim|[Jj]ede[mnrs]?|(?:[MmDdSs]ein|[Ii]hr|[Uu]nser|[Ee]ure?)(?:e[mnrs]?)?"
-  + "|\\d{1,3}\\. (?:und|oder|bis))\\s\\d{1,3}";
-const RULES = [
-  ["", `\\W+$|${CLOSING}\\s+[.!?\u2026,;:)]`, true],
-  ["\\.\\.\\.|\u2026|\\. \\. \\.", "\\s+I\\b", true],
-  ["[\\[(](?:\\.\\.\\.|\u2026)", "[\\])]", true],
-  ["[!?]", `["'\u201d\u2019\u201c\u00bb\u00ab]\\s+(?:I|[A-Z]\\w+) (?:${SPEECH})\\b`, true],
-  ["[!?\u2026]|\\.\\.", "", false],
-  [`\\b(?:${TITLES})\\.`, "", true],
-  ["\\b(?:etc|usw|usf|Ph\\.D|LL\\.[BM]|\\d+ ?(?:B\\.C|A\\.D|C\\.E))\\.", NO_SMALL, false],
-  [`\\b(?:At|By|From|Until|After|Before|Around)(?: \\w+)? [\\d:.]+ ?${HALF}`, "", true],
-  [`\\b${HALF}`, "\\s+(?:Eastern|Pacific|\\w+day|[A-Z]{3,4})\\b", true],
-  [`\\b${HALF}`, NO_SMALL, false],
-  ["\\b(?:is|was|than|as|or|and|did|do|said) I\\.", "", false],
-  ["\\b(?:[Aa]n?|[Gg]rade|[Pp]lan|[Tt]eam|[Tt]ype|[Tt]yp|[Vv]itamin) [A-Z]\\.", "", false],
-  ["(?:\\b[A-Z] (?:and|or|und|oder) |\u00b0\\s?)[A-Z]\\.", "", false],
-  [`(?:\\b(?:${ABBREVIATIONS})|${INITIAL})\\.`, START, false],
-  [`(?:\\b(?:${ABBREVIATIONS})|${INITIAL})\\.`, "", true],
-  ["\\d (?:ft|in|lbs?|oz|yd|hrs?|min)\\.", "\\s+\\d", true],
-  [`\\b(?:${NUMBERED})\\.`, "\\s+(?:\\d|\u00a7)", true],
-  ["\\d\\.", `\\s+(?:${MONTHS}|${RANKED})\\b`, true],
-  ["\\b\\d\\d?\\.", "\\s+\\d\\d?\\.\\s", true],
-  ["\\b\\d\\d?\\.\\s\\d\\d?\\.", "\\s+(?:\\d\\d|\\d{4})\\b", true],
-  [`${ORDINAL}\\.`, START, false],
-  [`${ORDINAL}\\.`, "", true],
-];
-const SENTENCE = `[.!?\u2026]${CLOSING}\\s+(?!\\s)|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d\u2019]*\\s*`
-  + `|[\\u2600-\\u27bf\\u{1f300}-\\u{1faff}]\\ufe0f?\\s+(?=(?:${STARTERS})(?!\\w|-))`
-  + `|(?<=(?![A-Z])\\p{L}(?![A-Z])\\p{L})[.!?](?=(?:${STARTERS})(?:\\s|[,']))`;
-const LONGEST = 30; // characters that the patterns look at before a full stop
-
-// Return a pattern of Python's, whose words are not only English ones.
-function pattern(text, flags = "u") { // here, as Safari 16.3 refuses what looks behind
-  return new RegExp(text.replace(/\\([bwWds])/g, (sign, kind) => PYTHON[kind]), flags);
-}
-
-// Return where the sentences of a text end, but for its last one.
-function endsOf(text) {
-  endsOf.rules ??= RULES.map(([before, after, goesOn]) => // once
-    [pattern(`(?:${before})$`), pattern(`^(?:${after})`), goesOn]);
-  const anyStarter = pattern(`^(?:${STARTERS})\\b`, "iu"), item = pattern("^\\W*(?:\\d{1,3}|[A-Za-z])\\.\\)?\\s+$");
-  const isSmall = /\p{Lowercase}/u.test(text) && !/\p{Uppercase}|\p{Lt}/u.test(text);
-  const goesOn = (start, next) => {
-    if (/[\u3002\uff01\uff1f]/.test(text[start])) return false;
-    const stop = start + 1, rest = text.slice(next);
-    if (/^\p{Lowercase}/u.test(rest)) {
-      const begins = isSmall && stop + 1 === next && anyStarter.test(rest);
-      if (!begins && !/^[a-z]{1,3}[A-Z]/.test(rest)) return true;
-    }
-    const before = text.slice(0, stop).slice(-LONGEST), after = text.slice(stop);
-    return endsOf.rules.find(([left, right]) => right.test(after) && left.test(before))?.[2] ?? false;
-  };
-  const ends = [0];
-  for (const match of text.matchAll(pattern(SENTENCE, "gu"))) {
-    const next = match.index + match[0].length;
-    if (!item.test(text.slice(ends.at(-1), next)) && !goesOn(match.index, next)) ends.push(next);
-  }
-  return ends.slice(1);
-}
-
 const LETTERS = /(?:(?!\p{Nd})[\p{L}\p{N}])+/gu;
 const AS_THEY_ARE = new Set(("I USA UK EU UN UNO NATO NASA FBI CIA IBM UFO DNA IQ HIV AIDS UNESCO "
   + "UNICEF CEO").split(" "));
@@ -215,14 +113,9 @@ const AS_THEY_ARE = new Set(("I USA UK EU UN UNO NATO NASA FBI CIA IBM UFO DNA I
 // that has read few words in capitals makes nonsense of them.
 function inSmallLetters(model, line) {
   if (!/\p{Uppercase}/u.test(line) || /\p{Lowercase}|\p{Lt}/u.test(line)) return line;
-  let small = "", start = 0;
-  for (const end of [...endsOf(line), line.length]) {
-    const text = line.slice(start, end).replace(LETTERS, (word) => smallForm(model, word));
-    const [before = ""] = text.match(/^[^\p{L}\p{N}]*/su) ?? [];
-    const [first = ""] = text.slice(before.length);
-    small += before + first.toUpperCase() + text.slice(before.length + first.length);
-    start = end;
-  }
+  const text = line.replace(LETTERS, (word) => smallForm(model, word));
+  const [before = ""] = text.match(/^[^\p{L}\p{N}]*/su) ?? [], [first = ""] = text.slice(before.length);
+  const small = before + first.toUpperCase() + text.slice(before.length + first.length);
   return encodeText(model, small).length < encodeText(model, line).length ? small : line;
 }
 
@@ -235,15 +128,6 @@ function smallForm(model, word) {
   const forms = [low, tails[0], sharp, tails[1], word];
   const lengths = forms.map((form) => encodeText(model, form).length), least = Math.min(...lengths);
   return least > 1 && lengths.at(-1) === least ? word : forms[lengths.indexOf(least)];
-}
-
-// Return the part of a line that is translated by itself: all of it, or if it has more than
-// `maxUnsplit` subwords, its first sentence, as a model that learned from single sentences drops some of
-// several.
-function partOf(model, line, maxUnsplit) {
-  const [end] = endsOf(line);
-  if (!end || !hasMoreThan(model, line, maxUnsplit)) return line;
-  return strip(line.slice(0, end));
 }
 
 // Return whether a text has more than `count` subwords. A very long one surely has, as each subword
@@ -678,6 +562,6 @@ function byHead(rows) {
 
 if (typeof module !== "undefined") // in node, for tests
   module.exports = {
-    loadModel, normalise, encodeText, inSmallLetters, partOf, decodeIds, nameOf, encode, greedy,
+    loadModel, normalise, encodeText, inSmallLetters, decodeIds, nameOf, encode, greedy,
     beamSearch, explainPass, sampled,
   };

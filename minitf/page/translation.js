@@ -124,15 +124,16 @@ function inPieces() {
   });
 }
 
-// Translate a text in the page. onText: called with the text so far. search: width of the beam, or
+const SEVERAL = /[.!?\u2026]["'\u201d\u2019)\]]*\s+\p{Lu}/u; // where probably another sentence begins
+
+// Translate a text in the page, all of it as one sentence. onText: called with the text so far. search: width of the beam, or
 // with a temperature above 0, draw: what returns the numbers that choose each token.
 // Throws an Error with one line for the reader if there is nothing to translate, or too much.
 async function translate(text, { width, temperature = 0, draw }, onText = () => {}) {
   const model = await unpackModel();
   const { alpha, max_extra: maxExtra } = data.search;
   const { max_subwords: maxSubwords, max_unsplit: maxUnsplit } = data.search;
-  const given = normalise(text), typed = data.search.reads_capitals ? given : inSmallLetters(model, given);
-  const line = partOf(model, typed, maxUnsplit);
+  const given = normalise(text), line = data.search.reads_capitals ? given : inSmallLetters(model, given);
   if (!line) throw new Error("Type a sentence first.");
   if (hasMoreThan(model, line, maxSubwords))
     throw new Error(`This is too long: the model reads up to ${maxSubwords} tokens at once, and a word `
@@ -154,7 +155,8 @@ async function translate(text, { width, temperature = 0, draw }, onText = () => 
   const target = [...best.ids, eos];
   const names = (list) => list.map((id) => nameOf(model, id));
   const beam = best.beam.map((step) => ({ ...step, tokens: names(step.tokens) }));
-  return { line, isPart: line !== typed, translation: decodeIds(model, best.ids),
+  const isSeveral = SEVERAL.test(line) && hasMoreThan(model, line, maxUnsplit);
+  return { line, isSeveral, translation: decodeIds(model, best.ids),
     source: names(source.ids), target: names(target), ...explainPass(model, source, target), beam,
     width: temperature ? 1 : width, temperature, limit: Math.max(1, ids.length + maxExtra), ids };
 }

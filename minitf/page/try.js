@@ -103,7 +103,7 @@ async function tryAgain() {
 // Return what is said about a translation that the page made.
 function noteOn() {
   const pieces = inPieces();
-  return (shown.isPart ? "Of several sentences, the page translates the first. " : "")
+  return (shown.isSeveral ? "The model reads one sentence at a time: of several, it may drop some. " : "")
     + (pieces.length ? "Read in pieces, as words are that the model has seen rarely or never: "
       + `${pieces.map(isolated).join(", ")}. So the translation may well be wrong. ` : "")
     + (shown.source.some((token) => BYTE.test(token)) ? "Characters that it does not know are "

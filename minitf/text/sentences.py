@@ -6,8 +6,8 @@ from itertools import pairwise
 
 __all__ = ["is_abbreviated", "sentences"]
 
-# All of this is also in minitf/page/engine.js. The patterns are strings, which `re` compiles when
-# they are first used: that takes 20 ms, and a single sentence needs none of them.
+# The patterns are strings, which `re` compiles when they are first used: that takes 20 ms, and a
+# single sentence needs none of them.
 # Quotes, brackets, the number of a footnote, and the mark for one.
 _CLOSING = r"(?:[\"'”’“‘»«)\]①-⑧]|\[\d+\])*"
 # Words that begin many sentences, and are no names.

@@ -1,7 +1,7 @@
 // node page_engine.js ENGINE.js PAGE.json: translate lines with the engine and the model of a page.
 // PAGE.json: {head, low, high (as in the page), lines, width, search, ...}.
-// search: alpha and max_extra. ids_only: only the ids of the lines. parts_of: only the first part
-// of each line that has more subwords than this. texts_of: the lines are lists of ids; their texts.
+// search: alpha and max_extra. ids_only: only the ids of the lines. small: only the lines
+// in small letters. texts_of: the lines are lists of ids; their texts.
 // explained: also what explainPass returns.
 "use strict";
 const fs = require("node:fs"), zlib = require("node:zlib");
@@ -24,17 +24,13 @@ function explained(model, source, target) {
   return pass;
 }
 
-function partOf(model, line) {
-  return engine.partOf(model, engine.inSmallLetters(model, engine.normalise(line)), request.parts_of);
-}
-
 async function run() {
   const [low, high] = [request.low, request.high].map((text) => Buffer.from(text, "base64"));
   const model = engine.loadModel(request.head, low, zlib.inflateRawSync(high));
   const begun = performance.now(), results = [];
   for (const line of request.lines)
     if (request.texts_of) results.push(engine.decodeIds(model, line));
-    else if (request.parts_of) results.push(partOf(model, line));
+    else if (request.small) results.push(engine.inSmallLetters(model, engine.normalise(line)));
     else if (request.ids_only) results.push({ ids: engine.encodeText(model, line) });
     else results.push(await translated(model, line));
   const tokens = results.reduce((sum, result) => sum + (result.found?.length ?? 0) + 1, 0);
