@@ -5,14 +5,6 @@ MUTANTS = {
         "(u - mean_u - normal * mean_un)",
         "(u - normal * mean_un)",
     ),
-    "a layer norm without its stretch term": (
-        "(u - mean_u - normal * mean_un)",
-        "(u - mean_u)",
-    ),
-    "a layer norm whose gradient is not divided by s": (
-        "gx = (u - mean_u - normal * mean_un) / deviation",
-        "gx = u - mean_u - normal * mean_un",
-    ),
     "a layer norm whose gradient forgets the gain": (
         "u = gy * g  # the gradient of `normal`",
         "u = gy",
@@ -20,10 +12,6 @@ MUTANTS = {
     "a layer norm with eps outside the root": (
         "xp.sqrt(x_data.var(axis=-1, keepdims=True) + float(eps))",
         "xp.sqrt(x_data.var(axis=-1, keepdims=True)) + float(eps)",
-    ),
-    "a layer norm that divides by D - 1": (
-        "x_data.var(axis=-1, keepdims=True) + float(eps)",
-        "x_data.var(axis=-1, keepdims=True, ddof=1) + float(eps)",
     ),
     "a layer norm over positions": (
         "mean = x_data.mean(axis=-1, keepdims=True)  # (..., 1)",
@@ -41,29 +29,13 @@ MUTANTS = {
         "return norm(x + dropout(added))",
         "return norm(dropout(added))",
     ),
-    "a residual that adds before it drops": (
-        "return norm(x + dropout(added))",
-        "return norm(dropout(x + added))",
-    ),
     "a pre-norm that does not normalise": (
         "x + self.dropout(sublayer(self.norm(x)))",
         "x + self.dropout(sublayer(x))",
     ),
-    "an add-and-norm without its sum": (
-        "layer_norm(x + dropout(added",
-        "layer_norm(dropout(added",
-    ),
     "a feed-forward network without ReLU": (
         "dropout(activation(inner(x)))",
         "dropout(inner(x))",
-    ),
-    "a feed-forward op without ReLU": (
-        "dropout(relu(linear(x, w_1, b_1))",
-        "dropout((linear(x, w_1, b_1))",
-    ),
-    "a feed-forward op with dropout before the ReLU's map": (
-        "hidden = dropout(relu(linear(x, w_1, b_1)), rate, seed)",
-        "hidden = relu(linear(dropout(x, rate, seed), w_1, b_1))",
     ),
     "a dropout that does not keep the mean": (
         "x * mask * factor",
@@ -76,10 +48,6 @@ MUTANTS = {
     "a swish whose gradient forgets the slope of the sigmoid": (
         "gy * (s + y * (1 - s))",
         "gy * s",
-    ),
-    "a swish with half the sigmoid's slope": (
-        "s = xp.where(x_data < 0, e, 1) / (1 + e)",
-        "s = xp.where(x_data < 0, e**0.5, 1) / (1 + e**0.5)",
     ),
     "a dropout that stays on in a trained model": (
         "return F.dropout(x, self.rate) if self.training else x",
@@ -97,10 +65,6 @@ MUTANTS = {
         "key = seed, 65536 * step + place",
         "key = seed, place",
     ),
-    "coins of a slice that begin at the first row": (
-        "start = first_row * math.prod(shape[1:])  # the index of the slice's first element",
-        "start = 0",
-    ),
     "the opposite coin": (
         "to_device((bits >= threshold_of(rate)).reshape(shape))",
         "to_device((bits < threshold_of(rate)).reshape(shape))",
@@ -109,25 +73,11 @@ MUTANTS = {
         "used = drop(weights, keep, factor)",
         "used = drop(weights, None, factor)",
     ),
-    "attention dropout that the gradient of the values ignores": (
-        "g_used, g_value = gy @ swap(v), swap(used) @ gy",
-        "g_used, g_value = gy @ swap(v), swap(weights) @ gy",
-    ),
-    "attention dropout that the gradient of the weights ignores": (
-        "g_weights = drop(g_used, keep, factor)",
-        "g_weights = g_used",
-    ),
     "an encoder layer that begins with the network": (
         "x = self.attention_residual(x, lambda y: self.self_attention(y, y, mask))\n"
         "        return self.feed_forward_residual(x, self.feed_forward)",
         "x = self.feed_forward_residual(x, self.feed_forward)\n"
         "        return self.attention_residual(x, lambda y: self.self_attention(y, y, mask))",
-    ),
-    "an encoder layer without its mask": (
-        "x = self.attention_residual(x, lambda y: self.self_attention(y, y, mask))\n"
-        "        return self.feed",
-        "x = self.attention_residual(x, lambda y: self.self_attention(y, y, None))\n"
-        "        return self.feed",
     ),
     "a switch for swish that is ignored": (
         "activation = getattr(F, self.activation)",
