@@ -7,7 +7,6 @@ import functools
 import inspect
 import json
 import linecache
-import re
 import sys
 import textwrap
 import time
@@ -30,21 +29,6 @@ from minitf.course.checks.compare import advice
 from minitf.errors import UserError
 from minitf.translation import Translator
 
-__all__ = [
-    "as_words",
-    "begin",
-    "check_exercises",
-    "draw",
-    "draw_page",
-    "finish",
-    "kept",
-    "show",
-    "source_of",
-    "state_of",
-    "toy_model",
-    "train",
-]
-
 _run = SimpleNamespace(name="", trainer=None, started=0.0, figures=Path("figures"), drawn=0)
 COLOURS = 128  # of a PNG file
 WITHOUT_RESULT = ("update_in_parts",)  # the exercises whose answer returns nothing
@@ -62,25 +46,14 @@ def begin(name, trainer=None):
     """
     arguments = [] if _notebook() else sys.argv[1:]
     _run.name, _run.trainer = name, trainer
-    parser = OptionParser(
-        description=f"Run lesson {name.replace('_', ', ', 1)}: print and check each claim, "
-        "and draw the figures.",
-    )
-    parser.add_argument(
-        "--figures",
-        default="figures",
-        metavar="DIR",
-        help="folder for the figures (default: figures)",
-    )
-    parser.add_argument(
-        "--backend", metavar="NAME", help="numpy or cupy (default: MINITF_BACKEND, or numpy)"
-    )
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="print a line for each claim, with what was measured",
-    )
+    said = f"Run lesson {name.replace('_', ', ', 1)}: check each claim, and draw the figures."
+    parser = OptionParser(description=said)
+    said = "folder for the figures (default: figures)"
+    parser.add_argument("--figures", default="figures", metavar="DIR", help=said)
+    said = "numpy or cupy (default: MINITF_BACKEND, or numpy)"
+    parser.add_argument("--backend", metavar="NAME", help=said)
+    said = "print a line for each claim, with what was measured"
+    parser.add_argument("-v", "--verbose", action="store_true", help=said)
     if trainer:
         parser.add_argument("--quick", action="store_true", help="train a small model, too")
         parser.epilog = "With any other option, this file is the trainer:"
@@ -260,10 +233,9 @@ def show(thing: Callable) -> None:
 
 
 def source_of(thing: Callable) -> str:
-    """Return the source of a function or class in lines of 80 columns; a message may be longer.
+    """Return the source of a function or class.
 
-    Of each docstring only the first sentence is there: what follows it, a lesson has derived. The
-    comment beside a long line stands above it.
+    Of each docstring only the first sentence is there: what follows it, a lesson has derived.
     """
     source = textwrap.dedent(inspect.getsource(thing))
     lines = source.splitlines()
@@ -273,40 +245,7 @@ def source_of(thing: Callable) -> str:
             sentence = ast.get_docstring(node).partition("\n")[0]
             lines[text.lineno - 1] = " " * text.col_offset + f'"""{sentence}"""'
             lines[text.lineno : text.end_lineno] = [None] * (text.end_lineno - text.lineno)
-    return "\n".join(each for line in lines if line is not None for each in _wrapped(line))
-
-
-def _wrapped(line):
-    """Return a line of Python as lines of at most 80 columns, where that can be done."""
-    if len(line) <= COLUMNS:
-        return [line]
-    code, mark, comment = line.partition("  # ")
-    indent = " " * (len(line) - len(line.lstrip()))
-    if mark:
-        above = textwrap.wrap(
-            comment, COLUMNS, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
-        )
-        return [*above, *_wrapped(code)]
-    if code.strip().startswith('"""'):
-        return textwrap.wrap(
-            code.strip(),
-            COLUMNS,
-            initial_indent=indent,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-        )
-    # Break in the outermost brackets, after a comma if there is one, as far right as it fits.
-    without_strings = re.sub('"[^"]*"', lambda text: "_" * len(text[0]), code)
-    depth, places = 0, []
-    for column, sign in enumerate(without_strings[:COLUMNS], 1):
-        depth += (sign in "([{") - (sign in ")]}")
-        if depth and sign in ",([{":
-            places.append((-depth, sign == ",", column))
-    if not places:
-        return [line]
-    _, comma, column = max(places)
-    deeper = indent + " " * (8 if comma else 4)
-    return [code[:column], *_wrapped(deeper + code[column:].lstrip())]
+    return "\n".join(line for line in lines if line is not None)
 
 
 def check_exercises(names):
@@ -320,9 +259,7 @@ def check_exercises(names):
         print("-O and PYTHONOPTIMIZE take the checks away: run it without them", file=sys.stderr)
         sys.exit(2)
     checks = [
-        name
-        for name, thing in names.items()
-        if name.startswith("check_") and thing is not check_exercises
+        name for name in names if name.startswith("check_") and names[name] is not check_exercises
     ]
     states = []
     with piped():
@@ -342,13 +279,8 @@ def check_exercises(names):
 
 def _hanging(line):
     """Return a line in lines of at most 80 columns, of which the later ones are indented."""
-    return textwrap.fill(
-        line,
-        COLUMNS,
-        subsequent_indent=" " * 12,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(line, COLUMNS, subsequent_indent=" " * 12, **whole)
 
 
 def state_of(exercise, check):
