@@ -12,15 +12,29 @@ import numpy as np
 from minitf.cli import piped
 from minitf.data.toy import grammar
 from minitf.data.toy.grammar import (
+    ADJECTIVES,
+    ARTICLES,
+    HERE_AND_THERE,
+    MINE,
+    NAMES,
     NOTHING,
     NOUNS,
+    NUMBERS,
     PERSONS,
+    PLACES,
+    PRONOUNS,
+    STATES,
     VERB,
     VERBS,
     Clause,
     Phrase,
+    after,
     english_clause,
     german_clause,
+    join,
+    noun_phrase,
+    nouns_of,
+    pronoun,
 )
 
 __all__ = ["pairs", "splits"]
@@ -28,7 +42,7 @@ __all__ = ["pairs", "splits"]
 MAX_WORDS = 16
 BE = VERB["sein"]
 PEOPLE = BE.subjects
-PLAYMATES = grammar.nouns_of(["child", "pet"])
+PLAYMATES = nouns_of(["child", "pet"])
 EDIBLE = ("snack", "food", "drink")  # groups without "my" and "your"
 THINGS = [noun.english for noun in NOUNS.values() if "bare" in noun.articles]
 COUNTED = [noun for noun in THINGS if NOUNS[noun].plural]
@@ -45,9 +59,6 @@ HELD_OUT = frozenset({
     ("beautiful", "flower"),
 })
 # fmt: on
-PRONOUNS, NAMES, MINE, NUMBERS = map(
-    list, (grammar.PRONOUNS, grammar.NAMES, grammar.MINE, grammar.NUMBERS)
-)
 TIMES = {kind: [Phrase(*words) for words in table.items()] for kind, table in grammar.TIMES.items()}
 
 
@@ -60,14 +71,14 @@ class Dice:
     def __init__(self, seed):
         # Many numbers at a time, because each call is slow.
         generator = np.random.default_rng(seed)
-        self.random = (
-            number for _ in count() for number in generator.random(4096).tolist()
-        ).__next__
+        blocks = (generator.random(4096).tolist() for _ in count())
+        self.random = (number for block in blocks for number in block).__next__
 
     def chance(self, probability):
         return self.random() < probability
 
     def pick(self, options):
+        options = options if isinstance(options, list | tuple) else list(options)
         return options[int(self.random() * len(options))]
 
 
@@ -79,29 +90,28 @@ def some_noun(dice, noun, case, articles, negated=False, plain=False):
     article = dice.pick(articles)
     if noun.group in ("food", "drink") and article == "a":
         article = "bare"
-    many = article in ("count", "some", "bare", "how many") or (
-        article in ("the", "mine") and dice.chance(0.25)
-    )
+    many = article in ("count", "some", "bare", "how many")
+    many = many or (article in ("the", "mine") and dice.chance(0.25))
     if article in ("mine", "count"):
         article = dice.pick(MINE if article == "mine" else NUMBERS)
     elif negated:
         article = {"a": "not a", "bare": "any"}.get(article, article)
     adjective = dice.pick(noun.adjectives) if not plain and dice.chance(0.3) else ""
-    return grammar.noun_phrase(noun.english, article, case, many and bool(noun.plural), adjective)
+    return noun_phrase(noun.english, article, case, many and bool(noun.plural), adjective)
 
 
 def some_being(dice, names, case, known=False, other=NOTHING, plain=False):
     """Return a person or an animal other than `other`, as a noun, a name or a pronoun."""
-    allowed = {"the", "this", "mine"} if known else {"the", "this", "mine", "a"}
+    allowed = {"the", "this", "mine"} | ({"a"} if not known else set())
     if case == "nominative" and not known:
         allowed |= {"count", "some"}
     while True:
         noun, roll = NOUNS[dice.pick(names)], dice.random()
         if noun.group in PERSONS and roll < 0.22:
-            phrase = grammar.pronoun(dice.pick(PRONOUNS), case)
+            phrase = pronoun(dice.pick(PRONOUNS), case)
         elif noun.group in PERSONS and roll < 0.34:
             name = dice.pick(NAMES)
-            phrase = Phrase(name, name, pronoun=grammar.NAMES[name], noun=name)
+            phrase = Phrase(name, name, pronoun=NAMES[name], noun=name)
         else:
             articles = [article for article in noun.articles if article in allowed]
             phrase = some_noun(dice, noun, case, articles, plain=plain)
@@ -117,26 +127,24 @@ def some_object(dice, verb, mode, subject, definite, negated):
     definite, general = definite or "known" in verb.notes, mode in ("habit", "like")
     if noun.group in PERSONS:
         return some_being(dice, [noun.english], case, definite or general or negated, subject)
-    kinds = [
-        kind for kind in ("one", "few", "wares") if kind in verb.notes and noun.group not in EDIBLE
-    ]
+    is_edible = noun.group in EDIBLE
+    kinds = [kind for kind in ("one", "few", "wares") if kind in verb.notes and not is_edible]
     if definite or general:
         kinds = ["known" if definite else mode]
-    articles = grammar.ARTICLES[kinds[0]].split() if kinds else noun.articles
-    unfit = ("mine",) if noun.group in EDIBLE or "wares" in verb.notes else ()
+    articles = ARTICLES[kinds[0]].split() if kinds else noun.articles
+    unfit = ("mine",) if is_edible or "wares" in verb.notes else ()
     unfit += ("count", "some") if negated else ()
-    return some_noun(
-        dice, noun, case, [article for article in articles if article not in unfit], negated
-    )
+    articles = [article for article in articles if article not in unfit]
+    return some_noun(dice, noun, case, articles, negated)
 
 
 def some_place(dice, name, goal=False):
     """Return a place (dative), or with `goal` a destination (accusative after "in")."""
-    if name in grammar.HERE_AND_THERE:
-        return Phrase(*grammar.HERE_AND_THERE[name][2 * goal :][:2])
-    english, german = grammar.PLACES[name].split()[2 * goal :][:2]
+    if name in HERE_AND_THERE:
+        return Phrase(*HERE_AND_THERE[name][2 * goal :][:2])
+    english, german = PLACES[name].split()[2 * goal :][:2]
     case = "accusative" if goal and german == "in" else "dative"
-    return grammar.after(english, german, some_noun(dice, NOUNS[name], case, NOUNS[name].articles))
+    return after(english, german, some_noun(dice, NOUNS[name], case, NOUNS[name].articles))
 
 
 def some_time(dice, verb, mode):
@@ -151,11 +159,7 @@ def some_time(dice, verb, mode):
     day = dice.pick(TIMES.get(mode, TIMES["future"]))
     if day.english == "now":
         return {"time": day}
-    return {
-        "time": Phrase(
-            grammar.join(day.english, hour.english), grammar.join(day.german, hour.german)
-        )
-    }
+    return {"time": Phrase(join(day.english, hour.english), join(day.german, hour.german))}
 
 
 def some_clause(
@@ -176,35 +180,30 @@ def some_clause(
         parts["recipient"] = some_being(dice, PEOPLE, "dative", True, subject)
     if verb.objects:
         parts["object"] = some_object(dice, verb, mode, subject, definite, negated)
+    may_have_place = verb.places and mode != "like" and not negated
     if "with" in verb.notes and dice.chance(0.4):
-        parts["partner"] = grammar.after(
-            "with", "mit", some_being(dice, PLAYMATES, "dative", negated, subject)
-        )
+        being = some_being(dice, PLAYMATES, "dative", negated, subject)
+        parts["partner"] = after("with", "mit", being)
     elif "for" in verb.notes and not negated and dice.chance(0.25):
-        parts["partner"] = grammar.after(
-            "for", "für", some_being(dice, PEOPLE, "accusative", True, subject)
-        )
-    elif "place" in verb.notes or (
-        verb.places and mode != "like" and not negated and dice.chance(0.35)
-    ):
+        being = some_being(dice, PEOPLE, "accusative", True, subject)
+        parts["partner"] = after("for", "für", being)
+    elif "place" in verb.notes or (may_have_place and dice.chance(0.35)):
         parts["place"] = some_place(dice, dice.pick(verb.places), "goal" in verb.notes)
     return Clause(subject, verb, mode, negated, **parts)
 
 
 def state(subject, adjective, mode="now", very=""):
     """Return a clause with "to be" and an adjective: somebody is tired, something is new."""
-    german = grammar.join("sehr" if very else "", grammar.ADJECTIVES[adjective])
-    predicate = Phrase(grammar.join(very, adjective), german, adjective=adjective)
+    german = join("sehr" if very else "", ADJECTIVES[adjective])
+    predicate = Phrase(join(very, adjective), german, adjective=adjective)
     return Clause(subject, BE, mode, predicate=predicate)
 
 
 def some_state(dice, positive=False):
     """Return a random clause with "to be": something is new, somebody is tired, or somewhere."""
-    mode, negated, roll = (
-        dice.pick(("now", "now", "past")),
-        not positive and dice.chance(0.15),
-        dice.random(),
-    )
+    mode = dice.pick(("now", "now", "past"))
+    negated = not positive and dice.chance(0.15)
+    roll = dice.random()
     if roll < 0.35:
         noun = NOUNS[dice.pick(THINGS)]
         articles = ["the"] if noun.group in EDIBLE else ["the", "the", "mine"]
@@ -214,9 +213,8 @@ def some_state(dice, positive=False):
     times = some_time(dice, BE, mode)
     if roll < 0.7:
         very = "very" if not negated and dice.chance(0.2) else ""
-        return state(subject, dice.pick(grammar.STATES), mode, very)._replace(
-            negated=negated, **times
-        )
+        clause = state(subject, dice.pick(STATES), mode, very)
+        return clause._replace(negated=negated, **times)
     return Clause(subject, BE, mode, negated, place=some_place(dice, dice.pick(BE.places)), **times)
 
 
@@ -232,16 +230,14 @@ def statement(dice):
     # "heute trifft sie ein Arzt" is ambiguous: who meets whom?
     unclear = clause.object.german == "sie" and not clause.subject.known
     if clause.time.english and not clause.often.english and not unclear and dice.chance(0.5):
-        # "Heute liest der Mann": the verb stays second
         front, clause = clause.time, clause._replace(time=NOTHING)
     return [clause], english_clause(clause, front=front), german_clause(clause, front=front), "."
 
 
 def yes_no_question(dice):
     """Return a yes/no question, "Does the man read?"; in German the verb comes first."""
-    clause = (
-        some_state(dice, True) if dice.chance(0.2) else some_clause(dice, known=True, negated=False)
-    )
+    is_state = dice.chance(0.2)
+    clause = some_state(dice, True) if is_state else some_clause(dice, known=True, negated=False)
     return [clause], english_clause(clause, question=True), german_clause(clause, "first"), "?"
 
 
@@ -262,6 +258,8 @@ ASKED = {
     "when": [verb for verb in VERBS if "state" not in verb.notes],
     "why": VERBS,
 }
+MODES_ASKED = {"when": ("past", "will")}  # else also "now"
+MISSING = {"where": {"place": NOTHING}, "when": {"time": NOTHING}, "why": {}}  # else the object
 
 
 def w_question(dice):
@@ -269,21 +267,14 @@ def w_question(dice):
 
     It begins with the question word.
     """
-    word = dice.pick(list(ASKED))
+    word = dice.pick(ASKED)
     verb = dice.pick(ASKED[word])
-    modes = [
-        mode
-        for mode in verb.modes
-        if mode in (("past", "will") if word == "when" else ("now", "past", "will"))
-    ]
+    allowed = MODES_ASKED.get(word, ("now", "past", "will"))
+    modes = [mode for mode in verb.modes if mode in allowed]
     negated, definite = word == "why" and dice.chance(0.5), word in ("where", "when")
-    clause = some_clause(
-        dice, verb, dice.pick(modes), known=True, negated=negated, definite=definite
-    )
-    missing = {"where": {"place": NOTHING}, "when": {"time": NOTHING}, "why": {}}.get(
-        word, {"object": NOTHING}
-    )
-    statement = asked = clause._replace(**missing)
+    mode = dice.pick(modes)
+    clause = some_clause(dice, verb, mode, known=True, negated=negated, definite=definite)
+    statement = asked = clause._replace(**MISSING.get(word, {"object": NOTHING}))
     if word == "what":
         noun, whom = NOUNS.get(clause.object.noun), "wem" if "dative" in verb.notes else "wen"
         front = Phrase("what", "was") if noun and noun.group not in PERSONS else Phrase("who", whom)
@@ -292,24 +283,19 @@ def w_question(dice):
         front = some_noun(dice, noun, "accusative", ["how many"])
         statement = asked._replace(object=front)
     else:
-        german = {
-            "where": "wohin" if "goal" in verb.notes else "wo",
-            "when": "wann",
-            "why": "warum",
-        }[word]
-        front = Phrase(word, german)
+        where = "wohin" if "goal" in verb.notes else "wo"
+        front = Phrase(word, {"where": where, "when": "wann", "why": "warum"}[word])
     return [statement], english_clause(asked, True, front), german_clause(asked, front=front), "?"
 
 
+CONJUNCTIONS = (("but", "aber"), ("because", "weil"), ("because", "weil"), ("because", "weil"))
 REASONS = (("essen", ("hungry",)), ("schlafen", ("tired",)), ("bleiben", ("tired", "ill")))
 DUTIES = [verb for verb in VERBS if "duty" in verb.notes]
 
 
 def reason(dice):
     """Return a clause with a reason, "..., weil er müde ist", or with an obstacle and "aber"."""
-    word, german = dice.pick(
-        (("but", "aber"), ("because", "weil"), ("because", "weil"), ("because", "weil"))
-    )
+    word, german = dice.pick(CONJUNCTIONS)
     verb, modes, adjectives = dice.pick(DUTIES), ("now", "past", "can", "will"), ("tired", "ill")
     done = word == "because" and dice.chance(0.35)
     if done:
@@ -320,33 +306,23 @@ def reason(dice):
         subject = some_being(dice, verb.subjects, "nominative", known=True)
     mode = "want" if word == "but" else dice.pick(modes)
     clause = some_clause(dice, verb, mode, subject, negated=word == "because" and not done)
-    pronoun = grammar.pronoun(subject.pronoun, "nominative")
-    second = state(pronoun, dice.pick(adjectives), "past" if mode == "past" else "now")
+    person = pronoun(subject.pronoun, "nominative")
+    second = state(person, dice.pick(adjectives), "past" if mode == "past" else "now")
     if not done and mode != "past" and dice.chance(0.6):
-        no_time = Clause(
-            pronoun, VERB["haben"], object=Phrase("no time", "keine Zeit", known=False)
-        )
-        second = dice.pick((no_time, Clause(pronoun, VERB["arbeiten"], "must")))
+        time = Phrase("no time", "keine Zeit", known=False)
+        no_time = Clause(person, VERB["haben"], object=time)
+        second = dice.pick((no_time, Clause(person, VERB["arbeiten"], "must")))
     elif mode in ("want", "can", "will"):
         clause = clause._replace(time=NOTHING)  # who is ill may be well tomorrow
     if word == "because" and dice.chance(0.3):  # the reason comes first, and the verb second
-        clause, second = clause._replace(subject=pronoun), second._replace(subject=clause.subject)
+        clause, second = clause._replace(subject=person), second._replace(subject=clause.subject)
         subordinate = german_clause(second, "last")
         front = Phrase(f"because {english_clause(second)},", f"weil {subordinate},")
-        return (
-            [clause, second],
-            english_clause(clause, front=front),
-            german_clause(clause, front=front),
-            ".",
-        )
+        english, german = english_clause(clause, front=front), german_clause(clause, front=front)
+        return [clause, second], english, german, "."
     english = f"{english_clause(clause)}{',' * (word == 'but')} {word} {english_clause(second)}"
-    order = "last" if german == "weil" else "second"
-    return (
-        [clause, second],
-        english,
-        f"{german_clause(clause)}, {german} {german_clause(second, order)}",
-        ".",
-    )
+    subordinate = german_clause(second, "last" if german == "weil" else "second")
+    return [clause, second], english, f"{german_clause(clause)}, {german} {subordinate}", "."
 
 
 REPORTS = (
@@ -363,27 +339,19 @@ def report(dice):
     word, german_word, verb = dice.pick(REPORTS)
     subject = some_being(dice, PEOPLE, "nominative", known=True)
     clause = Clause(subject, VERB[verb], negated=word == "whether" and verb == "wissen")
-    negated = False if word == "whether" else None
-    part = (
-        some_state(dice, word == "whether")
-        if dice.chance(0.2)
-        else some_clause(dice, known=True, negated=negated)
-    )
+    if dice.chance(0.2):
+        part = some_state(dice, word == "whether")
+    else:
+        part = some_clause(dice, known=True, negated=False if word == "whether" else None)
     question = word == "that" and dice.chance(0.15)
     english = f"{english_clause(clause, question)} {word} {english_clause(part)}"
-    order = "first" if question else "second"
-    german = f"{german_clause(clause, order)}, {german_word} {german_clause(part, 'last')}"
+    german = german_clause(clause, "first" if question else "second")
+    german += f", {german_word} {german_clause(part, 'last')}"
     return [clause, part], english, german, "?" if question else "."
 
 
-KINDS = (
-    [statement] * 8
-    + [yes_no_question] * 2
-    + [who_question]
-    + [w_question] * 4
-    + [reason] * 4
-    + [report] * 4
-)
+KINDS = [statement] * 8 + [yes_no_question] * 2 + [who_question]
+KINDS += [w_question] * 4 + [reason] * 4 + [report] * 4
 
 
 def odd(clauses, english, german, mark):
@@ -392,17 +360,15 @@ def odd(clauses, english, german, mark):
     "My aunt helps my aunt", "does he never read?", "do I sleep?", "I say that I ...".
     """
     words, main = english.replace(",", "").split(), clauses[0]
-    phrases = [
-        phrase for clause in clauses for phrase in (clause.subject, *clause[4:8]) if phrase.noun
-    ]
-    nouns = [phrase.noun for phrase in phrases if phrase.noun not in PRONOUNS]
+    phrases = [phrase for clause in clauses for phrase in (clause.subject, *clause[4:8])]
+    nouns = [phrase.noun for phrase in phrases if phrase.noun and phrase.noun not in PRONOUNS]
     about_me = [clause.subject.noun in ("I", "we") for clause in clauses]
     return (
         len(set(nouns)) < len(nouns)
         or (mark == "?" and about_me[0] and main.mode != "can")
         or ("never" in words and (mark == "?" or "whether" in words))
         or ("clause" in main.verb.notes and len(clauses) == 2 and all(about_me))
-        or any(words.count(adjective) > 1 for adjective in grammar.STATES)
+        or any(words.count(adjective) > 1 for adjective in STATES)
         or "ihr ihr" in german
         # "das Mädchen": "ihr Buch" or "sein Buch"?
         or ("girl" in words and ("she" in words or "her" in words))
@@ -422,11 +388,8 @@ def sentences(seed):
             continue
         seen.add(english)
         word_pairs = set().union(*(clause.word_pairs() for clause in clauses))
-        yield (
-            english[0].upper() + english[1:] + mark,
-            german[0].upper() + german[1:] + mark,
-            word_pairs,
-        )
+        english, german = (side[0].upper() + side[1:] + mark for side in (english, german))
+        yield english, german, word_pairs
 
 
 def pairs(n, seed=0):
@@ -453,19 +416,13 @@ def splits(n_train=60_000, seed=0, n_valid=500, n_test=1000):
         "test": others[n_valid : n_valid + n_test],
         "test_held_out": held_out[:n_test],
     }
-    return {
-        name: tuple([pair[side] for pair in part] for side in (0, 1))
-        for name, part in parts.items()
-    }
+    return {name: ([a for a, _ in part], [b for _, b in part]) for name, part in parts.items()}
 
 
 def main(arguments) -> int:
     """Print some sentences of the corpus, English and German; return the exit code."""
     if len(arguments) > 1 or not all(argument.isdecimal() for argument in arguments):
-        print(
-            "usage: python -m minitf toy [N]\n"
-            "Print N sentences of the built-in corpus (default 10)."
-        )
+        print("usage: python -m minitf toy [N]\nPrint N sentences of the toy corpus (default 10).")
         return 0 if {"-h", "--help"} & set(arguments) else 2
     with piped():
         for english, german in zip(*pairs(int(*arguments or ["10"])), strict=True):

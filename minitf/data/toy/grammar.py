@@ -5,46 +5,17 @@ into words. `english_clause` keeps the order subject - verb - object - place - t
 builds a frame: the finite verb comes second (first in a yes/no question, last after "weil" and
 "dass"), the rest of the verb closes the clause, and everything else is between the two. Each English
 word has one German word, so the German is a function of the English. minitf/data/toy/__init__.py
-draws clauses at random. To add a word, add it to its table.
+draws clauses at random. To add a word, add it to nouns.txt or verbs.txt.
 """
 
 from collections import namedtuple
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 # fmt: off
 # ---- 1. The words, their forms, and the combinations that make sense.
 
-# group | articles (see ARTICLES) | adjectives that fit | nouns: English(/plural), gender, German(+ending of a
-# weak noun in all cases but the nominative), German plural if it is used
-NOUN_TABLE = """
-adult | person | old young tall friendly | man/men m Mann Männer, woman/women f Frau Frauen
-child | person | little happy friendly | child/children n Kind Kinder, boy m Junge+n Jungen
-child | person | little happy friendly | girl n Mädchen Mädchen
-work | person | old young tall friendly | teacher m Lehrer Lehrer, doctor m Arzt Ärzte
-work | person | old young tall friendly | student m Student+en Studenten
-friend | mine mine a | old good | friend m Freund Freunde, neighbor m Nachbar+n Nachbarn
-parent | mine mine the | old friendly | mother f Mutter, father m Vater, aunt f Tante
-sibling | mine | little tall happy | brother m Bruder Brüder, sister f Schwester Schwestern
-animal | thing | big small old black | dog m Hund Hunde, cat f Katze Katzen, horse n Pferd Pferde, bird m Vogel Vögel
-paper | thing | new old interesting | book n Buch Bücher, newspaper f Zeitung Zeitungen
-letter | thing | long interesting | letter m Brief Briefe
-snack | wares | big small fresh | apple m Apfel Äpfel, egg n Ei Eier, cake m Kuchen Kuchen
-food | mass | fresh good | bread n Brot, cheese m Käse
-drink | mass | cold fresh | coffee m Kaffee, tea m Tee, milk f Milch, water n Wasser
-clothes | thing | new old red beautiful | coat m Mantel Mäntel, hat m Hut Hüte, jacket f Jacke Jacken
-tool | thing | new old red small | car n Auto Autos, lamp f Lampe Lampen, chair m Stuhl Stühle
-tool | thing | new old red small | bag f Tasche Taschen
-key | thing | new old small | key m Schlüssel Schlüssel
-pretty | thing | small red beautiful | flower f Blume Blumen, picture n Bild Bilder
-opening | known | big small old | door f Tür Türen, window n Fenster Fenster
-house | known | big small old new | house n Haus
-room | known | big small | kitchen f Küche, room n Zimmer, office n Büro
-outside | known | big small beautiful | garden m Garten
-park | the the a | big small beautiful | park m Park
-city | the | big | city f Stadt
-public | the | big new old | library f Bibliothek, station m Bahnhof
-"""
 PERSONS = ("adult", "child", "work", "friend", "parent", "sibling")
 GROUPS = {
     "person": PERSONS, "grown": ("adult", "work", "friend", "parent"), "young": ("child", "sibling"),
@@ -80,59 +51,6 @@ PRONOUNS = {  # agreement, English object, German
     "we": (PLURAL, "us", {"nominative": "wir", "accusative": "uns", "dative": "uns"}),
     "they": (PLURAL, "them", {"nominative": "sie", "accusative": "sie", "dative": "ihnen"}),
 }
-
-# English: base, he/she, -ing (- where unused), past, particle | German: (prefix-)infinitive, er/sie, participle,
-# "sein" if its perfect is built with it | subjects | objects | places | notes:
-#   habit, like       it can be a habit, one can like it        duty       one can lack the time for it
-#   hour              it can have its hour                      state      only present, and never "is having"
-#   known, one, few, wares  the articles of its object          dative     the case of its object
-#   recipient         it has one (give)                         for, with  it can have such a partner
-#   goal              its place is where to (go)                place      it needs one (stay, live)
-#   plain, fun        no modal verbs at all, not "has to"       moment     no day for it, only now or a habit
-#   clause            it goes with "that" or "whether"
-VERB_TABLE = """
-read reads reading read | lesen liest gelesen | person | paper letter | garden park kitchen home | habit like duty
-write writes writing wrote | schreiben schreibt geschrieben | person | letter | library home | habit like duty wares
-eat eats eating ate | essen isst gegessen | person | snack food | garden park kitchen home | habit like plain
-drink drinks drinking drank | trinken trinkt getrunken | person | drink | garden kitchen home | habit like plain
-buy buys buying bought | kaufen kauft gekauft | person | snack food drink flower | city | habit duty for wares
-buy buys buying bought | kaufen kauft gekauft | grown | clothes tool book picture | city | duty for wares
-look_for looks_for looking_for looked_for | suchen sucht gesucht | person | bag key paper pet | garden | one plain
-see sees - saw | sehen sieht gesehen | person | person animal | garden city park station | fun
-have has - - | haben hat - | person | pet | | state few
-have has - - | haben hat - | grown | horse car | | state few
-love loves - - | lieben liebt - | person | person pet | | state known
-know knows - - | kennen kennt - | person | person | | state known
-visit visits visiting visited | besuchen besucht besucht | person | person | | habit like duty hour
-call calls calling called | an-rufen ruft gerufen | person | person | | habit duty hour
-meet meets meeting met | treffen trifft getroffen | person | person | city park station | habit like duty hour
-pick picks picking picked up | ab-holen holt geholt | grown | person | station school | habit duty hour
-help helps helping helped | helfen hilft geholfen | person | person | kitchen garden | habit like duty dative
-give gives giving gave | geben gibt gegeben | person | paper letter snack pretty key | | recipient
-show shows showing showed | zeigen zeigt gezeigt | person | paper letter pretty car | | recipient
-open opens opening opened | auf-machen macht gemacht | person | opening | | habit known moment
-close closes closing closed | zu-machen macht gemacht | person | opening | | habit known moment
-take takes taking took along | mit-nehmen nimmt genommen | person | clothes bag book dog | |
-clean cleans cleaning cleaned up | auf-räumen räumt geräumt | person | room | | habit duty known
-repair repairs repairing repaired | reparieren repariert repariert | grown | car lamp chair | garden | duty
-draw draws drawing drew | zeichnen zeichnet gezeichnet | person | animal flower | garden | habit like fun
-sleep sleeps sleeping slept | schlafen schläft geschlafen | pet | | garden kitchen house | habit like plain
-sleep sleeps sleeping slept | schlafen schläft geschlafen | person | | garden house home | habit like
-play plays playing played | spielen spielt gespielt | pet | | garden park house | habit like with plain
-play plays playing played | spielen spielt gespielt | young | | garden park house | habit like with fun
-work works working worked | arbeiten arbeitet gearbeitet | grown | | garden office library city | habit like
-stay stays staying stayed | bleiben bleibt geblieben sein | person | | house home | habit like place
-go goes going went | gehen geht gegangen sein | person | | city park garden library | habit like duty hour goal place
-go goes going went | gehen geht gegangen sein | person | | school station home | habit hour goal place
-live lives - - | wohnen wohnt - | person | | house city | state place
-arrive arrives arriving arrived | an-kommen kommt gekommen sein | person | | station | hour plain
-come comes coming came back | zurück-kommen kommt gekommen sein | person | | | habit hour
-know knows - - | wissen weiß - | person | | | state clause
-say says - - | sagen sagt - | person | | | state clause
-think thinks - - | glauben glaubt - | person | | | state clause
-ask asks - - | fragen fragt - | person | | | state clause
-be - - - | sein ist - | person | | garden kitchen home station office | state clause
-"""
 IRREGULAR = {  # ich, er, wir
     "sein": ("bin", "ist", "sind"), "war": ("war", "war", "waren"), "haben": ("habe", "hat", "haben"),
     "werden": ("werde", "wird", "werden"), "können": ("kann", "kann", "können"),
@@ -171,29 +89,32 @@ Verb = namedtuple(
 )
 
 
-def read_nouns(table):
-    """Return the nouns of NOUN_TABLE by their English names."""
+def read_table(name):
+    """Return the rows of a table beside this file, as lists of columns; # begins a remark."""
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return [line.split("|") for line in text.splitlines() if line[0] != "#"]
+
+
+def read_nouns():
+    """Return the nouns by their English names."""
     nouns = {}
-    for line in table.strip().splitlines():
-        group, articles, adjectives, entries = line.split(" | ")
-        articles, adjectives = ARTICLES.get(articles, articles).split(), adjectives.split()
-        for entry in entries.split(", "):
+    for group, articles, adjectives, entries in read_table("nouns.txt"):
+        articles = ARTICLES.get(articles.strip(), articles).split()
+        for entry in entries.split(","):
             english, gender, german, german_plural = [*entry.split(), ""][:4]
             english, _, plural = english.partition("/")
             german, _, ending = german.partition("+")
             plural = german_plural and (plural or english + "s")
             forms = (english, plural, gender, german, german + ending, german_plural)
-            nouns[english] = Noun(*forms, group, articles, adjectives)
+            nouns[english] = Noun(*forms, group.strip(), articles, adjectives.split())
     return nouns
 
 
-def read_verbs(table):
-    """Return the verbs of VERB_TABLE."""
+def read_verbs():
+    """Return the verbs."""
     verbs = []
-    for line in table.strip().splitlines():
-        english, german, subjects, objects, places, notes = (
-            column.split() for column in line.split("|")
-        )
+    for row in read_table("verbs.txt"):
+        english, german, subjects, objects, places, notes = map(str.split, row)
         english = ["" if form == "-" else form.replace("_", " ") for form in [*english, ""][:5]]
         prefix, _, infinitive = german[0].rpartition("-")
         german = (prefix, infinitive, german[1], german[2], "sein" if german[3:] else "haben")
@@ -201,9 +122,8 @@ def read_verbs(table):
         modes += [] if "state" in notes or "plain" in notes else ["will", "can", "want"]
         modes += ["must"] * ("will" in modes and "fun" not in notes)
         modes += ["habit"] * 2 * ("habit" in notes) + ["like"] * ("like" in notes)
-        verbs.append(
-            Verb(*english, *german, nouns_of(subjects), nouns_of(objects), places, notes, modes)
-        )
+        beings_and_things = nouns_of(subjects), nouns_of(objects)
+        verbs.append(Verb(*english, *german, *beings_and_things, places, notes, modes))
     return verbs
 
 
@@ -216,8 +136,8 @@ def nouns_of(names):
     return [noun for group in groups for noun in NOUNS if group in (noun, NOUNS[noun].group)]
 
 
-NOUNS = read_nouns(NOUN_TABLE)
-_verbs = read_verbs(VERB_TABLE)
+NOUNS = read_nouns()
+_verbs = read_verbs()
 VERBS = [verb for verb in _verbs if "clause" not in verb.notes]
 VERB = {verb.prefix + verb.infinitive: verb for verb in _verbs}
 
@@ -271,15 +191,13 @@ def noun_phrase(name, article, case, plural=False, adjective=""):
     german_adjective = ADJECTIVES[adjective] + (weak if shown else strong) if adjective else ""
     german_noun = noun.german if case == "nominative" else noun.oblique
     if plural:
-        german_noun = noun.german_plural + "n" * (
-            case == "dative" and noun.german_plural[-1] not in "ns"
-        )
+        ending = "n" if case == "dative" and noun.german_plural[-1] not in "ns" else ""
+        german_noun = noun.german_plural + ending
     english = join(adjective, noun.plural if plural else noun.english)
-    article_english = {"bare": "", "not a": "a"}.get(article, article)
-    if article_english == "a" and english[0] in "aeiou":
-        article_english = "an"
+    before = {"bare": "", "not a": "a"}.get(article, article)
+    before += "n" * (before == "a" and english[0] in "aeiou")
     return Phrase(
-        join(article_english, english),
+        join(before, english),
         join(german, german_adjective, german_noun),
         PLURAL if plural else SINGULAR,
         article in ("the", "this", *MINE),
@@ -291,10 +209,9 @@ def noun_phrase(name, article, case, plural=False, adjective=""):
 
 def pronoun(name, case):
     """Return a pronoun: `pronoun("he", "dative")` is "him", "ihm"."""
-    agreement, english, german = PRONOUNS[name]
-    return Phrase(
-        name if case == "nominative" else english, german[case], agreement, True, name, name
-    )
+    agreement, other, german = PRONOUNS[name]
+    english = name if case == "nominative" else other
+    return Phrase(english, german[case], agreement, True, name, name)
 
 
 def after(english, german, phrase):
@@ -330,10 +247,8 @@ class Clause(NamedTuple):
         """Return the pairs (verb, object) and (adjective, noun), as English dictionary forms."""
         phrases = (self.subject, self.recipient, self.object, self.partner, self.place)
         pairs = {(phrase.adjective, phrase.noun) for phrase in phrases if phrase.adjective}
-        return pairs | {
-            (self.verb.base, self.object.noun),
-            (self.predicate.adjective, self.subject.noun),
-        }
+        predicate = self.predicate.adjective, self.subject.noun
+        return pairs | {(self.verb.base, self.object.noun), predicate}
 
 
 def english_verb(clause):
@@ -349,13 +264,8 @@ def english_verb(clause):
         return "did", verb.base, verb.past
     third = agreement == SINGULAR
     base, alone = verb.base, verb.third if third else verb.base
-    # "has to read" is built from "have", "wants to read" from "want"
-    if mode in ("must", "want", "like"):
-        plain, with_s = {
-            "must": ("have", "has"),
-            "want": ("want", "wants"),
-            "like": ("like", "likes"),
-        }[mode]
+    if mode in ("must", "want", "like"):  # "has to read" is built from "have", "wants to read"
+        plain, with_s = {"must": ("have", "has")}.get(mode, (mode, mode + "s"))
         base, alone = f"{plain} to {base}", f"{with_s if third else plain} to {base}"
     return "does" if third else "do", base, alone
 
@@ -366,31 +276,17 @@ def english_clause(clause, question=False, front=NOTHING):
     question: the auxiliary comes before the subject. front: words before everything else.
     """
     auxiliary, verb, alone = english_verb(clause)
-    subject, often, negation = (
-        clause.subject.english,
-        clause.often.english,
-        "not" if clause.negated else "",
-    )
+    subject, often = clause.subject.english, clause.often.english
+    negation = "not" if clause.negated else ""
     if question:
         start = join(auxiliary, subject, negation, often, verb)
     elif alone and not negation:
         start = join(subject, often, alone)
     else:
         start = join(subject, join(auxiliary, negation).replace("can not", "cannot"), often, verb)
-    objects = (
-        clause.recipient.english,
-        clause.object.english,
-        clause.verb.particle,
-        clause.predicate.english,
-    )
-    return join(
-        front.english,
-        start,
-        *objects,
-        clause.partner.english,
-        clause.place.english,
-        clause.time.english,
-    )
+    objects = clause.recipient.english, clause.object.english, clause.verb.particle
+    others = (clause.predicate, clause.partner, clause.place, clause.time)
+    return join(front.english, start, *objects, *(phrase.english for phrase in others))
 
 
 def german_verb(clause):
@@ -417,31 +313,26 @@ def german_clause(clause, order="second", front=NOTHING):
     things come first and new ones last. front: words before the verb.
     """
     finite, closing = german_verb(clause)
+    subject, often = clause.subject, clause.often.german
     new = "" if clause.object.known else clause.object.german
     negation = "nicht" if clause.negated and not new.startswith("kein") else ""
-    often, gladly = clause.often.german, "gern" if clause.mode == "like" else ""
+    gladly = "gern" if clause.mode == "like" else ""
     inverted = order == "first" or bool(front.german)
     short, early, late = [], [], []
     for phrase in (clause.recipient, clause.object):
-        if (
-            inverted
-            and phrase.noun in PRONOUNS
-            and phrase.german != "sie"
-            and clause.subject.noun not in PRONOUNS
-        ):
+        is_pronoun = phrase.noun in PRONOUNS and phrase.german != "sie"
+        if inverted and is_pronoun and subject.noun not in PRONOUNS:
             # "heute ruft mich Anna an"; "sie" here would be taken for the subject
             short.append(phrase.german)
         elif phrase.known:
             # Names and pronouns come before the time, as does everything "nicht" and "nie" negate.
-            (early if negation or often == "nie" or phrase.noun not in NOUNS else late).append(
-                phrase.german
-            )
+            is_early = negation or often == "nie" or phrase.noun not in NOUNS
+            (early if is_early else late).append(phrase.german)
     place = (clause.partner.german, clause.place.german)
     middle = join(*early, often, clause.time.german, *late, negation, gladly, *place, new)
     if order == "last":  # "anruft" is one word, "angerufen hat" two
-        return join(
-            clause.subject.german, middle, closing + " " * (closing != clause.verb.prefix) + finite
-        )
+        space = "" if closing == clause.verb.prefix else " "
+        return join(subject.german, middle, closing + space + finite)
     if inverted:
-        return join(front.german, finite, *short, clause.subject.german, middle, closing)
-    return join(clause.subject.german, finite, middle, closing)
+        return join(front.german, finite, *short, subject.german, middle, closing)
+    return join(subject.german, finite, middle, closing)
