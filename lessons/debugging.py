@@ -23,6 +23,7 @@ from minitf import functions as F
 from minitf.check import grad_check
 from minitf.cli import piped
 from minitf.data import toy
+from minitf.data.dataset import UpdateBatches
 from minitf.decode import beam_search, greedy
 from minitf.errors import UserError
 from minitf.loss import label_smoothed_cross_entropy
@@ -30,7 +31,6 @@ from minitf.nn import LayerNorm
 from minitf.optim import Adam, gradient_norm, warmup_rate
 from minitf.tensor import no_grad, record
 from minitf.text import BOS, EOS, PAD, make_batch
-from minitf.training.cursor import UpdateBatches
 from minitf.training.evaluation import bleu
 from minitf.training.update import Updater
 from minitf.transformer import Decoder, MultiHeadAttention, padding_mask

@@ -17,9 +17,9 @@ from minitf import functions as F
 from minitf.cpu.machine import keep_memory
 from minitf.cpu.workers import over_cores
 from minitf.data import corpora, dataset, toy
+from minitf.data.dataset import UpdateBatches
 from minitf.optim import Adam
 from minitf.text import Batch
-from minitf.training.cursor import UpdateBatches
 from minitf.training.settings import Settings
 from minitf.training.update import Updater
 from minitf.translation.translator import Translator, slices

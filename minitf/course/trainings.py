@@ -15,10 +15,10 @@ from minitf.backend import to_numpy
 from minitf.course.experiments import updates
 from minitf.course.lesson import toy_model
 from minitf.data import toy
+from minitf.data.dataset import UpdateBatches
 from minitf.tensor import Tensor
 from minitf.text import make_batch, plan_batches
 from minitf.training import Settings
-from minitf.training.cursor import UpdateBatches
 from minitf.training.distributed import Ranks
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater

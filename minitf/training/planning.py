@@ -10,28 +10,24 @@ exact enough: all rows of a batch have about the same width, and Adam, whose tim
 the rows, takes one or two hundredths of the time of 2,000 tokens.
 """
 
-import math
 import statistics
 import time
 
 from minitf.backend import on_gpu
-from minitf.cli import Progress, counted
+from minitf.cli import counted
 from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of, used_memory
+from minitf.data.dataset import UpdateBatches
 from minitf.errors import UserError
-from minitf.training.cursor import UpdateBatches
 from minitf.translation.loading import check_subwords
 
-__all__ = ["arithmetic", "check_model", "plan", "try_batches"]
+__all__ = ["arithmetic", "check_model", "plan", "try_batch"]
 
 # Sections 5.1 and 5.2: the updates of the base model, and target tokens in each.
 PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000
 SAFE = 0.9  # fraction of the free memory that arrays may take; a process needs more than arrays
 SLICE_TOKENS = 2048  # tokens of a slice on one side; a second one for memory has a quarter of them
-ENOUGH = 1.0  # seconds of an update of a slice; if it takes less, the slice is doubled
-REPEAT_SECONDS = 4  # seconds that the repetitions of one measurement should take together
-FEWEST_REPEATS, MOST_REPEATS = 2, 10  # repetitions, whatever they take
+UPDATES = 3  # updates of a slice that are timed, after a first one
 SAMPLE = 500  # batches whose shapes represent an epoch
-FEWEST_TOKENS = 50  # tokens of a batch, about one sentence
 
 
 def arithmetic(config, rows, source, target, n_tokens):
@@ -90,18 +86,6 @@ def smaller_model(settings):
     return "choose a smaller --preset, or smaller sizes with --set"
 
 
-def try_batches(updater, batches):
-    """Run batches forward and backward, and discard the results.
-
-    updater: the Updater that computes.
-    With the largest batches of a run, memory runs out now or hardly ever.
-    """
-    with Progress("of the largest batches tried") as bar:
-        for i, batch in enumerate(batches, 1):
-            try_batch(updater, batch)
-            bar.update_to(i)
-
-
 def try_batch(updater, batch):
     """Run a batch forward and backward, and discard the results."""
     loss, _ = updater.backward(batch, batch.n_tokens, 0)
@@ -112,8 +96,8 @@ def try_batch(updater, batch):
 def plan(trainer):
     """Log the memory and the time of a run, measured on slices of its batches.
 
-    If its batches do not fit into the free memory, log what to change. Else a few updates of slices
-    are made, which change the weights. All ranks measure; rank 0 decides.
+    If the batches do not fit into memory, suggest smaller ones. Else a few updates of slices are
+    made, which change the weights. All ranks measure; rank 0 decides.
     """
     settings, say = trainer.settings, trainer.log.say
     tokens, work, typical = _average(trainer)
@@ -129,9 +113,24 @@ def plan(trainer):
         "time; extrapolated figures may be off by a fifth, and on a busy machine by much more"
     )
     keep_memory()
-    if _fits(trainer):
-        steps = max(0, settings.steps - trainer.step)
-        _say_time(trainer, tokens, work, steps, _seconds(trainer, typical, work))
+    used, free = trainer.ranks.broadcast((used_memory(), free_memory()))
+    needed = trainer.ranks.broadcast(_memory(trainer))
+    if free is not None and needed > SAFE * free:
+        say(
+            f"memory   this run does not fit: it needs another {_short(needed)}B, but only "
+            f"{_short(free)}B are free"
+        )
+        say(
+            f"change   lower --batch-tokens, which is {settings.batch_tokens}, and raise "
+            f"--accumulate; or {smaller_model(settings)}"
+        )
+        return
+    most = max((used or 0) + needed, largest_memory() or 0)
+    each_rank = f" on each of {trainer.ranks.size} ranks" if trainer.ranks.size > 1 else ""
+    free_text = f"; {_short(free)}B are free" if free else ""
+    say(f"memory   at most about {_short(most)}B{each_rank}{free_text}")
+    steps = max(0, settings.steps - trainer.step)  # before those that are measured
+    _say_time(trainer, tokens, work, steps, _seconds(trainer, typical, work))
 
 
 def _average(trainer):
@@ -180,108 +179,48 @@ def _say_time(trainer, tokens, work, steps, seconds):
     )
 
 
-# Memory -------------------------------------------------------------------------------------------
-
-
-def _fits(trainer):
-    """Log the memory that the run needs; return whether so much is free."""
-    settings, ranks, updater = trainer.settings, trainer.ranks, trainer.updater
-    used, free = ranks.broadcast((used_memory(), free_memory()))
-    needed = max((_memory(updater, batch) for batch in trainer.largest_batches()), key=sum)
-    fixed, batch = ranks.broadcast(needed)
-    copies = _bytes_of_copies(updater)
-    if free is None or fixed + max(batch, copies) <= SAFE * free:
-        most = max((used or 0) + fixed + max(batch, copies), largest_memory() or 0)
-        each_rank = f" on each of {ranks.size} ranks" if ranks.size > 1 else ""
-        free_text = f"; {_short(free)}B are free" if free else ""
-        trainer.log.say(f"memory   at most about {_short(most)}B{each_rank}{free_text}")
-        return True
-    trainer.log.say(
-        f"memory   this run does not fit: it needs another {_short(fixed + max(batch, copies))}B "
-        f"({_short(batch)}B for the largest batch, or {_short(copies)}B to write the files), but "
-        f"only {_short(free)}B are free"
-    )
-    # 0.9: a batch of fewer tokens may be filled better.
-    tokens = int(0.9 * (SAFE * free - fixed) / batch * settings.batch_tokens)
-    if tokens < FEWEST_TOKENS or fixed + copies > SAFE * free:
-        trainer.log.say(f"change   even small batches do not fit: {smaller_model(settings)}")
-        return False
-    tokens -= tokens % 10 ** (len(str(tokens)) - 2)  # two digits are enough
-    times = math.ceil(settings.accumulate * settings.batch_tokens / tokens)
-    shorter = f" --max-length {tokens - 1}" if tokens <= settings.max_length else ""
-    trainer.log.say(
-        f"change   use --batch-tokens {tokens} --accumulate {times}{shorter}; or "
-        f"{smaller_model(settings)}"
-    )
-    return False
-
-
-def _memory(updater, batch):
-    """Predict the memory of a batch from slices of it: (bytes of any batch, bytes of its rows)."""
-    total, width = len(batch.source), max(batch.source.shape[1], batch.target_in.shape[1])
-    tokens, n = min(SLICE_TOKENS, total * width // 2), len(updater.models)
-    # Equally many rows for each replica.
-    few, more = (min(max(most // width // n, 1) * n, total) for most in (tokens // 4, tokens))
-    try_batch(updater, batch.rows(0, few))  # allocates what is made only once, such as positions
-    small, large = (
-        memory_of(lambda rows=rows: try_batch(updater, batch.rows(0, rows))) for rows in (few, more)
-    )
-    slope = large / more
-    if more > few and large > small:  # a line that starts below 0 would promise too little
-        slope = min(slope, (large - small) / (more - few))
-    # The gradients of the replicas are allocated, but take memory only in the first update; on a
-    # GPU at once.
-    untouched = 0 if on_gpu() else updater.optimizer.gradients.nbytes * n
-    return untouched + large - slope * more, slope * total
-
-
-def _bytes_of_copies(updater):
-    """Return the bytes of the copies from which files are written, when no batch is in memory.
-
-    About 20 a parameter: the weights, Adam's m and v, and the average of weights in float64. Those
-    of a GPU are in the memory of its host.
-    """
-    return 0 if on_gpu() else 5 * updater.optimizer.gradients.nbytes
-
-
-# Time ---------------------------------------------------------------------------------------------
+def _memory(trainer):
+    """Predict the bytes that the largest batch takes, or the writing of files if that is more."""
+    updater, predicted = trainer.updater, []
+    n, parameters = len(updater.models), updater.optimizer.gradients.nbytes
+    for batch in trainer.largest_batches():
+        total, width = len(batch.source), max(batch.source.shape[1], batch.target_in.shape[1])
+        tokens = min(SLICE_TOKENS, total * width // 2)
+        # Equally many rows for each replica.
+        few, more = (min(max(most // width // n, 1) * n, total) for most in (tokens // 4, tokens))
+        try_batch(updater, batch.rows(0, few))  # allocates what is made only once
+        small, large = (
+            memory_of(lambda rows=rows: try_batch(updater, batch.rows(0, rows)))  # noqa: B023
+            for rows in (few, more)
+        )
+        slope = large / more
+        if more > few and large > small:  # a line that starts below 0 would promise too little
+            slope = min(slope, (large - small) / (more - few))
+        predicted.append(large + slope * (total - more))
+    if on_gpu():
+        return max(predicted)
+    # The gradients of the replicas are allocated, but take memory only in the first update. When
+    # files are written, no batch is in memory, but about 20 bytes a parameter: copies of the
+    # weights and of Adam's m and v, and the average of weights in float64.
+    return parameters * n + max(*predicted, 5 * parameters)
 
 
 def _seconds(trainer, typical, work):
     """Predict the seconds of an update with `work` operations, from updates of a few rows."""
-    tokens = SLICE_TOKENS * trainer.ranks.size
-    while True:
-        rows, operations = _rows(trainer, typical, tokens)
-        seconds = _measured(trainer, rows)
-        if seconds >= ENOUGH or len(rows) == len(typical):
-            return seconds * work / operations
-        tokens *= 2
-
-
-def _rows(trainer, indices, tokens):
-    """Return the first pairs of a batch, with about `tokens` tokens, and their operations."""
-    whole = trainer.dataset.batch(indices)
+    whole = trainer.dataset.batch(typical)
     width = max(whole.source.shape[1], whole.target_in.shape[1])
-    indices = indices[: max(tokens // width, trainer.ranks.size)]
+    indices = typical[: max(SLICE_TOKENS * trainer.ranks.size // width, trainer.ranks.size)]
     batch = trainer.dataset.batch(indices)
     shape = len(indices), batch.source.shape[1], batch.target_in.shape[1]
-    return indices, arithmetic(trainer.config, *shape, batch.n_tokens)
-
-
-def _measured(trainer, indices):
-    """Return the median of the seconds of some updates of these pairs, the same on every rank."""
-
-    def update():
+    times = []
+    for _ in range(1 + UPDATES):
         started = time.perf_counter()
         trainer.update(UpdateBatches(0, 0, [indices]))
         trainer.updater.read()  # waits for a GPU
-        return trainer.ranks.broadcast(time.perf_counter() - started)
-
-    update()  # slower: it fetches memory from the system
-    first = update()
-    n = math.ceil(REPEAT_SECONDS / max(first, 1e-9))
-    n = min(max(n, FEWEST_REPEATS), MOST_REPEATS)
-    return statistics.median([first, *(update() for _ in range(n - 1))])
+        times.append(trainer.ranks.broadcast(time.perf_counter() - started))
+    # The first one is slower: it fetches memory from the system.
+    seconds = statistics.median(times[1:])
+    return seconds * work / arithmetic(trainer.config, *shape, batch.n_tokens)
 
 
 # Numbers ------------------------------------------------------------------------------------------

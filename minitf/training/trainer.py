@@ -10,19 +10,18 @@ import numpy as np
 from minitf.cli import Progress, counted
 from minitf.config import Config
 from minitf.cpu.machine import keep_memory
-from minitf.data.dataset import Dataset
+from minitf.data.dataset import Cursor, Dataset, UpdateBatches
 from minitf.errors import UserError
 from minitf.files.models import kept_notes
 from minitf.optim import Adam, warmup_rate
 from minitf.training import planning
 from minitf.training.checkpoints import RunFolder
-from minitf.training.cursor import Cursor, UpdateBatches
 from minitf.training.distributed import Ranks
+from minitf.training.evaluation import Scores, Validator
 from minitf.training.log import Clock, Pace, RunLog, step_line
 from minitf.training.settings import Settings, cooldown_start, fill_in, learning_rate
 from minitf.training.signals import Interrupted, StopRequest
 from minitf.training.update import Updater, shares
-from minitf.training.validation import Scores, Validator
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 from minitf.translation.loading import check_size
@@ -133,7 +132,8 @@ class Trainer:
         self.log.say(
             "trial    running the largest batches first, to find out whether they fit into memory"
         )
-        planning.try_batches(self.updater, self.largest_batches())
+        for batch in self.largest_batches():
+            planning.try_batch(self.updater, batch)
 
     def largest_batches(self):
         """Return this rank's slices of the batches that may need the most memory.

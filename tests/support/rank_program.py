@@ -21,9 +21,9 @@ from variants import Variant
 
 from minitf.training import commandline, update
 from minitf.training.distributed import launched
+from minitf.training.evaluation import Validator
 from minitf.training.log import RunLog
 from minitf.training.trainer import Trainer
-from minitf.training.validation import Validator
 from minitf.transformer import Transformer
 
 

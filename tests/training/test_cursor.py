@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minitf.training.cursor import Cursor
+from minitf.data.dataset import Cursor
 
 
 class Text:

@@ -19,9 +19,15 @@ from minitf.errors import UserError
 from minitf.tensor import is_recording
 from minitf.text import BOS, EOS, Words
 from minitf.training import commandline, results
-from minitf.training.evaluation import bleu, paper_bleu, perplexity, score_files, split_compounds
+from minitf.training.evaluation import (
+    Validator,
+    bleu,
+    paper_bleu,
+    perplexity,
+    score_files,
+    split_compounds,
+)
 from minitf.training.signals import StopRequest
-from minitf.training.validation import Validator
 
 needs_moses = pytest.mark.skipif(
     importlib.util.find_spec("sacremoses") is None,

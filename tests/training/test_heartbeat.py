@@ -10,12 +10,12 @@ from runs import SMALL, prepare_folder, run
 
 from minitf.text import Words
 from minitf.training import commandline
+from minitf.training.evaluation import Validator
 from minitf.training.log import Pace, read_history
 from minitf.training.settings import parse
 from minitf.training.signals import Interrupted
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater
-from minitf.training.validation import Validator
 from minitf.translation import Translator
 
 

@@ -34,14 +34,13 @@ from minitf.data.dataset import Dataset
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
-from minitf.training import commandline, planning, update
+from minitf.training import commandline, update
 from minitf.training.checkpoints import RunFolder
-from minitf.training.evaluation import perplexity
+from minitf.training.evaluation import Validator, perplexity
 from minitf.training.log import read_history
 from minitf.training.settings import Settings
 from minitf.training.signals import StopRequest, stop_on_signals
 from minitf.training.trainer import Trainer
-from minitf.training.validation import Validator
 from minitf.translation import Translator
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
@@ -149,7 +148,6 @@ def test_planning_from_python_trains_nothing(folder, capsys, monkeypatch, resume
     copied_run("here", "--steps", "8")
     before = {path: path.read_bytes() for path in Path("here").iterdir()}
     monkeypatch.setattr(Trainer, "run", lambda self: pytest.fail("a plan was asked for"))
-    monkeypatch.setattr(planning, "REPEAT_SECONDS", 0)
     texts = {"train": ["train.en", "train.de"], "valid": ["valid.en", "valid.de"]}
     texts = {} if resume else {**texts, "subwords": "none"}
     assert commandline.train(Settings(**texts, out="here", plan=True, resume=resume)) is None

@@ -19,12 +19,12 @@ from minitf.errors import UserError
 from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model
 from minitf.optim import gradient_norm
-from minitf.training import commandline, planning, results, update
+from minitf.training import commandline, results, update
 from minitf.training.checkpoints import RunFolder
+from minitf.training.evaluation import Validator
 from minitf.training.settings import Settings, parse
 from minitf.training.trainer import _filled_in
 from minitf.training.update import Updater
-from minitf.training.validation import Validator
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 
@@ -574,7 +574,7 @@ def test_the_largest_batch_comes_first(small, monkeypatch):
 
     monkeypatch.setattr(Updater, "backward", watch)
     before = small.model.state()
-    planning.try_batches(small.updater, small.largest_batches())
+    small._try_largest_batches()
     assert all(np.array_equal(array, before[name]) for name, array in small.model.state().items())
     assert all(parameter.grad is None for parameter in small.model.parameters())
     batches = [small.dataset.batch(rows) for rows in small.cursor.plan]
