@@ -25,8 +25,8 @@ TABLES = ("test_gradients", "test_docs", "test_strict", "test_parity", "test_nn"
 LESSON_OF = {
     **dict.fromkeys(("test_tensor", "test_check"), "02"),
     **dict.fromkeys(("test_dropout",), "04"),
-    **dict.fromkeys(("test_transformer", "test_config", "test_first_losses"), "06"),
-    **dict.fromkeys(("test_loss", "test_optim", "test_learning", "test_fifty_steps"), "07"),
+    **dict.fromkeys(("test_transformer", "test_config"), "06"),
+    **dict.fromkeys(("test_loss", "test_optim", "test_learning"), "07"),
     **dict.fromkeys(("test_decode", "test_beam", "test_evaluation"), "08"),
     **dict.fromkeys(
         ("test_text", "test_toy", "test_corpora", "test_dataset", "test_train", "test_resume"), "09"

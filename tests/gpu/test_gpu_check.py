@@ -107,7 +107,6 @@ def test_the_files_with_gpu_tests_are_found():
     } <= found
     assert {
         "test_decode.py",
-        "test_first_losses.py",
         "test_dropout.py",
         "test_optim.py",
         "test_loss.py",

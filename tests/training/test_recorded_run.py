@@ -18,26 +18,47 @@ today. In a copy of the run of 0.1,
 
 and resumed.json has what log.jsonl says of updates 15 to 30 (the loss and the length of the
 gradient) and of the validations, the sha256 of the arrays of the checkpoint in the order of their
-names, and the machine as `fifty_steps.machine` describes it. Later forms round differently: see
-`fifty_steps.py`.
+names, and the machine as `machine` describes it. Later forms round differently.
 """
 
 import hashlib
 import json
 import os
+import platform
 import shutil
 
+import numpy as np
 import pytest
-from fifty_steps import digest, machine
 from paths import FIXTURES
 from seam import forms_on
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import forms
 from minitf.files.arrays import load_arrays
 from minitf.training import commandline
 from minitf.training.log import RunLog, read_history
 from minitf.translation.translator import Translator
+
+
+def machine():
+    """Return the facts that the last bits of a sum depend on."""
+    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    facts = ("internal_api", "version", "architecture")
+    instructions = np.show_config(mode="dicts").get("SIMD Extensions", {})
+    return {
+        "arrays": f"numpy {np.__version__}",
+        "matrix products": sorted(
+            {" ".join(str(library.get(fact)) for fact in facts) for library in libraries}
+        ),
+        "instructions": sorted({*instructions.get("baseline", ()), *instructions.get("found", ())}),
+        "libc": " ".join(platform.libc_ver()),
+    }
+
+
+def digest(found):
+    """Return the sha256 of results that JSON can hold, exact to the last bit."""
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
 
 RUN = FIXTURES / "recorded-run"
 EXPECTED = json.loads((RUN / "resumed.json").read_text(encoding="utf-8"))

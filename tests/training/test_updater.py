@@ -1,6 +1,5 @@
 """The gradient of a batch is the same, however it is cut into micro-batches or over cores."""
 
-import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from minitf import dropout
 from minitf import functions as F
 from minitf.config import Config
-from minitf.cpu.threads import each, lent
+from minitf.cpu.threads import lent
 from minitf.nn import Linear, Module, Parameter
 from minitf.optim import Adam, adam_update, warmup_rate
 from minitf.tensor import no_grad
@@ -84,22 +83,6 @@ def assert_equal(found, expected):
 
 
 @switches
-@pytest.mark.parametrize("cuts", [[0, 3, 7], [0, 1, 2, 6, 7], list(range(8))], ids=str)
-def test_micro_batches_equal_one_batch(rng, changes, cuts):
-    batch = random_batch(rng, ROWS)
-    expected = whole(batch, **changes)
-    model, optimizer = build(**changes)
-    losses = []
-    for start, stop in itertools.pairwise(cuts):
-        part = batch.rows(start, stop)
-        with F.dropout_state(5, 6, part.first_row):
-            pair = model.train().loss(part.source, part.target_in, part.target_out, batch.n_tokens)
-        pair[0].backward()
-        losses.append([float(x) for x in pair])
-    assert_equal((np.sum(losses, axis=0), optimizer.gather_gradients()), expected)
-
-
-@switches
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
 def test_cores_equal_one_core(rng, changes, count):
     batch = random_batch(rng, ROWS)
@@ -107,31 +90,6 @@ def test_cores_equal_one_core(rng, changes, count):
     cores = updater(count, **changes)
     for _ in range(2):  # the first call leaves nothing behind
         assert_equal(gradient(cores, batch), expected)
-
-
-@pytest.mark.filterwarnings("error")
-def test_weights_that_were_not_drawn_are_not_computed_with(rng):
-    """Uninitialised memory may contain values that warn when they are converted."""
-
-    def chance():
-        clone = build()[0].astype("float32")
-        for parameter in clone.parameters():
-            parameter.data.view(np.uint32)[...] = 0x7FA00000  # a signalling NaN
-        return clone
-
-    batch = random_batch(rng, ROWS)
-    cores = Updater(*build(), build=chance, replicas=3, seed=5)
-    assert_equal(gradient(cores, batch), whole(batch))
-
-
-def test_micro_batches_over_cores_equal_one_batch(rng):
-    batch = random_batch(rng, ROWS)
-    assert_equal(gradient(updater(2), batch.rows(0, 3), batch.rows(3, 7)), whole(batch))
-
-
-def test_more_cores_than_rows(rng):
-    batch = random_batch(rng, 2)
-    assert_equal(gradient(updater(3), batch), whole(batch))
 
 
 def test_an_update_of_fewer_batches_repeats_no_masks(rng, monkeypatch):
@@ -204,37 +162,11 @@ def test_every_row_is_in_one_share(rng, size):
         assert shared == rows, "in order, none twice, none missing"
 
 
-@pytest.mark.parametrize("n_batches, size", [(4, 2), (6, 3), (8, 8), (5, 1)])
-def test_batches_are_not_cut_if_there_are_enough(n_batches, size):
-    for rank, share in enumerate(shares([10 + i for i in range(n_batches)], size)):
-        each = n_batches // size
-        assert share == [(i, 0, 10 + i) for i in range(rank * each, (rank + 1) * each)]
-
-
 @pytest.mark.parametrize("n_batches, size", [(1, 2), (3, 2), (2, 5), (7, 4)])
 def test_shares_are_equal_work(n_batches, size):
     """Of batches with 20 rows, each is its fraction to within two rows."""
     for share in shares([20] * n_batches, size):
         assert abs(sum(stop - start for _, start, stop in share) - 20 * n_batches / size) < 2
-
-
-def test_more_shares_than_rows():
-    found = shares([3], 5)
-    assert [part for share in found for part in share] == [(0, 0, 1), (0, 1, 2), (0, 2, 3)]
-    assert [] in found
-
-
-def test_a_wrong_sum_would_be_found(rng):
-    """Dividing each slice by its own tokens, or masks from row 0, give another gradient."""
-    batch = random_batch(rng, ROWS)
-    expected = whole(batch)[2]
-    for n_tokens, shift in ((None, 1), (batch.n_tokens, 0)):
-        model, optimizer = build()
-        for part in (batch.rows(0, 3), batch.rows(3, 7)):
-            with F.dropout_state(5, 6, shift * part.first_row):
-                loss, _ = model.train().loss(part.source, part.target_in, part.target_out, n_tokens)
-            loss.backward()
-        assert not np.allclose(optimizer.gather_gradients(), expected, rtol=1e-2, atol=0)
 
 
 def noted(cores):
@@ -285,42 +217,6 @@ def test_the_replicas_follow_the_weights():
         assert np.allclose(array, three[name], rtol=1e-8, atol=1e-8), name
 
 
-def test_a_run_can_be_repeated_bit_for_bit():
-    one, again = (train(3, np.random.default_rng(0), "float32") for _ in range(2))
-    assert all(np.array_equal(array, again[name]) for name, array in one.items())
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("n", [1, 7, 8, 23])
-def test_each_item_is_taken_once(count, n):
-    """Adam's step changes every slice of the parameters exactly once."""
-    taken = []
-    with lent(updater(count).pool, count):
-        each(taken.append, list(range(n)))
-    assert sorted(taken) == list(range(n))
-
-
-@pytest.mark.parametrize(("count", "expected"), [(1, 1), (3, 3)])
-def test_only_threads_that_are_lent_are_taken(count, expected):
-    """One replica starts none, and after the block no thread is lent."""
-    threads, gate = set(), threading.Barrier(count, timeout=30)
-
-    def note(item):
-        if item < count:
-            gate.wait()
-        threads.add(threading.get_ident())
-
-    running = threading.active_count()
-    with lent(updater(count).pool, count):
-        each(note, list(range(23)))
-    assert len(threads) == expected
-    assert (threading.get_ident() in threads) == (count == 1)
-    assert count > 1 or threading.active_count() <= running
-    threads.clear()
-    each(lambda item: threads.add(threading.get_ident()), list(range(23)))
-    assert threads == {threading.get_ident()}
-
-
 def test_a_step_on_several_threads_is_the_step_on_one(rng):
     """The parameters have enough blocks to be worth waking a thread."""
     x, g = rng.normal(size=(2, 9 << 17)).astype(np.float32)
@@ -357,22 +253,6 @@ def test_an_error_in_a_thread_arrives_and_leaves_nothing_behind(rng):
     with pytest.raises(IndexError, match=f"{V + 5}"):
         gradient(cores, wrong)
     assert_equal(gradient(cores, batch), whole(batch))
-
-
-def test_every_slice_has_its_own_thread(rng):
-    cores = updater(3)
-    threads = {}
-    for i, model in enumerate(cores.models):
-        plain = model.loss
-
-        def loss(*arguments, i=i, plain=plain):
-            threads[i] = threading.get_ident()
-            return plain(*arguments)
-
-        model.loss = loss
-    gradient(cores, random_batch(rng, ROWS))
-    assert set(threads) == {0, 1, 2}
-    assert threading.get_ident() not in threads.values()
 
 
 class Experts(Module):
@@ -432,18 +312,6 @@ def test_tiny_products_have_one_thread(rng, monkeypatch, two_threads, count, tin
     gradient(updater(count), batch)
     assert seen == [threads] * count
     assert blas_threads() == {2}, "only inside"
-
-
-def test_what_is_tiny_depends_on_the_shape_of_the_batch_alone(rng, monkeypatch, two_threads):
-    one, seen = updater(1), []
-    plain, config = one.models[0].loss, one.models[0].config
-    one.models[0].loss = lambda *arguments: (seen.append(blas_threads()), plain(*arguments))[1]
-    operations = 2 * ROWS * 9 * config.d_model * config.d_ff
-    for batch in (random_batch(rng, ROWS, 3, 9), random_batch(rng, ROWS, 9, 3)):
-        for tiny in (operations, operations + 1):
-            monkeypatch.setattr(update, "_TINY", tiny)
-            gradient(one, batch)
-    assert seen == [{2}, {1}] * 2
 
 
 def test_a_batch_of_quick_is_tiny():
