@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import html
 import io
 import re
 import xml.etree.ElementTree as ElementTree
@@ -128,14 +127,6 @@ def test_a_walk_through_the_page(translator, tmp_path, with_model, beam, width):
     assert report_of(path, WALK, f"--window-size={width},900") == ([], [])
 
 
-def test_markup_in_a_sentence_is_not_run(translator, tmp_path):
-    line = "</script><img src=x onerror=alert(1)>"
-    path = tmp_path / "page.html"
-    write_page(path, translator.explain(line))
-    script = WALK.replace("return wrong", "return [wrong, document.querySelectorAll('img').length]")
-    assert report_of(path, script) == ([[], 0], [])
-
-
 def test_the_model_in_the_page_attends_as_python_does(translator, tmp_path):
     """Also by the queries and keys that it shows, for the last row: nothing is hidden from it."""
     path = tmp_path / "page.html"
@@ -209,24 +200,6 @@ def test_what_the_page_saves(translator, tmp_path):
     red = np.reshape([pixels[y, x, 0] for x, y in corners], weights.shape)
     painted = ((1 - red) * 255 / (255 - 8)) ** 2  # the inverse of `shade` in heads.js
     assert np.abs(painted - weights).max() < 0.02
-
-
-@pytest.mark.parametrize("place", ["tokens", "encoder-1&heads", "turning"])
-def test_a_page_in_a_frame_does_not_scroll_the_page_around_it(tmp_path, place):
-    """The book has it in frames of a telephone's width, far below what the reader reads."""
-    outer = tmp_path / "outer.html"
-    address = f"{(ROOT / 'lessons' / 'toy-page.html').as_uri()}#{place}"
-    outer.write_text(
-        f'<p style="height: 3000px"></p><iframe src="{html.escape(address)}" '
-        'style="width: 390px; height: 700px"></iframe>',
-        encoding="utf-8",
-    )
-    script = """
-    await new Promise((resolve) => document.querySelector("iframe").onload = resolve);
-    await new Promise((resolve) => setTimeout(resolve, 1500));
-    return scrollY;
-    """
-    assert report_of(outer, script)[0] == 0
 
 
 def requests_of(path, folder, script):

@@ -66,25 +66,6 @@ def test_subwords_are_those_of_sentencepiece(translator, tmp_path):
     assert [each["ids"] for each in found] == translator.subwords.encode(lines)
 
 
-OLD = """
-delete String.prototype.toWellFormed; // of Firefox 119
-RegExp = new Proxy(RegExp, { construct(target, given) { // of Safari 16.4
-  if (/\\(\\?<[!=]/.test(given[0])) throw new SyntaxError("invalid group specifier name");
-  return new target(...given);
-} });
-"""
-
-
-@pytest.mark.slow
-def test_an_older_browser_runs_what_it_can(translator, tmp_path, monkeypatch):
-    """Firefox 115 does all; Safari before 16.4 loads the program, which then names the reason."""
-    (tmp_path / "old.js").write_text(OLD)
-    monkeypatch.setenv("NODE_OPTIONS", f"--require {tmp_path / 'old.js'}")
-    lines = ["Tom saw a dog.", "a\ud800b\udc00", "\U0001f642"]
-    found = run_engine(tmp_path, translator, lines, ids_only=True)
-    assert [each["ids"] for each in found] == translator.subwords.encode([valid(x) for x in lines])
-
-
 def sentences(translator, count):
     """Return made-up sentences, each short enough for the model to read it as one part."""
     rng = random.Random(1)
@@ -259,25 +240,6 @@ def test_the_searches_of_small_models_are_those_of_python():
     assert [(ids, steps) for ids, _, steps in found] == [(ids, n) for ids, _, n in expected]
     assert [score for _, score, _ in found] == pytest.approx([x for _, x, _ in expected], rel=1e-4)
     assert {0, 1, 8} <= {len(ids) for ids, *_ in expected}
-
-
-def test_every_number_draws_a_token_that_has_a_probability():
-    """The sum of a thousand terms is rounded: what is left of it in the end may be more than 0."""
-    program = f"""
-        const {{ sampled }} = require({json.dumps(str(PACKAGE / "page" / "engine.js"))});
-        const impossible = [-Infinity, -Infinity], found = [];
-        for (let n = 0; n < 50; n++) {{
-            const next = Array.from({{ length: 1000 }}, (_, i) => Math.sin(i * 1.7 + n) - 3);
-            for (const number of [0, 1 - 2 ** -53])
-                found.push(sampled([...impossible, ...next, ...impossible], 1, () => number));
-        }}
-        // The first has 1/4 at a temperature of 1, and 1/10 at one of 1/2.
-        for (const [temperature, number] of [[1, 0.2], [1, 0.3], [0.5, 0.05], [0.5, 0.2]])
-            found.push(sampled([0, Math.log(3)], temperature, () => number));
-        console.log(JSON.stringify(found));
-    """
-    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [2, 1001] * 50 + [0, 1, 0, 1]
 
 
 def test_no_name_of_a_saved_row_or_column_is_a_formula():

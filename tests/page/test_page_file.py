@@ -2,7 +2,6 @@
 
 import base64
 import copy
-import dataclasses
 import hashlib
 import html
 import json
@@ -24,7 +23,7 @@ from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.page import writer
 from minitf.page.explained import attention_and_logits
-from minitf.page.writer import page, write_page
+from minitf.page.writer import page
 from minitf.text import BOS, PairedSubwords, Subwords, Words
 from minitf.transformer import MultiHeadAttention, Transformer, sinusoid
 from minitf.translation.translator import Translator
@@ -139,11 +138,6 @@ def test_a_long_line_is_shown_up_to_fifty_tokens():
     assert json.loads(parsed(text)["data"])["weights"]["source"]["shape"][2:] == [50, 50]
 
 
-def test_the_same_line_gives_the_same_page(explained, toy):
-    options = {"model": toy.model, "subwords": toy.subwords}
-    assert page(explained, **options) == page(explained, **options)
-
-
 def test_the_page_searches_as_the_line_was_searched(toy):
     explained = toy.explain("Tom saw a dog.", beam=3, alpha=1.25, max_extra=7)
     data = json.loads(
@@ -153,16 +147,6 @@ def test_the_page_searches_as_the_line_was_searched(toy):
         "width": 3, "alpha": 1.25, "max_extra": 7, "limit": 12,
         "max_subwords": 20, "max_unsplit": 3, "reads_capitals": True,
     }  # fmt: skip
-
-
-def test_learned_positions_end_the_translations_that_the_page_shows():
-    subwords = tiny_translator.make_subwords()
-    model = tiny_translator.make_model(subwords, positions="learned", max_length=8)
-    explained = Translator(model, subwords, max_subwords=8, max_unsplit=8).explain(
-        "the dog", max_extra=50
-    )
-    data = json.loads(parsed(page(explained))["data"])
-    assert data["search"]["limit"] == 8 >= len(data["target"])
 
 
 def test_the_table_without_javascript_has_the_weights(explained):
@@ -187,23 +171,6 @@ def test_sizes(explained, toy):
     stored = EXAMPLES / "models" / "en-de" / "model.safetensors"
     # Base64 has 4 characters for 3 bytes.
     assert len(with_model.encode()) <= 1.35 * stored.stat().st_size + 200_000
-
-
-@pytest.mark.slow
-def test_a_model_of_many_heads_gets_pictures_of_fewer_tokens():
-    bundled = Translator.load(EXAMPLES / "models" / "en-de")
-    long = bundled.explain("I think that the old man wanted to buy a new car" + ", and a horse" * 9)
-    rng = np.random.default_rng(0)
-    heads = {}  # 6 layers of 8 heads, as in base: the 3 of 4, with noise, so that none are alike
-    for kind, weights in long.weights.items():
-        many = np.tile(weights, (2, 2, 1, 1))
-        heads[kind] = np.minimum(1, many * rng.normal(1, 0.05, many.shape).clip(0.5, 2))
-    text = page(dataclasses.replace(long, weights=heads))
-    n_shown = int(re.search("The pictures show the first ([0-9]+) tokens", text)[1])
-    assert len(text.encode()) < 200_000 and 20 < n_shown < 45
-    data = json.loads(parsed(text)["data"])
-    assert {tuple(each["shape"][2:]) for each in data["weights"].values()} == {(n_shown, n_shown)}
-    assert len(data["source"]) == len(data["target"]) == len(data["steps"]) == n_shown
 
 
 def test_a_page_that_is_too_large_is_refused(explained, monkeypatch):
@@ -301,11 +268,6 @@ def test_the_command_writes_a_page(tmp_path, capsys):
     assert "head" not in found
     assert main(["--with-model", *arguments]) == 0
     assert "MIT licence" in path.read_text(encoding="utf-8")
-
-
-def test_a_page_that_cannot_be_written_is_one_line(explained, tmp_path):
-    with pytest.raises(UserError, match="could not be written"):
-        write_page(tmp_path / "no" / "page.html" / "x.html", explained)
 
 
 def test_the_page_of_the_lessons_is_that_of_today(toy, explained):

@@ -135,17 +135,6 @@ PLAYED = """
 """
 
 
-def test_it_plays_to_the_end(path):
-    times, labels, end, count = asked(path, PLAYED)
-    assert times == sorted(times) and any(time % 1 for time in times) and end == count
-    assert [label.split()[-1] for label in labels] == ["Play", "Pause", "Play"]
-
-
-def test_with_reduced_motion_it_plays_stills(path):
-    times, _, end, count = asked(path, PLAYED, None, "--force-prefers-reduced-motion")
-    assert set(times) >= {1, 2, 3} and all(time % 1 == 0 for time in times) and end == count
-
-
 def test_a_token_under_the_pointer_lights_up_everywhere(path):
     script = """
     openView("attention");
@@ -233,25 +222,6 @@ def test_the_captions_tell_the_weights(toy, path):
         assert told == at_end, line
 
 
-def test_where_a_word_looks_is_told_by_scores(path):
-    """The shares that are told are the softmax of the scores that are told, in every attention."""
-    script = """
-    at("why").open = true;
-    const found = [];
-    for (const [name, number] of [["encoder", 0], ["encoder", 1], ["decoder", 3], ["source", 9]]) {
-      goTo(placeOf(name, number) + 1);
-      found.push(at("why").querySelectorAll("p")[1].textContent);
-    }
-    return found;
-    """
-    for told in asked(path, script):
-        numbers = re.findall(r"scores (\S+) with|and (\S+) with", told.replace("\u2212", "-"))
-        first, second = (float(one or other) for one, other in numbers)
-        shares = [int(share) for share in re.findall(r"(\d+)%", told)]
-        expected = shares[0] * np.exp(second - first)
-        assert abs(shares[1] - expected) < 1 + 0.12 * expected, told  # both are rounded
-
-
 def test_a_sentence_that_the_beam_saves(toy, path):
     """The stage shows when greedy decoding would go wrong, and what it would have written."""
     line = TURNING
@@ -322,32 +292,6 @@ def test_a_view_shows_the_attention_of_the_moment(path):
     assert [row for _, row in rows[1:]] == [3, 9, 2]
 
 
-@pytest.mark.parametrize("width", [500, 820, 1024, 1280])
-def test_the_stage_has_room_for_its_labels(path, width):
-    """No text crosses a frame, with a view open and without; strips look the same."""
-    script = """
-    const box = (node) => node.getBoundingClientRect(), found = [], fills = [];
-    for (const view of [null, "beam"]) {
-      if (view) openView(view);
-      goTo(placeOf("drop", 8) + 1);
-      const frames = [...document.querySelectorAll(".stack rect, .part rect")].map(box);
-      for (const node of document.querySelectorAll("#scene svg text")) {
-        const text = box(node), picture = box(node.ownerSVGElement);
-        const isCrossed = frames.some((frame) => [frame.left, frame.right].some((x) =>
-          text.left < x - 1 && text.right > x + 1 && text.bottom > frame.top + 1
-            && text.top < frame.bottom - 1));
-        if (node.style.visibility !== "hidden" && text.width && (isCrossed
-          || text.left < picture.left - 1 || text.right > picture.right + 1))
-          found.push(node.textContent);
-      }
-      fills.push(stage.scene.strips.memory.map((strip) =>
-        [...strip.childNodes].map((cell) => cell.style.fill).join()).join(" "));
-    }
-    return [found, fills[0] === fills[1]];
-    """
-    assert asked(path, script, None, f"--window-size={width},900") == [[], True]
-
-
 def probabilities(model, source, target, hidden=()):
     """Return the P of each next token, and all attention weights, with source tokens hidden."""
 
@@ -412,28 +356,6 @@ def test_a_change_is_the_same_change_in_python(toy, explained, path, change):
         assert np.abs(np.array(found["weights"][kind]) - weights[kind]).max() < 2e-3, kind
     assert found["translation"] in found["told"] or "The same" in found["told"]
     assert found["isSame"] and found["areNamed"]
-
-
-def test_a_beam_of_another_width(toy, path):
-    """Greedy decoding, with the slider; Restore brings the beam back."""
-    line = TURNING
-    script = """
-    const done = async () => { while (busy || isWaiting) await frame(); };
-    await translateAndShow(GIVEN, 4);
-    openView("try");
-    const slider = at("try-width"), found = [shown.translation];
-    slider.value = 1;
-    slider.dispatchEvent(new Event("input"));
-    await done();
-    const marked = at("result").querySelector("mark").textContent;
-    found.push(shown.translation, shown.beam.length, marked);
-    at("restore").click();
-    await done();
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    return [...found, shown.translation, at("try-width").value, at("restore").disabled];
-    """
-    greedy, best = (toy.translate([line], beam=beam)[0][0].text for beam in (1, 4))
-    assert asked(path, script, line) == [best, greedy, 0, "kalten", best, "4", True]
 
 
 def test_a_changed_weight_and_a_temperature(path):

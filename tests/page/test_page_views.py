@@ -1,6 +1,5 @@
 """The numbers that the views of the page show, in a browser, against the model's in Python."""
 
-import html
 import json
 import re
 
@@ -11,7 +10,7 @@ from paths import ROOT
 
 from minitf.decode import length_penalty
 from minitf.page.explained import attention_and_logits
-from minitf.page.writer import _word, write_page
+from minitf.page.writer import write_page
 from minitf.text import BOS
 from minitf.translation.translator import Translator
 
@@ -128,27 +127,6 @@ def test_how_much_two_heads_are_alike(path):
     assert found[:2] == [1, 0] and found[4:] == [1, 0.5]
 
 
-def test_what_the_buttons_of_the_heads_say(explained, path):
-    script = """
-    see("heads");
-    return [...document.querySelectorAll(".head small")].map((node) => node.textContent);
-    """
-    heads = explained.weights["source"].astype(float)  # (L, H, T, S)
-    L, H = heads.shape[:2]
-    for number, text in enumerate(asked(path, script)):
-        matrix = heads[number // H, number % H]
-        bits, layer, head, alike = re.fullmatch(
-            r" (.*) bits; most like layer (\d+), head (\d+) \((.*)\)", text
-        ).groups()
-        assert float(bits) == pytest.approx(entropy(matrix).mean(), abs=0.06)
-        likeness = 1 - entropy((heads + matrix) / 2) + (entropy(heads) + entropy(matrix)) / 2
-        likeness = likeness.mean(axis=-1)
-        likeness[number // H, number % H] = -1  # itself
-        assert float(alike) == pytest.approx(likeness.max(), abs=0.006)
-        assert likeness[int(layer) - 1, int(head) - 1] == pytest.approx(likeness.max(), abs=1e-3)
-    assert number + 1 == L * H
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bars_of_a_token_are_its_weights(explained, path, kind):
     script = """
@@ -245,18 +223,6 @@ def test_the_text_of_a_box_is_that_of_its_subwords(toy, path):
     assert found == [text.strip() for text in toy.subwords.decode(rows)]
 
 
-def test_the_width_of_a_beam_that_the_page_searched(toy, tmp_path):
-    path = tmp_path / "page.html"
-    write_page(path, toy.explain("We sing.", beam=1), model=toy.model, subwords=toy.subwords)
-    script = """
-    await translateAndShow("Tom saw a dog.", 4);
-    const told = see("beam").querySelector(".more p:nth-of-type(2)").textContent;
-    return [told, beamNodes(shown.beam)[2].length];
-    """
-    told, boxes = asked(path, script)
-    assert "shows the 8 most probable" in told and boxes == 8
-
-
 def test_each_mask_hides_what_it_should(explained, path):
     script = """
     see("masks");
@@ -272,19 +238,6 @@ def test_each_mask_hides_what_it_should(explained, path):
     assert [count for count, _ in found] == expected
     for (_, told), count, size in zip(found, expected, sizes, strict=True):
         assert told.endswith(f": {count} of {size} cells are hidden")
-
-
-def test_a_token_that_the_mask_hides_is_called_hidden(explained, path):
-    script = """
-    see("attention");
-    Object.assign(chosen, { kind: "decoder", row: 2, reverse: GIVEN });
-    updateAll();
-    return [...document.querySelectorAll(GIVEN ? "[id^=row-]" : "[id^=column-]")].map((node) =>
-      node.textContent.endsWith(" hidden"));
-    """
-    T = len(explained.target)
-    assert asked(path, script, False) == [s > 2 for s in range(T)]
-    assert asked(path, script, True) == [t < 2 for t in range(T)]
 
 
 def heads_of(toy, explained):
@@ -354,11 +307,6 @@ NAMED = {  # a token: what the views call it
 }
 
 
-def test_the_hyphen_of_a_piece_in_every_script(path):
-    assert asked(path, "return GIVEN.map(word);", [*NAMED]) == [*NAMED.values()]
-    assert [html.unescape(_word(token, True)) for token in NAMED] == [*NAMED.values()]
-
-
 def test_what_is_read_in_pieces(path):
     script = "return GIVEN.map((source) => { shown = { source }; return inPieces(); });"
     sources = [
@@ -388,50 +336,6 @@ WITHIN = """
       }).map((node) => node.textContent);
     };
 """
-
-
-@pytest.mark.parametrize("names", [[WIDE[0]] * 3, [WIDE[1]] * 3, WIDE[:3]])
-def test_the_names_of_a_map_have_room(path, names):
-    script = """
-    see("heads");
-    update(showHeads);
-    const picture = document.querySelector("svg[data-map]");
-    return [outside(picture), [...picture.querySelectorAll("text")].map((n) => n.textContent)];
-    """
-    outside, texts = asked(path, WITHIN + script, [*names, "</s>"])
-    assert outside == [] and all(token.lstrip("\u2581") in texts for token in names)
-
-
-def test_the_names_of_masks_are_shortened_to_their_room(path):
-    script = """
-    see("masks");
-    update(showMasks);
-    const pictures = [...document.querySelectorAll("#masks svg")];
-    return [pictures.flatMap(outside), pictures[0].textContent];
-    """
-    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466" * 3
-    outside, text = asked(path, WITHIN + script, [WIDE[0], WIDE[1], f"\u2581a{family}", "</s>"])
-    assert outside == [] and "\u2026" in text and "WWWW" in text and "机器翻" in text
-    assert not re.search("[\ud800-\udfff\ufffd]", text)  # half of an emoji
-
-
-def test_the_tokens_of_the_beam_are_shortened_to_their_boxes(path):
-    script = """
-    const step = { parents: [0, 0, 0, 0, 0], tokens: GIVEN, kept: [0, 1, 2, 3], finished: [4],
-      log_probabilities: [-1, -2, -3, -4, -5] };
-    shown = { ...shown, beam: [step], width: 4 };
-    see("beam");
-    return [...document.querySelectorAll(".node")].map((node) => {
-      const text = node.querySelector("text"), room = node.querySelector("rect");
-      return [text.getBBox().width < room.getBBox().width, text.textContent];
-    });
-    """
-    tokens = [*WIDE[:3], "\u2581aaaaaaa" + "\U0001f642" * 9, "</s>"]
-    found = asked(path, script, tokens)
-    assert all(fits for fits, _ in found)
-    assert [text for _, text in found][4] == "</s>"
-    assert all(text.endswith("\u2026") for _, text in found[1:4])
-    assert found[3][1].startswith("aaaaaaa") and not re.search("[\ud800-\udfff\ufffd]", found[3][1])
 
 
 ARABIC = ["\u2581\u0631\u0623\u0649", "\u2581\u062a\u0648\u0645", "\u2581\u0643\u0644\u0628\u0627"]
@@ -464,16 +368,6 @@ def test_a_language_that_is_written_from_right_to_left(path, codes):
         assert len(lefts) >= 2 and lefts == sorted(lefts, reverse=True)
     assert found["names"] == ["<s>", *(token[1:] for token in ARABIC)]
     assert f"\u2068{ARABIC[1][1:]}\u2069 attends to \u2068" in found["said"]
-
-
-def test_a_language_that_is_written_from_left_to_right(path):
-    script = """
-    chosen.step = 2;
-    for (const id of ["attention", "steps"]) see(id);
-    const lines = [...document.querySelectorAll("#attention .words, #steps .sofar")];
-    return lines.map((node) => node.dir);
-    """
-    assert asked(path, script) == ["ltr"] * 3
 
 
 def test_a_typed_line_is_read_as_python_reads_it(toy, path):

@@ -224,40 +224,6 @@ def loud(echo, document):
     return "\n".join(best.text for (best,) in found)
 
 
-SUBTITLES = """1
-00:00:01,600 --> 00:00:04,200
-- Come in.
-- <i>Who is there?</i>
-
-2
-00:00:05,000 --> 00:00:07,250 X1:40 X2:600
-{\\an8}(knocking)
-...
-
-3
-00:01:00,000 --> 00:01:02,000
-Nobody."""
-
-
-def cues(document):
-    """Return the number, the times and the lines of each subtitle."""
-    blocks = [block.split("\n") for block in document.split("\n\n")]
-    for number, times, *lines in blocks:
-        assert number.isdecimal() and lines
-        assert re.fullmatch(r"[\d:,]{12} --> [\d:,]{12}( X1:40 X2:600)?", times)
-    return [(number, times, lines) for number, times, *lines in blocks]
-
-
-def test_subtitles_stay_subtitles(echo):
-    before, after = cues(SUBTITLES), cues(loud(echo, SUBTITLES))
-    assert [cue[:2] for cue in after] == [cue[:2] for cue in before]
-    assert [cue[2] for cue in after] == [
-        ["- COME IN.", "- <i>WHO IS THERE?</i>"],
-        ["{\\an8}(KNOCKING)", "..."],
-        ["NOBODY."],
-    ]
-
-
 MARKDOWN = """---
 title: the key
 ---

@@ -179,48 +179,37 @@ def test_a_kill_in_the_middle_of_an_import_is_no_traceback(run, tmp_path, monkey
 def test_attention_is_drawn_for_the_first_sentence(run, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("minitf.plot.attention_maps", lambda *arguments: drawn.append(arguments))
-    model = save(
-        tmp_path / "en-de", make_subwords(), {"source_language": "en", "target_language": "de"}
-    )
     code, out, err = run(*QUICK, "--attention", tmp_path / "a.png", "", "the dog", "a bird")
     assert (code, len(lines_of(out))) == (0, 3)
     told = f"translate.py: {tmp_path / 'a.png'} shows the first line of the text only\n"
     assert err == told
-    for text in (b"the dog\n\na bird\n\nthe dog", b"the dog"):  # a paragraph is a batch
-        del drawn[1:]
-        err = run(*QUICK, "--attention", tmp_path / "a.png", "--paragraphs", stdin=text)[2]
-        assert err == told * (b"bird" in text) and len(drawn) == 2
-    del drawn[1:]
-    ((weights, rows, columns, path, title, caption, names, words),) = drawn
+    text = b"the dog\n\na bird\n\nthe dog"  # a paragraph is a batch
+    assert run(*QUICK, "--attention", tmp_path / "a.png", "--paragraphs", stdin=text)[2] == told
+    ((weights, rows, columns, path, title, caption, names, words), _) = drawn
     assert weights.shape == (2, len(rows), len(columns)) and path == str(tmp_path / "a.png")
     assert "".join(columns[:-1]).replace("▁", " ").strip() == "the dog" and title == "the dog"
     assert "decoder to source, layer 2 of 2" in caption and names == ("output", "input") and words
     line = "the dog saw a bird. " * 9
     choice = ("--attention-kind", "encoder", "--layer", "1", "--attention-subwords")
-    assert (
-        run(*QUICK, "--attention", "a.png", *choice, line)[2].count("is translated in parts") == 1
-    )
-    _, rows, columns, _, title, caption, names, words = drawn[1]
+    err = run(*QUICK, "--attention", "a.png", *choice, line)[2]
+    assert err.count("is translated in parts") == 1
+    _, rows, columns, _, title, caption, names, words = drawn[-1]
     assert rows == columns and names == ("input", "input") and not words
     assert "encoder self-attention, layer 1 of 2" in caption and title and line.startswith(title)
-    for kind, expected in (
-        ("source", ("German output", "English input")),
-        ("decoder", ("German output",) * 2),
-    ):
-        assert (
-            run(
-                *QUICK,
-                "--model",
-                model,
-                "--attention",
-                "a.png",
-                "--attention-kind",
-                kind,
-                "the dog",
-            )[0]
-            == 0
-        )
-        assert drawn[-1][6] == expected
+
+
+def test_a_picture_names_the_languages_and_counts_the_layers_of_its_stack(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("minitf.plot.attention_maps", lambda *given: drawn.append(given[5:7]))
+    notes = {"source_language": "en", "target_language": "de"}
+    folder = save(tmp_path / "deep", make_subwords(), notes, n_layers=3, n_decoder_layers=1)
+    for kind in ("source", "encoder", "decoder"):
+        arguments = ("--attention", "a.png", "--attention-kind", kind, "the dog")
+        assert Command(folder)(*arguments)[0] == 0
+    layers = [caption.split("layer ")[1][:6] for caption, _ in drawn]
+    assert layers == ["1 of 1", "3 of 3", "1 of 1"]
+    read, written = "English input", "German output"
+    assert [names for _, names in drawn] == [(written, read), (read,) * 2, (written,) * 2]
 
 
 def test_the_name_of_a_file_is_translated_with_a_hint(run, tmp_path):
@@ -452,28 +441,6 @@ def test_terminal_is_greeted_and_prompted(run):
     assert screen.ends(0).endswith("> \n")
 
 
-@pytest.mark.slow
-@needs_terminal
-@pytest.mark.parametrize(
-    "notes, greeting",
-    [
-        ({"source_language": "cs", "target_language": "fr"}, "Czech to French, model a; "),
-        pytest.param({"source_language": "cs"}, "model a; ", marks=pytest.mark.slow),
-        pytest.param(
-            {"source_language": ["cs"], "target_language": "\x1b"},
-            "model a; ",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_greeting_names_the_languages_that_are_known(run, tmp_path, notes, greeting):
-    save(tmp_path / "a", make_subwords(), notes)
-    screen = Screen(run, "--model", tmp_path / "a", "--paragraphs", *QUICK)
-    screen.until(b"> ")
-    screen.type(b"\x04")
-    assert screen.ends(0) == greeting + "an empty line ends a paragraph, Ctrl-D ends\n> \n"
-
-
 @needs_terminal
 def test_typed_lines_can_be_edited_and_called_back(run):
     pytest.importorskip("readline")
@@ -538,16 +505,12 @@ def test_a_picture_replaces_neither_the_text_nor_its_translation(run, tmp_path):
     assert "needs the name of a file" in run(*QUICK, "--attention", "", "the dog")[2]
 
 
-def test_the_caption_counts_the_layers_of_the_drawn_stack(tmp_path, monkeypatch):
-    folder = save(tmp_path / "deep", make_subwords(), n_layers=3, n_decoder_layers=1)
-    captions = []
-    monkeypatch.setattr(
-        "minitf.plot.attention_maps", lambda *given: captions.append(given[5].split("layer ")[1])
-    )
-    command = Command(folder)
-    for kind in ("source", "encoder", "decoder"):
-        assert command("--attention", "a.png", "--attention-kind", kind, "the dog")[0] == 0
-    assert [caption[:6] for caption in captions] == ["1 of 1", "3 of 3", "1 of 1"]
+def test_the_greeting_names_the_languages_that_are_known(capsys):
+    reading.greet("runs/a", {"source_language": "cs", "target_language": "fr"}, "a line")
+    reading.greet("runs/a", {"source_language": "cs"})
+    known, unknown = capsys.readouterr().err.split("\n")[:2]
+    assert known.startswith("Czech to French, model a; a line, Ctrl-")
+    assert unknown.startswith("model a; one sentence per line, ")
 
 
 def test_languages_at_the_end_of_a_line_of_the_table_are_known():

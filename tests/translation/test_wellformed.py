@@ -9,7 +9,7 @@ from tiny_translator import TEXT, make_model, make_subwords
 
 from minitf.backend import to_device, to_numpy, using
 from minitf.decode import extend
-from minitf.text import BOS, EOS, PAD, Subwords, Words
+from minitf.text import BOS, EOS, PAD, Words
 from minitf.text.vocabulary import SPECIALS
 from minitf.translation import Translator
 from minitf.translation.wellformed import REPEATS, Wellformed
@@ -131,20 +131,6 @@ def test_a_list_of_words_has_no_capitals_inside_a_word():
     words = Words(["klein", "Haus"])
     allowed = Wellformed(words).allowed(np.array([[EOS]]))
     assert allowed(np.array([[BOS, 4]]), np.array([0]), np.array([9])).all()
-
-
-def test_symbols_may_stand_anywhere():
-    """As those for what is copied and not translated."""
-    subwords = Subwords.train(TEXT, 330, log=lambda notice: None, symbols=["①", "②"])
-    (source,) = subwords.encode(["① ② the dog ①"])
-    rule = Wellformed(subwords).allowed(np.array([[*source, EOS]]))
-    for i, name in enumerate(subwords.vocabulary()):
-        after = rule(np.array([[BOS, i]]), np.array([0]), np.array([9]))[0]
-        is_part = name in BYTES[0x80:]
-        assert is_part or after[[*source[:2], EOS]].all()
-    for symbol in source[:2]:
-        after = rule(np.array([[BOS, symbol]]), np.array([0]), np.array([9]))[0]
-        assert after.sum() == len(subwords) - 77, "only bytes that begin no character are forbidden"
 
 
 def no_text(subwords, found):
