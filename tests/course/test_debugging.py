@@ -17,8 +17,6 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?%?")
 # A number of the page may differ by this share and this much, a percentage by so many points:
 # other processors round differently, and 300 updates amplify that.
 SHARE, OFFSET, POINTS = 0.1, 0.05, 6
-# Lines of these have texts or curves of models that learn nothing, which any rounding changes.
-UNSTABLE = {"after_warmup", "frequencies"}
 
 
 def load():
@@ -48,7 +46,6 @@ def sections():
 def test_every_symptom_has_its_section_and_the_other_way_round(program):
     assert list(sections()) == list(program.SYMPTOMS)
     assert len(sections()) >= 14  # twelve symptoms, the five checks, and their table
-    assert CLAIMS.keys() == program.SYMPTOMS.keys()
 
 
 def test_each_row_of_the_table_leads_to_a_section_and_none_is_forgotten():
@@ -121,182 +118,21 @@ def test_an_unknown_name_is_one_line(program):
     assert said.getvalue().count("\n") == 1 and "no_update" in said.getvalue()
 
 
-CLAIMS = {}
-
-
-def section(function):
-    """Register the claims of a section under its name."""
-    CLAIMS[function.__name__] = function
-    return function
-
-
-# What the sections claim, beyond their numbers ----------------------------------------------------
-
-
-@section
-def five_checks(got, d):
-    yield abs(got["first"] - 3.14) < 0.2
-    yield got["one"] < d.FLOOR + 0.01
-    yield got["leak"] == 0
-    yield got["share"] > 0.9
-
-
-@section
-def which_checks(got, d):
-    failed = {
-        name: "".join(str(i) for i, ok in enumerate(passed, 1) if not ok)
-        for name, passed in got.items()
-    }
-    yield failed.pop("no mistake") == ""
-    yield failed.pop("shifted_lines") == ""  # the checks test the program, not the text
-    yield all(failed.values())
-    yield failed["no_update"] == "25" and failed["wrong_gradient"] == "3"
-    yield "4" in failed["no_causal_mask"] and failed["same_token"] == "5"
-
-
-@section
-def no_update(got, d):
-    yield got["moved"] == 0 and got["last"] > 3
-    yield got["right"] == pytest.approx(got["rate"], rel=1e-3)
-
-
-@section
-def large_embeddings(got, d):
-    yield got["first"] > 10 and abs(got["right"] - 3.14) < 0.2
-
-
-@section
-def softmax_twice(got, d):
-    yield got["last"] > 2.3 and got["one"] > got["least"] > 1.8
-    yield got["right"] < d.FLOOR + 0.01
-
-
-@section
-def frequencies(got, d):
-    yield abs(got["last"] - got["entropy"]) < 0.25
-    yield got["gap"] < 0.3 and got["right_gap"] > 0.6
-    yield got["one"] < d.FLOOR + 0.02
-
-
-@section
-def too_slow(got, d):
-    yield got["last"] > 1.7 and got["right"] < 0.8
-
-
-@section
-def wrong_gradient(got, d):
-    yield got["noticed"] and got["last"] > got["right"] + 0.05
-
-
-@section
-def below_floor(got, d):
-    yield got["found"] < d.FLOOR < got["right"]
-
-
-@section
-def no_causal_mask(got, d):
-    yield got["accuracy"] > 0.9 and got["share"] < 0.2
-    yield got["leak"] > 0.1 and got["right"] == 0
-
-
-@section
-def same_token(got, d):
-    yield got["accuracy"] > 0.9 and got["wrong"] < 0.1 and got["right"] > 0.9
-    yield got["right"] == got["library"]
-
-
-@section
-def another_vocabulary(got, d):
-    yield got["before"] > 0.9 and got["share"] < 0.1
-
-
-@section
-def dropout_when_decoding(got, d):
-    yield got["equal"] < 0.9 and got["off_equal"] == 1 and got["off"] > got["on"] + 0.1
-
-
-@section
-def too_short(got, d):
-    yield all(abs(got[alpha] - got[0.0]) < 0.03 for alpha in (0.6, 2.0))
-    yield got[0.6] < 0.85 < 0.97 < got["right"]
-
-
-@section
-def short_beams(got, d):
-    yield got[1, 0.0] > got[4, 0.0] + 0.05 and got[4, 0.0] > got[20, 0.0]
-    yield got[4, 1.0] > got[4, 0.0]
-
-
-@section
-def never_ends(got, d):
-    yield got["cut"] > 0.9 and got["right_cut"] == 0
-    yield got["p"] < 0.1 and got["right_p"] > 0.8
-
-
-@section
-def inverted_mask(got, d):
-    yield got["gap"] < got["right_gap"] / 2 and got["on_words"] == 0
-    yield got["one"] > d.FLOOR + 0.05
-
-
-@section
-def shifted_lines(got, d):
-    yield abs(got["gap"]) < 0.05 and got["last"] > 1.8
-    yield got["one"] < d.FLOOR + 0.01
-
-
-@section
-def copies(got, d):
-    yield got["copied"] > 0.1 and got["equal"] > 0.4 and got["right"] == 0
-
-
-@section
-def nan(got, d):
-    first, second = got["losses"]
-    yield first < 5 and second != second
-    yield got["place"].startswith("encoder.layers.0, row 5")
-    yield "gradient of embedding.weight is not finite at step 1" in got["message"]
-
-
-@section
-def overfitting(got, d):
-    training, validation = got["few"]
-    yield training[-1] < training[0] - 0.3 and validation[-1] > validation[0] + 0.5
-    yield got["smoothed"][1][-1] < validation[-1]
-    yield got["many"][1][-1] < 1.3
-
-
-@section
-def after_warmup(got, d):
-    best, last = min(means(got["losses"])), means(got["losses"])[-1]
-    yield last > best + 0.1 and last > 1.9
-    yield means(got["right"])[-1] < 1.2
-
-
-@section
-def resume(got, d):
-    yield got["equal"]
-    before = sum(got["right"][195:200]) / 5
-    yield sum(got["right"][200:210]) / 10 < before + 0.05
-    yield max(got["no_moments"][200:210]) > before + 0.25
-    yield sum(got["from_one"][230:255]) > sum(got["right"][230:255]) + 1
-
-
-@section
-def bleu_zero(got, d):
-    own = got.pop("the references themselves")
-    yield own > 99.9 and max(got.values()) < 10
-
-
-@section
-def counting(got, d):
-    yield got["tokenised, none"] == pytest.approx(got["plain text, 13a"], abs=0.1)
-    yield got["tokenised output only"] < 0.7 * got["plain text, none"]
-    yield got["plain text, char"] > got["plain text, 13a"] + 3
-
-
 def means(losses):
     return [sum(losses[i - 10 : i]) / 10 for i in range(10, len(losses) + 1, 10)]
+
+
+# Lines of these have texts or curves of models that learn nothing, which any rounding changes: here
+# is what their sections claim of them. Of all others, the page's numbers are compared.
+UNSTABLE = {
+    "frequencies": lambda got: (
+        abs(got["last"] - got["entropy"]) < 0.25 and got["gap"] < 0.3 < 0.6 < got["right_gap"]
+    ),
+    "after_warmup": lambda got: (
+        means(got["losses"])[-1] > max(1.9, min(means(got["losses"])) + 0.1)
+        and means(got["right"])[-1] < 1.2
+    ),
+}
 
 
 @pytest.mark.slow
@@ -304,11 +140,11 @@ def means(losses):
 def test_a_symptom_is_what_the_page_says(name, program):
     with redirect_stdout(io.StringIO()) as out, threadpool_limits(1, "blas"):
         got = program.SYMPTOMS[name]()
-    held = list(CLAIMS[name](got, program))
-    assert held and all(held), f"{name}: {held}, {got}"
     printed, page = out.getvalue().splitlines(), sections()[name][1]
     assert len(printed) == len(page)
-    if name not in UNSTABLE:
+    if name in UNSTABLE:
+        assert UNSTABLE[name](got), got
+    else:
         for line, quoted in zip(printed, page, strict=True):
             assert alike(line, quoted), f"{name}: the page says {quoted!r}, but it is {line!r}"
 
@@ -327,19 +163,3 @@ def near(a, b):
     if b.endswith("%"):
         return abs(float(a.strip("%")) - float(b.strip("%"))) <= POINTS
     return abs(float(a) - float(b)) <= SHARE * abs(float(b)) + OFFSET
-
-
-@pytest.mark.parametrize(
-    ("line", "quoted", "expected"),
-    [
-        ("loss 1.00", "loss 1.10", True),
-        ("loss 1.00", "loss 1.50", False),
-        ("loss 1.00", "rate 1.00", False),
-        ("right 96%", "right 98%", True),
-        ("right 80%", "right 98%", False),
-        ("  ab right: ba written: ba", "  ab right: ba written: aa", True),
-        ("  ab right: ba written: ba", "  ab right: bb written: ba", False),
-    ],
-)
-def test_lines_are_compared(line, quoted, expected):
-    assert alike(line, quoted) == expected

@@ -24,7 +24,6 @@ from lesson_files import LESSONS, ROOT
 from minitf.course import calls, gradebook, grading
 from minitf.decode import Hypothesis
 
-each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
 GRADED = LESSONS[3]
 QUICK = ("02",)  # a check calls with a Tensor; in 06 with a function, in 07 with a model
@@ -154,17 +153,11 @@ def test_one_exercise_can_be_graded_alone(tmp_path):
     assert done.returncode == 2 and "has no exercise nothing" in done.stderr
 
 
-@each_lesson
-def test_each_exercise_has_points_also_on_its_sheet(lesson):
-    sheet = exercise.sheet(lesson)
-    for name in grading.exercises(sheet):
-        points = grading.POINTS[name]
-        assert f"# {points} point{'s' if points > 1 else ''}\ndef {name}(" in sheet
-
-
-def test_no_exercise_that_is_gone_has_points():
-    names = [name for path in LESSONS for name in grading.exercises(exercise.sheet(path))]
-    assert sorted(names) == sorted(grading.POINTS)
+def test_each_exercise_has_points_also_on_its_sheet():
+    sheets = "".join(exercise.sheet(path) for path in LESSONS)
+    points = re.findall(r"^# (\d) points?\ndef (\w+)\(", sheets, re.MULTILINE)
+    assert {name: int(number) for number, name in points} == grading.POINTS
+    assert sorted(grading.exercises(sheets)) == sorted(grading.POINTS)
 
 
 def test_what_a_sheet_does_besides_does_not_break_the_json(tmp_path):
@@ -354,11 +347,6 @@ def with_code(*sources):
 NOTEBOOKS = {
     "as it is made": ([*START, *[("code", cell) for cell in EMPTY.values()], LAST], "", []),
     "filled": ([*START, *FILLED, LAST], "all", []),
-    "magic in a cell of its own": (
-        with_code("%matplotlib inline\n%load_ext autoreload"),
-        "all",
-        ["skipped `%matplotlib inline`, a magic", "skipped `%load_ext autoreload`, a magic"],
-    ),
     "magic above an answer": (
         [*START, ("code", f"%matplotlib inline\n{EMPTY['tent']}\n{tent}"), LAST],
         "tent",
@@ -369,7 +357,6 @@ NOTEBOOKS = {
         "all",
         ["`!pip install torch", "`files = !ls`, a shell", "`%pip", "cell 7, line 1: .*%%bash"],
     ),
-    "an answer that is timed": ([*START, ("code", f"%%time\n{tent}"), LAST], "tent", ["%%time"]),
     "help": (with_code("F.layer_norm?", "?np.mean", "np??"), "all", ["a question"] * 3),
     "await": (
         with_code("import asyncio\nawait asyncio.sleep(0)\nasync def f():\n    await f()"),
@@ -381,32 +368,11 @@ NOTEBOOKS = {
         "all",
         ["ZeroDivisionError", "NameError: name 'mended", "NameError: name 'y'"],
     ),
-    "scratch below an answer": (
-        [*START, ("code", f"{tent}\nprint(tent())\n1 / 0\nassert tent() is None"), LAST],
-        "tent",
-        ["ZeroDivisionError", "AssertionError"],
-    ),
-    "plots": (
-        with_code("import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()"), "all", []
-    ),
-    "input and exit": (with_code("input()", "exit()", "quit()"), "all", ["EOF", "", ""]),
     "cells in another order": (
         [TITLE, *reversed(FILLED), TURN, *[("code", cell) for cell in EMPTY.values()]], "all", []
     ),
-    "all answers in one cell": (
-        [*START, *[("code", cell) for cell in EMPTY.values()], ("code", "\n\n".join(ALL)), LAST],
-        "all",
-        [],
-    ),
-    "an answer twice, the last is right": (
-        [*START, ("code", "def tent():\n    return 7"), ("code", tent)], "tent", []
-    ),
     "an answer twice, the last is wrong": (
         [*START, ("code", tent), ("code", "def tent():\n    return 7")], "", []
-    ),
-    "two authors' copies": (
-        [*START, *[("code", f"def {name}(*a):\n    return 7") for name in NAMES], *FILLED, *START,
-         *FILLED, LAST], "all", ["ZeroDivisionError", "NameError"],
     ),
     "without its title": ([*LESSON_CELLS, TURN, *FILLED, LAST], "all", []),
     "without the heading": ([TITLE, *LESSON_CELLS, *FILLED, LAST], "all", []),
@@ -421,11 +387,6 @@ NOTEBOOKS = {
     ),
     "other checks": (
         with_code("def check_tent():\n    pass\ndef tent():\n    return 7")[:-5], "normalised", []
-    ),
-    "raw cells, and text in strings": (
-        [*START, ("raw", "%not code"), ("code", f"TEXT = '''\n%d ?\n! no\n'''\n{tent}"), LAST],
-        "tent",
-        [],
     ),
 }  # fmt: skip
 FEW = ("filled", "magic above an answer", "scratch that raises", "without its title")
@@ -459,10 +420,6 @@ def test_a_notebook_of_a_class_is_graded_right(habit, tmp_path):
     assert len(result["notes"]) == len(notes), result["notes"]
     for pattern, note in zip(notes, result["notes"], strict=True):
         assert re.search(pattern, note), (pattern, note)
-
-
-def test_the_table_has_more_than_twenty_notebooks():
-    assert len(NOTEBOOKS) > 20 and set(FEW) <= set(NOTEBOOKS)
 
 
 def test_an_error_in_a_notebook_names_its_cell(tmp_path):
@@ -570,27 +527,12 @@ def test_a_file_of_a_class_spoils_no_other(tmp_path):
     assert (folder / "grades").read_text(encoding="utf-8") == "of somebody"
 
 
-# The fields that Gradescope's autograder specifications name, and their types.
-GRADESCOPE = {"score": (int, float), "output": str, "output_format": str, "execution_time": int,
-              "visibility": str, "stdout_visibility": str, "tests": list}  # fmt: skip
-GRADESCOPE_TEST = {
-    "number": str,
-    "name": str,
-    "score": (int, float),
-    "max_score": (int, float),
-    "status": str,
-    "output": str,
-    "output_format": str,
-    "visibility": str,
-}
-
-
 def of_gradescope(text):
-    """Return a results.json, whose form is checked."""
+    """Return a results.json, whose fields are those of Gradescope's specifications."""
     result = json.loads(text)
-    assert all(isinstance(result[key], GRADESCOPE[key]) for key in result)
+    fields = {"score", "output", "output_format", "execution_time", "visibility"}
+    assert result.keys() <= fields | {"stdout_visibility", "tests"}
     for test in result["tests"]:
-        assert all(isinstance(test[key], GRADESCOPE_TEST[key]) for key in test)
         assert test["status"] in ("passed", "failed") and test["visibility"] == "visible"
         assert test["output_format"] == "text" and 0 <= test["score"] <= test["max_score"]
     return result
