@@ -1,8 +1,8 @@
 """The process of the answers: it reads a sheet or a notebook, and computes what it is asked.
 
 `python -m minitf.course.answering` is started by `grading`, which has the checks. Its standard
-input and output are the line to that process, which the answers do not see as such: what they print
-is left out. Nothing here decides whether an answer is right.
+input and output are the channel to that process, which the answers do not see as such: what they
+print is left out. Nothing here decides whether an answer is right.
 """
 
 import __future__
@@ -19,7 +19,7 @@ import sys
 import textwrap
 import types
 
-from minitf.course.calls import LONGEST, Ended, Line, described
+from minitf.course.calls import LONGEST, Channel, Ended, described
 
 __all__ = ["SHEET", "ends_empty", "is_empty", "parsed"]
 
@@ -90,8 +90,8 @@ def ends_empty(definition):
 class Answers:
     """The answers of a sheet or a notebook, read one statement at a time."""
 
-    def __init__(self, line):
-        self.line, self.names, self.notes = line, [], []
+    def __init__(self, channel):
+        self.channel, self.names, self.notes = channel, [], []
         self.flags = 0  # of the compiler: what the answers import from __future__
         module = types.ModuleType("answers")
         sys.modules["answers"] = module
@@ -107,7 +107,7 @@ class Answers:
         """
         self.names = names
         for place, source, only_definitions in cells:
-            self.line.sources.append(place)
+            self.channel.sources.append(place)
             linecache.cache[place] = len(source), None, source.splitlines(True), place
             try:
                 statements, left_out = parsed(source)
@@ -196,12 +196,12 @@ def main():
         sending.write(message)
         sending.flush()
 
-    line = Line(send, functools.partial(_received, receiving), [], trusted=True)
-    answers = Answers(line)
-    line.keep(answers.read)
-    line.keep(answers.answer)
+    channel = Channel(send, functools.partial(_received, receiving), [], trusted=True)
+    answers = Answers(channel)
+    channel.keep(answers.read)
+    channel.keep(answers.answer)
     while True:
-        line.serve()
+        channel.serve()
 
 
 def _received(stream):

@@ -2,7 +2,7 @@
 
 The process that judges has the checks, the process of the answers has the answers. A function of
 one can be called in the other; a Tensor that the call returns keeps its history in the process that
-made it, and a gradient that arrives here is sent back through it. Nothing else crosses the line: an
+made it, and a gradient that arrives here is sent back through it. Nothing else crosses the pipe: an
 answer cannot reach an object of the process that judges it, and what it returns arrives as plain
 numbers, texts, lists, arrays and Tensors, whatever methods its own classes have.
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from minitf.tensor import Tensor, record
 
-__all__ = ["AnswerError", "Ended", "Line"]
+__all__ = ["AnswerError", "Channel", "Ended"]
 
 LONGEST = 2**24  # bytes of a message: no exercise needs a tenth of them
 LONGEST_CALL = 2**17  # bytes of a call that an answer makes: what is called computes over there
@@ -33,8 +33,8 @@ class Ended(Exception):
     """The other process cannot be reached: why, in words."""
 
 
-class Line:
-    """One end of the line.
+class Channel:
+    """One end of the pipe between two processes.
 
     send, receive: write one message, and wait for one (bytes). sources: the names of the files
     whose lines an error may name. trusted: whether the other end may send objects of the library
@@ -110,7 +110,7 @@ class Line:
             reply = {"failed": described(error, self.sources)}
         try:
             self._write(reply)
-        except ValueError as error:  # too large for the line, or for a number in JSON
+        except ValueError as error:  # too large for a message, or for a number in JSON
             self._write({"failed": described(error, ())})
 
     def _reply(self, message):

@@ -35,7 +35,7 @@ from pathlib import Path
 import numpy as np
 
 from minitf.course.answering import SHEET
-from minitf.course.calls import LONGEST, AnswerError, Ended, Line
+from minitf.course.calls import LONGEST, AnswerError, Channel, Ended
 from minitf.course.lesson import state_of
 from minitf.errors import UserError
 
@@ -132,11 +132,11 @@ def _judged(process, names, name):
         return "wrong", "the function is missing"
     if states[name] == "to do":
         return state_of(empty, check)
-    failures = process.line.failures
+    failures = process.channel.failures
     earlier = len(failures)
 
     def ask(*arguments, **options):
-        return process.line.ask(ANSWER, (name, *arguments), options)
+        return process.channel.ask(ANSWER, (name, *arguments), options)
 
     ask.__name__ = ask.__qualname__ = name
     ask.__signature__ = inspect.signature(empty)
@@ -179,7 +179,7 @@ class _Process:
         self._start()
         self.doing = "reads the sheet"
         try:
-            states, notes = self.line.ask(READ, (self.cells, self.names))
+            states, notes = self.channel.ask(READ, (self.cells, self.names))
             self.states = {name: states[name] for name in self.names}
             if not all(type(state) is str for state in self.states.values()):
                 raise TypeError("a state is no word")
@@ -197,7 +197,7 @@ class _Process:
 
     def _is_lost(self):
         """Return whether a call has had no end: the process may still be at it."""
-        return any(isinstance(error, Ended) for error in self.line.failures)
+        return any(isinstance(error, Ended) for error in self.channel.failures)
 
     def limit(self):
         """Let the time of an exercise begin."""
@@ -240,7 +240,7 @@ class _Process:
         for work in _write, _read:
             arguments = self.running, self.sent, self.received
             threading.Thread(target=work, args=arguments, daemon=True).start()
-        self.line = Line(self.sent.put, self._receive)
+        self.channel = Channel(self.sent.put, self._receive)
         self.limit()
 
     def _receive(self):
@@ -278,7 +278,7 @@ class _Process:
             subprocess.run([sys.executable, "-c", ends], user=user, check=False)
         self.running.wait()
         self.sent.put(None)  # the last message: its thread ends
-        # A process that has left the group may hold the line, and go on writing.
+        # A process that has left the group may hold the pipe, and go on writing.
         deadline = time.monotonic() + 1
         with contextlib.suppress(queue.Empty):
             while time.monotonic() < deadline and self.received.get(timeout=0.5):

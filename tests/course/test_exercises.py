@@ -1,4 +1,9 @@
-"""The exercise sheets: written from the lessons, and hard to pass with a wrong answer."""
+"""The exercise sheets: written from the lessons, and hard to pass with a wrong answer.
+
+The typical mistakes are those of the checks, each with its wrong answer. tests/support/answers has
+right answers, NAME and right_NAME_2, and further wrong ones, wrong_NAME, whose docstring is a piece
+of the message that refuses them.
+"""
 
 import ast
 import contextlib
@@ -9,15 +14,16 @@ import runpy
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 from lesson_files import LESSONS, ROOT, prose_of, tree_of
 
 from minitf.course.grading import exercises
+from minitf.course.lesson import state_of
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 SCRIPT = ROOT / "lessons" / "exercise.py"
+ANSWERS = ROOT / "tests" / "support" / "answers"
 
 
 @pytest.fixture(autouse=True)
@@ -35,15 +41,15 @@ def load(path):
 
 def answers(lesson):
     """Return {name: function} of a right answer to each exercise of a lesson."""
-    module = load(ROOT / "tests" / "support" / "answers" / lesson.name)
+    module = load(ANSWERS / lesson.name)
     return {name: getattr(module, name) for name in exercises(load(SCRIPT).sheet(lesson))}
 
 
-def answered(sheet, functions, source):
+def answered(lesson, functions):
     """Return the sheet with these functions instead of the empty ones, as a reader saves it."""
-    own = Path(source).read_text(encoding="utf-8")
+    own = (ANSWERS / lesson.name).read_text(encoding="utf-8")
     taken = "".join(f"{name} = {thing.__name__}\n" for name, thing in functions.items())
-    return sheet.replace("\n\nif __name__", f"\n\n{own}\n{taken}\nif __name__")
+    return load(SCRIPT).sheet(lesson).replace("\n\nif __name__", f"\n\n{own}\n{taken}\nif __name__")
 
 
 def run(path, text):
@@ -85,9 +91,7 @@ def test_an_empty_sheet_says_in_a_line_each_what_is_to_do(lesson, tmp_path):
 @each_lesson
 def test_right_answers_pass(lesson, tmp_path):
     right = answers(lesson)
-    sheet = answered(
-        load(SCRIPT).sheet(lesson), right, ROOT / "tests" / "support" / "answers" / lesson.name
-    )
+    sheet = answered(lesson, right)
     code, lines, err = run(tmp_path / "sheet.py", sheet)
     assert (code, err) == (0, ""), lines
     assert [line.split()[1:] for line in lines if line.startswith("right")] == [
@@ -98,7 +102,7 @@ def test_right_answers_pass(lesson, tmp_path):
 @each_lesson
 def test_a_sheet_imports_what_its_right_answers_use(lesson):
     """A reader writes no import: what a hint asks for must be there."""
-    answers = ast.parse((ROOT / "tests/support/answers" / lesson.name).read_text(encoding="utf-8"))
+    answers = ast.parse((ANSWERS / lesson.name).read_text(encoding="utf-8"))
     imported = {name: node for node in answers.body for name in names_imported(node)}
     sheet = ast.parse(load(SCRIPT).sheet(lesson))
     there = {name for node in sheet.body for name in names_imported(node)}
@@ -114,21 +118,9 @@ def names_imported(node):
     return [name.asname or name.name for name in node.names] if is_import else []
 
 
-@pytest.mark.parametrize(
-    "lesson",  # one process is enough by default: in all other tests the sheet is run in this one
-    [
-        pytest.param(path, id=path.stem, marks=pytest.mark.slow if i else [])
-        for i, path in enumerate(LESSONS)
-    ],
-)
-def test_a_sheet_as_a_program_says_the_same(lesson, tmp_path):
-    for functions in ({}, answers(lesson)):
-        sheet = answered(
-            load(SCRIPT).sheet(lesson),
-            functions,
-            ROOT / "tests" / "support" / "answers" / lesson.name,
-        )
-        expected = run(tmp_path / "sheet.py", sheet)
+def test_a_sheet_as_a_program_says_the_same(tmp_path):
+    for functions in {}, answers(LESSONS[0]):
+        expected = run(tmp_path / "sheet.py", answered(LESSONS[0], functions))
         done = subprocess.run(
             [sys.executable, "sheet.py"], cwd=tmp_path, capture_output=True, text=True, check=False
         )
@@ -225,38 +217,6 @@ def test_an_answer_without_return_that_fails_before_its_end_is_told_the_error(tm
     assert re.fullmatch(r"wrong  1\. one \(line \d\): ZeroDivisionError: .*", lines[0]), lines
 
 
-BY_ANOTHER_METHOD = {
-    "mended_weights": (1, "return F.softmax(np.where(mask, scores, -np.inf)).numpy()"),
-    "softmax_average": (1, "return F.softmax(scores).numpy() @ values"),
-    "logsumexp": (
-        2,
-        "m = x.data.max(axis=-1, keepdims=True)\n"
-        "    return F.log(F.exp(x - m).sum(axis=-1)) + m[..., 0]",
-    ),
-    "look_up": (5, "return table[ids]"),
-    "find_leaks": (
-        6,
-        "rows, moved = x.numpy(), []\n"
-        "    for row in np.eye(len(rows)):\n"
-        "        changed = rows + row[:, None] * np.arange(1.0, 1 + rows.shape[1])\n"
-        "        moved.append(run(Tensor(changed)).numpy() != run(x).numpy())\n"
-        "    return np.any(moved, axis=2).T",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BY_ANOTHER_METHOD)
-def test_the_guide_names_an_exercise_whose_method_no_check_sees(name, tmp_path):
-    number, body = BY_ANOTHER_METHOD[name]
-    sheet = load(SCRIPT).sheet(LESSONS[number - 1])
-    (head,) = re.findall(rf"^def {name}\(.*$", sheet, re.MULTILINE)
-    text = sheet.replace("\n\nif __name__", f"\n\n{head}\n    {body}\n\nif __name__")
-    _, lines, _ = run(tmp_path / "sheet.py", text)
-    assert [line for line in lines if re.fullmatch(rf"right  \d\. {name}", line)], lines
-    guide = (ROOT / "lessons" / "README.md").read_text(encoding="utf-8")
-    assert f"`{name}`" in guide.partition("**The checks compare results, not methods.**")[2]
-
-
 def test_an_exercise_that_was_deleted_or_fails_is_told_in_its_line(tmp_path):
     sheet = load(SCRIPT).sheet(LESSONS[0]).replace("def additive_mask", "def renamed")
     broken = "def softmax_average(scores, values):\n    return 1 / 0\n"
@@ -306,3 +266,48 @@ def test_anything_else_is_refused(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert load(SCRIPT).main(arguments) == 2
     assert capsys.readouterr().err.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+# The answers to the exercises ---------------------------------------------------------------------
+
+WRONG, RIGHT = 5, 2  # so many of each exercise at least, and no more than so many named mistakes
+
+
+def answers_to(lesson, folder):
+    """Yield (its check in the sheet, right answers, {answer: what its refusal says}) of each."""
+    sheet = load(SCRIPT).sheet(lesson)
+    (folder / "sheet.py").write_text(sheet, encoding="utf-8")
+    checks = runpy.run_path(str(folder / "sheet.py"), run_name="sheet")
+    answers = vars(load(ANSWERS / lesson.name))
+    for name in exercises(sheet):
+        named = [(wrong, text) for text, wrong in mistakes_of(checks, name).items()]
+        assert len(named) <= WRONG
+        right = [answers[own] for own in answers if re.fullmatch(rf"(right_)?{name}(_\d+)?", own)]
+        for own, answer in answers.items():
+            if re.fullmatch(rf"wrong_{name}(_\d+)?", own):
+                named.append((answer, " ".join(answer.__doc__.split())))
+        yield checks[f"check_{name}"], right, named
+
+
+def mistakes_of(checks, name):
+    """Return {a typical mistake: an answer that makes it} of an exercise."""
+    return getattr(getattr(checks["checks"], f"check_{name}"), "wrong", {})
+
+
+@each_lesson
+def test_no_wrong_answer_is_right_and_no_right_one_wrong(lesson, tmp_path):
+    failures = []
+    for check, right, wrong in answers_to(lesson, tmp_path):
+        assert len(right) >= RIGHT and len(wrong) >= WRONG, check
+        for answer, said in [*[(each, None) for each in right], *wrong]:
+
+            def called(*arguments, answer=answer):
+                return answer(*arguments)
+
+            with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+                warnings.simplefilter("ignore")
+                state, message = state_of(called, check)
+            told = said is None or (said in message and "RecursionError" not in message)
+            if state != ("right" if said is None else "wrong") or not told:
+                failures.append(f"{check.__name__}: {said}: {state}: {message}")
+    assert not failures, "\n".join(failures)

@@ -21,54 +21,28 @@ LONG = "x" * 300  # no file system has such names
 TRAINER = {
     # the command line
     "--steps soon": "--steps must be a whole number, not 'soon'",
-    "--steps 1.5": "--steps must be a whole number, not '1.5'",
-    "--steps inf": "--steps must be a whole number, not 'inf'",
     "--learning-rate low": "--learning-rate must be a number, not 'low'",
     "--step 5": "unknown option --step: did you mean --steps?",
     "--learning_rate=0.5": "unknown option --learning_rate: did you mean --learning-rate?",
-    "--nonsense 5": "unknown option: --nonsense 5",
     "surplus": "unknown option: surplus",
-    "--train train.en": "--train: expected 2 arguments",
     "--out": "--out: expected one argument",
     "--train train.en train.de": "--train needs --valid",
-    "--valid valid.en valid.de": "--valid is only used with --train",
     "--corpus toy --train train.en train.de": "choose one of them",
     # numbers
     "--steps 0": "--steps must be at least 1, not 0",
-    "--steps 9999999999999": "--steps must be at most 1000000000000",
     "--learning-rate 0": "--learning-rate must be at least 1e-12, not 0",
-    "--learning-rate nan": "--learning-rate must be at least 1e-12, not nan",
-    "--minutes inf": "--minutes must be at most 1000000000000, not inf",
-    "--clip -1": "--clip must be at least 0, not -1.0",
-    "--alpha 1e300": "--alpha must be at most 10, not 1e+300",
-    "--beam 100000": "--beam must be at most 1000",
-    "--max-extra 100000000000000000000": "--max-extra must be at most 10000",
-    "--average 0": "--average must be at least 1",
-    "--log-every 0": "--log-every must be at least 1",
-    "--accumulate 0": "--accumulate must be at least 1",
-    "--batch-tokens 1": "--batch-tokens must be at least 2",
-    "--batch-tokens 99999999999999999999": "--batch-tokens must be at most 1000000000",
-    "--max-length 0": "--max-length must be at least 1",
     f"{TEXTS} --add train.en valid.de": "train.en has 60 lines but valid.de has 5",
     f"{TEXTS} --add nowhere.en train.de": "nowhere.en cannot be read",
     "--train latin1.txt latin1.txt --valid valid.en valid.de": "iconv -f latin1 -t utf-8",
     f"{TEXTS} --add train.en": "--add: expected 2 arguments",
-    "--seed -1": "--seed must be at least 0",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
     "--replicas 9999": "--replicas must be at most 256",
     # texts
     "--train nowhere.en train.de --valid valid.en valid.de": "nowhere.en cannot be read",
     f"--train {LONG} train.de --valid valid.en valid.de": "cannot be read (File name too long)",
-    f"{TEXTS} --add train.en {LONG}": "cannot be read (File name too long)",
     f"{TEXTS} --out {LONG}": "could not be written (File name too long): choose a shorter",
-    f"--resume --out {LONG}": "could not be written (File name too long): choose a shorter",
     "--train . train.de --valid valid.en valid.de": ". is a folder: name a text file",
-    "--train train.en valid.de --valid valid.en valid.de": (
-        "train.en has 60 lines but valid.de has 5"
-    ),
-    "--train empty empty --valid valid.en valid.de": "the training text is empty",
     "--train space space --valid valid.en valid.de": "are empty",
-    "--train train.en train.de --valid empty empty": "the validation text is empty",
     "--train train.en train.de --valid long long --max-length 20": (
         "to validate on; left out: 3 too long"
     ),
@@ -81,35 +55,21 @@ TRAINER = {
     f"{TEXTS} --vocabulary-size 20": "choose a --vocabulary-size of at least",
     "--corpus klingon": "unknown corpus 'klingon': choose from toy",
     "--corpus tatoeba-en-de": "set MINITF_DATA",
-    "--subwords words": "--subwords must be one of sentencepiece, none",
     # the model
     "--preset huge": "unknown preset 'huge'",
     "--set d_model": "--set d_model: write KEY=VALUE",
     "--set d_mode=12": "where KEY is one of n_layers",
-    "--set eos_id=7": "where KEY is one of n_layers",
     "--set d_model=wide": "--set d_model must be a whole number, not 'wide'",
-    "--set tie=maybe": "--set tie must be true or false, not 'maybe'",
     "--set dropout=1.5": "dropout must be at least 0 and at most 0.9999",
-    "--set dropout=0.999999": "dropout must be at least 0 and at most 0.9999",
-    "--set n_heads=0": "n_heads must be an integer of at least 1, not 0",
-    "--set dropout=nan": "dropout must be at least 0 and at most 0.9999, not nan",
-    "--set eps=-1": "eps must be at least 0",
-    "--set n_layers=0": "n_layers must be an integer of at least 1",
     "--set d_model=30": "d_model 30 is not a multiple of n_heads 4",
-    "--set d_model=33 --set n_heads=3": "sinusoids need an even d_model, not 33",
     "--set norm=between": "norm must be post or pre",
     "--set suppressed_ids=1,b": "must be a list of whole numbers such as 1,5, not '1,b'",
-    "--set suppressed_ids=3": "suppressed_ids must not contain the end mark 3",
-    "--set n_decoder_layers=0": "n_decoder_layers must be an integer of at least 1",
     f"{TEXTS} --subwords none --set d_ff=999999999999": "choose a smaller --preset",
-    f"{TEXTS} --subwords none --set n_layers=99999999999": "choose a smaller --preset",
-    f"{TEXTS} --subwords none --set d_k=9999999999999999999999": "choose a smaller --preset",
     f"{TEXTS} --set positions=learned --set max_length=9": "--max-length 8",
     "--backend torch": "unknown backend 'torch': choose numpy or cupy",
     "--precision float16": "--precision must be one of float32, tf32, bfloat16",
     "--precision tf32": "precision tf32 needs a GPU",
     # folders
-    "--out ": "--out must be a name, not ''",
     "--out train.en": "there is a file of this name: choose another folder",
     f"{TEXTS} --out train.en/deeper": "could not be written (Not a directory)",
     f"{TEXTS} --out run": (
@@ -117,7 +77,6 @@ TRAINER = {
     ),
     f"{TEXTS} --out model": "model is not empty (it contains config.json): choose a new",
     "--start-from nowhere": "nowhere: no such folder",
-    "--start-from train.en": "train.en: is a file",
     "--start-from .": ". is not the folder of a trained model: it has no config.json: name the",
     "--start-from nowhere --preset small": "leave out --preset",
     f"{TEXTS} --start-from model --set d_ff=8": (
@@ -130,7 +89,6 @@ TRAINER = {
         "100% of the tokens are not in the model's vocabulary"
     ),
     # runs to go on with
-    "--resume": "contains no checkpoint: omit --resume",
     "--resume --out nowhere": "nowhere contains no checkpoint: omit --resume",
     "--resume --out run-cut": "run-cut/checkpoint.safetensors: damaged",
     "--resume --out run-flipped": "checkpoint.safetensors: damaged (its sha256 differs)",
@@ -146,68 +104,40 @@ TRAINER = {
 TRANSLATE = {
     "--beam 4 --nbest 5 'the dog'": "--beam 5",
     "-Hello.": "unknown option -Hello.: put -- before text",
-    "-hello": "unknown option -hello: put -- before text",
     "-o x 'the dog'": "unknown option -o",
     "--temperature 0.5 'the dog'": "only used with --sample: add it",
-    "--seed 0 'the dog'": "only used with --sample: add it",
     "--sample --beam 4 'the dog'": "leave out --beam",
-    "--sample --nbest 2 'the dog'": "leave out --beam, --nbest",
-    "--sample --attention a.png 'the dog'": "--attention",
-    "--sample --temperature -1 'the dog'": "from 0 to",
     "--sample --top-k 0 'the dog'": "from 1 to",
-    "--sample --top-p 2 'the dog'": "from 0.001 to 1",
-    "--sample --seed x 'the dog'": "'x'",
     "--beam 0 'the dog'": "from 1 to",
-    "--beam x 'the dog'": "'x'",
     "--alpha nan 'the dog'": "from 0 to",
-    "--alpha -1 'the dog'": "from 0 to",
-    "--max-extra -1 'the dog'": "from 0 to",
     "--max-extra 111111111111111111111111111111 'the dog'": "from 0 to",
     "--format xml 'the dog'": "json",
     "--backend abacus 'the dog'": "cupy",
     "--bream 4 'the dog'": "unknown option --bream: did you mean --beam?",
     "--src de --tgt en 'the dog'": "unknown option --src: each model has its languages: choose",
-    "--to=fr 'the dog'": "unknown option --to=fr: each model has its languages: choose one with",
     "--ouput=x.txt 'the dog'": "unknown option --ouput: did you mean --output?",
     "--layer 1 'the dog'": "only used with --attention FILE: add it",
-    "--attention-kind decoder 'the dog'": "--attention FILE",
     "--attention a.png --attention-kind self 'the dog'": "encoder",
     "--attention a.xyz 'the dog'": "unknown picture format '.xyz': use .png",
-    "--attention a 'the dog'": "--attention a has no ending: use .png, .pdf or .svg for a picture",
     "--attention no/a.png 'the dog'": "no/a.png: cannot be written (No such file or directory):",
     "--attention a.png --layer 3 'the dog'": "1 to 1",
     "--with-model 'the dog'": "only used with --attention PAGE.html: add it",
-    "--attention a.png --with-model 'the dog'": "only used with --attention PAGE.html: add it",
     "--attention a.html --layer 1 'the dog'": "a page shows all kinds and layers: leave out",
-    "--attention no/a.html 'the dog'": "no/a.html: could not be written",
-    "--input x y": "one of them (--input takes one file)",
     "--input x --input y": "--input is given twice: give it once",
-    "--attention a.png --attention b.png": "--attention is given twice: give it once",
-    "--input no/such/file": "no/such/file",
     "--input .": ".: cannot be read",
     "--input letter.docx": (
         "letter.docx is a Word, LibreOffice or zip file: save it as plain text, in UTF-8"
     ),
-    "--input letter.pdf": "letter.pdf is a PDF",
-    "--input photo.png": "photo.png is a picture",
-    "--input text.gz": "text.gz is a compressed file",
     "--input latin1.txt": "is not UTF-8 but probably latin1: iconv -f latin1 -t utf-8",
-    "--input cp1252.txt": "iconv -f cp1252 -t utf-8 cp1252.txt > NEW_FILE",
-    "--input utf-16le.txt": "iconv -f utf-16le -t utf-8 utf-16le.txt > NEW_FILE",
     "--input bytes": "is no text, or in an unknown encoding: save it as plain text, in UTF-8",
     "--input train.en --output ./train.en": (
         "the text would be replaced by its translation: give --output another name"
     ),
-    "--output no/such/file 'the dog'": (
-        "no/such/file: cannot be written (No such file or directory): its folder does"
-    ),
     "--output train.en/x 'the dog'": "its folder is a file",
-    "--output . 'the dog'": "it is a folder: name a file in it",
     "--model no/such/folder 'the dog'": (
         "a public model such as opus-mt-fr-en (French to English), which is downloaded once"
     ),
     "--model '\n\x1b[31m' 'the dog'": "no such folder",
-    "--model train.en 'the dog'": "is a file",
     "--model . 'the dog'": "config.json",
     "--model model-cut 'the dog'": ".safetensors: changed since it was saved",
     "--model model-card 'the dog'": "model-card/config.json: damaged",
@@ -227,22 +157,16 @@ def prepare(folder, run):
     for name, content in {
         "long": ("word " * 90 + "\n") * 3,
         "line": "word " * 20_000,
-        "empty": "",
         "space": "\n \n\n",
         "other": "nothing that was seen before\n" * 5,
     }.items():
         Path(folder, name).write_text(content)
     for name, content in {
         "letter.docx": b"PK\x03\x04\x14\0",
-        "letter.pdf": b"%PDF-1.7\n",
-        "photo.png": b"\x89PNG\r\n\x1a\n",
-        "text.gz": b"\x1f\x8b\x08",
         "bytes": bytes(range(256)),
     }.items():
         Path(folder, name).write_bytes(content)
-    for encoding in ("latin1", "cp1252", "utf-16le"):
-        text = "„Grüße!“" if encoding == "cp1252" else "Grüße!"
-        Path(folder, f"{encoding}.txt").write_bytes(text.encode(encoding))
+    Path(folder, "latin1.txt").write_bytes("Grüße!".encode("latin1"))
     run(str(Path(folder, "run")))
     for name, change in COPIES.items():
         shutil.copytree(Path(folder, "run"), Path(folder, name))

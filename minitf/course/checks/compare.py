@@ -299,7 +299,7 @@ ADVICE = {
         "[..., None] and [..., 0] work for any number of axes, [:, None] does not"
     ),
     r"'Tensor' object (has no attribute|is not subscriptable)": "its array is x.data",
-    r"of type Tensor|between instances of .*'Tensor'|unsupported .*'Tensor'": (
+    r"of type Tensor|'Tensor' does not support ufuncs|(instances of|unsupported) .*'Tensor'": (
         "functions of NumPy and comparisons take arrays: x.data, not x"
     ),
     r"'memoryview'": "x.data of an array x is no array: .data is for Tensors",
