@@ -1137,7 +1137,7 @@ claim("the highest training loss of the nine", max(of_all) < guess / 3, max(of_a
 #
 # **Why do differences of 1e-15 elsewhere not count?** Two programs, or arrays of other
 # sizes, add in other orders. In the check it is one program on arrays of one size. (The
-# library's fast forms, lesson 01, may round differently; in all lessons they are off.)
+# library's fast forms, lesson 01, may round differently; here they are off.)
 #
 # **And a softmax over the wrong axis?** It divides by a sum over the queries, and those
 # of later positions are among them. Both checks find it, and so does a still cheaper

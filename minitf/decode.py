@@ -9,31 +9,19 @@ each text, V vocabulary, H heads, K d_k, U d_v, n tokens in a cache.
 from __future__ import annotations
 
 import dataclasses
-import weakref
+import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
-from minitf import forms, transformer
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.forms import accelerated
-from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from minitf.tensor import Ids, Tensor, no_grad
-from minitf.transformer import (
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    FeedForward,
-    MultiHeadAttention,
-    Positions,
-    Residual,
-    Transformer,
-)
+from minitf.transformer import MultiHeadAttention, Transformer
 
 __all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
 
@@ -101,6 +89,7 @@ def greedy(
     cached: bool = True,
     alpha: float = 0.0,
     allowed: Allowed | None = None,
+    scorer_of: Callable[[Ids, int], Scorer] | None = None,
 ) -> list[Hypothesis]:
     """Add the most probable next token until the end mark: a Hypothesis for each sentence.
 
@@ -112,8 +101,9 @@ def greedy(
     alpha: the exponent of the length penalty, which divides ln P in the score.
     allowed: says which tokens may come next; by default all but padding and the start mark. ln P
     is the model's own: it is not normalised over the allowed tokens.
+    scorer_of: what `token_scorer` returned, which is asked if it is not given.
     """
-    return translate_by(_most_probable, model, source, max_extra, cached, alpha, allowed)
+    return translate_by(_most_probable, model, source, max_extra, cached, alpha, allowed, scorer_of)
 
 
 def _most_probable(logits, rows):
@@ -128,6 +118,7 @@ def translate_by(
     cached: bool = True,
     alpha: float = 0.0,
     allowed: Allowed | None = None,
+    scorer_of: Callable[[Ids, int], Scorer] | None = None,
 ) -> list[Hypothesis]:
     """Translate with the tokens that `choose` picks: a Hypothesis for each sentence.
 
@@ -140,7 +131,8 @@ def translate_by(
     c, limits = model.config, greatest_lengths(model, source, max_extra)
     texts = np.full((len(source), 1), c.bos_id)
     with model.evaluating(), no_grad():
-        scorer = token_scorer(model, source, 1, cached)
+        scorer_of = scorer_of or token_scorer(model, cached)
+        scorer = scorer_of(source, 1)
         return extend(texts, scorer, choose, limits, c.eos_id, alpha, allowed)
 
 
@@ -229,6 +221,7 @@ def beam_search(
     cached: bool = True,
     allowed: Allowed | None = None,
     record: list[list[BeamStep]] | None = None,
+    scorer_of: Callable[[Ids, int], Scorer] | None = None,
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
 
@@ -258,7 +251,8 @@ def beam_search(
     is_recorded = record is not None
     searches = [_Search(limit, beam, alpha, n_best, c.eos_id, is_recorded) for limit in limits]
     with model.evaluating(), no_grad():
-        scorer = token_scorer(model, source, beam, cached)
+        scorer_of = scorer_of or token_scorer(model, cached)
+        scorer = scorer_of(source, beam)
         _search_together(searches, scorer, beam, c.bos_id, allowed)
     if is_recorded:
         record += [search.steps for search in searches]
@@ -420,160 +414,29 @@ def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> 
     return np.maximum(lengths, 1)
 
 
-def token_scorer(model: Transformer, source: Ids, width: int, cached: bool) -> Scorer:
-    """Return the Scorer of the fastest way that is right, for `width` texts of each row of source.
-
-    cached: whether to keep what was computed for earlier tokens, if the model can be decoded so.
-    """
-    way = how_to_decode(model, source) if cached else "uncached"
-    if way == "fused":
-        # translate.py goes on here, by the form in minitf/cpu/decoder_steps.py: a FusedDecoder
-        # (minitf/cpu/decoder.py), which calls no layer of the model's decoder.
-        return fused_decoder(model)(source, width)
-    return TokenScorer(model, source, width, _caches(model) if way == "cached" else None)
-
-
 @accelerated
-def fused_decoder(model: Transformer) -> Callable[[Ids, int], Scorer] | None:
-    """Return what makes the Scorer of (source, width) that computes all layers in one program.
+def token_scorer(model: Transformer, cached: bool = True) -> Callable[[Ids, int], Scorer]:
+    """Return what makes the Scorer of (source, width), which calls the model's modules.
 
-    None if the library in use has no such program for this model, as here.
+    cached: whether to keep keys and values of earlier tokens, if the model can be decoded so. In a
+    changed model they may be outdated, as when a position is counted from the end of the text: the
+    translation would be wrong, without an error. So they are kept only if the logits of a made-up
+    text are the same with them and without: see `agrees`. A module for which a short text cannot
+    tell says `can_cache = False`.
     """
-    return None
+    can_cache = cached and all(module.can_cache for module in model.modules())
+    if can_cache and agrees(model, functools.partial(cached_scorer, model)):
+        return functools.partial(cached_scorer, model)
+    return functools.partial(TokenScorer, model)
 
 
-def how_to_decode(model: Transformer, source: Ids | None = None) -> str:
-    """Return how a model is decoded: "fused", "cached" or "uncached", the fastest that is right.
-
-    fused: by one program in place of the decoder's layers, if all are plain: see `is_plain`.
-    cached: by the modules, which read the newest token of each text and keep keys and values.
-    uncached: by the modules, which read each text from its beginning: right for every model.
-
-    In a changed model, keys and values of earlier tokens may be outdated, as when a position is
-    counted from the end of the text, and a program in place of the layers may compute other logits:
-    the translation would be wrong, without an error. So a faster way is taken only if it has the
-    logits of "uncached" for a made-up text: see `agrees`. If a fused decoder's logits differ, a
-    line says so, once. A module for which a short text cannot tell says `can_cache = False`.
-    source: with a row of padding alone, which has nothing to attend to, it is left to the modules.
-
-    What was found out is remembered as long as nothing changes: see `_remembered`.
-    """
-    has_words = source is None or (np.asarray(source) != model.config.pad_id).any(axis=1).all()
-    if has_words and _is_fused(model):
-        return "fused"
-    return "cached" if _is_cached(model) else "uncached"
+def cached_scorer(model: Transformer, source: Ids, width: int) -> TokenScorer:
+    """Return the TokenScorer that keeps the keys and values of earlier tokens."""
+    return TokenScorer(model, source, width, _caches(model))
 
 
-def _is_fused(model):
-    """Return whether a fused decoder takes a model, which must be plain, and agrees with it.
-
-    Both compute the same equations, so another layer, setting or shape may make a difference, but
-    not other weights. If an equation was edited, it does not: such as another eps, which the
-    logits hardly show, but the form of the op does.
-    """
-    fused = fused_decoder(model) if type(model) is Transformer else None
-    if fused is None:
-        return False
-
-    def find_out():
-        if not (is_plain(model) and _equations_hold()):
-            return False
-        agreed = agrees(model, lambda source: fused(source, 1))
-        if agreed is False:
-            forms.say_dropped(fused_decoder, "it computes other logits than the modules, or none")
-        return agreed
-
-    return _remembered(model, "fused", _structure(_decoding_modules(model)), find_out)
-
-
-def _equations_hold():
-    """Return whether the equations of a decoder are those that forms were written for."""
-    ops = [F.linear, F.layer_norm, F.attention, F.embedding]
-    ops += [transformer.add_and_norm, transformer.feed_forward_network]
-    ops += [transformer.multi_head_attention]
-    return all(map(forms.holds, ops))
-
-
-def _is_cached(model):
-    """Return whether a model can be decoded with caches.
-
-    That may depend on the weights, too: a new layer may do nothing before it is trained.
-    """
-    if not all(module.can_cache for module in model.modules()):
-        return False
-
-    def find_out():
-        return agrees(model, lambda source: TokenScorer(model, source, 1, _caches(model)))
-
-    sums = [float(parameter.data.sum(dtype=float)) for parameter in model.parameters()]
-    return _remembered(model, "cached", (_structure(model.modules()), sums), find_out)
-
-
-def _remembered(model, way, state, find_out):
-    """Return whether a model can be decoded in a way: True, False, or None if that is undecided.
-
-    It is found out again only if the model is in another state, or a function or method was
-    replaced (see `forms.changes`), and if it was undecided.
-    """
-    ways, state = _found.setdefault(model, {}), (forms.changes(), state)
-    before, answer = ways.get(way, (None, None))
-    if answer is None or before != state:
-        answer = find_out()
-        ways[way] = state, answer
-    return answer
-
-
-_found = weakref.WeakKeyDictionary()  # model: {way: (its state, the answer)}
-
-
-def _structure(modules):
-    """Return what modules are: their types, settings, shapes of arrays, and other objects."""
-
-    def held(value):
-        if isinstance(value, int | float | str | Config):
-            return value
-        return type(value), getattr(value, "shape", None) or id(value)
-
-    return [
-        (type(module), [(n, held(v)) for n, v in vars(module).items() if n != "training"])
-        for module in modules
-    ]
-
-
-def _decoding_modules(model):
-    """Return the modules that compute the logits: all but those of the encoder."""
-    tables = model.target_embedding, model.output_embedding
-    return [model, *tables, *model.target_positions.modules(), *model.decoder.modules()]
-
-
-def is_plain(model: Module, encoder: bool = False) -> bool:
-    """Return whether a model has only layers of minitf/transformer.py, and none keeps weights.
-
-    encoder: look at the layers of the encoder as well, which decoding does not compute.
-    """
-    if type(model) is not Transformer or not model.decoder.layers:
-        return False
-    modules = model.modules() if encoder else _decoding_modules(model)
-    return all(type(m) in _LAYERS and m.can_cache and not has_own_methods(m) for m in modules)
-
-
-_LAYERS = {
-    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer),
-    *(MultiHeadAttention, FeedForward, Residual),
-    *(Positions, Embedding, LayerNorm, Linear, Dropout),
-}
-
-
-def has_own_methods(module: Module) -> bool:
-    """Return whether an object has a method of its own, or keeps the weights of attention."""
-    own = vars(type(module)).keys() & vars(module).keys() - {"keep_weights"}
-    return bool(own) or getattr(module, "keep_weights", False)
-
-
-def agrees(model: Transformer, scorer_of: Callable[[np.ndarray], Scorer]) -> bool | None:
+def agrees(model: Transformer, scorer_of: Callable[[Ids, int], Scorer]) -> bool:
     """Return whether a scorer has the logits that the model's modules compute uncached.
-
-    None if the modules raise an error, as those of a broken model do.
 
     scorer_of: makes the scorer for source (1, S). They are compared for a made-up text of three
     tokens after the start mark: what the scorer keeps of the first ones is in the logits of the
@@ -585,17 +448,16 @@ def agrees(model: Transformer, scorer_of: Callable[[np.ndarray], Scorer]) -> boo
     ids[ids == c.pad_id] = c.eos_id
     texts = ids[None].copy()
     texts[0, 0] = c.bos_id
-    expected = found = None
-    try:
-        with model.evaluating(), no_grad():
-            expected = to_numpy(TokenScorer(model, ids[None], 1, None)(texts)[0])
-            scorer = scorer_of(ids[None])
+    with model.evaluating(), no_grad():
+        expected = to_numpy(TokenScorer(model, ids[None], 1)(texts)[0])
+        try:
+            scorer = scorer_of(ids[None], 1)
             for t in range(length):
                 found = to_numpy(scorer(texts[:, : t + 1])[0])
-    except MemoryError:
-        raise
-    except Exception:  # that of a broken model comes up again
-        return None if expected is None else False
+        except MemoryError:
+            raise
+        except Exception:
+            return False
     allowed = scorer.tolerance * np.abs(expected[np.isfinite(expected)]).max(initial=0)
     return found.shape == expected.shape and np.allclose(found, expected, scorer.tolerance, allowed)
 
@@ -613,7 +475,7 @@ class TokenScorer(Scorer):
     decoder reads each text from its beginning.
     """
 
-    def __init__(self, model: Transformer, source: Ids, width: int, caches: list | None):
+    def __init__(self, model: Transformer, source: Ids, width: int, caches: list | None = None):
         memory, mask = model.encode(source)
         rows = np.repeat(np.arange(len(source)), width)
         self.model, self.memory, self.mask = model, memory[to_device(rows)], mask[rows]

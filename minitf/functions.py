@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Sequence
 
 import numpy as np
 
 from minitf.backend import to_device, xp
 from minitf.dropout import drop, dropout_mask, dropout_state, next_mask
-from minitf.forms import WatchedModule, accelerated
+from minitf.forms import accelerated
 from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
 
 __all__ = [
@@ -493,6 +492,3 @@ def __getattr__(name):
     raise AttributeError(
         f"minitf.functions has no {name}; minitf.beyond.functions has more, such as tanh and gelu"
     )
-
-
-sys.modules[__name__].__class__ = WatchedModule  # a replaced function is noticed: see forms.py

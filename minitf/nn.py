@@ -8,7 +8,6 @@ from typing import Self
 
 import numpy as np
 
-from minitf import forms
 from minitf import functions as F
 from minitf.backend import DType, copy_into, to_numpy, xp
 from minitf.errors import UserError
@@ -62,7 +61,7 @@ def gradient_out(x, inputs):
     return view if view.shape == data.shape and view.dtype == data.dtype else None
 
 
-class Module(metaclass=forms.WatchedClass):
+class Module:
     """A layer or a model: parameters and other modules, held in attributes.
 
     They may also be in lists, tuples and dicts. A parameter's name is the path to it, with indices

@@ -10,7 +10,7 @@ import pytest
 import strict
 from lesson_files import LESSONS, introduced, tree_of
 
-from minitf import backend, forms
+from minitf import backend
 from minitf.errors import UserError
 from minitf.files.arrays import save_arrays
 from minitf.text import Words
@@ -47,23 +47,6 @@ LESSON_OF = {
     **dict.fromkeys(("test_fetch", "test_archives", "test_recipes", "test_tokenized"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),
     **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),
-}
-
-# What only a form promises: with MINITF_FORMS=off these files, or tests as FILE::TEST, are skipped.
-ONLY_FORMS = {
-    "test_forms": "there is nothing to compare",
-    "test_form_mutants": "there is nothing to compare",
-    "test_attention_tiles::test_memory_grows_with_the_length_and_not_with_its_square": "memory",
-    "test_function_values::test_attention_without_recording_keeps_no_weights": "memory",
-    "test_function_values::test_the_gradients_of_attention_have_the_layout_of_its_inputs": "layout",
-    "test_attention_tiles::test_blocks_that_the_mask_hides_are_not_computed": "tiles",
-    "test_fused_step::test_a_step_with_kernels_is_the_step_without": "kernels",
-    "test_fused_step::test_the_modules_of_a_layer_are_computed_by_the_fused_ops": "kernels",
-    "test_fused_step::test_an_attention_in_bfloat16_rounds_what_its_ops_round": "bfloat16",
-    "test_fused_step::test_a_plain_model_is_decoded_with_one_kernel_for_an_attention": "kernels",
-    "test_gpu_check::test_each_operation_that_is_timed_runs_with_kernels_and_without": "kernels",
-    "test_lesson::test_the_trainer_of_lesson_09_uses_forms": "forms in a training",
-    "test_lesson::test_a_lesson_computes_with_equations_and_its_training_with_forms": "the same",
 }
 
 
@@ -128,7 +111,6 @@ def pytest_collection_modifyitems(config, items):
     cannot run here.
     """
     _mark_lessons(items)
-    _mark_forms(items)
     left_out = [mark for mark in ("slow", "gpu") if not _asked_for(mark, config)]
     deselected = {item for item in items if _kind_of(item) in left_out}
     config.hook.pytest_deselected(items=[item for item in items if item in deselected])
@@ -159,22 +141,6 @@ def _mark_lessons(items):
         lessons.add(LESSON_OF.get(item.path.stem))
         for lesson in lessons - {None}:
             item.add_marker(f"lesson{lesson}")
-
-
-def _mark_forms(items):
-    """Mark the tests of what only a form promises, and skip them where MINITF_FORMS=off leaves
-    the equations.
-    """
-    for item in items:
-        names = item.path.stem, f"{item.path.stem}::{item.name.partition('[')[0]}"
-        for reason in (ONLY_FORMS[name] for name in names if name in ONLY_FORMS):
-            item.add_marker("forms")
-            if not forms._switch["on"]:
-                item.add_marker(
-                    pytest.mark.skip(
-                        reason=f"MINITF_FORMS=off, and only a form promises this: {reason}"
-                    )
-                )
 
 
 def _asked_for(mark, config):

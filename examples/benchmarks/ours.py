@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limi
 
 from benchmarks import work
 from benchmarks.protocol import cores, peak_memory, serve
-from minitf import Config, Tensor, Transformer, __version__
+from minitf import Config, Tensor, Transformer, __version__, forms
 from minitf import functions as F
 from minitf.cpu.machine import keep_memory
 from minitf.cpu.workers import over_cores
@@ -222,4 +222,5 @@ JOBS = {
 }
 
 if __name__ == "__main__":
-    serve(JOBS)
+    with forms.on():
+        serve(JOBS)

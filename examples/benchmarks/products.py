@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from benchmarks.ours import Training
 from benchmarks.protocol import serve
-from minitf import backend
+from minitf import backend, forms
 from minitf import functions as F
 from minitf.training.update import shares
 
@@ -135,4 +135,5 @@ def count(task):
 
 
 if __name__ == "__main__":
-    serve({"train": train, "count": count})
+    with forms.on():
+        serve({"train": train, "count": count})

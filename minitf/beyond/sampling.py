@@ -28,6 +28,7 @@ def sample(
     alpha: float = 0.0,
     rows: Ids | None = None,
     allowed: Allowed | None = None,
+    scorer_of: Callable[[Ids, int], Scorer] | None = None,
 ) -> list[Hypothesis]:
     """Draw a translation of each row of source ids (B, S), token by token: one Hypothesis each.
 
@@ -47,7 +48,7 @@ def sample(
             "give one key for each row"
         )
     choose = _drawing(temperature, top_k, top_p, seed, rows)
-    return translate_by(choose, model, source, max_extra, cached, alpha, allowed)
+    return translate_by(choose, model, source, max_extra, cached, alpha, allowed, scorer_of)
 
 
 def generate(

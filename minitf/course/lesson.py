@@ -18,7 +18,6 @@ from types import SimpleNamespace
 from threadpoolctl import threadpool_limits
 
 from minitf import check as checking
-from minitf import forms
 from minitf.backend import use
 from minitf.check import COLUMNS, proved
 from minitf.cli import OptionParser, drop_unwritten, piped
@@ -32,15 +31,12 @@ from minitf.translation import Translator
 _run = SimpleNamespace(name="", trainer=None, started=0.0, figures=Path("figures"), drawn=0)
 COLOURS = 128  # of a PNG file
 WITHOUT_RESULT = ("update_in_parts",)  # the exercises whose answer returns nothing
-_equations = contextlib.ExitStack()  # keeps the forms off; only a test closes it
 
 
 def begin(name, trainer=None):
-    """Start a lesson: read its options, and compute with equations from here on.
+    """Start a lesson: read its options.
 
-    The options are --figures, --backend and --verbose; a notebook has none. Because the forms are
-    off, `show` prints the program that a check runs; `train` turns them on, and so does `with
-    forms.on():`.
+    The options are --figures, --backend and --verbose; a notebook has none.
     trainer: for lesson 09, the command line that runs instead of the lesson if any other option is
     given. --quick alone is the lesson with a training run in it; returns whether it was given.
     """
@@ -68,7 +64,6 @@ def begin(name, trainer=None):
         use(options.backend)
     # The products of a lesson are small: a second thread would only cost time.
     threadpool_limits(1, "blas")
-    _equations.enter_context(forms.off())
     proved.clear()
     _run.started, _run.figures, _run.drawn = time.perf_counter(), Path(options.figures), 0
     if _notebook():
@@ -172,14 +167,13 @@ def _folders():
 
 
 def train(options):
-    """Run the trainer given to `begin` in a new folder, with the forms on; return its results.
+    """Run the trainer given to `begin` in a new folder; return its results.
 
     options: its command line, without --out. If the trainer does not finish, the lesson ends with
     its exit code.
     """
     folder = Path("runs", time.strftime("quick-%Y%m%d-%H%M%S"))
-    with forms.on():
-        code = _run.trainer([*options.split(), "--out", str(folder)])
+    code = _run.trainer([*options.split(), "--out", str(folder)])
     if code:
         sys.exit(code)
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))

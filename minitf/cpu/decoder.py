@@ -6,22 +6,27 @@ model's own), and it joins matrices that multiply the same rows. It computes the
 minitf/transformer.py, for both libraries. What they compute by different programs is in a table of
 steps: that of NumPy in minitf/cpu/decoder_steps.py, that of CuPy in minitf/gpu/decoder_steps.py.
 
-`how_to_decode` in minitf/decode.py says when it decodes.
+It decodes where its logits are those of the modules: see `fused_scorer`.
 
 Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k, U d_v,
 n tokens in the cache of a sentence, S tokens of its source, V vocabulary.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from minitf import decode
+import numpy as np
+
+from minitf import decode, forms
 from minitf.backend import to_device, xp
 from minitf.cpu.decode import Layout
+from minitf.cpu.layers import is_standard
 from minitf.tensor import Tensor
+from minitf.transformer import Transformer
 
-__all__ = ["Affine", "DecoderWeights", "FusedDecoder", "Steps"]
+__all__ = ["Affine", "DecoderWeights", "FusedDecoder", "Steps", "fused_scorer"]
 
 
 class Steps(NamedTuple):
@@ -227,3 +232,30 @@ class FusedDecoder(decode.Scorer):
             if self.source_mask is not None:
                 self.source_mask = self.source_mask[kept]
         self.layout.select(rows)
+
+
+def fused_scorer(model, steps, fused):
+    """Return what makes the FusedDecoder of (source, width) for a model with standard layers.
+
+    fused: the class. NotImplemented if the model has other layers, and, with a line, if its modules
+    compute other logits.
+    """
+    if type(model) is not Transformer or not model.decoder.layers:
+        return NotImplemented
+    parts = model.target_embedding, model.output_embedding, model.target_positions, model.decoder
+    if not all(map(is_standard, [model, *(m for part in parts for m in part.modules())])):
+        return NotImplemented
+    weights = DecoderWeights(model, steps)
+    with forms.off():
+        agrees = decode.agrees(model, functools.partial(fused, weights, model))
+    if not agrees:
+        forms.say_unused(decode.token_scorer)
+        return NotImplemented
+
+    return functools.partial(_scorer_of, fused, weights, model)
+
+
+def _scorer_of(fused, weights, model, source, width):
+    if (np.asarray(source) == model.config.pad_id).all(axis=1).any():  # nothing to attend to
+        return decode.cached_scorer(model, source, width)
+    return fused(weights, model, source, width)

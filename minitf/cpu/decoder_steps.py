@@ -11,36 +11,17 @@ import numpy as np
 
 from minitf import decode
 from minitf import functions as F
-from minitf.cpu.decoder import DecoderWeights, FusedDecoder, Steps
-from minitf.cpu.packed import arrays_in_one, in_panels, packed_copy, panels_shape, product
+from minitf.cpu.decoder import FusedDecoder, Steps, fused_scorer
+from minitf.cpu.packed import arrays_in_one, in_panels, panels_shape, product
 from minitf.forms import form_of
 
-__all__ = ["STEPS", "for_decoding", "fused_decoder"]
+__all__ = ["STEPS", "token_scorer"]
 
 
-def for_decoding(model):
-    """Return a copy of a model with its matrices packed: it computes the same, decoding faster.
-
-    They do not follow those of the model. They are in the fused decoder's weights, which the copy
-    keeps, or, if that cannot decode it, in its modules.
-    """
-    if decode.is_plain(model) and isinstance(model.target_embedding.weight.data, np.ndarray):
-        copied = packed_copy(model, model.encoder)
-        copied.decoder_weights = DecoderWeights(copied, STEPS)
-        if decode.how_to_decode(copied) == "fused":
-            return copied
-    return packed_copy(model, model)
-
-
-@form_of(decode.fused_decoder)
-def fused_decoder(model):
-    """Return what makes a FusedDecoder: of a copy `for_decoding`, with the weights that it has."""
-
-    def decoder(source, width):
-        weights = getattr(model, "decoder_weights", None) or DecoderWeights(model, STEPS)
-        return FusedDecoder(weights, model, source, width)
-
-    return decoder
+@form_of(decode.token_scorer)
+def token_scorer(model, cached=True):
+    """Return what makes the FusedDecoder of (source, width), with the weights as they are now."""
+    return fused_scorer(model, STEPS, FusedDecoder) if cached else NotImplemented
 
 
 def _pack(affines, dtype):

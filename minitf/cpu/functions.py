@@ -12,7 +12,6 @@ import numpy as np
 
 from minitf import functions, transformer
 from minitf.cpu.layers import is_plain_network, is_plain_norm, rate_of
-from minitf.cpu.packed import packed_linear
 from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
 from minitf.dropout import next_mask
 from minitf.forms import form_of
@@ -24,8 +23,6 @@ from minitf.tensor import as_array, is_recording, record
 @form_of(functions.linear)
 def linear(x, weight, bias=None):
     """Multiply all positions as the rows of one matrix product."""
-    if getattr(weight, "panels", None) is not None and not is_recording():
-        return packed_linear(x, weight, bias)
     x_data, w, b = linear_arrays(x, weight, bias)
     shape = x_data.shape
     n = math.prod(shape[:-1])

@@ -5,11 +5,20 @@ the equation, which calls what it is given.
 """
 
 from minitf import functions as F
-from minitf.decode import has_own_methods
-from minitf.nn import Dropout, LayerNorm, Linear
-from minitf.transformer import MultiHeadAttention
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear
+from minitf.transformer import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    MultiHeadAttention,
+    Positions,
+    Residual,
+    Transformer,
+)
 
-__all__ = ["attends_plainly", "is_plain_network", "is_plain_norm", "rate_of"]
+__all__ = ["attends_plainly", "is_plain_network", "is_plain_norm", "is_standard", "rate_of"]
 
 
 def is_plain_norm(dropout, norm):
@@ -34,7 +43,7 @@ def attends_plainly(attention, x, memory):
     One that does not call its `output` either has to look at that as well. Other calls are left to
     the equation, which also refuses what does not fit.
     """
-    if type(attention) is not MultiHeadAttention or has_own_methods(attention):
+    if type(attention) is not MultiHeadAttention or is_changed(attention):
         return False
     layers = attention.query, attention.key, attention.value
     return (
@@ -45,3 +54,21 @@ def attends_plainly(attention, x, memory):
         and memory.shape[1] > 0  # without keys there is no greatest score
         and len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) == 1
     )
+
+
+_STANDARD = {
+    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer),
+    *(MultiHeadAttention, FeedForward, Residual),
+    *(Positions, Embedding, LayerNorm, Linear, Dropout),
+}
+
+
+def is_standard(module):
+    """Return whether a module is of this library, and nobody changed it: apart from those in it."""
+    return type(module) in _STANDARD and module.can_cache and not is_changed(module)
+
+
+def is_changed(module):
+    """Return whether an object has a method of its own, or keeps the weights of attention."""
+    own = vars(type(module)).keys() & vars(module).keys() - {"keep_weights"}
+    return bool(own) or getattr(module, "keep_weights", False)

@@ -1,4 +1,4 @@
-"""Packed weights: matrices as products of few rows need them, and copies of modules with them.
+"""Packed weights: matrices as products of few rows need them.
 
 Before a product, OpenBLAS copies the matrix into a memory layout that suits the processor. For a
 thousand rows the copy costs little; for the few rows of a decoding step it takes longer than the
@@ -8,31 +8,15 @@ matrix that is used for many steps is cut once into panels of 64 columns: produc
 become up to three times as fast. Elsewhere panels would only be slower, by a tenth to a half, and a
 matrix is one panel as wide as itself.
 
-What packed modules are worth, for one sentence on a Zen 4 (one thread): a changed model, which its
-modules decode, takes 1.5 to 2.3 times as long without them, and 1.1 to 1.3 times with AVX2 alone,
-where single rows gain. Of a model that the fused decoder takes, only the encoder has them: without,
-the bundled model with its six layers takes 1.04 to 1.1 times as long; with AVX2, and in batches,
-the difference is within the noise.
 """
 
-import copy
 import math
 
 import numpy as np
 
 from minitf.cpu import threads
-from minitf.nn import Linear, Module, Parameter
-from minitf.tensor import as_array, is_recording, record
 
-__all__ = [
-    "PackedParameter",
-    "arrays_in_one",
-    "in_panels",
-    "packed_copy",
-    "packed_linear",
-    "panels_shape",
-    "product",
-]
+__all__ = ["arrays_in_one", "in_panels", "panels_shape", "product"]
 
 _WIDTH = 64  # columns of a panel
 # The kernels of OpenBLAS that have programs for small matrices.
@@ -107,41 +91,6 @@ def _of_whole(x, matrix):
     return y
 
 
-class PackedParameter(Parameter):
-    """A matrix with a copy of it in panels, which the form of `functions.linear` multiplies by.
-
-    panels: the copy, or None; it does not follow later changes of the matrix. transpose() returns
-    the packed transpose if there is one and nothing is recorded. All other operations use the
-    matrix itself.
-    """
-
-    panels = packed_transpose = None
-
-    def cut(self, panels=None):
-        """Cut the matrix into panels, in the given array or in a new one; return the parameter."""
-        self.panels = in_panels(self.data, panels)
-        return self
-
-    def transpose(self, *axes):
-        if self.packed_transpose is None or axes or is_recording():
-            return super().transpose(*axes)
-        return self.packed_transpose
-
-
-def packed_linear(x, weight, bias=None):
-    """Return x W + b from the panels of a packed W, without a gradient."""
-    x_data, (d, f) = as_array(x), weight.data.shape
-    b = None if bias is None else as_array(bias)
-    shape = x_data.shape
-    fits = shape[-1:] == (d,) and (b is None or b.shape == (f,))
-    if not fits or x_data.dtype != weight.data.dtype:
-        return NotImplemented  # the equation says what is wrong
-    y = product(x_data.reshape(-1, d), weight.panels, f)
-    if b is not None:
-        y += b
-    return record(y.reshape(*shape[:-1], f), (x,), None)
-
-
 def arrays_in_one(shapes, dtype):
     """Return arrays of these shapes, which are parts of one array, with numbers to be written.
 
@@ -152,56 +101,3 @@ def arrays_in_one(shapes, dtype):
     ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int)
     parts = np.split(np.empty(sum(ends[-1:]), dtype), ends[:-1])
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)]
-
-
-def packed_copy(model, part):
-    """Return a copy of a model with the matrices of `part` packed: the model or a module in it.
-
-    Packed are the matrices of Linear layers, and the transposed output embedding, which scores the
-    vocabulary. The copied modules compute what the originals compute, also those of a subclass or
-    with a replaced method.
-    """
-    linears = [module for module in part.modules() if isinstance(module, Linear)]
-    matrices = [getattr(linear, "weight", None) for linear in linears]
-    table = getattr(getattr(part, "output_embedding", None), "weight", None)
-    packable = [p for p in (*matrices, table) if _can_be_packed(p)]
-    copies = {id(p): PackedParameter(p, copy=False) for p in packable}
-    packed = [copies[id(p)] for p in matrices if id(p) in copies]
-    if id(table) in copies:
-        copies[id(table)].packed_transpose = PackedParameter(table.data.T, copy=False)
-        packed.append(copies[id(table)].packed_transpose)
-    for dtype in {p.dtype for p in packed}:
-        alike = [p for p in packed if p.dtype == dtype]
-        panels = arrays_in_one([panels_shape(*p.shape) for p in alike], dtype)
-        for parameter, array in zip(alike, panels, strict=True):
-            parameter.cut(array)
-    return _copied(model, copies)
-
-
-def _can_be_packed(parameter):
-    """Return whether this is exactly a Parameter, and its data a matrix of NumPy."""
-    plain = type(parameter) is Parameter
-    return plain and isinstance(parameter.data, np.ndarray) and parameter.ndim == 2
-
-
-def _copied(value, copies):
-    """Return a copy of a module and of everything in its attributes, with dropout off.
-
-    copies: the copies made so far, by the id of the original.
-    """
-    if id(value) in copies:
-        return copies[id(value)]
-    if isinstance(value, tuple):
-        items = [_copied(item, copies) for item in value]
-        return type(value)._make(items) if hasattr(value, "_make") else type(value)(items)
-    if not isinstance(value, Module | dict | list):
-        return value
-    copied = copies[id(value)] = copy.copy(value)
-    if isinstance(value, list):
-        copied[:] = [_copied(item, copies) for item in value]
-    else:
-        held = vars(copied) if isinstance(value, Module) else copied
-        held.update({name: _copied(item, copies) for name, item in held.items()})
-    if isinstance(value, Module):
-        copied.training = False
-    return copied

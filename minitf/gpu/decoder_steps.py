@@ -21,23 +21,19 @@ from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_operand, product_with, tolerance
 
-__all__ = ["STEPS", "FusedDecoder", "fused_decoder"]
+__all__ = ["STEPS", "FusedDecoder", "token_scorer"]
 
 
-@form_of(decode.fused_decoder)
-def fused_decoder(model):
-    """Return what makes a FusedDecoder; for a model in float32, with keys and values of one size.
+@form_of(decode.token_scorer)
+def token_scorer(model, cached=True):
+    """Return what makes the FusedDecoder of (source, width), with the weights as they are now.
 
-    It has the weights as they are now: to pack them takes little.
+    For a model in float32, with keys and values of one size.
     """
     c = model.config
-    if c.d_k != c.d_v or not has_kernels(*(p.data for p in model.parameters())):
+    if not cached or c.d_k != c.d_v or not has_kernels(*(p.data for p in model.parameters())):
         return NotImplemented
-
-    def decoder_of(source, width):
-        return FusedDecoder(decoder.DecoderWeights(model, STEPS), model, source, width)
-
-    return decoder_of
+    return decoder.fused_scorer(model, STEPS, FusedDecoder)
 
 
 class FusedDecoder(decoder.FusedDecoder):

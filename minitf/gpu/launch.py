@@ -1,7 +1,6 @@
 """Start kernels and matrix products, on a real GPU or on the simulator of the tests."""
 
 import functools
-import importlib
 
 from minitf.backend import xp
 
@@ -63,5 +62,6 @@ def _starters():
 
 @functools.cache
 def _of_cupy():
-    own = importlib.import_module("minitf.gpu.cupy_launch")
-    return own.launch, own.gemm
+    from minitf.gpu import cupy_launch  # which needs CuPy
+
+    return cupy_launch.launch, cupy_launch.gemm

@@ -59,7 +59,7 @@ def use_precision(precision):
         raise UserError(
             f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32"
         )
-    if not forms.are_on():
+    if not forms.all_forms():
         raise UserError(
             f"precision {precision} needs minitf's GPU programs, which MINITF_FORMS=off turns off: "
             "unset it, or use --precision float32"
@@ -68,9 +68,9 @@ def use_precision(precision):
 
 
 def tolerance() -> float:
-    """Return how far a form may be off its equation, relative to the largest number.
+    """Return how far the numbers of a model may be off with forms, relative to the largest.
 
-    The two do not round the operands of products in the same places.
+    Forms and equations do not round the operands of products in the same places.
     """
     return _TOLERANCE[_chosen["precision"]]
 

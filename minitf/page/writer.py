@@ -16,7 +16,7 @@ import numpy as np
 from minitf import forms
 from minitf.atomic import save_text
 from minitf.config import Config
-from minitf.decode import is_plain
+from minitf.cpu.layers import is_standard
 from minitf.errors import UserError
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words
@@ -298,7 +298,14 @@ def _packed(*arrays):
 
 def _check_fit(model, subwords):
     """Raise UserError for a model that minitf/page/engine.js does not compute."""
-    if not is_plain(model, encoder=True) or forms.check():
+    ids = np.linspace(1, model.config.vocabulary_size - 1, 8).astype(int)[None]
+
+    def logits():  # recorded, so that all equations of the layers have forms to differ from
+        with model.evaluating():
+            return [model(ids, ids).numpy()]
+
+    is_same = all(map(is_standard, model.modules()))
+    if not is_same or len(forms.agreeing(logits)) < len(forms.all_forms()):
         raise UserError(f"the page translates only with an unchanged Transformer: {_ADVICE}")
     if isinstance(subwords, PairedSubwords):
         raise UserError(f"the page cannot translate with a public model: {_ADVICE}")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from minitf import forms
 from minitf.cli import Progress, counted
 from minitf.config import Config
 from minitf.cpu.machine import keep_memory
@@ -105,14 +106,13 @@ class Trainer:
         keep_memory()
         self.clock.start(self.step)
         try:
-            self._check_same_weights()
             if self.step < self.settings.steps:
-                self._try_largest_batches()
-            if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
-                self._write_checkpoint()  # if the disk is full, fail now
-            limit = self._train()
-            if self.stop.agreed:
-                self._save_interrupted()
+                self.log.say(
+                    "trial    running the largest batches first, to find out whether they fit into "
+                    "memory"
+                )
+            with forms.on(self.updater.agreeing_forms()):
+                limit = self._run()
         except MemoryError:
             raise UserError(
                 f"out of memory after step {self.step}: lower --batch-tokens, which is "
@@ -123,17 +123,22 @@ class Trainer:
             self.log.say(f"stopped  {limit}{'' if trained else ': no update was left to do'}")
         return not self.stop.agreed
 
+    def _run(self):
+        """Check what can be checked first, and train; return the limit that was reached, if any."""
+        self._check_same_weights()
+        if self.step < self.settings.steps:
+            for batch in self.largest_batches():
+                planning.try_batch(self.updater, batch)
+        if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
+            self._write_checkpoint()  # if the disk is full, fail now
+        limit = self._train()
+        if self.stop.agreed:
+            self._save_interrupted()
+        return limit
+
     def _check_same_weights(self):
         """Raise UserError unless all ranks have the same weights, as they should at any step."""
         self.ranks.check_same(self.optimizer.data, f"weights after step {self.step:,}")
-
-    def _try_largest_batches(self):
-        """Compute the largest batches before the first update: memory runs out now or never."""
-        self.log.say(
-            "trial    running the largest batches first, to find out whether they fit into memory"
-        )
-        for batch in self.largest_batches():
-            planning.try_batch(self.updater, batch)
 
     def largest_batches(self):
         """Return this rank's slices of the batches that may need the most memory.
@@ -296,7 +301,6 @@ class Trainer:
         marks = self.notes.get("marks")
         translator = Translator(self.model, self.dataset.subwords, *lengths, capitals, marks)
         try:
-            # If the model itself has a replaced method, the translator's copy has to have it too.
             with self.model.evaluating():
                 value, score = self.validator.measure(translator)
         except Interrupted:

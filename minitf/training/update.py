@@ -8,13 +8,16 @@ import contextlib
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+
 from minitf import forms
 from minitf import functions as F
 from minitf.backend import on_gpu, to_device, to_numpy, xp
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import lent, libraries, one_blas_thread
 from minitf.errors import UserError
-from minitf.optim import Flat, clip_gradient, gradient_norm
+from minitf.optim import Flat, adam_update, clip_gradient, gradient_norm
+from minitf.text.batches import Batch
 from minitf.training.distributed import Ranks
 
 __all__ = ["Updater", "shares", "threads_for"]
@@ -101,7 +104,7 @@ class Updater:
         self.machine = _machine() | {
             "replicas": n,
             "ranks": self.ranks.size,
-            "forms": "on" if forms.are_on() else "off",
+            "forms": "on" if forms.all_forms() else "off",
         }
         self.finite = True  # on a GPU a flag, which makes all updates after a wrong one no-ops
         self.loss, self.unlogged, self._unread = math.nan, [], []
@@ -199,7 +202,41 @@ class Updater:
         list(self.pool.map(add, range(n)))
         return tuple(sum(column) for column in zip(*figures, strict=True))
 
-    # The check ------------------------------------------------------------------------------------
+    # The checks -----------------------------------------------------------------------------------
+
+    def agreeing_forms(self):
+        """Return the ops whose forms may train this model: see `forms.agreeing`.
+
+        Compared are the loss of a few made-up tokens, for each parameter's gradient G its length
+        and u^T G v with fixed vectors u and v, and two updates by Adam. So a large model needs no
+        more memory than a step of training. A gradient that is 0 but for rounding, as that of the
+        biases of keys, is compared relative to a thousandth of the whole gradient.
+        """
+        c = self.models[0].config
+        length = min(8, c.max_length)
+        ids = np.linspace(1, c.vocabulary_size - 1, 2 * length).astype(np.int32)
+        ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id
+        source, target = ids.reshape(2, length).copy(), ids[::-1].reshape(2, length)
+        source[1, length // 2 :] = c.pad_id
+        before = np.roll(target, 1, axis=1)
+        before[:, 0] = c.bos_id
+        batch = Batch(source, before, target)
+
+        def numbers():
+            self.optimizer.zero_grad()
+            loss, nll = self.backward(batch, target.size, 0)
+            least = float(gradient_norm(self.optimizer.gather_gradients())) / 1000
+            gradients = [p.grad for _, p in self.optimizer.named_parameters if p.grad is not None]
+            figures = [np.array([*_sketch(gradient), least]) for gradient in gradients]
+            figures.append(np.array([float(loss), float(nll)]))
+            x, m, v = to_device([np.linspace(-1, 1, 9), *np.zeros((2, 9))], gradients[0].dtype)
+            for t in (1, 2):
+                adam_update(x, x * x + 1, m, v, t, 0.01)
+            return [*figures, to_numpy(x)]
+
+        agreeing = forms.agreeing(numbers)
+        self.optimizer.zero_grad()
+        return agreeing
 
     def delays(self):
         """Return whether figures stay on the GPU until `read`.
@@ -247,6 +284,13 @@ class Updater:
             if parameter.grad is not None and not bool(xp.isfinite(parameter.grad).all()):
                 return f"the gradient of {name} is not finite"
         return "the norm of the gradient is not finite"
+
+
+def _sketch(gradient):
+    """Return the length of a gradient G (a, ...), and u^T G v."""
+    matrix = gradient.reshape(len(gradient), -1)
+    u, v = (xp.cos(xp.arange(n, dtype=matrix.dtype)) for n in matrix.shape)
+    return float(gradient_norm(matrix.ravel())), float(u @ matrix @ v)
 
 
 def _machine():

@@ -14,10 +14,11 @@ import numpy as np
 from minitf import forms
 from minitf.backend import to_device, to_numpy
 from minitf.cpu.threads import one_blas_thread
+from minitf.decode import continuations, logsumexp
 from minitf.errors import UserError
 from minitf.tensor import no_grad
 
-__all__ = ["check_probe", "probe"]
+__all__ = ["agreeing_forms", "check_probe", "probe"]
 
 _LENGTH = 8  # positions of the input, with one number for each
 # Relative difference that is accepted. Weights rounded to float16 change the numbers by 0.001; a
@@ -28,9 +29,26 @@ _TOLERANCE = 0.02
 def probe(model, arrays=None):
     """Return some logits of a model for a fixed input, or None if one of them is not finite.
 
-    The input is two sentences, the second with padding; the result has one logit per position. The
-    input must never change, because the numbers are saved with models.
+    The result has one logit per position: see `some_logits`.
     arrays: weights by name, used in place of the model's own.
+    """
+    with (
+        _weights(model, arrays),
+        forms.off(),  # bfloat16 would change the numbers of a deep model by 0.02
+        one_blas_thread(),
+        np.errstate(all="ignore"),
+    ):
+        ids, logits = some_logits(model)
+    positions = np.arange(len(ids))
+    chosen = logits[positions % 2, positions, ids].astype(np.float64)
+    return [float(f"{x:.6g}") for x in chosen] if np.isfinite(chosen).all() else None
+
+
+def some_logits(model):
+    """Return the ids of a fixed input, and a model's logits (2, length, V) for it.
+
+    The input is two sentences, the second with padding. It must never change, because some of the
+    logits are saved with models.
     """
     c = model.config
     length = min(_LENGTH, c.max_length)
@@ -39,18 +57,21 @@ def probe(model, arrays=None):
     source, target = np.stack([ids, ids[::-1]]), np.stack([ids[::-1], ids])  # (2, length)
     source[1, length // 2 :] = c.pad_id
     target[:, 0] = c.bos_id
-    with (
-        _weights(model, arrays),
-        model.evaluating(),
-        no_grad(),
-        forms.off(),  # bfloat16 would change the numbers of a deep model by 0.02
-        one_blas_thread(),
-        np.errstate(all="ignore"),
-    ):
-        logits = to_numpy(model(source, target).data)  # (2, length, V)
-    positions = np.arange(length)
-    chosen = logits[positions % 2, positions, ids].astype(np.float64)
-    return [float(f"{x:.6g}") for x in chosen] if np.isfinite(chosen).all() else None
+    with model.evaluating(), no_grad():
+        return ids, to_numpy(model(source, target).data)
+
+
+def agreeing_forms(model):
+    """Return the ops whose forms may translate with a model: see `forms.agreeing`."""
+
+    def numbers():
+        with one_blas_thread(), np.errstate(all="ignore"):
+            _, logits = some_logits(model)
+            last = to_device(logits[:, -1])  # of two texts
+            *_, totals = continuations(last, np.zeros((1, 2)), 4)
+            return [logits, logsumexp(last), totals]
+
+    return forms.agreeing(numbers)
 
 
 def check_probe(model, expected):

@@ -10,13 +10,13 @@ from typing import Self
 
 import numpy as np
 
+from minitf import forms
 from minitf.backend import on_gpu
 from minitf.beyond.sampling import sample
-from minitf.cpu.decoder_steps import for_decoding
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
-from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, how_to_decode
+from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, token_scorer
 from minitf.errors import UserError
 from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
@@ -25,6 +25,7 @@ from minitf.text.frames import Span, framed
 from minitf.text.kept import MARKS
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_model
+from minitf.translation.probe import agreeing_forms
 from minitf.translation.reading import (
     Line,
     Text,
@@ -54,7 +55,9 @@ _SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: s
 class Translator:
     """A model and its subwords, as a function from lines to translations.
 
-    Its matrices are copied when it is made: after a change of the weights, make another one.
+    When it is made, the model's matrices are copied, and forms are compared with its own code:
+    after a change of the weights or of the code, make another one.
+    Raises UserError for a model that outputs NaN.
 
     max_subwords: the maximum number of subwords in one part. A longer sentence is cut at the end of
     a clause or a word. `load` takes it from the training text, where one sentence in a thousand is
@@ -84,7 +87,10 @@ class Translator:
         as_text: bool | None = None,
         notes: dict | None = None,
     ):
-        self.model, self.fast, self.subwords = model, for_decoding(model), subwords
+        self.model, self.subwords = model, subwords
+        self.forms = agreeing_forms(model)
+        with forms.on(self.forms):
+            self.scorer_of = token_scorer(model)
         if model.config.positions == "learned":  # the end mark takes one of them
             max_subwords = max(1, min(max_subwords, model.config.max_length - 1))
         self.max_subwords = max_subwords
@@ -110,7 +116,7 @@ class Translator:
         max_unsplit = max(notes.get("max_unsplit", 0), max_unsplit)
         max_subwords = max(notes.get("max_subwords", _MAX_SUBWORDS), max_unsplit)
         capitals, marks = notes.get("reads_capitals", False), notes.get("marks")
-        return cls(model, subwords, max_subwords, max_unsplit, capitals, marks, notes=notes)
+        return cls(model.eval(), subwords, max_subwords, max_unsplit, capitals, marks, notes=notes)
 
     def translate(
         self,
@@ -195,12 +201,13 @@ class Translator:
             rows = [(first + line, *numbers) for line, *numbers in (part.place for part in parts)]
             rules = self._wellformed.allowed(source) if wellformed else None
             hypotheses = sample(
-                self.fast,
+                self.model,
                 source,
                 max_extra=max_extra,
                 alpha=alpha,
                 rows=rows,
                 allowed=rules,
+                scorer_of=self.scorer_of,
                 **settings,
             )
             return [[best] for best in hypotheses]
@@ -279,9 +286,7 @@ class Translator:
             return [self._as_texts(best) for best in found]
 
         batches, done = _batches([len(part) for part in ids], beam, batch_tokens), 0
-        if len(batches) > 1:
-            how_to_decode(self.fast)  # or each of several workers would find it out, and say it
-        with one_blas_thread():
+        with one_blas_thread(), forms.on(self.forms), self.model.evaluating():
             translated = over_cores(translate_batch, batches)
             for rows, translations in zip(batches, translated, strict=True):
                 for i, best in zip(rows, translations, strict=True):
@@ -292,11 +297,13 @@ class Translator:
 
     def _search(self, source, beam, alpha, max_extra, n_best, allowed=None, record=None):
         """Return the hypotheses of `beam_search`, or of `greedy` decoding if the beam is 1."""
+        options = {"allowed": allowed, "scorer_of": self.scorer_of}
         if beam == 1:
-            hypotheses = greedy(self.fast, source, max_extra, alpha=alpha, allowed=allowed)
-            return [[best] for best in hypotheses]
+            return [
+                [best] for best in greedy(self.model, source, max_extra, alpha=alpha, **options)
+            ]
         return beam_search(
-            self.fast, source, beam, alpha, max_extra, n_best, allowed=allowed, record=record
+            self.model, source, beam, alpha, max_extra, n_best, record=record, **options
         )
 
     def _as_texts(self, hypotheses):
@@ -357,13 +364,16 @@ class Translator:
             raise UserError("the line has no text: there is no attention to draw")
         first, record = read.parts[0], []
         source = pad_rows(parts[:1], len(self.subwords), last=EOS)
-        with one_blas_thread():
+        with one_blas_thread(), forms.on(self.forms):
             best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
-        ids = [*best.ids, EOS]
-        if self.model.config.positions == "learned":  # none is left for an end mark at the limit
-            ids = ids[: self.model.config.max_length]
-        beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
-        weights, logits = attention_and_logits(self.model, source, beginning)
+            ids = [*best.ids, EOS]
+            if (
+                self.model.config.positions == "learned"
+            ):  # none is left for an end mark at the limit
+                ids = ids[: self.model.config.max_length]
+            beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
+            weights, logits = attention_and_logits(self.model, source, beginning)
+            vectors = vectors_of(self.model, source, beginning)
         written = self._as_texts([best])
         shown = first.copied() or restored(first, written, self.marks, False) or written
         beam_steps = record[0] if record else []
@@ -378,7 +388,7 @@ class Translator:
             source=[*self.subwords.pieces(parts[0]), "</s>"],
             target=[*self.subwords.pieces(best.ids), "</s>"][: len(ids)],
             weights=weights,
-            vectors=vectors_of(self.model, source, beginning),
+            vectors=vectors,
             steps=likely_next(logits, self.model.config, self.subwords),
             beam=beam_steps,
             names=dict(zip(seen, self.subwords.pieces(seen), strict=True)),

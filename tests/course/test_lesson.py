@@ -15,17 +15,16 @@ import pytest
 from paths import ROOT
 
 import minitf
-from minitf import forms, transformer
 from minitf import functions as F
+from minitf import transformer
 from minitf.course import experiments, figures, lesson
 from minitf.course.architecture import figure_1
 
 
 @pytest.fixture(autouse=True)
 def as_before():
-    """Leave the forms and the lines of claims as they were: `begin` changes both for a process."""
+    """Leave the lines of claims as they were: `begin` changes them for a process."""
     yield
-    lesson._equations.close()
     lesson.checking._report = lesson._print_claim
     sys.excepthook = sys.__excepthook__
 
@@ -87,25 +86,6 @@ def test_other_lessons_know_no_trainer(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         lesson.begin("01_attention")
     assert "unknown option --figure: did you mean --figures?" in capsys.readouterr().err
-
-
-def test_a_lesson_computes_with_equations_and_its_training_with_forms(tmp_path, monkeypatch, begin):
-    monkeypatch.chdir(tmp_path)
-    begin()
-
-    def trainer(arguments):
-        return 130 if forms._switch["on"] else 131
-
-    monkeypatch.setattr(lesson._run, "trainer", trainer)
-    with pytest.raises(SystemExit, match="130"):
-        lesson.train("--quick")
-    assert not forms._switch["on"]
-
-
-def test_the_trainer_of_lesson_09_uses_forms(monkeypatch, begin):
-    monkeypatch.setattr(sys, "argv", ["09_train_wmt.py", "--out", "runs/a"])
-    with pytest.raises(SystemExit, match="7"):
-        lesson.begin("09_train_wmt", trainer=lambda *given: 7 if forms._switch["on"] else 8)
 
 
 def test_the_training_has_a_folder_of_its_own_and_gives_its_results(tmp_path, monkeypatch):

@@ -15,6 +15,12 @@ from minitf.tensor import Tensor, no_grad
 SIZES = [1, 2 * S, T * S + 1, H * T * S, 10**6]  # one query, two, a head, a sentence, all
 
 
+@pytest.fixture(autouse=True)
+def with_forms():
+    with forms.on():
+        yield
+
+
 @pytest.fixture(
     params=[
         pytest.param(n, id=f"{n} scores", marks=() if n == T * S + 1 else pytest.mark.slow)

@@ -7,12 +7,10 @@ import pytest
 from decoding import assert_same, likely_end
 from models import each_switch, random_batch, small_model
 from plain import BOS, EOS, PAD, log_softmax, penalty
-from seam import forms_on
 from sizes import V
 
 from minitf import forms
 from minitf.backend import using
-from minitf.cpu.decoder_steps import for_decoding
 from minitf.decode import beam_search, greedy
 
 switches = each_switch("paper", "all")
@@ -127,8 +125,8 @@ def test_only_allowed_texts_are_written_in_batches_and_with_forms(rng, changes, 
     limits = (~np.isin(source, (PAD, EOS))).sum(axis=1) + 6
     for accelerated in (False, True):
         kept = Alternating(longer=2)
-        with forms_on() if accelerated else forms.off():
-            found = run(for_decoding(model) if accelerated else model, source, kept)
+        with forms.on() if accelerated else forms.off():
+            found = run(model, source, kept)
         for row, hypotheses in enumerate(found):
             for hypothesis in hypotheses:
                 finished = len(hypothesis.ids) < limits[row]

@@ -8,7 +8,6 @@ import pytest
 from decoding import likely_end
 from models import Table, fixed_table, random_table, small_model, sources
 from plain import BOS, EOS, PAD, UNK, log_softmax, penalty, plain_beam_search
-from seam import forms_on
 
 from minitf import forms
 from minitf.backend import xp
@@ -179,7 +178,7 @@ def best_of_all(scores, totals, count):
 
 def assert_selected(scores, totals, count):
     expected = best_of_all(scores, totals, count)
-    for which in (forms_on, forms.off):
+    for which in (forms.on, forms.off):
         with which():
             found = continuations(xp.asarray(scores), totals, count)
         assert all(

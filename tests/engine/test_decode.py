@@ -14,7 +14,6 @@ from sizes import V
 
 from minitf import decode, forms
 from minitf.backend import using
-from minitf.cpu.decoder_steps import for_decoding
 from minitf.decode import beam_search, greedy, length_penalty
 from minitf.errors import UserError
 from minitf.tensor import is_recording
@@ -267,7 +266,6 @@ def test_decoding_leaves_the_model_as_it_was(rng):
     before = [module.training for module in model.modules()]
     greedy(model, source, 5)
     beam_search(model, source, 2, max_extra=5)
-    for_decoding(model)
     with pytest.raises(IndexError):
         greedy(model, source + 1000, 5)
     assert [module.training for module in model.modules()] == before and set(before) == {
@@ -279,10 +277,10 @@ def test_decoding_leaves_the_model_as_it_was(rng):
 # The cache ----------------------------------------------------------------------------------------
 
 
-def test_nothing_is_projected_twice(rng, monkeypatch):
+def test_nothing_is_projected_twice(rng):
     """Keys and values of the source once, those of the text one word at a time."""
-    monkeypatch.setattr(decode, "how_to_decode", lambda *_: "cached")  # it projects a text as well
     model = small_model(n_layers=1)
+    scorer_of = decode.token_scorer(model)
     layer, seen = model.decoder.layers[0], {"self": [], "source": []}
     for name in seen:
         attention = getattr(layer, f"{name}_attention")
@@ -294,7 +292,7 @@ def test_nothing_is_projected_twice(rng, monkeypatch):
 
         attention.keys_and_values = watch
     source = random_batch(rng, rows=3).source
-    beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1)
+    beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1, scorer_of=scorer_of)
     assert seen["source"] == [(12, source.shape[1])]
     assert seen["self"][0] == (12, 1)  # the newest word of each of the 4 beams
     assert {words for _, words in seen["self"]} == {1}
@@ -302,8 +300,8 @@ def test_nothing_is_projected_twice(rng, monkeypatch):
 
 
 def test_a_model_of_few_positions_has_a_cache():
-    with forms.off():
-        assert decode.how_to_decode(small_model(positions="learned", max_length=3)) == "cached"
+    scorer_of = decode.token_scorer(small_model(positions="learned", max_length=3))
+    assert scorer_of(np.array([[5, 2]]), 1).caches
 
 
 @pytest.mark.parametrize("part", [np.s_[:, :-1], np.s_[0], np.s_[:, :1]], ids=str)
@@ -316,7 +314,7 @@ def test_a_scorer_whose_logits_have_another_shape_does_not_agree(part):
             return logits[part], sums
 
     model = small_model()
-    assert not decode.agrees(model, lambda source: Other(model, source, 1, None))
+    assert not decode.agrees(model, lambda *task: Other(model, *task))
 
 
 @pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])
@@ -368,7 +366,6 @@ def test_a_model_that_computes_nan_is_refused(rng, search, library):
     """Among NaN the first id would be the most probable, and the beam would keep no text."""
     model = small_model("float32")
     model.encoder.layers[0].feed_forward.inner.bias.data[0] = np.nan
-    with pytest.raises(UserError, match="the model outputs NaN"):
-        search(model, random_batch(rng).source, max_extra=3)
-    with pytest.raises(UserError, match="the model outputs NaN"), forms.off():
-        search(model, random_batch(rng).source, max_extra=3)
+    for program in (forms.on, forms.off):
+        with pytest.raises(UserError, match="the model outputs NaN"), program():
+            search(model, random_batch(rng).source, max_extra=3)

@@ -27,12 +27,6 @@ MUTANTS = {
         "else column_sums(gy)",
         "else column_sums(gy) / max(2, n)",
     ),
-    "linear: packed weights are not recorded": (
-        F.linear,
-        "cpu/functions",
-        " is not None and not is_recording()",
-        " is not None",
-    ),
     "norm: eps outside the root": (
         *(F.layer_norm, "cpu/functions", "1 / np.sqrt(row_dots(normal, normal) / size + eps)"),
         "1 / (np.sqrt(row_dots(normal, normal) / size) + eps)",
@@ -140,7 +134,7 @@ MUTANTS = {
     "heads: the weights are not kept": (
         transformer.multi_head_attention,
         "cpu/layers",
-        " or has_own_methods(attention)",
+        " or is_changed(attention)",
         "",
     ),
     "heads: dropout after training": (
@@ -481,130 +475,129 @@ MUTANTS = {
         "items[i::count]",
         "items[i :: count + 1]",
     ),
-    "panels: the filling in front": (F.linear, "cpu/packed", "[:given, :f]", "[:given, -f:]"),
+    "panels: the filling in front": (
+        decode.token_scorer,
+        "cpu/packed",
+        "[:given, :f]",
+        "[:given, -f:]",
+    ),
     "panels: the last rows are not multiplied": (
-        F.linear,
+        decode.token_scorer,
         "cpu/packed",
         "range(0, n, few)",
         "range(0, n - few, few)",
     ),
-    "panels: one row becomes two": (F.linear, "cpu/packed", "y[:given", "y[:"),
-    "panels: no bias": (
-        F.linear,
-        "cpu/packed",
-        "    if b is not None:\n        y += b\n    return record(y.reshape(*shape[:-1], f)",
-        "    return record(y.reshape(*shape[:-1], f)",
-    ),
+    "panels: one row becomes two": (decode.token_scorer, "cpu/packed", "y[:given", "y[:"),
     "cache: beams in their old order": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decode",
         "self.capacity)[rows]",
         "self.capacity)[: len(rows)]",
     ),
     "cache: a mask that does not move with the tokens": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decode",
         "np.take_along_axis(self.own, kept[:, None], axis=2)",
         "self.own[:, :, : self.length]",
     ),
     "cache: a beam sees all beams": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decode",
         "] = self.newest",
         "] = True",
     ),
     "fused decoder: embeddings not multiplied": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "        rows *= math.sqrt(rows.shape[1])\n",
         "",
     ),
     "fused decoder: every token is the first": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "texts.shape[1] - 1)",
         "0)",
     ),
     "fused decoder: queries not divided": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder_steps",
         "queries /= math.sqrt(size)",
         "queries /= 1",
     ),
     "fused decoder: no bias": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "            y += self.bias\n",
         "            pass\n",
     ),
     "fused decoder: eps not times D": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder_steps",
         "len(gain) * norm.eps",
         "norm.eps",
     ),
     "fused decoder: no output bias": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "weight.data.T, model.logit_bias())",
         "weight.data.T, None)",
     ),
     "fused decoder: always ReLU": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder_steps",
         'if activation == "relu" else',
         "if True else",
     ),
     "fused decoder: always post-norm": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         'self.post = steps, model.config.norm == "post"',
         "self.post = steps, True",
     ),
     "fused decoder: no last norm": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "        if self.weights.norm:\n",
         "        if False:\n",
     ),
     "fused decoder: a beam sees all beams": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "self.steps.mask(self.layout.mask(), x.dtype)",
         "None",
     ),
     "fused decoder: padding is read": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "self.steps.mask(mask[:, 0], memory.dtype)",
         "None",
     ),
     "fused decoder: the mask of other sentences": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "self.source_mask = self.source_mask[kept]",
         "self.source_mask = self.source_mask[: len(kept)]",
     ),
     "fused decoder: keys and values of other sentences": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "(*self.caches, *self.source_caches)",
         "self.caches",
     ),
     "fused decoder: the texts of other sentences": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "[array[kept] for array in cache]",
         "[array[: len(kept)] for array in cache]",
     ),
     "fused decoder: the newest at the end of the cache": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "self.layout.length - self.width",
         "self.layout.capacity - self.width",
     ),
     "fused decoder: the keys of the first layer for all": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "self.source_caches[i]",
         "self.source_caches[0]",
@@ -719,25 +712,25 @@ MUTANTS = {
         "for layer in projected)",
     ),
     "on a GPU, a step: norms without what is added": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "gpu/decoder_steps",
         "fused.add_norm(x, y, *self)",
         "fused.layer_norm(y, *self)",
     ),
     "on a GPU, a step: always ReLU": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "gpu/decoder_steps",
         'activation == "relu" and inner',
         "inner",
     ),
     "fused decoder: values as keys": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "cpu/decoder",
         "(source.key, source.value)",
         "(source.value, source.key)",
     ),
     "on a GPU, a step: the best of the first text for all": (
-        decode.fused_decoder,
+        decode.token_scorer,
         "gpu/decoder_steps",
         "best // size, found",
         "0 * best, found",
@@ -799,9 +792,7 @@ def plant(monkeypatch, folder, file, old, new):
         if module in again or f"{module}.".startswith(f"minitf.{folder}."):
             monkeypatch.delitem(sys.modules, module)
     importlib.import_module(f"minitf.{folder}")
-    # Without proofs, which would leave all work of a mutant to the equations.
-    monkeypatch.setitem(forms._proved, folder, dict(forms._forms[folder]))
-    monkeypatch.setattr(decode, "agrees", lambda *_: True)
+    monkeypatch.setattr(decode, "agrees", lambda *_: True)  # else the modules would decode
 
 
 def hold_all(op, folder):

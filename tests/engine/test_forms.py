@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import strict
 from form_cases import call, close, outcome, strided
-from seam import forms_on
 
 from minitf import forms
 from minitf.backend import using
@@ -141,7 +140,7 @@ def test_a_form_on_the_cpu_refuses_what_its_equation_refuses_in_the_same_words()
 def refuse_alike(row, folder):
     with using(LIBRARY[folder]):
         said = []
-        for state in (forms.off, forms_on):
+        for state in (forms.off, forms.on):
             with state(), pytest.raises((TypeError, ValueError, IndexError)) as error:
                 call(row, "float32")
             said.append((error.type, str(error.value)))
@@ -250,7 +249,7 @@ ELSEWHERE = {
     "slice_bounds",  # serves the replicas, and no form
     "_arrived",  # is called once in a process
     # tests/cpu/test_attention_tiles.py, test_decoder.py and test_threads.py hold these.
-    *("_has_fast_exp2", "for_decoding", "_pack"),
+    *("_has_fast_exp2", "_pack"),
     *("each", "kernels", "without_signals", "one_blas_thread", "spare", "spare_lent", "_pool_of"),
 }
 HELPERS = {

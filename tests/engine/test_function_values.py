@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
+from minitf import forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.cpu.machine import memory_of
@@ -156,7 +157,7 @@ def test_attention_without_recording_keeps_no_weights(rng):
     x = rng.normal(size=(2, 8, 512, 4)).astype(np.float32)
 
     def attend():
-        with no_grad():
+        with no_grad(), forms.on():
             F.attention(x, x, x)
 
     assert memory_of(attend) < 10 << 20
@@ -176,7 +177,8 @@ def test_attention_without_dropout_takes_no_place(rng):
 def test_the_gradients_of_attention_have_the_layout_of_its_inputs(rng):
     """If the heads are views of one array, so are the gradients, and nothing is copied."""
     heads = [Tensor(rng.normal(size=(2, n, 3, 4)).transpose(0, 2, 1, 3)) for n in (5, 6, 6)]
-    y = F.attention(*heads)
+    with forms.on():
+        y = F.attention(*heads)
     gradients = y._node.backward(np.ones(y.shape))
     for array, given in zip((y.data, *gradients[:3]), (heads[0], *heads), strict=True):
         assert array.strides == given.data.strides

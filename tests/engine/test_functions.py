@@ -9,7 +9,6 @@ import math
 import numpy as np
 import pytest
 from gradient_table import operators, table
-from seam import forms_on
 from sizes import B, D, T, V
 
 from minitf import forms
@@ -458,7 +457,7 @@ def test_a_number_of_numpy_is_a_number(on):
     half, count = np.float64(0.5), np.int64(3)
     x, ids = Tensor(np.float32([[1, 2, 3], [4, 5, 7]])), [1, 2]
     weight, ones = Tensor(np.ones((3, 3), np.float32)), np.ones(3)
-    with forms_on() if on else forms.off():
+    with forms.on() if on else forms.off():
         for y in (
             *(x + half, half - x, x * half, half / x, x / half, x**half, x**count, x**-half),
             F.where([True, False, True], x, half),
@@ -478,7 +477,7 @@ def test_a_number_of_numpy_is_a_number(on):
 def test_a_constant_takes_the_dtype_of_the_tensor_beside_it(on):
     """So do forms and equations alike: float64 is what NumPy makes of a list of numbers."""
     x = Tensor(np.ones((2, 3), np.float32))
-    with forms_on() if on else forms.off():
+    with forms.on() if on else forms.off():
         assert F.linear(x, Tensor(np.ones((3, 4), np.float32)), np.zeros(4)).dtype == np.float32
         assert F.layer_norm(x, np.ones(3), np.zeros(3)).dtype == np.float32
         assert (x + np.ones(3)).dtype == (np.ones((4, 2)) @ x).dtype == np.float32

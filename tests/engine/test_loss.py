@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from seam import forms_on
 from sizes import B, D, T, V
 
 from minitf import forms
@@ -147,7 +146,7 @@ def test_a_loss_is_not_divided_by_nothing(case, rng, n_tokens):
 
 
 @pytest.mark.parametrize("smoothing", [-0.1, 10, math.nan])
-@pytest.mark.parametrize("program", [forms_on, forms.off])
+@pytest.mark.parametrize("program", [forms.on, forms.off])
 def test_the_smoothing_is_a_probability(case, rng, smoothing, program):
     with program(), pytest.raises(ValueError, match=r"smoothing must be at least 0 and at most 1"):
         projected_cross_entropy(
@@ -186,7 +185,7 @@ def test_features_that_do_not_fit_the_vocabulary_are_named(case, rng):
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D + 1)), case[1])
 
 
-@pytest.mark.parametrize("program", [forms_on, forms.off])
+@pytest.mark.parametrize("program", [forms.on, forms.off])
 def test_arrays_without_the_axes_that_the_loss_needs_are_named(program):
     with program():
         for shapes in (((), (V, D)), ((T, D), (D,))):
@@ -247,7 +246,7 @@ def test_the_fused_form_equals_the_plain_one(case, rng, monkeypatch, rows, smoot
     monkeypatch.setattr(cpu_loss, "CHUNK_ROWS", rows)
     hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
     for n_tokens in (None, 17):
-        with forms_on():
+        with forms.on():
             plain, fused = both_forms(hidden, weight, case[1], smoothing, n_tokens)
         for one, other in zip(plain, fused, strict=True):
             assert np.allclose(one, other, rtol=1e-11, atol=1e-14)
@@ -263,12 +262,12 @@ def test_no_more_logits_than_a_chunk(case, rng, monkeypatch):
         return work(logits, *arguments)
 
     monkeypatch.setattr(cpu_loss, "loss_and_gradient", watch)
-    with forms_on():
+    with forms.on():
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1])
     assert sizes == [3, 3, 2]
 
 
-@pytest.mark.parametrize("program", [forms_on, forms.off])
+@pytest.mark.parametrize("program", [forms.on, forms.off])
 def test_second_result_is_the_plain_negative_log_likelihood(case, rng, program):
     """Reported perplexity must not contain the smoothing, and nothing is learnt from it."""
     hidden, weight, target = rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1]
@@ -345,7 +344,7 @@ def test_without_recording_no_gradient_is_computed(case, rng, monkeypatch):
     monkeypatch.setattr(
         np, "matmul", lambda *args, **named: products.append(1) or matmul(*args, **named)
     )
-    with forms_on(), no_grad():
+    with forms.on(), no_grad():
         projected_cross_entropy(
             rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], pad_id=0
         )

@@ -9,7 +9,6 @@ import json
 import numpy as np
 import pytest
 from models import PUBLIC, random_batch, small_config, small_model, sources
-from seam import forms_on
 from sizes import B, D, T, V
 
 from minitf import forms
@@ -183,7 +182,7 @@ def test_the_projected_loss_is_that_of_its_logits(case, rng, library, dtype, smo
     assert not to_numpy(weight.grad)[list(NEVER)].any(), "exactly 0"
 
 
-@pytest.mark.parametrize("program", [forms_on, forms.off])
+@pytest.mark.parametrize("program", [forms.on, forms.off])
 def test_suppressed_ids_may_be_an_array(rng, program):
     hidden, weight, target = rng.normal(size=(2, D)), rng.normal(size=(V, D)), [6, 7]
     for ids in (np.array([4, 5]), np.array([], int)):

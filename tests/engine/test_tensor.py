@@ -7,7 +7,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from seam import forms_on
 
 from minitf import forms
 from minitf import functions as F
@@ -67,7 +66,7 @@ def test_float32_and_float64_do_not_mix():
         F.linear(Tensor(np.ones((2, 3), np.float32)), Tensor(np.ones((3, 4))))
     with pytest.raises(TypeError, match="mixes float32 and float64"):
         Tensor(np.ones(1)) + Tensor([1.0])  # the result has the type of the first
-    for program in (forms_on, forms.off):
+    for program in (forms.on, forms.off):
         with program(), pytest.raises(TypeError, match="layer_norm mixes float32 and float64"):
             F.layer_norm(Tensor(np.ones((1, 2))), *(Tensor(np.ones(2, np.float32)) for _ in "gb"))
 

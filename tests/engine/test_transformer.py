@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from models import SWITCHES, random_batch, small_config, small_model
 from plain import Plain, position
-from seam import forms_on
 from sizes import B, D, H, S, T, V
 
 from minitf import dropout, forms
@@ -161,7 +160,7 @@ def test_masks():
     assert padding_mask(np.ones((B, S), int)).shape == (B, 1, 1, S)
 
 
-@pytest.mark.parametrize("program", [forms_on, forms.off])
+@pytest.mark.parametrize("program", [forms.on, forms.off])
 def test_a_mask_without_an_axis_for_the_heads_is_refused(rng, program):
     """With as many sentences as heads it would hide from head i what it hides from sentence i."""
     attention = MultiHeadAttention(small_config(), rng)
@@ -413,7 +412,7 @@ def test_lists_of_ids_are_ids():
     assert model.decode(lists, memory, mask).shape == (2, 3, D)
 
 
-@pytest.mark.parametrize("program", [forms_on, forms.off])
+@pytest.mark.parametrize("program", [forms.on, forms.off])
 def test_a_batch_of_no_sentences(program, library):
     model = small_model("float32")
     none = np.zeros((0, 4), int)
@@ -425,7 +424,7 @@ def test_a_batch_of_no_sentences(program, library):
         assert not any(to_numpy(p.grad).any() for p in model.parameters())
 
 
-@pytest.mark.parametrize("program", [forms_on, forms.off])
+@pytest.mark.parametrize("program", [forms.on, forms.off])
 def test_a_sentence_is_no_batch(rng, program):
     attention, x = MultiHeadAttention(small_config(), rng), Tensor(np.ones((T, D), np.float32))
     with program(), pytest.raises(ValueError, match=r"got \(5, 18\): one sentence is x\[None\]"):

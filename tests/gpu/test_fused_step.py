@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import strict
 from models import PUBLIC, random_batch, small_model
-from seam import forms_on
 
 from minitf import decode, forms
 from minitf import functions as F
@@ -23,7 +22,7 @@ from minitf.gpu.multihead import multi_head_attention
 from minitf.loss import projected_cross_entropy
 from minitf.nn import Dropout, Linear, Parameter
 from minitf.optim import Adam, Flat
-from minitf.tensor import Tensor, record
+from minitf.tensor import Tensor, no_grad, record
 from minitf.transformer import FeedForward, MultiHeadAttention, Residual, feed_forward_network
 
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.1, "feed_forward_dropout": 0.3}
@@ -111,12 +110,10 @@ def test_a_step_with_kernels_is_the_step_without(launched):
 def test_the_modules_of_a_layer_are_computed_by_the_fused_ops(launched, rng):
     """With the same numbers of dropout as the equations."""
     config = Config(11, d_model=12, d_ff=16, n_heads=3, dropout=0.2, feed_forward_dropout=0.3)
-    with using(strict.with_kernels):
+    with using(strict.with_kernels), forms.on():
         residual, network = Residual(config), FeedForward(config, rng)
         x = Tensor(to_device(rng.normal(size=(2, 5, 12)).astype(np.float32)))
         norm, maps = residual.norm, (network.inner, network.outer)
-        residual(x, network)  # in which the forms prove themselves
-        launched.clear()
         with F.dropout_state(seed=2**40, step=1):
             found = residual(x, network)
         assert launched == {"bias_relu_dropout", "add_norm"}
@@ -138,7 +135,7 @@ def test_an_attention_in_bfloat16_rounds_what_its_ops_round(device, own, rng):
     config, found = Config(11, d_model=24, n_heads=3), []
     arrays = [rng.normal(size=(2, n, 24)).astype(np.float32) for n in (5, 7)]
     gy = rng.normal(size=(2, 5, 24)).astype(np.float32)
-    with using(DEVICES[device]), forms_on():
+    with using(DEVICES[device]), forms.on():
         for precision, by_ops in (("float32", False), ("bfloat16", False), ("bfloat16", True)):
             use_precision(precision)
             try:
@@ -195,7 +192,8 @@ def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, cha
         model = small_model("float32", **ONE_SIZE)
         if changed:
             model.decoder.layers[1].self_attention.attend = lambda queries, *_: queries * 0.0
-        scorer = decode.token_scorer(model, np.array([[4, 5, 2], [6, 2, 0]]), 2, cached=True)
+        with forms.on(), no_grad():
+            scorer = decode.token_scorer(model)(np.array([[4, 5, 2], [6, 2, 0]]), 2)
         if not changed:
             launched.clear()
             scorer(np.full((4, 1), 1))
@@ -337,7 +335,7 @@ def test_a_kernel_that_fails_says_how_to_do_without(failure, told, monkeypatch):
         F.layer_norm(*(Tensor(to_device(np.ones(3, "f4"))) for _ in range(3)))
 
     with using(strict.with_kernels):
-        with forms_on():
+        with forms.on():
             norm()  # one that fails while it proves itself is not used at all
             monkeypatch.setattr(strict.with_kernels, "kernels", (fails, fails))
             with pytest.raises(type(failure)) as caught:

@@ -469,7 +469,7 @@ def test_the_decoding_that_is_timed(step, tmp_path):
     with using("numpy"):
         found = merged(step.decode_minitf(task | {"forms": True, "profile": True}))
     assert found["ms"] == 3.5 and set(found["without"].values()) == {3.5}
-    assert "fused_decoder" in found["without"]
+    assert "token_scorer" in found["without"]
     assert "adam_update" not in found["without"]
     assert len(step.done) == 1 + len(found["without"]) and found["profile"]["call_ms"] > 0
     assert json.loads(json.dumps(found)) is not None

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import strict
-from seam import forms_on
 
 from minitf import forms
 from minitf.backend import to_device, to_numpy, using
@@ -17,7 +16,7 @@ B, H, T, K, N = 2, 3, 5, 4, 7
 
 @pytest.fixture(params=["simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
 def gpu(request):
-    with using(strict.with_kernels if request.param == "simulated" else "cupy"), forms_on():
+    with using(strict.with_kernels if request.param == "simulated" else "cupy"), forms.on():
         yield
         use_precision("float32")
 
@@ -241,7 +240,7 @@ def test_a_precision_that_is_refused_changes_nothing(monkeypatch):
     for wrong in ("float16", "bfloat16"):
         with pytest.raises(UserError):
             use_precision(wrong)
-    with using(strict.with_kernels), forms_on():
+    with using(strict.with_kernels), forms.on():
         x = to_device(normal(T, K))
         assert products.as_operand(x) is x
         for old in (70, 75):
@@ -266,8 +265,9 @@ def test_on_a_cpu_too_the_result_goes_where_it_is_wanted():
     assert matmul(x, y, out=out) is out and np.array_equal(out, x @ y)
 
 
-def test_a_precision_that_equations_do_not_have_is_refused(gpu):
-    with forms.off(), pytest.raises(UserError, match="MINITF_FORMS=off"):
+def test_a_precision_that_equations_do_not_have_is_refused(gpu, monkeypatch):
+    monkeypatch.setenv("MINITF_FORMS", "off")
+    with pytest.raises(UserError, match="MINITF_FORMS=off"):
         use_precision("bfloat16")
 
 

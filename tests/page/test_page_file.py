@@ -201,14 +201,15 @@ class Blunt(MultiHeadAttention):
 
 @pytest.mark.parametrize("way", ["subclass", "attribute", "assignment"])
 def test_a_model_with_a_changed_layer_is_refused(way, explained, toy, monkeypatch):
-    model = copy.deepcopy(toy.model)
+    model, own = copy.deepcopy(toy.model), MultiHeadAttention.attend
     attention = next(m for m in model.modules() if type(m) is MultiHeadAttention)
     if way == "subclass":
         attention.__class__ = Blunt
     elif way == "attribute":
         attention.attend = Blunt.attend.__get__(attention)
     else:
-        monkeypatch.setattr(MultiHeadAttention, "attend", Blunt.attend)
+        blunt = lambda self, query, *more: own(self, query * 0.1, *more)  # noqa: E731
+        monkeypatch.setattr(MultiHeadAttention, "attend", blunt)
     with pytest.raises(UserError, match="only with an unchanged Transformer: write"):
         page(explained, model, toy.subwords)
 

@@ -16,10 +16,8 @@ ALLOWED = {
     "errors": set(),
     "atomic": {"errors"},
     "backend": {"errors"},
-    # It loads cpu or gpu by name, at the first call of an accelerated op.
-    "forms": {"backend"},
-    "proof": CORE,  # which the seam imports by name as well
-    "engine": CORE,
+    "forms": {"errors", "backend"},
+    "engine": {"errors", "backend", "forms"},
     "beyond": CORE,
     "cpu": CORE,
     "gpu": {*CORE, "cpu"},  # beam search is one program on both; a GPU changes two lines of it
@@ -29,7 +27,7 @@ ALLOWED = {
     "data": {"errors", "atomic", "text", "cli"},
     "files": {"errors", "atomic", "backend", "text"},
     "translation": {*CORE, "atomic", "beyond", "text", "files", "cpu", "page"},
-    "page": {*CORE, "atomic", "text", "files"},
+    "page": {*CORE, "atomic", "text", "files", "cpu"},
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
 }
 ALLOWED["public"] = ALLOWED["translation"] | {"translation", "data", "cli"}
@@ -52,6 +50,7 @@ HOMES = {  # a folder, or a file of it
 }
 # Not while `import minitf` runs.
 LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "safetensors", "sacrebleu", "sacremoses"}
+UPWARD = {("forms", "cpu"), ("forms", "gpu")}  # by name: the only imports of what is higher
 FILES = sorted(PACKAGE.rglob("*.py"))
 CODE = [
     path
@@ -85,7 +84,10 @@ def tree_of(path):
 
 @functools.cache
 def imports(path):
-    """Return (module, whether at the top of the file) of each import, in functions too."""
+    """Return (module, whether at the top of the file) of each import, in functions too.
+
+    In f"minitf.{folder}", which only forms.py has, the folder is "cpu" or "gpu".
+    """
     tree, found = tree_of(path), []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -93,7 +95,44 @@ def imports(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"imports are absolute, also in {path}"
             found += [(f"{node.module}.{alias.name}", node in tree.body) for alias in node.names]
+        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+            name = ast.unparse(node.args[0]).strip("f'")
+            if name == "minitf.{xp._folder}":
+                found += [("minitf.cpu", False), ("minitf.gpu", False)]
+            else:  # the backend loads NumPy or CuPy by a name that it has checked
+                assert "minitf" not in name and name_of(path) == "backend", f"{path}: {name}"
     return found
+
+
+def arrows():
+    """Return the pairs (file, file of the package that it imports), for imports anywhere in it."""
+    names = {name_of(path).removesuffix(".__init__") for path in FILES}
+    found = set()
+    for path in FILES:
+        name = name_of(path).removesuffix(".__init__")
+        for module, _ in imports(path):
+            other = module.removeprefix("minitf.")
+            other = other if other in names else other.rpartition(".")[0]
+            if module.startswith("minitf.") and other in names and other != name:
+                found.add((name, other))
+    return found
+
+
+def circle(pairs):
+    """Return what is left of arrows if those that lead nowhere are taken away, again and again."""
+    ends, pairs = set(), set(pairs)
+    while ends != (ends := {start for start, _ in pairs}):
+        pairs = {(start, end) for start, end in pairs if end in ends}
+    return pairs
+
+
+def test_no_import_leads_in_a_circle_or_upward():
+    found = arrows()
+    assert found >= UPWARD
+    assert not circle(found - UPWARD), "a circle of files"
+    between = {tuple(map(folder_of, pair)) for pair in found - UPWARD}
+    between = {(start, end) for start, end in between if start != end and start != "__main__"}
+    assert not circle(between), "some folder imports another, and that one imports it"
 
 
 def test_every_file_has_a_line_in_the_table():
@@ -107,7 +146,7 @@ def test_a_folder_imports_only_those_of_its_line():
         for module, _ in imports(path):
             if module.split(".")[0] == "minitf":
                 other = folder_of(module.removeprefix("minitf").removeprefix("."))
-                assert other in allowed, f"{name} imports {module}"
+                assert other in allowed or (name, other) in UPWARD, f"{name} imports {module}"
 
 
 def test_heavy_packages_have_one_home():
@@ -120,14 +159,6 @@ def test_heavy_packages_have_one_home():
                 assert folder == "gpu" or not (top and package in LAZY), (
                     f"{name} imports {package} at the top"
                 )
-
-
-def test_only_the_backend_the_seam_and_launch_import_by_name():
-    by_name = {
-        name_of(path) for path in FILES if "import_module" in path.read_text(encoding="utf-8")
-    }
-    # launch: the file of its own folder that needs CuPy.
-    assert by_name <= {"backend", "forms", "gpu.launch"}
 
 
 def test_imports_are_at_the_top_of_a_file_or_in_a_function():

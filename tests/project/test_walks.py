@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from paths import PACKAGE
-from seam import forms_on
 from tiny_translator import TEXT, make_model, make_subwords
 
 import minitf.cpu  # this and the next register their forms
@@ -54,7 +53,7 @@ def hold(walk, act):
         r"^\d+\. `([\w.]+)` \(`([\w/]+\.py)`\): .+ `->` ", section(walk), re.MULTILINE
     )
     assert 10 < len(listed) <= 20
-    with forms_on(), using("numpy"):
+    with forms.on(), using("numpy"):
         act()
         called = calls(act)
     assert set(listed) <= set(called)
@@ -63,7 +62,7 @@ def hold(walk, act):
 
 def test_the_walk_of_a_sentence():
     subwords = make_subwords()
-    with forms_on(), using("numpy"):
+    with forms.on(), using("numpy"):
         translator = Translator(make_model(subwords), subwords)
     hold("A sentence", lambda: translator.translate(TEXT[:1], beam=4))
 

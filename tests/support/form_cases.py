@@ -374,15 +374,14 @@ def watched(folder):
 
         return watching
 
-    # In use without a proof: a form that its own proof would drop has to be noticed.
     watching = {op: watch(op, form) for op, form in forms._forms[folder].items()}
-    with mock.patch.dict(forms._proved[folder], watching):
+    with mock.patch.dict(forms._forms[folder], watching), forms.on():
         yield taken
 
 
 def load(folder):
     """Import the forms of a folder."""
-    forms._load(folder)
+    importlib.import_module(f"minitf.{folder}")
 
 
 def refused():
@@ -471,7 +470,7 @@ def cases():
         *_decoding_cases(),
         Case("the training of a public model", (loss.projected_cross_entropy,), _public),
         Case("dropout's mask, bit for bit", (F.dropout,), _mask, ("gpu",)),
-        Case("sampling", (decode.fused_decoder,), _sampled),
+        Case("sampling", (decode.token_scorer,), _sampled),
         Case("continuations", (decode.continuations,), _continuations),
         Case("logsumexp", (decode.logsumexp,), _logsumexp),
         *_module_cases(),
@@ -480,11 +479,11 @@ def cases():
 
 def _decoding_cases():
     """Return the cases of translation, with and without caches."""
-    searches = (decode.fused_decoder,)  # which may find the continuations itself
+    searches = (decode.token_scorer,)  # which may find the continuations itself
     return [
         Case(
             "greedy",
-            (decode.fused_decoder,),
+            (decode.token_scorer,),
             lambda dtype: _written(decode.greedy(*_task(dtype, ONE_SIZE), max_extra=6)),
         ),
         Case("greedy without a cache", (), _uncached),
@@ -516,7 +515,6 @@ def _decoding_cases():
 def _module_cases():
     """Return the cases of layers and modules with parameters."""
     return [
-        Case("packed matrices", (F.linear,), _packed, ("cpu",)),
         Case(
             "modules",
             (transformer.feed_forward_network, transformer.add_and_norm),
@@ -821,28 +819,6 @@ def _table_used_twice(dtype):
 
     x = Tensor(to_device(rng.normal(size=(B, T, D)).astype(dtype)))
     return _with_gradients(compute, x, [module.astype(dtype)])
-
-
-def _packed(dtype):
-    """Return products of packed matrices with few and with many rows, and one gradient."""
-    from minitf.cpu import packed
-
-    rng, model = np.random.default_rng(6), models.small_model(dtype)
-    holder = Module()
-    holder.layers = (Linear(24, 150, rng).astype(dtype),)
-    copied, (wide,) = packed.packed_copy(model, model), packed.packed_copy(holder, holder).layers
-    with no_grad():
-        rows = [rng.normal(size=(n, 24)).astype(dtype) for n in (1, 2, 7, 700)]
-        found = [wide(x).numpy() for x in (*rows, rows[3].reshape(7, 100, 24), rows[0][0])]
-        source, target = models.sources(1, 4, 2), np.array([[2, 5, 6]] * 3)
-        found.append(copied(source, target).numpy())
-        with contextlib.suppress(ValueError):
-            found.append(wide(rows[0][:, 1:]).numpy())  # refused, as by the equation
-    found.append(copied(source, target).numpy())  # recorded
-    x = Tensor(rows[2])
-    y = wide(x)
-    y.backward(y.data)
-    return [*found, x.grad]
 
 
 # The sizes at which a form takes another branch: {name: {module: {constant: size}}}. With a single

@@ -18,8 +18,8 @@ PUBLIC = {
     for module in ENGINE
     for name in importlib.import_module(f"minitf.{module}").__all__
 }
-# For who writes a form; `begin` turns the forms off.
-PUBLIC -= {"forms.accelerated", "forms.check", "forms.form_of", "forms.off", "forms.without"}
+# For who writes a form.
+PUBLIC -= {"forms.accelerated", "forms.agreeing", "forms.form_of", "forms.off"}
 # What lesson 09 proves.
 TRAINING = {"text.Subwords", "text.plan_batches", "update.Updater", "arrays.average"}
 CHECKS = ("same", "grad_check", "claim")

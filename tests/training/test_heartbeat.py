@@ -101,7 +101,7 @@ def test_the_speed_of_an_entry_is_that_of_its_updates(folder, monkeypatch):
 
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     takes(Trainer, "update", 10)
-    takes(Trainer, "_try_largest_batches", 1000)
+    takes(Trainer, "largest_batches", 1000)
     takes(Validator, "measure", 500)
     assert run("here", "--log-every", "2", "--steps", "8") == 0
     speeds = [entry["tokens_per_second"] for entry in read_history("here") if "loss" in entry]

@@ -7,7 +7,6 @@ import pytest
 import strict
 from models import random_batch, small_model
 from runs import PACE, SMALL, prepare_folder, run
-from seam import forms_on
 
 from minitf import backend, forms
 from minitf.backend import to_device, to_numpy, xp
@@ -234,10 +233,9 @@ def waiting(action):
 def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch, library, waits):
     """Only the equation of Adam reads the flag, once per update; its form passes it to the GPU."""
     monkeypatch.setattr("minitf.training.update._WORTH_IT", 1)
-    with backend.using(library), forms_on():
+    with backend.using(library), forms.on():
         tiny = ("--batch-tokens", "10", "--set", "d_model=4")
         trainer = build("--accumulate", "2", "--clip", "0.5", "--replicas", "2", *tiny)
-        forms.check()  # each form is compared with its equation before its first use
         assert waiting(lambda: [trainer.update() for _ in range(3)]) == waits
         assert waiting(trainer.updater.read) == 1
         assert len(trainer.updater.unlogged) == 3 and all(

@@ -30,10 +30,8 @@ import shutil
 import numpy as np
 import pytest
 from paths import FIXTURES
-from seam import forms_on
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from minitf import forms
 from minitf.files.arrays import load_arrays
 from minitf.training import commandline
 from minitf.training.log import RunLog, read_history
@@ -93,10 +91,11 @@ def expected(key):
     [True, pytest.param(False, marks=pytest.mark.slow)],
     ids=["forms", "equations"],
 )
-def test_it_goes_on_as_it_would_have(folder, capsys, with_forms):
+def test_it_goes_on_as_it_would_have(folder, capsys, monkeypatch, with_forms):
     """To 1e-5; where forms compute on the recorded machine also bit for bit as before."""
-    with forms_on() if with_forms else forms.off():
-        updates, validations = resume()
+    if not with_forms:
+        monkeypatch.setenv("MINITF_FORMS", "off")
+    updates, validations = resume()
     assert updates.keys() == expected("updates").keys()
     for step, figures in expected("updates").items():
         assert updates[step] == pytest.approx(figures, rel=1e-5), step

@@ -28,7 +28,6 @@ from runs import (
     write_text,
 )
 
-from minitf import forms
 from minitf.data.corpora import read_pairs
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
@@ -180,10 +179,10 @@ def test_fewer_steps_end_a_run_with_its_average(folder, monkeypatch):
     assert read_model("here").notes["averaged"] == 2
 
 
-def test_a_run_goes_on_without_forms_but_says_so(folder, capsys):
+def test_a_run_goes_on_without_forms_but_says_so(folder, capsys, monkeypatch):
     assert run("here", "--steps", "3") == 0
-    with forms.off():
-        assert run("here", "--resume", "--steps", "5") == 0
+    monkeypatch.setenv("MINITF_FORMS", "off")
+    assert run("here", "--resume", "--steps", "5") == 0
     assert "notice   the result will differ" in (said := capsys.readouterr().out)
     assert "forms on -> off" in said
 
