@@ -262,7 +262,7 @@ def _write_values(axes, matrix, form, image):
     for (row, column), value in np.ndenumerate(matrix):
         if not np.isnan(value):
             red, green, blue, _ = image.to_rgba(value)
-            dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.58
+            dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
             axes.text(
                 column, row, format(value, form), ha="center", va="center",
                 fontsize=SMALL - 1, color="white" if dark else "black",

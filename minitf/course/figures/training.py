@@ -21,7 +21,7 @@ def smoothing(leads, curves, best_lead, entropy, path):
         {PLAIN: (leads, plain), SMOOTH: (leads, smoothed)}, path,
         x="lead of the true word's logit", y="loss (14 words)", marks=False,
         title="The smoothed loss has a lowest point",
-        notes={lowest: (best_lead, entropy, best_lead - 2, entropy + 1.5)},
+        notes={lowest: (best_lead, entropy, best_lead + 1, entropy + 0.45)},
     )  # fmt: skip
 
 
