@@ -19,7 +19,7 @@ from pathlib import Path
 
 from exercise import SCAFFOLDING, with_points
 
-from minitf.cli import exit_code
+from minitf.cli import OptionParser, exit_code
 from minitf.errors import UserError
 
 CHECK = """\
@@ -118,18 +118,15 @@ def main(arguments):
 
 def run(arguments):
     """Write the notebooks."""
+    parser = OptionParser(usage=__doc__, add_help=False)
+    parser.add_argument("folder", nargs="?", default="notebooks", type=Path)
+    parser.add_argument("--install")
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return
-    install = None
-    if "--install" in arguments[:-1]:
-        at = arguments.index("--install")
-        install, arguments = arguments[at + 1], arguments[:at] + arguments[at + 2 :]
-    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
-        raise UserError("give one folder, or none (--help says more)")
-    folder = Path(*arguments or ["notebooks"])
+    options = parser.parse_args(arguments)
     try:
-        write_notebooks(folder, install)
+        write_notebooks(options.folder, options.install)
     except ImportError as error:
         missing = f'{error.name} is missing: pip install -e ".[classroom]"'
         raise UserError(missing) from error
@@ -138,7 +135,7 @@ def run(arguments):
             f"{error.filename}: {error.strerror}: choose another folder"
         ) from error
     print(
-        f"to open them:  jupyter lab {folder}   (if jupyter is missing: "
+        f"to open them:  jupyter lab {options.folder}   (if jupyter is missing: "
         'pip install -e ".[classroom]")'
     )
 

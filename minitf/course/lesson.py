@@ -98,7 +98,7 @@ def _end(kind, error, trace):
 
 
 def _falsehood(error, trace):
-    """Return in words which line of the lesson is false, and what was found."""
+    """Describe the false claim and the line it is on."""
     library = str(Path(__file__).parents[1])
     frames = [one for one in traceback.extract_tb(trace) if not one.filename.startswith(library)]
     frames = [one for one in frames if linecache.getline(one.filename, one.lineno or 0)]
