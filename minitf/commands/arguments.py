@@ -126,7 +126,8 @@ OPTIONS = {
         "--model": {
             "metavar": "DIR",
             "help": "folder of a trained model, or the name of a public one such as "
-            "opus-mt-en-de, which is downloaded once",
+            "opus-mt-en-de, which is downloaded once (default of examples/translate.py: its "
+            "English-German model)",
         },
         "--beam": {
             "type": number(int, 1, 1000),

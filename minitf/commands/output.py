@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 
-from minitf.atomic import HINTS
+from minitf.atomic import HINTS, install, temporary_file
 from minitf.cli import say
 from minitf.commands.arguments import PROGRAM
 from minitf.errors import UserError
@@ -77,26 +77,15 @@ def _replaced(path):
 
     After an error or a signal the file is removed, and what was at `path` is unchanged.
     """
-    temporary = f"{path}.tmp"
-    file = None
-    try:  # a signal may come as soon as the file is there
-        file = _opened(temporary, path, "wb")
-        yield file
-        with _mistake_about(path):
-            file.close()
+    try:
+        with temporary_file(path) as temporary, _opened(temporary, path, "wb") as file:
+            yield file
+            file.close()  # Windows renames no file that is open
             if os.path.isfile(path):
                 shutil.copymode(path, temporary)
-            os.replace(temporary, path)
+            install(temporary, path)
     except KeyboardInterrupt:
-        if file and not os.path.lexists(temporary):  # it came when the file had its name already
-            raise
         raise KeyboardInterrupt(f"stopped: nothing was written to {path}") from None
-    finally:
-        if file:
-            with contextlib.suppress(OSError):
-                file.close()
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
 
 
 def _write(file, name, text):
