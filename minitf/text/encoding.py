@@ -102,17 +102,10 @@ def likely_encoding(data: bytes) -> str:
     >>> likely_encoding("“Grüße”".encode("cp1252")), likely_encoding("Grüße".encode("latin1"))
     ('cp1252', 'latin1')
     >>> likely_encoding("Grüße".encode("utf-16-le")), likely_encoding(bytes(range(256)))
-    ('utf-16le', '')
+    ('', '')
     """
-    high, zeros = set(data.translate(None, _ASCII)), data.count(0)
-    if zeros:  # UTF-16 without its mark, where they are always the first or the second of two bytes
-        first = data[::2].count(0)
-        if zeros < 2 or 10 * zeros < len(data) or 10 * min(first, zeros - first) > zeros:
-            return ""
-        return "utf-16be" if 2 * first > zeros else "utf-16le"
-    if b"\r" in data and b"\n" not in data and high.intersection(_WINDOWS):
-        return "macintosh"
-    if high.intersection(_NO_WINDOWS):
+    high = set(data.translate(None, _ASCII))
+    if 0 in data or high.intersection(_NO_WINDOWS):
         return ""
     return "cp1252" if high.intersection(_WINDOWS) else "latin1"
 

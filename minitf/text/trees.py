@@ -37,7 +37,6 @@ __all__ = [
 WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose tag is unknown
 WITH_WORDS = "trees-with-words"  # the target language of a model that writes them instead of XX
 ROOT = "ROOT"  # for several constituents side by side
-_LONGEST_LABEL = 100  # characters
 _TOKEN = re.compile(r"[()]|[^\s()]+")  # at any space, such as U+2009, which is in CRAFT
 _TRACE = "-NONE-"
 _FUNCTION = re.compile("[-=|]")
@@ -128,9 +127,6 @@ def _read(token, stack, number):
                         "file of trees?")  # fmt: skip
     bracket = stack[-1]
     if bracket.label is None and not bracket.is_constituent:
-        if len(token) > _LONGEST_LABEL:
-            raise UserError(f"line {number}: the label {_quoted(token)} has {len(token):,} "
-                            f"characters; at most {_LONGEST_LABEL} are possible")  # fmt: skip
         bracket.label = token
     elif bracket.is_constituent:
         raise UserError(f"line {number}: the word {_quoted(token)} is beside a bracket: give it a "

@@ -114,11 +114,7 @@ def test_cleaning(written, clean):
         ("(S word (NP (NN a)))", "line 1: the bracket of the word 'word' contains another"),
         ("(S (NP (NN a)) word)", "line 1: the word 'word' is beside a bracket"),
         ("(S\n(NP-SBJ the cat) (VB sat))", r"line 2: the bracket \(NP-SBJ has 2 words: give each"),
-        (f"({'N' * 10_000} (NN a))", "line 1: the label 'N{30}...' has 10,000 characters"),
-        (
-            f"({'N' * 100} a) {'N' * 100}",
-            "line 1: 'N{30}...' is outside of all",
-        ),  # 100 are possible
+        (f"(X a) {'N' * 100}", "line 1: 'N{30}...' is outside of all"),
     ],
 )
 def test_other_text_gets_one_line_with_its_number(tmp_path, text, said):
