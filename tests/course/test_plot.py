@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -61,13 +60,6 @@ def size_of_png(path):
 
 
 # Attention ----------------------------------------------------------------------------------------
-
-
-def test_any_token_can_be_drawn(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        plot.attention_maps(attention(1, 14, 14), ODD, ODD, tmp_path / "a.png", title="$5 \\n 日本")
-    assert min(size_of_png(tmp_path / "a.png")) > 500
 
 
 def test_what_cannot_be_drawn_is_replaced_or_shortened(figures):
@@ -175,14 +167,6 @@ def test_pieces_make_words(pieces, words):
     weights = np.ones((1, 1, len(pieces)))
     found, _, columns = plot.join_pieces(weights, ["x"], pieces, words=True)
     assert columns == words and found.sum() == len(pieces)
-
-
-def test_bytes_of_a_character_have_one_label(figures):
-    weights = attention(2, 2, 6)
-    plot.attention_maps(weights, ["▁Hi", "</s>"], ["▁Hi", "▁", *BYTES["é"], "!", "</s>"], "a.png")
-    axes = panels(figures[0])[0]
-    assert tick_labels(axes, "x") == ["_Hi", "_", "é", "!", "</s>"]
-    np.testing.assert_allclose(axes.images[0].get_array()[:, 2], weights[0, :, 2:4].sum(-1))
 
 
 def title_and_caption(figure):

@@ -327,11 +327,6 @@ def test_a_gradient_that_is_not_finite_is_wrong(bad, size):
         grad_check(op, np.linspace(1, 2, size))
 
 
-def test_a_function_that_leaves_its_domain_on_the_way_is_no_success():
-    with np.errstate(all="ignore"), pytest.raises(AssertionError, match="should be nan"):
-        grad_check(F.log, np.array([1.0, 1e-300]))
-
-
 @pytest.mark.parametrize("arguments", [([1.0, 2.0],), (np.array([1, 2]),), (), (np.zeros((0, 3)),)])
 def test_nothing_to_check_is_no_success(arguments):
     with pytest.raises(ValueError, match="nothing to check"):
@@ -420,13 +415,6 @@ def test_only_checks_that_pass_are_counted(rng, capsys):
         with pytest.raises(AssertionError):
             fail()
     assert proved[before:] == ["one", "two", "three gradient"] and not capsys.readouterr().out
-
-
-def test_a_single_number_is_checked_too():
-    """A sum of arrays without axes is a NumPy scalar, not an array."""
-    grad_check(lambda x: x * x, np.array(3.0), verbose=False)
-    with pytest.raises(AssertionError, match="every element is off by a factor of 2"):
-        grad_check(lambda x: record(x.data**2, (x,), lambda gy: gy * x.data), np.array(3.0))
 
 
 @pytest.mark.parametrize("size", [3, 30])

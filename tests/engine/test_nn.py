@@ -88,19 +88,6 @@ def test_names_that_switches_add():
     assert names(tie=False) - paper == {"target_embedding.weight", "output_embedding.weight"}
 
 
-def test_flat_parameters_are_views_that_keep_their_values(rng):
-    model = Pair(rng)
-    before = model.state()
-    flat = Flat(model.named_parameters())
-    data, gradients = flat.data, flat.gradients
-    assert data.shape == gradients.shape == (sum(p.size for p in model.parameters()),)
-    for name, p in model.named_parameters():
-        assert np.array_equal(p.data, before[name])
-        assert np.shares_memory(p.data, data)
-    data += 1
-    assert np.array_equal(model.first.weight.data, before["first.weight"] + 1)
-
-
 def test_gradients_land_in_the_flat_array_and_add_up(rng):
     model = Linear(3, 2, rng)
     gradients = Flat(model.named_parameters()).gradients
@@ -219,15 +206,6 @@ def test_a_copy_of_a_model_is_independent(rng, copied):
     assert not any(np.shares_memory(p.data, optimizer.data) for p in clone.parameters())
 
 
-def test_a_shallow_copy_of_a_parameter_has_no_place(rng):
-    """Its gradient would overwrite that of the parameter it was copied from."""
-    model = Linear(3, 2, rng)
-    gradients = Flat(model.named_parameters()).gradients
-    model.weight.backward(np.ones((3, 2), dtype=np.float32))
-    copy.copy(model.bias).backward(np.full(2, 5, dtype=np.float32))
-    assert gradients.tolist() == [1.0] * 6 + [0.0] * 2
-
-
 def test_evaluating_leaves_every_module_as_it_was(rng):
     model = Pair(rng)
     model.listed[1][0].train(False)
@@ -338,16 +316,6 @@ def test_the_first_weights_are_drawn_as_the_docstrings_say(rng):
     assert table.var() == pytest.approx(1 / 64, rel=0.02)
 
 
-def test_weights_that_are_not_drawn_are_zero():
-    """Memory that is only reserved may hold any numbers, as if the model had been trained."""
-    left_over = np.full((300, 500), 7, np.float32)
-    del left_over  # the next array of this size gets its memory
-    assert not Linear(300, 500, None).weight.data.any()
-    left_over = np.full((300, 500), 7, np.float32)
-    del left_over
-    assert not Embedding(300, 500, None).weight.data.any()
-
-
 def test_every_number_of_float16_is_loaded_as_numpy_converts_it():
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(256, 256)
     finite = np.where(np.isfinite(halves), halves, 0)
@@ -395,14 +363,3 @@ def test_the_gradient_out_receives_the_first_gradient_only(rng):
     assert gradient_out(parameter, [parameter]) is None
     assert parameter.grad is view and np.array_equal(gradients, np.full(6, 2.0))
     assert gradient_out(Tensor([1.0]), []) is None and gradient_out(np.ones(3), []) is None
-
-
-@pytest.mark.parametrize("data", [np.ones((2, 3), np.float32), np.ones((2, 4)), np.ones((2, 1))])
-def test_weights_that_are_no_longer_the_flat_ones_have_no_gradient_out(data, rng):
-    parameter = Parameter(rng.normal(size=(2, 3)))
-    Flat([("weight", parameter)])
-    parameter.data = data
-    assert gradient_out(parameter, [parameter]) is None
-    if data.shape == (2, 3):
-        functions.linear(np.ones((1, 2)), parameter).sum().backward()
-        assert np.array_equal(parameter.grad, np.ones((2, 3)))

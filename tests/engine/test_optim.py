@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from models import random_batch, small_model
 
 from minitf.backend import to_device, to_numpy
 from minitf.errors import UserError
@@ -168,22 +167,6 @@ def test_eps_counts_where_gradients_are_tiny():
     assert before - float(model.weight.data[0, 0]) == pytest.approx(0.05, rel=1e-9)
 
 
-def test_the_flat_form_equals_one_adam_per_parameter(rng):
-    flat, single = small_model(), small_model()
-    batch = random_batch(rng)
-    together = Adam(flat.named_parameters())
-    apart = [Adam([named]) for named in single.named_parameters()]
-    for _ in range(5):
-        for model, optimizers in ((flat, [together]), (single, apart)):
-            for optimizer in optimizers:
-                optimizer.zero_grad()
-            model.loss(batch.source, batch.target_in, batch.target_out)[0].backward()
-            for optimizer in optimizers:
-                optimizer.step(0.01)
-    for (name, p), q in zip(flat.named_parameters(), single.parameters(), strict=True):
-        assert np.array_equal(p.data, q.data), name
-
-
 def test_a_parameter_without_a_gradient_counts_as_zero(rng):
     """It moves by its momentum; the gradient of an earlier step is not used again."""
     model = Three(rng)
@@ -222,17 +205,6 @@ def test_gradients_of_micro_batches_add_up_in_place(rng):
         give(model.a, np.full((2, 3), factor))
     assert optimizer.gather_gradients().tolist() == [3.0] * 6 + [0.0] * 5
     assert optimizer.gather_gradients() is optimizer.gradients
-
-
-def test_what_is_added_to_the_flat_gradient_counts(rng):
-    """Other machines may have a gradient for a parameter that has none here."""
-    model = Three(rng)
-    start = model.state()
-    optimizer = Adam(model.named_parameters())
-    give(model.a, np.ones((2, 3)))
-    optimizer.gather_gradients()[:] += 2.0
-    optimizer.step(0.01)
-    assert model.b.data[0] == pytest.approx(scalar_adam(start["b"][0], [2.0], [0.01]), rel=1e-12)
 
 
 def run(optimizer, model, rng, steps):
@@ -343,24 +315,6 @@ def test_clipping_does_not_hide_a_gradient_that_is_not_finite(bad):
     with np.errstate(invalid="ignore"):
         assert math.isnan(clip_gradient(gradients, 1.0))
     assert np.isnan(gradients).all()
-
-
-def test_a_length_that_is_known_is_not_computed_again():
-    """It may be the length of the sum over several machines."""
-    gradients = np.array([3.0, -4.0])
-    assert clip_gradient(gradients, 1.0, norm=10.0) == 10
-    assert np.allclose(gradients, [0.3, -0.4])
-
-
-def test_clipping_the_flat_gradient_clips_what_adam_uses(rng):
-    model = Three(rng)
-    optimizer = Adam(model.named_parameters())
-    give(model.a, np.full((2, 3), 7.0))
-    give(model.b, np.full(4, -7.0))
-    clip_gradient(optimizer.gather_gradients(), 0.5)
-    assert float(gradient_norm(optimizer.gradients)) == pytest.approx(0.5)
-    optimizer.step(0.01)
-    assert np.allclose(optimizer.m[:6], 0.1 * 0.5 / math.sqrt(10))
 
 
 def test_adam_and_clipping_on_every_backend(rng, library):
