@@ -19,8 +19,6 @@ __all__ = ["cannot_translate", "finish", "log_next_steps"]
 RESULTS = "results.json"
 PAPER_CORPORA = ("wmt14-en-de", "wmt14-en-fr")
 NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
-LEARNED = 10  # the perplexity of a text that a model has learned
-KNOWN = 30  # times that of the training text: then the validation text is of another kind
 
 
 def finish(trainer: Trainer, command: str) -> dict:
@@ -149,15 +147,6 @@ def _advice(trainer, valid, resume):
             "BLEU cannot judge this model, as it counts four words in a row, and the sentences of "
             "the validation text are shorter: judge it by the perplexity, or validate on longer "
             "sentences"
-        )
-    perplexity = min(score["perplexity"] for score in valid.values() if isinstance(score, dict))
-    trained = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry]
-    if trained and trained[-1] < LEARNED and KNOWN * trained[-1] < perplexity:
-        return (
-            f"the model cannot translate: its perplexity is {trained[-1]:.1f} on the training text "
-            f"and {perplexity:.0f} on the validation text. Are the two files of the validation "
-            "text in the order of the training text's? If they are, the model knows a small text "
-            "by heart: train on more"
         )
     more = "patience 0" if trainer.out_of_patience() else "more minutes"
     return (

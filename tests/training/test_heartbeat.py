@@ -8,14 +8,12 @@ import time
 import pytest
 from runs import SMALL, prepare_folder, run
 
-from minitf.text import Words
 from minitf.training import commandline
 from minitf.training.evaluation import Validator
 from minitf.training.log import Pace, read_history
 from minitf.training.settings import parse
 from minitf.training.signals import Interrupted
 from minitf.training.trainer import Trainer
-from minitf.training.update import Updater
 from minitf.translation import Translator
 
 
@@ -64,22 +62,6 @@ def test_without_a_terminal_lines_appear_at_intervals(folder, slow_updates, caps
     assert steps(capsys) == [1, 2, 4, 7, 10, 13, 16]
     assert [entry["step"] for entry in read_history("here")] == [16, 16], (
         "the log has no more entries than without"
-    )
-
-
-def test_a_line_of_the_log_is_a_sign_of_life_too(folder, slow_updates, capsys):
-    assert run("here", *RARELY[2:], "--log-every", "2") == 0
-    assert steps(capsys) == [1, 2, 3, 4, 6, 8, 10, 12, 14, 16], "the second pause is 20 seconds"
-
-
-def test_an_entry_of_the_log_is_the_mean_since_the_last_entry(folder, slow_updates):
-    """Lines printed in between do not change it."""
-    assert run("all", *RARELY[2:], "--log-every", "1") == 0
-    assert run("some", *RARELY[2:], "--log-every", "16") == 0
-    losses = [entry["loss"] for entry in read_history("all") if "loss" in entry]
-    (entry,) = (entry for entry in read_history("some") if "loss" in entry)
-    assert min(losses) < entry["loss"] < max(losses) and entry["loss"] == pytest.approx(
-        sum(losses) / 16, rel=0.05
     )
 
 
@@ -139,31 +121,6 @@ def test_a_line_wipes_the_bar(folder, slow_updates, monkeypatch):
     assert len(lines) == 4
 
 
-def test_a_line_announces_everything_that_takes_long(folder, monkeypatch, capsys):
-    """A line comes before the text is read, its subwords are learned, and a batch is tried."""
-    said = []
-
-    def record(module, name, last):
-        function = getattr(module, name)
-
-        def wrapper(*arguments, **keywords):
-            lines = capsys.readouterr().out.splitlines()
-            said.append((last, lines[-1] if lines else ""))
-            return function(*arguments, **keywords)
-
-        monkeypatch.setattr(module, name, wrapper)
-
-    record(commandline, "read_corpus", "corpus   train.en, train.de")
-    record(Words, "train", "subwords are learned from the training text")
-    record(
-        Updater,
-        "backward",
-        "trial    running the largest batches first, to find out whether they fit into memory",
-    )
-    assert run("here", "--steps", "1") == 0
-    assert len(said) >= 3 and all(wanted == line for wanted, line in said[:3])
-
-
 def test_a_signal_interrupts_a_perplexity(folder, monkeypatch):
     """For a large model it takes a minute."""
     settings, _ = parse(
@@ -177,23 +134,6 @@ def test_a_signal_interrupts_a_perplexity(folder, monkeypatch):
     trainer.stop.ask("a test asked")
     with pytest.raises(Interrupted):
         trainer.validator.measure(translator)
-
-
-def test_the_speed_includes_waiting_for_the_gpu(folder, monkeypatch):
-    """On a GPU the host waits for the updates when it reads their figures."""
-    now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    read = Updater.read
-
-    def wait(self):
-        now[0] += 10.0 * len(self._unread)
-        read(self)
-
-    monkeypatch.setattr(Updater, "read", wait)
-    monkeypatch.setattr(Updater, "delays", lambda self: True)
-    assert run("here", "--steps", "4", "--log-every", "2") == 0
-    entries = [entry for entry in read_history("here") if "loss" in entry]
-    assert len(entries) == 2 and all(entry["tokens_per_second"] < 60 / 10 for entry in entries)
 
 
 def test_pauses_grow_up_to_thirty_seconds_and_restart_after_another_line(clock):

@@ -231,19 +231,6 @@ def test_a_model_whose_code_was_changed_is_not_trained_on(folder, capsys):
     assert "computes other numbers than when it was saved" in capsys.readouterr().err
 
 
-def test_the_updates_before_an_interrupted_last_validation_are_saved(folder, monkeypatch):
-    measure, calls = Validator.measure, itertools.count(1)
-
-    def interrupted(self, translator):
-        if next(calls) == 2:
-            terminate()
-        return measure(self, translator)
-
-    monkeypatch.setattr(Validator, "measure", interrupted)
-    assert run("here", "--steps", "6") == 0  # validated after step 4, and at the end
-    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 6
-
-
 def test_a_signal_at_the_end_postpones_the_scoring(folder, monkeypatch, capsys):
     copied_run("whole")
     finish = commandline.finish
@@ -399,58 +386,6 @@ def test_scores_on_another_validation_text_are_not_compared(folder, capsys):
         assert last_score("here") == (score, true)
 
 
-def test_killed_between_the_log_and_the_checkpoint_no_score_of_another_text_is_taken(
-    folder, monkeypatch
-):
-    """The log has scores on the text of the session that was killed, the checkpoint has not."""
-    copied_run("here", "--steps", "12")
-    before, _ = last_score("here")
-    write_text("other", 5, seed=9)
-    with monkeypatch.context() as patch:
-
-        def killed(self, *_):
-            raise Killed
-
-        patch.setattr(Trainer, "save", killed)
-        with pytest.raises(Killed):
-            commandline.main(shlex.split("--resume --out here --valid other.en other.de"))
-    entries = [entry for entry in read_history("here") if "valid_bleu" in entry]
-    assert [entry["step"] for entry in entries] == [4, 8, 12, 12]
-    assert commandline.main(["--resume", "--out", "here"]) == 0
-    score, true = last_score("here")
-    assert score == true == before
-
-
-def test_a_score_of_an_earlier_step_is_not_taken_for_a_lost_one(folder, capsys):
-    """A full disk costs entries of the log."""
-    copied_run("here", "--steps", "12")
-    log = Path("here/log.jsonl")
-    *kept, last = log.read_text().splitlines(keepends=True)
-    assert json.loads(last)["step"] == 12 and "valid_bleu" in last
-    log.write_text("".join(kept))
-    capsys.readouterr()
-    assert commandline.main(["--resume", "--out", "here"]) == 0
-    assert "the last one alone" not in capsys.readouterr().out
-
-
-def test_the_patience_begins_again_with_another_validation_text(folder, monkeypatch, capsys):
-    """Worse scores than on the text before it are still improvements on this one."""
-    found = iter([9, 8, 80, 70, 60, 75, 75])
-
-    def made_up(*_):
-        return next(found), SimpleNamespace(score=0.0, signature="made up", text="")
-
-    monkeypatch.setattr(Validator, "measure", made_up)
-    pace = "--valid-every 1 --patience 1 --average 1"
-    assert run("here", "--steps", "1", *pace.split()) == 0
-    write_text("other", 5, seed=9)
-    more = shlex.split("--resume --out here --valid other.en other.de --steps 9")
-    assert commandline.main(more) == commandline.EXIT_NO_MODEL
-    assert "neither BLEU nor perplexity improved in 1 validation" in capsys.readouterr().out
-    meta = load_arrays("here/checkpoint.safetensors")[1]
-    assert (meta["step"], meta["best_perplexity"], meta["bad_validations"]) == (4, 60, 1)
-
-
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -561,36 +496,6 @@ def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
 
 
-def test_stopped_at_once_before_the_first_checkpoint_a_run_starts_again(folder, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_try_largest_batches", lambda self: (terminate(), terminate()))
-        assert run("here") == 130
-    assert not Path("here/checkpoint.safetensors").exists()
-    assert run("here", "--steps", "2") == 0
-
-
-def test_a_signal_after_another_request_is_not_a_second_signal():
-    """mpirun forwards a signal to all ranks, and one may learn of it from another rank first."""
-    stop = StopRequest()
-    with stop_on_signals(stop):
-        stop.ask("another rank received a signal")
-        terminate()
-        assert stop.reason == "another rank received a signal", "the first reason counts"
-        with pytest.raises(KeyboardInterrupt):
-            terminate()
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
-def test_an_ignored_signal_stays_ignored(folder, monkeypatch):
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
-    try:
-        at_step(monkeypatch, 2, lambda: signal.raise_signal(signal.SIGHUP))
-        assert run("here", "--steps", "5") == 0
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 5
-
-
 def test_minutes(folder, monkeypatch, capsys):
     monkeypatch.setattr(
         Validator, "measure", lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up"))
@@ -635,19 +540,6 @@ def test_short_validation_sentences_are_not_taken_for_a_model_that_cannot_transl
     assert "cannot translate yet" not in said
 
 
-def test_the_better_of_average_and_last_is_judged(folder, monkeypatch):
-    scores = iter([5.0, 5.0, 0.5])  # two validations, then the average
-    monkeypatch.setattr(
-        Validator,
-        "measure",
-        lambda *_: (9.0, SimpleNamespace(score=next(scores), signature="made up")),
-    )
-    assert (
-        run("here", "--steps", "100", "--valid-every", "1", "--patience", "1", "--average", "2")
-        == 0
-    )
-
-
 def test_early_stopping_counts_neither_bleu_nor_perplexity(folder, monkeypatch, capsys):
     found = iter([(9, 1), (8, 1), (8, 2), (8, 2), (9, 1), (7, 0), (7, 0), (7, 1), (7, 2), (0, 99)])
     measure = Validator.measure
@@ -675,14 +567,6 @@ def test_a_validation_at_the_end_of_a_session_counts_for_nothing(folder, monkeyp
     meta = load_arrays("here/checkpoint.safetensors")[1]
     counted = meta["validated"], meta["best_perplexity"], meta["bad_validations"]
     assert counted == (4, 5.0, 0) and meta["weights"] == ["weights-00000004.safetensors"]
-
-
-def test_the_patience_does_not_end_a_run_with_a_cooldown(folder, monkeypatch):
-    measure = Validator.measure
-    monkeypatch.setattr(Validator, "measure", lambda self, t: (9.0, measure(self, t)[1]))
-    settings = "--valid-every 1 --steps 4 --patience 1 --cooldown 0.5"
-    run("here", *settings.split())
-    assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 4
 
 
 def test_an_average_has_weights_of_the_cooldown_or_weights_before_it(folder, monkeypatch):

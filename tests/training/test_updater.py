@@ -12,15 +12,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from minitf import dropout
 from minitf import functions as F
-from minitf.config import Config
-from minitf.cpu.threads import lent
 from minitf.nn import Linear, Module, Parameter
-from minitf.optim import Adam, adam_update, warmup_rate
+from minitf.optim import Adam, warmup_rate
 from minitf.tensor import no_grad
 from minitf.text import Batch
 from minitf.training import update
 from minitf.training.distributed import Ranks
-from minitf.training.settings import QUICK
 from minitf.training.update import Updater, shares
 from minitf.transformer import Transformer
 
@@ -92,19 +89,6 @@ def test_cores_equal_one_core(rng, changes, count):
         assert_equal(gradient(cores, batch), expected)
 
 
-def test_an_update_of_fewer_batches_repeats_no_masks(rng, monkeypatch):
-    """At the end of an epoch with sampled subwords."""
-    found, steps = updater(1), []
-    found.dataset, found.accumulate = SimpleNamespace(batch=lambda _: random_batch(rng, ROWS)), 2
-    backward = found.backward
-    monkeypatch.setattr(
-        found, "backward", lambda *given: steps.append(given[2]) or backward(*given)
-    )
-    for step, n in enumerate((2, 1, 2)):
-        found.gradient(SimpleNamespace(indices=[np.arange(ROWS)] * n), step)
-    assert len(set(steps)) == 5
-
-
 class InTurn(Ranks):
     """One of two ranks that are threads of this process, of which one computes at a time."""
 
@@ -160,13 +144,9 @@ def test_every_row_is_in_one_share(rng, size):
             for row in range(start, stop)
         ]
         assert shared == rows, "in order, none twice, none missing"
-
-
-@pytest.mark.parametrize("n_batches, size", [(1, 2), (3, 2), (2, 5), (7, 4)])
-def test_shares_are_equal_work(n_batches, size):
-    """Of batches with 20 rows, each is its fraction to within two rows."""
-    for share in shares([20] * n_batches, size):
-        assert abs(sum(stop - start for _, start, stop in share) - 20 * n_batches / size) < 2
+    for n_batches in range(1, 10):  # of 20 rows each: the shares are equal to within two rows
+        for share in shares([20] * n_batches, size):
+            assert abs(sum(stop - start for _, start, stop in share) - 20 * n_batches / size) < 2
 
 
 def noted(cores):
@@ -215,26 +195,6 @@ def test_the_replicas_follow_the_weights():
     one, three = (train(count, np.random.default_rng(0)) for count in (1, 3))
     for name, array in one.items():
         assert np.allclose(array, three[name], rtol=1e-8, atol=1e-8), name
-
-
-def test_a_step_on_several_threads_is_the_step_on_one(rng):
-    """The parameters have enough blocks to be worth waking a thread."""
-    x, g = rng.normal(size=(2, 9 << 17)).astype(np.float32)
-    results = []
-    for count in (1, 3):
-        data, m, v = x.copy(), np.zeros_like(x), np.zeros_like(x)
-        with lent(updater(count).pool, count):
-            for t in (1, 2):
-                adam_update(data, g, m, v, t, 0.1)
-        results.append((data, m, v))
-    assert all(np.array_equal(*pair) for pair in zip(*results, strict=True))
-
-
-def test_replicas_have_the_dtype_of_the_model(rng):
-    """Copies are built in float32; gradients of a float64 model must keep all digits."""
-    batch = random_batch(rng, ROWS)
-    cores = Updater(*build(), build=lambda: small_model("float32", **RATES), replicas=2, seed=5)
-    assert_equal(gradient(cores, batch), whole(batch))
 
 
 def test_the_switches_of_the_calling_thread_stay(rng):
@@ -312,13 +272,6 @@ def test_tiny_products_have_one_thread(rng, monkeypatch, two_threads, count, tin
     gradient(updater(count), batch)
     assert seen == [threads] * count
     assert blas_threads() == {2}, "only inside"
-
-
-def test_a_batch_of_quick_is_tiny():
-    """Its updates use one thread, however busy the machine is."""
-    config = Config.preset(QUICK["preset"], QUICK["vocabulary_size"])
-    assert 2 * QUICK["batch_tokens"] * config.d_model * config.d_ff < update._TINY
-    assert QUICK["batch_tokens"] * config.d_model < 2 * WORTH_IT, "and not worth a second replica"
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, {1}), (2, {2}), (64, {2})])
