@@ -23,66 +23,32 @@ from minitf.errors import UserError
 
 __all__ = ["RECIPES", "make", "segments"]
 
-_STATMT = "http://www.statmt.org/"
-EUROPARL = Remote(
-    _STATMT + "wmt13/training-parallel-europarl-v7.tgz",
-    657632379,
-    "sha256:0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-)
-COMMON_CRAWL = Remote(
-    _STATMT + "wmt13/training-parallel-commoncrawl.tgz",
-    918311367,
-    "sha256:c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-)
-NEWS_COMMENTARY = Remote(
-    _STATMT + "wmt14/training-parallel-nc-v9.tgz",
-    80418416,
-    "sha256:cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-)
-UNITED_NATIONS = Remote("https://www.statmt.org/wmt13/training-parallel-un.tgz")
-GIGA = Remote("https://www.statmt.org/wmt10/training-giga-fren.tar", 2595102720)
-DEV = Remote(
-    "http://data.statmt.org/wmt19/translation-task/dev.tgz",
-    38654961,
-    "sha256:7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
-)
-# The digest is the one in sacreBLEU.
-TEST_2014 = Remote(_STATMT + "wmt14/test-full.tgz", 0, "md5:a8cd784e006feb32ac6f3d9ec7eb389a")
-
-TATOEBA = {  # made again from time to time, so no checksum is published
-    "de": (Remote("https://www.manythings.org/anki/deu-eng.zip"), "deu.txt"),
-    "fr": (Remote("https://www.manythings.org/anki/fra-eng.zip"), "fra.txt"),
-}
-TEXTS = {  # the training texts of a language, and their names inside the archive
+_TEXTS = {  # the training texts of a language inside its archives, in their order
     "de": (
-        (EUROPARL, "training/europarl-v7.de-en.{}"),
-        (COMMON_CRAWL, "commoncrawl.de-en.{}"),
-        (NEWS_COMMENTARY, "training/news-commentary-v9.de-en.{}"),
+        "training/europarl-v7.de-en.{}",
+        "commoncrawl.de-en.{}",
+        "training/news-commentary-v9.de-en.{}",
     ),
     "fr": (
-        (EUROPARL, "training/europarl-v7.fr-en.{}"),
-        (COMMON_CRAWL, "commoncrawl.fr-en.{}"),
-        (UNITED_NATIONS, "un/undoc.2000.fr-en.{}"),
-        (NEWS_COMMENTARY, "training/news-commentary-v9.fr-en.{}"),
-        (GIGA, "giga-fren.release2.fixed.{}.gz"),
+        "training/europarl-v7.fr-en.{}",
+        "commoncrawl.fr-en.{}",
+        "un/undoc.2000.fr-en.{}",
+        "training/news-commentary-v9.fr-en.{}",
+        "giga-fren.release2.fixed.{}.gz",
     ),
 }
 # For each corpus of Tatoeba, the sentences of its validation and test text, as hashes. So everyone
 # who downloads a newer collection trains on none of them, and tests on the same.
 _HELD_OUT = Path(__file__).parent / "held_out"
-# Folders of many files: a line "# FOLDER URL", and a line for each file: name, bytes, sha256.
-# Of CRAFT, release 5 has 30 articles more, which release 4 added; the parser and its scores are of
-# those that were there before.
-_FILES = Path(__file__).with_name("downloads.txt")
 _MANY = 10  # files; of more, messages name the first and the last
 
 
 class Recipe(NamedTuple):
     """How a folder is filled.
 
-    remotes: the files to download. build: called with the paths of these archives, the empty folder
-    to fill, and `say`. reproducible: the files are identical for everyone, so a missing one can be
-    added.
+    remotes: the files to download (downloads.txt). build: called with the paths of these archives,
+    the empty folder to fill, and `say`. reproducible: the files are identical for everyone, so a
+    missing one can be added.
     """
 
     remotes: tuple
@@ -132,13 +98,14 @@ def _listed(remotes):
 # How each folder is filled ------------------------------------------------------------------------
 
 
-def _training(texts, languages, archives, folder, say):
+def _training(language, archives, folder, say):
     """Write the training texts one after the other."""
+    languages = ("en", language)
     with contextlib.ExitStack() as stack:
         files = {
             each: stack.enter_context(open(folder / f"train.{each}", "wb")) for each in languages
         }
-        for (_, pattern), archive in zip(texts, archives, strict=True):
+        for pattern, archive in zip(_TEXTS[language], archives, strict=True):
             names = {pattern.format(language): language for language in languages}
             with members(archive, names) as found:
                 counts = {names[name]: _append(file, files[names[name]]) for name, file in found}
@@ -149,7 +116,7 @@ def _training(texts, languages, archives, folder, say):
                 raise UserError(
                     f"{archive} has {lines}: line i of one must translate line i of the other"
                 )
-            say(f"read     {archive.name}: {counted(counts[languages[0]], 'pair')}")
+            say(f"read     {archive.name}: {counted(counts[language], 'pair')}")
 
 
 def _append(source, target):
@@ -195,7 +162,7 @@ def _multi30k(archives, folder, say):
         (folder / archive.stem).write_bytes(gzip.decompress(archive.read_bytes()))
 
 
-def _tatoeba(language, archives, folder, say):
+def _tatoeba(language, text, archives, folder, say):
     """Write the sentences of the held-out lists to val and test, and all others to train.
 
     Other translations of a held-out sentence are left out, on either side: the corpus may be read
@@ -206,7 +173,7 @@ def _tatoeba(language, archives, folder, say):
     splits, n_train, sides = {split: {} for split, *_ in listed.values()}, 0, ("en", language)
     with contextlib.ExitStack() as stack:
         train = [stack.enter_context(open(folder / f"train.{side}", "wb")) for side in sides]
-        _, file = next(stack.enter_context(members(archives[0], [TATOEBA[language][1]])))
+        _, file = next(stack.enter_context(members(archives[0], [text])))
         for line in file:
             pair = [field.strip() for field in line.decode(errors="replace").split("\t")[:2]]
             if len(pair) < 2 or not all(pair):
@@ -238,19 +205,6 @@ def _craft(archives, folder, say):
         shutil.copyfile(archive, folder / archive.name)
 
 
-def _remotes():
-    """Return {folder: its remote files}, of the folders of many files."""
-    remotes = {}
-    for line in _FILES.read_text(encoding="ascii").splitlines():
-        if line.startswith("#"):
-            _, folder, url = line.split()
-        else:
-            name, size, sha256 = line.split()
-            remote = Remote(url + name, int(size), f"sha256:{sha256}")
-            remotes.setdefault(folder, []).append(remote)
-    return remotes
-
-
 def _held_out(corpus):
     """Return {hash of the English sentence: (split, number, hash of its translation)}."""
     sentences, split = {}, ""
@@ -277,21 +231,29 @@ def _write_lines(path, lines):
     Path(path).write_bytes("".join(line + "\n" for line in lines).encode())
 
 
-def _training_recipe(language):
-    remotes = tuple(remote for remote, _ in TEXTS[language])
-    return Recipe(remotes, partial(_training, TEXTS[language], ("en", language)))
+def _recipes():
+    """Return {folder: Recipe}."""
+    remotes = {}
+    for line in Path(__file__).with_name("downloads.txt").read_text(encoding="ascii").splitlines():
+        if line[0] != "#":
+            folder, url, size, digest = line.split()
+            remotes.setdefault(folder, []).append(Remote(url, int(size), digest.strip("-")))
+    build = {
+        "wmt14-en-de": partial(_training, "de"),
+        "wmt14-en-fr": partial(_training, "fr"),
+        "newstest2013": _newstest2013,
+        "newstest2014/en-de": partial(_newstest2014, "de"),
+        "newstest2014/en-fr": partial(_newstest2014, "fr"),
+        "tatoeba-en-de": partial(_tatoeba, "de", "deu.txt"),
+        "tatoeba-en-fr": partial(_tatoeba, "fr", "fra.txt"),
+        "multi30k": _multi30k,
+        "craft/train": _craft,
+        "craft/dev": _craft,
+    }
+    return {
+        folder: Recipe(tuple(remotes[folder]), build[folder], not folder.startswith("tatoeba"))
+        for folder in build
+    }
 
 
-RECIPES = {
-    "wmt14-en-de": _training_recipe("de"),
-    "wmt14-en-fr": _training_recipe("fr"),
-    "newstest2013": Recipe((DEV,), _newstest2013),
-    "newstest2014/en-de": Recipe((TEST_2014,), partial(_newstest2014, "de")),
-    "newstest2014/en-fr": Recipe((TEST_2014,), partial(_newstest2014, "fr")),
-    "tatoeba-en-de": Recipe((TATOEBA["de"][0],), partial(_tatoeba, "de"), reproducible=False),
-    "tatoeba-en-fr": Recipe((TATOEBA["fr"][0],), partial(_tatoeba, "fr"), reproducible=False),
-    **{
-        folder: Recipe(tuple(remotes), _craft if folder.startswith("craft") else _multi30k)
-        for folder, remotes in _remotes().items()
-    },
-}
+RECIPES = _recipes()

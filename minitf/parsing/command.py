@@ -64,50 +64,20 @@ def _options(arguments, model):
     add = parser.add_argument
     add("--help", action="help", help="show this text (also -h)")
     add("text", nargs="*", metavar="TEXT", help="sentences, in quotes")
-    add(
-        "--input",
-        metavar="FILE",
-        action=StoreOnce,
-        help="read the sentences from this file, one on each line",
-    )
-    add(
-        "--output",
-        metavar="FILE",
-        action=StoreOnce,
-        help="write the trees to this file when everything is parsed",
-    )
-    add(
-        "--pretty",
-        action="store_true",
-        help="write each tree in several lines, followed by an empty one",
-    )
-    add(
-        "--draw",
-        metavar="FILE",
-        action=StoreOnce,
-        help="draw the first tree (.png, .svg or .pdf)",
-    )
-    add(
-        "--score",
-        nargs="+",
-        metavar="GOLD",
-        help="parse the sentences of these .tree files, and compare with their trees",
-    )
+    for option, text in (
+        ("--input", "read the sentences from this file, one on each line"),
+        ("--output", "write the trees to this file when everything is parsed"),
+        ("--draw", "draw the first tree (.png, .svg or .pdf)"),
+    ):
+        add(option, metavar="FILE", action=StoreOnce, help=text)
+    add("--pretty", action="store_true", help="write each tree in several lines, and an empty one")
+    gold = "parse the sentences of these .tree files, and compare with their trees"
+    add("--score", nargs="+", metavar="GOLD", help=gold)
     add("--model", metavar="DIR", default=model, help="folder of a trained parser")
-    add(
-        "--beam",
-        type=number(int, 1, 1000),
-        default=BEAM,
-        metavar="N",
-        help=f"compare N unfinished trees at a time (default: {BEAM}, as in the paper; 1 is fast)",
-    )
-    add(
-        "--alpha",
-        type=number(float, 0, 10),
-        default=ALPHA,
-        metavar="A",
-        help=f"length penalty (default: {ALPHA})",
-    )
+    beam = f"compare N unfinished trees at a time (default: {BEAM}, as in the paper; 1 is fast)"
+    add("--beam", type=number(int, 1, 1000), default=BEAM, metavar="N", help=beam)
+    alpha = f"length penalty (default: {ALPHA})"
+    add("--alpha", type=number(float, 0, 10), default=ALPHA, metavar="A", help=alpha)
     add("--backend", choices=("numpy", "cupy"), help="compute on the CPU or the GPU")
     options = parse_text(parser, arguments)
     _check(options, parser.error)

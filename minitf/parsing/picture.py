@@ -1,6 +1,5 @@
 """A picture of a tree, drawn by matplotlib into a file."""
 
-import math
 import unicodedata
 from pathlib import Path
 
@@ -10,12 +9,10 @@ from minitf.text.trees import Leaf, Tree
 __all__ = ["draw"]
 
 _CHARACTER, _LEVEL = 0.105, 0.48  # inches
-_LOWEST_LEVEL = 0.2  # inches; below it, the texts of two levels overlap
 _GAP = 2  # characters between two words
 _LARGEST = 200  # inches, of a side; readers of PDF show no larger page
 _MOST_CHARACTERS = 40
 _DPI = 150
-_LEAST_DPI = 50  # the letters are about five pixels high
 _MOST_PIXELS = 40_000_000  # memory: a few times four bytes for each
 
 
@@ -29,8 +26,15 @@ def draw(tree: Tree, path: str | Path) -> str:
     """
     nodes, lines, width = _layout(tree)
     height = max(y for _, y, _, _ in nodes) + 1
-    wide, high, dpi = _size(width, height, path)
-    figure = new_figure(wide, high, dpi=dpi)
+    wide, high = max(2.0, width * _CHARACTER), max(1.5, height * _LEVEL)
+    suffix = Path(path).suffix.lower()
+    too_large = max(wide, high) > _LARGEST or wide * high * _DPI**2 > _MOST_PIXELS
+    if too_large and suffix != ".svg":  # which has no pixels, and no largest page
+        raise ValueError(
+            f"{path}: a tree of {height:,} levels over {width:,.0f} characters is too large for a "
+            f"{suffix} that can be read: use .svg, or a shorter sentence"
+        )
+    figure = new_figure(wide, high, dpi=_DPI)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set(xlim=(0, width), ylim=(-0.5, height - 0.5))
@@ -48,27 +52,6 @@ def draw(tree: Tree, path: str | Path) -> str:
         )  # fmt: skip
     save_figure(figure, path)
     return without_font("".join(text for _, _, text, _ in nodes))
-
-
-def _size(width, height, path):
-    """Return the width and the height in inches, and the pixels per inch, of a picture.
-
-    width: in characters. height: in levels.
-    """
-    wide, high = max(2.0, width * _CHARACTER), max(1.5, height * _LEVEL)
-    suffix = Path(path).suffix.lower()
-    if suffix == ".svg":  # it has no pixels, and no largest page
-        return wide, high, _DPI
-    high = max(min(_LARGEST, high), height * _LOWEST_LEVEL)
-    dpi = _DPI
-    if suffix != ".pdf":
-        dpi = min(_DPI, math.sqrt(_MOST_PIXELS / (wide * high)))
-    if max(wide, high) > _LARGEST or dpi < _LEAST_DPI:
-        raise ValueError(
-            f"{path}: a tree of {height:,} levels over {width:,.0f} characters is too large for a "
-            f"{suffix} that can be read: use .svg, or a shorter sentence"
-        )
-    return wide, high, dpi
 
 
 def _layout(tree):

@@ -1,6 +1,7 @@
 """A line of text to the words of a treebank: signs are cut off at the edges of words."""
 
 import re
+from collections import Counter
 
 __all__ = ["cut"]
 
@@ -49,7 +50,7 @@ def _cut(word, is_last):
     """
     start, end = 0, len(word)
     front, back = [], []  # back: the last sign first
-    brackets = {sign: word.count(sign) for sign in (*_PAIRS, *_OPENED)}  # in word[start:end]
+    brackets = Counter({sign: word.count(sign) for sign in (*_PAIRS, *_OPENED)})  # between these
     while end - start > 1:
         first, last = word[start], word[end - 1]
         is_enclosed = end - start > 2 and last == _PAIRS.get(first) and brackets[first] == 1
@@ -57,23 +58,26 @@ def _cut(word, is_last):
         if 3 <= dots < end - start:
             back.append("." * dots)
             end -= dots
-        elif is_last and 1 <= dots <= 2 and not _is_abbreviation(word, start, end):
+        elif (
+            is_last
+            and 1 <= dots <= 2
+            and not _ABBREVIATION.fullmatch(word, max(start, end - 4), end)
+        ):
             is_last = False  # of several full stops, one is cut off
             back.append(last)
             end -= 1
-        elif last in _BACK and not _is_opened(last, brackets):
+        elif last in _BACK and not _has_other(last, _OPENED, brackets):
             back.append(last)
-            _forget(last, brackets)
+            brackets[last] -= 1
             end -= 1
-        elif first in _FRONT and not _is_closed(first, brackets):
+        elif first in _FRONT and not _has_other(first, _PAIRS, brackets):
             front.append(first)
-            _forget(first, brackets)
+            brackets[first] -= 1
             start += 1
         elif is_enclosed:  # (left), [8]: cut at both ends, but not the brackets of f(x)
             front.append(first)
             back.append(last)
-            _forget(first, brackets)
-            _forget(last, brackets)
+            brackets.subtract((first, last))
             start, end = start + 1, end - 1
         else:
             break
@@ -93,22 +97,6 @@ def _dots(word, start, end):
     return end - stop
 
 
-def _is_abbreviation(word, start, end):
-    return bool(_ABBREVIATION.fullmatch(word, max(start, end - 4), end))
-
-
-def _forget(sign, brackets):
-    if sign in brackets:
-        brackets[sign] -= 1
-
-
-def _is_opened(sign, brackets):
-    """Return whether the closing bracket at the end of a word has its opening one in it."""
-    opening = _OPENED.get(sign)
-    return bool(opening) and brackets[opening] >= brackets[sign]
-
-
-def _is_closed(sign, brackets):
-    """Return whether the opening bracket at the front of a word has its closing one in it."""
-    closing = _PAIRS.get(sign)
-    return bool(closing) and brackets[closing] >= brackets[sign]
+def _has_other(sign, others, brackets):
+    """Return whether a bracket at an edge of a word has its other one in the word."""
+    return sign in others and brackets[others[sign]] >= brackets[sign]
