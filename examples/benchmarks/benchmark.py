@@ -10,7 +10,7 @@ commit (git worktree add), to see whether anything has become slower.
 Each contender runs in its own process. They take turns, so that other work on the machine slows all
 of them alike; the result is the median ratio of neighbouring timings. Before a contender is timed,
 it and minitf compute the same thing from the same weights, and the results are compared. The report
-begins with the machine. rows.py has the rows, table.py turns reports into tables.
+begins with the machine. rows.py has the rows, report.py turns reports into tables.
 """
 
 import argparse
@@ -26,8 +26,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 # What keeps all contenders from using more than AVX2: OpenBLAS, oneDNN, MKL, PyTorch, CTranslate2.
 AVX2 = {
     "OPENBLAS_CORETYPE": "HASWELL",
@@ -40,7 +38,7 @@ LONG = 0.1  # seconds; shorter work is repeated until a measurement takes as lon
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples")]
 
-from benchmarks import compare, report, rows, work  # noqa: E402
+from benchmarks import compare, report, rows  # noqa: E402
 from benchmarks.protocol import Missing, Worker, cores  # noqa: E402
 
 SUBWORDS = ROOT / "examples" / "models" / "en-de" / "subwords.model"
@@ -54,81 +52,68 @@ def main(arguments=None):
     with tempfile.TemporaryDirectory() as folder:
         contest = Contest(options, folder)
         found = contest.describe()
-        _say(report.head(found))
-        _say([contest.expected()])
+        print("\n".join(report.head(found)), flush=True)
         found["rows"] = []
         for row in options.rows:
             found["rows"].append(contest.measure(row))
-            _say(report.lines_of(found["rows"][-1]))
+            print("\n".join(report.lines_of(found["rows"][-1])), flush=True)
             if options.json:  # after each row, or an error would lose an hour of measuring
                 Path(options.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if options.plot:
-        from benchmarks.picture import draw
-
-        try:
-            draw(found["rows"], options.plot)
-        except ValueError as error:
-            print(f"benchmark.py: {error}", file=sys.stderr)
-            return 2
     return 1 if contest.wrong else 0
 
 
 def _options(arguments):
     parser = argparse.ArgumentParser(description="Measure minitf against PyTorch and CTranslate2.")
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--rows",
         nargs="+",
         metavar="NAME",
-        help="rows, or beginnings of their names: train, greedy, beam, attention, start-up, file, "
-        "import, growth (default: all but growth)",
+        default=["train", "greedy", "beam", "opus", "attention", "start-up", "file", "import"],
+        help="rows, or beginnings of their names: train, greedy, beam, opus, attention, start-up, "
+        "file, import (default: all)",
     )
-    parser.add_argument(
+    add(
         "--rivals",
         nargs="*",
         choices=rows.RIVALS,
+        default=rows.RIVALS,
         metavar="NAME",
         help=f"the programs to compare with minitf, of {', '.join(rows.RIVALS)} (default: all of "
         "them; --rivals without a name: none)",
     )
-    parser.add_argument(
+    add(
         "--earlier",
         metavar="CHECKOUT",
         help="a folder with an earlier commit of minitf, to measure as well",
     )
-    parser.add_argument(
+    add(
         "--pairs",
         type=int,
         metavar="N",
         help="timings of each program; fewer than 6 give no interval (default: 15)",
     )
-    parser.add_argument(
+    add(
         "--python",
         default=sys.executable,
         metavar="PATH",
         help="the Python interpreter in which PyTorch and CTranslate2 are installed (default: this "
         "one)",
     )
-    parser.add_argument(
+    add(
         "--threads",
         type=int,
         metavar="N",
         help="threads of each program (default: as many as it chooses)",
     )
-    parser.add_argument(
+    add(
         "--isa",
         choices=["avx2"],
         help="keep all programs from using wider instructions, on a processor that has them: what "
         "most laptops have",
     )
-    parser.add_argument(
-        "--json", metavar="FILE", help="write all measurements to this file, for table.py"
-    )
-    parser.add_argument(
-        "--plot",
-        metavar="FILE",
-        help="draw the rows that differ in one number, such as growth-length",
-    )
-    parser.add_argument(
+    add("--json", metavar="FILE", help="write all measurements to this file, for report.py")
+    add(
         "--quick",
         action="store_true",
         help="check that everything works: tiny sizes, 2 pairs; the times mean nothing",
@@ -138,29 +123,21 @@ def _options(arguments):
 
 def _checked(parser, options):
     """Fill in dependent options, and refuse impossible ones."""
-    if (
-        options.earlier
-        and not (Path(options.earlier) / "examples" / "benchmarks" / "ours.py").is_file()
-    ):
+    earlier = Path(options.earlier or ROOT) / "examples" / "benchmarks" / "ours.py"
+    if not earlier.is_file():
         parser.error(f"--earlier {options.earlier}: not a checkout of minitf")
     try:
-        options.rows = rows.chosen(options.rows or rows.DEFAULT)
+        options.rows = rows.chosen(options.rows)
     except ValueError as error:
         parser.error(str(error))
     if options.quick:
         options.rows = [rows.quick(row) for row in options.rows]
-        if options.rivals is None:  # compiling takes minutes
-            options.rivals = [name for name in rows.RIVALS if name != "torch-compile"]
-    if options.rivals is None:
-        options.rivals = rows.RIVALS
     if options.pairs is None:
         options.pairs = 2 if options.quick else 15
     if shutil.which(options.python) is None:
         parser.error(f"--python {options.python}: there is no such program")
-    for flag, path in (("--json", options.json), ("--plot", options.plot)):
-        # Refused now, and not after an hour of measuring.
-        if path and not Path(path).absolute().parent.is_dir():
-            parser.error(f"{flag} {path}: there is no such folder")
+    if options.json and not Path(options.json).absolute().parent.is_dir():
+        parser.error(f"--json {options.json}: there is no such folder")
     if options.pairs < 2:
         parser.error("--pairs must be 2 or more")
     return options
@@ -186,10 +163,9 @@ class Contest:
         """Return a new process for a contender."""
         contender = rows.CONTENDERS[name]
         python = self.options.python if contender.foreign else sys.executable
+        module, root = contender.module, self.root(name)
         if row and row.kind == "command":
-            module, root = "command", ROOT
-        else:
-            module, root = contender.module, self.root(name)
+            module, root = "protocol", ROOT
         return Worker(module, python, self.options.threads, contender.environment, root)
 
     def root(self, name):
@@ -202,7 +178,13 @@ class Contest:
             machine = worker.call(job="about", threads=self.options.threads)
         if self.options.isa:
             machine["instructions"] = [self.options.isa]
-        found = _circumstances() | {
+        found = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "commit": _commit(ROOT),
+            "cores": cores(),
+            "system": f"{platform.system()} {platform.release()}",
+            "python": platform.python_version(),
+            "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
             "processor": machine["model name"],
             "machine": machine,
             "pairs": self.options.pairs,
@@ -210,33 +192,18 @@ class Contest:
             "versions": {},
         }
         wanted = {name for row in self.options.rows for name in self.names(row)}
-        for name in ("minitf", "torch", "ctranslate2", "transformers"):
-            same = _same_program(name)
-            if wanted & set(same):
+        for name in ("minitf", "earlier", "torch", "ctranslate2", "transformers"):
+            if wanted & {name, *_same_program(name)}:
                 try:
                     with self.worker(name) as worker:
-                        found["versions"][name] = worker.call(
-                            job="about", threads=self.options.threads
-                        )
+                        about = worker.call(job="about", threads=self.options.threads)
+                    if name == "earlier":
+                        about = {"earlier": _commit(self.options.earlier)} | about
+                    found["versions"][name] = about
                 except Missing as reason:
-                    self.missing |= dict.fromkeys(same, str(reason))
-        if self.options.earlier:
-            with self.worker("earlier") as worker:
-                about = worker.call(job="about", threads=self.options.threads)
-            found["versions"]["earlier"] = {"earlier": _commit(self.options.earlier)} | about
+                    self.missing |= dict.fromkeys(_same_program(name), str(reason))
         found["missing"] = self.missing
         return found
-
-    def expected(self):
-        """Return a line that says about how long all rows take."""
-        pairs = self.options.pairs
-        seconds = [rows.expected(row, len(self.names(row)), pairs) for row in self.options.rows]
-        if self.options.quick:  # tiny sizes
-            seconds = [0.5 * rows.START * len(self.names(row)) for row in self.options.rows]
-        return (
-            f"expected time: {math.ceil(sum(seconds) / 60)} min on two idle cores of an AMD EPYC "
-            "(--rows, --rivals and --pairs choose less)"
-        )
 
     # One row --------------------------------------------------------------------------------------
 
@@ -256,7 +223,7 @@ class Contest:
         for name in names[1:]:
             self._compare(name, row, shared, result)
         with contextlib.ExitStack() as stack:
-            workers, seconds, facts = {}, {}, {}
+            workers, seconds = {}, {}
             for name in names:
                 if name in result["skipped"]:
                     continue
@@ -264,16 +231,12 @@ class Contest:
                     worker = stack.enter_context(self.worker(name, row))
                     answer = worker.prepare(self._task(name, row, shared))
                 except Missing as reason:
-                    if name == "minitf" and row.kind != "epoch":
+                    if name == "minitf":
                         raise RuntimeError(f"{row.name}: {reason}") from None
                     result["skipped"][name] = str(reason)
                     continue
                 workers[name], seconds[name] = worker, answer["seconds"]
-                facts |= answer.get("facts", {})
-            result["facts"] = facts | _items(row)
-            if workers:
-                found = self._time(workers, seconds, result["skipped"])
-                result["contenders"] = report.figures(found)
+            result["contenders"] = report.figures(self._time(workers, seconds, result["skipped"]))
         return result
 
     def _shared(self, row, names, result):
@@ -282,7 +245,7 @@ class Contest:
         A contender that cannot read them is skipped.
         """
         task = row.task | {"threads": self.options.threads, "job": row.kind}
-        if "model" in task and row.kind != "epoch":
+        if "model" in task:
             task["weights"] = str(self._weights(task))
         if "lines" in task:
             model, files = self._bundled(task["lines"])
@@ -301,7 +264,7 @@ class Contest:
         Returns the sizes of the model, and the names of all files that programs read.
         """
         files = {
-            "input": self.folder / "lines.txt",
+            "input": self.folder / "input.txt",
             "weights": self.folder / "bundled.npz",
             "folder": self.folder / "bundled",  # for the model of CTranslate2
             "subwords": SUBWORDS,
@@ -317,7 +280,7 @@ class Contest:
     def _task(self, name, row, shared):
         """Return the task of one contender."""
         if row.kind != "command":
-            return shared | rows.CONTENDERS[name].options
+            return shared
         files = shared.get("files", {}) | {"output": str(self._output(name))}
         program = shared["programs"]["minitf" if name == "earlier" else name]
         arguments = [argument.format(**files) for argument in program]
@@ -338,14 +301,8 @@ class Contest:
 
     def _compare(self, name, row, shared, result):
         """Compare a contender with minitf, unless another one with the same code was compared."""
-        contender = rows.CONTENDERS[name]
-        done = {
-            (rows.CONTENDERS[other].module, str(rows.CONTENDERS[other].options))
-            for other in result["equal"]
-        }
-        key = contender.module, str(contender.options)
         silent = row.kind == "command" and "lines" not in row.task
-        if silent or name == "products" or name in result["skipped"] or key in done:
+        if silent or name in result["skipped"] or set(_same_program(name)) & set(result["equal"]):
             return
         try:
             with self.worker("minitf", row) as ours, self.worker(name, row) as theirs:
@@ -354,17 +311,14 @@ class Contest:
                     theirs.prepare(self._task(name, row, shared))
                     found = compare.texts(self._output("minitf"), self._output(name))
                 else:
-                    task = shared | contender.options
-                    found = compare.compare(row.kind, task, ours, theirs, self.folder)
+                    found = compare.compare(row.kind, shared, ours, theirs, self.folder)
             result["equal"][name] = found
         except Missing as reason:
             result["skipped"][name] = str(reason)
         except compare.Differs as error:
             self.wrong = True
             why = f"not timed, it computes something else: {error}"
-            same = [
-                other for other in _same_program(name) if other in row.contenders or other == name
-            ]
+            same = {name, *_same_program(name)} & {name, *row.contenders}
             result["skipped"] |= dict.fromkeys(same, why)
 
     def _time(self, workers, seconds, skipped):
@@ -389,31 +343,10 @@ class Contest:
 
 
 def _same_program(name):
-    """Return the contenders that run the same module as this one."""
+    """Return the contenders that run the same module as this one, `minitf` never among them."""
     module = rows.CONTENDERS[name].module
-    return [other for other in rows.CONTENDERS if rows.CONTENDERS[other].module == module]
-
-
-def _items(row):
-    """Return the number of tokens or sentences in one run, for a rate."""
-    if row.kind == "train":
-        source, _, target = work.batch(row.task)
-        return {"tokens": int(np.count_nonzero(source) + np.count_nonzero(target))}
-    if row.kind == "decode":
-        return {"sentences": row.task["pairs"]}
-    return {"sentences": row.task["lines"]} if "lines" in row.task else {}
-
-
-def _circumstances():
-    """Return the date, the commit and the system, for a report."""
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _commit(ROOT),
-        "cores": cores(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-    }
+    others = [other for other in rows.CONTENDERS if rows.CONTENDERS[other].module == module]
+    return [other for other in others if other != "minitf"]
 
 
 def _commit(root):
@@ -424,10 +357,6 @@ def _commit(root):
     except OSError:
         return "unknown"
     return done.stdout.strip() or "unknown"
-
-
-def _say(lines):
-    print("\n".join(lines), flush=True)
 
 
 if __name__ == "__main__":

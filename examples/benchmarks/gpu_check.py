@@ -41,6 +41,7 @@ import platform
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -55,16 +56,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
-from benchmarks import gpu  # noqa: E402
+from benchmarks.protocol import ON_GPU, Missing, Worker  # noqa: E402
+from benchmarks.rows import BASE, CONTENDERS, QUICK, SMALL  # noqa: E402
 
 PACKAGES = (
-    "numpy",
-    "cupy-cuda12x",
-    "cupy-cuda13x",
-    "sentencepiece",
-    "sacrebleu",
-    "pytest",
-    "torch",
+    *("numpy", "cupy-cuda12x", "cupy-cuda13x", "sentencepiece", "sacrebleu", "pytest", "torch"),
 )
 # What each command runs: seconds, and the parts that run side by side in them. A part that ends
 # early leaves its seconds to those after it.
@@ -79,13 +75,44 @@ COMMANDS = {
         (15, ("kernels",)),
     ),
 }
+LONGEST = 600  # seconds for a part that runs alone
 TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
 TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patience 0 --out {out}"
-SMALL_OPERATIONS = {"pairs": 2, "length": 3, "d": 16, "words": 7, "rows": 2, "weights": 5}
+PYTEST = ["-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts="]
+PYTEST += ["-m", "gpu and not slow"]
 # CuPy's pool hides most reads beyond the end of an array; without it, each array is one of CUDA's.
 PYTEST_WITHOUT_POOL = (
     "import sys, cupy, pytest; cupy.cuda.set_allocator(None); sys.exit(pytest.main(sys.argv[1:]))"
 )
+_GPU = {ON_GPU: "1"}
+_SMALL = SMALL | {"vocabulary_size": BASE["vocabulary_size"]}
+# Five groups of so many repeats are timed.
+_BASE = {"job": "train", "model": BASE, "pairs": 512, "length": 48, "repeats": 10}
+# What is compared with PyTorch, by the name of the part, and the ratio that each should reach.
+TASKS = {
+    "small": (_BASE | {"precision": "float32", "model": _SMALL, "pairs": 128, "length": 32}, 1.0),
+    "tf32": (_BASE | {"precision": "tf32"}, 1.1),
+    "bfloat16": (_BASE | {"precision": "bfloat16"}, 0.95),
+    "decoding": (
+        {"job": "decode", "precision": "float32", "model": BASE, "pairs": 64, "repeats": 2}
+        | {"source": 20, "length": 32, "beam": 4, "alpha": 0.6},
+        1.0,
+    ),
+}
+# Sizes with which a program takes seconds: its figures mean nothing, its results are compared.
+TINY = {"model": QUICK, "pairs": 1, "source": 3, "length": 4, "repeats": 1, "groups": 1}
+SMALL_OPERATIONS = {"pairs": 2, "length": 3, "d": 16, "words": 7, "rows": 2, "weights": 5}
+# The largest relative difference between the losses, and between the lengths of the gradients.
+# Both programs round the operands of products, to 10 bits of fraction (tf32) or 7 (bfloat16), but
+# not in the same places. The loss of a new model hardly shows that, as it is close to that of equal
+# logits; the gradient does, as a product of many rounded factors. With base on an H200, the losses
+# were 2.6e-7 and 1.9e-5 apart, and the gradients 2.8e-4 and 4.0e-3, about as much as rounding can
+# change one operand (4.9e-4 and 3.9e-3). A wrong backward would be off by far more.
+APART = {
+    "float32": {"loss": 1e-5, "gradient": 1e-5},
+    "tf32": {"loss": 1e-5, "gradient": 1e-3},
+    "bfloat16": {"loss": 2e-4, "gradient": 1e-2},
+}
 
 
 def main(arguments=None):
@@ -136,6 +163,9 @@ def _options(arguments):
     return options
 
 
+# Commands and parts -------------------------------------------------------------------------------
+
+
 def _command(name, options):
     """Run the parts of a command; returns whether all of them passed."""
     report, folder = described(options) | {"parts": {}}, Path(options.out)
@@ -152,9 +182,6 @@ def _command(name, options):
     for part, each in found.items():
         print(f"{name}: {part}: {'passed' if each['passed'] else 'FAILED'}, {each['seconds']} s")
     return all(each["passed"] for each in found.values())
-
-
-LONGEST = 600  # seconds for a part that runs alone
 
 
 def _side_by_side(parts, deadline, options, report, path, log):
@@ -220,21 +247,20 @@ def _in_this_process(options):
     """Run one part, with a limit; writes its result to the file OUT."""
     (part,), started = options.what, time.perf_counter()
     options.deadline = started + options.seconds
-
-    def note(found):
-        _write(found | {"seconds": round(time.perf_counter() - started, 1)}, Path(options.out))
-
     noted = {}
 
-    def note_unfinished(found):
+    def write(found):
+        _write(found | {"seconds": round(time.perf_counter() - started, 1)}, Path(options.out))
+
+    def note(found):
         noted.update(found)
-        note(found | {"passed": False})
+        write(found | {"passed": False})
 
     try:
-        found = PARTS[part](options, note_unfinished)
+        found = PARTS[part](options, note)
     except Exception:
         found = noted | {"passed": False, "error": traceback.format_exc()[-2000:]}
-    note(found)
+    write(found)
     return 0 if found["passed"] else 1
 
 
@@ -250,6 +276,10 @@ def described(options):
     import cupy
 
     properties = cupy.cuda.runtime.getDeviceProperties(0)
+    packages = {}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            packages[name] = importlib.metadata.version(name)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": options.commit or _output("git", "rev-parse", "HEAD").strip() or "unknown",
@@ -258,7 +288,7 @@ def described(options):
         "cuda": cupy.cuda.runtime.runtimeGetVersion(),
         "small": options.small,
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": packages,
         "nvidia-smi": _output("nvidia-smi"),
     }
 
@@ -272,13 +302,6 @@ def _output(*command):
         return done.stdout if done.returncode == 0 else ""
     except (OSError, subprocess.TimeoutExpired):
         return ""
-
-
-def _version(package):
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 _lock = threading.Lock()
@@ -310,7 +333,7 @@ def _run(command, deadline, **environment):
     return code, output, seconds
 
 
-# The parts ----------------------------------------------------------------------------------------
+# Is it right? -------------------------------------------------------------------------------------
 
 
 def run_tests(options, note):
@@ -330,14 +353,10 @@ def run_tests(options, note):
         running = {pool.submit(_run, [*tests, str(path)], limit): path.stem for path in files}
         for ended in as_completed(running):
             code, output, seconds = ended.result()
-            results = _of_pytest(output)
-            found["files"][running[ended]] = {
-                "passed": len(results["PASSED"]),
-                "failed": len(results["FAILED"]),
-                "code": code,
-                "seconds": seconds,
-            }
-            found["failures"] += results["FAILED"]
+            passed, failed = _of_pytest(output)
+            counts = {"passed": len(passed), "failed": len(failed)}
+            found["files"][running[ended]] = counts | {"code": code, "seconds": seconds}
+            found["failures"] += failed
             note(found)
         running = {
             pool.submit(_run, [*tests, name], options.deadline, CUDA_LAUNCH_BLOCKING="1"): name
@@ -352,26 +371,19 @@ def run_tests(options, note):
     return found | {"passed": codes <= {0, 5}}  # 5: the file had only names of such tests
 
 
-PYTEST = ["-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts="]
-PYTEST += ["-m", "gpu and not slow"]
+def _has_gpu_tests(path):
+    return re.search(r"mark\.gpu|\blibrary\b.*\):", path.read_text(encoding="utf-8")) is not None
 
 
 def _of_pytest(output):
     """Return the tests that passed, and that failed, by what pytest -v has printed so far.
 
     >>> _of_pytest("a.py::x[1 2] PASSED [ 50%]\\na.py::y ERROR")
-    {'PASSED': ['a.py::x[1 2]'], 'FAILED': ['a.py::y']}
+    (['a.py::x[1 2]'], ['a.py::y'])
     """
     lines = re.findall(r"^(\S+::.+?) (PASSED|FAILED|ERROR)(?: +\[.*)?$", output, re.MULTILINE)
     failed = [name for name, result in lines if result != "PASSED"]
-    return {
-        "PASSED": [name for name, result in lines if result == "PASSED"],
-        "FAILED": list(dict.fromkeys(failed)),
-    }
-
-
-def _has_gpu_tests(path):
-    return re.search(r"mark\.gpu|\blibrary\b.*\):", path.read_text(encoding="utf-8")) is not None
+    return [name for name, result in lines if result == "PASSED"], list(dict.fromkeys(failed))
 
 
 def sanitize(options, note):
@@ -380,16 +392,11 @@ def sanitize(options, note):
         return {"passed": True, "note": "compute-sanitizer is not installed"}
     command = ["compute-sanitizer", "--error-exitcode", "99", "--print-limit", "20"]
     command += [sys.executable, "-c", PYTEST_WITHOUT_POOL, *PYTEST[2:]]
-    command += [str(ROOT / "tests" / "gpu" / f"{name}.py") for name in ("test_kernels",)]
-    code, output, _ = _run(command, options.deadline)
-    results = _of_pytest(output)
-    return {
-        "passed": code == 0,
-        "code": code,
-        "tests": len(results["PASSED"]),
-        "failures": results["FAILED"],
-        "errors": "\n".join(re.findall(r"^={9} .*", output, re.MULTILINE))[:3000],
-    }
+    code, output, _ = _run([*command, "tests/gpu/test_kernels.py"], options.deadline)
+    passed, failed = _of_pytest(output)
+    errors = "\n".join(re.findall(r"^={9} .*", output, re.MULTILINE))[:3000]
+    found = {"code": code, "tests": len(passed), "failures": failed, "errors": errors}
+    return found | {"passed": code == 0}
 
 
 def parity(options, note, steps=50, libraries=None):
@@ -404,32 +411,18 @@ def parity(options, note, steps=50, libraries=None):
     curves, seconds = {}, {}
     for name, library in libraries.items():
         started = time.perf_counter()
-        with backend.using(library), tempfile.TemporaryDirectory() as folder:
-            if name.endswith("plain"):
-                with forms.off():
-                    curves[name] = _losses(folder, steps)
-            else:
-                curves[name] = _losses(folder, steps)
+        with (
+            backend.using(library),
+            forms.off() if name.endswith("plain") else forms.on(),
+            tempfile.TemporaryDirectory() as folder,
+        ):
+            curves[name] = _losses(folder, steps)
         seconds[name] = round(time.perf_counter() - started, 1)
         note({"losses": curves, "took": seconds})
-    first = np.array(curves["numpy"])
-    apart = {
-        name: float(np.max(np.abs(np.array(curve) / first - 1))) for name, curve in curves.items()
-    }
-    early = {
-        name: float(np.max(np.abs(np.array(curve) / first - 1)[:5]))
-        for name, curve in curves.items()
-    }
-    passed = all(error < 1e-3 for error in apart.values()) and all(
-        error < 1e-4 for error in early.values()
-    )
-    return {
-        "passed": passed,
-        "apart": apart,
-        "apart_first_5": early,
-        "losses": curves,
-        "took": seconds,
-    }
+    apart = {name: np.abs(np.array(curve) / curves["numpy"] - 1) for name, curve in curves.items()}
+    passed = all(each.max() < 1e-3 and each[:5].max() < 1e-4 for each in apart.values())
+    apart = {name: float(each.max()) for name, each in apart.items()}
+    return {"passed": bool(passed), "apart": apart, "losses": curves, "took": seconds}
 
 
 def _losses(folder, steps):
@@ -438,88 +431,6 @@ def _losses(folder, steps):
     settings, _ = commandline.parse(TRAINING.format(steps=steps, out=f"{folder}/run").split())
     trainer = commandline.build(settings)
     return [float(trainer.update()[0]) for _ in range(steps)]
-
-
-def time_kernels(options, note):
-    """Time each fused operation, forward and backward, and the plain operations it replaces."""
-    from gpu_step import milliseconds
-
-    from minitf import backend, forms
-
-    backend.use("cupy")
-    found, wait = {}, backend.xp.cuda.Device().synchronize
-    sizes, repeats = (SMALL_OPERATIONS, 1) if options.small else ({}, 10)
-    for name, operation in _operations(backend.xp, **sizes).items():
-        fused = milliseconds(operation, wait, repeats)
-        with forms.off():
-            found[name] = {"fused_ms": fused, "plain_ms": milliseconds(operation, wait, repeats)}
-        found[name]["ratio"] = round(found[name]["plain_ms"] / fused, 2)
-        if "dropout" in name:
-            found[name]["note"] = "the plain mask is drawn on the CPU, and copied"
-        note({"operations": found})
-    return {"passed": True, "operations": found}
-
-
-def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights=63_000_000):
-    """Return the fused operations and their arrays.
-
-    The default sizes are those of the base model: 24,576 positions, 37,000 tokens.
-    """
-    from minitf import functions as F
-    from minitf import transformer
-    from minitf.config import Config
-    from minitf.loss import projected_cross_entropy
-    from minitf.nn import Dropout, LayerNorm, Linear, Parameter
-    from minitf.optim import Adam
-    from minitf.tensor import Tensor
-    from minitf.transformer import MultiHeadAttention
-
-    rng = np.random.default_rng(0)
-
-    def tensor(*shape):
-        return Tensor(rng.standard_normal(shape, dtype=np.float32))
-
-    def both_ways(function):
-        def run():
-            with F.dropout_state(1, 1):
-                y = function()
-            y.backward(xp.ones_like(y.data))
-
-        return run
-
-    norm, rate, inner, outer = (
-        LayerNorm(d),
-        Dropout(0.1),
-        Linear(d, 4 * d, rng),
-        Linear(4 * d, d, rng),
-    )
-    x, added = tensor(pairs, length, d), tensor(pairs, length, d)
-
-    def network(dropout):
-        return transformer.feed_forward_network(x, inner, F.relu, dropout, outer)
-
-    heads = [tensor(pairs, 8, length, d // 8) for _ in range(3)]
-    module = MultiHeadAttention(Config(words, d_model=d, n_heads=8), rng)
-    mask = xp.asarray(np.tri(length, dtype=bool)[None, None])
-    table, ids = tensor(words, d), rng.integers(0, words, (pairs, length))
-    hidden, target = tensor(rows, d), rng.integers(0, words, rows)
-    optimizer = Adam([("x", Parameter(rng.standard_normal(weights, dtype=np.float32)))])
-    optimizer.gather_gradients()  # a gradient of zeros, without which Adam refuses a step
-    return {
-        "layer norm": both_ways(lambda: norm(x)),
-        "residual, dropout, layer norm": both_ways(
-            lambda: transformer.add_and_norm(x, added, rate, norm)
-        ),
-        "feed-forward": both_ways(lambda: network(Dropout(0.0))),
-        "feed-forward with dropout": both_ways(lambda: network(rate)),
-        "dropout": both_ways(lambda: rate(x)),
-        "attention": both_ways(lambda: F.attention(*heads, mask)),
-        "attention with dropout": both_ways(lambda: F.attention(*heads, mask, 0.1)),
-        "multi-head attention": both_ways(lambda: module(x, x, mask)),
-        "embedding": both_ways(lambda: F.embedding(table, ids)),
-        "cross-entropy": both_ways(lambda: projected_cross_entropy(hidden, table, target)[0]),
-        "Adam": lambda: optimizer.step(1e-9),
-    }
 
 
 def run_course(options, note):
@@ -549,11 +460,9 @@ def _translations(folder, n, deadline):
     """Return the bundled model's translations of n lines of the built-in corpus, on CPU and GPU."""
     from minitf.data import toy
 
-    source = Path(folder) / "source.txt"
-    source.write_text(
-        "".join(f"{line}\n" for line in toy.splits(0)["test"][0][:n]), encoding="utf-8"
-    )
-    lines = {}
+    source, found = Path(folder) / "source.txt", []
+    lines = toy.splits(0)["test"][0][:n]
+    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for library in ("numpy", "cupy"):
         out = Path(folder) / f"{library}.jsonl"
         command = [sys.executable, "examples/translate.py", "--backend", library]
@@ -561,20 +470,237 @@ def _translations(folder, n, deadline):
         code, output, _ = _run(command, deadline)
         if code != 0:
             return {"passed": False, "library": library, "code": code, "output": output[-1000:]}
-        lines[library] = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    pairs = list(zip(lines["numpy"], lines["cupy"], strict=True))
-    equal = [
-        abs(a["log_probability"] - b["log_probability"])
-        for a, b in pairs
-        if a["translation"] == b["translation"]
-    ]
+        rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        found.append([(row["translation"], row["log_probability"]) for row in rows])
+    return _same_translations(*found, least=0.99)
+
+
+def _same_translations(ours, theirs, least):
+    """Compare two lists of (translation, ln P); at least this fraction must be equal."""
+    pairs = list(zip(ours, theirs, strict=True))
+    equal = [abs(a[1] - b[1]) for a, b in pairs if a[0] == b[0]]
     found = {"lines": len(pairs), "same": len(equal), "ln_p_apart": max(equal, default=None)}
-    return {"passed": len(equal) >= 0.99 * len(pairs) and max(equal) < 1e-3, **found}
+    return found | {"passed": len(equal) >= least * len(pairs) and max(equal) < 1e-3}
 
 
-def _compare(name, options, note):
-    """Compare minitf with PyTorch on a task, two processes of each in turn."""
-    return gpu.compare(name, note, options.deadline, options.small)
+# How fast is it? ----------------------------------------------------------------------------------
+
+
+def compare_with_pytorch(name, options, note, turns=2):
+    """Time minitf and PyTorch on a task, two processes of each in turn; return a row of the report.
+
+    passed: both worked and got the same result, whether or not the ratio reached its goal.
+    """
+    task, goal = TASKS[name]
+    task = task | {"threads": None} | (TINY if options.small else {})
+    found, row = {"minitf": [], "torch": []}, {"task": task, "goal": goal, "errors": []}
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        task["weights"] = f"{folder}/weights.npz"
+        _draw(task)
+        for turn in range(turns):
+            now = time.perf_counter()
+            if turn and options.deadline - now < (now - started) / turn:
+                break  # one turn of both says more than a second one that is cut off
+            for name, answers in found.items():
+                with Worker(CONTENDERS[name].module, environment=_GPU) as worker:
+                    try:
+                        answers.append(_measured(worker, task, compared=not turn))
+                    except Missing as error:
+                        row["errors"].append(f"{name}: {error}")
+                row |= _row(task, goal, found)
+                note(row)
+    return row | {"passed": row.get("passed", False) and not row["errors"]}
+
+
+def _draw(task):
+    """Write the weights that both programs start from."""
+    with Worker("ours", environment=_GPU) as worker:
+        worker.call(**task | {"job": "draw"})
+
+
+def _measured(worker, task, compared):
+    """Return the milliseconds and the memory of a program, and the results that are compared."""
+    found = {}
+    if compared and task["job"] == "train":
+        exact = {"model": task["model"] | {"dropout": 0.0}, "job": "measure gradient"}
+        found |= worker.call(**task | exact)
+    elif compared:
+        found["texts"] = worker.call(**task | {"job": "check decode"})
+    worker.prepare(task | {"job": f"{task['job']} on a GPU"})
+    runs = [worker.run(task["repeats"]) for _ in range(task.get("groups", 5))]
+    milliseconds = 1000 * statistics.median(run["seconds"] for run in runs)
+    return found | {"ms": round(milliseconds, 4), "memory": runs[-1]["memory"]}
+
+
+def _row(task, goal, found):
+    """Return what the report says of the answers so far."""
+    row = {}
+    for name, answers in found.items():
+        if answers:
+            times = [answer["ms"] for answer in answers]
+            row[name] = {"ms": statistics.mean(times), "all_ms": times}
+            row[name]["memory"] = answers[0]["memory"]
+    if not all(found.values()):
+        return row
+    ours, theirs = found["minitf"][0], found["torch"][0]
+    if task["job"] == "decode":
+        row |= _same_translations(ours["texts"], theirs["texts"], least=0.9)
+    else:
+        largest = APART[task["precision"]]
+        apart = {name: abs(ours[name] / theirs[name] - 1) for name in largest}
+        row |= {"apart": apart, "passed": all(apart[name] < largest[name] for name in largest)}
+    ratio = round(row["torch"]["ms"] / row["minitf"]["ms"], 3)
+    return row | {"ratio": ratio, "reached": ratio >= goal}
+
+
+def time_forms(options, note):
+    """Time minitf without each of its forms in turn, and profile it."""
+    from benchmarks import ours
+    from minitf import backend, forms
+
+    backend.use("cupy")
+    rows = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("small", "decoding", "bfloat16"):  # the short ones first
+            task = TASKS[name][0] | {"threads": None} | (TINY if options.small else {})
+            task["weights"] = f"{folder}/{name}.npz"
+            groups = task.get("groups", 5)
+            ours.draw(task)
+            make = ours.JOBS[f"{task['job']} on a GPU"]
+            with forms.on():
+                work = make(task)
+                rows[name] = {"ms": _milliseconds(work, groups=groups), "without": {}}
+            for left_out in forms.all_forms():
+                with forms.on([op for op in forms.all_forms() if op is not left_out]):
+                    # A Translator chooses how to decode when it is made.
+                    other = make(task) if task["job"] == "decode" else work
+                    rows[name]["without"][left_out.__name__] = _milliseconds(other, groups=groups)
+                note({"rows": rows})
+            with forms.on():
+                rows[name]["profile"] = _profiled(work)  # may slow down what comes after
+            note({"rows": rows})
+    return {"passed": True, "rows": rows}
+
+
+def _milliseconds(work, repeats=1, groups=5):
+    """Return the median time of some groups of calls, after a call that compiles and allocates."""
+    work()
+    times = []
+    for _ in range(groups):
+        work.wait()
+        started = time.perf_counter()
+        for _ in range(repeats):
+            work()
+        work.wait()
+        times.append((time.perf_counter() - started) / repeats * 1000)
+    return round(statistics.median(times), 4)
+
+
+def _profiled(work):
+    """Return how long the host is busy in a call, the GPU, and with which kernels.
+
+    host_ms: until the call has started its last kernel, unless the kernels wait in a full queue.
+    The profiler of PyTorch sees the kernels of all libraries of the process.
+    """
+    work.wait()
+    started = time.perf_counter()
+    work()
+    found = {"host_ms": round(1000 * (time.perf_counter() - started), 3)}
+    try:
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+    except ImportError:
+        return found
+    if not torch.cuda.is_available():
+        return found
+    torch.zeros(1, device="cuda")
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as record:
+        work()
+        work.wait()
+    kernels = [each for each in record.key_averages() if each.device_type.name == "CUDA"]
+    kernels.sort(key=lambda each: -each.self_device_time_total)
+    rows = [[each.key[:60], each.count, each.self_device_time_total / 1000] for each in kernels]
+    busy = sum(ms for _, _, ms in rows)
+    launches = sum(count for _, count, _ in rows)
+    return found | {"launches": launches, "busy_ms": round(busy, 3), "kernels": rows[:25]}
+
+
+def time_kernels(options, note):
+    """Time each fused operation, forward and backward, and the plain operations it replaces."""
+    from minitf import backend, forms
+
+    backend.use("cupy")
+    found = {}
+    sizes, repeats = (SMALL_OPERATIONS, 1) if options.small else ({}, 10)
+    for name, operation in _operations(backend.xp, **sizes).items():
+        operation.wait = backend.xp.cuda.Device().synchronize
+        with forms.on():
+            fused = _milliseconds(operation, repeats)
+        with forms.off():
+            plain = _milliseconds(operation, repeats)
+        found[name] = {"fused_ms": fused, "plain_ms": plain, "ratio": round(plain / fused, 2)}
+        if "dropout" in name:
+            found[name]["note"] = "the plain mask is drawn on the CPU, and copied"
+        note({"operations": found})
+    return {"passed": True, "operations": found}
+
+
+def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights=63_000_000):
+    """Return the fused operations and their arrays.
+
+    The default sizes are those of the base model: 24,576 positions, 37,000 tokens.
+    """
+    from minitf import functions as F
+    from minitf import transformer
+    from minitf.config import Config
+    from minitf.loss import projected_cross_entropy
+    from minitf.nn import Dropout, LayerNorm, Linear, Parameter
+    from minitf.optim import Adam
+    from minitf.tensor import Tensor
+
+    rng = np.random.default_rng(0)
+
+    def tensor(*shape):
+        return Tensor(rng.standard_normal(shape, dtype=np.float32))
+
+    def both_ways(function):
+        def run():
+            with F.dropout_state(1, 1):
+                y = function()
+            y.backward(xp.ones_like(y.data))
+
+        return run
+
+    norm, rate = LayerNorm(d), Dropout(0.1)
+    inner, outer = Linear(d, 4 * d, rng), Linear(4 * d, d, rng)
+    x, added = tensor(pairs, length, d), tensor(pairs, length, d)
+
+    def network(dropout):
+        return transformer.feed_forward_network(x, inner, F.relu, dropout, outer)
+
+    heads = [tensor(pairs, 8, length, d // 8) for _ in range(3)]
+    module = transformer.MultiHeadAttention(Config(words, d_model=d, n_heads=8), rng)
+    mask = xp.asarray(np.tri(length, dtype=bool)[None, None])
+    table, ids = tensor(words, d), rng.integers(0, words, (pairs, length))
+    hidden, target = tensor(rows, d), rng.integers(0, words, rows)
+    parameter = Parameter(rng.standard_normal(weights, dtype=np.float32))
+    optimizer = Adam([("x", parameter)])
+    parameter.grad = xp.ones_like(parameter.data)
+    forward = {
+        "layer norm": lambda: norm(x),
+        "residual, dropout, layer norm": lambda: transformer.add_and_norm(x, added, rate, norm),
+        "feed-forward": lambda: network(Dropout(0.0)),
+        "feed-forward with dropout": lambda: network(rate),
+        "dropout": lambda: rate(x),
+        "attention": lambda: F.attention(*heads, mask),
+        "attention with dropout": lambda: F.attention(*heads, mask, 0.1),
+        "multi-head attention": lambda: module(x, x, mask),
+        "embedding": lambda: F.embedding(table, ids),
+        "cross-entropy": lambda: projected_cross_entropy(hidden, table, target)[0],
+    }
+    operations = {name: both_ways(function) for name, function in forward.items()}
+    return operations | {"Adam": lambda: optimizer.step(1e-9)}
 
 
 PARTS = {
@@ -582,9 +708,9 @@ PARTS = {
     "sanitizer": sanitize,
     "parity": lambda options, note: parity(options, note, 3 if options.small else 50),
     "course": run_course,
-    **{name: functools.partial(_compare, name) for name in gpu.TASKS},
+    **{name: functools.partial(compare_with_pytorch, name) for name in TASKS},
     "kernels": time_kernels,
-    "forms": lambda options, note: gpu.without_forms(note, options.deadline, options.small),
+    "forms": time_forms,
 }
 
 if __name__ == "__main__":

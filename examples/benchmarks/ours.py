@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -11,16 +12,16 @@ import numpy as np
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from benchmarks import work
-from benchmarks.protocol import cores, peak_memory, serve
-from minitf import Config, Tensor, Transformer, __version__, forms
+from benchmarks.protocol import ON_GPU, cores, peak_memory, serve
+from minitf import Config, Tensor, Transformer, __version__, backend, forms
 from minitf import functions as F
 from minitf.cpu.machine import keep_memory
 from minitf.cpu.workers import over_cores
-from minitf.data import corpora, dataset, toy
+from minitf.data import toy
 from minitf.data.dataset import UpdateBatches
+from minitf.gpu.matmul import use_precision
 from minitf.optim import Adam
 from minitf.text import Batch
-from minitf.training.settings import Settings
 from minitf.training.update import Updater
 from minitf.translation.translator import Translator, slices
 
@@ -46,7 +47,9 @@ def draw(task):
 
 
 def model_of(task):
-    """Return a model with the weights that all contenders start from."""
+    """Return a model with the weights that all contenders start from; precision: on a GPU."""
+    if "precision" in task:
+        use_precision(task["precision"])
     with np.load(task["weights"]) as arrays:
         # Read one by one.
         return Transformer(Config(**task["model"]), initialise=False).load_state(arrays)
@@ -69,77 +72,54 @@ def bundled(task):
 
 
 class Training:
-    """The updates of a trainer, on batches taken in turn."""
+    """The updates of a trainer with the weights and the one batch of a task."""
 
-    def __init__(self, model, batches, threads):
+    def __init__(self, task):
         keep_memory()
-        self.model, self.batches, self.steps = model, batches, 0
+        self.model = model_of(task).astype(task.get("dtype", "float32"))
+        self.rows, self.steps = Batch(*work.batch(task)), 0
         self.updater = Updater(
-            model,
-            Adam(model.named_parameters()),
+            self.model,
+            Adam(self.model.named_parameters()),
             dataset=self,
-            build=lambda: Transformer(model.config, initialise=False),
-            replicas=threads or cores(),
+            build=lambda: Transformer(self.model.config, initialise=False),
+            replicas=task["threads"] or cores(),
             seed=1,
         )
 
-    @classmethod
-    def of(cls, task):
-        """Return the training run with the weights and the one batch of a task."""
-        model = model_of(task).astype(task.get("dtype", "float32"))
-        return cls(model, [Batch(*work.batch(task))], task["threads"])
-
     def batch(self, indices):
-        """Return the batch whose number all its rows have."""
-        return self.batches[indices[0]]
+        """Return the only batch, as a dataset does."""
+        return self.rows
 
     def next(self):
-        """Return the next batch, as an update takes it."""
-        i = self.steps % len(self.batches)
-        return UpdateBatches(0, i, [np.full(len(self.batches[i].source), i)])
+        """Return the batch as an update takes it."""
+        return UpdateBatches(0, 0, [np.arange(len(self.rows.source))])
 
     def gradients(self):
         """Run forward and backward; returns the loss."""
         return float(self.updater.gradient(self.next(), self.steps)[0])
 
     def step(self):
-        """Make one update; returns the loss."""
+        """Make one update; returns the loss. On a GPU the host does not wait for it."""
         loss, *_ = self.updater.update(self.next(), work.RATE)
         self.steps += 1
-        return float(loss)
+        return loss
 
 
 def check_training(task):
     """Return the losses of three steps; the gradients of the first go into a file."""
-    training = Training.of(task)
+    training = Training(task)
     training.gradients()
     np.savez(task["out"], **{name: p.grad for name, p in training.model.named_parameters()})
-    return [training.step() for _ in range(3)]
+    return [float(training.step()) for _ in range(3)]
 
 
-class Epoch:
-    """Updates on some batches of an epoch of a real corpus, evenly spread over it."""
-
-    def __init__(self, task):
-        subwords = Translator.load(BUNDLED).subwords
-        settings = Settings(corpus=task["corpus"], batch_tokens=task["batch_tokens"])
-        pairs = dataset.prepare(settings, corpora.load(task["corpus"]), lambda line: None, subwords)
-        plan = pairs.plan(0, settings.batch_tokens, 1)
-        chosen = np.linspace(0, len(plan) - 1, task["batches"], dtype=int)
-        batches = [pairs.batch(plan[i]) for i in chosen]
-        config = Config(**task["model"] | {"vocabulary_size": len(subwords)})
-        self.training = Training(Transformer(config), batches, task["threads"])
-        ids = [side for batch in batches for side in (batch.source, batch.target_out)]
-        tokens, places = sum(np.count_nonzero(side) for side in ids), sum(side.size for side in ids)
-        self.facts = {
-            "tokens": int(tokens),
-            "padding": float(1 - tokens / places),
-            "batches": len(plan),
-        }
-
-    def __call__(self):
-        for _ in self.training.batches:
-            self.training.step()
+def measure_gradient(task):
+    """Return the loss and the length of its gradient: what two programs on a GPU agree on."""
+    training = Training(task)
+    loss, parameters = training.gradients(), training.model.parameters()
+    squares = sum(float((p.grad.astype("float64") ** 2).sum()) for p in parameters)
+    return {"loss": loss, "gradient": squares**0.5}
 
 
 # Decoding, attention ------------------------------------------------------------------------------
@@ -156,14 +136,27 @@ def decoder(task):
             rows, task["beam"], task["alpha"], task["length"] - task["source"], 1
         )
 
+    batches = [source] if "precision" in task else slices(source, task["beam"])
+
     def decode():  # what a translator does between text and text
         with threadpool_limits(1, "blas"):
-            pieces = list(over_cores(search, slices(source, task["beam"])))
+            pieces = list(over_cores(search, batches))
         return [(best[0].ids, best[0].log_probability) for best in chain.from_iterable(pieces)]
 
-    forks = min(cores(), len(slices(source, task["beam"]))) - 1
+    forks = min(cores(), len(batches)) - 1
     decode.memory = functools.partial(peak_memory, forks)
     return decode
+
+
+def on_gpu(work):
+    """Return the same work with functions that wait for a GPU, and that say its memory."""
+
+    def timed():
+        return work()
+
+    timed.wait = backend.xp.cuda.Device().synchronize
+    timed.memory = backend.xp.get_default_memory_pool().total_bytes
+    return timed
 
 
 class Attention:
@@ -212,15 +205,19 @@ JOBS = {
     "about": about,
     "draw": draw,
     "bundled": bundled,
-    "train": lambda task: Training.of(task).step,
+    "train": lambda task: Training(task).step,
     "check train": check_training,
-    "epoch": Epoch,
     "decode": decoder,
     "check decode": lambda task: decoder(task)(),
+    "train on a GPU": lambda task: on_gpu(Training(task).step),
+    "decode on a GPU": lambda task: on_gpu(decoder(task)),
+    "measure gradient": measure_gradient,
     "attention": Attention,
     "check attention": check_attention,
 }
 
 if __name__ == "__main__":
+    if ON_GPU in os.environ:
+        backend.use("cupy")
     with forms.on():
         serve(JOBS)

@@ -2,7 +2,8 @@
 
 One library per process, because the thread pools of two slow each other down up to ten times. The
 parent asks one process after the other, so that all of them see the same machine in the same
-minutes.
+minutes. As a program, this file is the worker that runs a command: it imports as little as
+possible, because the memory of a parent counts in its children's peak.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SETTLE = 0.05  # seconds until the threads of the previous process are asleep
 _MAXRSS = 1 if sys.platform == "darwin" else 1024  # bytes; the unit of ru_maxrss
+ON_GPU = "BENCHMARK_ON_GPU"  # in the environment of a worker that uses a GPU
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -37,8 +39,8 @@ def serve(jobs):
 
     jobs: {name: function(task)}. "prepare" names one of these jobs in the task's "job"; each "run"
     then calls the function that the job returned. "call" runs a job once and answers with its
-    result. The returned function may have `facts`, a dict for the report, and `memory`, a function
-    that replaces `peak_memory`.
+    result. The returned function may have `memory`, a function that replaces `peak_memory`, and
+    `wait`, which waits for a GPU.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # the output of a library must not mix with the answers
@@ -49,7 +51,7 @@ def serve(jobs):
             if question["do"] == "prepare":
                 work = jobs[question["task"]["job"]](question["task"])
                 work()  # the first call allocates and compiles
-                answer = _timed(work, 1) | {"facts": getattr(work, "facts", {})}
+                answer = _timed(work, 1)
             elif question["do"] == "run":
                 for _ in range(question["warm"]):
                     work()
@@ -70,12 +72,14 @@ def refuse(reason):
 
 
 def _timed(work, times):
-    """Return the seconds of one run, and the CPU seconds, those of its processes included."""
-    start, cpu = time.perf_counter(), _cpu_seconds()
+    """Return the seconds of one run."""
+    wait = getattr(work, "wait", lambda: None)
+    wait()
+    start = time.perf_counter()
     for _ in range(times):
         work()
-    seconds = (time.perf_counter() - start) / times
-    return {"seconds": seconds, "cpu": None if cpu is None else (_cpu_seconds() - cpu) / times}
+    wait()
+    return {"seconds": (time.perf_counter() - start) / times}
 
 
 def _usage():
@@ -85,12 +89,6 @@ def _usage():
     except ImportError:
         return None
     return resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-
-
-def _cpu_seconds():
-    """Return the CPU seconds of this process and of its ended children, None on Windows."""
-    usage = _usage()
-    return usage and sum(each.ru_utime + each.ru_stime for each in usage)
 
 
 def peak_memory(forks=0):
@@ -111,10 +109,36 @@ def peak_memory(forks=0):
     return peak + forks * usage[1].ru_maxrss * _MAXRSS
 
 
-def peak_memory_of_children():
-    """Return the peak memory of the largest ended child in bytes, None on Windows."""
-    usage = _usage()
-    return usage and usage[1].ru_maxrss * _MAXRSS
+class Command:
+    """Runs Python with the arguments of a task, in the checkout that the task names."""
+
+    def __init__(self, task):
+        self.command, self.root = [sys.executable, *task["arguments"]], Path(task["root"])
+        folders = [str(self.root), str(self.root / "examples")]
+        self.environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
+        # A user's Python compiles each module once and keeps that; so does the run before the first
+        # that is timed. Where this variable is set, each start would compile all modules again.
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def __call__(self):
+        done = subprocess.run(
+            self.command,
+            cwd=self.root,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()  # none if it was killed
+            raise RuntimeError(lines[-1] if lines else f"it ended with code {done.returncode}")
+
+    def memory(self):
+        """Return the peak memory of the largest ended child in bytes, None on Windows."""
+        usage = _usage()
+        return usage and usage[1].ru_maxrss * _MAXRSS
 
 
 # In the parent ------------------------------------------------------------------------------------
@@ -167,14 +191,13 @@ class Worker:
         return self.ask("call", task=task)["result"]
 
     def prepare(self, task):
-        """Prepare for `run`; return {"seconds": roughly, of one run, "facts": about the work}."""
+        """Prepare for `run`; return {"seconds": roughly, of one run}."""
         return self.ask("prepare", task=task)
 
     def run(self, times=1, warm=0):
         """Run the work so many times, after `warm` untimed ones.
 
-        Returns {"seconds": and "cpu": of one run, "memory": the peak so far}. A number is None, or
-        missing in an earlier commit, if it is unknown.
+        Returns {"seconds": of one run, "memory": the peak so far in bytes, None if unknown}.
         """
         time.sleep(SETTLE)
         return self.ask("run", times=times, warm=warm)
@@ -192,3 +215,7 @@ class Worker:
         self.process.kill()
         self.process.communicate()
         self.complaints.close()
+
+
+if __name__ == "__main__":
+    serve({"command": Command})

@@ -1,11 +1,30 @@
-"""The figures of a row, and the text that benchmark.py prints about the machine and each row."""
+"""The figures of a row, what benchmark.py prints, and tables of its reports in Markdown.
 
+    python examples/benchmarks/report.py REPORT.json ... [--rows NAME ...] [--contenders NAME ...]
+
+prints a table for each kind of processor. Where several reports of one processor have a row, their
+figures are separated by commas, in the order of the reports.
+"""
+
+import argparse
+import json
 import math
 import statistics
+import sys
+from pathlib import Path
 
-from benchmarks import rows
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+from benchmarks import rows  # noqa: E402
 
 MISSED = 0.05  # the probability that an interval does not contain the median
+# The widest instruction set decides how fast matrices are multiplied.
+WIDEST = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "sve": "SVE", "asimd": "NEON"}
+# Their versions are stated.
+PROGRAMS = (
+    *("minitf", "earlier", "NumPy", "matrix products"),
+    *("PyTorch", "transformers", "CTranslate2"),
+)
 
 
 # Figures ------------------------------------------------------------------------------------------
@@ -20,25 +39,18 @@ def figures(found):
     result = {}
     for name, runs in found.items():
         seconds = [run["seconds"] for run in runs]
-        cpu = [run["cpu"] for run in runs if run.get("cpu") is not None]
         peaks = [run["memory"] for run in runs if run["memory"]]
         ratios = [b["seconds"] / a["seconds"] for a, b in zip(found["minitf"], runs, strict=True)]
+        low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
         result[name] = {
             "seconds": seconds,
             "median": statistics.median(seconds),
-            "quartiles": _quartiles(seconds),
+            "quartiles": [low, high],
             "ratio": statistics.median(ratios),
             "ratio interval": median_interval(ratios),
-            "cpu seconds": cpu,
-            "cpu": statistics.median(cpu) if cpu else None,
             "memory": max(peaks) if peaks else None,
         }
     return result
-
-
-def _quartiles(values):
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return [low, high]
 
 
 def rank(n):
@@ -73,145 +85,53 @@ def median_interval(values):
 def head(report):
     """Return the lines above the rows: the machine, the versions, how to read the figures."""
     lines = [
-        f"{report['processor']}, {report['cores']} cores, {report['system']}, "
-        f"Python {report['python']}",
-        *_machine(report["machine"]),
+        f"{kind(report)}, {report['cores']} cores, {report['system']}, Python {report['python']}",
+        _machine(report["machine"]),
+        ", ".join(_versions([report])),
+        f"commit {report['commit']}, {report['date']}",
     ]
-    lines += [
-        ", ".join(f"{key} {value}" for key, value in versions.items())
-        for versions in report["versions"].values()
-    ]
-    lines.append(f"commit {report['commit']}, {report['date']}")
     if (report["load"] or 0) > 0.5 * report["cores"]:
-        lines.append(
-            f"the machine is busy (load {report['load']:.1f}): times and ratios are unreliable"
-        )
-    for reason in sorted(set(report["missing"].values())):
-        names = [name for name in rows.CONTENDERS if report["missing"].get(name) == reason]
-        lines.append(f"skipped: {', '.join(map(_title, names))}: {reason}")
-    lines.append(f"time: the median of {report['pairs']} runs [quartiles]")
-    lines.append(
-        "ratio: time of a contender / time of minitf (above 1: minitf is faster), the median of "
-        f"{report['pairs']} pairs {_interval_explained(report['pairs'])}"
-    )
-    lines.append("memory: the peak of the process, and minitf's peak relative to it")
-    return lines
-
-
-def _interval_explained(n):
-    k = rank(n)
-    if not k:
-        return "(fewer than 6 pairs have no interval)"
-    ranks = "smallest and largest" if k == 1 else f"{_nth(k)} smallest and {_nth(k)} largest"
-    return f"[its 95% interval: the {ranks} of {n} ratios]"
-
-
-def _nth(k):
-    return f"{k}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(k, 'th') }"
-
-
-def _machine(machine):
-    """Return the lines about the processor and its speed."""
-    caches = ", ".join(f"{level} {size}" for level, size in machine["caches"].items())
-    names = (
-        machine["vendor"],
-        machine["family"] and f"family {machine['family']}",
-        machine["model"] and f"model {machine['model']}",
-        f"instructions {' '.join(machine['instructions']) or 'unknown'}",
-        f"caches {caches or 'unknown'}",
-    )
-    products = ", ".join(
-        f"{flops / 1e9:.0f} GFLOP/s on {count} thread{'s' * (count != '1')}"
-        for count, flops in machine["products"].items()
-    )
+        lines.append(f"the machine is busy (load {report['load']:.1f}): ratios are unreliable")
+    for name, reason in report["missing"].items():
+        lines.append(f"skipped: {rows.CONTENDERS[name].title}: {reason}")
+    k = rank(report["pairs"])
+    interval = f"[its 95% interval: the {k}. smallest and the {k}. largest of them]" if k else ""
     return [
-        ", ".join(filter(None, names)),
-        f"{machine['additions'] / 1e6:.1f} million additions a second in Python, "
-        f"{machine['array call'] * 1e6:.2f} us for a call of NumPy, "
-        f"copies {machine['copy'] / 1e9:.1f} GB/s on 1 thread, products {products}",
+        *lines,
+        f"time: the median of {report['pairs']} runs [quartiles]; memory: the peak of the process",
+        "ratio: time of a contender / time of minitf (above 1: minitf is faster), the median of "
+        f"{report['pairs']} pairs {interval}",
     ]
 
 
 def lines_of(result):
-    """Return the lines of one row: one for each contender, and conclusions."""
+    """Return the lines of one row: one for each contender."""
     lines = ["", f"{result['row']}: {result['title']}"]
     for name, found in result["equal"].items():
         errors = ", ".join(
             f"{quantity} {error:.0%}" if error > 0.1 else f"{quantity} {error:.1e}"
             for quantity, error in found.items()
         )
-        lines.append(f"  same as {_title(name)}: {errors}")
-    width = 1 + max((len(_title(name)) for name in result["contenders"]), default=0)
+        lines.append(f"  same as {rows.CONTENDERS[name].title}: {errors}")
     for name, contender in result["contenders"].items():
         low, high = (time(value) for value in contender["quartiles"])
-        cells = f"  {_title(name):{width}}{time(contender['median']):>9} {f'[{low}, {high}]':22}"
-        if name != "minitf":
-            cells += ratio(contender, "6.2f")
-        cells = f"{cells:{width + 57}}" + "".join(
-            f"{cell:>20}" for cell in _rates(result, name, contender)
-        )
-        lines.append(cells.rstrip())
-    lines += [f"  {line}" for line in _conclusions(result)]
-    return lines + [f"  skipped: {_title(name)}: {why}" for name, why in result["skipped"].items()]
-
-
-def _rates(result, name, contender):
-    """Yield work per second, CPU seconds and memory as text."""
-    counts = [
-        (count, unit) for unit, count in result["facts"].items() if unit in ("tokens", "sentences")
-    ]
-    if counts and name != "products":
-        count, unit = counts[0]
-        yield f"{count / contender['median']:,.4g} {unit}/s"
-    if result["kind"] == "command" and contender["cpu"]:
-        yield f"CPU {time(contender['cpu'])}"
-    if contender["memory"] and name != "products":
-        fraction = result["contenders"]["minitf"]["memory"] / contender["memory"]
-        yield megabytes(contender["memory"]) + ("" if name == "minitf" else f" ({fraction:.0%})")
-
-
-def _conclusions(result):
-    """Yield conclusions from several figures."""
-    contenders, facts = result["contenders"], result["facts"]
-    if "padding" in facts:
-        yield (
-            f"{facts['padding']:.1%} of the positions are padding; the epoch has "
-            f"{facts['batches']:,} batches"
-        )
-    if "imports" in contenders and contenders["imports"]["cpu"]:
-        pairs = zip(
-            contenders["minitf"]["cpu seconds"], contenders["imports"]["cpu seconds"], strict=True
-        )
-        ratios = [ours / imports for ours, imports in pairs]
-        cpu = {"ratio": statistics.median(ratios), "ratio interval": median_interval(ratios)}
-        yield f"minitf takes {ratio(cpu)} times the CPU seconds of {_title('imports')}"
-    if "products" in contenders:
-        products = contenders["products"]
-        yield f"{products['ratio']:.0%} of minitf's step are matrix products"
-        for name in ("torch", "torch-kept"):
-            if name in contenders:
-                pairs = zip(contenders[name]["seconds"], products["seconds"], strict=True)
-                limit = statistics.median(theirs / ours for theirs, ours in pairs)
-                yield (
-                    f"if everything else took no time, the ratio of {_title(name)} would be "
-                    f"{limit:.2f}"
-                )
-
-
-def _title(name):
-    return rows.CONTENDERS[name].title
+        cells = [f"{time(contender['median']):>9} {f'[{low}, {high}]':22}"]
+        cells.append(f"{'' if name == 'minitf' else ratio(contender):20}")
+        if contender["memory"]:
+            cells.append(f"{megabytes(contender['memory']):>9}")
+        lines.append(f"  {rows.CONTENDERS[name].title:38}{'  '.join(cells)}".rstrip())
+    skipped = result["skipped"].items()
+    return lines + [f"  skipped: {rows.CONTENDERS[name].title}: {why}" for name, why in skipped]
 
 
 def time(seconds):
     """Return seconds with three digits, as text."""
-    if seconds >= 1:
-        return f"{seconds:.3g} s"
-    return f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-def ratio(contender, form=".2f"):
+def ratio(contender):
     """Return a ratio and its interval, if it has one, as text."""
-    text = f"{contender['ratio']:{form}}"
+    text = f"{contender['ratio']:.2f}"
     if contender["ratio interval"]:
         low, high = contender["ratio interval"]
         text += f" [{low:.2f}, {high:.2f}]"
@@ -221,3 +141,105 @@ def ratio(contender, form=".2f"):
 def megabytes(count):
     """Return bytes as text."""
     return f"{count / 2**20:,.0f} MB"
+
+
+# Tables -------------------------------------------------------------------------------------------
+
+
+def tables(arguments, folder=Path()):
+    """Return one table for each kind of processor, each under a line about the machine.
+
+    arguments: of the command line. folder: where the paths of the reports begin.
+    """
+    parser = argparse.ArgumentParser(description="Print reports of benchmark.py as tables.")
+    parser.add_argument("reports", nargs="+", metavar="REPORT", help="a file that --json wrote")
+    parser.add_argument("--rows", nargs="+", metavar="NAME", help="rows (default: all)")
+    parser.add_argument(
+        "--contenders",
+        nargs="+",
+        choices=rows.CONTENDERS,
+        default=["torch", "torch-kept", "transformers", "ctranslate2"],
+        metavar="NAME",
+        help="the columns besides minitf (default: PyTorch, transformers, CTranslate2)",
+    )
+    parser.add_argument("--memory", action="store_true", help="peak memory instead of times")
+    options = parser.parse_args(arguments)
+    groups = {}
+    for path in options.reports:
+        found = json.loads((folder / path).read_text(encoding="utf-8"))
+        groups.setdefault(kind(found), []).append(found)
+    return "\n".join(_table(name, reports, options) for name, reports in groups.items())
+
+
+def kind(found):
+    """Return the kind of processor of a report, such as "AMD EPYC, AVX-512"."""
+    widest = [title for name, title in WIDEST.items() if name in found["machine"]["instructions"]]
+    return ", ".join([found["processor"], *widest[:1]])
+
+
+def _table(name, reports, options):
+    """Return the lines of one table as text."""
+    results = {}
+    for found in reports:
+        for result in found["rows"]:
+            results.setdefault(result["row"], []).append(result)
+    chosen = [row.name for row in rows.chosen(options.rows or rows.ROWS) if row.name in results]
+    present = {other for row in chosen for result in results[row] for other in result["contenders"]}
+    names = [other for other in ("minitf", *options.contenders) if other in present]
+    circumstances = [
+        f"{reports[0]['cores']} cores",
+        ", ".join(_versions(reports)),
+        f"commit {_all(found['commit'] for found in reports)}",
+        _all(found["date"][:10] for found in reports),
+        f"medians of {_all(str(found['pairs']) for found in reports)} pairs",
+        _machine(reports[0]["machine"]),
+    ]
+    lines = [
+        f"**{name}**: {'; '.join(circumstances)}",
+        "",
+        f"| work | {' | '.join(rows.CONTENDERS[other].title for other in names)} |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for row in chosen:
+        title = rows.ROWS[row].title.format(**results[row][0]["task"])
+        cells = [_cell(results[row], other, options.memory) for other in names]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(results, name, memory):
+    """Return the figures of one contender in one row, from each report that has them."""
+    found = [result["contenders"][name] for result in results if name in result["contenders"]]
+    if memory:
+        return ", ".join(megabytes(each["memory"]) for each in found if each["memory"])
+    return ", ".join(time(each["median"]) if name == "minitf" else ratio(each) for each in found)
+
+
+def _versions(reports):
+    """Return the versions of all programs in reports: ["NumPy 2.4.6", ...]."""
+    versions = {}
+    for found in reports:
+        for name, programs in found["versions"].items():
+            for program, version in programs.items():
+                if program in PROGRAMS and (program == "earlier") == (name == "earlier"):
+                    versions.setdefault(program, []).append(version)
+    return [f"{program} {_all(texts)}" for program, texts in versions.items()]
+
+
+def _all(texts):
+    return " and ".join(dict.fromkeys(texts))
+
+
+def _machine(machine):
+    """Return the model and the speed of a processor as text."""
+    products = [f"{flops / 1e9:.0f}" for flops in machine["products"].values()]
+    return (
+        f"family {machine['family']}, model {machine['model']}, "
+        f"{machine['additions'] / 1e6:.0f} million additions a second in Python, "
+        f"copies {machine['copy'] / 1e9:.0f} GB/s on one thread, products "
+        f"{' and '.join(products)} GFLOP/s on {' and '.join(machine['products'])} threads"
+    )
+
+
+if __name__ == "__main__":
+    print(tables(sys.argv[1:]), end="")

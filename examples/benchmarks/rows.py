@@ -16,7 +16,6 @@ class Contender:
     title: str
     module: str
     environment: dict = dataclasses.field(default_factory=dict)
-    options: dict = dataclasses.field(default_factory=dict)
     foreign: bool = True  # runs in the interpreter of --python
 
 
@@ -24,45 +23,14 @@ CONTENDERS = {
     "minitf": Contender("minitf", "ours", foreign=False),
     # Takes part in every row, if it is asked for.
     "earlier": Contender("minitf, --earlier", "ours", foreign=False),
-    "imports": Contender('python -c "import numpy, sentencepiece"', "command", foreign=False),
-    "products": Contender("its matrix products alone", "products", foreign=False),
-    "composed": Contender("minitf, composed operations", "composed", foreign=False),
+    "imports": Contender('python -c "import numpy, sentencepiece"', "protocol", foreign=False),
     "torch": Contender("PyTorch eager", "pytorch"),
     "torch-kept": Contender("PyTorch eager, memory kept", "pytorch", KEPT),
-    "torch-compile": Contender("torch.compile, memory kept", "pytorch", KEPT, {"compile": True}),
     "ctranslate2": Contender("CTranslate2 float32", "with_ctranslate2"),
     "transformers": Contender("transformers", "with_transformers"),
 }
 RIVALS = [name for name in CONTENDERS if name not in ("minitf", "earlier")]
 EAGER = ("torch", "torch-kept")
-# seconds; a run of minitf on two cores of an AMD EPYC (Zen 4), if it takes more than a quarter of
-# a second; for `expected`
-SECONDS = {
-    "train-small": 0.5,
-    "train-small-padded": 0.5,
-    "train-base": 4.5,
-    "greedy-base-32": 0.9,
-    "beam-base-32": 2.5,
-    "opus-greedy-32": 1.2,
-    "opus-beam-1": 0.3,
-    "opus-beam-32": 3.5,
-    "attention-2048": 0.5,
-    "file-1000": 4,
-    "import": 0.5,  # most of it is PyTorch's
-    "growth-layers-4": 0.6,
-    "growth-layers-6": 0.9,
-    "growth-width-256": 0.5,
-    "growth-width-512": 1.5,
-    "growth-batch-64": 0.5,
-    "growth-batch-128": 0.9,
-    "growth-length-96": 0.5,
-    "growth-length-192": 1.1,
-    "growth-length-384": 2.4,
-    "growth-decode-128": 0.7,
-    "growth-decode-256": 1.3,
-    "growth-epoch": 32,
-}
-START = 9  # seconds; to start a contender, to compare it with minitf, and its first run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,34 +70,21 @@ OPUS = _model(6, 512, 2048, 8, 58101) | {
 QUICK = _model(1, 16, 32, 2, 50)
 
 
-def _training(name, title, model, pairs, length, contenders, **more):
+def _training(name, title, model, pairs, length, **more):
+    title = f"training step, {title}, {{pairs}} pairs of {{length}} tokens"
     task = {"model": model, "pairs": pairs, "length": length, **more}
-    return Row(
-        name,
-        f"training step, {title}, {{pairs}} pairs of {{length}} tokens",
-        "train",
-        task,
-        contenders,
-    )
+    return Row(f"train-{name}", title, "train", task, EAGER)
 
 
-def _decoding(name, title, model, pairs, source, length, beam, contenders):
-    task = {
-        "model": model,
-        "pairs": pairs,
-        "source": source,
-        "length": length,
-        "beam": beam,
-        "alpha": 0.6,
-    }
-    how = "greedy" if beam == 1 else f"beam {beam}"
-    return Row(
-        name,
-        f"{how}, {title}, batch {{pairs}}, {{source}} to {{length}} tokens",
-        "decode",
-        task,
-        contenders,
-    )
+def _decoding(name, title, model, length, most, contenders):
+    """Yield greedy search and beam search, for one sentence and for several: most {beam: pairs}."""
+    for how, beam in (("greedy", 1), ("beam", 4)):
+        for pairs in (1, most[beam]):
+            task = {"model": model, "pairs": pairs, "source": 20, "length": length}
+            row = name.format(how=how, pairs=pairs)
+            search = "greedy" if beam == 1 else "beam 4"
+            words = f"{search}, {title}, batch {{pairs}}, {{source}} to {{length}} tokens"
+            yield Row(row, words, "decode", task | {"beam": beam, "alpha": 0.6}, contenders)
 
 
 def _attention(length, tokens=4096):
@@ -149,16 +104,10 @@ def _commands():
     }
     title = "translate.py with one sentence, in a new process"
     yield Row("start-up", title, "command", {"programs": programs}, ("imports",))
+    theirs = ["-m", "benchmarks.with_ctranslate2", "{folder}", "{subwords}", "{input}", "{output}"]
     programs = {
         "minitf": ["examples/translate.py", "--input", "{input}", "--output", "{output}"],
-        "ctranslate2": [
-            "-m",
-            "benchmarks.with_ctranslate2",
-            "{folder}",
-            "{subwords}",
-            "{input}",
-            "{output}",
-        ],
+        "ctranslate2": theirs,
     }
     title = "translate.py with a file of {lines:,} lines, beam 4, in a new process"
     task = {"programs": programs, "lines": 1000}
@@ -167,61 +116,22 @@ def _commands():
     yield Row("import", "import, in a new process", "command", {"programs": programs}, ("torch",))
 
 
-def _main():
-    yield _training("train-tiny", "tiny", TINY, 32, 12, ("products", *EAGER, "composed"))
-    yield _training(
-        "train-small", "small", SMALL, 64, 24, ("products", *EAGER, "torch-compile", "composed")
-    )
-    yield _training(
-        "train-small-padded", "small, 12 to 24 real tokens", SMALL, 64, 24, EAGER, padded=True
-    )
-    yield _training("train-base", "base", BASE, 64, 32, ("products", *EAGER))
-    for title, model, length, batches in (
-        ("small", SMALL, 24, (64, 32)),
-        ("base", BASE, 32, (32, 32)),
-    ):
-        for how, beam, many in (("greedy", 1, batches[0]), ("beam", 4, batches[1])):
-            for pairs in (1, many):
-                name = f"{how}-{title}-{pairs}"
-                yield _decoding(
-                    name, title, model, pairs, 20, length, beam, (*EAGER, "ctranslate2")
-                )
-    for how, beam in (("greedy", 1), ("beam", 4)):
-        for pairs in (1, 32):
-            name, rivals = f"opus-{how}-{pairs}", ("transformers", "ctranslate2")
-            yield _decoding(name, "opus-mt-en-de", OPUS, pairs, 20, 32, beam, rivals)
+def _rows():
+    yield _training("tiny", "tiny", TINY, 32, 12)
+    yield _training("small", "small", SMALL, 64, 24)
+    yield _training("small-padded", "small, 12 to 24 real tokens", SMALL, 64, 24, padded=True)
+    yield _training("base", "base", BASE, 64, 32)
+    rivals = *EAGER, "ctranslate2"
+    yield from _decoding("{how}-small-{pairs}", "small", SMALL, 24, {1: 64, 4: 32}, rivals)
+    yield from _decoding("{how}-base-{pairs}", "base", BASE, 32, {1: 32, 4: 32}, rivals)
+    rivals = "transformers", "ctranslate2"
+    yield from _decoding("opus-{how}-{pairs}", "opus-mt-en-de", OPUS, 32, {1: 32, 4: 32}, rivals)
     for length in (64, 128, 256, 512, 1024, 2048):
         yield _attention(length)
     yield from _commands()
 
 
-def _growth():
-    for n in (1, 2, 3, 4, 6):
-        yield _training(
-            f"growth-layers-{n}",
-            f"small, n_layers {n}",
-            SMALL | {"n_layers": n},
-            64,
-            24,
-            ("torch",),
-        )
-    for d in (64, 128, 256, 512):
-        model = _model(3, d, 4 * d, max(1, d // 64), 8000)
-        yield _training(f"growth-width-{d}", f"small, d_model {d}", model, 64, 24, ("torch",))
-    for pairs in (4, 8, 16, 32, 64, 128):
-        yield _training(f"growth-batch-{pairs}", "small", SMALL, pairs, 24, ("torch",))
-    for length in (12, 24, 48, 96, 192, 384):
-        yield _training(f"growth-length-{length}", "small", SMALL, 16, length, ("torch",))
-    for length in (16, 32, 64, 128, 256):
-        yield _decoding(f"growth-decode-{length}", "small", SMALL, 16, 16, length, 1, ("torch",))
-    task = {"corpus": "tatoeba-en-de", "model": SMALL, "batch_tokens": 4096, "batches": 30}
-    yield Row(
-        "growth-epoch", "{batches} batches of an epoch of tatoeba-en-de, small", "epoch", task, ()
-    )
-
-
-ROWS = {row.name: row for row in (*_main(), *_growth())}
-DEFAULT = [name for name in ROWS if not name.startswith("growth")]
+ROWS = {row.name: row for row in _rows()}
 
 
 def chosen(names):
@@ -238,28 +148,11 @@ def chosen(names):
     return [ROWS[name] for name in found]
 
 
-def expected(row, count, pairs):
-    """Return about how many seconds a row takes with so many contenders and pairs of timings.
-
-    A rival takes longer than minitf, and shorter work is repeated.
-    """
-    return count * (START + pairs * 1.3 * SECONDS.get(row.name, 0.25))
-
-
 def quick(row):
     """Return the same row in tiny sizes."""
     task = dict(row.task)
     if "model" in task:
         task["model"] = task["model"] | QUICK
-    small = {
-        "pairs": 4,
-        "source": 5,
-        "length": 8,
-        "heads": 2,
-        "d_k": 8,
-        "batches": 2,
-        "batch_tokens": 256,
-        "lines": 4,
-    }
+    small = {"pairs": 4, "source": 5, "length": 8, "heads": 2, "d_k": 8, "lines": 4}
     task |= {name: min(task[name], value) for name, value in small.items() if name in task}
     return dataclasses.replace(row, task=task)

@@ -1,6 +1,4 @@
-"""What examples/benchmarks/gpu_check.py does on a GPU,
-as far as a machine without one can run it.
-"""
+"""What gpu_check.py does on a GPU, as far as a machine without one can run it."""
 
 import importlib.util
 import json
@@ -11,29 +9,16 @@ import time
 import types
 from pathlib import Path
 
-import numpy as np
 import pytest
 import strict
-from paths import ROOT, SUPPORT
+from paths import EXAMPLES, ROOT, SUPPORT
 
-from minitf import Config, Transformer, backend, forms
+from minitf import backend, forms
 from minitf.backend import using
-from minitf.decode import beam_search
 
+sys.path.insert(0, str(EXAMPLES))
 
-def load(name):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", list(sys.path))
-        spec = importlib.util.spec_from_file_location(
-            name, ROOT / "examples" / "benchmarks" / f"{name}.py"
-        )
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return module
-
-
-gpu_check = load("gpu_check")
-gpu = gpu_check.gpu
+from benchmarks import gpu_check
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +29,8 @@ def path(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("forms_are", "parts"), [("on", ["tests", "kernels", "small"]), ("off", ["course"])]
+    ("forms_are", "parts"),
+    [("on", ["tests", "kernels", "forms", "small", "decoding"]), ("off", ["course"])],
 )
 def test_it_runs_on_the_stand_in_from_end_to_end(forms_are, parts, tmp_path):
     """As the programs that a person starts, each part in its own process; with small sizes."""
@@ -60,7 +46,7 @@ def test_it_runs_on_the_stand_in_from_end_to_end(forms_are, parts, tmp_path):
     for part in parts:
         report = json.loads((tmp_path / "gpu" / f"{part}.json").read_text())
         found, printed = report["parts"][part], done.stdout[-3000:] + done.stderr[-1000:]
-        if part == "small" and importlib.util.find_spec("torch") is None:
+        if part in gpu_check.TASKS and importlib.util.find_spec("torch") is None:
             assert found["minitf"]["ms"] > 0 and "torch" in found["errors"][0]
         else:
             assert found["passed"], printed
@@ -116,107 +102,67 @@ def test_the_files_with_gpu_tests_are_found():
         assert "import hypothesis" not in text and "from threadpoolctl" not in text, name
 
 
-def answers(ours, theirs):
-    """What compare() would hear of the two contenders: the same at each turn, but for the time."""
-    turns = iter(range(4))
-
-    def ask(task, deadline):
-        answer = {"minitf": ours, "torch": theirs}[task["contender"]]
-        return answer if "error" in answer else answer | {"ms": answer["ms"] + next(turns) // 2}
-
-    return ask
-
-
-FAR = float("inf")
-
-
-def compared(name, ours, theirs, **more):
-    rows = []
-    row = gpu.compare(name, rows.append, FAR, ask=answers(ours, theirs), **more)
-    assert row == rows[-1] and not rows[0]["passed"] and not rows[0]["errors"]
-    return row
-
-
-def test_a_training_step_of_both_contenders_is_compared():
-    ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5}
-    theirs = {"ms": 20, "loss": 2.000002, "gradient": 0.500001, "memory": 9}
-    row = compared("tf32", ours, theirs)
-    assert row["passed"] and row["reached"] and row["apart"]["loss"] == pytest.approx(1e-6, 1e-2)
-    assert row["apart"]["gradient"] == pytest.approx(2e-6, 1e-2)
-    assert row["ratio"] == pytest.approx(20.5 / 10.5, abs=1e-3)
-    assert row["minitf"]["all_ms"] == [10, 11]
-    assert compared("tf32", ours, theirs, turns=1)["minitf"]["all_ms"] == [10]
-    assert not compared("tf32", ours, theirs | {"ms": 5})["reached"]
-    largest = {"tf32": (1e-5, 1e-3), "bfloat16": (2e-4, 1e-2), "small": (1e-5, 1e-5)}
-    for name, both in largest.items():
-        for key, least in zip(("loss", "gradient"), both, strict=True):
-            for share, passed in ((0.9, True), (1.1, False), (float("nan"), False)):
-                other = ours | {key: ours[key] * (1 + share * least)}
-                assert compared(name, ours, other)["passed"] == passed
-
-
-def test_a_second_turn_that_would_be_cut_off_is_left_out():
-    ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5}
-    late = time.perf_counter()
-    row = gpu.compare("tf32", lambda row: None, late, ask=answers(ours, ours))
-    assert row["passed"] and row["torch"]["all_ms"] == [10]
-
-
-def test_a_contender_that_fails_leaves_the_figures_of_the_other():
-    ours = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5}
-    row = gpu.compare("tf32", lambda row: None, FAR, ask=answers(ours, {"error": "no memory"}))
-    assert not row["passed"] and row["errors"] == ["no memory"] * 2
-    assert "ratio" not in row and row["minitf"]["all_ms"] == [10, 10]
-
-
-def test_a_decoding_of_both_contenders_is_compared():
-    found = [[[5, 6], -1.0]] * 9 + [[[7], -2.0]]
-    ours = {"ms": 10, "found": found, "memory": 5}
-    row = compared("decoding", ours, ours)
-    assert row["passed"] and row["same_translations"] == 1 and row["ln_p_apart"] == 0
-    for other in ([*found[:8], [[8], -1.0], [[8], -1.0]], [*found[:9], [[7], -2.1]]):
-        assert not compared("decoding", ours, ours | {"found": other})["passed"]
-
-
-def test_a_step_of_base_is_set_against_the_floor():
-    row = gpu._projected({"minitf": {"ms": 36.0}}, gpu.TASKS["bfloat16"][0])
-    assert row["target_tokens_per_second"] == pytest.approx(512 * 48 / 0.036, rel=1e-5)
-    assert row["share_of_floor"] == pytest.approx(row["floor_ms"] / 36.0, abs=1e-3)
-    assert row["floor_ms"] == pytest.approx(24, rel=0.1)  # at 400 TFLOP/s
-    assert gpu._projected({}, gpu.TASKS["bfloat16"][0]) == {}
-
-
-def test_minitf_alone_is_asked_for_each_task():
-    """One that fails keeps what it had found, and the others are asked."""
-    asked, notes = [], []
-
-    def ask(task, deadline):
-        asked.append(task)
-        error = {"error": "late"} if task["work"] == "decode" else {}
-        return {"ms": 3, "found": [], "without": {"dropout": 4}} | error
-
-    found = gpu.without_forms(notes.append, time.perf_counter() + 9, ask=ask)
-    assert [task["precision"] for task in asked] == ["float32", "float32", "bfloat16"]
-    assert all(task["forms"] and task["contender"] == "minitf" for task in asked)
-    assert not found["passed"] and len(notes) == 3
-    expected = {"ms": 3, "without": {"dropout": 4}, "error": "late"}
-    assert found["rows"]["decoding"] == expected
+OURS = {"ms": 10, "loss": 2.0, "gradient": 0.5, "memory": 5}
+FOUND = [([5, 6], -1.0)] * 9 + [([7], -2.0)]
 
 
 @pytest.mark.parametrize(
-    ("program", "error"),
+    ("name", "loss", "gradient"), [("tf32", 1e-5, 1e-3), ("small", 1e-5, 1e-5)]
+)
+def test_training_steps_are_compared(name, loss, gradient):
+    def row(theirs):
+        answers = {"minitf": [OURS], "torch": [OURS | theirs]}
+        return gpu_check._row(*gpu_check.TASKS[name], answers)
+
+    first = row({"ms": 20})
+    assert first["passed"] and first["reached"] and first["ratio"] == 2
+    assert not row({"ms": 5})["reached"]
+    for key, least in (("loss", loss), ("gradient", gradient)):
+        for share, passed in ((0.9, True), (1.1, False), (float("nan"), False)):
+            assert row({key: OURS[key] * (1 + share * least)})["passed"] == passed
+
+
+@pytest.mark.parametrize(
+    ("theirs", "passed"),
     [
-        ("sys.exit(3)", "no such kernel"),
-        pytest.param("time.sleep(60)", "not done after", marks=pytest.mark.slow),
+        (FOUND, True),
+        ([*FOUND[:8], ([8], -1.0), ([8], -1.0)], False),
+        ([*FOUND[:9], ([7], -2.1)], False),
     ],
 )
-def test_what_a_contender_found_before_it_failed_is_kept(program, error, monkeypatch, tmp_path):
-    code = "import json, sys, time\nprint('a warning')\n"
-    code += "for n in (1, 2): print(json.dumps({'ms': n}), flush=True)\n"
-    (tmp_path / "step.py").write_text(code + "print('no such kernel', file=sys.stderr)\n" + program)
-    monkeypatch.setattr(gpu, "STEP", tmp_path / "step.py")
-    found = gpu.in_a_process({"contender": "minitf"}, time.perf_counter() + 3)
-    assert found["ms"] == 2 and error in found["error"]
+def test_decodings_are_compared(theirs, passed):
+    ours = {"ms": 10, "texts": FOUND, "memory": 5}
+    answers = {"minitf": [ours], "torch": [ours | {"texts": theirs}]}
+    assert gpu_check._row(*gpu_check.TASKS["decoding"], answers)["passed"] == passed
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_program_that_fails_leaves_the_figures_of_the_other(late, monkeypatch):
+    """A second turn that would be cut off is left out."""
+
+    def measured(worker, task, compared):
+        if worker == "pytorch":
+            raise gpu_check.Missing("no memory")
+        return dict(OURS)
+
+    class Worker:
+        def __init__(self, module, environment):
+            self.module = module
+
+        def __enter__(self):
+            return self.module
+
+        def __exit__(self, *unused):
+            pass
+
+    monkeypatch.setattr(gpu_check, "_measured", measured)
+    monkeypatch.setattr(gpu_check, "Worker", Worker)
+    monkeypatch.setattr(gpu_check, "_draw", lambda task: None)
+    deadline, rows = time.perf_counter() + (0 if late else 999), []
+    options = types.SimpleNamespace(deadline=deadline, small=False)
+    row = gpu_check.compare_with_pytorch("tf32", options, rows.append)
+    assert not row["passed"] and row["errors"] == ["torch: no memory"] * (1 if late else 2)
+    assert "ratio" not in row and row["minitf"]["all_ms"] == [10] * (1 if late else 2)
 
 
 PART = """
@@ -304,9 +250,9 @@ some words PASSED
 tests/b.py::test_z[b] ERROR
 FAILED tests/a.py::test_y[as it is] - ValueError
 """
-    found = gpu_check._of_pytest(printed)
-    assert found["FAILED"] == ["tests/a.py::test_y[as it is]", "tests/b.py::test_z[b]"]
-    assert found["PASSED"] == ["tests/a.py::test_x[1]"]
+    passed, failed = gpu_check._of_pytest(printed)
+    assert failed == ["tests/a.py::test_y[as it is]", "tests/b.py::test_z[b]"]
+    assert passed == ["tests/a.py::test_x[1]"]
 
 
 def test_what_fails_runs_once_more_alone(monkeypatch, tmp_path):
@@ -408,77 +354,3 @@ def test_each_operation_that_is_timed_runs_with_kernels_and_without(monkeypatch)
             with forms.off():
                 operation()
             assert not names
-
-
-@pytest.fixture
-def step(monkeypatch):
-    """gpu_step.py with the simulator as its GPU: what would be timed runs once."""
-    step, gpu, use, done = load("gpu_step"), strict.with_kernels, backend.use, []
-    device = types.SimpleNamespace(Device=lambda: types.SimpleNamespace(synchronize=lambda: None))
-    memory = types.SimpleNamespace(total_bytes=lambda: 7)
-    monkeypatch.setattr(gpu, "cuda", device, raising=False)
-    monkeypatch.setattr(gpu, "get_default_memory_pool", lambda: memory, raising=False)
-    monkeypatch.setattr(backend, "use", lambda name: use(gpu if name == "cupy" else name))
-    monkeypatch.setattr(step, "VOCABULARY", 11)
-    for name in ("milliseconds", "briefly"):
-        monkeypatch.setattr(step, name, lambda function, *rest: done.append(function()) or 3.5)
-    step.done = done
-    return step
-
-
-def merged(answers):
-    """All that a contender has found."""
-    return {name: value for answer in answers for name, value in answer.items()}
-
-
-def a_task(step, tmp_path, **more):
-    task = {
-        "precision": "float32",
-        "model": "tiny",
-        "pairs": 2,
-        "weights": str(tmp_path / "weights.npz"),
-        **more,
-    }
-    return task | {"sizes": step._sizes(task) | {"n_layers": 1, "d_model": 16, "d_ff": 12}}
-
-
-@pytest.mark.slow
-def test_the_step_that_is_timed(step, tmp_path):
-    """minitf, on the simulator: its weights are written for PyTorch, its loss is
-    that of NumPy.
-    """
-    task = a_task(step, tmp_path, work="train", length=3)
-    with using("numpy"):
-        found = merged(step.train_minitf(task))
-    assert (found["ms"], found["memory"], len(step.done)) == (3.5, 7, 1)
-    with using("numpy"), np.load(task["weights"]) as arrays:
-        model = Transformer(Config(**task["sizes"]), initialise=False).load_state(arrays)
-        loss, _ = model.eval().loss(*step.work.batch(task | {"model": task["sizes"]}))
-        loss.backward()
-        squares = [float((p.grad**2).sum()) for p in model.parameters()]
-    assert float(loss) == pytest.approx(found["loss"], rel=1e-5)
-    assert sum(squares) ** 0.5 == pytest.approx(found["gradient"], rel=1e-5)
-
-
-@pytest.mark.slow
-def test_the_decoding_that_is_timed(step, tmp_path):
-    """minitf, on the simulator: what it finds is what NumPy finds with the weights
-    that were written.
-    """
-    task = a_task(step, tmp_path, work="decode", source=3, length=5, beam=2, alpha=0.6)
-    with using("numpy"):
-        found = merged(step.decode_minitf(task | {"forms": True, "profile": True}))
-    assert found["ms"] == 3.5 and set(found["without"].values()) == {3.5}
-    assert "token_scorer" in found["without"]
-    assert "adam_update" not in found["without"]
-    assert len(step.done) == 1 + len(found["without"]) and found["profile"]["call_ms"] > 0
-    assert json.loads(json.dumps(found)) is not None
-    with using("numpy"), np.load(task["weights"]) as arrays:
-        model = Transformer(Config(**task["sizes"]), initialise=False).load_state(arrays)
-        expected = beam_search(
-            model, step.work.sentences(task | {"model": task["sizes"]}), 2, 0.6, 2
-        )
-    assert [ids for ids, _ in found["found"]] == [best[0].ids for best in expected]
-    assert [p for _, p in found["found"]] == pytest.approx(
-        [best[0].log_probability for best in expected], rel=1e-4
-    )
