@@ -202,17 +202,10 @@ def _craft(name, data, with_words, say):
     )
     texts = (Pairs(*treebank.as_pairs(trees, with_words)) for trees in (train, valid, dev))
     train_pairs, valid_pairs, dev_pairs = texts
-    symbols, form = treebank.symbols(train, with_words), WITH_WORDS if with_words else "trees"
-    return Corpus(
-        name,
-        "en",
-        form,
-        train_pairs,
-        valid_pairs,
-        {"dev": dev_pairs},
-        tokenized=True,
-        symbols=tuple(symbols),
-    )
+    corpus = Corpus(name, "en", "trees", train_pairs, valid_pairs, {"dev": dev_pairs})
+    corpus.target_language = WITH_WORDS if with_words else "trees"
+    corpus.symbols, corpus.tokenized = tuple(treebank.symbols(train, with_words)), True
+    return corpus
 
 
 def data_folder() -> Path:
@@ -363,30 +356,18 @@ def _scan_once(path, size, changed):
 
 
 def clean(
-    sources, targets, max_length: int, max_ratio=MAX_RATIO
+    source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: int, max_ratio=MAX_RATIO
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Return the indices of the pairs to train on, and the number of pairs left out by each rule.
 
-    empty: a side without ids. too long: a side of more than max_length ids. ratio: the longer side
-    has more than max_ratio times the ids of the shorter one, and more than 10. A pair is counted
-    for the first rule that it breaks.
+    source_lengths, target_lengths: ids of each side. empty: a side without ids. too long: a side of
+    more than max_length ids. ratio: the longer side has more than max_ratio times the ids of the
+    shorter one, and more than 10. A pair is counted for the first rule that it breaks.
 
-    >>> sources, targets = [[5], [], [5] * 30, [5] * 12], [[6] * 4, [6], [6] * 30, [6] * 3]
-    >>> kept, counts = clean(sources, targets, max_length=20)
+    >>> kept, counts = clean(np.array([1, 0, 30, 12]), np.array([4, 1, 30, 3]), max_length=20)
     >>> kept.tolist(), counts
     ([0], {'empty': 1, 'too long': 1, 'ratio': 1, 'kept': 1})
     """
-    if len(sources) != len(targets):
-        raise ValueError(
-            f"{counted(len(sources), 'source')} but {counted(len(targets), 'target')}: give one "
-            "target for each source"
-        )
-    lengths = (np.array([len(ids) for ids in side], np.int64) for side in (sources, targets))
-    return clean_lengths(*lengths, max_length, max_ratio)
-
-
-def clean_lengths(source_lengths, target_lengths, max_length: int, max_ratio=MAX_RATIO):
-    """Return the same as `clean`, from two arrays of lengths."""
     shorter = np.minimum(source_lengths, target_lengths)
     longer = np.maximum(source_lengths, target_lengths)
     empty = shorter == 0

@@ -15,7 +15,7 @@ import numpy as np
 
 from minitf.cli import counted
 from minitf.data import corpora
-from minitf.data.rows import Encoded, Rows, encode_lines, encode_pairs
+from minitf.data.rows import Encoded, Rows, encode_pairs
 from minitf.errors import UserError
 from minitf.text import UNK, Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
@@ -249,7 +249,7 @@ def _training_pairs(settings, corpus, log):
 def _in_memory(pairs, subwords, longest):
     """Return the Rows of both sides of the pairs to train on, and how many were left out."""
     sides = [Rows.encode(subwords, lines, side) for side, lines in pairs._asdict().items()]
-    kept, counts = corpora.clean(*sides, longest)
+    kept, counts = corpora.clean(*(side.lengths for side in sides), longest)
     return [side.keep(kept) for side in sides], counts
 
 
@@ -354,9 +354,9 @@ def _check_unknown(share, learned, log):
 def _validation(pairs, subwords, longest, log):
     """Return the first pairs of the validation text, without those that are too long."""
     first = corpora.Pairs(*(side[:VALID_SENTENCES] for side in pairs))
-    ids = [encode_lines(subwords, lines, side) for side, lines in first._asdict().items()]
+    sides = (Rows.encode(subwords, lines, side=side) for side, lines in first._asdict().items())
     # A ratio that no pair exceeds: unusual pairs belong to a test.
-    kept, counts = corpora.clean(*ids, longest, max_ratio=longest)
+    kept, counts = corpora.clean(*(side.lengths for side in sides), longest, max_ratio=longest)
     if not len(kept):
         raise UserError(f"no pair is left to validate on{_omissions(counts)}: {_CHECK}")
     total = len(pairs.source)

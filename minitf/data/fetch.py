@@ -4,7 +4,6 @@ import hashlib
 import http.client
 import os
 import posixpath
-import shutil
 import ssl
 import time
 import urllib.error
@@ -81,12 +80,6 @@ def _download(remote, path, say):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not (remote.size or remote.digest):  # parts of two versions would make one file
             part.unlink(missing_ok=True)
-        free = shutil.disk_usage(path.parent).free + _size(part)
-    if remote.size > free:
-        sizes = f"has {free / 1e9:.1f} GB free, {remote.name} needs {remote.size / 1e9:.1f} GB"
-        raise UserError(
-            f"{path.parent} {sizes}: free some space, or set MINITF_DATA to another folder"
-        )
     size = f"{remote.size / 1e6:,.1f} MB" if remote.size else "unknown size"
     resumed = f", from byte {_size(part):,} on" if _size(part) else ""
     say(f"fetch    {remote.url} ({size}{resumed})")

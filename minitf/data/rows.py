@@ -211,7 +211,7 @@ def _blocks(pairs, subwords, max_length, dtype, threads):
             sources = encode_lines(subwords, next(sides), "source", threads)
             targets = encode_lines(subwords, next(sides), "target", threads)
             lengths = np.array([[len(ids) for ids in side] for side in (sources, targets)])
-            kept, counts = corpora.clean_lengths(*lengths, max_length)
+            kept, counts = corpora.clean(*lengths, max_length)
             flat = chain.from_iterable(chain(sources[i], targets[i]) for i in kept.tolist())
             yield np.fromiter(flat, dtype), np.ascontiguousarray(lengths[:, kept]), counts
             done += len(block)

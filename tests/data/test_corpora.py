@@ -2,17 +2,12 @@
 
 import os
 import re
-import shutil
 import signal
-import subprocess
-import sys
-from functools import partial
-from pathlib import Path
 
+import numpy as np
 import pytest
-from paths import ROOT
 
-from minitf.data import corpora, recipes, toy
+from minitf.data import corpora, recipes
 from minitf.errors import UserError
 
 REAL = pytest.mark.skipif(
@@ -134,16 +129,6 @@ def test_missing_and_unknown_corpora(data, monkeypatch):
     assert corpora.data_folder() == data / ".cache" / "minitf"
 
 
-def test_toy_needs_no_files(monkeypatch):
-    # In less time
-    monkeypatch.setattr(toy, "splits", partial(toy.splits, n_train=500, n_valid=50, n_test=50))
-    corpus = corpora.load("toy")
-    assert list(corpus.tests) == ["test", "test_held_out"] and not corpus.cut
-    held_out = {source for pairs in corpus.tests.values() for source in pairs.source}
-    assert held_out and held_out.isdisjoint(corpus.train.source)
-    assert len(corpus.train.source) == len(corpus.train.target) > len(corpus.valid.source) > 0
-
-
 @pytest.mark.slow
 @REAL
 @pytest.mark.parametrize(
@@ -162,19 +147,12 @@ def test_real_corpora(name, sizes):
 
 def test_clean_counts_add_up(rng):
     for _ in range(50):
-        sides = [[[5] * n for n in rng.integers(0, 40, 60)] for _ in range(2)]
+        sides = rng.integers(0, 40, (2, 60))
         kept, counts = corpora.clean(*sides, max_length=30, max_ratio=2)
-        assert (
-            sum(counts.values()) == 60
-            and counts["kept"] == len(kept)
-            and kept.tolist() == sorted(set(kept))
-        )
-        for i, lengths in enumerate(zip(*[map(len, side) for side in sides], strict=True)):
-            low, high = min(lengths), max(lengths)
+        assert sum(counts.values()) == 60 and counts["kept"] == len(kept)
+        assert kept.tolist() == sorted(set(kept))
+        for i, (low, high) in enumerate(np.sort(sides.T)):
             assert (i in kept) == (low > 0 and high <= 30 and (high <= 10 or high <= 2 * low))
-    assert corpora.clean([], [], 9)[1] == {"empty": 0, "too long": 0, "ratio": 0, "kept": 0}
-    with pytest.raises(ValueError, match="1 source but 0 targets: give one"):
-        corpora.clean([[5]], [], 9)
 
 
 @pytest.mark.slow
@@ -186,33 +164,6 @@ def test_the_held_out_lists_are_those_of_the_corpus(name):
         hashes = list(zip(*(map(recipes.hashed, side) for side in pairs), strict=True))
         assert hashes == [(key, row[2]) for key, row in listed.items() if row[0] == split]
     assert not any(recipes.hashed(line) in listed for line in corpus.train.source)
-
-
-@REAL
-@pytest.mark.parametrize("pair", ["en-de", "en-fr"])
-def test_wmt_finds_the_real_test_sets(pair, tmp_path, monkeypatch):
-    real = Path(os.environ["MINITF_DATA"])
-    monkeypatch.setenv("MINITF_DATA", str(tmp_path))
-    target = pair[3:]
-    for name in (f"newstest2014/{pair}/test.en", f"newstest2014/{pair}/test.{target}"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(real / name, tmp_path / name)
-    for name in (f"wmt14-{pair}/train", "newstest2013/test"):
-        (tmp_path / name).parent.mkdir()
-        for language in ("en", target):
-            shutil.copy(real / "newstest2013" / "test.de", tmp_path / f"{name}.{language}")
-    corpus = corpora.load(f"wmt14-{pair}")
-    assert (corpus.source_language, corpus.target_language, corpus.tokenized) == (
-        "en",
-        target,
-        False,
-    )
-    assert [len(side) for side in (*corpus.valid, *corpus.tests["newstest2014"])] == [
-        3000,
-        3000,
-        3003,
-        3003,
-    ]
 
 
 def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
@@ -235,19 +186,3 @@ def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
         patch.setattr(corpora, "load", lambda name: signal.raise_signal(signal.SIGINT))
         assert corpora.main(["multi30k"]) == 130
     assert capsys.readouterr().err == "minitf data: stopped; the same command continues from here\n"
-    command = [sys.executable, "-m", "minitf", "data", "wmt14-en-de"]
-    # The same on any network: none.
-    nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    again = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **nowhere},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert again.returncode == 2 and again.stderr.count("\n") == 1
-    assert re.search(
-        r"no connection to .*wmt14-en-de is not on this machine: .* or put http:\S+ .* into \S+$",
-        again.stderr,
-    )

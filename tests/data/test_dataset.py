@@ -57,15 +57,6 @@ def test_rows_hold_what_lists_would(rng):
     assert rows.ids.dtype == np.uint16
 
 
-def test_rows_in_blocks_and_with_large_ids(monkeypatch):
-    monkeypatch.setattr("minitf.data.rows._BLOCK", 3)
-    words = Words([f"w{i}" for i in range(70_000)])
-    lines = ["w69999 w0", "", "w1", "", "w65532 w65533 w5", "w2", "w3"]
-    rows = Rows.encode(words, lines)
-    assert [ids.tolist() for ids in rows] == words.encode(lines)
-    assert len(Rows.encode(words, [])) == 0 and len(rows.keep([])) == 0
-
-
 def test_every_kept_pair_once_an_epoch_within_the_budget(rng):
     """A hundred random corpora: the counts add up, no pair is lost or doubled, the padded size
     keeps its limit.

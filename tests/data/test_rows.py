@@ -105,23 +105,6 @@ def test_a_text_on_the_disk_is_the_text_in_memory(data, monkeypatch, rng, pairs,
             )
 
 
-def test_a_line_of_blanks_is_an_empty_line_on_the_disk_as_well(data, rng):
-    lines = [f"the cat sat on {i} mats" for i in range(200)]
-    subwords = Subwords.train(lines, 300, log=lambda line: None)
-    plain, space = (
-        encode_pairs("x", pairs, subwords, 40, lambda line: None)
-        for pairs in (
-            Pairs(*(Lines(write(data, name, lines)) for name in ("a", "b"))),
-            Pairs(
-                Lines(write(data, "c", [*lines, " ", "a cat"])),
-                Lines(write(data, "d", [*lines, "a cat", "\u00a0\t"])),
-            ),
-        )
-    )
-    assert space.counts == plain.counts | {"empty": 2} and space.counts["kept"] == 200
-    assert np.array_equal(space.ids, plain.ids)
-
-
 def test_any_number_of_threads_and_any_block_give_the_same_files(data, monkeypatch, rng):
     lines = [f"{'the cat ' * int(rng.integers(4))}sat on {i} mats" for i in range(500)]
     subwords = Subwords.train(lines, 300, log=lambda line: None)
