@@ -8,7 +8,7 @@ import pytest
 import strict
 from paths import ROOT
 
-from minitf.backend import on_gpu, use, using, xp
+from minitf.backend import copy_into, is_finite, on_gpu, use, using, xp
 from minitf.errors import UserError, in_file
 
 
@@ -68,3 +68,14 @@ def test_an_error_names_its_file_and_others_pass():
         raise UserError("one line")
     with pytest.raises(ValueError, match=r"^another$"), in_file("words.txt"):
         raise ValueError("another")
+
+
+def test_every_number_of_float16_is_loaded_as_numpy_converts_it():
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(256, 256)
+    finite = np.where(np.isfinite(halves), halves, 0)
+    for numbers in (halves, finite, finite.T):
+        loaded = np.empty((256, 256), np.float32)
+        copy_into(loaded, numbers)
+        assert np.array_equal(loaded.view(np.uint32), numbers.astype(np.float32).view(np.uint32))
+    for numbers in (*halves.ravel()[::7], halves, finite):
+        assert is_finite(np.array(numbers)) == np.isfinite(numbers).all()

@@ -6,9 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from minitf import forms
 from minitf import functions as F
-from minitf.cpu.machine import memory_of
 from minitf.tensor import Tensor, no_grad
 
 
@@ -97,35 +95,3 @@ def test_a_score_that_is_nan_gives_nan_without_a_warning(dtype, rng):
             if not options:
                 assert np.array_equal(np.isnan(y[0]).all(axis=-1), expected)
                 assert np.array_equal(np.isnan(y[0]).any(axis=-1), expected)
-
-
-def test_attention_without_recording_keeps_no_weights(rng):
-    """Only backward would need them: all weights take 16 MiB here, those of one tile 2."""
-    x = rng.normal(size=(2, 8, 512, 4)).astype(np.float32)
-
-    def attend():
-        with no_grad(), forms.on():
-            F.attention(x, x, x)
-
-    assert memory_of(attend) < 10 << 20
-
-
-def test_attention_without_dropout_takes_no_place(rng):
-    x = rng.normal(size=(2, 3, 5, 4))
-    with F.dropout_state(seed=1, step=1):
-        expected = F.dropout(x, 0.5).numpy()
-    for recording in (contextlib.nullcontext, no_grad):
-        with F.dropout_state(seed=1, step=1):
-            with recording():
-                F.attention(x, x, x)
-            assert np.array_equal(F.dropout(x, 0.5).numpy(), expected)
-
-
-def test_the_gradients_of_attention_have_the_layout_of_its_inputs(rng):
-    """If the heads are views of one array, so are the gradients, and nothing is copied."""
-    heads = [Tensor(rng.normal(size=(2, n, 3, 4)).transpose(0, 2, 1, 3)) for n in (5, 6, 6)]
-    with forms.on():
-        y = F.attention(*heads)
-    gradients = y._node.backward(np.ones(y.shape))
-    for array, given in zip((y.data, *gradients[:3]), (heads[0], *heads), strict=True):
-        assert array.strides == given.data.strides

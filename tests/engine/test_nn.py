@@ -11,7 +11,6 @@ from models import SWITCHES, random_batch, small_config, small_model
 from sizes import D, F, V
 
 from minitf import functions
-from minitf.backend import is_finite
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.nn import (
@@ -74,18 +73,6 @@ def test_names_of_a_transformer():
     expected += [f"decoder.layers.0.{name}" for name in decoder]
     assert [name for name, _ in model.named_parameters()] == expected
     assert "encoder.layers.0.self_attention.query.weight" in expected
-
-
-def test_names_that_switches_add():
-    def names(**changes):
-        return {name for name, _ in Transformer(small_config(**changes)).named_parameters()}
-
-    paper = names()
-    ends = {f"{side}.norm.{part}" for side in ("encoder", "decoder") for part in ("gain", "bias")}
-    assert names(norm="pre") - paper == ends, "the last norm belongs to pre-norm, and only to it"
-    tables = {"source_positions.learned.weight", "target_positions.learned.weight"}
-    assert names(positions="learned") - paper == tables
-    assert names(tie=False) - paper == {"target_embedding.weight", "output_embedding.weight"}
 
 
 def test_gradients_land_in_the_flat_array_and_add_up(rng):
@@ -255,14 +242,6 @@ def test_state_carries_the_model_over(rng, changes):
     assert np.array_equal(logits, other(batch.source, batch.target_in).numpy())
 
 
-def test_loading_keeps_type_and_flat_storage(rng):
-    model = Linear(3, 2, rng)
-    data = Flat(model.named_parameters()).data
-    model.load_state({name: array.astype(np.float16) for name, array in model.state().items()})
-    assert model.weight.dtype == np.float32
-    assert np.shares_memory(model.weight.data, data)
-
-
 def test_state_that_does_not_fit_is_refused(rng):
     model = Linear(3, 2, rng)
     state = model.state()
@@ -285,6 +264,7 @@ def test_state_that_does_not_fit_is_refused(rng):
         with pytest.raises(UserError, match=message) as error:
             model.load_state(wrong)
         assert "\n" not in str(error.value)
+        assert np.array_equal(model.weight.numpy(), state["weight"]), "nothing was loaded"
 
 
 def test_repr_shows_the_tree(rng):
@@ -316,17 +296,6 @@ def test_the_first_weights_are_drawn_as_the_docstrings_say(rng):
     assert table.var() == pytest.approx(1 / 64, rel=0.02)
 
 
-def test_every_number_of_float16_is_loaded_as_numpy_converts_it():
-    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(256, 256)
-    finite = np.where(np.isfinite(halves), halves, 0)
-    for numbers in (halves, finite, finite.T):
-        loaded = Embedding(256, 256, None).load_state({"weight": numbers}).weight.data
-        expected = numbers.astype(np.float32)
-        assert loaded.view(np.uint32).tolist() == expected.view(np.uint32).tolist()
-    for numbers in (*halves.ravel()[::7], halves, finite):
-        assert is_finite(np.array(numbers)) == np.isfinite(numbers).all()
-
-
 @pytest.mark.parametrize("layer", [Linear, Embedding])
 def test_a_seed_is_no_generator(layer):
     """The four projections of an attention would all draw the same numbers from it."""
@@ -342,14 +311,6 @@ def test_the_seed_decides_the_weights():
             assert not np.array_equal(array, other[name])
     layers = [one[f"encoder.layers.{i}.self_attention.query.weight"] for i in (0, 1)]
     assert not np.array_equal(*layers)
-
-
-def test_a_state_that_does_not_fit_changes_nothing():
-    linear = Linear(3, 2, np.random.default_rng(0))
-    before = linear.state()
-    with pytest.raises(UserError, match="bias has shape"):
-        linear.load_state({"weight": np.ones((3, 2)), "bias": np.ones(3)})
-    assert np.array_equal(linear.weight.numpy(), before["weight"])
 
 
 def test_the_gradient_out_receives_the_first_gradient_only(rng):

@@ -197,16 +197,6 @@ def test_a_step_without_any_gradient_is_refused(rng):
     assert optimizer.step_count == 1
 
 
-def test_gradients_of_micro_batches_add_up_in_place(rng):
-    model = Three(rng)
-    optimizer = Adam(model.named_parameters())
-    optimizer.zero_grad()
-    for factor in (1.0, 2.0):
-        give(model.a, np.full((2, 3), factor))
-    assert optimizer.gather_gradients().tolist() == [3.0] * 6 + [0.0] * 5
-    assert optimizer.gather_gradients() is optimizer.gradients
-
-
 def run(optimizer, model, rng, steps):
     for _ in range(steps):
         optimizer.zero_grad()
