@@ -9,6 +9,7 @@ sum to 1, so even a gradient of zeros would pass. `grad_check` gives each output
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import textwrap
@@ -68,7 +69,7 @@ def grad_check(
     """
     name = name or getattr(fn, "__name__", type(fn).__name__)
     rng = np.random.default_rng(seed)
-    arrays = [_as_float64(array) for array in arrays]
+    arrays = list(map(_as_float64, arrays))
     floats = [i for i, array in enumerate(arrays) if _is_float(array) and array.size]
     if not floats:
         raise ValueError(
@@ -80,8 +81,11 @@ def grad_check(
     for i, unit in zip(floats, units, strict=True):
         x, gradient, label = arrays[i], gradients[i], _label(fn, i)
         subject = f"{name}: the gradient of {label}"
-        f = _as_function_of(fn, arrays, i, weights)
-        compare = _comparison(f, x, gradient, unit, step, rtol, atol, rng)
+
+        def weighted(x, i=i):  # the sum of these outputs is L
+            return weights * _call(fn, [*arrays[:i], x, *arrays[i + 1 :]])[0].numpy()
+
+        compare = _comparison(weighted, x, gradient, unit, step, rtol, atol, rng)
         moves = _moves(gradient, unit, rng)
         slopes = [compare(move) for move in moves]
         if not all(slope.right for slope in slopes):
@@ -215,15 +219,9 @@ def _is_float(array):
 
 
 def _as_float64(array):
-    if isinstance(array, Tensor):
-        array = array.numpy()
+    array = to_numpy(array.data) if isinstance(array, Tensor) else array
     array = to_numpy(array) if hasattr(array, "dtype") else array
     return array.astype(np.float64) if _is_float(array) else array
-
-
-def _as_function_of(fn, arrays, i, weights):
-    """Return a function from input i to the weighted outputs, whose sum is L."""
-    return lambda x: weights * _call(fn, [*arrays[:i], x, *arrays[i + 1 :]])[0].numpy()
 
 
 # A gradient beside differences --------------------------------------------------------------------
@@ -241,7 +239,8 @@ class _Slope(NamedTuple):
 
     @property
     def error(self):
-        return abs(self.got - self.numeric)
+        """The difference of both; NaN is as wrong as can be."""
+        return float(np.nan_to_num(abs(self.got - self.numeric), nan=np.inf))
 
 
 def _units(inputs):
@@ -331,8 +330,7 @@ def _comparison(f, x, gradient, unit, step, rtol, atol, rng):
         kink = bends[0] > max(0.5 * bends[1], 10 * slopes[0].rounding)
         # Without a certain one, the longest step suffers least from rounding.
         certain = [slope for slope in slopes if slope.certain] or slopes[1:2]
-        best = min(certain, key=lambda slope: np.nan_to_num(slope.error, nan=np.inf))
-        return best._replace(kink=bool(kink))
+        return min(certain, key=lambda slope: slope.error)._replace(kink=bool(kink))
 
     return compare
 
@@ -369,17 +367,9 @@ def _mistake(compare, moves, slopes, gradient, weights, others):
     """
     checked = list(zip(moves, slopes, strict=True))
     if gradient.size > SMALL:
-        v, together = checked.pop()
-        if not together.right:
-            v = _suspect(compare, v)
-            checked.append((v, compare(v)))
-    wrong = [pair for pair in checked if not pair[1].right]
-    if not wrong:  # each error is within its tolerance, their sum is not
-        return (
-            f", along a random direction through {gradient.size:,} elements, "
-            f"is {together.got:.9g}, but should be {together.numeric:.9g}"
-        )
-    v, slope = max(wrong, key=lambda pair: np.nan_to_num(pair[1].error, nan=np.inf))
+        v = _suspect(compare, checked.pop()[0])
+        checked.append((v, compare(v)))
+    v, slope = max(checked, key=lambda pair: (not pair[1].right, pair[1].error))
     got, numeric = (np.array([getattr(s, name) for _, s in checked]) for name in ("got", "numeric"))
     if slope.kink:
         cause = ": the function has a kink there, and so no slope; move the input away from it"
@@ -405,12 +395,11 @@ def _suspect(compare, v):
 
 def _label(fn, i):
     """Name an input by its number and, if it can be found, its parameter."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    named = i < len(parameters) and parameters[i].kind is not inspect.Parameter.VAR_POSITIONAL
-    return f"input {i} ({parameters[i].name})" if named else f"input {i}"
+    with contextlib.suppress(TypeError, ValueError, IndexError):
+        parameter = list(inspect.signature(fn).parameters.values())[i]
+        if parameter.kind is not parameter.VAR_POSITIONAL:
+            return f"input {i} ({parameter.name})"
+    return f"input {i}"
 
 
 def index_text(index):

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import stat
 import sys
 import threading
 import time
@@ -154,7 +153,7 @@ def escape_unprintable():
 
 @contextlib.contextmanager
 def piped():
-    """End the block quietly if nobody reads its output: after ... | head, or a closed terminal."""
+    """End the block quietly if nobody reads its output: after ... | head."""
     try:
         yield
         if sys.stdout:
@@ -162,21 +161,9 @@ def piped():
     except BrokenPipeError:
         drop_unwritten()
     except OSError as error:
-        if error.errno == errno.EIO and not error.filename and _terminal_is_gone():
-            drop_unwritten()
-            return
         if error.errno != errno.ENOSPC or error.filename:
             raise
         raise UserError("the disk of the output is full: write it to another one") from error
-
-
-def _terminal_is_gone():
-    """Return whether standard output was a terminal that has been closed."""
-    try:
-        device = stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
-    except (OSError, ValueError):
-        return False
-    return device and not sys.stdout.isatty()
 
 
 def drop_unwritten():

@@ -485,10 +485,3 @@ def integers(ids, name):
     if ids.size:
         raise TypeError(f"{name} must be integers, not {ids.dtype}")
     return ids.astype(np.int64)  # an empty list, to which NumPy gives the type float64
-
-
-def __getattr__(name):
-    """Say where a function is that the paper does not use: F.gelu."""
-    raise AttributeError(
-        f"minitf.functions has no {name}; minitf.beyond.functions has more, such as tanh and gelu"
-    )

@@ -20,26 +20,15 @@ __all__ = ["attention_maps", "curves", "join_pieces"]
 # For scripts other than those of DejaVu Sans, which matplotlib brings (Latin, Greek, Cyrillic,
 # Arabic, symbols): fonts of Linux, Windows and macOS. Missing ones are skipped. Fonts in colour are
 # left out, because matplotlib cannot draw them.
-FONTS = """
-DejaVu Sans
-Noto Sans CJK SC
-Noto Sans CJK JP
-Noto Sans
-Noto Sans Devanagari
-Noto Emoji
-Unifont
-Microsoft YaHei
-Yu Gothic
-Malgun Gothic
-Nirmala UI
-Segoe UI Symbol
-Segoe UI Emoji
-PingFang SC
-Hiragino Sans
-Apple SD Gothic Neo
-Arial Unicode MS
-Apple Symbols
-""".strip().splitlines()
+FONTS = (
+    """
+DejaVu Sans, Noto Sans CJK SC, Noto Sans CJK JP, Noto Sans, Noto Sans Devanagari, Noto Emoji,
+Unifont, Microsoft YaHei, Yu Gothic, Malgun Gothic, Nirmala UI, Segoe UI Symbol, Segoe UI Emoji,
+PingFang SC, Hiragino Sans, Apple SD Gothic Neo, Arial Unicode MS, Apple Symbols
+""".strip()
+    .replace("\n", " ")
+    .split(", ")
+)
 # Curves are told apart by colour on a screen, and by dashes when printed in greyscale.
 COLOURS = ("#1f5fa8", "#d1701c", "#3f8f3f", "#8a4fa3", "#777777")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
