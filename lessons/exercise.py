@@ -29,6 +29,7 @@ The answers run with your rights: grade unknown sheets in a container.
 """
 
 import ast
+import functools
 import json
 import os
 import re
@@ -39,6 +40,10 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+from minitf.cli import counted, exit_code
+from minitf.course import gradebook
+from minitf.course.answering import limit_memory
+from minitf.course.grading import POINTS, SHEET, exercises, grade
 from minitf.errors import UserError
 
 MARK = "# ## Your turn"
@@ -66,8 +71,6 @@ def sheet(lesson):
 
 def with_points(source):
     """Return code with the points of each exercise in a comment above it."""
-    from minitf.cli import counted
-    from minitf.course.grading import POINTS
 
     def marked(head):
         return f"# {counted(POINTS[head[1]], 'point')}\n{head[0]}"
@@ -94,8 +97,6 @@ def imports_of(source, words):
 
 def main(arguments):
     """Run the command line; return the exit code."""
-    from minitf.cli import exit_code
-
     return exit_code("exercise.py", lambda: run(arguments))
 
 
@@ -104,79 +105,71 @@ def run(arguments):
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0
-    option, rest = arguments[:1], arguments[1:]
-    commands = {
+    option, *rest = arguments or ["sheet"]
+    graders = {
         "--json": grade_file,
         "--class": grade_class,
         "--results": grade_for_gradescope,
     }
-    if option and option[0] in commands:
+    if option in graders:
         if sys.flags.optimize:
             raise UserError(
                 "-O and PYTHONOPTIMIZE take the checks away: grade without them"
             )
-        return commands[option[0]](rest)
-    if option and option[0] in WRITERS:
-        return write(rest, option[0])
-    return write(arguments)
+        return graders[option](rest)
+    words = rest if option in WRITERS else arguments
+    unknown = [word for word in words if word.startswith("-")]
+    if {*graders, *WRITERS} & set(unknown):
+        raise UserError(f"put {unknown[0]} first")
+    if unknown:
+        raise UserError(f"unknown option {unknown[0]}: --help lists them")
+    if len(words) != 1:
+        raise UserError("give the number of one lesson, such as 04")
+    return write(option if option in WRITERS else "sheet", lesson_of(words[0]))
 
 
 # Sheets and starters ----------------------------------------------------------------
 
-WRITERS = ("--github", "--gradescope")
+WRITERS = {
+    "sheet": ("my_{}.py", "fill in the bodies, then run  python {}"),
+    "--github": (
+        "classroom_{}",
+        "push it as a template repository, and make an assignment of it",
+    ),
+    "--gradescope": (
+        "gradescope_{}.zip",
+        "upload it as the autograder of a programming assignment",
+    ),
+}
 
 
-def write(numbers, kind="sheet"):
-    """Write the sheet of one lesson, or what is made of it; return the exit code."""
-    unknown = [word for word in numbers if word.startswith("-")]
-    if {"--json", "--class", "--results", *WRITERS} & set(unknown):
-        raise UserError(f"put {unknown[0]} first")
-    if unknown:
-        raise UserError(f"unknown option {unknown[0]}: --help lists them")
-    if len(numbers) != 1:
-        raise UserError("give the number of one lesson, such as 04")
-    lesson = lesson_of(numbers[0])
-    if lesson is None:
-        raise UserError(f"there is no lesson {numbers[0]}: give a number such as 04")
-    names = {
-        "sheet": f"my_{lesson.name}",
-        "--github": f"classroom_{lesson.stem}",
-        "--gradescope": f"gradescope_{lesson.stem}.zip",
-    }
-    path = Path(names[kind])
+def write(kind, lesson):
+    """Write the sheet of a lesson, or what is made of it; return the exit code."""
+    name, use = WRITERS[kind]
+    path = Path(name.format(lesson.stem))
     if path.exists():
         raise UserError(f"{path} already exists: rename it if you want a new one")
     try:
-        use = write_to(path, lesson, kind)
+        if kind == "--gradescope":
+            gradebook.gradescope_zip(path, lesson)
+        elif kind == "--github":
+            gradebook.github_starter(path, lesson, sheet(lesson))
+        else:
+            path.write_text(sheet(lesson), encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"{path}: {error.strerror}: run this in a folder of yours"
         ) from error
-    print(f"wrote {path}: {use}")
+    print(f"wrote {path}: {use.format(path)}")
     return 0
 
 
-def write_to(path, lesson, kind):
-    """Write one of the three things; return what to do with it."""
-    from minitf.course import gradebook
-
-    text = sheet(lesson)
-    if kind == "--github":
-        gradebook.github_starter(path, lesson, text)
-        return "push it as a template repository, and make an assignment of it"
-    if kind == "--gradescope":
-        gradebook.gradescope_zip(path, lesson)
-        return "upload it as the autograder of a programming assignment"
-    path.write_text(text, encoding="utf-8")
-    return f"fill in the bodies, then run  python {path}"
-
-
 def lesson_of(number):
-    """Return the file of the lesson with this number, or None."""
-    if not re.fullmatch(r"\d{1,2}", number):
-        return None
-    found = [path for path in lessons() if path.name.startswith(f"{number:0>2}_")]
-    return found[0] if found else None
+    """Return the file of the lesson with this number; raise UserError for another."""
+    for path in lessons():
+        if re.fullmatch(r"\d{1,2}", number) and int(path.stem[:2]) == int(number):
+            return path
+    raise UserError(f"there is no lesson {number}: give a number such as 04")
 
 
 def lessons():
@@ -195,18 +188,16 @@ def grade_file(arguments):
     path = Path(arguments[0])
     # A sheet may import a file beside it. In a class, that would be another's answers.
     result = graded(path, only=arguments[1:], beside=path.parent)
-    show(result)
+    print(json.dumps(result, indent=2, ensure_ascii=False))
     return 0 if result["right"] == result["total"] else 1
 
 
 def grade_class(arguments):
     """Grade the files and notebooks of a folder; return the exit code."""
-    from minitf.course import gradebook
-
     if not arguments or len(arguments) > 2:
         raise UserError("give one folder, such as  --class answers")
     folder = Path(arguments[0])
-    expected = expected_lesson(arguments[1:])
+    expected = lesson_of(arguments[1]) if arguments[1:] else None
     files, grades = submitted(folder), folder / "grades"
     if grades.exists() and not grades.is_dir():
         raise UserError(f"{grades} is a file: rename it, the grades go there")
@@ -247,10 +238,15 @@ def graded_apart(path):
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copyfile(path, Path(folder, path.name))
         command = [sys.executable, __file__, "--json", str(copy)]
-        limit = {} if os.name == "nt" else {"preexec_fn": limit_memory}
+        # The checks compute with what an answer returns.
+        limit = None if os.name == "nt" else functools.partial(limit_memory, MEMORY)
         try:
             done = subprocess.run(
-                command, capture_output=True, timeout=60 * MINUTES, check=False, **limit
+                command,
+                capture_output=True,
+                timeout=60 * MINUTES,
+                check=False,
+                preexec_fn=limit,
             )
         except subprocess.TimeoutExpired:
             raise UserError(
@@ -268,13 +264,6 @@ def graded_apart(path):
         raise UserError(said) from error
 
 
-def limit_memory():
-    """Limit the memory of the checks, which compute with what an answer returns."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-
 def printable(name):
     """Return a name, or a message with names, that any terminal and file can show.
 
@@ -286,11 +275,9 @@ def printable(name):
 
 def grade_for_gradescope(arguments):
     """Print the results.json of a submission; return the exit code."""
-    from minitf.course import gradebook
-
     if len(arguments) != 2:
         raise UserError("give a lesson and a folder, such as  --results 04 submission")
-    expected, folder = expected_lesson(arguments[:1]), Path(arguments[1])
+    expected, folder = lesson_of(arguments[0]), Path(arguments[1])
     try:
         files = submitted(folder)
         if len(files) > 1:
@@ -298,18 +285,8 @@ def grade_for_gradescope(arguments):
         result = gradebook.for_gradescope(graded(files[0], expected))
     except UserError as error:
         result = gradebook.refused_for_gradescope(str(error))
-    show(result)
+    print(json.dumps(result, indent=2, ensure_ascii=False))
     return 0
-
-
-def expected_lesson(numbers):
-    """Return the lesson of a number in a list, or None for an empty list."""
-    if not numbers:
-        return None
-    lesson = lesson_of(numbers[0])
-    if lesson is None:
-        raise UserError(f"there is no lesson {numbers[0]}: give a number such as 04")
-    return lesson
 
 
 def submitted(folder):
@@ -353,8 +330,6 @@ def of_lesson(path, expected=None):
 
 def graded(path, expected=None, only=(), beside=None):
     """Return the grading of a file; raise UserError if it belongs to no lesson."""
-    from minitf.course.grading import SHEET, exercises, grade
-
     text, cells, lesson = of_lesson(path, expected)
     empty = sheet(lesson)
     names = exercises(empty)
@@ -402,41 +377,28 @@ def defined(source):
 
 def lesson_in(path, cells):
     """Return the lesson of a sheet or notebook, by its title, name and answers."""
-    from minitf.course.grading import exercises
-
     text = "\n".join(source for _, source in cells)
-    title = re.search(r'"""Exercises\. Lesson (\d\d)\.', text) or re.search(
-        r"^# Lesson (\d\d)\.", text, re.MULTILINE
-    )
-    by_title = lesson_of(title[1]) if title else None
-    by_name = [lesson for lesson in lessons() if lesson.stem in path.stem]
-    names, by_answers = defined(text), []
-    for lesson in lessons():
-        own = exercises(lesson.read_text(encoding="utf-8"))
+    title = re.search(r'^(?:"""Exercises\. |# )Lesson (\d\d)\.', text, re.MULTILINE)
+    names, all_lessons = defined(text), lessons()
+    by_title = [one for one in all_lessons if title and one.stem[:2] == title[1]]
+    by_name = [one for one in all_lessons if one.stem in path.stem]
+    by_answers = []
+    for one in all_lessons:
+        own = exercises(one.read_text(encoding="utf-8"))
         if 2 * len(names.intersection(own)) > len(own):
-            by_answers.append(lesson)
-    if by_title in by_answers:
-        by_answers = [by_title]
-    found = {
-        "its title is": by_title,
-        "its exercises are": by_answers[0] if by_answers else None,
-    }
-    found = {what: lesson for what, lesson in found.items() if lesson}
-    if not found and by_name:  # such as a sheet that is not Python
-        return by_name[0]
-    if not found:
+            by_answers.append(one)
+    if not by_title + by_answers + by_name:
         raise UserError(f"{path}: neither its title nor an answer names a lesson")
-    if by_name:
-        found = {"its name is": by_name[0]} | found
+    found = {
+        "name is": by_name,
+        "title is": by_title,
+        "exercises are": [] if set(by_title) & set(by_answers) else by_answers,
+    }
+    found = {what: paths[0] for what, paths in found.items() if paths}
     if len(set(found.values())) > 1:
-        what = [f"{what} of lesson {lesson.stem}" for what, lesson in found.items()]
+        what = [f"its {what} of lesson {one.stem}" for what, one in found.items()]
         raise UserError(f"{path}: {', '.join(what)}: which one is it?")
     return next(iter(found.values()))
-
-
-def show(thing):
-    """Print an object as JSON."""
-    print(json.dumps(thing, indent=2, ensure_ascii=False))
 
 
 if __name__ == "__main__":

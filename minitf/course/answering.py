@@ -21,7 +21,7 @@ import types
 
 from minitf.course.calls import LONGEST, Channel, Ended, described
 
-__all__ = ["SHEET", "ends_empty", "is_empty", "parsed"]
+__all__ = ["SHEET", "ends_empty", "is_empty", "limit_memory", "parsed"]
 
 SHEET = "answers.py"  # what a sheet is called here, where a notebook has cells
 
@@ -184,7 +184,7 @@ def main():
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in 0, 1, 2:
         os.dup2(nothing, standard)
-    _limit_memory()
+    limit_memory(MEMORY)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG: end with whoever started this
     sys.path += sys.argv[1:]  # the folder from which the answers may import
@@ -211,14 +211,14 @@ def _received(stream):
     return message
 
 
-def _limit_memory():
-    """An answer that takes all memory would end other programs than this one."""
+def limit_memory(size):
+    """Limit the addresses of this process: one that takes all memory would end other programs."""
     try:
         import resource
     except ImportError:  # Windows
         return
     with contextlib.suppress(ValueError, OSError):  # macOS, or a lower limit of whoever grades
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
 MEMORY = 8 * 2**30  # bytes, of addresses

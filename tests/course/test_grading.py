@@ -231,8 +231,7 @@ OTHER = exercise.sheet(LESSONS[4])
         (["--json", "empty.ipynb"], "empty.ipynb: this is no notebook"),
         (
             ["--json", "my_04_layers.py"],
-            "its name is of lesson 04_layers, its title is of lesson 05_embeddings, its exercises "
-            "are of lesson 05_embeddings: which one is it?",
+            "its name is of lesson 04_layers, its title is of lesson 05_embeddings: which one",
         ),
         (["--class", "missing"], "missing: there is no such folder"),
         (["--class", "nothing"], "nothing: there is no Python file and no notebook in it"),
