@@ -10,12 +10,14 @@ A message is a line of JSON. Arrays are base64, so no digit is lost.
 """
 
 import base64
+import io
 import json
 import pickle
 import traceback
 
 import numpy as np
 
+from minitf.optim import Adam
 from minitf.tensor import Tensor, record
 
 __all__ = ["AnswerError", "Channel", "Ended"]
@@ -77,8 +79,10 @@ class Channel:
         try:
             sent = {"values": [self._packed(value) for value in given]}
         except TypeError:
-            # A model and its optimizer share arrays, so they are sent together.
-            sent = {"pickle": base64.b64encode(pickle.dumps(given)).decode()}
+            # A model and its optimizer share parameters, so they are sent together.
+            stream = io.BytesIO()
+            _Pickler(stream).dump(given)
+            sent = {"pickle": base64.b64encode(stream.getvalue()).decode()}
         self._write({"call": key, "options": list(options), **sent})
         while True:
             message = self._read()
@@ -226,6 +230,26 @@ class Channel:
             return tuple(self.ask(key, [gy]))
 
         return record(data, inputs, backward, converts=True)
+
+
+class _Pickler(pickle.Pickler):
+    """Pickle an Adam as what makes a new one: its arrays are those of the parameters."""
+
+    def reducer_override(self, thing):
+        if isinstance(thing, Adam):
+            return _adam, (thing.named_parameters, thing.state())
+        return NotImplemented
+
+
+def _adam(named_parameters, state):
+    """Return a new Adam of parameters that may have gradients, with this state."""
+    gradients = [parameter.grad for _, parameter in named_parameters]
+    optimizer = Adam(named_parameters)
+    optimizer.load_state(state)
+    for (_, parameter), gradient in zip(named_parameters, gradients, strict=True):
+        if gradient is not None:
+            parameter.backward(gradient)
+    return optimizer
 
 
 def _gradients(tensor, inputs, gy):

@@ -184,15 +184,15 @@ def test_a_statement_that_fails_is_skipped_with_a_word(text):
 def test_a_check_that_does_not_end_is_stopped():
     first, *_ = NAMES
     text = sheet_with(f"def {first}(*a, **b):\n    while True: pass\n")
-    result = graded_here(text, seconds=2, only=[first])
+    result = graded_here(text, seconds=6, only=[first])
     (one,) = result["exercises"]
-    assert (one["state"], result["right"]) == ("wrong", 0) and 2 <= one["seconds"] < 20
-    assert one["message"] == "no end after 2 seconds, while Python runs the check"
-    result = graded_here(sheet_with("while True: pass"), seconds=2)
+    assert (one["state"], result["right"]) == ("wrong", 0) and 6 <= one["seconds"] < 40
+    assert one["message"] == "no end after 6 seconds, while Python runs the check"
+    result = graded_here(sheet_with("while True: pass"), seconds=6)
     # The others are not tried: each would take its time as well.
-    assert sum(one["seconds"] for one in result["exercises"]) < 20
+    assert sum(one["seconds"] for one in result["exercises"]) < 40
     assert {one["message"] for one in result["exercises"]} == {
-        "no end after 2 seconds, while Python reads the sheet"
+        "no end after 6 seconds, while Python reads the sheet"
     }
 
 
@@ -205,9 +205,9 @@ def test_a_gradient_that_does_not_end_spoils_no_other_answer():
     text += "    return record(y, (x,), lambda gy: sum(iter(int, 1)))\n"
     only = names[names.index("logsumexp") :][:2]
     cells = [[grading.SHEET, sheet_with(text, sheet), False]]
-    result = grading.grade(lesson.stem, sheet, cells, seconds=2, only=only)
+    result = grading.grade(lesson.stem, sheet, cells, seconds=6, only=only)
     assert states(result) == ["wrong", "right"], result
-    assert "no end after 2 seconds" in result["exercises"][0]["message"]
+    assert "no end after 6 seconds" in result["exercises"][0]["message"]
 
 
 def test_a_sheet_may_import_what_is_beside_it(tmp_path):
