@@ -99,12 +99,8 @@ def _options(arguments):
     parser = OptionParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", help="the text, one sentence per line, such as all.en")
     parser.add_argument("target", help="its translation, line by line, such as all.de")
-    parser.add_argument(
-        "--out", default=".", help="the folder for the six files (default: the current one)"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="another seed shuffles differently (default 0)"
-    )
+    parser.add_argument("--out", default=".", help="the folder for the six files (default: this)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed shuffles differently")
     return parser.parse_args(arguments)
 
 

@@ -15,7 +15,7 @@ import string
 import sys
 import unicodedata
 
-from judge import languages_of, read_test
+from judge import JUDGED, languages_of, read_rows, read_test
 from sacrebleu.metrics import BLEU
 
 from minitf.cli import OptionParser, exit_code
@@ -147,37 +147,10 @@ def _filled(form, rng):
     return re.sub("[δω]", filled, form)
 
 
-FRAMES = {
-    "en": (
-        "Here is {}.",
-        "I saw {} yesterday.",
-        "Please look at {} again.",
-        "She said that {} was wrong.",
-        "What does {} mean?",
-        "We found {} on the table.",
-        "Tom wrote {} on a piece of paper.",
-        "Is {} really the right one?",
-        "{} is what I need.",
-        "My brother does not like {}, but my sister does.",
-    ),
-    "de": (
-        "Hier ist {}.",
-        "Ich habe gestern {} gesehen.",
-        "Bitte sehen Sie sich {} noch einmal an.",
-        "Sie sagte, dass {} falsch war.",
-        "Was bedeutet {}?",
-        "Wir haben {} auf dem Tisch gefunden.",
-        "Tom schrieb {} auf ein Stück Papier.",
-        "Ist {} wirklich richtig?",
-        "{} ist das, was ich brauche.",
-        "Mein Bruder mag {} nicht, aber meine Schwester schon.",
-    ),
-}
-
-
 def values(folder):
     """Print how many of a hundred random values of each kind arrive, in ten sentences."""
-    translator, frames = Translator.load(folder), FRAMES[languages_of(folder)[0]]
+    translator, language = Translator.load(folder), languages_of(folder)[0]
+    frames = [row[language] for row in read_rows(JUDGED / "frames.tsv")]
     print("| kind | example | arrived, of 100 |\n|---|---|---|")
     for name, forms in VALUES.items():
         rng = random.Random(name)

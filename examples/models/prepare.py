@@ -127,11 +127,11 @@ def joined(pairs, n: int, rng):
     made = []
     while len(made) < n:
         rows = [pairs[i] for i in rng.integers(len(pairs), size=2 if rng.random() < 0.75 else 3)]
-        made.append(_joined(rows))
+        made.append(_join_in_a_row(rows))
     return made
 
 
-def _joined(pairs):
+def _join_in_a_row(pairs):
     """Join pairs; the marks of each are others than those before."""
     sides, used = [], 0
     for pair in pairs:

@@ -74,7 +74,7 @@ class Parser:
             )
         if max_extra < _LEAST_EXTRA:
             raise ValueError(f"max_extra must be at least {_LEAST_EXTRA}, not {max_extra}")
-        sentences = [list(map(_checked, words)) for words in sentences]
+        sentences = [list(map(_check_word, words)) for words in sentences]
         parts = [_parts(words) for words in sentences]
         lines = [" ".join(map(self._readable, part)) for sentence in parts for part in sentence]
         hypotheses = iter(
@@ -83,7 +83,7 @@ class Parser:
             )
         )
         return [
-            _joined([_tree(next(hypotheses)[0].text, part) for part in sentence])
+            _under_one_root([_tree(next(hypotheses)[0].text, part) for part in sentence])
             for sentence in parts
         ]
 
@@ -105,7 +105,7 @@ class Parser:
         return beside_brackets("".join(normalised.split()) or "?")
 
 
-def _checked(word):
+def _check_word(word):
     if not word or word.split() != [word]:
         raise ValueError(f"a word needs characters, and no spaces: {word!r}")
     return word
@@ -128,7 +128,7 @@ def _tree(text, words):
     return from_linear([token if is_bracket(token) else WORD for token in tokens], words)
 
 
-def _joined(trees):
+def _under_one_root(trees):
     if len(trees) < 2:
         return trees[0] if trees else []
     return [f"({ROOT}", *(item for tree in trees for item in tree), f"){ROOT}"]

@@ -46,7 +46,7 @@ def test_values_of_both_sides_become_marks(pair, expected):
 
 def test_marks_are_numbered_in_the_order_of_the_source():
     made = prepare.with_marks(PAIRS, 400, rng()) + prepare.joined(PAIRS, 20, rng())
-    made += [prepare.numbered(*prepare._joined([("① a", "a ①"), ("b ② ①", "① ② b")]))]
+    made += [prepare.numbered(*prepare._join_in_a_row([("① a", "a ①"), ("b ② ①", "① ② b")]))]
     assert made[-1] == ("① a b ② ③", "a ① ③ ② b")
     for source, target in made:
         marks = re.findall(f"[{MARKS}]", source)
