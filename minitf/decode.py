@@ -17,9 +17,8 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, xp
-from minitf.config import Config
 from minitf.errors import UserError
-from minitf.forms import accelerated
+from minitf.forms import accelerated, are_close
 from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import MultiHeadAttention, Transformer
 
@@ -103,14 +102,14 @@ def greedy(
     is the model's own: it is not normalised over the allowed tokens.
     scorer_of: what `token_scorer` returned, which is asked if it is not given.
     """
-    return translate_by(_most_probable, model, source, max_extra, cached, alpha, allowed, scorer_of)
+    return decode_with(_most_probable, model, source, max_extra, cached, alpha, allowed, scorer_of)
 
 
 def _most_probable(logits, rows):
     return to_numpy(logits.argmax(axis=-1))
 
 
-def translate_by(
+def decode_with(
     choose: Callable[[np.ndarray, np.ndarray], np.ndarray],
     model: Transformer,
     source: Ids,
@@ -122,7 +121,7 @@ def translate_by(
 ) -> list[Hypothesis]:
     """Translate with the tokens that `choose` picks: a Hypothesis for each sentence.
 
-    choose: see extend. Greedy decoding picks the most probable token, sampling draws one. The
+    choose: see write_texts. Greedy decoding picks the most probable token, sampling draws one. The
     other arguments are those of greedy.
     """
     source = _checked(source, alpha)
@@ -133,29 +132,19 @@ def translate_by(
     with model.evaluating(), no_grad():
         scorer_of = scorer_of or token_scorer(model, cached)
         scorer = scorer_of(source, 1)
-        return extend(texts, scorer, choose, limits, c.eos_id, alpha, allowed)
+        never = c.pad_id, c.bos_id
+        return write_texts(texts, scorer, choose, limits, never, c.eos_id, alpha, allowed)
 
 
 class Scorer(Protocol):
-    """Scores the next tokens of texts that are extended side by side.
+    """Scores the next tokens of texts that are extended side by side."""
 
-    tolerance: of the largest logit, how much another may be off by rounding.
-    """
+    def __call__(self, texts: np.ndarray) -> np.ndarray:
+        """Return the logits (R, V) of the tokens after texts, ids (R, t), on the device.
 
-    tolerance: float = 1e-3
-
-    def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the logits (R, V) of the tokens after texts, ids (R, t), and logsumexp (R,).
-
-            ln P(token) = logit - logsumexp
-
-        The logits are on the device. The difference is left to the caller, who needs it for few
-        tokens, and in float64: ln P(Y) is a sum over many tokens.
-        A scorer may have a cache. So the first call is for texts of one token, and each later one
-        for the same texts, or those of `select`, with one token more.
-
-        A scorer that finds the best tokens on the way also has the method best(texts,
-        totals, count): the `continuations` of these texts, whose ln P so far are totals (B, W).
+        They may be changed by the caller. A scorer may have a cache. So the first call is for texts
+        of one token, and each later one for the same texts, or those of `select`, with one token
+        more.
         """
 
     def select(self, rows: np.ndarray) -> None:
@@ -166,11 +155,12 @@ class Scorer(Protocol):
         """
 
 
-def extend(
+def write_texts(
     texts: np.ndarray,
     scorer: Scorer,
     choose: Callable[[np.ndarray, np.ndarray], np.ndarray],
     limits: np.ndarray,
+    never: Sequence[int] = (),
     end_id: int | None = None,
     alpha: float = 0.0,
     allowed: Allowed | None = None,
@@ -180,14 +170,15 @@ def extend(
     choose: called as choose(logits, rows), it returns the next token of each text that goes on,
     NumPy integers; rows: the rows of these texts in the original batch.
     limits: how many tokens each text may get, the end mark included, NumPy integers (R,).
+    never, allowed: see `rule_out`.
     """
     ids, totals = [[] for _ in limits], np.zeros(len(limits))
     lengths = np.zeros(len(limits), dtype=int)  # with the end mark
     rows = np.arange(len(limits))  # of the texts that go on
     while len(rows):
-        logits, sums = scorer(texts)
-        if allowed is not None:
-            _rule_out(logits, allowed(texts, rows, limits[rows] - lengths[rows]))
+        logits = scorer(texts)
+        left = limits[rows] - lengths[rows]
+        sums = rule_out(logits, never, None if allowed is None else allowed(texts, rows, left))
         tokens = choose(logits, rows)
         chosen = to_numpy(logits[xp.arange(len(tokens)), to_device(tokens)])
         if allowed is not None and np.isneginf(chosen).any():
@@ -206,9 +197,32 @@ def extend(
     return [Hypothesis(*each) for each in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
 
 
-def _rule_out(logits, allowed):
-    """Make those logits (R, V) that are not allowed, bool (R, V), -infinity, in place."""
-    xp.copyto(logits, -np.inf, where=~to_device(allowed))
+def rule_out(
+    logits: np.ndarray, never: Sequence[int] = (), allowed: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the logsumexp (R,) of logits (R, V), and rule out tokens, in place.
+
+        ln P(token) = logit - logsumexp
+
+    The difference is left to the caller, who needs it for few tokens, and in float64: ln P(Y) is a
+    sum over many tokens. Ruled out are the ids `never`, such as padding and the start mark, and
+    those where allowed, bool (R, V), is False: their logits become -infinity, after the logsumexp
+    was computed, so ln P of the others is the model's own.
+    Raises UserError if a logsumexp, and so ln P of every token, is NaN or infinite.
+    """
+    sums = logsumexp(logits)
+    refuse_infinite(sums)
+    for token in never:
+        logits[:, token] = -xp.inf
+    if allowed is not None:
+        xp.copyto(logits, -np.inf, where=~to_device(allowed))
+    return sums
+
+
+def refuse_infinite(sums: np.ndarray) -> None:
+    """Raise UserError if a logsumexp, and so ln P of every token, is NaN or infinite."""
+    if not np.isfinite(sums).all():
+        raise UserError("the model outputs NaN: its weights are broken, use another model")
 
 
 def beam_search(
@@ -253,13 +267,13 @@ def beam_search(
     with model.evaluating(), no_grad():
         scorer_of = scorer_of or token_scorer(model, cached)
         scorer = scorer_of(source, beam)
-        _search_together(searches, scorer, beam, c.bos_id, allowed)
+        _search_together(searches, scorer, beam, (c.pad_id, c.bos_id), allowed)
     if is_recorded:
         record += [search.steps for search in searches]
     return [search.best() for search in searches]
 
 
-def _search_together(searches, scorer, beam, bos_id, allowed):
+def _search_together(searches, scorer, beam, never, allowed):
     """Advance the searches of all sentences side by side, a token at a time, until each is done.
 
     Of B = 2 sentences with W = 2 texts each, the texts are rows of one array:
@@ -274,20 +288,15 @@ def _search_together(searches, scorer, beam, bos_id, allowed):
     """
     going, rows = searches, np.arange(len(searches))
     limits = np.array([search.limit for search in searches])
-    texts = np.full((len(going) * beam, 1), bos_id)
+    texts = np.full((len(going) * beam, 1), never[1])  # the start mark
     totals = np.full((len(going), beam), -np.inf)  # ln P of each text so far
     totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
     while going:
-        if allowed is None and hasattr(scorer, "best"):  # on a GPU
-            tokens, continued, totals = scorer.best(texts, totals, 2 * beam)  # (B, 2*W) each
-        else:
-            logits, sums = scorer(texts)
-            if allowed is not None:
-                sentences = np.repeat(rows, beam)  # the row in `source` of each text
-                left = limits[sentences] - (texts.shape[1] - 1)
-                _rule_out(logits, allowed(texts, sentences, left))
-            totals -= sums.reshape(totals.shape)
-            tokens, continued, totals = continuations(logits, totals, 2 * beam)
+        logits, may_follow = scorer(texts), None
+        if allowed is not None:
+            sentences = np.repeat(rows, beam)  # the row in `source` of each text
+            may_follow = allowed(texts, sentences, limits[sentences] - (texts.shape[1] - 1))
+        tokens, continued, totals = continuations(logits, totals, 2 * beam, never, may_follow)
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
         places = [
@@ -370,17 +379,22 @@ class _Search:
 
 @accelerated
 def continuations(
-    logits: np.ndarray, totals: np.ndarray, count: int
+    logits: np.ndarray,
+    totals: np.ndarray,
+    count: int,
+    never: Sequence[int] = (),
+    allowed: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the best `count` continuations of each sentence, best first: three arrays (B, count).
 
     The arrays are the tokens, the texts that they continue (0 to W - 1), and the new totals.
-    logits: of each next token (R, V), on the device. totals: ln P of each text so far, minus the
-    logsumexp of its logits, (B, W), to which the logits are added in float64. Among equal ones the
-    earlier text comes first, and of one text the lower id.
+    logits: of each next token (R, V), on the device. totals: ln P of each text so far (B, W), to
+    which ln P of the token is added in float64. never, allowed: see `rule_out`. Among equal ones
+    the earlier text comes first, and of one text the lower id.
     """
     n, width = totals.shape
     size = logits.shape[-1]
+    totals = totals - rule_out(logits, never, allowed).reshape(n, width)
     sums = totals[:, :, None] + to_numpy(logits).astype(np.float64).reshape(n, width, size)
     sums = sums.reshape(n, width * size)
     best = np.argsort(-sums, axis=-1, kind="stable")[:, :count]
@@ -441,6 +455,7 @@ def agrees(model: Transformer, scorer_of: Callable[[Ids, int], Scorer]) -> bool:
     scorer_of: makes the scorer for source (1, S). They are compared for a made-up text of three
     tokens after the start mark: what the scorer keeps of the first ones is in the logits of the
     last. One that raises an error, as for a layer that knows no cache, does not agree.
+    Raises UserError for a model that outputs NaN.
     """
     c = model.config
     length = min(4, c.max_length) if c.positions == "learned" else 4
@@ -449,17 +464,18 @@ def agrees(model: Transformer, scorer_of: Callable[[Ids, int], Scorer]) -> bool:
     texts = ids[None].copy()
     texts[0, 0] = c.bos_id
     with model.evaluating(), no_grad():
-        expected = to_numpy(TokenScorer(model, ids[None], 1)(texts)[0])
+        expected = TokenScorer(model, ids[None], 1)(texts)
+        rule_out(expected)
+        expected = to_numpy(expected)
         try:
             scorer = scorer_of(ids[None], 1)
             for t in range(length):
-                found = to_numpy(scorer(texts[:, : t + 1])[0])
+                found = to_numpy(scorer(texts[:, : t + 1]))
         except MemoryError:
             raise
         except Exception:
             return False
-    allowed = scorer.tolerance * np.abs(expected[np.isfinite(expected)]).max(initial=0)
-    return found.shape == expected.shape and np.allclose(found, expected, scorer.tolerance, allowed)
+    return are_close(found, expected)
 
 
 def _caches(model):
@@ -481,8 +497,8 @@ class TokenScorer(Scorer):
         self.model, self.memory, self.mask = model, memory[to_device(rows)], mask[rows]
         self.caches = caches
 
-    def __call__(self, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return logits and their logsumexp, as Scorer says."""
+    def __call__(self, texts: np.ndarray) -> np.ndarray:
+        """Return the logits, as Scorer says."""
         if self.caches is None:
             hidden = self.model.decode(texts, self.memory, self.mask)
         else:
@@ -490,7 +506,7 @@ class TokenScorer(Scorer):
             hidden = self.model.decode_step(
                 texts[:, -1:], self.memory, self.mask, start, self.caches
             )
-        return with_logsumexp(self.model.logits(hidden[:, -1]).data, self.model.config)
+        return self.model.logits(hidden[:, -1]).data
 
     def select(self, rows: np.ndarray) -> None:
         """Continue with these texts only, as Scorer says."""
@@ -498,27 +514,6 @@ class TokenScorer(Scorer):
         for caches in self.caches or ():
             for cache in caches:
                 cache.select(rows)
-
-
-def with_logsumexp(logits: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """Return logits (R, V), changed in place, and their logsumexp (R,).
-
-    Padding and the start mark, which are never the next token, get logits of -infinity: after the
-    logsumexp was computed, so ln P of the other tokens is the model's own. Suppressed ids have
-    such logits from the model itself, so the others share all of P.
-    Raises UserError if a logsumexp, and so ln P of every token, is NaN or infinite.
-    """
-    sums = logsumexp(logits)
-    refuse_infinite(sums)
-    for never in (config.pad_id, config.bos_id):
-        logits[:, never] = -xp.inf
-    return logits, sums
-
-
-def refuse_infinite(sums: np.ndarray) -> None:
-    """Raise UserError if a logsumexp, and so ln P of every token, is NaN or infinite."""
-    if not np.isfinite(sums).all():
-        raise UserError("the model outputs NaN: its weights are broken, use another model")
 
 
 @accelerated

@@ -282,7 +282,7 @@ class DecoderLayer(Module):
         source_mask: np.ndarray | None,
         caches: Sequence = (None, None),
     ) -> Tensor:
-        # minitf/cpu/decoder.py has this again, without modules.
+        # The fused decoder has this again, without modules.
         own_cache, source_cache = caches  # one for each attention
         x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own_cache))
         x = self.source_residual(

@@ -21,7 +21,7 @@ os.environ["no_proxy"] = "127.0.0.1"
 
 # Which lesson teaches what a file tests. In the files of tables, a row belongs to the lesson of
 # the name in it.
-TABLES = ("test_gradients", "test_docs", "test_strict", "test_parity", "test_nn")
+TABLES = ("test_gradients", "test_docs", "test_parity", "test_nn")
 LESSON_OF = {
     **dict.fromkeys(("test_tensor", "test_check"), "02"),
     **dict.fromkeys(("test_dropout",), "04"),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf.backend import to_numpy
-from minitf.decode import Allowed, Hypothesis, Scorer, extend, logsumexp, translate_by
+from minitf.decode import Allowed, Hypothesis, Scorer, decode_with, write_texts
 from minitf.tensor import ArrayLike, Ids, as_array, no_grad
 from minitf.transformer import Transformer
 
@@ -48,7 +48,7 @@ def sample(
             "give one key for each row"
         )
     choose = _drawing(temperature, top_k, top_p, seed, rows)
-    return translate_by(choose, model, source, max_extra, cached, alpha, allowed, scorer_of)
+    return decode_with(choose, model, source, max_extra, cached, alpha, allowed, scorer_of)
 
 
 def generate(
@@ -78,7 +78,7 @@ def generate(
     choose = _drawing(temperature, top_k, top_p, seed)
     with no_grad():
         limits = np.full(len(prompts), length)
-        return extend(prompts, _Rereading(next_logits), choose, limits, end_id)
+        return write_texts(prompts, _Rereading(next_logits), choose, limits, end_id=end_id)
 
 
 class _Rereading(Scorer):
@@ -93,17 +93,14 @@ class _Rereading(Scorer):
             raise ValueError(
                 f"next_logits must return logits (R, V) for ids {texts.shape}, not {logits.shape}"
             )
-        sums = logsumexp(logits)
-        if not np.isfinite(sums).all():
-            raise ValueError("next_logits returned logits that are NaN or infinite")
-        return logits, sums
+        return logits
 
     def select(self, rows):
         """Do nothing: there is no cache."""
 
 
 def _drawing(temperature, top_k, top_p, seed, rows=None):
-    """Return the function choose(logits, rows) for `extend` that draws a token for each row."""
+    """Return the function choose(logits, rows) that draws a token for each row."""
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature must be a number of at least 0, not {temperature}")
     if operator.index(top_k) < 0:

@@ -9,8 +9,3 @@ from minitf.cpu import (  # noqa: F401  (each registers its forms)
     multihead,
     optim,
 )
-
-
-def tolerance() -> float:
-    """Return how far the numbers of a model may be off with forms, relative to the largest."""
-    return 1e-3

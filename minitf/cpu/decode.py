@@ -12,7 +12,7 @@ from minitf import decode
 from minitf.backend import to_device, to_numpy, xp
 from minitf.forms import form_of
 
-__all__ = ["Layout", "continuations", "logsumexp"]
+__all__ = ["Layout", "continuations", "logsumexp", "ranked"]
 
 _CACHED = 1 << 17  # logits whose exponentials fit the processor's cache
 _GROW_BY = 8  # tokens of each beam by which the caches grow
@@ -74,8 +74,14 @@ class Layout:
 
 
 @form_of(decode.continuations)
-def continuations(scores, totals, count):
-    """Return the best continuations, found among the few that may be among the best.
+def continuations(scores, totals, count, never=(), allowed=None):
+    """Return the best continuations, found among the few that may be among the best."""
+    totals = totals - decode.rule_out(scores, never, allowed).reshape(totals.shape)
+    return ranked(scores, totals, count)
+
+
+def ranked(scores, totals, count):
+    """Return the `count` greatest sums of a score and the total of its text, in each sentence.
 
     The scores are cut into blocks, and the greatest of each block is found. At least `count`
     continuations are as good as the block that comes in the place `count`, so no worse one is

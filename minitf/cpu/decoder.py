@@ -154,8 +154,6 @@ class FusedDecoder(decode.Scorer):
     `layout.capacity` tokens. source_caches: those of the source.
     """
 
-    tolerance = 1e-4  # it adds the same numbers in another order
-
     def __init__(self, weights, model, source, width):
         self.weights, self.steps, self.model, self.width = weights, weights.steps, model, width
         memory, mask = model.encode(source)
@@ -169,13 +167,7 @@ class FusedDecoder(decode.Scorer):
         self.source_mask = self.steps.mask(mask[:, 0], memory.dtype)
 
     def __call__(self, texts):
-        """Return logits and their logsumexp, as Scorer says."""
-        return decode.with_logsumexp(self._logits(texts), self.model.config)
-
-    # The step -------------------------------------------------------------------------------------
-
-    def _logits(self, texts):
-        """Return the logits (R, V) of the next token of each text."""
+        """Return the logits, as Scorer says."""
         if self.layout.is_full():
             kept = self.layout.grow()
             for cache in self.caches:  # one at a time, so that few are there twice
@@ -234,11 +226,11 @@ class FusedDecoder(decode.Scorer):
         self.layout.select(rows)
 
 
-def fused_scorer(model, steps, fused):
+def fused_scorer(model, steps):
     """Return what makes the FusedDecoder of (source, width) for a model with standard layers.
 
-    fused: the class. NotImplemented if the model has other layers, and, with a line, if its modules
-    compute other logits.
+    It has the weights as they are now. NotImplemented if the model has other layers, and, with a
+    line, if its modules compute other logits.
     """
     if type(model) is not Transformer or not model.decoder.layers:
         return NotImplemented
@@ -247,15 +239,15 @@ def fused_scorer(model, steps, fused):
         return NotImplemented
     weights = DecoderWeights(model, steps)
     with forms.off():
-        agrees = decode.agrees(model, functools.partial(fused, weights, model))
+        agrees = decode.agrees(model, functools.partial(FusedDecoder, weights, model))
     if not agrees:
         forms.say_unused(decode.token_scorer)
         return NotImplemented
 
-    return functools.partial(_scorer_of, fused, weights, model)
+    return functools.partial(_scorer_of, weights, model)
 
 
-def _scorer_of(fused, weights, model, source, width):
+def _scorer_of(weights, model, source, width):
     if (np.asarray(source) == model.config.pad_id).all(axis=1).any():  # nothing to attend to
         return decode.cached_scorer(model, source, width)
-    return fused(weights, model, source, width)
+    return FusedDecoder(weights, model, source, width)

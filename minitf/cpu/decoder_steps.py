@@ -11,7 +11,7 @@ import numpy as np
 
 from minitf import decode
 from minitf import functions as F
-from minitf.cpu.decoder import FusedDecoder, Steps, fused_scorer
+from minitf.cpu.decoder import Steps, fused_scorer
 from minitf.cpu.packed import arrays_in_one, in_panels, panels_shape, product
 from minitf.forms import form_of
 
@@ -20,8 +20,8 @@ __all__ = ["STEPS", "token_scorer"]
 
 @form_of(decode.token_scorer)
 def token_scorer(model, cached=True):
-    """Return what makes the FusedDecoder of (source, width), with the weights as they are now."""
-    return fused_scorer(model, STEPS, FusedDecoder) if cached else NotImplemented
+    """Return what makes the FusedDecoder of (source, width): see `fused_scorer`."""
+    return fused_scorer(model, STEPS) if cached else NotImplemented
 
 
 def _pack(affines, dtype):

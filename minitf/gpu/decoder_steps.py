@@ -2,15 +2,12 @@
 
 For the few rows of a step, the host takes longer to start an operation than the GPU to compute it.
 So one kernel computes all that is between the projections of an attention: the write to the cache,
-the scores, their softmax, and the average of the values. Another finds the best next tokens while
-it sums the exponentials of the logits.
+the scores, their softmax, and the average of the values.
 
 Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k.
 """
 
 from typing import NamedTuple
-
-import numpy as np
 
 from minitf import decode
 from minitf import functions as F
@@ -19,63 +16,21 @@ from minitf.cpu import decoder
 from minitf.forms import form_of
 from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
-from minitf.gpu.matmul import as_operand, product_with, tolerance
+from minitf.gpu.matmul import as_operand, product_with
 
-__all__ = ["STEPS", "FusedDecoder", "token_scorer"]
+__all__ = ["STEPS", "token_scorer"]
 
 
 @form_of(decode.token_scorer)
 def token_scorer(model, cached=True):
-    """Return what makes the FusedDecoder of (source, width), with the weights as they are now.
+    """Return what makes the FusedDecoder of (source, width): see `fused_scorer`.
 
     For a model in float32, with keys and values of one size.
     """
     c = model.config
     if not cached or c.d_k != c.d_v or not has_kernels(*(p.data for p in model.parameters())):
         return NotImplemented
-    return decoder.fused_scorer(model, STEPS, FusedDecoder)
-
-
-class FusedDecoder(decoder.FusedDecoder):
-    """The fused decoder, with the best tokens found on the GPU."""
-
-    @property
-    def tolerance(self):
-        """Return how much a logit may be off: operands of products may be rounded to few bits."""
-        return max(1e-2, tolerance())
-
-    def __call__(self, texts):
-        """Return logits and their logsumexp, as Scorer says."""
-        logits = self._logits(texts)
-        sums, _, _ = self._best_of(logits, 0)
-        return logits, sums
-
-    def best(self, texts, totals, count):
-        """Return the best continuations, as Scorer says: of each row a few numbers leave the GPU.
-
-        The best of a sentence are among the best `count` of its texts. One more of each text tells
-        whether another token may be equal to the last of them; then `continuations` decides.
-        """
-        logits = self._logits(texts)
-        sums, values, tokens = self._best_of(logits, count + 1)
-        totals = totals - sums.reshape(totals.shape)
-        n, width = totals.shape
-        size = logits.shape[1]
-        new = totals[:, :, None] + values.reshape(n, width, -1)  # (B, W, count + 1), float64
-        index = tokens.reshape(new.shape) + np.arange(width)[:, None] * size
-        flat, index = new.reshape(n, -1), index.reshape(n, -1)
-        order = np.lexsort((index, -flat))[:, :count]
-        best, found = np.take_along_axis(index, order, 1), np.take_along_axis(flat, order, 1)
-        is_tied = (new[:, :, -1].max(axis=1) >= found[:, -1]).any()
-        ranked = best % size, best // size, found
-        return decode.continuations(logits, totals, count) if is_tied else ranked
-
-    def _best_of(self, logits, count):
-        """Return the logsumexp and the best `count` of each row: see fused.best_of_rows."""
-        c = self.model.config
-        sums, values, tokens = fused.best_of_rows(logits, (c.pad_id, c.bos_id), count)
-        decode.refuse_infinite(sums)
-        return sums, values, tokens
+    return decoder.fused_scorer(model, STEPS)
 
 
 def _pack(affines, _):

@@ -14,6 +14,7 @@ from minitf.backend import using
 from minitf.beyond.sampling import _drawing, generate, sample
 from minitf.cpu import workers
 from minitf.decode import greedy
+from minitf.errors import UserError
 from minitf.text import make_batch
 from minitf.translation import Translator
 
@@ -316,5 +317,5 @@ def test_large_seeds_do_not_draw_what_other_rows_draw():
 
 
 def test_a_language_model_that_computes_nan_is_named():
-    with pytest.raises(ValueError, match="NaN or infinite"):
+    with pytest.raises(UserError, match="NaN"):
         generate(lambda ids: np.full((len(ids), 5), np.nan), [[1, 2]], 3)

@@ -643,7 +643,7 @@ def _continuations(dtype):
                 (scores, none),
                 (equal, totals.round()),
             ):
-                found += map(to_numpy, decode.continuations(to_device(a), b, count))
+                found += map(to_numpy, decode.continuations(to_device(a.copy()), b, count, (0, 1)))
     return found
 
 

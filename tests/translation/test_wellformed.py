@@ -8,7 +8,7 @@ import pytest
 from tiny_translator import TEXT, make_model, make_subwords
 
 from minitf.backend import to_device, to_numpy, using
-from minitf.decode import extend
+from minitf.decode import write_texts
 from minitf.text import BOS, EOS, PAD, Words
 from minitf.text.vocabulary import SPECIALS
 from minitf.translation import Translator
@@ -152,7 +152,7 @@ def test_any_logits_become_text(rng, library, likely):
         def __call__(self, texts):
             logits = rng.normal(size=(len(texts), len(subwords))) + bias
             logits[:, [PAD, BOS]] = -np.inf
-            return to_device(logits), np.zeros(len(texts))
+            return to_device(logits)
 
         def select(self, rows):
             pass
@@ -162,7 +162,9 @@ def test_any_logits_become_text(rng, library, likely):
     limits = rng.integers(1, 30, size=n)
 
     def broken(allowed):
-        found = extend(np.full((n, 1), BOS), Random(), best, limits, EOS, allowed=allowed)
+        found = write_texts(
+            np.full((n, 1), BOS), Random(), best, limits, end_id=EOS, allowed=allowed
+        )
         return [no_text(subwords, hypothesis.ids) for hypothesis in found]
 
     assert not any(broken(rule))
