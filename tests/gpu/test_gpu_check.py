@@ -85,7 +85,6 @@ def test_the_files_with_gpu_tests_are_found():
     assert {
         "test_kernels.py",
         "test_products.py",
-        "test_strict.py",
         "test_parity.py",
         "test_learning.py",
         "test_forms.py",
