@@ -129,7 +129,7 @@ class RunFolder:
     # Checkpoints ----------------------------------------------------------------------------------
 
     def save_checkpoint(self, model, optimizer, meta, subwords):
-        """Write the state of the run: arrays by name, plain values, and the subwords if missing.
+        """Write the state of the run: arrays by name, plain values, and at first the subwords.
 
         model, optimizer: {name: array}. meta: {name: value}; the sha256 of the subwords is added.
         Raises UserError for an array that is not finite: the checkpoint before it is kept.
@@ -141,9 +141,15 @@ class RunFolder:
                     f"{name} contains NaN or infinity after step {meta['step']}; the checkpoint "
                     "before it is kept: continue from it with --resume and a lower --learning-rate"
                 )
-        if not (path := self.path / subwords.file_name).exists():
-            subwords.save(path)
-        save_arrays(self.checkpoint, arrays, meta | {"subwords": _sha256_of(subwords)})
+        is_first = not self.checkpoint.exists()
+        try:
+            if is_first:
+                subwords.save(self.path / subwords.file_name)
+            save_arrays(self.checkpoint, arrays, meta | {"subwords": _sha256_of(subwords)})
+        except UserError:
+            for name in subwords.contents() if is_first else ():
+                (self.path / name).unlink(missing_ok=True)  # the run can begin again
+            raise
 
     def read_checkpoint(self):
         """Return what `save_checkpoint` was given: two dictionaries of arrays, meta, the subwords.

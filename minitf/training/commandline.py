@@ -14,6 +14,7 @@ from minitf.cli import exit_code, quoted
 from minitf.config import Config
 from minitf.data.dataset import Dataset, endings, prepare, read_corpus
 from minitf.errors import UserError, in_file
+from minitf.files.arrays import user_errors
 from minitf.files.models import kept_notes
 from minitf.gpu.matmul import use_precision
 from minitf.public import model_folder
@@ -89,7 +90,7 @@ def build(
     trainer = Trainer(start.settings, start.dataset, start.config, log, ranks, model)
     trainer.notes = start.notes
     if start.meta:
-        with in_file(trainer.folder.checkpoint):
+        with in_file(trainer.folder.checkpoint), user_errors("its values"):
             trainer.load(start.weights, start.optimizer, start.meta)
         _say_resumed(trainer, start)
     elif start.weights:
@@ -170,7 +171,7 @@ def _read_checkpoint(settings, given, model):
     """Return the Start of a resumed run, and its log. Raises UserError."""
     folder = RunFolder(settings.out)
     weights, optimizer, meta, subwords = folder.read_checkpoint()
-    with in_file(folder.checkpoint):
+    with in_file(folder.checkpoint), user_errors("its values"):
         before = stored_settings(meta["settings"])
         config = Config.from_dict(meta["config"])
         if model is Transformer:

@@ -7,8 +7,6 @@ import damage
 import pytest
 from runs import prepare_folder
 
-from minitf.files.arrays import load_arrays, save_arrays
-
 
 @pytest.mark.parametrize("name", ["subwords", "words", "run"])
 @pytest.mark.slow
@@ -17,17 +15,6 @@ def test_damaged_files_are_refused_or_used(tmp_path, monkeypatch, name):
     result = damage.campaign(range(10), (name,))
     assert not result["failed"]
     assert result["refused"] + result["used"] == 10 and result["refused"] > 2
-
-
-@pytest.mark.parametrize("settings", [{"copy": 1 << 31}, {"train": None}], ids=str)
-def test_settings_that_were_neither_refused_nor_used(tmp_path, monkeypatch, settings):
-    """Two billion pairs to be made; a run without its text."""
-    prepare_folder(tmp_path, monkeypatch)
-    damage.make(["run"])
-    arrays, meta = load_arrays("run/checkpoint.safetensors")
-    meta["settings"] |= settings
-    save_arrays("run/checkpoint.safetensors", arrays, meta)
-    assert damage.measured(Path("run"))[0] in ("used", "refused")
 
 
 @pytest.mark.parametrize("position", [1021, 3350])
@@ -54,7 +41,6 @@ def test_subwords_that_were_neither_refused_nor_used(tmp_path, monkeypatch, posi
         ("public", 200, "no crash, at most twice"),
         ("lines", 300, "300 out, in order"),
         ("trees", 300, "300 trees out, each over its words"),
-        ("mistakes", 8, "8 bad inputs"),
     ],
 )
 def test_a_campaign_in_short(name, count, words):

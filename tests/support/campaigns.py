@@ -13,7 +13,6 @@
     lines     random lines through translate.py: as many come out, in order, without
               control characters
     trees     sentences and random lines through parse.py: for each a tree over exactly its words
-    mistakes  each bad input of mistakes.py, in a process
     mutants   each mistake of lesson_mutants, planted in the library: the lesson that teaches the
               broken piece must notice it
 
@@ -40,7 +39,7 @@ import numpy as np
 import public_damage
 from command import CONTROL, Command, is_well, lines_of
 from lesson_files import LESSONS
-from mistakes import TEXTS, TRAINER, TRANSLATE, prepare
+from mistakes import TEXTS
 from odd_lines import ODD, random_line
 from paths import ROOT, SUPPORT
 from runs import SMALL, assert_same_run, write_text
@@ -322,7 +321,7 @@ def public(folder, seed, count=2000):
     )
 
 
-# Lines and mistakes -------------------------------------------------------------------------------
+# Lines --------------------------------------------------------------------------------------------
 
 
 def lines(folder, seed, count=10_000):
@@ -416,29 +415,6 @@ def read_penn(line):
     return words, deepest
 
 
-def mistakes(folder, seed, count=None):
-    """Try every bad input, or `count` drawn ones, each in a process."""
-    write_text("train", 60, 1)
-    write_text("valid", 5, 2)
-    prepare(folder, lambda out: finish(begin(folder, out, 1)))
-    names = [*((TRAINER, line) for line in TRAINER), *((TRANSLATE, line) for line in TRANSLATE)]
-    names = random.Random(seed).sample(names, count) if count else names
-    command = Command(Path(folder, "model"))
-    for table, line in names:
-        if table is TRAINER:
-            arguments = line.split(" ")
-            arguments += [] if "--out" in arguments else ["--out", "made"]
-            process, program = start([LESSON, *arguments], folder), "09_train_wmt.py: "
-        else:
-            streams = {"stdin": subprocess.DEVNULL, "cwd": folder}
-            process, program = command.start(*shlex.split(line), **streams), "translate.py: "
-        out, err = finish(process, 2)
-        assert err.startswith(program) and err.count("\n") == 1 and table[line] in err, (line, err)
-        assert not Path(folder, "made", "checkpoint.safetensors").exists(), line
-        assert table is TRAINER or out == b"", line
-    return f"{len(names)} bad inputs: one line with the reason, exit code 2, no traceback"
-
-
 # Lessons ------------------------------------------------------------------------------------------
 
 
@@ -460,7 +436,7 @@ def mutants(folder, seed, count=None):
 
 CAMPAIGNS = {
     function.__name__: function
-    for function in (resume, kills, stops, models, public, lines, trees, mistakes, mutants)
+    for function in (resume, kills, stops, models, public, lines, trees, mutants)
 }
 
 

@@ -2,8 +2,7 @@
 that says this.
 
 A name is the rest of the command line, run in a folder that `prepare` filled.
-tests/project/test_mistakes.py gives all of them to the programs inside its own process, and
-`tests/support/campaigns.py mistakes` runs a process for each.
+tests/project/test_mistakes.py gives all of them to the programs.
 """
 
 import json

@@ -2,8 +2,8 @@
 
     mpirun -n 2 python rank_program.py '{"float64": true}' [options of the trainer]
 
-float64: the model computes in float64. variant: its layers are changed. accidents: [[step, rank,
-what happens right after that update]]. slow_validation: seconds that rank 0 sleeps in a validation;
+float64: the model computes in float64. accidents: [[step, rank, what happens right after that
+update]]. slow_validation: seconds that rank 0 sleeps in a validation;
 every rank writes the seconds for which it kept a core busy meanwhile to computed-RANK.txt.
 slow_end: seconds that rank 0 sleeps before it scores the model.
 Each rank writes the rows that it computes to rows-RANK.txt, and only rank 0 may write other files.
@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from variants import Variant
 
 from minitf.training import commandline, update
 from minitf.training.distributed import launched
@@ -117,7 +116,7 @@ def main(wish, arguments):
     def in_float64(*given, **named):
         return Transformer(*given, **named).astype(np.float64)
 
-    model = in_float64 if wish.get("float64") else Variant if wish.get("variant") else Transformer
+    model = in_float64 if wish.get("float64") else Transformer
     with open(f"rows-{launched()[0]}.txt", "w") as out:
         watch_updates(wish.get("accidents", ()), out)
         if "slow_validation" in wish:

@@ -104,29 +104,6 @@ def test_two_ranks_equal_two_threads_bit_for_bit():
 
 
 @pytest.mark.slow
-def test_in_float32_two_ranks_differ_from_one_process_by_rounding():
-    train(1, "one", *DROPOUT, *ONE_THREAD)
-    train(2, "two", *DROPOUT, *ONE_THREAD)
-    assert_close("one", "two", 1e-4)
-    assert np.allclose(losses("one"), losses("two"), rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_changed_model_on_two_ranks():
-    train(1, "threads", "--steps", "4", "--replicas", "2", variant=True)
-    train(2, "ranks", "--steps", "4", *ONE_THREAD, variant=True)
-    assert_same("threads", "ranks")
-    assert "model.decoder.layers.0.feed_forward.gate.weight" in weights("ranks")
-
-
-@pytest.mark.slow
-def test_mpirun_can_start_the_lesson():
-    code, said, error = finish(start(2, LESSON, *TEXTS, *SMALL, *PACE, "--out", "here"))
-    assert code == 0 and said.count("model    in here") == 1, error
-    assert load_arrays("here/checkpoint.safetensors")[1]["machine"]["ranks"] == 2
-
-
-@pytest.mark.slow
 def test_ranks_with_threads_equal_one_process():
     """Three ranks of two threads; some batches have fewer rows."""
     train(1, "one", *DROPOUT, *ONE_THREAD, float64=True)
@@ -208,12 +185,6 @@ def test_a_mistake_is_reported_once():
         "program: --steps must be at least 1, not 0"
     ) == 1
     assert not Path("here/checkpoint.safetensors").exists()
-
-
-@pytest.mark.slow
-def test_help_is_printed_once():
-    code, said, error = finish(start(2, "rank_program.py", "{}", "--help"))
-    assert (code, said.count("usage: ")) == (0, 1), error
 
 
 @pytest.mark.slow
