@@ -347,7 +347,8 @@ def test_each_operation_that_is_timed_runs_with_kernels_and_without(monkeypatch)
     with using(strict.with_kernels):
         for name, operation in gpu_check._operations(backend.xp, **sizes).items():
             names.clear()
-            operation()
+            with forms.on():
+                operation()
             assert names, f"{name} has no fused kernel"
             names.clear()
             with forms.off():
