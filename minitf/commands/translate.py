@@ -14,8 +14,8 @@ from minitf.commands.output import LostText, opened_output, rendered
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.files.models import read_notes
+from minitf.text import PairedSubwords
 from minitf.text.frames import Framer
-from minitf.text.paired import PairedSubwords
 from minitf.translation.translator import Translator
 
 __all__ = ["main", "translate"]

@@ -19,7 +19,7 @@ from minitf.data.rows import Encoded, Rows, encode_pairs
 from minitf.errors import UserError
 from minitf.text import UNK, Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
-from minitf.text.words import join_cuts
+from minitf.text.vocabulary import join_cuts
 
 __all__ = ["Cursor", "Dataset", "UpdateBatches", "endings", "prepare", "read_corpus"]
 

@@ -1,11 +1,13 @@
-"""What all vocabularies share: special ids, files, the characters of a line, SentencePiece."""
+"""What all vocabularies share, SentencePiece, and Words: for text that is already cut."""
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 
 from minitf.atomic import save_bytes
-from minitf.errors import UserError
+from minitf.errors import UserError, in_file
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
@@ -56,7 +58,8 @@ class Vocabulary:
         subwords of its own. Raises ValueError for an id out of range.
         """
         # Each by itself: for a list, SentencePiece starts threads, which takes longer.
-        return [printable(self._text(ordinary(ids, len(self)), side)) for ids in id_lists]
+        lists = ([i for i in in_range(ids, len(self)) if i >= len(SPECIALS)] for ids in id_lists)
+        return [printable(self._text(ids, side)) for ids in lists]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the token of each id, for tables and plots; U+2581 means a space."""
@@ -94,11 +97,6 @@ def in_range(ids: Iterable[int], size: int) -> list[int]:
     return ids
 
 
-def ordinary(ids: Iterable[int], size: int) -> list[int]:
-    """Return the ids without the special ones. Raises ValueError as `in_range` does."""
-    return [i for i in in_range(ids, size) if i >= len(SPECIALS)]
-
-
 def read(path: str | Path) -> bytes:
     """Return the content of a file. Raises UserError, without the path, if it cannot be read."""
     try:
@@ -124,3 +122,94 @@ def processor(model: bytes):
         return loaded
     except (RuntimeError, UnicodeDecodeError):  # the latter: its message quotes the damaged bytes
         raise UserError("not a SentencePiece model: copy the file again") from None
+
+
+# Words --------------------------------------------------------------------------------------------
+
+
+class Words(Vocabulary):
+    """A vocabulary for text that is already cut; `@@` at the end of a token marks a cut word.
+
+    >>> words = Words.train(["ein klei@@ nes haus", "ein haus"])
+    >>> words.encode(["ein haus klei@@ nes", "kein haus"])
+    [[4, 5, 6, 7], [1, 5]]
+    >>> words.decode([[4, 6, 7, 5, 3]])
+    ['ein kleines haus']
+    """
+
+    file_name = "words.txt"
+
+    def __init__(self, words: Iterable[str]):
+        """Give the words the ids 4, 5, ...
+
+        Raises UserError for a word that is empty, repeated, or contains a space.
+        """
+        super().__init__(words)
+        self._ids = {word: i for i, word in enumerate(self._names) if i >= len(SPECIALS)}
+        if len(self._ids) != len(self._names) - len(SPECIALS) or any(
+            word.split() != [word] for word in self._ids
+        ):
+            raise UserError(
+                "not a word list: each line must contain one word, and no word may repeat"
+            )
+
+    @classmethod
+    def train(
+        cls,
+        lines: Iterable[str],
+        vocabulary_size: int | None = None,
+        log: Callable[[str], object] = print,
+    ) -> "Words":
+        """Return the most frequent tokens, equally frequent ones in alphabetical order.
+
+        vocabulary_size: special ids included; None for all tokens. Raises UserError if there is no
+        text.
+        """
+        counts = Counter(chain.from_iterable(valid(line).split() for line in lines))
+        if not counts:
+            raise UserError("no text to collect words from: the training lines are empty")
+        words = sorted(counts, key=lambda word: (-counts[word], word))
+        size = len(words) + len(SPECIALS)
+        if vocabulary_size and vocabulary_size > size:
+            log(
+                f"notice   this text yields only {size} tokens, not {vocabulary_size}; {size} are "
+                "used"
+            )
+        if vocabulary_size and vocabulary_size <= len(SPECIALS):
+            raise UserError(
+                f"a vocabulary of {vocabulary_size} is too small: choose a --vocabulary-size of "
+                f"more than {len(SPECIALS)}"
+            )
+        return cls(words[: vocabulary_size - len(SPECIALS)] if vocabulary_size else words)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Words":
+        """Return the words in a file. Raises UserError for a missing or damaged file."""
+        try:
+            with in_file(path):
+                return cls(read(path).decode("utf-8").removesuffix("\n").split("\n"))
+        except UnicodeDecodeError:
+            raise UserError(f"{path}: not UTF-8: copy the file again") from None
+
+    def contents(self) -> dict[str, bytes]:
+        """Return the content of each file that belongs to the vocabulary: here, of one."""
+        text = "".join(f"{word}\n" for word in self.listed())
+        return {self.file_name: text.encode()}
+
+    def encode(
+        self, lines: Iterable[str], threads: int = 0, side: str = "source"
+    ) -> list[list[int]]:
+        """Return the ids of each line's tokens, UNK for unknown tokens. threads, side: not used."""
+        return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
+
+    def _text(self, ids, side):
+        return join_cuts(" ".join(self._names[i] for i in ids))
+
+
+def join_cuts(line: str) -> str:
+    """Return a line with the words joined that `@@` marks as cut.
+
+    >>> join_cuts("klei@@ nes haus")
+    'kleines haus'
+    """
+    return re.sub("@@( |$)", "", line)

@@ -8,9 +8,8 @@ import numpy as np
 
 from minitf.backend import to_device
 from minitf.decode import Allowed
-from minitf.text import Vocabulary
+from minitf.text import Vocabulary, Words
 from minitf.text.vocabulary import SPACE_SIGN, SPECIALS
-from minitf.text.words import Words
 
 __all__ = ["Wellformed"]
 

@@ -22,7 +22,6 @@ MODULES = (
         "beyond.sampling",
         "text",
         "text.batches",
-        "text.words",
         "files.arrays",
         "files.models",
     ),
