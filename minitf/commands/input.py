@@ -13,7 +13,6 @@ from typing import BinaryIO, NamedTuple
 from minitf.cli import is_terminal, quoted, say, terminal_safe
 from minitf.errors import UserError
 from minitf.text.vocabulary import valid
-from minitf.translation.languages import languages_of
 from minitf.translation.reading import join
 
 __all__ = ["Source", "greet", "joined_paragraphs", "opened_input", "read_batches"]
@@ -182,6 +181,8 @@ def greet(folder, notes, unit=None):
 
     unit: of what is typed (default: one sentence per line).
     """
+    from minitf.translation.languages import languages_of  # lazily: few texts are typed
+
     source, target = languages_of(notes)
     languages = f"{source} to {target}, " if source and target else ""
     model = f"{languages}model {Path(folder).resolve().name}"

@@ -111,19 +111,16 @@ def _mistake_about(name):
 
 def rendered(lines, number, translations, options):
     """Return the output for some lines of the input; number: that of the first one."""
-    numbered = enumerate(zip(lines, translations, strict=True), number)
-    return "".join(_rendered_line(i, line, best, options) for i, (line, best) in numbered)
-
-
-def _rendered_line(number, line, translations, options):
-    """Return the output for one line of the input: one line, or several with --nbest."""
     if options.format == "json":
-        return _json(line, translations)
+        return "".join(map(_json, lines, translations))
     if options.nbest > 1:
-        return "".join(f"{number} ||| {_field(t.text)} ||| {t.score:.4f}\n" for t in translations)
-    best = translations[0]
-    score = f"{best.score:.4f}\t" if options.scores else ""
-    return f"{score}{best.text}\n"
+        return "".join(
+            f"{i} ||| {_field(each.text)} ||| {each.score:.4f}\n"
+            for i, best in enumerate(translations, number)
+            for each in best
+        )
+    scores = [f"{best.score:.4f}\t" if options.scores else "" for best, *_ in translations]
+    return "".join(f"{s}{best[0].text}\n" for s, best in zip(scores, translations, strict=True))
 
 
 def _field(text):
@@ -184,20 +181,19 @@ class LostText:
     @contextlib.contextmanager
     def reported(self):
         """Write the line at the end of the block, also if Ctrl-C ends it."""
+        stopped = None
         try:
             yield
-        except KeyboardInterrupt:
-            self._report()
-            raise
-        self._report()
-
-    def _report(self):
+        except KeyboardInterrupt as error:
+            stopped = error
         mistakes = [
             f"{unit}{_numbers(*numbers)}: {problem}"
             for (unit, problem), numbers in self._lines.items()
         ]
         if mistakes:
             say(f"{PROGRAM}: check {'; '.join(mistakes)}")
+        if stopped:
+            raise stopped
 
 
 _DAMAGE = {

@@ -81,7 +81,9 @@ def _translate_batches(translator, source, options, write):
         batches = joined_paragraphs(batches)
     number = end = 0  # of the first line of the batch, and of the bytes up to its last one
     told = "text translated" if source.size else "bytes translated"
-    with lost.reported(), Progress(told, source.size or 0) as bar:
+    has_bar = source.file and not source.typed
+    bar = Progress(told, source.size or 0) if has_bar else None
+    with lost.reported(), bar or contextlib.nullcontext():
         for lines in batches:
             if languages:
                 languages.check(lines, number)
@@ -92,10 +94,11 @@ def _translate_batches(translator, source, options, write):
             translations = search(
                 lines,
                 spans=[framer(line) for line in lines],
-                progress=None if source.typed else functools.partial(_show, bar, begin, end),
+                progress=functools.partial(_show, bar, begin, end) if bar else None,
                 **settings,
             )
-            bar.wipe()
+            if bar:
+                bar.wipe()
             if number == 0 and not any(best[0].text for best in translations):
                 _tell_if_empty(translator, lines)
             write(rendered(lines, number, translations, options))

@@ -96,7 +96,7 @@ def save_model(
     {file: hash}} and the notes. Whenever the process is killed, the folder holds the old model or
     the new one, for certain if both have the same subwords, as they have within a run.
     probe: called with the weights as they are stored. Its result is kept in config.json, so that
-    a program that loads them can compare its own (minitf/translation/probe.py).
+    a program that loads them can compare its own (minitf/translation/loading.py).
 
     Raises UserError if the disk refuses, and for weights that are not finite.
     """

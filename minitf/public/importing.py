@@ -20,8 +20,8 @@ from minitf.text import PairedSubwords
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 from minitf.translation.languages import some_of
+from minitf.translation.loading import probe
 from minitf.translation.marks import copied_marks
-from minitf.translation.probe import probe
 
 __all__ = ["import_model"]
 

@@ -27,7 +27,7 @@ from minitf.errors import UserError
 from minitf.files.arrays import average, load_arrays, save_arrays
 from minitf.files.models import CONFIG, save_model
 from minitf.text import load_subwords
-from minitf.translation.probe import probe
+from minitf.translation.loading import probe
 
 __all__ = ["RunFolder"]
 

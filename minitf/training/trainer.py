@@ -25,8 +25,7 @@ from minitf.training.signals import Interrupted, StopRequest
 from minitf.training.update import Updater, shares
 from minitf.transformer import Transformer
 from minitf.translation import Translator
-from minitf.translation.loading import check_size
-from minitf.translation.probe import check_probe, probe
+from minitf.translation.loading import check_probe, check_size, probe
 
 __all__ = ["Trainer"]
 

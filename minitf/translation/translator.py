@@ -12,7 +12,6 @@ import numpy as np
 
 from minitf import forms
 from minitf.backend import on_gpu
-from minitf.beyond.sampling import sample
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
@@ -24,8 +23,7 @@ from minitf.text.batches import pad_rows
 from minitf.text.frames import Span, framed
 from minitf.text.kept import MARKS
 from minitf.transformer import Transformer
-from minitf.translation.loading import load_model
-from minitf.translation.probe import agreeing_forms
+from minitf.translation.loading import agreeing_forms, load_model
 from minitf.translation.reading import (
     Line,
     Text,
@@ -96,8 +94,10 @@ class Translator:
         self.max_subwords = max_subwords
         self.max_unsplit = min(max_subwords, max_unsplit or max(1, max_subwords // 6))
         self.reads_capitals = reads_capitals
-        self.marks = _learned_marks(subwords) if marks is None else list(marks)
-        self.as_text = not isinstance(subwords, Words) if as_text is None else as_text
+        is_cut = isinstance(subwords, Words)  # which has no marks
+        learned = () if is_cut or marks is not None else set(MARKS).intersection(subwords.listed())
+        self.marks = [mark for mark in MARKS if mark in learned] if marks is None else list(marks)
+        self.as_text = not is_cut if as_text is None else as_text
         self.notes = notes or {}
 
     @classmethod
@@ -136,8 +136,8 @@ class Translator:
 
         They differ: a text that was found twice, cut into subwords in two ways, is returned once.
         A line without any text gives one empty translation, and equal lines are translated once.
-        batch_tokens: the number of source
-        tokens, times beams, that a core decodes side by side; a GPU takes eight times as many.
+        batch_tokens: the number of source tokens, times beams, that a core decodes side by side; a
+        GPU takes eight times as many.
         progress: called with the number of parts done and of all parts.
         allowed: called with some lines, it returns what may be written for them, row by row. A line
         that is translated in several parts occurs once for each.
@@ -196,6 +196,7 @@ class Translator:
         number and the seed, and not on the other lines. keep, wellformed, spans: as for
         `translate`.
         """
+        from minitf.beyond.sampling import sample  # lazily: most translations are searched for
 
         def decode_batch(source, parts):
             rows = [(first + line, *numbers) for line, *numbers in (part.place for part in parts)]
@@ -274,7 +275,7 @@ class Translator:
     def _translate_parts(self, parts, decode_batch, beam, batch_tokens, wellformed, progress):
         """Translate parts on all cores, the longest first: each gets its translations."""
         for part in parts:
-            part.translations = part.copied()
+            part.translations = part.copied() if part.values else []
         read = [
             part for part in parts if not part.translations and len(part.values) <= len(self.marks)
         ]
@@ -299,9 +300,8 @@ class Translator:
         """Return the hypotheses of `beam_search`, or of `greedy` decoding if the beam is 1."""
         options = {"allowed": allowed, "scorer_of": self.scorer_of}
         if beam == 1:
-            return [
-                [best] for best in greedy(self.model, source, max_extra, alpha=alpha, **options)
-            ]
+            found = greedy(self.model, source, max_extra, alpha=alpha, **options)
+            return [[best] for best in found]
         return beam_search(
             self.model, source, beam, alpha, max_extra, n_best, record=record, **options
         )
@@ -367,10 +367,9 @@ class Translator:
         with one_blas_thread(), forms.on(self.forms):
             best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
             ids = [*best.ids, EOS]
-            if (
-                self.model.config.positions == "learned"
-            ):  # none is left for an end mark at the limit
-                ids = ids[: self.model.config.max_length]
+            c = self.model.config
+            if c.positions == "learned":  # none is left for an end mark at the limit
+                ids = ids[: c.max_length]
             beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
             weights, logits = attention_and_logits(self.model, source, beginning)
             vectors = vectors_of(self.model, source, beginning)
@@ -411,12 +410,6 @@ def _listed(lines):
                 f"({type(line).__name__})"
             )
     return lines
-
-
-def _learned_marks(subwords):
-    """Return the marks among the subwords; a vocabulary of words has none."""
-    listed = set() if isinstance(subwords, Words | None) else set(subwords.listed())
-    return [mark for mark in MARKS if mark in listed]
 
 
 def _batches(lengths, beam, batch_tokens):

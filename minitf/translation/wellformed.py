@@ -1,6 +1,5 @@
 """The tokens that may come next in a text: those that leave it valid UTF-8, without loops."""
 
-import codecs
 import functools
 import re
 
@@ -41,7 +40,7 @@ class Wellformed:
         names = subwords.vocabulary()
         spelled = [_BYTE.fullmatch(name) if name[:3] == "<0x" else None for name in names]
         self._byte = np.array([int(match[1], 16) if match else -1 for match in spelled])
-        self._id_of_byte = {byte: i for i, byte in enumerate(self._byte.tolist()) if byte >= 0}
+        self._id_of_byte = {byte: i for i, byte in enumerate(self._byte.tolist()) if byte >= 0x80}
         self._next_bytes = {}  # by the bytes before them, and the number of tokens left
         names = [  # of the ASCII characters without a subword of their own: often a digit
             chr(byte) if 0 <= byte < 0x80 else name
@@ -91,24 +90,13 @@ class Wellformed:
         left: the number of tokens that may still follow, this one included.
         """
         if (begun, left) not in self._next_bytes:
+            missing = {i: _missing(begun + bytes([byte])) for byte, i in self._id_of_byte.items()}
             self._next_bytes[begun, left] = [
-                i
-                for byte, i in self._id_of_byte.items()
-                if byte >= 0x80 and self._can_end(begun + bytes([byte]), left - 1)
+                i for i, n in missing.items() if n is not None and n < left
             ]
         mask = (self._byte < 0x80) & (not begun)
         mask[self._next_bytes[begun, left]] = True
         return mask
-
-    def _can_end(self, begun, left):
-        """Return whether these bytes are a character, or can become one by at most `left` more."""
-        if not _is_unfinished(begun):
-            return _is_character(begun)
-        return left > 0 and any(
-            self._can_end(begun + bytes([byte]), left - 1)
-            for byte in self._id_of_byte
-            if byte >= 0x80
-        )
 
     # Loops ----------------------------------------------------------------------------------------
 
@@ -130,24 +118,26 @@ def _unfinished(latest):
     latest: the bytes of its last tokens, -1 for a token that is no byte.
     """
     for start in range(len(latest)):
-        if (latest[start:] >= 0x80).all() and _is_unfinished(bytes(latest[start:].tolist())):
+        if (latest[start:] >= 0x80).all() and _missing(bytes(latest[start:].tolist())):
             return bytes(latest[start:].tolist())
     return b""
 
 
-def _is_unfinished(begun):
-    """Return whether bytes are the beginning of one character in UTF-8, and not all of it."""
-    try:
-        return codecs.utf_8_decode(begun, "strict", False)[1] == 0
-    except UnicodeDecodeError:
-        return False
+def _missing(begun):
+    """Return how many bytes the character lacks that begins so in UTF-8, None if there is none.
 
-
-def _is_character(encoded):
+    >>> _missing("é".encode()), _missing("🙂".encode()[:1]), _missing(b"\\xff")
+    (0, 3, None)
+    """
+    first = begun[0]
+    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    # The second byte tells whether more may follow; after it, any of 0x80 to 0xBF may.
+    second = {0xE0: b"\xa0", 0xF0: b"\x90"}.get(first, b"\x80")
+    rest = (begun + (second if len(begun) == 1 else b"")).ljust(size, b"\x80")
     try:
-        return encoded.decode() != "\N{REPLACEMENT CHARACTER}"
+        return size - len(begun) if rest.decode() != "\N{REPLACEMENT CHARACTER}" else None
     except UnicodeDecodeError:
-        return False
+        return None
 
 
 def _repeated(texts):

@@ -159,15 +159,15 @@ def joined(line: Line, n: int) -> list[Translation]:
     """
     if not line.items:
         return [Translation("", 0.0, 0.0)]
-    best = _translations_of(line.items[0])
-    for before, item in pairwise(line.items):
+    found = [
+        [Translation(item, 0.0, 0.0)] if isinstance(item, str) else item.translations
+        for item in line.items
+    ]
+    best = found[0]
+    for (before, item), more in zip(pairwise(line.items), found[1:], strict=True):
         glue = "".join if isinstance(before, str) or isinstance(item, str) else join
-        best = _together(best, _translations_of(item), n, glue)
+        best = _together(best, more, n, glue)
     return best
-
-
-def _translations_of(item):
-    return [Translation(item, 0.0, 0.0)] if isinstance(item, str) else item.translations
 
 
 def _together(first, second, n, glue):

@@ -22,7 +22,7 @@ from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.training.update import Updater
 from minitf.transformer import FeedForward, Transformer
-from minitf.translation.probe import agreeing_forms
+from minitf.translation.loading import agreeing_forms
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 

@@ -22,8 +22,7 @@ from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.tensor import Tensor
 from minitf.text import Words
 from minitf.transformer import FeedForward, Transformer
-from minitf.translation.loading import load_model
-from minitf.translation.probe import probe
+from minitf.translation.loading import load_model, probe
 
 NEVER = (0, 1, 2, 5, 9)  # the special ids but the end mark, and two tokens
 

@@ -24,8 +24,7 @@ from minitf.training import commandline, update
 from minitf.training.settings import parse
 from minitf.transformer import Transformer
 from minitf.translation import Translator
-from minitf.translation.loading import load_model
-from minitf.translation.probe import check_probe, probe
+from minitf.translation.loading import check_probe, load_model, probe
 
 TEXTS = shlex.split("--train train.en train.de --valid valid.en valid.de")
 

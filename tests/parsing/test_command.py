@@ -21,7 +21,7 @@ from minitf.parsing.picture import draw
 from minitf.text import Subwords
 from minitf.text.trees import Leaf, parse, words
 from minitf.transformer import Transformer
-from minitf.translation.probe import probe
+from minitf.translation.loading import probe
 
 SYMBOLS = ["XX", "(S", ")S", "(NP", ")NP", "(VP", ")VP"]
 GOLD = "gold.tree"  # in the current folder

@@ -29,7 +29,7 @@ from minitf.text.batches import pad_rows
 from minitf.training import main as train
 from minitf.training.evaluation import bleu
 from minitf.translation import Translator
-from minitf.translation.probe import probe
+from minitf.translation.loading import probe
 
 ENOUGH = 60  # BLEU of the greedy translations of `valid`
 COMMAND = (
