@@ -279,17 +279,6 @@ def test_the_fingerprint_sees_every_pair_and_its_place():
     assert len(hashes) == 5
 
 
-def test_the_largest_batch_is_counted_with_its_end_marks():
-    """Ten pairs of one word are 40 positions, three of five words 36; without the marks
-    it is 20 and 30.
-    """
-    lengths = np.array([1] * 10 + [5] * 3)
-    side = Rows(np.ones(lengths.sum(), np.uint16), lengths)
-    plan = [np.arange(10), np.arange(10, 13)]
-    found = Dataset(own(([], [])), None, side, side, Pairs([], [])).largest(plan)
-    assert [len(rows) for rows in found] == [10, 3]
-
-
 def test_the_largest_batches_are_the_widest_and_the_fullest(rng):
     lengths = rng.integers(1, 30, (2, 80))
     sides = [Rows(np.ones(side.sum(), np.uint16), side) for side in lengths]

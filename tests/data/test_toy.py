@@ -4,6 +4,7 @@ is learned from.
 
 import hashlib
 import re
+from pathlib import Path
 
 import pytest
 
@@ -21,106 +22,7 @@ from minitf.data.toy.grammar import (
     pronoun,
 )
 
-# The German was written by hand. Before it, what the clause is: the place of the verb, the verb,
-# the mode ("not": negated); then its parts: s subject, o object (do in the dative), r recipient, w
-# with, f for, p predicate, t time, in and at a place, into and to (zu) where to. A noun comes with
-# its article and adjective, + is its plural.
-CLAUSES = """
-second lesen now; s the man; o a book
-    the man is reading a book | der Mann liest ein Buch
-second lesen habit; s I; o the newspaper; t every day
-    I read the newspaper every day | ich lese jeden Tag die Zeitung
-second essen now; s the child+; o two fresh apple+
-    the children are eating two fresh apples | die Kinder essen zwei frische Äpfel
-second trinken past; s she; o bare cold water; in the garden
-    she drank cold water in the garden | sie hat im Garten kaltes Wasser getrunken
-second essen now; s a old woman; o a egg
-    an old woman is eating an egg | eine alte Frau isst ein Ei
-second kennen now; s the boy; o the student
-    the boy knows the student | der Junge kennt den Studenten
-second helfen now; s her neighbor; do her neighbor+
-    her neighbor is helping her neighbors | ihr Nachbar hilft ihren Nachbarn
-second anrufen now; s he; o my old friend
-    he is calling my old friend | er ruft meinen alten Freund an
-last anrufen now; s he; o the friend
-    he is calling the friend | er den Freund anruft
-first anrufen now; s Anna; o the doctor
-    is Anna calling the doctor | ruft Anna den Arzt an
-second anrufen past; s he; o she; t yesterday
-    he called her yesterday | er hat sie gestern angerufen
-last anrufen past; s he; o they
-    he called them | er sie angerufen hat
-second zumachen must; s they; o the window+
-    they have to close the windows | sie müssen die Fenster zumachen
-last zumachen must; s she; o the door
-    she has to close the door | sie die Tür zumachen muss
-first abholen can; s I; o the aunt; at the station
-    can I pick the aunt up at the station | kann ich die Tante am Bahnhof abholen
-second zurückkommen past; s our father
-    our father came back | unser Vater ist zurückgekommen
-second lesen will; s this woman; o his book; t tomorrow
-    this woman will read his book tomorrow | diese Frau wird morgen sein Buch lesen
-last sehen want; s the little girl; o some bird+
-    the little girl wants to see some birds | das kleine Mädchen einige Vögel sehen will
-second schlafen now; s the small dog
-    the small dog is sleeping | der kleine Hund schläft
-second spielen now; s a little girl
-    a little girl is playing | ein kleines Mädchen spielt
-second kaufen now; s he; o a red jacket; f the mother
-    he is buying a red jacket for the mother | er kauft für die Mutter eine rote Jacke
-second helfen past; s he; do the little child+
-    he helped the little children | er hat den kleinen Kindern geholfen
-second wohnen now; s some young man+; in the old house
-    some young men live in the old house | einige junge Männer wohnen im alten Haus
-second lieben now; s she; o our black cat+
-    she loves our black cats | sie liebt unsere schwarzen Katzen
-second gehen now; s she; into the beautiful garden
-    she is going into the beautiful garden | sie geht in den schönen Garten
-second gehen past; s we; to the station
-    we went to the station | wir sind zum Bahnhof gegangen
-second helfen past; s the doctor; do I
-    the doctor helped me | der Arzt hat mir geholfen
-second geben now; s the man; r the girl; o a fresh apple
-    the man is giving the girl a fresh apple | der Mann gibt dem Mädchen einen frischen Apfel
-second geben past; s the man; r he; o the key; t yesterday
-    the man gave him the key yesterday | der Mann hat ihm gestern den Schlüssel gegeben
-second zeigen can; s I; r my brother+; o a long letter
-    I can show my brothers a long letter | ich kann meinen Brüdern einen langen Brief zeigen
-second lesen now not; s she; o the book; t today
-    she is not reading the book today | sie liest das Buch heute nicht
-second essen now not; s she; o not_a apple
-    she is not eating an apple | sie isst keinen Apfel
-second lesen past not; s she; o any old newspaper+
-    she did not read any old newspapers | sie hat keine alten Zeitungen gelesen
-second zurückkommen can not; s he
-    he cannot come back | er kann nicht zurückkommen
-second gehen past not; s he; to the station
-    he did not go to the station | er ist nicht zum Bahnhof gegangen
-second aufräumen must not; s Tom; o the kitchen
-    Tom does not have to clean the kitchen up | Tom muss die Küche nicht aufräumen
-second helfen habit; s he; do his brother; t never
-    he never helps his brother | er hilft seinem Bruder nie
-second lesen habit; s he; o the newspaper; t often
-    he often reads the newspaper | er liest oft die Zeitung
-second lesen like; s the woman; o bare book+
-    the woman likes to read books | die Frau liest gern Bücher
-second helfen like not; s they; do the man
-    they do not like to help the man | sie helfen dem Mann nicht gern
-second spielen now; s the child+; w the dog; in a park
-    the children are playing with the dog in a park | die Kinder spielen mit dem Hund in einem Park
-last sein past; s Paul; p ill; t on Sunday
-    Paul was ill on Sunday | Paul am Sonntag krank war
-second sein now not; s the car; p new
-    the car is not new | das Auto ist nicht neu
-last ankommen now; s the student; t now
-    the student is arriving now | der Student jetzt ankommt
-front anrufen past; s the doctor; o I; t yesterday
-    yesterday the doctor called me | gestern hat mich der Arzt angerufen
-front besuchen will; s my sister+; o she; t tomorrow
-    tomorrow my sisters will visit her | morgen werden meine Schwestern sie besuchen
-front kaufen past; s my mother; o four egg+; t yesterday
-    yesterday my mother bought four eggs | gestern hat meine Mutter vier Eier gekauft
-"""
+CLAUSES = Path(__file__).with_name("clauses.txt").read_text(encoding="utf-8")
 # fmt: off
 ROLES = {
     "s": ("subject", "nominative"), "o": ("object", "accusative"), "do": ("object", "dative"),

@@ -12,18 +12,12 @@ import numpy as np
 from minitf.cli import piped
 from minitf.data.toy import grammar
 from minitf.data.toy.grammar import (
-    ADJECTIVES,
-    ARTICLES,
-    HERE_AND_THERE,
     MINE,
     NAMES,
     NOTHING,
     NOUNS,
-    NUMBERS,
     PERSONS,
-    PLACES,
     PRONOUNS,
-    STATES,
     VERB,
     VERBS,
     Clause,
@@ -93,7 +87,7 @@ def some_noun(dice, noun, case, articles, negated=False, plain=False):
     many = article in ("count", "some", "bare", "how many")
     many = many or (article in ("the", "mine") and dice.chance(0.25))
     if article in ("mine", "count"):
-        article = dice.pick(MINE if article == "mine" else NUMBERS)
+        article = dice.pick(MINE if article == "mine" else grammar.NUMBERS)
     elif negated:
         article = {"a": "not a", "bare": "any"}.get(article, article)
     adjective = dice.pick(noun.adjectives) if not plain and dice.chance(0.3) else ""
@@ -131,7 +125,7 @@ def some_object(dice, verb, mode, subject, definite, negated):
     kinds = [kind for kind in ("one", "few", "wares") if kind in verb.notes and not is_edible]
     if definite or general:
         kinds = ["known" if definite else mode]
-    articles = ARTICLES[kinds[0]].split() if kinds else noun.articles
+    articles = grammar.ARTICLES[kinds[0]].split() if kinds else noun.articles
     unfit = ("mine",) if is_edible or "wares" in verb.notes else ()
     unfit += ("count", "some") if negated else ()
     articles = [article for article in articles if article not in unfit]
@@ -140,9 +134,9 @@ def some_object(dice, verb, mode, subject, definite, negated):
 
 def some_place(dice, name, goal=False):
     """Return a place (dative), or with `goal` a destination (accusative after "in")."""
-    if name in HERE_AND_THERE:
-        return Phrase(*HERE_AND_THERE[name][2 * goal :][:2])
-    english, german = PLACES[name].split()[2 * goal :][:2]
+    if name in grammar.HERE_AND_THERE:
+        return Phrase(*grammar.HERE_AND_THERE[name][2 * goal :][:2])
+    english, german = grammar.PLACES[name].split()[2 * goal :][:2]
     case = "accusative" if goal and german == "in" else "dative"
     return after(english, german, some_noun(dice, NOUNS[name], case, NOUNS[name].articles))
 
@@ -194,7 +188,7 @@ def some_clause(
 
 def state(subject, adjective, mode="now", very=""):
     """Return a clause with "to be" and an adjective: somebody is tired, something is new."""
-    german = join("sehr" if very else "", ADJECTIVES[adjective])
+    german = join("sehr" if very else "", grammar.ADJECTIVES[adjective])
     predicate = Phrase(join(very, adjective), german, adjective=adjective)
     return Clause(subject, BE, mode, predicate=predicate)
 
@@ -213,7 +207,7 @@ def some_state(dice, positive=False):
     times = some_time(dice, BE, mode)
     if roll < 0.7:
         very = "very" if not negated and dice.chance(0.2) else ""
-        clause = state(subject, dice.pick(STATES), mode, very)
+        clause = state(subject, dice.pick(grammar.STATES), mode, very)
         return clause._replace(negated=negated, **times)
     return Clause(subject, BE, mode, negated, place=some_place(dice, dice.pick(BE.places)), **times)
 
@@ -368,7 +362,7 @@ def odd(clauses, english, german, mark):
         or (mark == "?" and about_me[0] and main.mode != "can")
         or ("never" in words and (mark == "?" or "whether" in words))
         or ("clause" in main.verb.notes and len(clauses) == 2 and all(about_me))
-        or any(words.count(adjective) > 1 for adjective in STATES)
+        or any(words.count(adjective) > 1 for adjective in grammar.STATES)
         or "ihr ihr" in german
         # "das Mädchen": "ihr Buch" or "sein Buch"?
         or ("girl" in words and ("she" in words or "her" in words))
