@@ -67,7 +67,6 @@ def test_without_a_trainers_option_it_is_the_lesson(begin, arguments, quick):
         ("--corpus", "toy", "--out", "runs/a"),
         ("--quick", "--out=runs/a"),
         ("--backend", "cupy", "--resume"),
-        ("--score", "a", "b"),
         ("--help",),
         ("-h",),
         ("--figure", "here"),  # no such option: the trainer says so
@@ -82,10 +81,6 @@ def test_other_lessons_know_no_trainer(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         lesson.begin("01_attention")
     assert "unknown option: --quick" in capsys.readouterr().err
-    monkeypatch.setattr(sys, "argv", ["01_attention.py", "--figure", "here"])
-    with pytest.raises(SystemExit, match="2"):
-        lesson.begin("01_attention")
-    assert "unknown option --figure: did you mean --figures?" in capsys.readouterr().err
 
 
 def test_the_training_has_a_folder_of_its_own_and_gives_its_results(tmp_path, monkeypatch):

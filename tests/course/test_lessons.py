@@ -39,11 +39,8 @@ FILLERS = (
 )
 
 
-def test_there_are_nine():
-    assert [path.stem[:2] for path in LESSONS] == [f"{n:02d}" for n in range(1, 10)]
-
-
 def test_together_they_introduce_the_whole_engine_and_the_training_each_name_once():
+    assert [path.stem[:2] for path in LESSONS] == [f"{n:02d}" for n in range(1, 10)]
     names = [name for path in LESSONS for name in introduced(tree_of(path))]
     assert sorted(names) == sorted(set(names)), "introduced twice"
     assert set(names) == PUBLIC | TRAINING

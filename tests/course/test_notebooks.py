@@ -49,10 +49,6 @@ def trees(body):
     return [ast.dump(node) for node in body if not ast.unparse(node).startswith("INTRODUCES = ")]
 
 
-def test_the_guide_has_the_command():
-    assert COMMAND in (ROOT / "lessons" / "README.md").read_text(encoding="utf-8")
-
-
 @each_lesson
 def test_a_notebook_has_the_code_of_its_lesson_and_checks_the_exercises(notebooks, lesson):
     _, *code, last = cells_of(notebooks / f"{lesson.stem}.ipynb", "code")
@@ -112,15 +108,6 @@ def test_a_notebook_installs_from_where_this_was_cloned(origin, expected, monkey
 def test_a_notebook_needs_no_file_beside_it(notebooks, lesson):
     for text in cells_of(notebooks / f"{lesson.stem}.ipynb", "markdown"):
         assert "](figures/" not in text and "](toy-page" not in text
-
-
-@each_lesson
-def test_state_derive_equate_and_use_begin_paragraphs(notebooks, lesson):
-    for cell in cells_of(notebooks / f"{lesson.stem}.ipynb", "markdown"):
-        for before in re.findall(r"(.*\n?)\*\*(?:State|Derive|Equate|Use)\.\*\*", cell):
-            assert before in ("", "\n") or before.startswith("## "), (
-                f"not a paragraph of its own after {before!r}"
-            )
 
 
 @pytest.mark.slow
