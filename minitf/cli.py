@@ -145,7 +145,7 @@ def is_terminal(stream):
 
 
 def escape_unprintable():
-    """Let no name that the terminal cannot show end the program."""
+    """Escape characters that the terminal cannot encode."""
     for stream in sys.stdout, sys.stderr:
         if hasattr(stream, "reconfigure"):  # not in a notebook
             stream.reconfigure(errors="backslashreplace")
@@ -167,7 +167,7 @@ def piped():
 
 
 def drop_unwritten():
-    """Drop what standard output or error refuse, or Python would try again when it ends."""
+    """Discard unwritable output, which Python would otherwise try to flush at exit."""
     for stream in sys.stdout, sys.stderr:
         try:
             if stream:

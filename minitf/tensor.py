@@ -27,7 +27,7 @@ import contextlib
 import inspect
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -621,16 +621,6 @@ _recording = _Recording()
 def is_recording():
     """Return whether operations are being recorded; a form can save work when they are not."""
     return not _recording.off
-
-
-@contextlib.contextmanager
-def recording() -> Iterator[None]:
-    """Record in this block, also inside `no_grad`."""
-    before, _recording.off = _recording.off, 0
-    try:
-        yield
-    finally:
-        _recording.off = before
 
 
 class no_grad(contextlib.ContextDecorator):
