@@ -216,7 +216,7 @@ def _seconds(trainer, typical, work):
     for _ in range(1 + UPDATES):
         started = time.perf_counter()
         trainer.update(UpdateBatches(0, 0, [indices]))
-        trainer.updater.read()  # waits for a GPU
+        trainer.updater.fetch_figures()  # waits for a GPU
         times.append(trainer.ranks.broadcast(time.perf_counter() - started))
     # The first one is slower: it fetches memory from the system.
     seconds = statistics.median(times[1:])

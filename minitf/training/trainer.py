@@ -76,7 +76,6 @@ class Trainer:
             replicas=settings.replicas,
             ranks=self.ranks,
             seed=settings.seed,
-            accumulate=settings.accumulate,
             clip=settings.clip,
         )
         self.stop, self.clock, self.scores = StopRequest(), Clock(), Scores()
@@ -126,8 +125,7 @@ class Trainer:
         """Check what can be checked first, and train; return the limit that was reached, if any."""
         self._check_same_weights()
         if self.step < self.settings.steps:
-            for batch in self.largest_batches():
-                planning.try_batch(self.updater, batch)
+            self._try_largest_batches()
         if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
             self._write_checkpoint()  # if the disk is full, fail now
         limit = self._train()
@@ -138,6 +136,11 @@ class Trainer:
     def _check_same_weights(self):
         """Raise UserError unless all ranks have the same weights, as they should at any step."""
         self.ranks.check_same(self.optimizer.data, f"weights after step {self.step:,}")
+
+    def _try_largest_batches(self):
+        """Compute the largest batches before the first update: memory runs out now or never."""
+        for batch in self.largest_batches():
+            planning.try_batch(self.updater, batch)
 
     def largest_batches(self):
         """Return this rank's slices of the batches that may need the most memory.
@@ -164,7 +167,7 @@ class Trainer:
                 self._log_if_due(pace)
                 with self.clock.pause():
                     self._validate_if_due()
-            if self.updater.has_unlogged():
+            if self.updater.has_figures():
                 self._log_updates()
         if not self.stop.agreed and self.scores.validated < self.step:
             self.validate()
@@ -227,21 +230,23 @@ class Trainer:
             pace.restart()
             return
         if pace.due():
-            self.updater.read()  # on a GPU this waits, so not after every update
+            self.updater.fetch_figures()  # on a GPU this waits, so not after every update
             if not self.log.bar.possible:
                 self.log.say(step_line(self._entry()))
         self.log.bar.desc = f"step {self.step:,}  loss {self.updater.loss:.3f}"
         self.log.bar.update_to(self.step)
 
     def _log_updates(self):
-        self.updater.read()
+        self.updater.fetch_figures()
         self.log.step(self._entry())
         self.updater.unlogged.clear()
         self.clock.next_lap()
 
     def _entry(self):
         """Return the average figures of the updates since the last entry of the log."""
-        seconds = self.clock.lap()  # after updater.read(): on a GPU, that waits for the updates
+        seconds = (
+            self.clock.lap()
+        )  # after updater.fetch_figures(): on a GPU, that waits for the updates
         tokens = [n for *_, n in self.updater.unlogged]
         figures = [row[:3] for row in self.updater.unlogged]
         loss, nll, norm = np.average(figures, axis=0, weights=tokens).tolist()
@@ -253,11 +258,8 @@ class Trainer:
             "tokens_per_second": sum(tokens) / seconds,  # of the target
             "learning_rate": self.rate(self.step),
             "gradient_norm": norm,
-            "seconds_left": self._seconds_left(),
+            "seconds_left": self.clock.left(self.step, self.settings.steps, self.settings.minutes),
         }
-
-    def _seconds_left(self):
-        return self.clock.left(self.step, self.settings.steps, self.settings.minutes)
 
     # Validation -----------------------------------------------------------------------------------
 
@@ -296,19 +298,15 @@ class Trainer:
         """Return (perplexity, BLEU), None if the run was asked to stop."""
         settings = self.settings
         # As training/results.py reads the saved model: a line of up to max_length is one part.
-        lengths, capitals = (settings.max_length, settings.max_length), self._reads_capitals()
-        marks = self.notes.get("marks")
-        translator = Translator(self.model, self.dataset.subwords, *lengths, capitals, marks)
+        lengths, notes = (settings.max_length, settings.max_length), self.notes
+        ways = notes.get("reads_capitals", False), notes.get("marks")
+        translator = Translator(self.model, self.dataset.subwords, *lengths, *ways)
         try:
             with self.model.evaluating():
                 value, score = self.validator.measure(translator)
         except Interrupted:
             return None
         return value, score.score
-
-    def _reads_capitals(self):
-        """Return whether lines in capitals are read as they are: by a tuned public model only."""
-        return self.notes.get("reads_capitals", False)
 
     # Checkpoints ----------------------------------------------------------------------------------
 
@@ -318,7 +316,7 @@ class Trainer:
         keep: whether the weights of this step are part of later averages. model: False leaves the
         present model, because to average large ones takes longer than an update.
         """
-        self.updater.read()
+        self.updater.fetch_figures()
         self._check_same_weights()
         if self.ranks.rank:
             return
@@ -350,7 +348,8 @@ class Trainer:
             "averaged": count,
             # The model that is tuned has learned from longer lines than a text of short ones.
             "max_subwords": max(self.notes.get("max_subwords", 0), self.dataset.longest),
-            "reads_capitals": self._reads_capitals(),
+            # As they are: so does a tuned public model only.
+            "reads_capitals": self.notes.get("reads_capitals", False),
             "corpus": corpus.name,
             "source_language": corpus.source_language,
             "target_language": corpus.target_language,
@@ -359,7 +358,7 @@ class Trainer:
 
     def _save_interrupted(self):
         """Save the state between two validations; the model only if there is none yet."""
-        self.updater.read()
+        self.updater.fetch_figures()
         self._check_same_weights()
         if self.ranks.rank:
             return
@@ -435,10 +434,5 @@ def _filled_in(settings, epoch, d_model, log):
         log.say(
             f"notice   --learning-rate is a factor, not a rate: {given:g} gives a rate of "
             f"{peak:.1e} after the warm-up; leave it out, and minitf chooses it"
-        )
-    if settings.cooldown and settings.minutes:
-        log.say(
-            f"notice   the cooldown begins after {cooldown_start(settings):,.0f} updates, and "
-            "--minutes may end the run before: give --steps instead"
         )
     return settings

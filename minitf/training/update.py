@@ -71,8 +71,8 @@ class Updater:
     `update` and `gradient`. build: makes a model of the same shape, for another replica; its
     weights need not be drawn. replicas: how many a rank has, 0 for one on each core; a GPU has one.
     How many share a batch depends on its shape alone, so that a run can be repeated bit for bit.
-    ranks: the Ranks of the run. seed: of the dropout masks. accumulate: the most batches of an
-    update. clip: the largest norm of a gradient, 0 for any.
+    ranks: the Ranks of the run. seed: of the dropout masks. clip: the largest norm of a gradient, 0
+    for any.
 
     machine: the facts on which the last bits of a sum depend; if one of them changes, a resumed run
     is not bit-exact.
@@ -89,11 +89,10 @@ class Updater:
         replicas=1,
         ranks=None,
         seed=0,
-        accumulate=1,
         clip=0.0,
     ):
         self.optimizer, self.dataset, self.ranks = optimizer, dataset, ranks or Ranks()
-        self.seed, self.accumulate, self.clip = seed, accumulate, clip
+        self.seed, self.clip = seed, clip
         n = 1 if on_gpu() else replicas or self.ranks.cores()
         self.models, self.flats = [model], [optimizer]
         for _ in range(n - 1):
@@ -115,15 +114,15 @@ class Updater:
         Returns (loss, plain negative log-likelihood, gradient norm, target tokens), the first three
         as arrays.
         Raises UserError before anything is changed if one of them is not finite. On a GPU that
-        would mean waiting for every update; there the weights stay, and `read` raises.
+        would mean waiting for every update; there the weights stay, and `fetch_figures` raises.
         """
         step = self.optimizer.step_count
         figures = loss, _, norm, _ = self.gradient(batches, step)
         self._unread.append((step, batches, figures))
-        if self.delays():
+        if self.is_asynchronous():
             self.finite &= xp.isfinite(loss) & xp.isfinite(norm)
         else:
-            self.read()
+            self.fetch_figures()
         gradients = self.optimizer.gradients
         if self.clip:
             clip_gradient(gradients, self.clip, norm)
@@ -136,8 +135,8 @@ class Updater:
     def gradient(self, batches, step):
         """Leave the gradient of an update in the optimizer: the same on every rank.
 
-        batches: an UpdateBatches. step: the number of updates before this one; it decides which
-        dropout masks are drawn. Returns the figures, as `update`.
+        batches: an UpdateBatches, of as many batches in every update. step: the number of updates
+        before this one; it decides which dropout masks are drawn. Returns the figures, as `update`.
         """
         sizes = [len(indices) for indices in batches.indices]
         mine = [
@@ -148,10 +147,8 @@ class Updater:
         (n_tokens,) = self.ranks.sum_numbers(sum(count(batch.target_out) for _, batch in mine))
         self.optimizer.zero_grad()
         loss, nll = 0.0, 0.0
-        # Not len(batches): an update with fewer of them would repeat masks of earlier ones.
-        first = step * self.accumulate
         for i, batch in mine:
-            figures = self.backward(batch, n_tokens, first + i)
+            figures = self.backward(batch, n_tokens, step * len(sizes) + i)
             loss, nll = loss + figures[0], nll + figures[1]
         gradients = self.optimizer.gather_gradients()
         self.ranks.all_reduce(gradients)
@@ -238,14 +235,14 @@ class Updater:
         self.optimizer.zero_grad()
         return agreeing
 
-    def delays(self):
-        """Return whether figures stay on the GPU until `read`.
+    def is_asynchronous(self):
+        """Return whether figures stay on the GPU until `fetch_figures`.
 
         Several ranks exchange theirs in every update, so there they are read immediately.
         """
         return on_gpu() and self.ranks.size == 1
 
-    def read(self):
+    def fetch_figures(self):
         """Fetch the figures of updates that were not read; raise at the first that is not finite.
 
         The UserError names the first weight, loss or gradient that is not finite.
@@ -257,7 +254,9 @@ class Updater:
         table = to_numpy(xp.stack([xp.stack(figures[:3]) for _, _, figures in unread])).tolist()
         for (step, batches, (*_, n_tokens)), row in zip(unread, table, strict=True):
             if not all(map(math.isfinite, row)):
-                if self.delays():  # the gradient in memory is of a later update: compute it again
+                if (
+                    self.is_asynchronous()
+                ):  # the gradient in memory is of a later update: compute it again
                     self.optimizer.step_count = step
                     self.gradient(batches, step)
                 raise UserError(
@@ -268,7 +267,7 @@ class Updater:
             self.loss = row[0]
             self.unlogged.append((*row, n_tokens))
 
-    def has_unlogged(self):
+    def has_figures(self):
         """Return whether there were updates since the last entry of the log."""
         return bool(self._unread or self.unlogged)
 

@@ -129,7 +129,7 @@ def test_it_stops_before_the_update_and_names_the_place(folder, words, clip, dev
         with pytest.raises(UserError) as error:
             for _ in range(3):  # on a GPU, later updates change nothing either
                 trainer.update()
-            trainer.updater.read()
+            trainer.updater.fetch_figures()
         assert (trainer.step, trainer.optimizer.step_count) == (2, 2)
         for old, new in zip(before, state(trainer.optimizer), strict=True):
             assert np.array_equal(old, new, equal_nan=True)
@@ -172,7 +172,7 @@ def test_a_fault_that_does_not_recur_is_reported_too(folder):
     with using("strict"):
         trainer = build("--accumulate", "2", "--batch-tokens", "30")
         trainer.update()
-        assert trainer.updater.has_unlogged(), "though it was not read"
+        assert trainer.updater.has_figures(), "though it was not read"
         backward, calls = trainer.updater.backward, []
 
         def faulty_once(*arguments):
@@ -187,7 +187,7 @@ def test_a_fault_that_does_not_recur_is_reported_too(folder):
         with pytest.raises(
             UserError, match=r"the loss is nan at step 2 \(epoch 1, batch 3 and the one after it\)"
         ):
-            trainer.updater.read()
+            trainer.updater.fetch_figures()
         assert len(calls) == 6
         assert all(
             np.array_equal(*pair) for pair in zip(before, state(trainer.optimizer), strict=True)
@@ -233,11 +233,11 @@ def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch,
         tiny = ("--batch-tokens", "10", "--set", "d_model=4")
         trainer = build("--accumulate", "2", "--clip", "0.5", "--replicas", "2", *tiny)
         assert waiting(lambda: [trainer.update() for _ in range(3)]) == waits
-        assert waiting(trainer.updater.read) == 1
+        assert waiting(trainer.updater.fetch_figures) == 1
         assert len(trainer.updater.unlogged) == 3 and all(
             type(x) is float for row in trainer.updater.unlogged for x in row[:3]
         )
-        assert waiting(trainer.updater.read) == 0
+        assert waiting(trainer.updater.fetch_figures) == 0
         trainer.update()
         saved = []
         monkeypatch.setattr(
