@@ -1,5 +1,8 @@
 """The gradient of everything: run with -v, this reads like the engine's table of contents."""
 
+import inspect
+import sys
+
 import numpy as np
 import pytest
 from gradient_table import operators, table
@@ -48,55 +51,17 @@ def test_the_table_holds_every_function():
 
 
 def test_the_table_holds_every_operator_of_tensor():
-    shown = " ".join(name for name, _, _ in operators())
-    signs = {
-        "add": "x + y",
-        "sub": "x - y",
-        "mul": "x * y",
-        "truediv": "x / y",
-        "neg": "-x",
-        "pow": "x **",
-    }
-    signs |= {
-        "matmul": "x @ y",
-        "radd": "1 + x",
-        "rsub": "1 - x",
-        "rmul": "3 * x",
-        "rtruediv": "1 / x",
-    }
-    signs |= {"rmatmul": "array @ x", "getitem": "x[", "sum": "x.sum", "mean": "x.mean"}
-    signs |= {
-        "reshape": "x.reshape",
-        "transpose": "x.transpose",
-        "swapaxes": "x.swapaxes",
-        "iter": "iteration",
-    }
-    signs |= {"abs": "abs(x)", "max": "x.max", "var": "x.var", "astype": "x.astype"}
-    other = {
-        "init",
-        "repr",
-        "float",
-        "len",
-        "backward",
-        "numpy",
-        "_first_gradient",
-        "_receive",
-        "array_ufunc",
-        "array",
-        "array_function",
-        "item",
-        "format",
-    }
-    other |= {"bool", "hash", "eq", "ne", "lt", "le", "gt", "ge", "detach"}
-    methods = {
-        name.strip("_") if name.startswith("__") else name
-        for name, f in vars(tensor.Tensor).items()
-        if callable(f)
-    }
-    assert methods - other == set(signs), (
-        "a new method of Tensor needs a row in gradient_table.operators"
-    )
-    assert all(sign in shown for sign in signs.values())
+    """Whatever method of Tensor records is called by a row."""
+    functions = [f for f in vars(tensor.Tensor).values() if inspect.isfunction(f)]
+    records = {f.__code__ for f in functions if "record(" in inspect.getsource(f)}
+    called = set()
+    sys.setprofile(lambda frame, *_: called.add(frame.f_code))
+    try:
+        for _, function, arguments in operators():
+            function(*map(Tensor, arguments))
+    finally:
+        sys.setprofile(None)
+    assert len(records) > 10 and records <= called
 
 
 @pytest.mark.parametrize("norm", ["post", pytest.param("pre", marks=pytest.mark.slow)])

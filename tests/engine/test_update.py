@@ -7,19 +7,17 @@ import time
 
 import numpy as np
 import pytest
-from runs import PACE, SMALL, prepare_folder, run
+from runs import PACE, SMALL, prepare_folder
 
 from minitf import functions as F
 from minitf.cpu import threads
-from minitf.files.arrays import load_arrays
 from minitf.optim import Adam
 from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
 from minitf.training import commandline, update
 from minitf.training.evaluation import perplexity
-from minitf.training.log import WARM_UP, Clock, read_history
+from minitf.training.log import WARM_UP, Clock
 from minitf.training.settings import parse
-from minitf.training.trainer import Trainer
 from minitf.training.update import Updater
 from minitf.transformer import Transformer
 
@@ -164,48 +162,6 @@ def test_an_entry_of_the_log_weighs_every_token_alike(folder):
     assert entry["learning_rate"] == pytest.approx(
         trainer.settings.learning_rate * 16**-0.5 * 4 * 8**-1.5
     )
-
-
-@pytest.mark.slow
-def test_validations_are_no_part_of_the_speed(folder, monkeypatch):
-    """An hour of them between two log entries does not change the tokens per second."""
-    now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    make_update, validate = Trainer.update, Trainer.validate
-
-    def passing(method, seconds):
-        def wrapper(self):
-            now[0] += seconds
-            return method(self)
-
-        return wrapper
-
-    monkeypatch.setattr(Trainer, "update", passing(make_update, 2))
-    monkeypatch.setattr(Trainer, "validate", passing(validate, 3600))
-    assert run("here", "--steps", "9", "--valid-every", "3", "--log-every", "2") == 0
-    entries = [entry for entry in read_history("here") if "loss" in entry]
-    assert all(entry["tokens_per_second"] < 30 for entry in entries)
-    assert all(entry["tokens_per_second"] > 3 for entry in entries)
-    meta = load_arrays("here/checkpoint.safetensors")[1]
-    assert meta["seconds"] == 9 * 2 + 3 * 3600
-    assert run("here", "--resume", "--steps", "12") == 0
-    assert load_arrays("here/checkpoint.safetensors")[1]["seconds"] == 12 * 2 + 4 * 3600, (
-        "of all sessions"
-    )
-
-
-def test_a_lap_leaves_out_pauses(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    clock = Clock()
-    for _ in range(2):
-        clock.next_lap()
-        for seconds, pause in ((2, 3600), (3, 60), (4, 0)):
-            now[0] += seconds
-            with clock.pause():
-                now[0] += pause
-        assert clock.lap() == 9
-    assert clock.session() == 2 * 3669
 
 
 def test_the_time_left(monkeypatch):
