@@ -111,14 +111,14 @@ def _key(value):
     return value if letters else (re.sub(r"\D", "", value), re.sub(r"[^%°$€£]", "", value))
 
 
-def numbered(source: str, target: str) -> tuple[str, str]:
-    """Return a pair whose marks are numbered in the order of the source.
+def numbered(source: str, target: str, marks: str = MARKS) -> tuple[str, str]:
+    """Return a pair whose marks are numbered in the order of the source, or replaced by others.
 
     >>> numbered("③ or ①", "① oder ③")
     ('① or ②', '② oder ①')
     """
     order = dict.fromkeys(_A_MARK.findall(source))
-    new = dict(zip(order, MARKS, strict=False))
+    new = dict(zip(order, marks, strict=False))
     return tuple(_A_MARK.sub(lambda found: new[found[0]], side) for side in (source, target))
 
 
@@ -135,10 +135,8 @@ def _join_in_a_row(pairs):
     """Join pairs; the marks of each are others than those before."""
     sides, used = [], 0
     for pair in pairs:
-        order = dict.fromkeys(_A_MARK.findall(pair[0]))
-        new = dict(zip(order, (MARKS * 2)[used:], strict=False))
-        sides.append([_A_MARK.sub(lambda found, new=new: new[found[0]], side) for side in pair])
-        used += len(order)
+        sides.append(numbered(*pair, (MARKS * 2)[used:]))
+        used += len(set(_A_MARK.findall(pair[0])))
     return tuple(" ".join(side) for side in zip(*sides, strict=True))
 
 

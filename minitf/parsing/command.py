@@ -70,7 +70,8 @@ def _options(arguments, model):
         ("--draw", "draw the first tree (.png, .svg or .pdf)"),
     ):
         add(option, metavar="FILE", action=StoreOnce, help=text)
-    add("--pretty", action="store_true", help="write each tree in several lines, and an empty one")
+    lines = "write each tree in several lines, followed by an empty one"
+    add("--pretty", action="store_true", help=lines)
     gold = "parse the sentences of these .tree files, and compare with their trees"
     add("--score", nargs="+", metavar="GOLD", help=gold)
     add("--model", metavar="DIR", default=model, help="folder of a trained parser")
