@@ -17,44 +17,43 @@ in a container.
 import sys
 from pathlib import Path
 
+from minitf.cli import exit_code
 from minitf.course import building
+from minitf.errors import UserError
 
 
 def main(arguments):
     """Run the command line; return the exit code."""
+    return exit_code("build.py", lambda: run(arguments))
+
+
+def run(arguments):
+    """Write the file or the notebook, or check one; return the exit code."""
     if {"-h", "--help"} & set(arguments):
         print(__doc__)
         return 0
     if arguments[:1] == ["--json"]:
         if len(arguments) != 2:
-            return refuse("give one file, such as  --json my_transformer.py")
+            raise UserError("give one file, such as  --json my_transformer.py")
         return building.grade_file(Path(arguments[1]))
     if arguments not in ([], ["--notebook"]):
-        return refuse(f"unknown argument {arguments[-1]}: --help lists all")
-    as_notebook = arguments == ["--notebook"]
-    path = Path("my_transformer.ipynb" if as_notebook else "my_transformer.py")
+        raise UserError(f"unknown argument {arguments[-1]}: --help lists all")
+    path = Path("my_transformer.ipynb" if arguments else "my_transformer.py")
     if path.exists():
-        return refuse(f"{path} already exists: rename it if you want a new one")
+        raise UserError(f"{path} already exists: rename it if you want a new one")
     try:
-        text = building.notebook() if as_notebook else building.skeleton(path.name)
+        text = building.notebook() if arguments else building.skeleton(path.name)
         path.write_text(text, encoding="utf-8")
     except ImportError as error:
-        return refuse(f'{error.name} is missing: pip install -e ".[classroom]"')
+        missing = f'{error.name} is missing: pip install -e ".[classroom]"'
+        raise UserError(missing) from error
     except OSError as error:
-        return refuse(f"{path}: {error.strerror}: run this in a folder of yours")
-    use = (
-        "open it in Jupyter"
-        if as_notebook
-        else f"fill in pieces, then run  python {path}"
-    )
+        raise UserError(
+            f"{path}: {error.strerror}: run this in a folder of yours"
+        ) from error
+    use = "open it in Jupyter" if arguments else f"fill in pieces, run  python {path}"
     print(f"wrote {path}: {use}")
     return 0
-
-
-def refuse(message):
-    """Print a line on a mistake of the user; return the exit code."""
-    print(f"build.py: {message}", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

@@ -23,10 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minitf.cli import piped
+from minitf.cli import exit_code
 from minitf.course.answering import ends_empty
 from minitf.course.checks.compare import advice, as_array, difference, looks_like
 from minitf.course.pieces import PIECES, Piece
+from minitf.errors import UserError
 
 __all__ = [
     "PAGE",
@@ -334,14 +335,8 @@ def run(file: str) -> None:
 
     Exits with code 0 if all pieces are right, 1 if not, 2 if the file cannot be read.
     """
-    text = readable(Path(file))
-    if text is None:
-        sys.exit(2)
-    with piped():
-        done = tell(text, file)
-        if done:
-            speak(text, file, " ".join(sys.argv[1:]))
-    sys.exit(0 if done else 1)
+    name, sentence = Path(file).name, " ".join(sys.argv[1:])
+    sys.exit(exit_code(name, lambda: told(readable(Path(file)), file, sentence)))
 
 
 def run_notebook() -> None:
@@ -350,8 +345,7 @@ def run_notebook() -> None:
 
     cells = get_ipython().user_ns["In"]
     text = "\n\n".join(cell for cell in cells if is_python(cell) and "run_notebook" not in cell)
-    if tell(text, "my_transformer.ipynb"):
-        speak(text, "my_transformer.ipynb", "")
+    told(text, "my_transformer.ipynb", "")
 
 
 def is_python(cell):
@@ -361,14 +355,8 @@ def is_python(cell):
     return False
 
 
-def grade_file(path: Path) -> int:
-    """Print what is right in a file or a notebook, as JSON; return the exit code."""
-    text = readable(path)
-    return 2 if text is None else report(text, str(path))
-
-
-def readable(path):
-    """Return the code of a file or a notebook; if there is none, print why and return None."""
+def readable(path: Path) -> str:
+    """Return the code of a file or a notebook. Raises UserError if there is none."""
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".ipynb":
@@ -376,31 +364,36 @@ def readable(path):
             text = "\n\n".join("".join(cell["source"]) for cell in cells)
         ast.parse(text)
     except OSError as error:
-        print(f"{path}: {error.strerror}", file=sys.stderr)
+        raise UserError(f"{path}: {error.strerror}") from error
     except SyntaxError as error:
-        print(f"{path.name}, line {error.lineno}: {error.msg}", file=sys.stderr)
-    except (ValueError, LookupError, TypeError):
-        print(f"{path}: this is no file of build.py: write a new one with it", file=sys.stderr)
-    else:
-        return text
-    return None
+        raise UserError(f"{path.name}, line {error.lineno}: {error.msg}") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{path}: this is no file of build.py: write a new one") from error
+    return text
 
 
-def report(text, file):
-    """Print the verdicts as JSON; return the exit code."""
-    exercises = []
+def grade_file(path: Path) -> int:
+    """Print what is right in a file or a notebook, as JSON; return 0 if all of it is, else 1."""
+    text, exercises = readable(path), []
     for number, piece in enumerate(PIECES, 1):
         begun = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):  # of what the answers print, nothing
-            verdict = checked(text, piece, file)
+            verdict = checked(text, piece, str(path))
         seconds = round(time.perf_counter() - begun, 2)
         row = {"number": number, "name": piece.name} | verdict._asdict() | {"seconds": seconds}
         exercises.append(row)
     right = sum(row["state"] == "right" for row in exercises)
     result = {"lesson": "my_transformer", "exercises": exercises, "right": right}
-    with piped():
-        print(json.dumps(result | {"total": len(PIECES)}, indent=2))
+    print(json.dumps(result | {"total": len(PIECES)}, indent=2))
     return 0 if right == len(PIECES) else 1
+
+
+def told(text, file, sentence):
+    """Say what is right, and use the model if all is; return the exit code."""
+    if not tell(text, file):
+        return 1
+    speak(text, file, sentence)
+    return 0
 
 
 def tell(text, file):

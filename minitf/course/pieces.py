@@ -90,11 +90,11 @@ def filled(module, seed=1):
     return module
 
 
-def tried(w, module, **arguments):
-    """Call a module; return the result, and the gradients of its parameters and of its inputs."""
+def tried(w, call, parameters, **arguments):
+    """Call a module; return the result, and the gradients of its inputs and of the parameters."""
     w.rng = np.random.default_rng(3)  # for dropout
     inputs = {name: x for name, x in arguments.items() if isinstance(x, w.Tensor)}
-    return gradients_of(w, module(*arguments.values()), inputs | module.parameters())
+    return gradients_of(w, call(*arguments.values()), inputs | parameters)
 
 
 def under(title, found):
@@ -220,12 +220,8 @@ def _try_multi_head(w):
 def _try_layer_norm(w):
     arrays = {"x": 2 + numbers(2, 3, 5), "gain": numbers(5), "bias": numbers(5, seed=1)}
     equal = {"x": np.full((1, 1, 4), 3.0), "gain": numbers(4), "bias": numbers(4, seed=1)}
-    return walked(w, w.layer_norm, **arrays) | under("equal features", walked_forward(w, equal))
-
-
-def walked_forward(w, arrays):
-    """Return the result of layer_norm alone."""
-    return {"the result": w.layer_norm(*map(w.Tensor, arrays.values())).data}
+    found = w.layer_norm(*map(w.Tensor, equal.values())).data
+    return walked(w, w.layer_norm, **arrays) | {"equal features: the result": found}
 
 
 def _try_dropout(w):
@@ -273,18 +269,8 @@ def both_ways(w, layer, **arguments):
             name: array if array.dtype == bool else w.Tensor(array)
             for name, array in arguments.items()
         }
-        found |= under(title, tried(w, module, **inputs))
+        found |= under(title, tried(w, module, module.parameters(), **inputs))
     return found
-
-
-class Call:
-    """A call, and the parameters whose gradients it is to show."""
-
-    def __init__(self, call, parameters):
-        self.call, self.parameters = call, parameters
-
-    def __call__(self, *arguments):
-        return self.call(*arguments)
 
 
 # Lessons 05 and 06 --------------------------------------------------------------------------------
@@ -294,8 +280,8 @@ def _try_enter(w):
     found = {}
     for training in (False, True):
         model = filled(w.Transformer(config(w, training=training, N=1, N_decoder=1)))
-        module = Call(lambda m=model: w.enter(m.E, TARGET, m.c), lambda m=model: {"E": m.E})
-        found |= under("training" if training else "translating", tried(w, module))
+        made = tried(w, lambda m=model: w.enter(m.E, TARGET, m.c), {"E": model.E})
+        found |= under("training" if training else "translating", made)
     small = w.enter(w.Tensor(numbers(11, 12).astype(np.float32)), TARGET, config(w))
     return found | {"the dtype, if E has float32": str(small.data.dtype)}
 
@@ -317,8 +303,8 @@ def whole_model(w, call):
     found = {}
     for model_class in (w.Transformer, w.PreNormTransformer):
         model = filled(model_class(config(w)))
-        module = Call(lambda m=model: call(m), lambda m=model: {"E": m.E})
-        found |= under(model_class.__name__, tried(w, module))
+        made = tried(w, lambda m=model: call(m), {"E": model.E})
+        found |= under(model_class.__name__, made)
     return found
 
 
