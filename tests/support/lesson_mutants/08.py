@@ -6,13 +6,13 @@ Each correct text occurs once in the package. The lesson must notice each mistak
 MUTANTS = {
     # Greedy decoding
     "greedy writes padding and the start mark": (
-        "for never in (config.pad_id, config.bos_id):",
-        "for never in ():",
+        "    for token in never:\n        logits[:, token] = -xp.inf\n",
+        "",
     ),
     "the share of padding is given to the others": (
         "    sums = logsumexp(logits)\n    refuse_infinite",
-        "    for never in (config.pad_id, config.bos_id):\n"
-        "        logits[:, never] = -xp.inf\n"
+        "    for token in never:\n"
+        "        logits[:, token] = -xp.inf\n"
         "    sums = logsumexp(logits)\n    refuse_infinite",
     ),
     "greedy writes on after the end mark": (
