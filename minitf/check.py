@@ -97,7 +97,7 @@ def grad_check(
         if note := _note(subject, slopes, gradient, step):
             notes.append(f"{label}: {note}")
     if verbose:
-        _report(f"{name} gradient", "; ".join([f"max error {worst:.1e}", *notes]), worst)
+        _report(f"{name} gradient", "; ".join([f"max error {worst:.1e}", *notes]))
     return worst
 
 
@@ -134,7 +134,7 @@ def same(
         )
     worst = float(error.max(initial=0))
     if verbose:
-        _report(name, f"max error {worst:.1e}", worst)
+        _report(name, f"max error {worst:.1e}")
     return worst
 
 
@@ -153,11 +153,8 @@ def claim(text: str, truth: bool | np.bool, measured: object) -> None:
     _report(text, measured)
 
 
-def _report(name, evidence, error=0.0):
-    """Note and print what was proved: on one line, or the evidence below if 80 columns are too few.
-
-    error: the largest one that was measured, if any was.
-    """
+def _report(name, evidence):
+    """Note and print what was proved; the evidence stands below if one line of 80 is too short."""
     proved.append(name)
     line = f"ok  {name:{COLUMNS - 22}s} {evidence}"
     if len(line) > COLUMNS or "\n" in line:

@@ -42,7 +42,7 @@ def prepare(figures):
     # Smaller than for a slide, so that the letters are larger on a telephone.
     drawn.WIDTH, drawn.HEIGHT = 7.2, 4.5
 
-    def report(name, found, error=0.0):
+    def report(name, found):
         frame = inspect.currentframe()
         while frame.f_back and frame.f_code.co_name != "<module>":
             frame = frame.f_back

@@ -79,7 +79,7 @@ def begin(name, trainer=None):
 _print_claim = checking._report
 
 
-def _count_claim(name, *_):
+def _count_claim(name, _):
     """Note a claim that holds, without a line for it."""
     proved.append(name)
 
