@@ -1,22 +1,22 @@
 """Label-smoothed cross-entropy: of logits, and of hidden states times the output embedding.
 
 At each position the target distribution q gives the true id 1 - smoothing, and divides the rest
-equally among the other ids. Of the V ids of the vocabulary, n are suppressed (usually 0):
+equally among the other ids of a vocabulary of V:
 
-    q_v = 1 - smoothing              if v is the true id
-    q_v = 0                          if v is suppressed
-    q_v = smoothing / (V - n - 1)    otherwise
-    loss = - sum_v q_v ln p_v        with p = softmax(z), z the logits
+    q_v = 1 - smoothing          if v is the true id
+    q_v = 0                      if v is another id with the logit -inf, which is impossible
+    q_v = smoothing / (V - 1)    otherwise
+    loss = - sum_v q_v ln p_v    with p = softmax(z), z the logits
 
-A term with q_v = 0 counts as 0, also where ln p_v is -infinity. The gradient is p - q:
+The gradient is p - q, if q sums to 1:
 
     ln p_v = z_v - ln sum_w exp(z_w),  so  d(ln p_v)/dz_w = delta_vw - p_w
     dloss/dz_w = - sum_v q_v (delta_vw - p_w) = p_w - q_w        since the q_v sum to 1
 
-Positions whose target is `pad_id`, if one is given, or a suppressed id do not count. An id with the
-logit -inf is impossible: if q gives it any probability the loss is infinite, otherwise it has no
-effect. A model gives such logits to the ids that it never writes. The argument `suppressed_ids`
-contains these ids, so that q gives them no probability.
+A model gives the logit -inf to the ids that it never writes. What they would have of q is missing
+from the sum, 0.000002 each in a vocabulary of 50,000; the gradient is p - q all the same. If the true
+id is impossible the loss is infinite. Positions whose target is `pad_id`, if one is given, do not
+count.
 
 The sum is divided by `n_tokens`, the number of target tokens of the update, even if the update is
 computed in several batches: if each batch were divided by its own number, a token of a small batch
@@ -25,9 +25,6 @@ Source: section 5.4; Szegedy et al. 2016, section 7. Dividing by V - 1 follows t
 """
 
 from __future__ import annotations
-
-import reprlib
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -45,7 +42,6 @@ def label_smoothed_cross_entropy(
     smoothing: float = 0.1,
     pad_id: int | None = None,
     n_tokens: float | None = None,
-    suppressed_ids: Sequence[int] = (),
 ) -> Tensor:
     """Return the mean cross-entropy between the smoothed targets and the predictions.
 
@@ -53,24 +49,22 @@ def label_smoothed_cross_entropy(
         gz_tv = (p_tv - q_tv) gloss / n_tokens, and 0 where the target t is left out
 
     logits: (..., V)   target: int (...)   ->   ()
-    Targets that are padding or suppressed ids are left out; n_tokens defaults to the number of the
-    others.
+    Targets that are padding are left out; n_tokens defaults to the number of the others.
     Raises IndexError for a target outside the vocabulary, TypeError for targets that are not
     integers, ValueError for targets of another shape, for an n_tokens that is not positive, for a
-    smoothing that is no probability, for suppressed ids outside the vocabulary, and for smoothing
-    over a vocabulary of one id.
+    smoothing that is no probability, and for smoothing over a vocabulary of one id.
     Source: section 5.4.
     """
     z = as_array(logits)
     if not z.ndim:
         raise ValueError("the logits need an axis for the vocabulary, not shape ()")
     size = z.shape[-1]
-    rows, ids, n = real_rows(
-        target, z.shape[:-1], size, smoothing, pad_id, n_tokens, suppressed_ids
-    )
+    rows, ids, n = real_rows(target, z.shape[:-1], size, smoothing, pad_id, n_tokens)
     # (N, V): the N targets that count. z is a plain array, so nothing is recorded.
     log_p = log_softmax(z.reshape(-1, size)[rows]).data
-    q = _smoothed(ids, size, smoothing, suppressed_ids, z.dtype)  # (N, V)
+    q = xp.full_like(log_p, probability_of_others(smoothing, size))  # (N, V)
+    q[log_p == -xp.inf] = 0
+    q[xp.arange(len(ids)), ids] = 1 - smoothing
     loss = -(q * xp.where(q > 0, log_p, 0)).sum() / n  # where: 0 * -infinity would be NaN
 
     def backward(gy):
@@ -90,14 +84,12 @@ def projected_cross_entropy(
     pad_id: int | None = None,
     n_tokens: float | None = None,
     bias: ArrayLike | None = None,
-    suppressed_ids: Sequence[int] = (),
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of the logits x E^T + b, and their plain negative log-likelihood.
 
         loss = label_smoothed_cross_entropy(x E^T + b, target)    with E = weight, b = bias
 
     x: (..., D)   weight: (V, D)   target: int (...)   bias: (V,)   ->   (), ()
-    The bias of suppressed ids is -infinity: see `Transformer.logit_bias`.
     The second result, the nll, has smoothing 0 and no graph: its backward() raises RuntimeError. If
     n_tokens counts the complete update, exp(sum of the nll of its batches) is the perplexity. This
     composition is an op so that a form can compute it without the logits of all positions in memory
@@ -107,10 +99,9 @@ def projected_cross_entropy(
     """
     _, w, _ = projected_arrays(x, weight, bias)
     logits = linear(x, weight.transpose() if isinstance(weight, Tensor) else w.T, bias)
-    counting = pad_id, n_tokens, suppressed_ids
-    loss = label_smoothed_cross_entropy(logits, target, smoothing, *counting)
+    loss = label_smoothed_cross_entropy(logits, target, smoothing, pad_id, n_tokens)
     with no_grad():
-        nll = label_smoothed_cross_entropy(logits, target, 0.0, *counting)
+        nll = label_smoothed_cross_entropy(logits, target, 0.0, pad_id, n_tokens)
     return loss, nll
 
 
@@ -133,22 +124,12 @@ def projected_arrays(x, weight, bias):
     return x, w, b
 
 
-def _smoothed(ids, size, smoothing, suppressed_ids, dtype):
-    """Return the target distributions q of the true ids: (N,) -> (N, V)."""
-    others = probability_of_others(smoothing, size - len(suppressed_ids))
-    q = xp.full((len(ids), size), others, dtype=dtype)
-    if len(suppressed_ids):
-        q[:, to_device(np.array(suppressed_ids))] = 0
-    q[xp.arange(len(ids)), ids] = 1 - smoothing
-    return q
-
-
 def probability_of_others(smoothing, size):
-    """Return q_v of an id that is not the true one, with `size` ids that are not suppressed."""
+    """Return q_v of a possible id that is not the true one, in a vocabulary of `size` ids."""
     return smoothing / (size - 1) if smoothing else 0.0
 
 
-def real_rows(target, shape, size, smoothing, pad_id, n_tokens, suppressed_ids=()):
+def real_rows(target, shape, size, smoothing, pad_id, n_tokens):
     """Return the indices of the targets that count, these targets, and the divisor of the loss.
 
     target: int (...) of the given shape   ->   int (N,), int (N,), a float
@@ -158,35 +139,26 @@ def real_rows(target, shape, size, smoothing, pad_id, n_tokens, suppressed_ids=(
         raise ValueError(f"targets have shape {target.shape}, but the predictions need {shape}")
     target = target.ravel()
     counts = np.ones(target.shape, dtype=bool) if pad_id is None else target != pad_id
-    if len(suppressed_ids):
-        counts &= np.isin(target, suppressed_ids, invert=True)
     rows = np.flatnonzero(counts)
     ids = target[rows]
     if n_tokens is None:
         n_tokens = max(1, len(rows))
-    _check_numbers(ids, size, smoothing, n_tokens, suppressed_ids)
+    _check_numbers(ids, size, smoothing, n_tokens)
     # A Python float: in NumPy 2 an int64 scalar times a float32 array is a float64 array.
     return to_device(rows), to_device(ids), float(n_tokens)
 
 
-def _check_numbers(ids, size, smoothing, n_tokens, suppressed_ids):
+def _check_numbers(ids, size, smoothing, n_tokens):
     if not n_tokens > 0:
         raise ValueError(
             f"n_tokens is {n_tokens}: the loss is divided by it, so it must be more than 0"
         )
     if not 0 <= smoothing <= 1:
         raise ValueError(f"the smoothing must be at least 0 and at most 1, not {smoothing}")
-    possible = size - len(suppressed_ids)
-    if possible < (2 if smoothing else 1):
+    if size < (2 if smoothing else 1):
         raise ValueError(
-            f"the loss needs at least {2 if smoothing else 1} ids in the vocabulary, not {possible}"
+            f"the loss needs at least {2 if smoothing else 1} ids in the vocabulary, not {size}"
             f"{': label smoothing needs another one' if smoothing else ''}"
-        )
-    in_vocabulary = all(0 <= i < size for i in suppressed_ids)
-    if not in_vocabulary or len(set(suppressed_ids)) < len(suppressed_ids):
-        raise ValueError(
-            f"suppressed_ids must be different integers from 0 to {size - 1}, not "
-            f"{reprlib.repr(suppressed_ids)}"
         )
     if ids.size and not (ids.min() >= 0 and ids.max() < size):
         raise IndexError(

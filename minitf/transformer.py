@@ -510,16 +510,11 @@ class Transformer(Module):
             )
         memory, mask = self.encode(source)
         hidden = self.decode(target_in, memory, mask)
+        target_out = np.where(np.isin(target_out, c.suppressed_ids), c.pad_id, target_out)
         smoothing = c.label_smoothing if smoothing is None else smoothing
+        weight, bias = self.output_embedding.weight, self._logit_bias()
         return projected_cross_entropy(
-            hidden,
-            self.output_embedding.weight,
-            target_out,
-            smoothing,
-            c.pad_id,
-            n_tokens,
-            self._logit_bias(),
-            c.suppressed_ids,
+            hidden, weight, target_out, smoothing, c.pad_id, n_tokens, bias
         )
 
 

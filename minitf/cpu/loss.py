@@ -19,14 +19,12 @@ CHUNK_ROWS = 512  # rows of logits held in memory at once; with fewer, products 
 
 @form_of(loss.projected_cross_entropy)
 def projected_cross_entropy(
-    x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None, bias=None, suppressed_ids=()
+    x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None, bias=None
 ):
     """Return the loss and the plain negative log-likelihood, and compute the gradients at once."""
     x_data, w, b = loss.projected_arrays(x, weight, bias)
     shape, dtype = x_data.shape, x_data.dtype
-    rows, ids, n_tokens = loss.real_rows(
-        target, shape[:-1], len(w), smoothing, pad_id, n_tokens, suppressed_ids
-    )
+    rows, ids, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
     if smoothing >= 0.5:
         return NotImplemented  # q may not be larger for the true id: see `loss_and_gradient`
     flat = math.prod(shape[:-1]), shape[-1]
@@ -40,7 +38,7 @@ def projected_cross_entropy(
         logits = np.matmul(chunk_hidden, w.T)  # (n, V)
         if b is not None:
             logits += b
-        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids)
+        losses, nlls = loss_and_gradient(logits, ids[chunk], smoothing)
         total, total_nll = total + losses.sum(), total_nll + nlls.sum()
         if is_recording():
             # `logits` now contains their gradient p - q.
@@ -66,34 +64,36 @@ def projected_cross_entropy(
     return smoothed, nll
 
 
-def loss_and_gradient(logits, target, smoothing, suppressed_ids=()):
+def loss_and_gradient(logits, target, smoothing):
     """Turn logits (N, V) into p - q in place; return the smoothed and the plain loss of each row.
 
         loss = - sum_v q_v ln p_v = rest (log_sum - logit_true) + wrong sum_v (log_sum - logit_v)
 
     because ln p_v = logit_v - log_sum, and q_v is `wrong` for every id, plus `rest` for the true
     id. So no array of ln p is needed. `rest` has to be positive: if the true id is impossible, its
-    ln p is -infinity. Suppressed ids, of which q_v is 0, are left out of the last sum.
+    ln p is -infinity. Other impossible ids, of which q_v is 0, are left out of the last sum.
     """
-    size = logits.shape[1] - len(suppressed_ids)  # ids that are not suppressed
     smoothing = float(smoothing)  # a NumPy scalar would widen float32
+    size = logits.shape[1]
     wrong = loss.probability_of_others(smoothing, size)
     rest = 1 - smoothing - wrong
     rows = np.arange(len(logits))
     logits -= logits.max(axis=-1, keepdims=True)
-    true = logits[rows, target]
-    # Without the logits of suppressed ids, which would make the sum infinite.
-    others = np.delete(logits, suppressed_ids, axis=1) if len(suppressed_ids) else logits
-    total = row_sums(others)[:, 0]
+    true, total = logits[rows, target], row_sums(logits)[:, 0]
+    impossible = None
+    if np.isneginf(total).any():
+        impossible = np.isneginf(logits)
+        size = size - np.count_nonzero(impossible, axis=1).astype(logits.dtype)
+        total = row_sums(np.where(impossible, 0, logits))[:, 0]
     p = np.exp(logits, out=logits)
     sums = row_sums(p)
     log_sums = np.log(sums[:, 0])
     nll = log_sums - true
-    losses = rest * nll
-    if wrong:  # a logit of -inf makes the sum infinite, and 0 times infinity is NaN
-        losses += wrong * (size * log_sums - total)
+    losses = rest * nll + wrong * (size * log_sums - total)
     p /= sums
     p -= wrong
-    p[:, list(suppressed_ids)] += wrong  # their q is 0
+    if impossible is not None:
+        impossible[rows, target] = False
+        p[impossible] += wrong  # their q is 0
     p[rows, target] -= rest
     return losses, nll

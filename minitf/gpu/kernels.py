@@ -425,13 +425,13 @@ def logsumexp(logits, y):
 # The loss, Adam, the embedding --------------------------------------------------------------------
 
 
-def cross_entropy(logits, target, gradient, losses, nlls, smoothing, suppressed, n_suppressed):
+def cross_entropy(logits, target, gradient, losses, nlls, smoothing):
     """loss = - sum_v q_v ln p_v,  nll = - ln p_target,  gradient = p - q,  p = softmax(logits).
 
-    logits: (N, V)   target, losses, nlls: (N,)   suppressed: bool (V,)
+    logits: (N, V)   target, losses, nlls: (N,)
     gradient: (N, V), rounded, or the array of the logits itself
-    q is 1 - smoothing for the target and smoothing / (V - 1) for every other id. It is 0 where
-    suppressed is true, and V - 1 is less by their number; without such ids the array is not read.
+    q is 1 - smoothing for the target, and smoothing / (V - 1) for every other id, but 0 for those
+    with a logit of -infinity.
     Each block computes one row. It reads the logits once for both the largest and the sum of
     exponentials: the sum so far is scaled down whenever a larger logit appears.
     """
@@ -450,28 +450,27 @@ def cross_entropy(logits, target, gradient, losses, nlls, smoothing, suppressed,
         total += xp.exp(z - largest)
     highest = block_max(largest)
     total = block_sum(total * xp.exp(largest - highest))
-    counted = size - n_suppressed
-    each = smoothing / xp.float32(counted - 1) if counted > 1 else 0.0
+    each = smoothing / xp.float32(size - 1) if size > 1 else 0.0
     inverse = 1.0 / total
     shifted = 0.0
+    counted = 0.0
     for column in range(thread, size, cuda.blockDim.x):
         z = logits[row, column] - highest
         q = 1.0 - smoothing if column == true_id else each
-        if n_suppressed > 0 and suppressed[column]:
-            q = 0.0
-        else:
+        if z > -1e30:
             shifted += z
+            counted += 1.0
+        elif column != true_id:
+            q = 0.0
         gradient[row, column] = cuda.as_element(xp.exp(z) * inverse - q, gradient)
     shifted = block_sum(shifted)
+    counted = block_sum(counted)
     if thread == 0:
         log_total = xp.log(total)
         nll = log_total - (true_logit - highest)
         nlls[row] = nll
-        smoothed = (1.0 - smoothing - each) * nll
-        if each > 0.0:  # a logit of -inf makes the sum infinite, and 0 times infinity is NaN
-            # the sum of each (ln total - z) over the ids that are not suppressed
-            smoothed += each * (xp.float32(counted) * log_total - shifted)
-        losses[row] = smoothed
+        # the sum of each (ln total - z) over the ids that are possible
+        losses[row] = (1.0 - smoothing - each) * nll + each * (counted * log_total - shifted)
 
 
 def adam(data, gradients, m, v, beta_1, beta_2, eps, rate, finite):

@@ -2,10 +2,8 @@
 
 import math
 
-import numpy as np
-
 from minitf import loss
-from minitf.backend import to_device, xp
+from minitf.backend import xp
 from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
@@ -21,16 +19,14 @@ ROW_THREADS = 1024
 
 @form_of(loss.projected_cross_entropy)
 def projected_cross_entropy(
-    x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None, bias=None, suppressed_ids=()
+    x, weight, target, smoothing=0.1, pad_id=None, n_tokens=None, bias=None
 ):
     """Return the loss and the negative log-likelihood, with products in the chosen precision."""
     x_data, w, b = loss.projected_arrays(x, weight, bias)
     shape, dtype = x_data.shape, x_data.dtype
     if not has_kernels(x_data, w, b):
         return NotImplemented
-    rows, ids, n_tokens = loss.real_rows(
-        target, shape[:-1], len(w), smoothing, pad_id, n_tokens, suppressed_ids
-    )
+    rows, ids, n_tokens = loss.real_rows(target, shape[:-1], len(w), smoothing, pad_id, n_tokens)
     if smoothing >= 0.5:
         return NotImplemented  # the kernel needs a q that is larger for the true id
     flat = math.prod(shape[:-1]), shape[-1]
@@ -48,7 +44,7 @@ def projected_cross_entropy(
         # In bfloat16, the gradient is written rounded, unless a bias needs the sum of its rows.
         rounded = table.dtype == xp.uint16 and b is None and is_recording()
         gradient = xp.empty_like(logits, dtype=xp.uint16) if rounded else logits
-        losses = loss_and_gradient(logits, ids[chunk], smoothing, suppressed_ids, gradient)
+        losses = loss_and_gradient(logits, ids[chunk], smoothing, gradient)
         chunk_sum = losses.sum(axis=1)
         totals = chunk_sum if totals is None else totals + chunk_sum
         if is_recording():
@@ -78,16 +74,13 @@ def projected_cross_entropy(
     return smoothed, nll
 
 
-def loss_and_gradient(logits, target, smoothing, suppressed_ids=(), gradient=None):
+def loss_and_gradient(logits, target, smoothing, gradient=None):
     """Return the smoothed and the plain losses of logits (N, V), and write their gradient, p - q.
 
     The losses are (2, N). The gradient is written to `gradient`, or else replaces the logits.
     """
     gradient = logits if gradient is None else gradient
-    suppressed = xp.empty(1, dtype=bool)  # not read if there are no such ids
-    if len(suppressed_ids):
-        suppressed = to_device(np.isin(np.arange(logits.shape[1]), suppressed_ids))
     losses = xp.empty((2, len(logits)), dtype=logits.dtype)
-    arguments = logits, target, gradient, *losses, smoothing, suppressed, len(suppressed_ids)
+    arguments = logits, target, gradient, *losses, smoothing
     launch(kernels.cross_entropy, (len(logits),), (ROW_THREADS,), *arguments)
     return losses

@@ -55,12 +55,6 @@ def test_gradients_do_not_depend_on_the_tiles(tile, longest, rate, rng, monkeypa
         )
 
 
-def test_a_single_head_without_batch(tile, rng):
-    grad_check(
-        F.attention, rng.normal(size=(T, K)), rng.normal(size=(S, K)), rng.normal(size=(S, D))
-    )
-
-
 @pytest.mark.parametrize("longest", [0, S], ids=["computed again", "kept"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_scores_far_from_0_have_a_softmax(longest, dtype, rng, monkeypatch):
@@ -186,15 +180,3 @@ def peak(length, mask=None):
 def test_memory_grows_with_the_length_and_not_with_its_square():
     assert peak(2048) < 1.5 * peak(1024)
     assert peak(2048, np.tri(2048, dtype=bool)) < 1.6 * peak(1024, np.tri(1024, dtype=bool))
-
-
-@pytest.mark.slow
-def test_the_memory_of_weights_that_are_kept_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(cpu_attention, "LONGEST_KEPT", 2048)
-    assert peak(2048) > 3 * peak(1024)
-
-
-def test_a_numpy_that_lists_no_exp2_has_no_fast_one(monkeypatch):
-    """NumPy lists the functions that it was compiled for several processors: not on every one."""
-    monkeypatch.setattr(np.lib.introspect, "opt_func_info", lambda **names: {})
-    assert not cpu_attention._has_fast_exp2()

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -93,15 +92,6 @@ def test_the_items_of_a_killed_process_are_computed_here(n_cores, half_way, monk
 
 
 @forks
-def test_children_that_the_system_waits_for(n_cores):
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    try:
-        assert list(over_cores(lambda i: i, range(9))) == list(range(9))
-    finally:
-        signal.signal(signal.SIGCHLD, before)
-
-
-@forks
 def test_an_interruption_while_processes_are_made(n_cores, monkeypatch):
     interrupt_while_processes_are_made(n_cores, monkeypatch)
 
@@ -120,13 +110,6 @@ def interrupt_while_processes_are_made(n_cores, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         list(over_cores(lambda i: time.sleep(600), range(n_cores)))
     assert os.getpid() == here
-
-
-@forks
-def test_an_interruption_that_another_thread_receives_waits_as_well(n_cores, monkeypatch):
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(int).result()  # a thread in which no signal is blocked
-        interrupt_while_processes_are_made(n_cores, monkeypatch)
 
 
 @forks

@@ -1,19 +1,15 @@
 """Attention with different or empty axes in front, against its composition of primitive ops."""
 
-import contextlib
 import math
 
 import numpy as np
 import pytest
-import strict
 from sizes import B, H, K, S, T
 
-from minitf import Config
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
 from minitf.cpu import attention as cpu_attention
 from minitf.tensor import Tensor, no_grad
-from minitf.transformer import MultiHeadAttention
 
 RATE, SEED = 0.4, 6
 
@@ -102,37 +98,6 @@ def any_axes_in_front(rng, monkeypatch):
         agree([(weights @ to_device(arrays[2])).numpy()], expected[:1], 1e-10)
 
 
-FRONTS = {
-    "key and value shared by the heads": ((B, H), (B, 1), (B, 1), (B, 1)),
-    "key and value without axes in front": ((B, H), (), (), ()),
-    "one query for all": ((1, 1), (B, H), (B, H), (1, 1)),
-    "values of more axes than keys": ((B, 1), (1,), (B, H), ()),
-    "a mask of more axes than all": ((), (), (), (B, H)),
-    "equal": ((B, H), (B, H), (B, H), (B, 1)),
-}
-
-
-QUICK = "values of more axes than keys", "equal"
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in FRONTS]
-)
-@pytest.mark.parametrize("where", ["simulated", pytest.param("cupy", marks=pytest.mark.gpu)])
-def test_the_kernels_get_equal_axes_in_front(name, where, rng):
-    q, k, v, m = FRONTS[name]
-    arrays = rng.normal(size=(*q, T, K)), rng.normal(size=(*k, S, K)), rng.normal(size=(*v, S, 6))
-    mask = rng.random((*m, T, S)) < 0.6
-    for rate in (0.0, RATE):
-        expected = results(composed, arrays, mask, rate)
-        with using(strict.with_kernels if where == "simulated" else "cupy"):
-            singles = [array.astype(np.float32) for array in arrays]
-            agree(results(F.attention, singles, mask, rate, SEED), expected, 3e-6)
-            with no_grad():
-                y = F.attention(*map(to_device, singles), mask, rate, SEED)
-                agree([y.numpy()], expected[:1], 3e-6)
-
-
 @pytest.mark.parametrize(("t", "s", "d"), [(T, 0, K), (0, S, K), (T, S, 0), (0, 0, 0)])
 def test_empty_sets(t, s, d, library):
     """A query without keys gets zeros, and an input without effect a gradient of zeros."""
@@ -154,17 +119,6 @@ def empty_sets(front, t, s, d):
                 assert not F.attention(*map(to_device, arrays), mask, rate, SEED).numpy().any()
     weights = F.attention_weights(*map(to_device, arrays[:2]))
     assert weights.shape == (*front, t, s)
-
-
-@pytest.mark.parametrize(("t", "s"), [(T, 0), (0, S), (0, 0)])
-def test_several_heads_over_an_empty_set(t, s, library, rng):
-    config = Config(10, d_model=8, n_heads=2, d_ff=8)
-    attention = MultiHeadAttention(config, rng)
-    x, memory = (Tensor(to_device(np.ones((2, n, 8), np.float32))) for n in (t, s))
-    y = attention(x, memory)
-    assert y.shape == (2, t, 8) and not y.numpy().any()
-    y.sum().backward()
-    assert not attention.key.weight.grad.any()
 
 
 @pytest.mark.parametrize(
@@ -222,19 +176,3 @@ def test_masks_are_boolean(kind, library, rng):
             call(mask)
         assert "\n" not in str(error.value)
         assert np.array_equal(call(may).numpy(), call(may.tolist()).numpy())
-
-
-@pytest.mark.parametrize(
-    "where", ["numpy", "simulated", pytest.param("cupy", marks=pytest.mark.gpu)]
-)
-def test_float32_and_float64_do_not_mix_recorded_or_not(where, rng):
-    query, key = rng.normal(size=(B, H, T, K)).astype(np.float32), rng.normal(size=(B, H, S, K))
-    expected = composed(*map(Tensor, (query.astype(np.float64), key, key))).numpy()
-    with using({"simulated": strict.with_kernels}.get(where, where)):
-        for recording in (contextlib.nullcontext(), no_grad()):
-            with recording:
-                with pytest.raises(TypeError, match=r"mixes float(64 and float32|32 and float64)"):
-                    F.attention(Tensor(query), Tensor(key), Tensor(key))
-                # Constants are converted
-                y = F.attention(Tensor(query), to_device(key), to_device(key))
-                agree([y.numpy()], [expected], 1e-5)

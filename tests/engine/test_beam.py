@@ -44,63 +44,6 @@ def test_beam_search_follows_the_rule(alpha, beam, n_best):
     assert {0, 5} <= lengths_found
 
 
-def test_the_end_mark_finishes_only_among_the_best():
-    """Of 2 * 1 candidates the end is the second: it is not finished, though it would have been the
-    best in the end.
-    """
-    model = fixed_table({(): {4: 0.5, EOS: 0.4}, (4,): {EOS: 0.3, 5: 0.2}})
-    (found,) = beam_search(model, sources(2), beam=1, alpha=0.0, cached=False)[0]
-    assert found.ids == [4]
-    assert found.log_probability == pytest.approx(math.log(0.5 * 0.3))
-    (wider,) = beam_search(model, sources(2), beam=2, alpha=0.0, cached=False)[0]
-    assert wider.ids == []
-    assert wider.log_probability == pytest.approx(math.log(0.4))
-
-
-LATE = {(): {EOS: 0.5, 4: 0.45}, (4,): {4: 0.99}, (4, 4): {4: 0.99}, (4, 4, 4): {EOS: 0.99}}
-
-
-@pytest.mark.parametrize("first", [0.45, 0.4])
-def test_the_search_goes_on_while_a_living_one_can_win(first):
-    """One is finished at once; the penalty lets the longer one win, as long as its length can
-    ever be reached. 0.4 could not win with one word more, but wins with three.
-    """
-    model = fixed_table({**LATE, (): {EOS: 0.5, 4: first}})
-    (found,) = beam_search(model, sources(2), beam=1, alpha=1.0, max_extra=8, cached=False)[0]
-    total = math.log(first * 0.99**3)
-    assert found.ids == [4, 4, 4]
-    assert found.log_probability == pytest.approx(total)
-    assert found.score == pytest.approx(total / (9 / 6))
-
-
-@pytest.mark.parametrize(
-    "beam, alpha, max_extra, probabilities",
-    [
-        (1, 0.0, 8, {EOS: 0.5, 4: 0.42}),
-        (1, 1.0, 0, {EOS: 0.5, 4: 0.42}),
-        (1, 0.0, 8, {EOS: 0.5, 4: 0.5}),
-        (2, 1.0, 8, {EOS: 1.0}),
-    ],
-)
-@np.errstate(divide="ignore")  # the last ones have probabilities of 0
-def test_the_search_stops_when_none_can_win(beam, alpha, max_extra, probabilities):
-    """ln 0.42 is below ln 0.5 without a penalty, and also with that of the two words that are
-    allowed at most. An equal one cannot win either, nor one that is impossible.
-    """
-    model = fixed_table({**LATE, (): probabilities})
-    (found,) = beam_search(model, sources(2), beam, alpha, max_extra, cached=False)[0]
-    assert found.ids == []
-    assert model.steps == 1
-
-
-def test_who_wants_one_waits_for_no_second():
-    """Two are finished, and the living one can still pass the second of them, but not the first."""
-    model = fixed_table({(): {EOS: 0.5, 4: 0.3}, (4,): {4: 0.6, EOS: 0.35}})
-    (found,) = beam_search(model, sources(2), beam=2, alpha=0.0, cached=False)[0]
-    assert found.ids == []
-    assert model.steps == 2
-
-
 def test_a_sentence_that_is_done_is_not_computed_any_more():
     """The first of two sentences ends at once; afterwards only the rows of the
     other are decoded.
@@ -237,21 +180,6 @@ def test_wrong_arguments_are_named(decode):
     for alpha in (-0.1, math.nan, math.inf, 500):  # 500: the penalty would overflow
         with pytest.raises(ValueError, match="alpha must be at least 0 and at most 10"):
             decode(small_model(), sources(2), alpha=alpha)
-
-
-def test_numbers_of_numpy_are_numbers():
-    """Scores, too, are Python's: JSON takes no float32."""
-    options = {"alpha": np.float32(0.5), "max_extra": np.int64(2)}
-    (best,) = beam_search(small_model(), sources(2), np.int64(3), **options)[0]
-    (first,) = greedy(small_model(), sources(2), **options)
-    for found in (best, first):
-        assert type(found.score) is type(found.log_probability) is float
-        assert all(type(token) is int for token in found.ids)
-
-
-def test_a_beam_of_none():
-    with pytest.raises(ValueError, match="the beam width must be at least 1, not 0"):
-        beam_search(small_model(), sources(2), beam=0)
 
 
 # The whole space ----------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import pytest
 from decoding import assert_same, likely_end
 from models import SWITCHES, Table, each_switch, random_batch, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty
-from sizes import V
 
 from minitf import decode, forms
 from minitf.backend import using
@@ -88,35 +87,6 @@ def test_a_beam_of_one_is_greedy(rng, changes):
         assert found[0].score >= best.log_probability / penalty(length, 0.6) - 1e-9
 
 
-@pytest.mark.parametrize("max_extra", [0, 1, 5])
-def test_greedy_has_the_score_of_a_beam_that_found_the_same(rng, max_extra):
-    """Where it was cut off at its limit there is no end mark that counts."""
-    model, source = small_model(), random_batch(rng, rows=8).source
-    pairs = [
-        (best, found[0])
-        for best, found in zip(
-            greedy(model, source, max_extra, alpha=0.6),
-            beam_search(model, source, 1, 0.6, max_extra),
-            strict=True,
-        )
-        if best.ids == found[0].ids
-    ]
-    assert pairs
-    for best, found in pairs:
-        assert (best.log_probability, best.score) == pytest.approx(
-            (found.log_probability, found.score), rel=1e-6
-        )
-
-
-def test_of_two_words_that_are_equally_good_the_lower_id_is_taken():
-    """By greedy and by a beam of one."""
-    model = Table(lambda sentence, ids: np.isin(np.arange(50), (7, 33)) * 5.0, 50)
-    (found,) = greedy(model, sources(2), max_extra=1, cached=False)
-    assert found.ids == [7] * 3
-    ((best,),) = beam_search(model, sources(2), 1, max_extra=1, cached=False)
-    assert best.ids == [7] * 3
-
-
 def test_hypotheses_hold_what_the_model_says_of_them(rng):
     """Their ln P is that of the model reading them; the score is ln P by the penalty of
     ids and end mark.
@@ -134,16 +104,6 @@ def test_hypotheses_hold_what_the_model_says_of_them(rng):
                 ln_p[range(len(h.ids) + 1), [*h.ids, EOS]].sum()
             )
             assert h.score == pytest.approx(h.log_probability / penalty(len(h.ids) + 1, 0.6))
-
-
-def test_wider_beams_score_higher_on_average(rng):
-    model = likely_end(small_model(), by=0.3)
-    source = random_batch(rng, rows=30).source
-    means = [
-        np.mean([best[0].score for best in beam_search(model, source, beam, 0.6, 5)])
-        for beam in (1, 2, 8)
-    ]
-    assert means[0] < means[1] < means[2]
 
 
 # Limits -------------------------------------------------------------------------------------------
@@ -168,11 +128,6 @@ def test_at_most_max_extra_words_more_than_the_source(max_extra):
     assert [[len(h.ids) for h in hypotheses] for hypotheses in found] == [[n] * 3 for n in expected]
 
 
-def test_something_is_written_for_an_empty_source():
-    (found,) = greedy(Table(never_ends, 9), np.array([[EOS, PAD]]), max_extra=0, cached=False)
-    assert len(found.ids) == 1
-
-
 def test_learned_positions_limit_the_text(rng):
     model = likely_end(small_model(positions="learned", max_length=7), by=-50)
     source = random_batch(rng, rows=3).source
@@ -192,26 +147,6 @@ def test_impossible_n_best():
     for n_best in (0, 5):
         with pytest.raises(ValueError, match="n_best must be from 1 to the beam width 4"):
             beam_search(small_model(), sources(2), beam=4, n_best=n_best)
-
-
-def test_greedy_counts_the_end_mark_as_the_beam_does(rng):
-    """Texts of several lengths that ended: their scores are ln P by the penalty of all
-    that was written.
-    """
-    model, source = likely_end(small_model()), random_batch(rng, rows=8).source
-    found, limits = greedy(model, source, 5, alpha=1.0), (source > EOS).sum(axis=1) + 5
-    written = [min(len(best.ids) + 1, limit) for best, limit in zip(found, limits, strict=True)]
-    assert len(set(written)) > 2 and any(
-        length < limit for length, limit in zip(written, limits, strict=True)
-    )
-    expected = [
-        best.log_probability / penalty(length, 1.0)
-        for best, length in zip(found, written, strict=True)
-    ]
-    assert [best.score for best in found] == pytest.approx(expected)
-    assert [best.score for best in greedy(model, source, 5)] == [
-        best.log_probability for best in found
-    ]
 
 
 def test_the_defaults_are_those_of_the_paper():
@@ -304,18 +239,6 @@ def test_a_model_of_few_positions_has_a_cache():
     assert scorer_of(np.array([[5, 2]]), 1).caches
 
 
-@pytest.mark.parametrize("part", [np.s_[:, :-1], np.s_[0], np.s_[:, :1]], ids=str)
-def test_a_scorer_whose_logits_have_another_shape_does_not_agree(part):
-    """Also where NumPy would broadcast them, and where it could not."""
-
-    class Other(decode.TokenScorer):
-        def __call__(self, texts):
-            return super().__call__(texts)[part]
-
-    model = small_model()
-    assert not decode.agrees(model, lambda *task: Other(model, *task))
-
-
 @pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])
 def test_decoding_on_every_backend(rng, library, changes):
     source = random_batch(rng, rows=5).source
@@ -329,35 +252,6 @@ def test_decoding_on_every_backend(rng, library, changes):
         expected_texts, expected_beams = run()
     assert_same([[h] for h in texts], [[h] for h in expected_texts], rel=1e-4)
     assert_same(beams, expected_beams, rel=1e-4)
-
-
-def test_vocabulary_sizes_smaller_than_the_beam(rng):
-    """Fewer continuations than beams: what cannot be filled stays empty, and nothing
-    is found twice.
-    """
-    model = small_model(vocabulary_size=V)
-    source = random_batch(rng).source
-    for hypotheses in beam_search(model, source, beam=4 * V, max_extra=1, n_best=3 * V):
-        assert len({tuple(h.ids) for h in hypotheses}) == 3 * V
-        assert all(np.isfinite(h.score) for h in hypotheses)
-
-
-def test_a_decoder_of_other_depth_than_the_encoder_is_cached_too():
-    """Some variants have a deep encoder and a shallow decoder."""
-    for n_layers in (1, 3):
-        model = small_model(n_layers=2)
-        layers = model.decoder.layers
-        model.decoder.layers = layers[:1] if n_layers == 1 else [*layers, *layers[:1]]
-        source = np.array([[5, 6, 7, 3], [8, 9, 3, 0]])
-        for search in (greedy, beam_search):
-            found = (
-                search(model, source, max_extra=3),
-                search(model, source, max_extra=3, cached=False),
-            )
-            first, second = (
-                [best if search is greedy else best[0] for best in each] for each in found
-            )
-            assert [best.ids for best in first] == [best.ids for best in second]
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search])

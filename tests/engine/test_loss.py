@@ -9,9 +9,9 @@ from sizes import B, D, T, V
 
 from minitf import forms
 from minitf import loss as loss_module
-from minitf.backend import to_device, to_numpy
+from minitf.backend import to_numpy
 from minitf.cpu import loss as cpu_loss
-from minitf.tensor import Tensor, no_grad
+from minitf.tensor import Tensor
 
 # In the targets of these tests 0 is padding, as in the Transformer's.
 label_smoothed_cross_entropy = functools.partial(loss_module.label_smoothed_cross_entropy, pad_id=0)
@@ -91,40 +91,13 @@ def test_padding_drops_out(case, rng):
     assert x.grad[target != 0].all()
 
 
-def test_another_pad_id(case):
-    logits, target = case
-    moved = np.where(target == 0, V - 1, target - 1)  # every id one lower, padding last
-    values = [
-        label_smoothed_cross_entropy(logits, target),
-        label_smoothed_cross_entropy(np.roll(logits, -1, axis=-1), moved, pad_id=V - 1),
-    ]
-    assert float(values[0]) == pytest.approx(float(values[1]), rel=1e-12)
-
-
-def test_without_a_pad_id_every_position_counts(case, rng):
-    logits, target = case
-    q, p = smoothed(target, 0.1, V), softmax(logits)
-    x = Tensor(logits)
-    loss = loss_module.label_smoothed_cross_entropy(x, target)
-    loss.backward()
-    assert float(loss) == pytest.approx(-(q * np.log(p)).sum(-1).mean(), rel=1e-12)
-    assert np.allclose(x.grad, (p - q) / target.size, rtol=1e-10, atol=1e-15)
-    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
-    fused, nll = loss_module.projected_cross_entropy(hidden, weight, target)
-    log_p = np.log(softmax(hidden @ weight.T))
-    assert float(fused) == pytest.approx(-(q * log_p).sum(-1).mean(), rel=1e-12)
-    assert float(nll) == pytest.approx(
-        -np.take_along_axis(log_p, target[..., None], -1).mean(), rel=1e-12
-    )
-
-
 def test_an_impossible_word(library):
-    """A logit of -inf makes the loss infinite, unless q gives that word no probability."""
+    """A logit of -inf makes the loss infinite if it is that of the target; else its q is 0."""
     logits = np.array([[1.0, -np.inf, 2.0, 0.5]], np.float32)
     p = softmax(logits.astype(np.float64))
     for target, smoothing, expected in (
         (2, 0.0, -np.log(p[0, 2])),
-        (2, 0.1, np.inf),
+        (2, 0.1, -(0.9 * np.log(p[0, 2]) + 0.1 / 3 * np.log(p[0, 0] * p[0, 3]))),
         (1, 0.0, np.inf),
         (1, 0.1, np.inf),
     ):
@@ -132,7 +105,9 @@ def test_an_impossible_word(library):
         loss = label_smoothed_cross_entropy(x, [target], smoothing)
         loss.backward()
         assert float(loss) == pytest.approx(expected, rel=1e-6)
-        assert np.allclose(to_numpy(x.grad), p - smoothed([target], smoothing, 4), atol=1e-6)
+        q = smoothed([target], smoothing, 4)
+        q[0, 1] *= target == 1
+        assert np.allclose(to_numpy(x.grad), p - q, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_tokens", [0, -3, np.int64(0), float("nan")])
@@ -173,43 +148,9 @@ def test_targets_are_integers(target):
         label_smoothed_cross_entropy(np.zeros((1, 2, V)), target)
 
 
-def test_predictions_of_no_positions():
-    x = Tensor(np.zeros((0, T, V)))
-    loss = label_smoothed_cross_entropy(x, np.zeros((0, T), int))
-    loss.backward()
-    assert float(loss) == 0 and x.grad.shape == (0, T, V)
-
-
 def test_features_that_do_not_fit_the_vocabulary_are_named(case, rng):
     with pytest.raises(ValueError, match=r"not the shapes \(2, 5, 12\) and \(11, 13\)"):
         projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D + 1)), case[1])
-
-
-@pytest.mark.parametrize("program", [forms.on, forms.off])
-def test_arrays_without_the_axes_that_the_loss_needs_are_named(program):
-    with program():
-        for shapes in (((), (V, D)), ((T, D), (D,))):
-            x, weight = map(np.ones, shapes)
-            with pytest.raises(ValueError, match=r"takes x \(\.\.\., D\) and a weight"):
-                projected_cross_entropy(x, weight, np.ones(T, int))
-        with pytest.raises(ValueError, match="an axis for the vocabulary"):
-            label_smoothed_cross_entropy(1.0, 1)
-
-
-def both_forms(hidden, weight, target, smoothing, n_tokens=None):
-    """Return (loss, gradient of hidden, gradient of weight) from logits, and projected."""
-    results = []
-    for fused in (False, True):
-        x, w = Tensor(hidden), Tensor(weight)
-        if fused:
-            loss, _ = projected_cross_entropy(x, w, target, smoothing, n_tokens=n_tokens)
-        else:
-            loss = label_smoothed_cross_entropy(
-                x @ w.transpose(), target, smoothing, n_tokens=n_tokens
-            )
-        (loss * 3.0).backward()  # so that the gradient that arrives is not 1
-        results.append((to_numpy(loss.data), to_numpy(x.grad), to_numpy(w.grad)))
-    return results
 
 
 @pytest.mark.parametrize("n_tokens", [None, 4, 1000])
@@ -224,32 +165,6 @@ def test_the_sum_is_divided_by_n_tokens(case, rng, n_tokens):
     assert float(nll) * (n_tokens or n) == pytest.approx(
         float(label_smoothed_cross_entropy(hidden @ weight.T, target, smoothing=0.0)) * n, rel=1e-12
     )
-
-
-def test_n_tokens_may_be_a_number_of_numpy(case):
-    """(target != 0).sum() is an int64, which must not turn float32 into float64."""
-    logits, target = case
-    x = Tensor(logits.astype(np.float32))
-    loss = label_smoothed_cross_entropy(x, target, n_tokens=(target != 0).sum())
-    loss.backward()
-    assert loss.dtype == x.grad.dtype == np.float32
-    hidden, weight = Tensor(np.ones((B, T, D), np.float32)), Tensor(np.ones((V, D), np.float32))
-    loss, nll = projected_cross_entropy(hidden, weight, target, n_tokens=(target != 0).sum())
-    loss.backward()
-    assert loss.dtype == nll.dtype == hidden.grad.dtype == np.float32
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 100])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_fused_form_equals_the_plain_one(case, rng, monkeypatch, rows, smoothing):
-    """With chunks of one row, of several with a rest, and of all."""
-    monkeypatch.setattr(cpu_loss, "CHUNK_ROWS", rows)
-    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
-    for n_tokens in (None, 17):
-        with forms.on():
-            plain, fused = both_forms(hidden, weight, case[1], smoothing, n_tokens)
-        for one, other in zip(plain, fused, strict=True):
-            assert np.allclose(one, other, rtol=1e-11, atol=1e-14)
 
 
 def test_no_more_logits_than_a_chunk(case, rng, monkeypatch):
@@ -282,15 +197,6 @@ def test_second_result_is_the_plain_negative_log_likelihood(case, rng, program):
         nll.backward()
 
 
-def test_without_recording_the_values_are_the_same(case, rng):
-    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
-    expected = [float(x) for x in projected_cross_entropy(Tensor(hidden), Tensor(weight), case[1])]
-    with no_grad():
-        assert [
-            float(x) for x in projected_cross_entropy(Tensor(hidden), Tensor(weight), case[1])
-        ] == expected
-
-
 def test_nothing_but_padding(rng):
     hidden, weight = Tensor(rng.normal(size=(B, T, D))), Tensor(rng.normal(size=(V, D)))
     loss, nll = projected_cross_entropy(hidden, weight, np.zeros((B, T), int))
@@ -321,13 +227,6 @@ def test_logits_and_hidden_states_are_left_alone(case, rng):
     assert all(np.array_equal(*pair) for pair in zip((logits, hidden, weight), copies, strict=True))
 
 
-def test_logits_without_padding_are_left_alone_too(case):
-    """Then all rows are worked on, and must still be worked on in a copy."""
-    x = Tensor(case[0].copy())
-    label_smoothed_cross_entropy(x, np.full((B, T), 3), pad_id=0).backward()
-    assert np.array_equal(x.numpy(), case[0])
-
-
 def test_the_smoothing_is_the_papers_unless_told_otherwise(case, rng):
     logits, target = case
     hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
@@ -337,18 +236,6 @@ def test_the_smoothing_is_the_papers_unless_told_otherwise(case, rng):
         projected_cross_entropy(hidden, weight, target, **given)[0] for given in (default, expected)
     ]
     assert float(plain[0]) == float(plain[1]) and float(fused[0]) == float(fused[1])
-
-
-def test_without_recording_no_gradient_is_computed(case, rng, monkeypatch):
-    products, matmul = [], np.matmul
-    monkeypatch.setattr(
-        np, "matmul", lambda *args, **named: products.append(1) or matmul(*args, **named)
-    )
-    with forms.on(), no_grad():
-        projected_cross_entropy(
-            rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), case[1], pad_id=0
-        )
-    assert len(products) == 1, "the logits, and no more"
 
 
 @pytest.mark.parametrize("shape", [(B, T - 1), (T, B), (1, T), (B * T,), (B, T, 1)])
@@ -369,18 +256,3 @@ def test_a_target_that_is_no_word_is_refused(rng, library):
             label_smoothed_cross_entropy(rng.normal(size=(B, T, V)), target)
         with pytest.raises(IndexError, match="targets must be from 0 to 10, but range from"):
             projected_cross_entropy(rng.normal(size=(B, T, D)), rng.normal(size=(V, D)), target)
-
-
-def test_both_forms_on_every_backend(case, rng, library):
-    hidden, weight = rng.normal(size=(B, T, D)), rng.normal(size=(V, D))
-    target = case[1]
-    plain, fused = both_forms(to_device(hidden), to_device(weight), target, 0.1)
-    p, q, real = softmax(hidden @ weight.T), smoothed(target, 0.1, V), target != 0
-    expected = -(q * np.log(p)).sum(-1)[real].mean()
-    g_logits = 3 * (p - q) * real[..., None] / real.sum()
-    for loss, g_hidden, g_weight in (plain, fused):
-        assert float(loss) == pytest.approx(expected, rel=1e-10)
-        assert np.allclose(g_hidden, g_logits @ weight, rtol=1e-9, atol=1e-12)
-        assert np.allclose(
-            g_weight, np.einsum("btv,btd->vd", g_logits, hidden), rtol=1e-9, atol=1e-12
-        )

@@ -10,15 +10,13 @@ import pytest
 from decoding import assert_same, likely_end
 from models import each_switch, random_batch, small_model
 from paths import EXAMPLES
-from tiny_translator import TEXT, make_model, make_subwords
 
-from minitf import decode, forms
+from minitf import decode
 from minitf import functions as F
-from minitf.backend import to_device, using
+from minitf.backend import to_device
 from minitf.decode import beam_search, greedy
 from minitf.nn import Module, Parameter
 from minitf.transformer import DecoderLayer, FeedForward, MultiHeadAttention, Positions, Transformer
-from minitf.translation import Translator
 
 sys.path.insert(0, str(EXAMPLES))
 
@@ -132,11 +130,6 @@ def test_positions_come_with_the_cache(rng, kind, changes, everywhere=True):
 
 
 @pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
-def test_positions_of_one_attention_come_with_the_cache(rng, kind):
-    test_positions_come_with_the_cache(rng, kind, {}, everywhere=False)
-
-
-@pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
 def test_a_wrong_position_would_be_noticed(rng, kind, monkeypatch):
     """Each key one position further, or all at the same:
     then the texts of these models are others.
@@ -156,41 +149,6 @@ def test_a_wrong_position_would_be_noticed(rng, kind, monkeypatch):
         assert [
             [h.ids for h in row] for row in beam_search(model, source, 4, 0.6, 12, 4)
         ] != expected
-
-
-@pytest.mark.parametrize("kind", [rotary.RotaryAttention, Relative])
-def test_positions_on_every_backend(rng, library, kind):
-    source = random_batch(rng, rows=4).source
-
-    def run():
-        return beam_search(
-            with_attention(likely_end(small_model("float32")), kind), source, 3, max_extra=6
-        )
-
-    found = run()
-    with using("numpy"):
-        assert_same(found, run(), rel=1e-4)
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize(
-    "kind", [rotary.RotaryAttention, Biased, pytest.param(TurnedKeys, marks=pytest.mark.slow)]
-)
-def test_a_translator_decodes_as_the_model(kind, beam):
-    subwords = make_subwords()
-    model, lines = (
-        with_attention(make_model(subwords), kind),
-        [f"{line} {n}" for line in TEXT for n in range(2)],
-    )
-    translator = Translator(model, subwords, 100, 100)
-    found = translator.translate(lines, beam, max_extra=5, wellformed=False)
-    source = [subwords.encode([line])[0] + [model.config.eos_id] for line in lines]
-    for (best,), row in zip(found, source, strict=True):
-        if beam == 1:
-            expected = greedy(model, np.array([row]), 5, cached=False)
-        else:
-            expected = beam_search(model, np.array([row]), beam, max_extra=5, cached=False)[0]
-        assert best.text == subwords.decode([expected[0].ids])[0].strip()
 
 
 # Without a cache ----------------------------------------------------------------------------------
@@ -318,38 +276,3 @@ def test_a_model_without_a_cache_is_decoded_without_one(rng, change, monkeypatch
     # With the cache it is wrong, or ends in an error.
     with contextlib.suppress(Exception, pytest.fail.Exception):
         assert [h.ids for h in greedy(model, source, 12)] != [h.ids for h in expected]
-
-
-@pytest.mark.parametrize("unused", ["self_attention", "source_attention"])
-def test_a_layer_with_one_attention_is_decoded_with_a_cache(rng, unused):
-    class Single(DecoderLayer):
-        def __call__(self, x, memory, target_mask, source_mask, caches=(None, None)):
-            own_cache, source_cache = caches
-            if hasattr(self, "self_attention"):
-                x = self.self_residual(
-                    x, lambda y: self.self_attention(y, y, target_mask, own_cache)
-                )
-            else:
-                x = self.source_residual(
-                    x, lambda y: self.source_attention(y, memory, source_mask, source_cache)
-                )
-            return self.feed_forward_residual(x, self.feed_forward)
-
-    model = likely_end(small_model())
-    for layer in model.decoder.layers:
-        layer.__class__ = Single
-        delattr(layer, unused)
-    rows = random_batch(rng, rows=5).source
-    assert_decoded_alike(model, rows)
-    with forms.off():
-        assert_decoded_alike(model, rows)
-
-
-def test_a_changed_method_that_suits_the_cache_is_decoded_with_it(rng):
-    class Thoughtful(MultiHeadAttention):
-        def keys_and_values(self, memory):
-            keys, values = super().keys_and_values(memory)
-            return keys * 2.0, values
-
-    model = with_attention(likely_end(small_model()), Thoughtful)
-    assert_decoded_alike(model, random_batch(rng, rows=5).source)

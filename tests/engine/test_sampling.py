@@ -1,7 +1,6 @@
 """Drawn texts: the probabilities of the draws, what can be drawn, seeds, and language models."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,12 +9,10 @@ from models import Table, random_batch, random_table, small_model, sources
 from plain import BOS, EOS, PAD, log_softmax, penalty
 from tiny_translator import TEXT, make_model, make_subwords
 
-from minitf.backend import using
-from minitf.beyond.sampling import _drawing, generate, sample
+from minitf.beyond.sampling import generate, sample
 from minitf.cpu import workers
 from minitf.decode import greedy
 from minitf.errors import UserError
-from minitf.text import make_batch
 from minitf.translation import Translator
 
 SCORES = np.array([0.3, -1.0, 2.0, 0.5, 1.4, 1.4, -0.7, 0.0, 0.9])
@@ -69,33 +66,6 @@ def test_words_are_drawn_with_their_probabilities(settings, n):
     chi_square = ((counts - expected)[possible] ** 2 / expected[possible]).sum()
     assert chi_square < 26.1
     assert 1 < possible.sum() <= len(SCORES)
-
-
-def test_of_equals_the_lower_ids_can_be_drawn():
-    scores = np.array([0.0, 1.0, 1.0, 1.0, 0.0])
-    assert set(draws(200, scores, top_k=2)) == {1, 2}
-    assert set(draws(200, scores, top_k=1)) == {1}
-    assert set(draws(200, scores, temperature=0)) == {1}
-    assert set(draws(200, scores, top_p=0.3)) == {1, 2}
-    assert set(draws(200, np.zeros(4), top_p=0.5)) == {0, 1}, "they sum to exactly one half"
-
-
-@pytest.mark.parametrize("number, token", [(0.0, 1), (0.5, 3), (1 - 2**-53, 3)])
-def test_the_least_and_the_greatest_number_draw_a_word_that_has_a_probability(
-    number, token, monkeypatch
-):
-    monkeypatch.setattr(
-        np.random, "default_rng", lambda seed: SimpleNamespace(random=lambda: number)
-    )
-    scores = np.array([[-np.inf, 0.0, -np.inf, 0.0, -np.inf]])
-    assert _drawing(1.0, 0, 1.0, 0)(scores, [0]).tolist() == [token]
-
-
-def test_what_has_no_probability_is_never_drawn():
-    assert set(draws(500, np.array([-np.inf, 0.0, -np.inf, 0.0, -np.inf]), temperature=1e9)) == {
-        1,
-        3,
-    }
 
 
 @pytest.mark.parametrize(
@@ -170,19 +140,6 @@ def test_a_draw_depends_on_seed_row_and_step_alone(rng):
     assert len({word for h in same for word in h.ids}) > 3, "and so are steps"
 
 
-def test_on_every_backend(rng, library):
-    source = random_batch(rng, rows=5).source
-
-    def run():
-        return sample(
-            likely_end(small_model("float32")), source, 0.7, top_k=5, top_p=0.9, seed=2, max_extra=5
-        )
-
-    found = run()
-    with using("numpy"):
-        assert_same([[h] for h in found], [[h] for h in run()], rel=1e-4)
-
-
 @pytest.fixture(scope="module")
 def translator():
     subwords = make_subwords()
@@ -214,16 +171,6 @@ def test_lines_are_drawn_alike_in_any_batch_and_on_any_number_of_cores(translato
     ] != results[0]
     with pytest.raises(TypeError, match="list of lines"):
         translator.sample("one line")
-
-
-def test_a_translator_draws_as_the_model(translator):
-    source = make_batch(translator.subwords.encode(TEXT[:1]), [[]], len(translator.subwords)).source
-    (expected,) = sample(translator.model, source, 0.8, seed=9, max_extra=5, rows=[(3, 0)])
-    ((found,),) = translator.sample(
-        TEXT[:1], temperature=0.8, seed=9, max_extra=5, alpha=0.0, first=3, wellformed=False
-    )
-    assert found.text == translator.subwords.decode([expected.ids])[0].strip()
-    assert found.score == pytest.approx(expected.log_probability, rel=1e-4)
 
 
 # What is given ------------------------------------------------------------------------------------
@@ -305,15 +252,6 @@ def test_generate_is_sample_for_a_translator(rng):
     )
     found = generate(next_logits, np.full((3, 1), BOS), 6, 0.8, top_k=4, seed=8, end_id=EOS)
     assert [h.ids for h in found] == [h.ids for h in expected]
-
-
-def test_large_seeds_do_not_draw_what_other_rows_draw():
-    """A seed of more than 32 bits is cut into several numbers, as the key of a row is."""
-    choose = [
-        _drawing(1.0, 0, 1.0, seed, rows) for seed, rows in ((2**32, [0]), (0, [(1, 0)]), (0, [1]))
-    ]
-    logits = np.zeros((1, 10**6))
-    assert len({int(draw(logits, [0])[0]) for draw in choose}) == 3
 
 
 def test_a_language_model_that_computes_nan_is_named():

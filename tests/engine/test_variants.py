@@ -16,9 +16,8 @@ from variants import SwiGLU, Variant
 from minitf import transformer
 from minitf.config import Config
 from minitf.errors import UserError
-from minitf.files.arrays import load_arrays, save_arrays
+from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model, save_model
-from minitf.nn import Linear
 from minitf.text import Words
 from minitf.training import commandline, update
 from minitf.training.settings import parse
@@ -75,14 +74,6 @@ def test_a_variant_is_resumed_bit_for_bit(folder, monkeypatch):
     assert_same_run("whole", "parts")
 
 
-def test_one_begins_with_the_weights_of_a_variant(folder):
-    trained("first")
-    settings, _ = parse([*TEXTS, *PACE, "--start-from", "first", "--out", "second"])
-    started = commandline.build(settings, model=Variant)
-    saved = read_model("first")[0]
-    assert all(np.array_equal(array, saved[name]) for name, array in started.model.state().items())
-
-
 def test_the_command_line_takes_the_class(folder):
     assert commandline.main([*TEXTS, *SMALL, *PACE, "--out", "here"], model=Variant) == 0
     assert commandline.main(["--resume", "--out", "here", "--steps", "14"], model=Variant) == 0
@@ -103,12 +94,6 @@ def test_without_its_class_a_variant_is_refused(folder, capsys):
         assert f": {place}: {said}" in error and error.count("\n") == 1
 
 
-def test_a_mistake_in_the_given_code_is_no_damaged_file(folder):
-    trained("here")
-    with pytest.raises(TypeError, match="initialise"):
-        Translator.load("here", model=lambda config, seed=0: Variant(config, seed))
-
-
 # A model whose code was changed -------------------------------------------------------------------
 
 
@@ -122,23 +107,6 @@ def test_a_layer_with_other_parameters(folder, monkeypatch, capsys):
         UserError, match=r"^here: the model has no decoder.layers.0.feed_forward.gate"
     ):
         Translator.load("here")
-
-
-def test_a_model_too_small_to_be_read_again_is_refused_before_the_first_update(
-    folder, monkeypatch, capsys
-):
-    class Nothing(SwiGLU):
-        def __init__(self, config, rng):
-            self.gate = Linear(1, 1, rng)
-
-    monkeypatch.setattr(transformer, "FeedForward", Nothing)
-    assert run("here", "--set", "d_ff=5000") == 2
-    error = capsys.readouterr().err
-    assert (
-        "numbers in 27 arrays are too few for a model of 1 layers" in error
-        and error.count("\n") == 1
-    )
-    assert not Path("here/checkpoint.safetensors").exists()
 
 
 def test_a_layer_that_computes_something_else_is_noticed(folder, monkeypatch, capsys):
@@ -261,18 +229,3 @@ def test_a_damaged_probe_is_one_line(begun):
         with pytest.raises(UserError, match=r'^here: damaged \(entry "probe": ') as error:
             Translator.load("here")
         assert len(str(error.value)) < 400 and "\n" not in str(error.value)
-
-
-def test_a_damaged_probe_of_a_checkpoint_is_one_line(begun, capsys):
-    arrays, meta = load_arrays("here/checkpoint.safetensors")
-    save_arrays("here/checkpoint.safetensors", arrays, meta | {"probe": ODD[0]})
-    capsys.readouterr()
-    assert commandline.main(["--resume", "--out", "here"]) == 2
-    assert "here/checkpoint.safetensors: damaged (" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("value", [[0.5] * 7, [0.5] * 8, [1e29] * 8])
-def test_another_probe_is_refused(folder, value):
-    model = Transformer(Config.preset("tiny", 30))
-    with pytest.raises(UserError, match="computes other numbers"):
-        check_probe(model, value)

@@ -84,29 +84,6 @@ def launched(monkeypatch):
     return names
 
 
-@pytest.mark.slow
-def test_a_step_with_kernels_is_the_step_without(launched):
-    same_training(DROPOUT | ONE_SIZE)
-    assert launched == {
-        *(
-            "add_norm",
-            "add_norm_gradient",
-            "norm_parameter_gradients",
-            "dropout",
-            "adam",
-            "add_segments",
-        ),
-        *(
-            "bias_relu_dropout",
-            "bias_relu_dropout_gradient",
-            "masked_softmax",
-            "masked_softmax_gradient",
-        ),
-        "cross_entropy",
-        "column_sums",
-    }
-
-
 def test_the_modules_of_a_layer_are_computed_by_the_fused_ops(launched, rng):
     """With the same numbers of dropout as the equations."""
     config = Config(11, d_model=12, d_ff=16, n_heads=3, dropout=0.2, feed_forward_dropout=0.3)

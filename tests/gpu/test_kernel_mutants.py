@@ -72,7 +72,7 @@ MUTANTS = {  # who has to notice: (what stands in the source, what stands there 
     loss: [
         ("value, 16 >> step))", "value, 8 >> step))"),
         ("            q = 0.0\n", "            q = each\n"),
-        ("counted = size - n_suppressed", "counted = size"),
+        ("            counted += 1.0\n", "            counted += 2.0\n"),
         ("log_total - (true_logit", "log_total - (logits[row, target[row]]"),
         ("total * xp.exp(largest - highest)", "total"),
         ("    if thread == 0:\n        log_total", "    if thread < 2:\n        log_total"),

@@ -88,30 +88,6 @@ def test_column_sums(kernels_on, shape):
     close(fused.column_sums(to_device(x)), x.astype(np.float64).sum(axis=0))
 
 
-@pytest.mark.gpu
-def test_many_blocks_have_the_same_bits_every_time():
-    """Of sizes for a GPU alone: more blocks than run at once, which end in another order each time.
-
-    The sums of their slices are added in one order, and what is computed in place is read before it
-    is written.
-    """
-    x, bias = normal(24576, 515), normal(515)
-    with using("cupy"):
-        rows = to_device(x)
-        found = [to_numpy(fused.column_sums(rows)) for _ in range(30)]
-        in_place, _ = fused.bias_relu_dropout(rows, to_device(bias))
-        assert np.array_equal(to_numpy(in_place), np.maximum(x + bias, 0))
-    close(found[0], x.astype(np.float64).sum(axis=0), rtol=1e-5)
-    assert all(np.array_equal(found[0], each) for each in found)
-
-
-@pytest.mark.parametrize("rate", [0.0, 1e-5, 0.999])
-def test_dropout_at_the_ends(kernels_on, rate):
-    numbers, mask = mask_numbers((3, 40), rate)
-    y, _ = fused.dropout(to_device(np.ones((3, 40), np.float32)), numbers)
-    close(y, mask)
-
-
 @pytest.mark.parametrize("rate", [0.0, RATE])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bias_relu_dropout(kernels_on, shape, rate):
@@ -241,16 +217,6 @@ def test_attention(kernels_on, name, rate):
         close(got, wanted, which)
 
 
-def test_long_rows_of_attention(kernels_on):
-    scores, numbers = normal(1, 1, 2, 530) * 4, mask_numbers((1, 1, 2, 530))
-    weights, used = fused.softmax_dropout(to_device(scores), None, 0.5, numbers[0])
-    with using("numpy"):
-        expected = F.softmax(scores.astype(np.float64) * 0.5).data
-    close(weights, expected)
-    close(used, expected * numbers[1])
-    assert np.array_equal(to_numpy(used) > 0, numbers[1] > 0)
-
-
 @pytest.mark.parametrize("shape", [(5, 3, 4), (1, 1, 1), (2, 9, 33), (3, 2, 6)])
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16])
 def test_swap_first_axes(kernels_on, shape, dtype):
@@ -351,19 +317,18 @@ def test_best_of_rows(kernels_on, size, count):
 # The loss, Adam, the embedding --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suppressed", [(), (1, 9)], ids=["all ids", "suppressed ids"])
+@pytest.mark.parametrize("impossible", [(), (1, 9)], ids=["all ids", "impossible ids"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("size", [V, 2, slow(300), slow(1500)])
-def test_cross_entropy(kernels_on, size, smoothing, suppressed):
+def test_cross_entropy(kernels_on, size, smoothing, impossible):
     """1,500 words are more than the threads of a block, so that some threads take two."""
     logits, target = normal(5, size) * 5, np.arange(5) * 3 % size
-    suppressed = [i for i in suppressed if i < size and i not in target]
-    logits[:, suppressed] = -np.inf
+    logits[:, [i for i in impossible if i < size and i not in target]] = -np.inf
     gradient = logits.astype(np.float64)
     with using("numpy"):
-        expected = loss_and_gradient(gradient, target, smoothing, suppressed)
+        expected = loss_and_gradient(gradient, target, smoothing)
     logits = to_device(logits)
-    got = gpu_loss.loss_and_gradient(logits, to_device(target), smoothing, suppressed)
+    got = gpu_loss.loss_and_gradient(logits, to_device(target), smoothing)
     close(logits, gradient)
     close(got[0], expected[0])
     close(got[1], expected[1])
@@ -380,20 +345,6 @@ def test_cross_entropy_writes_a_rounded_gradient(kernels_on):
     # A difference of two numbers has the error of the larger one.
     assert np.abs(number(to_numpy(gradient)) - expected).max() < 2**-8
     nearest(to_numpy(gradient)[np.abs(expected) > 1e-3], expected[np.abs(expected) > 1e-3])
-    close(got[0], losses)
-    close(got[1], nlls)
-
-
-def test_cross_entropy_of_large_logits(kernels_on):
-    """The largest logit of a row may be first, last, or so large that the others do not matter."""
-    logits = np.zeros((3, 40), np.float32)
-    logits[0, 0], logits[1, 39], logits[2] = 200, 200, np.linspace(-300, 300, 40)
-    gradient = logits.astype(np.float64)
-    with using("numpy"):
-        losses, nlls = loss_and_gradient(gradient, np.array([0, 1, 39]), 0.1)
-    logits = to_device(logits)
-    got = gpu_loss.loss_and_gradient(logits, to_device(np.array([0, 1, 39])), 0.1)
-    close(logits, gradient)
     close(got[0], losses)
     close(got[1], nlls)
 
@@ -438,16 +389,6 @@ def test_add_segments(kernels_on, name, columns):
     add_segments(ids, rows.astype(np.float64), expected)
     fused.add_segments(ids, to_device(rows), out)
     close(out, expected)
-
-
-def test_nothing_to_do(kernels_on):
-    out = to_device(normal(7, 4))
-    fused.add_segments(np.zeros(0, int), to_device(np.zeros((0, 4), np.float32)), out)
-    assert np.array_equal(to_numpy(out), normal(7, 4))
-    y, _ = fused.layer_norm(
-        *map(to_device, (np.zeros((0, 4), np.float32), normal(4), normal(4))), 1e-6
-    )
-    assert y.shape == (0, 4)
 
 
 def test_round_to_bfloat16():

@@ -239,26 +239,19 @@ def _losses(rng):
 
 
 def _biased_losses(logits, targets):
-    """Return rows of the loss with a bias and with suppressed ids."""
+    """Return rows of the loss with a bias, which makes some ids impossible."""
     hidden, weight, bias = logits(B, T, D), logits(V, D) / 3, logits(V)
-    suppressed = 0, 7, 2  # the id 7 is among the targets
-    never = bias.copy()
-    never[list(suppressed)] = -np.inf
-    found = []
-    for name, last in {
-        "a bias": (bias,),
-        "suppressed ids": (never, suppressed),
-        "suppressed ids with logits": (bias, suppressed),
-    }.items():
+    never, found, op = bias.copy(), [], loss.projected_cross_entropy
+    never[-2:] = -np.inf
+    possible = np.minimum(targets, V - 3)
+    for name, last in {"a bias": bias, "impossible ids": never}.items():
         for smoothing in (0.0, 0.1):
-            arguments = hidden, weight, targets, smoothing, None, None, *last
-            found.append(Row(f"{name}, {smoothing}", loss.projected_cross_entropy, arguments))
-    arguments = logits(67, D), weight, np.arange(67) % V, 0.1, None, None, never, suppressed
-    found.append(
-        Row("suppressed ids, rows beyond a chunk", loss.projected_cross_entropy, arguments)
-    )
-    arguments = hidden, weight, targets, 0.1, 0, 23, bias.astype("float32"), suppressed
-    found.append(Row("a constant bias", loss.projected_cross_entropy, arguments, constants=(6,)))
+            arguments = hidden, weight, possible, smoothing, None, None, last
+            found.append(Row(f"{name}, {smoothing}", op, arguments))
+    arguments = logits(67, D), weight, np.arange(67) % (V - 2), 0.1, None, None, never
+    found.append(Row("impossible ids, rows beyond a chunk", op, arguments))
+    arguments = hidden, weight, targets, 0.1, 0, 23, bias.astype("float32")
+    found.append(Row("a constant bias", op, arguments, constants=(6,)))
     return found
 
 
