@@ -14,9 +14,9 @@ The gradient is p - q, if q sums to 1:
     dloss/dz_w = - sum_v q_v (delta_vw - p_w) = p_w - q_w        since the q_v sum to 1
 
 A model gives the logit -inf to the ids that it never writes. What they would have of q is missing
-from the sum, 0.000002 each in a vocabulary of 50,000; the gradient is p - q all the same. If the true
-id is impossible the loss is infinite. Positions whose target is `pad_id`, if one is given, do not
-count.
+from the sum: 2e-6 for each, in a vocabulary of 50,000. The gradient is p - q all the same. If the
+true id is impossible the loss is infinite. Positions whose target is `pad_id`, if one is given, do
+not count.
 
 The sum is divided by `n_tokens`, the number of target tokens of the update, even if the update is
 computed in several batches: if each batch were divided by its own number, a token of a small batch

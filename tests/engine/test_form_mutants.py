@@ -170,7 +170,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("fused.add_norm(x, y, *self)", "fused.layer_norm(y, *self)"),
         ('activation == "relu" and inner', "inner"),
     ],
-    (decode.continuations, "gpu/decode"): [("best // size, found", "0 * best, found")],
+    (decode.token_scorer, "gpu/decode"): [("best // size, found", "0 * best, found")],
     (F.dropout, "gpu/dropout"): [
         ("first_row * math.prod(shape[1:])", "0"),
     ],

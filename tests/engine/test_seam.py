@@ -16,6 +16,7 @@ from paths import PACKAGE, ROOT
 from minitf import forms
 from minitf import functions as F
 from minitf.backend import using
+from minitf.errors import UserError
 from minitf.gpu.launch import has_kernels
 from minitf.loss import label_smoothed_cross_entropy, projected_cross_entropy
 from minitf.optim import Adam
@@ -223,10 +224,12 @@ def test_a_kernel_that_fails_or_computes_wrong_is_left_out(monkeypatch, capsys):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_whose_numbers_are_not_finite_has_nothing_to_compare():
-    """It has its own error when it is used."""
+    """The Translator refuses it; the trainer's own check says what is wrong."""
     model = Transformer(small_config()).astype("float32")
     model.embedding.weight.data[...] = np.nan
-    assert agreeing_forms(model) == list(forms.all_forms())
+    with pytest.raises(UserError, match="outputs NaN"):
+        agreeing_forms(model)
+    assert Updater(model, Adam(model.named_parameters())).agreeing_forms()
 
 
 def test_a_class_that_counts_its_calls_costs_nothing():

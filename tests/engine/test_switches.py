@@ -112,7 +112,9 @@ def test_targets_that_are_suppressed_do_not_count(rng, smoothing):
     )
     assert np.isfinite(float(found)) and float(found) == float(expected)
     found.backward()
-    assert np.isfinite(model.output_bias.grad).all() and not model.output_bias.grad[NEVER].any()
+    assert (
+        np.isfinite(model.output_bias.grad).all() and not model.output_bias.grad[list(NEVER)].any()
+    )
 
 
 # Decoding -----------------------------------------------------------------------------------------
