@@ -26,7 +26,7 @@ import numpy as np
 from minitf.atomic import save_text
 from minitf.cli import OptionParser, exit_code
 from minitf.data import corpora
-from minitf.text.kept import MARKS, kept_pattern, split_kept
+from minitf.text.kept import PLACEHOLDERS, protected_pattern, split_protected
 from minitf.text.normalise import normalise
 
 __all__ = ["added_pairs", "marked_pair", "numbered", "trained_pairs"]
@@ -36,8 +36,8 @@ FOLDER = Path(__file__).resolve().parent
 # of old books, fewer of German, which makes new words of two.
 FAMILIAR = {"en": 0.95, "de": 0.8}
 BACK = "⓪"  # the first token of a source that a translator wrote (Caswell et al. 2019)
-_KEPT = kept_pattern()
-_A_MARK = re.compile(f"[{MARKS}]")
+_KEPT = protected_pattern()
+_A_MARK = re.compile(f"[{PLACEHOLDERS}]")
 
 
 def _read_names():
@@ -91,14 +91,14 @@ def marked_pair(english: str, german: str) -> tuple[str, str]:
     ('It costs ① at ②.', 'Auf ② kostet es ①.')
     """
     (texts, values), (other_texts, other_values) = (
-        split_kept(side, _KEPT) for side in (english, german)
+        split_protected(side, _KEPT) for side in (english, german)
     )
     keys, other_keys = list(map(_key, values)), list(map(_key, other_values))
-    if Counter(keys) != Counter(other_keys) or len(keys) > len(MARKS):
+    if Counter(keys) != Counter(other_keys) or len(keys) > len(PLACEHOLDERS):
         return english, german
     places = {key: [i for i, each in enumerate(keys) if each == key] for key in keys}
-    first = [*MARKS[: len(keys)], ""]
-    second = [*(MARKS[places[key].pop(0)] for key in other_keys), ""]
+    first = [*PLACEHOLDERS[: len(keys)], ""]
+    second = [*(PLACEHOLDERS[places[key].pop(0)] for key in other_keys), ""]
     return tuple(
         "".join(itertools.chain(*zip(side, marks, strict=True)))
         for side, marks in ((texts, first), (other_texts, second))
@@ -111,7 +111,7 @@ def _key(value):
     return value if letters else (re.sub(r"\D", "", value), re.sub(r"[^%°$€£]", "", value))
 
 
-def numbered(source: str, target: str, marks: str = MARKS) -> tuple[str, str]:
+def numbered(source: str, target: str, marks: str = PLACEHOLDERS) -> tuple[str, str]:
     """Return a pair whose marks are numbered in the order of the source, or replaced by others.
 
     >>> numbered("③ or ①", "① oder ③")
@@ -135,7 +135,7 @@ def _join_in_a_row(pairs):
     """Join pairs; the marks of each are others than those before."""
     sides, used = [], 0
     for pair in pairs:
-        sides.append(numbered(*pair, (MARKS * 2)[used:]))
+        sides.append(numbered(*pair, (PLACEHOLDERS * 2)[used:]))
         used += len(set(_A_MARK.findall(pair[0])))
     return tuple(" ".join(side) for side in zip(*sides, strict=True))
 
@@ -193,7 +193,7 @@ def with_marks(pairs, n: int, rng):
         pair, places = _pick(found, rng)
         if draw < 0.7:  # in place of a name or a number, or of two
             for mark, place in zip(
-                MARKS, rng.permutation(places)[: _pick((1, 1, 2), rng)], strict=False
+                PLACEHOLDERS, rng.permutation(places)[: _pick((1, 1, 2), rng)], strict=False
             ):
                 pair = _replaced(pair, place, mark)
         elif draw < 0.78:  # tags around it
@@ -398,7 +398,7 @@ def back_translated(mono_path, back_path, known, familiar, longest=18):
         n = len(words)
         if not 2 <= n <= longest or not 0.5 <= (len(source) + 5) / (len(target) + 5) <= 2:
             continue
-        if source == target or "\ufffd" in source or split_kept(target, _KEPT)[1]:
+        if source == target or "\ufffd" in source or split_protected(target, _KEPT)[1]:
             continue
         if sum(_plain(word) in known for word in words) >= familiar * n:
             kept.append((f"{BACK} {source}", target))

@@ -15,7 +15,7 @@ from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.text import PairedSubwords
-from minitf.text.frames import Framer
+from minitf.text.frames import MarkupSplitter
 from minitf.translation.translator import Translator
 
 __all__ = ["main", "translate"]
@@ -66,7 +66,7 @@ def _translate_batches(translator, source, options, write):
     else:
         search = translator.translate
         settings |= {"beam": options.beam, "n_best": options.nbest}
-    framer, lost = Framer(), LostText("paragraph" if options.paragraphs else "line")
+    framer, lost = MarkupSplitter(), LostText("paragraph" if options.paragraphs else "line")
     languages = picture = None
     if isinstance(translator.subwords, PairedSubwords):  # most models need neither of these
         from minitf.translation.languages import TargetLanguages

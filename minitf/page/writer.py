@@ -20,7 +20,7 @@ from minitf.cpu.layers import is_standard
 from minitf.errors import UserError
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words
-from minitf.text.kept import MARKS
+from minitf.text.kept import PLACEHOLDERS
 from minitf.text.vocabulary import SPACE_SIGN, SPECIALS
 from minitf.transformer import Transformer
 
@@ -318,7 +318,7 @@ def _check_fit(model, subwords):
     first = pieces.index(_BYTES[0])
     symbols = {piece.removeprefix(SPACE_SIGN) for piece in pieces[len(SPECIALS) : first]}
     in_order = pieces[first : first + 256] == _BYTES
-    if len(pieces) != c.vocabulary_size or not in_order or not symbols <= set(MARKS):
+    if len(pieces) != c.vocabulary_size or not in_order or not symbols <= set(PLACEHOLDERS):
         raise UserError(f"the page cannot use subwords with symbols, as a parser has: {_ADVICE}")
     differing = [name for name, value in FITTING.items() if getattr(c, name) != value]
     if c.n_heads * c.d_k != c.d_model or c.d_v != c.d_k:

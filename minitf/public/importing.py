@@ -21,7 +21,7 @@ from minitf.transformer import Transformer
 from minitf.translation import Translator
 from minitf.translation.languages import some_of
 from minitf.translation.loading import probe
-from minitf.translation.marks import copied_marks
+from minitf.translation.placeholders import copied_placeholders
 
 __all__ = ["import_model"]
 
@@ -77,7 +77,7 @@ def import_model(
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like
     arrays = _reordered(model, dtype)
-    notes.setdefault("marks", _marks(model, arrays, notes))
+    notes.setdefault("marks", _placeholders(model, arrays, notes))
     checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))
     save_model(out, arrays, model.config.to_dict(), model.subwords, dtype, notes, checked)
     note = _languages_note(model.subwords)
@@ -139,12 +139,12 @@ def _weights_of_marian(folder):
     return files[0]
 
 
-def _marks(model, arrays, notes):
+def _placeholders(model, arrays, notes):
     """Return words that the model copies, which can stand for what must not be translated."""
     made = Transformer(model.config, initialise=False).load_state(arrays)
     translator = Translator(made, model.subwords, LINES["max_subwords"], LINES["max_unsplit"])
     try:
-        return copied_marks(translator, str(notes.get("source_language", "")))
+        return copied_placeholders(translator, str(notes.get("source_language", "")))
     except UserError:  # its logits are not finite: the probe says so
         return []
 

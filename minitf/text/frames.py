@@ -1,14 +1,14 @@
 """The spans of a line: list marks, tags, bars and time codes are copied, the rest translated.
 
-A text that people paste is subtitles, Markdown, HTML or mail as often as plain sentences. What
-frames a sentence there is copied, and what is between is translated. What must be kept inside a
-sentence is the business of `minitf.text.kept`.
+A text that people paste is subtitles, Markdown, HTML or mail as often as plain sentences. Its
+markup is copied; the text between is translated. What must be kept inside a sentence is the
+business of `minitf.text.kept`.
 """
 
 import re
 from collections.abc import Iterable
 
-__all__ = ["Framer", "Span", "framed"]
+__all__ = ["MarkupSplitter", "Span", "split_markup"]
 
 # Some text of a line, and whether it is kept as it is.
 Span = tuple[str, bool]
@@ -114,16 +114,16 @@ _EMPTY = r"^\s*$"
 _INDENTED = r" {4}|\t"
 
 
-def framed(lines: Iterable[str]) -> list[list[Span]]:
+def split_markup(lines: Iterable[str]) -> list[list[Span]]:
     """Return the spans of each line; joined, they are the line.
 
-    >>> framed(["- **Wash** the car", "12", "| one | two |"])[0]
+    >>> split_markup(["- **Wash** the car", "12", "| one | two |"])[0]
     [('- ', True), ('**Wash** the car', False)]
     """
-    return list(map(Framer(), lines))
+    return list(map(MarkupSplitter(), lines))
 
 
-class Framer:
+class MarkupSplitter:
     """A function from a line to its spans, which knows the lines before it.
 
     It is in a block of code, in a script or a comment of HTML, in the head of a Markdown file or in

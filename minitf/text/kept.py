@@ -1,18 +1,25 @@
 """What must not be translated: numbers, dates, addresses, tags, codes.
 
-Each leaves its sentence before a model reads it, a mark stands in its place, and it comes back
-where the model writes that mark. A model learns to copy marks from pairs in which both sides have
-them (examples/models/prepare.py finds their values by `KINDS` as well).
+Each leaves its sentence before a model reads it, a placeholder stands in its place, and it comes
+back where the model writes that placeholder. A model learns to copy them from pairs in which both
+sides have them (examples/models/prepare.py finds their values by `KINDS` as well).
 """
 
 import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, islice
 
-__all__ = ["KINDS", "MARKS", "is_plain", "kept_pattern", "marked", "split_kept"]
+__all__ = [
+    "KINDS",
+    "PLACEHOLDERS",
+    "has_no_values",
+    "protected_pattern",
+    "split_protected",
+    "with_placeholders",
+]
 
 # A sentence gets them in this order. Each is a piece of the subwords that minitf learns.
-MARKS = "①②③④⑤⑥⑦⑧"
+PLACEHOLDERS = "①②③④⑤⑥⑦⑧"
 
 _DOMAINS = "com|org|net|edu|gov|info|io|dev|app|eu|de|ch|uk|fr|nl|example"
 _FILES = (
@@ -66,14 +73,14 @@ KINDS = {
     "name with digits": r"\b(?=[\w-]*\d)(?=[\w-]*[A-Z]{2}|[A-Z]-?\d)[A-Z0-9]+(?:-[A-Za-z0-9]+)*\b"
     r"|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b",
     "emoji": "(?:[\u2190-\u2bff\u3030\u303d\U0001f000-\U0001faff][\u200d\ufe0f\u20e3]*)+",
-    "mark": f"[{MARKS}]",
+    "placeholder of minitf": f"[{PLACEHOLDERS}]",
 }
 
 
 _PLAIN = r"(?:[A-Za-z ,!?'\"-]|\.+(?= |$))*"  # without a full stop inside a word, as in x.org
 
 
-def is_plain(text: str) -> bool:
+def has_no_values(text: str) -> bool:
     """Return whether a text has nothing that is kept, at first sight: most have words alone.
 
     For these nobody has to wait until the pattern of all KINDS is compiled.
@@ -81,7 +88,7 @@ def is_plain(text: str) -> bool:
     return bool(re.fullmatch(_PLAIN, text))
 
 
-def kept_pattern(own: Iterable[str] = (), characters: Collection[str] = ()) -> re.Pattern:
+def protected_pattern(own: Iterable[str] = (), characters: Collection[str] = ()) -> re.Pattern:
     """Return a pattern of everything that is kept: of a person's own patterns, and of KINDS.
 
     characters: those that the model can write; a word with any other is kept, too (default: each).
@@ -94,10 +101,10 @@ def kept_pattern(own: Iterable[str] = (), characters: Collection[str] = ()) -> r
     return re.compile("|".join(f"(?:{kind})" for kind in kinds))
 
 
-def split_kept(text: str, pattern: re.Pattern) -> tuple[list[str], list[str]]:
+def split_protected(text: str, pattern: re.Pattern) -> tuple[list[str], list[str]]:
     """Return the texts around the values, and the values, which are one fewer.
 
-    >>> split_kept("Call 030 1234567 at 17:45!", kept_pattern())
+    >>> split_protected("Call 030 1234567 at 17:45!", protected_pattern())
     (['Call ', ' at ', '!'], ['030 1234567', '17:45'])
     """
     texts, values, start = [], [], 0
@@ -109,11 +116,11 @@ def split_kept(text: str, pattern: re.Pattern) -> tuple[list[str], list[str]]:
     return [*texts, text[start:]], values
 
 
-def marked(texts: Sequence[str], marks: Iterable[str]) -> str:
-    """Return the texts with a mark between each two; there must be enough marks.
+def with_placeholders(texts: Sequence[str], placeholders: Iterable[str]) -> str:
+    """Return the texts with a placeholder between each two; there must be enough of them.
 
-    >>> marked(["Call ", " at ", "!"], MARKS)
+    >>> with_placeholders(["Call ", " at ", "!"], PLACEHOLDERS)
     'Call ① at ②!'
     """
-    between = chain(islice(marks, len(texts) - 1), [""])
-    return "".join(text + mark for text, mark in zip(texts, between, strict=True))
+    between = chain(islice(placeholders, len(texts) - 1), [""])
+    return "".join(text + each for text, each in zip(texts, between, strict=True))

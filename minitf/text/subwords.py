@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from minitf.errors import UserError, in_file
-from minitf.text.kept import MARKS
+from minitf.text.kept import PLACEHOLDERS
 from minitf.text.normalise import normalise
 from minitf.text.vocabulary import (
     BOS,
@@ -89,7 +89,7 @@ class Subwords(Vocabulary):
         """Learn subwords from lines of all languages; the same lines give the same subwords.
 
         symbols: words, each of which becomes one subword, after a space or at the start of a line.
-        If the text contains a mark of a kept value, all `MARKS` become subwords as well.
+        If the text contains a placeholder, all `PLACEHOLDERS` become subwords as well.
 
         From two million lines on every second line is used, from four million every third, and so
         on: 37,000 subwords from two million lines of 220 characters need 1.9 GB of memory. Input
@@ -117,7 +117,7 @@ class Subwords(Vocabulary):
                 f"notice   {longer:,} line{'s' * (longer > 1)} of more than {LONGEST:,} bytes: no "
                 "subwords are learned from these; give one sentence per line"
             )
-        symbols = [SPACE_SIGN + symbol for symbol in symbols] + _marks_in(sample())
+        symbols = [SPACE_SIGN + symbol for symbol in symbols] + _placeholders_in(sample())
         try:
             return cls(_train(sample(), vocabulary_size, symbols))
         except RuntimeError as error:
@@ -303,11 +303,11 @@ def load_subwords(directory: str | Path) -> Vocabulary:
     )
 
 
-def _marks_in(lines):
-    """Return all marks, each with a space before it and without one, if any is in the lines."""
-    if not any(mark in line for line in lines for mark in MARKS):
+def _placeholders_in(lines):
+    """Return all placeholders, with a space before each and without, if any is in the lines."""
+    if not any(each in line for line in lines for each in PLACEHOLDERS):
         return []
-    return [before + mark for mark in MARKS for before in ("", SPACE_SIGN)]
+    return [before + each for each in PLACEHOLDERS for before in ("", SPACE_SIGN)]
 
 
 def _too_long(line):

@@ -2,7 +2,7 @@
 
 A line is cut into its sentences, because a model that learned from single sentences leaves some out
 where several follow each other; and a sentence that is too long into slices, because it reads a
-limited number of subwords at once. A mark stands for each value that is not translated.
+limited number of subwords at once. A placeholder stands for each value that is not translated.
 """
 
 from __future__ import annotations
@@ -16,13 +16,19 @@ from itertools import chain, count, cycle, groupby, islice, pairwise
 from minitf.errors import UserError
 from minitf.text import Vocabulary
 from minitf.text.frames import Span
-from minitf.text.kept import MARKS, is_plain, kept_pattern, marked, split_kept
+from minitf.text.kept import (
+    PLACEHOLDERS,
+    has_no_values,
+    protected_pattern,
+    split_protected,
+    with_placeholders,
+)
 from minitf.text.normalise import normalise
 from minitf.text.sentences import sentences
 from minitf.text.vocabulary import printable, valid
 
 __all__ = [
-    "A_MARK",
+    "PLACEHOLDER",
     "Line",
     "Part",
     "Text",
@@ -30,11 +36,11 @@ __all__ = [
     "cut_texts",
     "in_small_letters",
     "join",
+    "protect_values",
     "read_spans",
-    "with_marks",
 ]
 
-A_MARK = re.compile(f"[{MARKS}]")
+PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = r"[,;:–—)]\s+|[，、；：]\s*"
 _WORD = r"\s+"
@@ -63,7 +69,7 @@ class Translation:
 class Text:
     """A text of a line, between what frames it, before it is cut into parts.
 
-    text: with a mark in the place of each value, if that is kept. head: the ids of a token that
+    text: with a placeholder for each value that is protected. head: the ids of a token that
     names a language, or none. in_capitals: whether its translation is written so. cut: what a model
     reads at once, in its order, with the ids.
     """
@@ -77,7 +83,7 @@ class Text:
 
 @dataclasses.dataclass
 class Part:
-    """What a model reads at once: the texts around some values, and a mark for each value.
+    """What a model reads at once: the texts around some values, and a placeholder for each.
 
     place: the number of its line, and its own number in that line; of a text around a value, its
     number in the part as well. head, in_capitals: as of a Text. ids: what a model reads, if there
@@ -95,9 +101,9 @@ class Part:
         default_factory=list, init=False, compare=False
     )
 
-    def read(self, marks: Sequence[str]) -> str:
-        """Return the text with marks."""
-        return marked(self.texts, marks)
+    def read(self, placeholders: Sequence[str]) -> str:
+        """Return the text with placeholders, or with the values themselves."""
+        return with_placeholders(self.texts, placeholders)
 
     def copied(self) -> list[Translation]:
         """Return the text as its own translation if no letter is around its values, else none."""
@@ -105,7 +111,7 @@ class Part:
             return []
         return [Translation(self.read(self.values), 0.0, 0.0)]
 
-    def around(self) -> Line:
+    def pieces_between_values(self) -> Line:
         """Return the texts as parts of their own, and between them the values, to be copied."""
         items = []
         for number, (text, value) in enumerate(zip(self.texts, [*self.values, ""], strict=True)):
@@ -132,7 +138,7 @@ class Line:
 
     @classmethod
     def from_texts(cls, number: int, texts: Iterable[str | Text]) -> Line:
-        """Make a Part of each piece of the Texts, with the values that it has marks for.
+        """Make a Part of each piece of the Texts, with the values that it has placeholders for.
 
         number: of the line. A str is copied.
         """
@@ -144,7 +150,7 @@ class Line:
             head = text.head or head  # the language of a line is that of its cells
             left = iter(text.values)
             for read, ids in text.cut:
-                around = A_MARK.split(read) if text.values else [read]
+                around = PLACEHOLDER.split(read) if text.values else [read]
                 values = list(islice(left, len(around) - 1))
                 place = number, next(places)
                 known = None if values else ids
@@ -187,15 +193,15 @@ def _in_one_line(text):
     return "\t".join(printable(valid(each)) for each in text.split("\t"))
 
 
-def with_marks(texts: Iterable[Text], subwords: Vocabulary, keep: tuple[str, ...]) -> None:
-    """Put a mark in the place of each value of some Texts, which is not translated.
+def protect_values(texts: Iterable[Text], subwords: Vocabulary, keep: tuple[str, ...]) -> None:
+    """Put a placeholder in the place of each value of some Texts, which is not translated.
 
     keep: a person's own patterns. Raises UserError for one that is none.
     """
     for text in texts:
-        if keep or not is_plain(text.text):
-            around, text.values = split_kept(text.text, _pattern(keep, subwords))
-            text.text = marked(around, cycle(MARKS))
+        if keep or not has_no_values(text.text):
+            around, text.values = split_protected(text.text, _pattern(keep, subwords))
+            text.text = with_placeholders(around, cycle(PLACEHOLDERS))
 
 
 @functools.lru_cache(maxsize=8)
@@ -211,7 +217,7 @@ def _pattern(own, subwords):
         except re.error as error:
             raise UserError(f"{each!r} is no regular expression: {error}") from None
     text = "".join(subwords.listed())
-    return kept_pattern(own, frozenset(text + text.upper() + text.lower()))
+    return protected_pattern(own, frozenset(text + text.upper() + text.lower()))
 
 
 # From a text to its parts -------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from minitf.errors import UserError
 from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
-from minitf.text.frames import Span, framed
-from minitf.text.kept import MARKS
+from minitf.text.frames import Span, split_markup
+from minitf.text.kept import PLACEHOLDERS
 from minitf.transformer import Transformer
 from minitf.translation.loading import agreeing_forms, load_model
 from minitf.translation.reading import (
@@ -30,8 +30,8 @@ from minitf.translation.reading import (
     Translation,
     cut_texts,
     in_small_letters,
+    protect_values,
     read_spans,
-    with_marks,
 )
 from minitf.translation.wellformed import Wellformed
 from minitf.translation.writing import (
@@ -67,7 +67,7 @@ class Translator:
     and its translation is written in capitals (see `in_small_letters`), except by `explain` and
     `attention`, which show what the model does. `load` takes it from the notes: a public model
     reads them, one of minitf's trainer does not.
-    marks: words that the model copies, for what must not be translated (default: the marks among
+    placeholders: words that the model copies, for what must not be translated (default: those of
     its subwords, which it has learned). `load` takes those of another model from the notes.
     as_text: whether lines are text as people write it. Else they are words that somebody has cut,
     and the model reads them as they are (default: whether the vocabulary cuts text).
@@ -81,7 +81,7 @@ class Translator:
         max_subwords: int = _MAX_SUBWORDS,
         max_unsplit: int | None = None,
         reads_capitals: bool = True,
-        marks: Sequence[str] | None = None,
+        placeholders: Sequence[str] | None = None,
         as_text: bool | None = None,
         notes: dict | None = None,
     ):
@@ -94,9 +94,11 @@ class Translator:
         self.max_subwords = max_subwords
         self.max_unsplit = min(max_subwords, max_unsplit or max(1, max_subwords // 6))
         self.reads_capitals = reads_capitals
-        is_cut = isinstance(subwords, Words)  # which has no marks
-        learned = () if is_cut or marks is not None else set(MARKS).intersection(subwords.listed())
-        self.marks = [mark for mark in MARKS if mark in learned] if marks is None else list(marks)
+        is_cut = isinstance(subwords, Words)
+        if placeholders is None:
+            learned = set() if is_cut else set(subwords.listed())
+            placeholders = [each for each in PLACEHOLDERS if each in learned]
+        self.placeholders = list(placeholders)
         self.as_text = not is_cut if as_text is None else as_text
         self.notes = notes or {}
 
@@ -115,8 +117,10 @@ class Translator:
         model, subwords, notes = load_model(directory, model)
         max_unsplit = max(notes.get("max_unsplit", 0), max_unsplit)
         max_subwords = max(notes.get("max_subwords", _MAX_SUBWORDS), max_unsplit)
-        capitals, marks = notes.get("reads_capitals", False), notes.get("marks")
-        return cls(model.eval(), subwords, max_subwords, max_unsplit, capitals, marks, notes=notes)
+        capitals, placeholders = notes.get("reads_capitals", False), notes.get("marks")
+        return cls(
+            model.eval(), subwords, max_subwords, max_unsplit, capitals, placeholders, notes=notes
+        )
 
     def translate(
         self,
@@ -145,8 +149,8 @@ class Translator:
         and the other kinds of `minitf.text.kept` are not.
         wellformed: whether the model may write text only (see Wellformed), unless `allowed` says
         what it may write. With False, a translation is what the model by itself prefers.
-        spans: those of each line, from a Framer that has seen the lines before them (default:
-        those of `minitf.text.frames.framed`). List marks, tags and the like are copied.
+        spans: those of each line, from a MarkupSplitter that has seen the lines before them
+        (default: those of `minitf.text.frames.split_markup`). Markup is copied.
         Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
         """
         if not 1 <= n_best <= beam:
@@ -157,7 +161,7 @@ class Translator:
 
         lines = _listed(lines)
         if spans is None:
-            spans = framed(lines) if self.as_text else [((line, False),) for line in lines]
+            spans = split_markup(lines) if self.as_text else [((line, False),) for line in lines]
         keys = list(zip(lines, map(tuple, spans), strict=True))
         lines, spans = zip(*dict.fromkeys(keys), strict=True) if keys else ([], [])
 
@@ -223,12 +227,12 @@ class Translator:
         CAPITALS is written small.
         """
         if self.as_text:
-            items = list(map(read_spans, framed(lines) if spans is None else spans))
+            items = list(map(read_spans, split_markup(lines) if spans is None else spans))
         else:
             items = [[Text(line)] for line in lines]
         texts = [text for each in items for text in each if isinstance(text, Text)]
-        if self.as_text and self.marks:
-            with_marks(texts, self.subwords, tuple(keep))
+        if self.as_text and self.placeholders:
+            protect_values(texts, self.subwords, tuple(keep))
         strings = [text.text for text in texts]
         small = strings if self.reads_capitals else in_small_letters(strings, self.subwords)
         for text, read in zip(texts, small, strict=True):
@@ -245,9 +249,11 @@ class Translator:
         return Wellformed(self.subwords)
 
     def _ids(self, parts):
-        """Return what the model reads of each part: those with values are encoded with marks."""
+        """Return what the model reads of each part: those with values have placeholders."""
         new = [part for part in parts if part.ids is None]
-        encoded = self.subwords.encode([part.read(self.marks) for part in new]) if new else []
+        encoded = (
+            self.subwords.encode([part.read(self.placeholders) for part in new]) if new else []
+        )
         for part, ids in zip(new, encoded, strict=True):
             part.ids = ids
         return [(part.head + part.ids)[: self.max_subwords] for part in parts]
@@ -255,8 +261,8 @@ class Translator:
     def _translate_lines(self, lines, decode_batch, beam, batch_tokens, wellformed, progress=None):
         """Return the best translations of each Line: those of its parts, as one text.
 
-        A part in whose translations a mark is missing is translated as a Line of its own: around
-        its values.
+        A part in whose translations a placeholder is missing is translated as a Line of its own:
+        the pieces between its values.
         decode_batch(source, parts): returns the hypotheses of each row of a batch. wellformed: as
         for `translate`.
         """
@@ -264,7 +270,9 @@ class Translator:
         parts = [part for line in lines for part in line.parts]
         self._translate_parts(parts, *settings, progress)
         if lost := [part for part in parts if not part.translations]:
-            around = self._translate_lines([part.around() for part in lost], *settings)
+            around = self._translate_lines(
+                [part.pieces_between_values() for part in lost], *settings
+            )
             for part, translations in zip(lost, around, strict=True):
                 part.translations = translations
         for line in lines:
@@ -277,7 +285,9 @@ class Translator:
         for part in parts:
             part.translations = part.copied() if part.values else []
         read = [
-            part for part in parts if not part.translations and len(part.values) <= len(self.marks)
+            part
+            for part in parts
+            if not part.translations and len(part.values) <= len(self.placeholders)
         ]
         ids = self._ids(read)
 
@@ -291,7 +301,7 @@ class Translator:
             translated = over_cores(translate_batch, batches)
             for rows, translations in zip(batches, translated, strict=True):
                 for i, best in zip(rows, translations, strict=True):
-                    read[i].translations = restored(read[i], best, self.marks, wellformed)
+                    read[i].translations = restored(read[i], best, self.placeholders, wellformed)
                 done += len(rows)
                 if progress:
                     progress(done, len(read))
@@ -374,7 +384,7 @@ class Translator:
             weights, logits = attention_and_logits(self.model, source, beginning)
             vectors = vectors_of(self.model, source, beginning)
         written = self._as_texts([best])
-        shown = first.copied() or restored(first, written, self.marks, False) or written
+        shown = first.copied() or restored(first, written, self.placeholders, False) or written
         beam_steps = record[0] if record else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(

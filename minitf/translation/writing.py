@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from minitf.text import Vocabulary
 from minitf.text.sentences import is_abbreviated
-from minitf.translation.reading import A_MARK, Line, Part, Translation, join
+from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join
 
 __all__ = [
     "AROUND",
@@ -60,7 +60,7 @@ def without_added_stop(text: str, source: str) -> str:
 
 
 def as_one_sentence(parts: Sequence[Part], subwords: Vocabulary, reason: str) -> None:
-    """Take the marks of a sentence out of the translations of parts inside a sentence.
+    """Join translated fragments into one sentence: small first letters, no inner full stops.
 
     reason: why a sentence has parts, which is noted in `given_up`.
 
@@ -121,31 +121,31 @@ def alike_quotes(text: str) -> str:
 def restored(
     part: Part,
     translations: Sequence[Translation],
-    marks: Sequence[str],
+    placeholders: Sequence[str],
     wellformed: bool = True,
 ) -> list[Translation]:
-    """Return the translations that have each mark of the part once, with its values in their place.
+    """Return the translations that have each placeholder once, with the part's values in its place.
 
     wellformed: leave out a full stop that the source has not.
     Those that are the same then are returned once.
     """
-    given = dict(zip(marks, part.values, strict=False))
+    given = dict(zip(placeholders, part.values, strict=False))
     if len(given) < len(part.values):
         return []
     source, distinct = part.read(part.values).rstrip(), {}
     if part.values:
-        pattern = "|".join(rf"(?<!\w){re.escape(mark)}(?!\w)" for mark in marks)
+        pattern = "|".join(rf"(?<!\w){re.escape(each)}(?!\w)" for each in placeholders)
     for each in translations:
         if part.values and (
             set(re.findall(pattern, each.text)) != set(given)
-            or sum(map(each.text.count, marks)) != len(given)  # one twice, or in a word
+            or sum(map(each.text.count, placeholders)) != len(given)  # one twice, or in a word
         ):
             continue
         text = each.text.upper() if part.in_capitals else each.text
         if part.values:
-            text = re.sub(pattern, lambda mark: given[mark[0]], text)
-        elif marks:
-            text = A_MARK.sub("", text)  # the source has none
+            text = re.sub(pattern, lambda found: given[found[0]], text)
+        elif placeholders:
+            text = PLACEHOLDER.sub("", text)  # the source has none
         if wellformed:
             text = without_added_stop(text, source)
         distinct.setdefault(text, dataclasses.replace(each, text=text))

@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "examples" / "models"))
 import prepare
 
 from minitf.data import corpora
-from minitf.text.kept import MARKS
+from minitf.text.kept import PLACEHOLDERS
 
 PAIRS = [
     ("Tom has 3 cats.", "Tom hat 3 Katzen."),
@@ -49,9 +49,9 @@ def test_marks_are_numbered_in_the_order_of_the_source():
     made += [prepare.numbered(*prepare._join_in_a_row([("① a", "a ①"), ("b ② ①", "① ② b")]))]
     assert made[-1] == ("① a b ② ③", "a ① ③ ② b")
     for source, target in made:
-        marks = re.findall(f"[{MARKS}]", source)
-        assert marks == list(MARKS[: len(marks)])
-        assert sorted(re.findall(f"[{MARKS}]", target)) == marks
+        marks = re.findall(f"[{PLACEHOLDERS}]", source)
+        assert marks == list(PLACEHOLDERS[: len(marks)])
+        assert sorted(re.findall(f"[{PLACEHOLDERS}]", target)) == marks
 
 
 def test_a_mark_takes_the_place_of_one_name_or_number():

@@ -85,7 +85,7 @@ def outcome(source, out):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             # The trial of marks is nine tenths of an import, and reads no file.
-            with mock.patch.object(importing, "copied_marks", lambda *_: []):
+            with mock.patch.object(importing, "copied_placeholders", lambda *_: []):
                 import_model(source, out, "float32", say=lambda line: None)
             model, subwords, _ = load_model(out)
             ids = np.array([[*subwords.encode(["the dog"])[0], 3]])

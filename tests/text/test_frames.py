@@ -5,7 +5,7 @@ import re
 import pytest
 
 from minitf.text import frames
-from minitf.text.frames import Framer, framed
+from minitf.text.frames import MarkupSplitter, split_markup
 
 # What is translated of a line; the rest is kept.
 FRAMES = {
@@ -189,7 +189,7 @@ I
 
 @pytest.mark.parametrize("line", FRAMES)
 def test_what_is_translated_of_a_line(line):
-    (spans,) = framed([line])
+    (spans,) = split_markup([line])
     assert [text for text, is_kept in spans if not is_kept] == FRAMES[line]
     assert "".join(text for text, _ in spans) == line
 
@@ -197,7 +197,7 @@ def test_what_is_translated_of_a_line(line):
 def test_an_ordinary_line_has_no_frame():
     for line in ORDINARY:
         expected = [(line, not any(map(str.isalpha, line)))]
-        assert framed(["Hello.", line])[1] == expected, line
+        assert split_markup(["Hello.", line])[1] == expected, line
 
 
 DOCUMENTS = {
@@ -239,16 +239,16 @@ def test_a_plain_sentence_has_the_spans_that_all_patterns_find(monkeypatch):
     plain = [line for line in lines if re.fullmatch(frames._SENTENCE, line)]
     assert 6 <= len(plain) < len(lines)
     for start in ([], ["WEBVTT"], ["---"], ["---", "a: b"], ["```"], ["<!--"], [""], ["def a():"]):
-        found = [framed([*start, line, "    x = car"]) for line in plain]
+        found = [split_markup([*start, line, "    x = car"]) for line in plain]
         with monkeypatch.context() as patch:
             patch.setattr(frames, "_SENTENCE", "(?!)")
-            assert found == [framed([*start, line, "    x = car"]) for line in plain], start
+            assert found == [split_markup([*start, line, "    x = car"]) for line in plain], start
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_what_begins_in_one_line_and_ends_in_another(name):
     document, expected = DOCUMENTS[name]
-    framer = Framer()
+    framer = MarkupSplitter()
     spans = [span for line in document.split("\n") for span in framer(line)]
     assert " ".join(t.strip() for t, is_kept in spans if not is_kept) == expected
     assert "".join(text for text, _ in spans) == document.replace("\n", "")

@@ -4,9 +4,15 @@ import re
 
 import pytest
 
-from minitf.text.kept import MARKS, is_plain, kept_pattern, marked, split_kept
+from minitf.text.kept import (
+    PLACEHOLDERS,
+    has_no_values,
+    protected_pattern,
+    split_protected,
+    with_placeholders,
+)
 
-PATTERN = kept_pattern()
+PATTERN = protected_pattern()
 # A sentence of each kind, in which what is between two | is kept.
 FOUND = """
 Call |030 1234567| or |+49 (30) 1234567|.
@@ -53,7 +59,7 @@ Tom and Mary's, O'Brien's, don't.
 
 @pytest.mark.parametrize("line", FOUND)
 def test_values_are_found_whole(line):
-    texts, values = split_kept(line.replace("|", ""), PATTERN)
+    texts, values = split_protected(line.replace("|", ""), PATTERN)
     pieces = line.split("|")
     assert (texts, values) == (pieces[::2], pieces[1::2])
 
@@ -61,34 +67,36 @@ def test_values_are_found_whole(line):
 def test_a_text_with_values_is_not_plain():
     lines = [line.replace("|", "") for line in FOUND]
     lines += ["www.,x", "Go to Node.js", "a.b", "It is x.org.", "wash()", "a -- b=c", "*no*", ":D"]
-    assert not list(filter(is_plain, filter(lambda line: split_kept(line, PATTERN)[1], lines)))
-    assert is_plain('"Well-known," said Tom\'s friend... Really? Yes!')
+    assert not list(
+        filter(has_no_values, filter(lambda line: split_protected(line, PATTERN)[1], lines))
+    )
+    assert has_no_values('"Well-known," said Tom\'s friend... Really? Yes!')
 
 
 @pytest.mark.parametrize("line", NOT_FOUND)
 def test_words_and_short_numbers_are_no_values(line):
-    assert split_kept(line, PATTERN) == ([line], [])
+    assert split_protected(line, PATTERN) == ([line], [])
 
 
 def test_a_pattern_of_ones_own_comes_first():
-    pattern = kept_pattern([r"ACME \w+"])
-    assert split_kept("Buy ACME Anvil 3.0 now.", pattern)[1] == ["ACME Anvil", "3.0"]
+    pattern = protected_pattern([r"ACME \w+"])
+    assert split_protected("Buy ACME Anvil 3.0 now.", pattern)[1] == ["ACME Anvil", "3.0"]
     with pytest.raises(re.error):
-        kept_pattern(["(?i)acme"])  # it would hold for all kinds
+        protected_pattern(["(?i)acme"])  # it would hold for all kinds
 
 
 def test_words_in_letters_that_the_model_lacks_are_kept():
-    pattern = kept_pattern(characters=frozenset("abcdefghijklmnopqrstuvwxyzäöü"))
-    texts, values = split_kept("Ich mag Dvořák, 日本語 und Käse.", pattern)
+    pattern = protected_pattern(characters=frozenset("abcdefghijklmnopqrstuvwxyzäöü"))
+    texts, values = split_protected("Ich mag Dvořák, 日本語 und Käse.", pattern)
     assert values == ["Dvořák", "日本語"] and texts[-1] == " und Käse."
 
 
 def test_marks_stand_between_texts():
-    assert marked(["Call ", " at ", "!"], MARKS) == "Call ① at ②!"
-    assert marked(["no value"], []) == "no value"
+    assert with_placeholders(["Call ", " at ", "!"], PLACEHOLDERS) == "Call ① at ②!"
+    assert with_placeholders(["no value"], []) == "no value"
 
 
 def test_ones_own_patterns_come_first_and_what_matches_nothing_keeps_nothing():
-    assert split_kept("pay 12.50 EUR", kept_pattern()) == (["pay ", " EUR"], ["12.50"])
-    pattern = kept_pattern([r"\d+\.\d+ EUR ", "x*"])
-    assert split_kept("pay 12.50 EUR xx", pattern) == (["pay ", "", ""], ["12.50 EUR ", "xx"])
+    assert split_protected("pay 12.50 EUR", protected_pattern()) == (["pay ", " EUR"], ["12.50"])
+    pattern = protected_pattern([r"\d+\.\d+ EUR ", "x*"])
+    assert split_protected("pay 12.50 EUR xx", pattern) == (["pay ", "", ""], ["12.50 EUR ", "xx"])

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from minitf.errors import UserError
-from minitf.text.kept import MARKS
+from minitf.text.kept import PLACEHOLDERS
 from minitf.translation import Translation, Translator
-from minitf.translation.marks import copied_marks
+from minitf.translation.placeholders import copied_placeholders
 from minitf.translation.reading import Line, Part, Text
 from minitf.translation.writing import AROUND, joined, restored
 
@@ -38,7 +38,7 @@ def part(*texts):
     ],
 )
 def test_a_translation_needs_each_mark_once(written, expected):
-    assert [t.text for t in restored(PART, said(*written), MARKS)] == expected
+    assert [t.text for t in restored(PART, said(*written), PLACEHOLDERS)] == expected
 
 
 def test_a_mark_inside_a_word_is_not_there():
@@ -49,13 +49,13 @@ def test_a_mark_inside_a_word_is_not_there():
 
 def test_capitals_do_not_change_a_value():
     part = Part((0, 0), [], ["write to ", ""], ["anna@x.org"], in_capitals=True)
-    assert restored(part, said("schreib ①"), MARKS)[0].text == "SCHREIB anna@x.org"
+    assert restored(part, said("schreib ①"), PLACEHOLDERS)[0].text == "SCHREIB anna@x.org"
 
 
 def test_what_the_model_writes_by_itself_keeps_its_full_stop():
     part = Part((0, 0), [], ["Save"], [], in_capitals=False)
     for wellformed, expected in ((True, "Sparen"), (False, "Sparen.")):
-        assert restored(part, said("Sparen."), MARKS, wellformed)[0].text == expected
+        assert restored(part, said("Sparen."), PLACEHOLDERS, wellformed)[0].text == expected
 
 
 def test_only_values_are_copied():
@@ -66,11 +66,11 @@ def test_only_values_are_copied():
 
 def test_more_values_than_marks_are_translated_around():
     part = Part((0, 0), [], list("abc"), ["1,1", "2,2"], in_capitals=False)
-    assert restored(part, said("a ① b c"), MARKS[:1]) == []
+    assert restored(part, said("a ① b c"), PLACEHOLDERS[:1]) == []
 
 
 def test_around_its_values_a_part_is_whole_again():
-    line = PART.around()
+    line = PART.pieces_between_values()
     texts = [item if isinstance(item, str) else item.texts[0] for item in line.items]
     assert "".join(texts) == PART.read(PART.values)
     assert [part.texts[0] for part in line.parts] == ["Call", "at"]
@@ -83,7 +83,7 @@ def test_each_part_gets_its_own_values():
     line = Line.from_texts(4, ["- ", cell, " | ", Text("", cut=[("the mark ① itself", [6, 5])])])
     first, second, plain = line.parts
     assert first == Part((4, 0), [7], ["Call ", " now."], ["a"], False)
-    assert second.values == ["b", "c"] and second.read(MARKS) == "Or ① or ②."
+    assert second.values == ["b", "c"] and second.read(PLACEHOLDERS) == "Or ① or ②."
     assert plain == Part((4, 2), [7], ["the mark ① itself"], [], False)  # in the same language
     assert (first.ids, second.ids, plain.ids) == (None, None, [6, 5])  # one is not read yet
     assert line.items == ["- ", first, second, " | ", plain]
@@ -136,7 +136,7 @@ def echo():
     ],
 )
 def test_every_value_arrives(echo, line):
-    assert echo.marks == list(MARKS)
+    assert echo.placeholders == list(PLACEHOLDERS)
     for text in (line, line.replace(" ", "\u00a0")):
         assert echo.translate([text], beam=2)[0][0].text == line
 
@@ -172,30 +172,34 @@ def test_a_pattern_of_ones_own(echo):
 def test_the_marks_of_a_model_are_in_its_notes(echo, tmp_path):
     from tiny_translator import save
 
-    for noted, expected in (({}, list(MARKS)), ({"marks": ["4711", "X1"]}, ["4711", "X1"])):
+    for noted, expected in (({}, list(PLACEHOLDERS)), ({"marks": ["4711", "X1"]}, ["4711", "X1"])):
         save(tmp_path, echo.subwords, noted)
-        assert Translator.load(tmp_path).marks == expected
+        assert Translator.load(tmp_path).placeholders == expected
 
 
 class Copier:
     """Copies some words, and replaces all others."""
 
     def __init__(self, *copied):
-        self.copied, self.marks = copied, ["of the notes"]
+        self.copied, self.placeholders = copied, ["of the notes"]
 
     def translate(self, lines):
-        assert self.marks == [], "the words themselves are to be read"
+        assert self.placeholders == [], "the words themselves are to be read"
         return [said(" ".join(w for w in re.findall(r"[\w①-⑥]+", line) if w in self.copied))
                 for line in lines]  # fmt: skip
 
 
 def test_words_that_a_model_copies_become_its_marks():
     names = ["X1", "X2", "X3", "X4", "X5", "X6"]
-    for copied, marks in ((names, names), (names[:3], []), ([*names, *MARKS], list(MARKS))):
+    for copied, marks in (
+        (names, names),
+        (names[:3], []),
+        ([*names, *PLACEHOLDERS], list(PLACEHOLDERS)),
+    ):
         for language in ("en", "xx"):
             copier = Copier(*copied)
-            assert copied_marks(copier, language) == marks
-            assert copier.marks == ["of the notes"]
+            assert copied_placeholders(copier, language) == marks
+            assert copier.placeholders == ["of the notes"]
 
 
 def test_nothing_is_kept_of_words_that_came_cut(echo):

@@ -1,17 +1,17 @@
 """Which words a model copies: those can stand for what must not be translated.
 
-A model of minitf's trainer can learn marks (`minitf.text.kept`). For another one, a public one for
-example, words are tried, and noted in its folder.
+A model of minitf's trainer can learn placeholders (`minitf.text.kept`). For another one, such as a
+public one, words are tried, and noted in its folder.
 """
 
-from minitf.text.kept import MARKS
+from minitf.text.kept import PLACEHOLDERS
 from minitf.translation.translator import Translator
 
-__all__ = ["copied_marks"]
+__all__ = ["copied_placeholders"]
 
 # Numbers that mean nothing, and names that nobody has.
 _CANDIDATES = (
-    tuple(MARKS),
+    tuple(PLACEHOLDERS),
     ("4711", "5823", "6934", "7145", "8256", "9367"),
     ("X1", "X2", "X3", "X4", "X5", "X6"),
     ("Kelvanor", "Mirtasel", "Dorfenza", "Belgarin", "Salmitor", "Wendoria"),
@@ -28,16 +28,16 @@ _ANY = ("{}.", "{}?", "{}, {}", "({}) {}")
 _ENOUGH = 0.8  # of the sentences
 
 
-def copied_marks(translator: Translator, language: str = "") -> list[str]:
+def copied_placeholders(translator: Translator, language: str = "") -> list[str]:
     """Return the words that a translator copies best in a few sentences; none if it copies none.
 
     language: that of its sources, such as "en"; without sentences in it, the words stand alone.
     """
-    sentences, before = _SENTENCES.get(language, _ANY), translator.marks
+    sentences, before = _SENTENCES.get(language, _ANY), translator.placeholders
     best, most = [], _ENOUGH
     try:
         for words in _CANDIDATES:
-            translator.marks = []  # the words themselves are to be read
+            translator.placeholders = []  # the words themselves are to be read
             lines = [
                 (sentence.format(*words[i:]), words[i : i + sentence.count("{}")])
                 for sentence in sentences
@@ -51,5 +51,5 @@ def copied_marks(translator: Translator, language: str = "") -> list[str]:
             if share > most:
                 best, most = list(words), share
     finally:
-        translator.marks = before
+        translator.placeholders = before
     return best
