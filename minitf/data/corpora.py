@@ -276,43 +276,31 @@ def undecoded(path, lines) -> str:
     return f"{path}: {count} bytes that are not UTF-8, and are lost (the first: line {damaged[0]})"
 
 
-def read_pairs(source_path, target_path) -> Pairs:
-    """Return the pairs of two files in memory: line i of one with line i of the other.
+def read_pairs(source_path, target_path, streamed=False) -> Pairs:
+    """Return the pairs of two files: line i of one with line i of the other.
 
-    Raises UserError for different numbers of lines.
+    streamed: as Lines, for a text that is too long for the memory. Raises UserError for different
+    numbers of lines, and for a pipe to stream, which can be read only once.
     """
-    pairs = Pairs(read_lines(source_path), read_lines(target_path))
-    return _equally_long(pairs, source_path, target_path)
-
-
-def stream_pairs(source_path, target_path) -> Pairs:
-    """Return the pairs of two files as Lines.
-
-    Raises UserError for different numbers of lines, and for a pipe, which can be read only once.
-    """
-    for path in (source_path, target_path):
-        if os.path.exists(path) and Path(path).is_fifo():
+    paths = source_path, target_path
+    for path in paths:
+        # os.path.exists first: Path.is_fifo raises errors for names that are too long.
+        if streamed and os.path.exists(path) and Path(path).is_fifo():
             raise UserError(f"{path} is a pipe, which can be read only once: name a file")
-    return _equally_long(Pairs(Lines(source_path), Lines(target_path)), source_path, target_path)
-
-
-def open_pairs(source_path, target_path) -> Pairs:
-    """Return the pairs of a training text, as Lines if it is too long for the memory."""
-    paths = Path(source_path), Path(target_path)
-    # Path.is_file raises errors for names that are too long, and in folders that are not readable.
-    sizes = [path.stat().st_size for path in paths if os.path.isfile(path)]
-    if len(sizes) == 2 and sum(sizes) > MAX_IN_MEMORY:
-        return stream_pairs(*paths)
-    return read_pairs(source_path, target_path)
-
-
-def _equally_long(pairs, source_path, target_path):
+    pairs = Pairs(*map(Lines if streamed else read_lines, paths))
     if len(pairs.source) != len(pairs.target):
         raise UserError(
             f"{source_path} has {counted(len(pairs.source), 'line')} but {target_path} has "
             f"{len(pairs.target):,}: line i of one must translate line i of the other"
         )
     return pairs
+
+
+def open_pairs(source_path, target_path) -> Pairs:
+    """Return the pairs of a training text, as Lines if it is too long for the memory."""
+    paths = source_path, target_path
+    sizes = [os.path.getsize(path) for path in paths if os.path.isfile(path)]
+    return read_pairs(*paths, streamed=len(sizes) == 2 and sum(sizes) > MAX_IN_MEMORY)
 
 
 def _opened(path):

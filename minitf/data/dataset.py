@@ -38,10 +38,10 @@ class Dataset:
     corpus.valid that are used, at most a thousand. encoded: the files behind sources and targets,
     for a text that is too long for the memory.
 
-    Measured with 36 million pairs on the disk, the size of en-fr:
-    0.6 GB between batches; at most 1.6 GB while an epoch is planned, 44 bytes a pair. Cutting a
-    text takes 0.3 GB for any number of pairs; learning the subwords at most 2 GB, of which the
-    process keeps 1.2 GB. The maximum is less than 3 GB.
+    Measured with 36 million pairs on the disk, the size of en-fr: 0.6 GB between batches; at
+    most 1.6 GB while an epoch is planned, 44 bytes a pair. Cutting a text takes 0.3 GB for any
+    number of pairs; learning the subwords at most 2 GB, of which the process keeps 1.2 GB. The
+    maximum is less than 3 GB.
     """
 
     corpus: corpora.Corpus
@@ -182,8 +182,7 @@ def read_corpus(settings):
     if not settings.add:
         return corpus
     streamed = isinstance(corpus.train.source, corpora.Lines)
-    read = corpora.stream_pairs if streamed else corpora.read_pairs
-    return dataclasses.replace(corpus, added=read(*settings.add))
+    return dataclasses.replace(corpus, added=corpora.read_pairs(*settings.add, streamed))
 
 
 def _own_corpus(settings):

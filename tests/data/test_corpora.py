@@ -77,7 +77,7 @@ def data(tmp_path, monkeypatch):
 def test_a_text_from_a_pipe_cannot_be_streamed(tmp_path):
     os.mkfifo(tmp_path / "a")
     with pytest.raises(UserError, match=r"a is a pipe, which can be read only once: name a file"):
-        corpora.stream_pairs(tmp_path / "a", tmp_path / "b")
+        corpora.read_pairs(tmp_path / "a", tmp_path / "b", streamed=True)
 
 
 def test_a_corpus_is_found_by_name(data):
