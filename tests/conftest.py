@@ -34,16 +34,13 @@ LESSON_OF = {
     **dict.fromkeys(
         (
             "test_checkpoint",
-            "test_damaged_files",
             "test_updater",
             "test_distributed",
             "test_mpirun",
         ),
         "09",
     ),
-    **dict.fromkeys(
-        ("test_settings", "test_log", "test_heartbeat", "test_update", "test_recorded_run"), "09"
-    ),
+    **dict.fromkeys(("test_settings", "test_log", "test_update", "test_recorded_run"), "09"),
     **dict.fromkeys(("test_fetch", "test_archives", "test_recipes", "test_tokenized"), "09"),
     **dict.fromkeys(("test_lesson", "test_reproduce"), "09"),
     **dict.fromkeys(("test_not_finite", "test_planning", "test_mistakes", "test_campaigns"), "09"),

@@ -20,7 +20,11 @@ __all__ = ["average", "load_arrays", "save_arrays"]
 
 KEY = "minitf"  # the only key of the metadata: safetensors would write several in random order
 MAX_HEADER = 1 << 23  # bytes, enough for 64,000 arrays; parsing a header takes 20 times its size
-DTYPES = {"F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"}
+DTYPES = {  # NumPy's names and those of the format, in the order of the arrays in a file
+    **{"uint64": "U64", "int64": "I64", "float64": "F64"},
+    **{"float32": "F32", "uint32": "U32", "int32": "I32"},
+    **{"float16": "F16", "uint16": "U16", "int16": "I16", "int8": "I8", "uint8": "U8"},
+}
 
 
 # Writing ------------------------------------------------------------------------------------------
@@ -44,35 +48,41 @@ def write_arrays(path, arrays, meta=None, form=None):
     """Write the file in place; without `meta` it contains only the arrays, and no sha256.
 
     form: the value of the key "format", which other programs look for.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
 
+    The bytes are those of safetensors' own `save_file`: the length of the header in eight bytes,
+    the header in JSON, padded to a multiple of eight, and the arrays, the widest types first. But
+    `save_file` writes under a name of its own, which a killed process leaves behind.
+    """
     arrays = {name: _as_stored(name, array) for name, array in arrays.items()}
-    metadata = None
+    header = {}
     if meta is not None:
-        metadata = {KEY: json.dumps({"sha256": digest(arrays, meta), "meta": meta})}
+        header["__metadata__"] = {KEY: json.dumps({"sha256": digest(arrays, meta), "meta": meta})}
     if form is not None:
-        metadata = {"format": form}
-    path.touch()
-    mode = path.stat().st_mode
-    try:
-        save_file(arrays, path, metadata)
-    except SafetensorError as error:  # a full disk, for example
-        raise OSError(str(error)) from error
-    path.chmod(mode)  # save_file lets only the owner read the file
-    with open(path, "rb") as file:
-        if int.from_bytes(file.read(8), "little") > MAX_HEADER:
-            raise UserError(
-                f"the names and plain values of the file take more than {MAX_HEADER:,} bytes: "
-                "save fewer of them"
-            )
+        header["__metadata__"] = {"format": form}
+    order = list(DTYPES)
+    names = sorted(arrays, key=lambda name: (order.index(arrays[name].dtype.name), name))
+    stop = 0
+    for name in names:
+        array, start, stop = arrays[name], stop, stop + arrays[name].nbytes
+        kind = DTYPES[array.dtype.name]
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [start, stop]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > MAX_HEADER:
+        raise UserError(
+            f"the names and plain values of the file take more than {MAX_HEADER:,} bytes: "
+            "save fewer of them"
+        )
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            file.write(arrays[name])
 
 
 def _as_stored(name, array):
-    """Return the array in C order, which safetensors expects without a check, and native bytes."""
+    """Return the array in C order and in native bytes."""
     array = np.asarray(array)
-    if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
+    if array.dtype.newbyteorder("=").name not in DTYPES:
         raise TypeError(
             f"array {name!r} is of dtype {array.dtype}: only plain numbers can be saved"
         )
@@ -127,7 +137,7 @@ def _read_safetensors(path, shapes):
         found = {name: tuple(header.get_shape()) for name, header in headers.items()}
         _check_shapes(path, found, shapes)
         for name, header in headers.items():
-            if header.get_dtype() not in DTYPES:
+            if header.get_dtype() not in DTYPES.values():
                 raise UserError(
                     f"{path}: array {name!r} is of type {header.get_dtype()}: convert it to F32"
                 )

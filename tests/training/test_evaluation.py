@@ -174,20 +174,6 @@ def test_two_files_are_scored_both_ways(tmp_path, capsys):
     ]
 
 
-def test_a_missing_second_score_is_explained_in_its_line(tmp_path, monkeypatch):
-    hypotheses, references = write(tmp_path / "out", OURS), write(tmp_path / "test.txt", GOOD)
-    first, second = score_files(hypotheses, references).splitlines()
-    assert first == bleu(OURS, GOOD).text
-    assert second.startswith(
-        "paper-style BLEU not computed: it exists for German and French only, and the name of "
-        "the reference file does not end in .de or .fr; if it is German or French, rename it"
-    )
-    monkeypatch.setitem(sys.modules, "sacremoses", None)
-    assert "not computed: it needs the package sacremoses" in score_files(
-        hypotheses, write(tmp_path / "test.de", GOOD)
-    )
-
-
 def test_tokenised_text_is_noticed(tmp_path):
     plain = [line.replace(" .", ".") for line in REFERENCES]
     files = write(tmp_path / "out", REFERENCES), write(tmp_path / "test.txt", plain)

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +16,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from runs import (
-    PACE,
-    SMALL,
     assert_same_run,
     at_step,
     copied_run,
@@ -27,7 +24,9 @@ from runs import (
     terminate,
     write_text,
 )
+from saved_files import assert_same
 
+from minitf import atomic
 from minitf.data.corpora import read_pairs
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
@@ -140,18 +139,6 @@ def test_resuming_from_python_takes_the_settings_that_were_changed(folder):
     assert results["step"] == 5 and results["settings"]["train"] == ["train.en", "train.de"]
     with pytest.raises(UserError, match="--valid-every must be at least 1, not 0"):
         commandline.train(Settings(out="here", resume=True, valid_every=0))
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_planning_from_python_trains_nothing(folder, capsys, monkeypatch, resume):
-    copied_run("here", "--steps", "8")
-    before = {path: path.read_bytes() for path in Path("here").iterdir()}
-    monkeypatch.setattr(Trainer, "run", lambda self: pytest.fail("a plan was asked for"))
-    texts = {"train": ["train.en", "train.de"], "valid": ["valid.en", "valid.de"]}
-    texts = {} if resume else {**texts, "subwords": "none"}
-    assert commandline.train(Settings(**texts, out="here", plan=True, resume=resume)) is None
-    assert "per update" in capsys.readouterr().out
-    assert {path: path.read_bytes() for path in Path("here").iterdir()} == before
 
 
 def test_a_run_from_python_tells_how_python_continues(folder, monkeypatch, capsys):
@@ -448,30 +435,6 @@ def test_a_signal_saves_a_checkpoint(folder, monkeypatch, capsys, name):
     assert read_model("here").notes["step"] == 2, "the first one can be tried"
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("setsid") is None, reason="it takes the setsid of Linux")
-def test_a_closed_terminal_saves_a_checkpoint(folder):
-    """Neither the line nor the progress bar can be written any more."""
-    import termios  # Windows has none
-
-    command = [sys.executable, "-m", "minitf", "train", *PACE, *SMALL]
-    command += ["--train", "train.en", "train.de", "--valid", "valid.en", "valid.de"]
-    command += ["--steps", "1000000", "--valid-every", "1000000", "--log-every", "5"]
-    master, slave = os.openpty()
-    termios.tcsetwinsize(slave, (24, 80))  # a bar needs room
-    process = subprocess.Popen(
-        ["env", "--default-signal=HUP", "setsid", "--ctty", "--wait", *command, "--out", "here"],
-        stdin=slave, stdout=slave, stderr=slave,
-    )  # fmt: skip
-    os.close(slave)
-    said = b""
-    while b"%|" not in said:  # the bar, which comes after a second
-        said += os.read(master, 10_000)
-    os.close(master)
-    assert process.wait(60) == 0
-    assert load_arrays("here/checkpoint.safetensors")[1]["step"] > 5
-
-
 def test_a_terminal_may_be_closed_twice():
     """A shell and the system both send SIGHUP."""
     outside = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
@@ -604,3 +567,84 @@ def test_a_closed_output_stops_the_run(folder, monkeypatch):
     assert run("here") == 0
     assert load_arrays("here/checkpoint.safetensors")[1]["step"] == 2
     assert re.search("step +2 ", written[-1])
+
+
+# The folder of a run ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["words.txt", "nohup.out"])
+def test_a_run_begins_in_a_new_or_an_empty_folder(folder, capsys, name):
+    Path("mine").mkdir()
+    Path("mine", name).write_text("my own words\n")
+    assert run("mine") == 2
+    assert f"mine is not empty (it contains {name}): choose" in capsys.readouterr().err
+    assert [path.name for path in Path("mine").iterdir()] == [name]
+    assert run(f"mine/{name}") == 2
+    assert "there is a file of this name: choose another" in capsys.readouterr().err
+
+
+def test_the_old_checkpoint_is_kept_until_the_new_one_is_on_the_disk(folder, monkeypatch, capsys):
+    copied_run("here", "--steps", "8")
+    replace = os.replace
+
+    def refuse_checkpoints(source, target):
+        if Path(target).name.startswith("checkpoint"):
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(atomic.os, "replace", refuse_checkpoints)
+    assert run("here", "--resume") == 2
+    assert "checkpoint.safetensors: could not be written" in capsys.readouterr().err
+    assert RunFolder("here").read_checkpoint()[2]["step"] == 8
+
+
+def test_the_newest_weights_are_averaged_without_their_file(tmp_path):
+    said = []
+    run_folder = RunFolder(tmp_path, said.append)
+    rng = np.random.default_rng(0)
+    states = [{"x": rng.standard_normal(5).astype(np.float32)} for _ in range(3)]
+    names = []
+    for step, state in enumerate(states, 1):
+        names = run_folder.add_weights(names, step, state, 2)
+    assert names == ["weights-00000002.safetensors", "weights-00000003.safetensors"]
+    mean = {"x": ((states[1]["x"].astype(float) + states[2]["x"]) / 2).astype(np.float32)}
+    (tmp_path / names[1]).write_bytes(b"never read")
+    taken, averaged = run_folder.average(names, states[2])
+    assert taken == names and said == []
+    assert_same(averaged, mean)
+
+
+@pytest.mark.parametrize("damage", ["missing", "of another model"])
+def test_an_average_begins_again_after_weights_that_cannot_be_read(tmp_path, damage):
+    said, names = [], []
+    run_folder = RunFolder(tmp_path, said.append)
+    states = [{"x": np.full(5, step, np.float32)} for step in (1, 2, 6)]
+    for step, state in enumerate(states, 1):
+        names = run_folder.add_weights(names, step, state, 3)
+    path = tmp_path / names[1]
+    path.unlink()
+    if damage == "of another model":
+        save_arrays(path, {"x": np.ones(4, np.float32)}, {"step": 2})
+    taken, averaged = run_folder.average(names, states[2])
+    assert taken == [names[2]] and averaged is states[2]
+    assert len(said) == 1 and str(path) in said[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes are forked")
+def test_a_worker_does_not_keep_the_lock_of_a_trainer_that_was_killed(tmp_path):
+    begun, end = os.pipe(), os.pipe()
+    with RunFolder(tmp_path).locked():
+        if (worker := os.fork()) == 0:
+            os.close(end[1])
+            os.write(begun[1], b"1")
+            os.read(end[0], 1)  # works on until the pipe is closed
+            os._exit(0)
+        os.read(begun[0], 1)
+    try:
+        with RunFolder(tmp_path).locked():
+            pass
+    finally:
+        os.close(end[1])
+        os.waitpid(worker, 0)
+        for descriptor in (*begun, end[0]):
+            os.close(descriptor)
