@@ -282,9 +282,10 @@ def grade_for_gradescope(arguments):
         files = submitted(folder)
         if len(files) > 1:
             raise UserError("hand in one file: there are " + ", ".join(map(str, files)))
-        result = gradebook.for_gradescope(graded(files[0], expected))
+        result = graded(files[0], expected)
     except UserError as error:
-        result = gradebook.refused_for_gradescope(str(error))
+        result = {"points": 0, "exercises": [], "notes": [str(error)]}
+    result = gradebook.for_gradescope(result)
     print(json.dumps(result, indent=2, ensure_ascii=False))
     return 0
 

@@ -17,7 +17,6 @@ __all__ = [
     "for_gradescope",
     "github_starter",
     "gradescope_zip",
-    "refused_for_gradescope",
     "table",
     "write_class",
 ]
@@ -72,7 +71,7 @@ def _cell(value):
 
 
 def for_gradescope(result: dict) -> dict:
-    """Return a grading as Gradescope's results.json has it.
+    """Return a grading as Gradescope's results.json has it: points, notes and exercises.
 
     Source: the section "Output format" of Gradescope's autograder specifications.
     """
@@ -103,12 +102,6 @@ def for_gradescope(result: dict) -> dict:
 def _explained(one):
     lines = [f"{one['state']}: {one['message']}".removesuffix(": ")]
     return "\n".join([*lines, *([f"hint: {one['hint']}"] if one["hint"] else [])])
-
-
-def refused_for_gradescope(reason: str) -> dict:
-    """Return the results.json of a submission that cannot be graded."""
-    return {"score": 0, "output": reason, "output_format": "text", "visibility": "visible",
-            "stdout_visibility": "hidden", "tests": []}  # fmt: skip
 
 
 # Starters -----------------------------------------------------------------------------------------

@@ -245,7 +245,7 @@ def test_what_cannot_be_graded_is_refused_in_one_line(arguments, reason, tmp_pat
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        *[(value, value) for value in (None, True, 3, -2.5, float("inf"), 1 + 2j, "ä\n", 10**40)],
+        *[(value, value) for value in (None, True, 3, -2.5, float("inf"), "ä\n", 10**40)],
         *[(value, value) for value in ([1, (2.5, "a")], {"a": [1], 2: (3,)}, {1, 2}, [], {})],
         *[(array, array) for array in (np.eye(3, dtype=np.float32), np.arange(4) > 1, np.ones(()))],
         *[(value, value) for value in (np.float32(0.1), np.int64(3), np.bool_(True))],
@@ -269,12 +269,11 @@ def test_a_value_arrives_as_it_was(value, expected):
 
 
 def test_an_update_may_return_its_model():
-    lesson = LESSONS[6]
-    step = "optimizer.step(rate)\n"
+    lesson, step = LESSONS[6], "optimizer.step(rate)\n"
     text = source_of(lesson).replace(step, f"{step}    return model\n", 1)
-    text = sheet_with(text, exercise.sheet(lesson))
-    cells = [[grading.SHEET, text, False]]
-    result = grading.grade(lesson.stem, exercise.sheet(lesson), cells, only=["update_in_parts"])
+    sheet = exercise.sheet(lesson)
+    cells = [[grading.SHEET, sheet_with(text, sheet), False]]
+    result = grading.grade(lesson.stem, sheet, cells, only=["update_in_parts"])
     assert states(result) == ["right"], result
 
 
@@ -354,19 +353,12 @@ NOTEBOOKS = {
 FEW = ("filled", "magic above an answer", "scratch that raises", "without its title")
 
 
-def saved(path, cells, executed=True):
-    """Write a notebook as Jupyter does."""
-    made = []
-    for number, (kind, source) in enumerate(cells):
-        cell = {"cell_type": kind, "id": f"c{number}", "metadata": {}}
-        cell["source"] = source.splitlines(keepends=True) if executed else source
-        if kind == "code":
-            output = {"output_type": "stream", "name": "stdout", "text": ["ok\n"]}
-            cell["outputs"] = [output] if executed else []
-            cell["execution_count"] = 99 - number if executed else None
-        made.append(cell)
-    text = json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    path.write_text(text, encoding="utf-8")
+def saved(path, cells):
+    """Write a notebook; return its path."""
+    made = [
+        {"cell_type": kind, "source": source.splitlines(keepends=True)} for kind, source in cells
+    ]
+    path.write_text(json.dumps({"cells": made}), encoding="utf-8")
     return path
 
 
@@ -375,8 +367,7 @@ def saved(path, cells, executed=True):
 )
 def test_a_notebook_of_a_class_is_graded_right(habit, tmp_path):
     cells, right, notes = NOTEBOOKS[habit]
-    executed = habit != "help"  # cleared outputs, for one
-    result = exercise.graded(saved(tmp_path / "anna.ipynb", cells, executed))
+    result = exercise.graded(saved(tmp_path / "anna.ipynb", cells))
     found = [one["name"] for one in result["exercises"] if one["state"] == "right"]
     assert found == [name for name in NAMES if right == "all" or (right and right in name)], result
     assert len(result["notes"]) == len(notes), result["notes"]

@@ -63,20 +63,6 @@ def numbers(line):
     ]
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("9 of 10 weigh 0.5 or 4,000", ["10", "0.5", "4,000"]),
-        (r"$\sqrt{64} + 12 \cdot x_{512}^{20} - 0.25 = 4{,}000$", ["64", "12", "0.25", "4,000"]),
-        (r"$10^{-98}$, $10^9$, x_12, `x = 77`, section 3.2, lesson 04, 1/16, in 2017", []),
-        ("![from 0.25 to 17](figures/07_loss.png)", ["0.25", "17"]),
-        (r"$\frac{1}{64}$, $d_k = 64$", ["64", "64"]),
-    ],
-)
-def test_the_numbers_of_a_line(line, found):
-    assert numbers(line) == found
-
-
 # Lesson 07 trains for minutes there: tests/engine/test_learning.py does so for three steps.
 QUICK = [path for path in LESSONS if path.stem != "07_training"]
 
@@ -88,14 +74,6 @@ def test_a_lesson_holds_on_a_gpu_as_far_as_the_stand_in_tells(lesson, tmp_path):
     done = run(SUPPORT / "on_the_stand_in.py", tmp_path, str(lesson))
     assert done.returncode == 0, done.stdout[-1500:] + done.stderr
     assert f"\nlesson {lesson.stem}: " in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.lesson01
-def test_figures_go_where_they_are_wanted(tmp_path):
-    done = run(LESSONS[0], tmp_path, "--figures", "slides/here")
-    assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "empty" / "slides" / "here").glob("*.png"))) >= 3
 
 
 @pytest.mark.lesson02
