@@ -9,7 +9,6 @@
 A contender is a program that is timed. A rival is a contender other than minitf itself. `rows.py`
 has the rows of the table, `work.py` the sentences and weights that all contenders share,
 `compare.py` checks that they compute the same results, `protocol.py` starts them. Each contender
-runs in its own process (`python -m benchmarks.ours` and so on): `ours.py`, `pytorch.py`,
-`with_ctranslate2.py`, `with_transformers.py`; on a GPU, `gpu_step.py`. So does `machine.py`, which
-measures the processor.
+runs in its own process (`python -m benchmarks.ours` and so on), also on a GPU: `ours.py`,
+`pytorch.py`, `with_ctranslate2.py`. So does `machine.py`, which measures the processor.
 """

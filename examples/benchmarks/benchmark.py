@@ -3,7 +3,7 @@
     python examples/benchmarks/benchmark.py --python PATH --json benchmark.json
     python examples/benchmarks/benchmark.py --earlier CHECKOUT --rivals
 
-PATH is an interpreter in which the rivals are installed (pip install torch transformers ctranslate2
+PATH is an interpreter in which the rivals are installed (pip install torch ctranslate2
 sentencepiece); a rival that is not installed is skipped. CHECKOUT is a folder with an earlier
 commit (git worktree add), to see whether anything has become slower.
 
@@ -192,7 +192,7 @@ class Contest:
             "versions": {},
         }
         wanted = {name for row in self.options.rows for name in self.names(row)}
-        for name in ("minitf", "earlier", "torch", "ctranslate2", "transformers"):
+        for name in ("minitf", "earlier", "torch", "ctranslate2"):
             if wanted & {name, *_same_program(name)}:
                 try:
                     with self.worker(name) as worker:

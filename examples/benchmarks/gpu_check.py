@@ -1,12 +1,12 @@
 """Check minitf on a GPU, and measure it: two commands of a few minutes each.
 
-    python examples/benchmarks/gpu_check.py first --out FOLDER     # is it right?  170 seconds
+    python examples/benchmarks/gpu_check.py first --out FOLDER     # is it right?  310 seconds
     python examples/benchmarks/gpu_check.py second --out FOLDER    # how fast?     190 seconds
 
-Each ends by then, finished or not. Its results are in FOLDER/first.json or second.json, written
-as soon as they are known, so that a command that is killed leaves what was done; what its programs
-print is in first.log or second.log. These are the parts, and each can also be run alone by its
-name. Some of `first` run side by side; beside a timed part nothing runs, nor may anything else.
+Each ends by then, finished or not. They run these parts, one after the other, each in a process of
+its own; each can also be run alone by its name, and writes its results to FOLDER/PART.json as soon
+as they are known, so that a part that is killed leaves what was done. What its programs print is in
+FOLDER/PART.log. Nothing else may run beside them.
 
     tests           the tests marked gpu: every op and form, a training step and decoding on CuPy,
                     compared with NumPy. Each file has a process of its own, since a process in
@@ -45,7 +45,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -62,18 +61,18 @@ from benchmarks.rows import BASE, CONTENDERS, QUICK, SMALL  # noqa: E402
 PACKAGES = (
     *("numpy", "cupy-cuda12x", "cupy-cuda13x", "sentencepiece", "sacrebleu", "pytest", "torch"),
 )
-# What each command runs: seconds, and the parts that run side by side in them. A part that ends
-# early leaves its seconds to those after it.
+# What each command runs, and the seconds of each part. One that ends early leaves its seconds to
+# those after it.
 COMMANDS = {
-    "first": ((170, ("tests", "sanitizer", "parity", "course")),),
-    "second": (
-        (30, ("small",)),
-        (40, ("tf32",)),
-        (39, ("bfloat16",)),
-        (26, ("decoding",)),
-        (40, ("forms",)),
-        (15, ("kernels",)),
-    ),
+    "first": {"tests": 100, "sanitizer": 60, "parity": 30, "course": 120},
+    "second": {
+        "small": 30,
+        "tf32": 40,
+        "bfloat16": 39,
+        "decoding": 26,
+        "forms": 40,
+        "kernels": 15,
+    },
 }
 LONGEST = 600  # seconds for a part that runs alone
 TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
@@ -116,7 +115,7 @@ APART = {
 
 
 def main(arguments=None):
-    """Run commands or parts and write their reports; returns exit code 0 if all of them passed."""
+    """Run commands or parts; returns exit code 0 if all of them passed."""
     options = _options(arguments)
     # CuPy compiles several times as fast with its headers compiled once, where CUDA can do that.
     os.environ.setdefault("CUPY_NVRTC_USE_PCH", "1")
@@ -133,10 +132,14 @@ def main(arguments=None):
     except UserError as error:
         print(f"gpu_check.py: {error}", file=sys.stderr)
         return 2
-    Path(options.out).mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the parts are ended, too
-    passed = [_command(name, options) for name in options.what]
-    return 0 if all(passed) else 1
+    folder = Path(options.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = json.dumps(described(options), indent=1)
+    (folder / "machine.json").write_text(machine + "\n", encoding="utf-8")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the part is ended, too
+    passed = _parts(options)
+    print("\n".join(f"{part}: {'passed' if good else 'FAILED'}" for part, good in passed.items()))
+    return 0 if all(passed.values()) else 1
 
 
 def _options(arguments):
@@ -147,7 +150,7 @@ def _options(arguments):
         metavar="WHAT",
         help=f"{', '.join(COMMANDS)} (both by default), or parts: {', '.join(PARTS)}",
     )
-    parser.add_argument("--out", default="gpu", help="the folder of the reports (default gpu)")
+    parser.add_argument("--out", default="gpu", help="the folder of the results (default gpu)")
     parser.add_argument("--commit", help="the commit of the code, if git does not know it")
     parser.add_argument(
         "--small",
@@ -163,78 +166,41 @@ def _options(arguments):
     return options
 
 
-# Commands and parts -------------------------------------------------------------------------------
+# Parts and their processes ------------------------------------------------------------------------
 
 
-def _command(name, options):
-    """Run the parts of a command; returns whether all of them passed."""
-    report, folder = described(options) | {"parts": {}}, Path(options.out)
-    path, log = folder / f"{name}.json", folder / f"{name}.log"
-    log.write_text(report.pop("nvidia-smi"), encoding="utf-8")
-    deadline = time.perf_counter()
-    for seconds, parts in COMMANDS.get(name) or [(LONGEST, (name,))]:
-        deadline += seconds
-        _side_by_side(parts, deadline, options, report, path, log)
-    found = report["parts"]
-    for part, each in found.items():
-        short = {key: value for key, value in each.items() if key not in ("losses", "lessons")}
-        print(f"{part}: {json.dumps(short)[:1500]}")
-    for part, each in found.items():
-        print(f"{name}: {part}: {'passed' if each['passed'] else 'FAILED'}, {each['seconds']} s")
-    return all(each["passed"] for each in found.values())
-
-
-def _side_by_side(parts, deadline, options, report, path, log):
-    """Run parts, each in its process, until a deadline, and keep the report up to date.
-
-    The processes that a part has started are ended with it: left alone on the GPU, they would slow
-    down what is measured next.
-    """
-    environment = dict(os.environ)
-    if len(parts) > 1:  # they share the cores
-        environment |= {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, open(log, "ab") as file:
-        running = {}
-        for part in parts:
-            command = [sys.executable, __file__, part, "--out", f"{folder}/{part}.json"]
-            command += ["--seconds", f"{deadline - started:.1f}", *["--small"] * options.small]
-            running[part] = subprocess.Popen(
-                command,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=environment,
+def _parts(options):
+    """Run the chosen parts, each in a process until its time is over; return which passed."""
+    passed, folder, deadline = {}, Path(options.out), time.perf_counter()
+    for name in options.what:
+        for part, seconds in COMMANDS.get(name, {name: LONGEST}).items():
+            deadline += seconds
+            left = deadline - time.perf_counter()
+            command = [sys.executable, __file__, part, "--out", str(folder)]
+            command += ["--seconds", f"{left:.1f}", *["--small"] * options.small]
+            with open(folder / f"{part}.log", "w") as log:
+                process = subprocess.Popen(
+                    command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
+                try:
+                    process.wait(left + 2)  # the part's own limit comes first
+                except subprocess.TimeoutExpired:
+                    print(f"{part}: its time is over")
+                finally:
+                    _end(process)
+            passed[part] = process.returncode == 0
+            path = folder / f"{part}.json"
+            print(
+                f"{part}: {path.read_text()[:1500] if path.exists() else 'no result'}", flush=True
             )
-        try:
-            _report_until(deadline, running, started, folder, report, path)
-        finally:
-            for process in running.values():
-                _end(process)
-
-
-def _report_until(deadline, running, started, folder, report, path):
-    """Keep the report of running parts up to date, until all have ended or a deadline comes."""
-    waiting = dict(running)
-    while waiting:
-        time.sleep(0.3)
-        late = time.perf_counter() > deadline + 2  # the part's own limit comes first
-        for part, process in list(waiting.items()):
-            if late or process.poll() is not None:
-                _end(process)
-                del waiting[part]
-            own = Path(folder) / f"{part}.json"
-            found = json.loads(own.read_text(encoding="utf-8")) if own.exists() else {}
-            so_far = round(time.perf_counter() - started, 1)
-            row = {"passed": False, "seconds": so_far} | found
-            if part not in waiting and process.returncode not in (0, 1):
-                row |= {"passed": False, "ended": process.returncode}
-            report["parts"][part] = row
-        _write(report, path)
+    return passed
 
 
 def _end(process):
-    """End a process and all that it has started."""
+    """End a process and all that it has started.
+
+    Left alone on the GPU, they would slow down what is measured next.
+    """
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -244,31 +210,28 @@ def _end(process):
 
 
 def _in_this_process(options):
-    """Run one part, with a limit; writes its result to the file OUT."""
+    """Run one part, with a limit; writes its result to a file in the folder OUT."""
     (part,), started = options.what, time.perf_counter()
     options.deadline = started + options.seconds
-    noted = {}
+    noted, path = {}, Path(options.out) / f"{part}.json"
 
     def write(found):
-        _write(found | {"seconds": round(time.perf_counter() - started, 1)}, Path(options.out))
+        found = {"seconds": round(time.perf_counter() - started, 1)} | found
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        os.replace(temporary, path)  # completely or not at all
 
     def note(found):
         noted.update(found)
         write(found | {"passed": False})
 
+    note({})
     try:
         found = PARTS[part](options, note)
     except Exception:
         found = noted | {"passed": False, "error": traceback.format_exc()[-2000:]}
     write(found)
     return 0 if found["passed"] else 1
-
-
-def _write(report, path):
-    """Write a report, completely or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def described(options):
@@ -304,9 +267,6 @@ def _output(*command):
         return ""
 
 
-_lock = threading.Lock()
-
-
 def _run(command, deadline, **environment):
     """Run a program until it ends or a deadline comes; what it prints goes to the log as well.
 
@@ -315,21 +275,24 @@ def _run(command, deadline, **environment):
     started = time.perf_counter()
     environment = os.environ | {"PYTHONUNBUFFERED": "1"} | environment
     with tempfile.TemporaryFile() as file:  # what was printed before a limit is there, too
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=environment
-        )
         try:
-            code = process.wait(max(1, deadline - started))
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                timeout=max(1, deadline - started),
+                check=False,
+            )
+            code = done.returncode
         except subprocess.TimeoutExpired:
             code = None
-            process.kill()
-            process.wait()
         file.seek(0)
         output = file.read().decode(errors="replace")
     seconds = round(time.perf_counter() - started, 1)
-    with _lock:
-        shown = " ".join(word[:200] for word in command[1:])
-        print(f"\n\n--- {shown}: code {code}, {seconds} s\n{output[-100_000:]}", flush=True)
+    shown = " ".join(word[:200] for word in command[1:])
+    print(f"\n\n--- {shown}: code {code}, {seconds} s\n{output[-100_000:]}", flush=True)
     return code, output, seconds
 
 
@@ -684,9 +647,8 @@ def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights
     mask = xp.asarray(np.tri(length, dtype=bool)[None, None])
     table, ids = tensor(words, d), rng.integers(0, words, (pairs, length))
     hidden, target = tensor(rows, d), rng.integers(0, words, rows)
-    parameter = Parameter(rng.standard_normal(weights, dtype=np.float32))
-    optimizer = Adam([("x", parameter)])
-    parameter.grad = xp.ones_like(parameter.data)
+    optimizer = Adam([("x", Parameter(rng.standard_normal(weights, dtype=np.float32)))])
+    optimizer.gather_gradients()  # a gradient of zeros, without which Adam refuses a step
     forward = {
         "layer norm": lambda: norm(x),
         "residual, dropout, layer norm": lambda: transformer.add_and_norm(x, added, rate, norm),

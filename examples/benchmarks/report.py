@@ -21,10 +21,7 @@ MISSED = 0.05  # the probability that an interval does not contain the median
 # The widest instruction set decides how fast matrices are multiplied.
 WIDEST = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "sve": "SVE", "asimd": "NEON"}
 # Their versions are stated.
-PROGRAMS = (
-    *("minitf", "earlier", "NumPy", "matrix products"),
-    *("PyTorch", "transformers", "CTranslate2"),
-)
+PROGRAMS = ("minitf", "earlier", "NumPy", "matrix products", "PyTorch", "CTranslate2")
 
 
 # Figures ------------------------------------------------------------------------------------------
@@ -158,9 +155,9 @@ def tables(arguments, folder=Path()):
         "--contenders",
         nargs="+",
         choices=rows.CONTENDERS,
-        default=["torch", "torch-kept", "transformers", "ctranslate2"],
+        default=["torch", "torch-kept", "ctranslate2"],
         metavar="NAME",
-        help="the columns besides minitf (default: PyTorch, transformers, CTranslate2)",
+        help="the columns besides minitf (default: PyTorch, CTranslate2)",
     )
     parser.add_argument("--memory", action="store_true", help="peak memory instead of times")
     options = parser.parse_args(arguments)
