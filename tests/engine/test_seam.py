@@ -114,13 +114,14 @@ except minitf.UserError as error:
 # What is compared ---------------------------------------------------------------------------------
 
 COMPARE = """
-from minitf import Config, Transformer
+from minitf import Config, Transformer, decode, forms
 from minitf.optim import Adam
 from minitf.training.update import Updater
-from minitf.translation import Translator
+from minitf.translation.probe import agreeing_forms
 model = Transformer(Config(30, n_layers=2, d_model=16, d_ff=32, n_heads=2))
 Updater(model, Adam(model.named_parameters())).agreeing_forms()
-Translator(model, None)
+with forms.on(agreeing_forms(model)):
+    decode.token_scorer(model)
 """
 EDITS = [  # file, correct text, what somebody writes there, the forms that no longer agree
     (
