@@ -47,7 +47,7 @@ def schedule(updates, rates, path):
     lines(
         curves, path, x="update", y="learning rate ($d_{model}$ = 512)", marks=False,
         title="The rate goes up in a straight line, then slowly down",
-        notes={f"update 4,000: {peak:.4f}": (4000, peak, 12_000, 0.9 * peak)},
+        notes={f"update 4,000: {peak:.4f}": (4000, peak, 5800, 1.35 * peak)},
     )  # fmt: skip
 
 
