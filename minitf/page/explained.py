@@ -15,7 +15,7 @@ from minitf.tensor import Ids, no_grad
 from minitf.text import Subwords, Words
 from minitf.transformer import Transformer
 
-__all__ = ["Explained", "attention_and_logits", "likely_next", "vectors_of"]
+__all__ = ["Explained", "likely_next", "watched_pass"]
 
 _LIKELY = 5  # next tokens that are listed at each step
 _SHOWN = 8  # numbers of a vector that are kept for its picture
@@ -31,7 +31,7 @@ class Explained:
     source, target: the tokens of these ids, for pictures.
     weights: for "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "source" (L, H, T, S), who
     attends to whom. The decoder's row t decides on target token t and has read those before it.
-    vectors: some numbers of each token's vectors: see vectors_of.
+    vectors: some numbers of each token's vectors: see watched_pass.
     steps: for each target token the five most probable tokens and their P, most probable first.
     beam: the steps of beam search; none for greedy decoding. names: of the ids in them.
     parts: into how many parts the line was cut; only the first is explained.
@@ -71,36 +71,6 @@ class Explained:
         }[kind]
 
 
-def attention_and_logits(
-    model: Transformer, source: Ids, target: Ids
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the weights of all attentions in one pass, and the logits (T, V).
-
-    source: ids (1, S). target: ids (1, T), which begin with the start mark.
-    """
-    attentions = {
-        "encoder": [layer.self_attention for layer in model.encoder.layers],
-        "decoder": [layer.self_attention for layer in model.decoder.layers],
-        "source": [layer.source_attention for layer in model.decoder.layers],
-    }
-    every = [attention for layers in attentions.values() for attention in layers]
-    before = [dict(vars(attention)) for attention in every]  # a reader may keep weights as well
-    for attention in every:
-        attention.keep_weights = True
-    try:
-        with model.evaluating(), no_grad():
-            logits = model(source, target).numpy()[0]
-        weights = {
-            kind: np.stack([attention.weights[0] for attention in layers])
-            for kind, layers in attentions.items()
-        }
-    finally:
-        for attention, attributes in zip(every, before, strict=True):
-            vars(attention).clear()
-            vars(attention).update(attributes)
-    return weights, logits
-
-
 class _Watched:
     """A layer that remembers its last input and output."""
 
@@ -112,33 +82,51 @@ class _Watched:
         return self.output
 
 
-def vectors_of(model: Transformer, source: Ids, target: Ids) -> dict[str, np.ndarray]:
-    """Return N numbers of each vector, evenly spaced in it, for a picture.
+def watched_pass(
+    model: Transformer, source: Ids, target: Ids
+) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, np.ndarray]]:
+    """Return the weights of all attentions in one pass, the logits (T, V), and parts of vectors.
 
-    "embeddings": (S, N), of the source tokens. "source": (1 + L, S, N), as they enter the first
-    layer of the encoder and as they leave each; "target": the same for the decoder, (1 + L, T, N).
     source: ids (1, S). target: ids (1, T), which begin with the start mark.
+    The vectors are N numbers of each, evenly spaced in it, for a picture. "embeddings": (S, N), of
+    the source tokens. "source": (1 + L, S, N), as they enter the first layer of the encoder and as
+    they leave each; "target": the same for the decoder, (1 + L, T, N).
     """
-    stacks = model.encoder, model.decoder
-    before = [stack.layers for stack in stacks], model.source_positions
+    stacks = {"source": model.encoder, "target": model.decoder}
+    layers, positions = [stack.layers for stack in stacks.values()], model.source_positions
+    attentions = {
+        "encoder": [layer.self_attention for layer in model.encoder.layers],
+        "decoder": [layer.self_attention for layer in model.decoder.layers],
+        "source": [layer.source_attention for layer in model.decoder.layers],
+    }
+    every = [attention for each in attentions.values() for attention in each]
+    before = [dict(vars(attention)) for attention in every]  # a reader may keep weights as well
     with model.evaluating(), no_grad():
         try:
-            for stack in stacks:
+            for attention in every:
+                attention.keep_weights = True
+            for stack in stacks.values():
                 stack.layers = [_Watched(layer) for layer in stack.layers]
-            model.source_positions = positions = _Watched(model.source_positions)
-            model(source, target)
-            seen = [
-                [stack.layers[0].input, *(layer.output for layer in stack.layers)]
-                for stack in stacks
-            ]
+            model.source_positions = embedded = _Watched(positions)
+            logits = model(source, target).numpy()[0]
+            weights = {
+                kind: np.stack([attention.weights[0] for attention in each])
+                for kind, each in attentions.items()
+            }
+            seen = {
+                side: [stack.layers[0].input, *(layer.output for layer in stack.layers)]
+                for side, stack in stacks.items()
+            }
         finally:
-            for stack, layers in zip(stacks, before[0], strict=True):
-                stack.layers = layers
-            model.source_positions = before[1]
+            model.source_positions = positions
+            for stack, its in zip(stacks.values(), layers, strict=True):
+                stack.layers = its
+            for attention, attributes in zip(every, before, strict=True):
+                vars(attention).clear()
+                vars(attention).update(attributes)
     some = np.arange(_SHOWN) * model.config.d_model // _SHOWN
-    source_seen, target_seen = (np.stack([x.numpy()[0, :, some].T for x in each]) for each in seen)
-    embeddings = positions.input.numpy()[0][:, some]
-    return {"embeddings": embeddings, "source": source_seen, "target": target_seen}
+    vectors = {side: np.stack([x.numpy()[0][:, some] for x in each]) for side, each in seen.items()}
+    return weights, logits, {"embeddings": embedded.input.numpy()[0][:, some]} | vectors
 
 
 def likely_next(

@@ -17,7 +17,7 @@ from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, token_scorer
 from minitf.errors import UserError
-from minitf.page.explained import Explained, attention_and_logits, likely_next, vectors_of
+from minitf.page.explained import Explained, likely_next, watched_pass
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Span, split_markup
@@ -343,21 +343,13 @@ class Translator:
         kind: "source" for decoder to source, "encoder" or "decoder" for self-attention. layer:
         counted from 1; the last one by default. Of a line of several parts, the first is used.
         """
-        stacks = {
-            "source": self.model.decoder,
-            "encoder": self.model.encoder,
-            "decoder": self.model.decoder,
-        }
-        if kind not in stacks:
+        if kind not in ("source", "encoder", "decoder"):
             raise UserError(f"unknown attention {kind!r}: choose source, encoder or decoder")
-        n_layers = len(stacks[kind].layers)
-        layer = n_layers if layer is None else layer
-        if not self.parts(line):
-            raise UserError("the line has no text: there is no attention to draw")
-        if not 1 <= layer <= n_layers:
-            raise UserError(f"no layer {layer}: the model has layers 1 to {n_layers}")
         explained = self.explain(line, beam, alpha, max_extra)
-        return explained.weights[kind][layer - 1], *explained.tokens(kind)
+        layers = explained.weights[kind]
+        if layer is not None and not 1 <= layer <= len(layers):
+            raise UserError(f"no layer {layer}: the model has layers 1 to {len(layers)}")
+        return layers[-1 if layer is None else layer - 1], *explained.tokens(kind)
 
     def explain(
         self, line: str, beam: int = 4, alpha: float = 0.6, max_extra: int = 50
@@ -381,8 +373,7 @@ class Translator:
             if c.positions == "learned":  # none is left for an end mark at the limit
                 ids = ids[: c.max_length]
             beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
-            weights, logits = attention_and_logits(self.model, source, beginning)
-            vectors = vectors_of(self.model, source, beginning)
+            weights, logits, vectors = watched_pass(self.model, source, beginning)
         written = self._as_texts([best])
         shown = first.copied() or restored(first, written, self.placeholders, False) or written
         beam_steps = record[0] if record else []
