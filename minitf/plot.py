@@ -388,25 +388,15 @@ def text_style():
 
 
 def drawable(text):
-    """Leave out invisible characters; name signs that no font has, such as [waving hand sign]."""
-
-    def drawn(character):
-        category = unicodedata.category(character)
-        if category in ("So", "Sk") and not _has_glyph(character):
-            name = unicodedata.name(character, "sign").lower()
-            return f"[{name.removeprefix('regional indicator symbol letter ')}]"
-        return character if character.isprintable() else "" if category == "Cf" else "\ufffd"
-
-    return "".join(map(drawn, text))
+    """Leave out invisible characters, and replace those that cannot be printed."""
+    visible = (c for c in text if unicodedata.category(c) != "Cf")
+    return "".join(c if c.isprintable() else "\ufffd" for c in visible)
 
 
 def without_font(text):
     """Return the characters of a text, as it is drawn, that no installed font has: the boxes."""
-    return "".join(sign for sign in dict.fromkeys(drawable(text)) if not _has_glyph(sign))
-
-
-def _has_glyph(character):
     from matplotlib import font_manager
 
-    fonts = (font_manager.get_font(font_manager.findfont(name)) for name in _fonts())
-    return any(font.get_char_index(ord(character)) for font in fonts)
+    fonts = [font_manager.get_font(font_manager.findfont(name)) for name in _fonts()]
+    signs = dict.fromkeys(drawable(text))
+    return "".join(s for s in signs if not any(font.get_char_index(ord(s)) for font in fonts))

@@ -186,15 +186,6 @@ def test_caption_explains_the_tokens(figures, monkeypatch):
         assert title_and_caption(figures[-1]) == ("Title", f"Look. {hints}".strip())
 
 
-def test_a_sign_without_a_font_is_named(figures, monkeypatch):
-    monkeypatch.setattr(plot, "_fonts", lambda: ["DejaVu Sans"])
-    tokens = ["👋", "😀", "🇩🇪", "👨\u200d👩", "❤\ufe0f", "東"]
-    plot.attention_maps(attention(1, 6, 1), tokens, ["a"], "a.png", "Hi 👋")
-    expected = ["[waving hand sign]", "😀", "[d][e]", "[man][woman]", "❤\ufe0f", "東"]
-    assert tick_labels(panels(figures[0])[0], "y") == expected
-    assert title_and_caption(figures[0])[0] == "Hi [waving hand sign]"
-
-
 # Curves -------------------------------------------------------------------------------------------
 
 

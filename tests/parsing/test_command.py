@@ -324,11 +324,11 @@ def test_a_wide_word_gets_room_and_a_constituent_is_above_its_highest_part(tmp_p
     monkeypatch.setattr(plot, "_fonts", lambda: ["DejaVu Sans", "DejaVu Serif"])
     (tree,) = parse(["(NP (NN \u732b\u732b\u732b) (VP (VB see) (NP (NN \U0001f408))))"])
     with mock.patch.object(picture, "save_figure") as saved:
-        assert draw(tree, tmp_path / "tree.png") == "\u732b"
+        assert draw(tree, tmp_path / "tree.png") == "\u732b\U0001f408"
     (axes,) = saved.call_args[0][0].axes
-    assert axes.get_xlim() == (0, (6 + 2) + (3 + 2) + (5 + 2))
+    assert axes.get_xlim() == (0, (6 + 2) + (3 + 2) + (2 + 2))
     heights = [(text.get_text(), text.get_position()[1]) for text in axes.texts]
     assert heights == [
-        *(("\u732b" * 3, 0), ("see", 0), ("[cat]", 0), ("NP", 1), ("VP", 2), ("NP", 3))
+        *(("\u732b" * 3, 0), ("see", 0), ("\U0001f408", 0), ("NP", 1), ("VP", 2), ("NP", 3))
     ]
     assert all(text.get_family() == ["DejaVu Sans", "DejaVu Serif"] for text in axes.texts)
