@@ -129,7 +129,7 @@ def decoder(task):
     """Return a function that decodes the sentences of the task, giving (ids, ln P) of each."""
     keep_memory()
     source = work.sentences(task)
-    translator = Translator(model_of(task), None)
+    translator = Translator(model_of(task), None, placeholders=())
 
     def search(rows):
         return translator._search(

@@ -117,7 +117,7 @@ COMPARE = """
 from minitf import Config, Transformer, decode, forms
 from minitf.optim import Adam
 from minitf.training.update import Updater
-from minitf.translation.probe import agreeing_forms
+from minitf.translation.loading import agreeing_forms
 model = Transformer(Config(30, n_layers=2, d_model=16, d_ff=32, n_heads=2))
 Updater(model, Adam(model.named_parameters())).agreeing_forms()
 with forms.on(agreeing_forms(model)):
