@@ -248,28 +248,6 @@ def test_a_sentence_that_is_cut_off(translator, tmp_path, monkeypatch, with_mode
     assert masks == "This sentence (its first tokens)"
 
 
-def test_a_narrow_page_scrolls_in_its_boxes_alone(translator, tmp_path):
-    """At 320 px, which headless Chromium has no window for: in a frame."""
-    path = tmp_path / "page.html"
-    explained = translator.explain("The old woman gave the child a red book.")
-    write_page(path, explained, model=translator.model, subwords=translator.subwords)
-    script = """
-    const { clientWidth } = document.documentElement, found = []; // without the scroll bar
-    for (const [id] of [[null], ...VIEWS]) {
-      if (id) openView(id);
-      for (const more of document.querySelectorAll("details")) more.open = true;
-      found.push([id, document.documentElement.scrollWidth - clientWidth,
-        [...document.querySelectorAll("body *")].filter((node) =>
-          !node.closest(".scroll > *, nav, .live, h1")
-            && node.getBoundingClientRect().right > clientWidth + 1)
-          .map((node) => node.outerHTML)]);
-    }
-    return [innerWidth, found.filter(([, wider, outside]) => wider > 0 || outside.length)];
-    """
-    found, messages = report_of(path, READY + script, frame=320)
-    assert found == [320, []] and messages == []
-
-
 def test_a_translation_in_the_page(translator, tmp_path):
     """Title, header and focus are of the new sentence; the page does one at a time, and says so."""
     path = tmp_path / "page.html"

@@ -267,31 +267,6 @@ def test_a_sentence_that_the_beam_saves(toy, path):
     assert found["atLead"][0] == found["atLead"][1] and found["ended"]
 
 
-def test_a_view_shows_the_attention_of_the_moment(path):
-    script = """
-    const found = [];
-    for (const [name, number] of [["encoder", 0], ["decoder", 3], ["source", 9], ["drop", 2]]) {
-      goTo(placeOf(name, number) + 1);
-      for (const view of ["heads", "masks"]) {
-        at(`open-${view}`).click();
-        found.push(view === "heads" ? at("kind-of-heads").value
-          : document.querySelector("#masks .chosen svg").getAttribute("aria-label"));
-      }
-      found.push([chosen.layer, chosen.row]);
-      openView(null);
-    }
-    return found;
-    """
-    found = asked(path, script)
-    kinds, masks, rows = found[::3], found[1::3], found[2::3]
-    assert kinds == ["encoder", "decoder", "source", "source"]
-    assert [told.partition(":")[0] for told in masks] == [
-        "encoder", "decoder", "decoder to source", "decoder to source",
-    ]  # fmt: skip
-    assert [layer for layer, _ in rows] == [0, 1, 1, 1]
-    assert [row for _, row in rows[1:]] == [3, 9, 2]
-
-
 def probabilities(model, source, target, hidden=()):
     """Return the P of each next token, and all attention weights, with source tokens hidden."""
 

@@ -113,20 +113,6 @@ def entropy(rows):
     return -(rows * np.log2(np.where(rows > 0, rows, 1))).sum(axis=-1)
 
 
-def test_how_much_two_heads_are_alike(path):
-    """1 - the Jensen-Shannon divergence: 1 for equal heads, 0 for heads with nothing in common."""
-    pairs = [
-        (SAME, SAME), (SAME, shifted(1)), (SAME, UNIFORM), (IN_PART, UNIFORM), (UNIFORM, UNIFORM),
-        (SAME[:2], [SAME[0], SAME[2]]),
-    ]  # fmt: skip
-    found = asked(path, "return GIVEN.map(([a, b]) => similarity(a, b));", pairs)
-    for value, pair in zip(found, pairs, strict=True):
-        a, b = np.array(pair)
-        divergence = entropy((a + b) / 2) - (entropy(a) + entropy(b)) / 2
-        assert value == pytest.approx(1 - divergence.mean())
-    assert found[:2] == [1, 0] and found[4:] == [1, 0.5]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bars_of_a_token_are_its_weights(explained, path, kind):
     script = """
@@ -305,19 +291,6 @@ NAMED = {  # a token: what the views call it
     "\U00020bb7": "\U00020bb7",
     "네요": "-네요",  # Korean has spaces
 }
-
-
-def test_what_is_read_in_pieces(path):
-    script = "return GIVEN.map((source) => { shown = { source }; return inPieces(); });"
-    sources = [
-        ["\u2581der", "\u2581Hund", "e", "hütte", ".", "</s>"],
-        ["\u2581", "H", "und"],
-        ["\u2581我", "喜欢", "机器翻译", "。"],
-        ["\u2581我", "喜欢", "GPU", "s"],
-        ["\u2581\u0939", "\u093f"],
-    ]
-    expected = [["Hundehütte (Hund -e -hütte)"], ["Hund (H -und)"], [], ["-GPUs (-GPU -s)"]]
-    assert asked(path, script, sources) == [*expected, ["\u0939\u093f (\u0939 -\u093f)"]]
 
 
 WIDE = ["\u2581WWWWWWWW", "\u2581机器翻译机器翻译机器", "\u2581Überraschungsmoment", "</s>"]

@@ -30,12 +30,8 @@ It opens at 9 a.m. on Monday.
 Mr. and Mrs. Hill left. | Dr. Who stayed.
 "Go!" she said.
 "Go!" | He went.
-Is it so? | Yes.
 Wait... I am coming.
-He left etc. | Then he slept.
 We need nails, screws, etc. for it.
-St. Paul is here.
-Prof. Hill and Capt. Cook spoke.
 Lt. Dan met Sgt. Pepper.
 See p. 5 and pp. 7 to 9.
 J. K. Rowling wrote it. | I read it.
@@ -43,84 +39,54 @@ J.R.R. Tolkien wrote it.
 The price is $3.50. | That is a lot.
 Visit www.x.org. | It is good.
 I am 5. | He is 6.
-Mt. Everest is high. | Ben climbed it.
 John Smith Jr. came.
-John Smith Sr. Chaired it.
-The Rev. Green spoke.
 On Sept. 11 and Dec. 24 it rained.
 Yahoo! is a firm.
-He is from the U.K. | I am not.
-The U.N. General Assembly met.
 That is it, i.e. the end.
 Some fruit, e.g. Apples, is good.
 He said so. | "I know."
 (He left.) | We stayed.
-Oh! | Ah! | No!
 What?! | No way.
-See Sec. 4 and Ch. 5.
 He lives at 5 Elm St. in Leeds.
-Hon. Judge Hill sat.
 Dept. of State officials came.
 Mon. and Tue. are free.
 I have a Ph.D. in law.
 I have a Ph.D. | She has none.
-It was 1984. | We were young.
-Add 5 oz. of milk.
 Meet Messrs. Hill and Wood.
-Fort Ft. Worth is here.
 Plan A. | It failed.
-So did I. | We left.
 It was he and I. | They left.
 Das ist Prof. Dr. Meier. | Er lehrt.
 Wir wohnen in der Goethestr. 5 in Ulm.
 Es kostet 3 Mio. Euro.
-Es kostet 3 Mrd. Dollar.
 Äpfel, Birnen usw. sind Obst.
 Obst, z. B. Äpfel, ist gut.
-Obst, z.B. Äpfel, ist gut.
 Er kam, d.h. Er wollte kommen.
 Er kam u.a. Nach Rom.
-Am 3. Oktober ist frei. | Gut.
 Im 19. Jahrhundert war das so.
-Ich bin 5. | Er ist 6.
-Das war 1984. | Wir waren jung.
 Siehe Abb. 5 und Tab. 3.
 Nr. 5 lebt.
 Hr. Meier und Fr. Schulz kamen.
-Die Fa. Meier liefert.
 Er heißt Max jun. Meier.
 Tel. 5 ist frei.
 Sie kam ca. 5 Minuten zu spät.
 Das kostet max. 5 Euro.
-Das kostet mind. 5 Euro.
 Die Fa. Otto GmbH & Co. KG liefert.
 Dipl.-Ing. Meier kam.
-Er ging um 5 Uhr. | Sie blieb.
 „Geh!“, sagte er.
-„Geh!“ | Er ging.
-Ist es so? | Ja.
 Am 5.10. war er da.
 Er kam am 5. | Sie kam am 6.
-Der 2. Weltkrieg war lang.
-Heinrich VIII. Tudor war König.
 Ludwig XIV. war König.
 J. S. Bach lebte hier.
 Sie kam am 24. Dez. zu uns.
 Vom 5. bis 7. Mai ist frei.
 Das ist o. k. für mich.
 Der sog. Experte kam.
-Er kam inkl. Frau und Kind.
-Wir kommen evtl. Morgen.
-Das ist ggf. Unsinn.
 Das Haus bzw. Schloss ist alt.
 St. Pauli ist schön.
 Dr. med. Meier kam.
-Wir sahen Std. Min. und Sek.
 Vgl. Kap. 3 und Bd. 4.
 Geb. Müller steht da.
-Das war's. | Gute Nacht!
 Er sagte: „Ja.“ | Dann ging er.
-Das sind u. a. Hunde.
 Das ist i. d. R. Unsinn.
 Bitte wenden, s. S. 5.
 Er mag Tiere, bes. Hunde.

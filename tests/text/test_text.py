@@ -201,16 +201,8 @@ def test_damaged_files_are_refused(tmp_path, subwords, kind):
 
 def test_words_by_frequency():
     words = Words.train(["b a b", "c a b \udce9"])
-    assert words.pieces(range(len(words))) == [
-        "<pad>",
-        "<unk>",
-        "<s>",
-        "</s>",
-        "b",
-        "a",
-        "c",
-        "\ufffd",
-    ]
+    listed = ["<pad>", "<unk>", "<s>", "</s>", "b", "a", "c", "\ufffd"]
+    assert words.pieces(range(len(words))) == listed
     assert words.encode(["a  z\tb", "", "<s>"]) == [[5, UNK, 4], [], [UNK]]
     notices = []
     for size in (5, 6):

@@ -228,48 +228,6 @@ def loud(echo, document):
     return "\n".join(best.text for (best,) in found)
 
 
-MARKDOWN = """---
-title: the key
----
-# The garden #
-
-> > Water it **often**.
-
-1. Dig a hole
-2. **Plant a tree**
-   - [ ] an apple
-   - [x] a pear
-
-| tree  | fruit   |
-|:------|--------:|
-| apple | *green* |
-| 12    | none    |
-
-```python
-for tree in garden:
-    # water it
-```
-
-The end
--------"""
-
-
-def structure(document):
-    """Return the kind of each line of Markdown, and how many cells it has; code as it is."""
-    kinds, code = [], False
-    for line in document.split("\n"):
-        code ^= line.startswith("```") or line == "---"
-        mark = re.match(r"\s*(?:#+|[-*] \[[ x]\]|\d+\.|(?:> ?)+|\||)(?=\s|\w|$)", line)
-        kinds.append(line if code else (mark and mark[0], line.count("|"), line.count("*")))
-    return kinds
-
-
-def test_markdown_stays_markdown(echo):
-    after = loud(echo, MARKDOWN)
-    assert structure(after) == structure(MARKDOWN)
-    assert "# THE GARDEN #" in after and "| APPLE | *GREEN* |" in after and "\nTHE END\n" in after
-
-
 HTML = """<!DOCTYPE html>
 <html lang="en"><head><title>The garden</title>
 <style>

@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -459,19 +458,6 @@ def test_typed_lines_can_be_edited_and_called_back(run):
         assert screen.until(b"\n> ").endswith("\r\n" + expected.replace("\n", "\r\n") + "> ")
     screen.type(b"\x04")
     screen.ends(0)
-
-
-@pytest.mark.slow
-@needs_terminal
-def test_ctrl_c_at_the_prompt_ends_its_line(run):
-    screen = Screen(run, *QUICK)
-    screen.until(b"> ")
-    # A signal between the prompt and the wait for a key is seen at the next one.
-    while screen.process.poll() is None:
-        screen.process.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            screen.process.wait(timeout=5)
-    assert screen.ends(130).endswith("> \n")
 
 
 @pytest.mark.slow
