@@ -115,8 +115,7 @@ def gradients_of_ranks(model, optimizer, batches, size, seed, step):
     gradients = []
     for rank in range(size):
         ranks = _Alone(rank, size, n_tokens)
-        options = {"ranks": ranks, "seed": seed, "accumulate": len(batches)}
-        Updater(model, optimizer, dataset, **options).gradient(update, step)
+        Updater(model, optimizer, dataset, ranks=ranks, seed=seed).gradient(update, step)
         gradients.append(to_numpy(optimizer.gradients).copy())
     return gradients
 

@@ -76,8 +76,8 @@ MUTANTS = {
     ),
     "a gradient p instead of p - q": ("(xp.exp(log_p) - q) * (gy / n)", "xp.exp(log_p) * (gy / n)"),
     "a plain loss that is smoothed": (
-        "nll = label_smoothed_cross_entropy(logits, target, 0.0, *counting)",
-        "nll = label_smoothed_cross_entropy(logits, target, smoothing, *counting)",
+        "nll = label_smoothed_cross_entropy(logits, target, 0.0, pad_id, n_tokens)",
+        "nll = label_smoothed_cross_entropy(logits, target, smoothing, pad_id, n_tokens)",
     ),
     # The length of the gradient
     "a length without the root": (
@@ -96,8 +96,8 @@ MUTANTS = {
     ),
     "an update of its last batch only": ("for i, batch in mine:", "for i, batch in mine[-1:]:"),
     "batches divided by their own tokens in the trainer": (
-        "self.backward(batch, n_tokens, first",
-        "self.backward(batch, batch.n_tokens, first",
+        "self.backward(batch, n_tokens, step",
+        "self.backward(batch, batch.n_tokens, step",
     ),
     "a trainer that never forgets a gradient": (
         "self.optimizer.zero_grad()\n        loss, nll = 0.0, 0.0",

@@ -45,7 +45,7 @@ MUTANTS = {
         "self.target_out[rows], self.first_row",
     ),
     "replicas of which only the first counts": ("mine[own] += theirs[own]", "pass"),
-    "batches of an update with the same masks": ("n_tokens, first + i)", "n_tokens, first)"),
+    "batches of an update with the same masks": ("step * len(sizes) + i)", "step * len(sizes))"),
     "ranks that all take the first rows": (
         "edges = share * len(sizes), (share + 1) * len(sizes)",
         "edges = 0, len(sizes)",
