@@ -180,8 +180,8 @@ def _read_checkpoint(settings, given, model):
     _check_files(settings, given)
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # looks at the memory of the device
-    log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     corpus = _read_corpus(settings)
+    log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     if settings.train:
         source, target = meta["languages"]
         corpus = dataclasses.replace(corpus, source_language=source, target_language=target)
