@@ -258,18 +258,12 @@ BEST = {"valid_perplexity": min, "valid_bleu": max}
 def curves(history: list[dict], path) -> None:
     """Draw the curves of a training run: loss, perplexity, BLEU, learning rate and gradient norm.
 
-    history: records of the training log. Each has "step" and any of "loss", "perplexity",
-    "learning_rate", "gradient_norm", "valid_perplexity", "valid_bleu"; if a resumed run logged a
-    step twice, the later record counts. A quantity without records gets no panel; the best
-    validation is marked.
+    history: records of the training log, in order. Each has "step" and any of "loss", "perplexity",
+    "learning_rate", "gradient_norm", "valid_perplexity", "valid_bleu". A quantity without records
+    gets no panel; the best validation is marked.
     Raises ValueError if there is nothing to draw, or the file cannot be written.
     """
-    merged = {}
-    for record in history:
-        step = record["step"]
-        merged[step] = merged.get(step, {}) | record
-    records = [merged[step] for step in sorted(merged)]
-    panels = [panel for panel in PANELS if any(_series(records, key)[0] for key in panel[1])]
+    panels = [panel for panel in PANELS if any(_series(history, key)[0] for key in panel[1])]
     if not panels:
         raise ValueError(f"{path}: nothing to draw: the history contains no values yet")
     figure = new_figure(11, 6.2, padding=0.08)
@@ -277,8 +271,8 @@ def curves(history: list[dict], path) -> None:
         if panel is None:
             axes.remove()
             continue
-        _draw_panel(axes, records, *panel)
-        axes.set_xlim(0, 1.03 * max(1, records[-1]["step"]))
+        _draw_panel(axes, history, *panel)
+        axes.set_xlim(0, 1.03 * max(1, history[-1]["step"]))
     save_figure(figure, path)
 
 

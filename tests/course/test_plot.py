@@ -214,7 +214,6 @@ def lines_of(figure):
 
 def test_curves_show_what_the_history_holds(figures):
     history = [record(step, gradient_norm=0.5) for step in range(100, 600, 100)]
-    history.insert(2, record(300, loss=9.0))  # of a run that was resumed: the later record counts
     history += [
         {"step": step, "valid_perplexity": 40 + abs(step - 400), "valid_bleu": step / 50}
         for step in (200, 400, 500)
