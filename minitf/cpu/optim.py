@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf import optim
 from minitf.cpu.sums import blocks
-from minitf.cpu.threads import each
+from minitf.cpu.threads import parallel_for
 from minitf.forms import form_of
 
 
@@ -35,4 +35,4 @@ def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=T
         scratch *= scale
         data -= scratch
 
-    return each(update, blocks(x.shape))
+    return parallel_for(update, blocks(x.shape))

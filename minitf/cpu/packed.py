@@ -7,7 +7,6 @@ multiplications they make no copy, and they are fast if the matrix has few colum
 matrix that is used for many steps is cut once into panels of 64 columns: products of few rows
 become up to three times as fast. Elsewhere panels would only be slower, by a tenth to a half, and a
 matrix is one panel as wide as itself.
-
 """
 
 import math
@@ -81,7 +80,7 @@ def _of_whole(x, matrix):
     # BLAS multiplies four rows at a time: fewer are faster one after the other.
     if len(x) < 4:
         return (x[:, None] @ matrix)[:, 0]
-    pool = threads.spare() if matrix.nbytes >= _LARGE else None
+    pool = threads.second_thread() if matrix.nbytes >= _LARGE else None
     if pool is None:
         return x @ matrix
     y, middle = np.empty((len(x), matrix.shape[1]), x.dtype), matrix.shape[1] // 2

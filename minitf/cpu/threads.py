@@ -1,7 +1,7 @@
-"""Threads for forms: a program that has some lends them, and forms that can use several take them.
+"""The thread pool that a program shares with its forms.
 
-In training, replicas lend their pool, and `each` uses it. A program that decodes on one core alone
-lends a spare thread, for products with a large matrix.
+In training it is the pool of the replicas, for `parallel_for`. A program that decodes on one core
+alone has a second thread, for products with a large matrix.
 """
 
 import contextlib
@@ -14,21 +14,20 @@ import threading
 from threadpoolctl import ThreadpoolController
 
 __all__ = [
-    "each",
     "kernels",
-    "lent",
     "libraries",
     "one_blas_thread",
-    "spare",
-    "spare_lent",
+    "parallel_for",
+    "second_thread",
+    "use_pool",
+    "use_second_thread",
     "without_signals",
 ]
 
 _FEW = 8  # items of about 0.1 ms each; for fewer it takes too long to wake the threads
 
-# The pool that was lent to this thread, and its number of threads.
-_lent = contextvars.ContextVar("_lent", default=(None, 1))
-_has_spare = contextvars.ContextVar("_has_spare", default=False)
+_pool = contextvars.ContextVar("_pool", default=(None, 1))  # and its number of threads
+_has_second = contextvars.ContextVar("_has_second", default=False)
 libraries = ThreadpoolController()  # made once: searching for the libraries takes 0.5 ms
 _lock = threading.Lock()
 _one_blas_thread = {"blocks": 0, "limit": None}  # how many are open; the limit, a `with` block
@@ -62,28 +61,28 @@ def one_blas_thread():
 
 
 @contextlib.contextmanager
-def lent(pool, count):
+def use_pool(pool, count):
     """Let the forms called in this block use the `count` threads of a pool."""
-    token = _lent.set((pool, count))
+    token = _pool.set((pool, count))
     try:
         yield
     finally:
-        _lent.reset(token)
+        _pool.reset(token)
 
 
 @contextlib.contextmanager
-def spare_lent():
-    """Let forms use one more thread in this block: see `spare`."""
-    token = _has_spare.set(True)
+def use_second_thread():
+    """Let forms use one more thread in this block: see `second_thread`."""
+    token = _has_second.set(True)
     try:
         yield
     finally:
-        _has_spare.reset(token)
+        _has_second.reset(token)
 
 
-def spare():
+def second_thread():
     """Return a pool of one thread that may compute while this one does, or None."""
-    return _pool_of(os.getpid()) if _has_spare.get() else None
+    return _pool_of(os.getpid()) if _has_second.get() else None
 
 
 @functools.cache
@@ -96,9 +95,9 @@ def _pool_of(process):  # a forked process does not have its parent's threads
     return pool
 
 
-def each(function, items):
-    """Call a function with every item, in any order, on all threads that were lent."""
-    pool, count = _lent.get()
+def parallel_for(function, items):
+    """Call a function with every item, in any order, on all threads of the pool."""
+    pool, count = _pool.get()
     if count == 1 or len(items) < _FEW:
         for item in items:
             function(item)

@@ -18,7 +18,7 @@ import threading
 import warnings
 
 from minitf.cpu.machine import cores
-from minitf.cpu.threads import spare_lent
+from minitf.cpu.threads import use_second_thread
 
 __all__ = ["over_cores"]
 
@@ -37,7 +37,7 @@ def over_cores(function, items):
     """
     n = min(cores(), len(items), _MAX_PROCESSES)
     if n < 2 <= cores():  # at most one item: there is another core
-        with spare_lent():
+        with use_second_thread():
             results = [function(item) for item in items]
         yield from results
     elif n < 2:

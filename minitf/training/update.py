@@ -14,7 +14,7 @@ from minitf import forms
 from minitf import functions as F
 from minitf.backend import on_gpu, to_device, to_numpy, xp
 from minitf.cpu.sums import slice_bounds
-from minitf.cpu.threads import lent, libraries, one_blas_thread
+from minitf.cpu.threads import libraries, one_blas_thread, use_pool
 from minitf.errors import UserError
 from minitf.optim import Flat, adam_update, clip_gradient, gradient_norm
 from minitf.text.batches import Batch
@@ -126,7 +126,7 @@ class Updater:
         gradients = self.optimizer.gradients
         if self.clip:
             clip_gradient(gradients, self.clip, norm)
-        with lent(self.pool, len(self.models)):  # Adam's form may use the threads of the replicas
+        with use_pool(self.pool, len(self.models)):  # for Adam's form
             self.optimizer.step(rate, gradients, self.finite)
         return figures
 

@@ -14,33 +14,35 @@ from minitf.cpu import packed, threads, workers
 
 def test_few_items_are_computed_by_the_caller():
     names = set()
-    with ThreadPoolExecutor(2) as pool, threads.lent(pool, 2):
-        threads.each(lambda item: names.add(threading.current_thread().name), range(3))
+    with ThreadPoolExecutor(2) as pool, threads.use_pool(pool, 2):
+        threads.parallel_for(lambda item: names.add(threading.current_thread().name), range(3))
     assert names == {threading.current_thread().name}
 
 
 def test_only_a_single_item_has_a_spare_thread(monkeypatch):
     """Several items have a core each; and one core has no second thread."""
-    spare = []
+    second = []
     for count, items in ((2, 1), (1, 1), (2, 2)):
         monkeypatch.setattr(workers, "cores", lambda count=count: count)
         monkeypatch.setattr(workers, "_can_fork", lambda: False)
         list(
-            workers.over_cores(lambda item: spare.append(threads.spare() is not None), range(items))
+            workers.over_cores(
+                lambda item: second.append(threads.second_thread() is not None), range(items)
+            )
         )
-    assert spare == [True, False, False, False] and threads.spare() is None
+    assert second == [True, False, False, False] and threads.second_thread() is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of several threads
 def test_a_forked_process_has_a_spare_thread_of_its_own():
-    with threads.spare_lent():
-        mine = threads.spare()
+    with threads.use_second_thread():
+        mine = threads.second_thread()
     child = os.fork()
     if not child:
-        with threads.spare_lent():
-            done = threads.spare().submit(int).result(timeout=20) == 0
-            os._exit(0 if done and threads.spare() is not mine else 1)
+        with threads.use_second_thread():
+            done = threads.second_thread().submit(int).result(timeout=20) == 0
+            os._exit(0 if done and threads.second_thread() is not mine else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -49,7 +51,7 @@ def test_a_spare_thread_computes_half_of_a_large_product(rng, rows, monkeypatch)
     monkeypatch.setattr(packed, "_CUT", False)
     monkeypatch.setattr(packed, "_LARGE", 8 * 40 * 101)
     x, matrix = rng.normal(size=(rows, 40)), rng.normal(size=(40, 101))
-    with threads.spare_lent():
+    with threads.use_second_thread():
         y = packed.product(x, packed.in_panels(matrix), 101)
     np.testing.assert_allclose(y, x @ matrix, rtol=1e-12, atol=1e-12)
 

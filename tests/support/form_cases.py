@@ -547,7 +547,7 @@ def _adam_flag(dtype):
 def _adam_on_threads(dtype):
     from minitf.cpu import threads  # only now: a mutant may have replaced it
 
-    with ThreadPoolExecutor(2) as pool, threads.lent(pool, 2):
+    with ThreadPoolExecutor(2) as pool, threads.use_pool(pool, 2):
         return _adam(dtype, (1_300_001,), [True])
 
 
@@ -576,7 +576,7 @@ def _with_spare(dtype):
     """Return the translations for which a second thread computes halves of products."""
     from minitf.cpu import threads  # only now: a mutant may have replaced it
 
-    with threads.spare_lent():
+    with threads.use_second_thread():
         return _beams(dtype, {})
 
 
