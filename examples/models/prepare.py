@@ -61,11 +61,6 @@ _LONE = re.compile(r"(?<=\s)[0-9]+(?=\s|[.?!]?$)")  # not a part of a number, an
 # Limits between hours, days, minutes, percentages, ..., years.
 _BANDS = (2, 10, 13, 32, 60, 100, 1000, 1700, 2030, 10000)
 ANY_LENGTH = 0.5  # probability that a replaced number becomes one of any length up to four digits
-_SYLLABLES = re.findall(
-    r"\w+",
-    "ba bel bri da del dor e fen fi ga gor ha i ka kel la lin lo ma mi mor na nel no o pe ra ri "
-    "ros sa sha ta ti tor u va vel wen ya yo za zi",
-)
 
 # How often each kind is made, for 170,000 pairs.
 COUNTS = {
@@ -237,7 +232,7 @@ def same(pairs, n: int, rng, turned: bool = False):
 
 def invented_name(rng) -> str:
     """Return a name that nobody has, of two or three syllables."""
-    return "".join(_pick(_SYLLABLES, rng) for _ in range(rng.integers(2, 4))).capitalize()
+    return "".join(_pick(_NAMES["syllables"], rng) for _ in range(rng.integers(2, 4))).capitalize()
 
 
 def _pick(choices, rng):

@@ -98,16 +98,6 @@ def test_missing_certificates(path, monkeypatch):
         fetch(known("https://127.0.0.1:1/"), path)
 
 
-def test_a_server_that_cannot_go_on(path):
-    with serving(partial(reply, content=CONTENT, ranges=False, at_most=800)) as server:
-        with pytest.raises(UserError, match="the connection ended early, 5 times in a row"):
-            fetch(known(server.url), path)
-        assert len(server.requests) == 6 and not path.exists()
-        server.answer = partial(reply, content=CONTENT, ranges=False)
-        fetch(known(server.url), path)
-    assert path.read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize(
     ("is_known", "answer", "words"),
     [
