@@ -33,12 +33,6 @@ check_normalised_on_paper = OnPaper(
         "a division by the kept share of this mask; the rate is known": (
             lambda x, mask, rate, training: x * mask / mask.mean() if training else x
         ),
-        "a division by the rate in place of 1 - rate": (
-            lambda x, mask, rate, training: x * mask / rate if training else x
-        ),
-        "a multiplication by 1 - rate": (
-            lambda x, mask, rate, training: x * mask * (1 - rate) if training else x
-        ),
         "dropout that is never off": lambda x, mask, rate, training: x * mask / (1 - rate),
     },
 )

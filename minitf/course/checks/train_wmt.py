@@ -88,12 +88,6 @@ def _mean(gradients, weights):
         "the mean of the means: a GPU with more tokens counts more": lambda gradients, counts: (
             np.mean(gradients, axis=0)
         ),
-        "the sum over all tokens, divided by the number of GPUs": lambda gradients, counts: (
-            _mean(gradients, counts) * sum(counts) / len(counts)
-        ),
-        "the sum over all tokens, not divided by their number": lambda gradients, counts: (
-            _mean(gradients, counts) * sum(counts)
-        ),
         "the means divided by all tokens": lambda gradients, counts: (
             np.sum(gradients, axis=0) / sum(counts)
         ),

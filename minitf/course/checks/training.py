@@ -31,9 +31,6 @@ def _adam(gradient, rate):
         "a move of a number whose gradient is 0": (
             lambda gradient, rate: np.where(gradient < 0, rate, -rate)
         ),
-        "m and v without their corrections": lambda gradient, rate: (
-            -rate * np.sign(gradient) * 0.1 / np.sqrt(0.02)
-        ),
         "a gradient of length 1: Adam looks at each number alone": lambda gradient, rate: (
             -rate * gradient / np.linalg.norm(gradient)
         ),
@@ -75,7 +72,6 @@ def _updated(divide_by=lambda batches: sum(batch.n_tokens for batch in batches),
         "all parts divided by the source tokens: the target's count": _updated(
             lambda batches: sum(int((batch.source != 0).sum()) for batch in batches)
         ),
-        "a sum that is divided by the number of parts alone": _updated(len),
     },
 )
 def check_update_in_parts(update_in_parts):
