@@ -5,7 +5,6 @@ import hashlib
 import html
 import json
 import re
-import unicodedata
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,12 +47,6 @@ FITTING = {
     "output_bias": False,
     "suppressed_ids": (),
 }
-# Thai, Lao, Myanmar, Khmer, Chinese and Japanese, which have no spaces between words.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u2e80-\u2fdf\u3005-\u3007"
-    "\u3021-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff"
-    "\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff]"
-)
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # in its vocabulary, after the special tokens
 _ADVICE = "write the page without --with-model"
 
@@ -110,7 +103,6 @@ def page(
         "target_lang": html.escape(languages[1]),
         "origin": html.escape(origin),
         "note": html.escape(_note(explained, n_shown)),
-        "table": _table(explained, n_shown),
         "data": _json(_data(explained, n_shown, weights, limits, languages) | more),
         "head": "" if model is None else _head(model, subwords),
         "weights": "" if model is None else _weights_of(model),
@@ -184,41 +176,6 @@ def _note(explained, n_shown):
     if _is_cut(explained, n_shown):
         sentences.append(f"The pictures show the first {n_shown} tokens.")
     return " ".join(sentences)
-
-
-def _table(explained, n_shown):
-    """Return the attention to the source in the last layer, as a mean over heads, in HTML."""
-    weights = explained.weights["source"][-1].mean(axis=0)[:n_shown, :n_shown]
-    # HTML needs no end tags here, and a long sentence has thousands of cells.
-    has_pieces = any(token.startswith("\u2581") for token in explained.source)
-    head = "".join(f"<th>{_word(token, has_pieces)}" for token in explained.source[:n_shown])
-    rows = [
-        f"<tr><th>{_word(token, has_pieces)}" + "".join(f"<td>{_short(w)}" for w in row)
-        for token, row in zip(explained.target[:n_shown], weights, strict=True)
-    ]
-    return f"<table><tr><td>{head}{''.join(rows)}</table>"
-
-
-def _word(token, has_pieces):
-    """Return a token as the views name it, in HTML.
-
-    Without the sign of a space at its front; a piece that continues a word gets a hyphen there.
-    """
-    if has_pieces and _is_piece(token):
-        token = f"-{token}"
-    return html.escape(token.removeprefix("\u2581") or "\u2423")
-
-
-def _is_piece(token):
-    """Return whether a token without the sign of a space continues a word."""
-    if not token or _UNSPACED.match(token):
-        return False
-    return unicodedata.category(token[0])[0] in "LM"
-
-
-def _short(weight):
-    """Return a weight with two decimals, without the 0 before the point; nothing for 0.00."""
-    return f"{weight:.2f}".removeprefix("0") if weight >= 0.005 else ""
 
 
 def _data(explained, n_shown, weights, limits, languages):

@@ -3,7 +3,6 @@
 import base64
 import copy
 import hashlib
-import html
 import json
 import re
 import zlib
@@ -147,15 +146,6 @@ def test_the_page_searches_as_the_line_was_searched(toy):
         "width": 3, "alpha": 1.25, "max_extra": 7, "limit": 12,
         "max_subwords": 20, "max_unsplit": 3, "reads_capitals": True,
     }  # fmt: skip
-
-
-def test_the_table_without_javascript_has_the_weights(explained):
-    table = page(explained).partition("<table>")[2].partition("</table>")[0]
-    rows = [re.split("<t[dh]>", html.unescape(row))[1:] for row in table.split("<tr>")[1:]]
-    words = [[token.strip("▁") for token in each] for each in (explained.source, explained.target)]
-    assert rows[0] == ["", *words[0]] and [row[0] for row in rows[1:]] == words[1]
-    numbers = np.array([[cell or 0 for cell in row[1:]] for row in rows[1:]], float)
-    assert np.abs(numbers - explained.weights["source"][-1].mean(axis=0)).max() < 0.0051
 
 
 @pytest.mark.slow
