@@ -146,12 +146,14 @@ def _chunks(file, name):
     """
     from minitf.text.encoding import as_utf8
 
+    def read():
+        while (data := file.read(CHUNK)) is None:  # a pipe that does not wait, and is empty
+            time.sleep(PAUSE)
+        return data
+
     begun, has_feeds = [], False  # the slices of a line whose end has not come yet
     try:
-        for data in as_utf8(lambda: file.read(CHUNK), name):
-            if data is None:  # a pipe that does not wait, and is empty at the moment
-                time.sleep(PAUSE)
-                continue
+        for data in as_utf8(read, name):
             lines, feed, rest = data.rpartition(b"\n")
             if feed:
                 yield b"".join([*begun, lines]).split(b"\n")

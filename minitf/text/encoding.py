@@ -38,17 +38,13 @@ def not_text(start: bytes) -> str:
     return next((kind for bytes_of, kind in _FILES.items() if re.match(bytes_of, start)), "")
 
 
-def as_utf8(read: Callable[[], bytes | None], name: str) -> Iterator[bytes | None]:
+def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
     """Yield what read() returns, up to b"", in UTF-8: text in UTF-16 or UTF-32, by its mark.
 
-    read returns None if nothing has come for a moment; so is None yielded.
     Raises UserError for a file that is no plain text, by its first bytes.
     """
     start, decode = b"", None
     while (data := read()) != b"":
-        if data is None:
-            yield None
-            continue
         if decode is None:
             start += data
             if any(mark.startswith(start) and mark != start for mark in _MARKS):
