@@ -10,5 +10,5 @@ A contender is a program that is timed. A rival is a contender other than minitf
 has the rows of the table, `work.py` the sentences and weights that all contenders share,
 `compare.py` checks that they compute the same results, `protocol.py` starts them. Each contender
 runs in its own process (`python -m benchmarks.ours` and so on), also on a GPU: `ours.py`,
-`pytorch.py`, `with_ctranslate2.py`. So does `machine.py`, which measures the processor.
+`pytorch.py`, `with_ctranslate2.py`.
 """

@@ -174,8 +174,8 @@ class Contest:
 
     def describe(self):
         """Return the machine, the versions of all contenders, and the missing ones."""
-        with Worker("machine", threads=self.options.threads) as worker:
-            machine = worker.call(job="about", threads=self.options.threads)
+        with self.worker("minitf") as worker:
+            machine = worker.call(job="machine", threads=self.options.threads)
         if self.options.isa:
             machine["instructions"] = [self.options.isa]
         found = {

@@ -19,7 +19,7 @@ from paths import EXAMPLES, ROOT
 sys.path.insert(0, str(EXAMPLES))
 
 from benchmarks import benchmark as program
-from benchmarks import compare, machine, ours, protocol, report, rows, work
+from benchmarks import compare, ours, protocol, report, rows, work
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 MODEL = {"vocabulary_size": 50, "n_layers": 2, "d_model": 16, "d_ff": 32, "n_heads": 2}
@@ -181,12 +181,12 @@ def test_the_processor_is_read_from_linux(tmp_path):
         "cpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Intel(R) Xeon(R)\n"
         "flags\t\t: fpu avx2 avx512f amx_tile\n\nmodel name\t: another\nflags\t\t: fpu\n"
     )
-    found = machine.processor(path)
+    found = ours.processor(path)
     assert found["instructions"] == ["avx2", "avx512f", "amx_tile"]
     assert report.kind({"processor": found["model name"], "machine": found}) == (
         "Intel(R) Xeon(R), AMX"
     )
-    unknown = machine.processor(tmp_path / "none")
+    unknown = ours.processor(tmp_path / "none")
     assert unknown["model name"] and unknown["instructions"] == []
 
 
