@@ -62,6 +62,11 @@ def wrong_mended_dropout_3(x, mask, rate, training):
     return x * mask / 0.75 if training else x
 
 
+def wrong_mended_dropout_4(x, mask, rate, training):
+    """that looks like 3 times what is right"""  # a division by the rate
+    return x * mask / rate if training else x
+
+
 # tent ---------------------------------------------------------------------------------------------
 
 

@@ -142,6 +142,11 @@ def wrong_combine_10(gradients, counts):
     return -combine(gradients, counts)
 
 
+def wrong_combine_11(gradients, counts):
+    """that looks like 10 times what is right"""  # the sum over all tokens
+    return sum(g * c for g, c in zip(gradients, counts, strict=True))
+
+
 # slowest_link -------------------------------------------------------------------------------------
 
 
