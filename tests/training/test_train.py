@@ -329,7 +329,7 @@ def test_every_validation_reads_lines_as_the_model_will(folder, monkeypatch, rea
     found, measure = [], Validator.measure
 
     def look(self, translator):
-        found.append((translator.reads_capitals, *translator.marks))
+        found.append((translator.reads_capitals, *translator.placeholders))
         return measure(self, translator)
 
     monkeypatch.setattr(Validator, "measure", look)
@@ -339,7 +339,7 @@ def test_every_validation_reads_lines_as_the_model_will(folder, monkeypatch, rea
     assert commandline.main(shlex.split("--resume --out tuned --steps 3")) == 0
     assert len(found) > 4 and set(found) == {(reads, "Xa", "Xb")}
     tuned = Translator.load("tuned")
-    assert tuned.reads_capitals is reads and tuned.marks == ["Xa", "Xb"]
+    assert tuned.reads_capitals is reads and tuned.placeholders == ["Xa", "Xb"]
 
 
 def test_a_validation_draws_no_dropout(folder):
