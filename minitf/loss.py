@@ -63,7 +63,7 @@ def label_smoothed_cross_entropy(
     # (N, V): the N targets that count. z is a plain array, so nothing is recorded.
     log_p = log_softmax(z.reshape(-1, size)[rows]).data
     q = xp.full_like(log_p, probability_of_others(smoothing, size))  # (N, V)
-    q[log_p == -xp.inf] = 0
+    q = xp.where(log_p == -xp.inf, 0, q)
     q[xp.arange(len(ids)), ids] = 1 - smoothing
     loss = -(q * xp.where(q > 0, log_p, 0)).sum() / n  # where: 0 * -infinity would be NaN
 
