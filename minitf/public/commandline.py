@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from minitf.atomic import check_empty
 from minitf.cli import OptionParser, exit_code
-from minitf.public.formats import check_empty
 from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model
 from minitf.public.remote import fetched, is_name, notes_of

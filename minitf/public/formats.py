@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -36,13 +35,6 @@ class PublicModel(NamedTuple):
     subwords: Vocabulary
     notes: dict
     notices: tuple[str, ...] = ()
-
-
-def check_empty(out: str | Path) -> None:
-    """Raise UserError if there is a file of this name, or a folder with files."""
-    out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is not an empty folder: choose another one")
 
 
 def config_of(like, **fields):

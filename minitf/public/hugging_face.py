@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.atomic import install, save_text, temporary_file, writing
+from minitf.atomic import check_empty, install, save_text, temporary_file, writing
 from minitf.config import Config
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
@@ -15,7 +15,6 @@ from minitf.files.models import exported_notes
 from minitf.public.formats import (
     PublicModel,
     arrays_of_model,
-    check_empty,
     check_pulled,
     config_of,
     in_order,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.atomic import save_text
+from minitf.atomic import check_empty, save_text
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 from minitf.files.models import CONFIG, save_model, stored_as
-from minitf.public.formats import PublicModel, check_empty, languages_of_name
+from minitf.public.formats import PublicModel, languages_of_name
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords

@@ -340,6 +340,6 @@ def test_marian_with_a_sentencepiece_model_as_its_vocabulary(tmp_path):
 def test_an_existing_folder_is_kept(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="not an empty folder"):
+    with pytest.raises(UserError, match="out is not empty"):
         import_model(PUBLIC, tmp_path / "out")
     shutil.rmtree(tmp_path / "out")
