@@ -7,14 +7,16 @@ from typing import NamedTuple
 import numpy as np
 
 from minitf.config import Config
-from minitf.errors import UserError
+from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.public.names import names_of_layers
-from minitf.text import BOS, PAD, UNK, Vocabulary
+from minitf.text import BOS, PAD, UNK, PairedSubwords, Vocabulary
+from minitf.text.vocabulary import read
 
 __all__ = ["PublicModel"]
 
-_POINTER = b"version https://git-lfs"
+_POINTER = "version https://git-lfs"
+_ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _PAIR = re.compile(r"(?:^|[-/]|_tiny_)([a-z]{2,3})-([a-z]{2,3})$")
 _OPUS_CARD = re.compile(
     r"^(#+|-|base_model:(\n-)?) *(Helsinki-NLP/)?opus-mt|OPUS readme", re.MULTILINE | re.IGNORECASE
@@ -37,13 +39,16 @@ class PublicModel(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-def config_of(like, **fields):
+def config_of(like, activation, **fields):
     """Return minitf's Config of a public model, which has all biases and never writes some ids.
 
     like: "marian", or "transformers" for the exponents 2i/d_model of the sinusoid, and 1e-5 in
     layer norm. Raises UserError for fields that no model can have.
     """
+    if activation not in _ACTIVATIONS:
+        raise UserError(f"its activation is {str(activation)[:40]!r}: minitf has relu and swish")
     return Config(
+        activation=_ACTIVATIONS[activation],
         sinusoid_layout="halves",
         sinusoid_base="t2t" if like == "marian" else "paper",
         eps=1e-6 if like == "marian" else 1e-5,
@@ -126,10 +131,24 @@ def check_size(pieces, size, path):
         raise UserError(f"{path}: lacks <unk>: copy the model again")
 
 
+def two_models(folder):
+    """Return the contents of source.spm and target.spm. Raises UserError if one is missing."""
+    contents = []
+    for name in (PairedSubwords.source_name, PairedSubwords.target_name):
+        if not (folder / name).exists():
+            raise UserError(
+                f"{folder} has no {name}: minitf cannot read models whose text is cut by other "
+                "programs than SentencePiece"
+            )
+        with in_file(folder / name):
+            contents.append(read(folder / name))
+    return contents
+
+
 def check_pulled(*paths):
     """Raise UserError for a file that git, without git-lfs, has replaced by a pointer to it."""
     for path in paths:
-        if beginning(path).startswith(_POINTER.decode()):
+        if beginning(path).startswith(_POINTER):
             raise UserError(
                 f"{path}: a pointer of git-lfs in place of the file: install git-lfs, and run "
                 "`git lfs pull` in this folder"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.atomic import check_empty, install, save_text, temporary_file, writing
+from minitf.atomic import check_empty, install, save_bytes, save_text, temporary_file, writing
 from minitf.config import Config
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import read_arrays, user_errors, write_arrays
@@ -23,11 +23,12 @@ from minitf.public.formats import (
     read_json,
     rows_of,
     take,
+    two_models,
 )
 from minitf.public.names import TABLES, from_halves, names_of_layers, to_halves
 from minitf.public.torch_file import read_torch
 from minitf.text import PairedSubwords, Subwords, Words
-from minitf.text.vocabulary import SPECIALS, read
+from minitf.text.vocabulary import SPECIALS
 from minitf.transformer import sinusoid
 from minitf.translation.loading import load_model
 
@@ -44,7 +45,6 @@ _SWITCHES = (
     *("eps", "sinusoid_layout", "sinusoid_base", "attention_bias", "output_bias", "max_length"),
     *("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing", "suppressed_ids"),
 )
-_ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _REFUSED = {  # entry: (the value that minitf needs, what another one means)
     "scale_embedding": (True, "its embeddings are not multiplied by the root of d_model"),
     "static_position_embeddings": (True, "its positions are learned"),
@@ -55,6 +55,13 @@ _REFUSED = {  # entry: (the value that minitf needs, what another one means)
     "tie_word_embeddings": (True, "its output has a matrix of its own"),
 }
 _DEFAULTS = {"scale_embedding": False}  # of transformers, where they are not what minitf needs
+_CARD = """\
+# {}
+
+A translation model of minitf, for transformers.MarianMTModel.
+
+{}
+"""
 THEIR_EPS = 1e-5  # in transformers' layer norm; no setting changes it
 MAX_LENGTH = 1024  # positions for which transformers computes sinusoids
 
@@ -90,12 +97,17 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     config = config.replace(vocabulary_size=len(rows))
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else read_arrays(path)[0]
     with in_file(path):
-        notices = [*_forget_stray_output(arrays), *_notice_of_normalisation(subwords, exported)]
+        notices = _forget_stray_output(arrays)
         arrays = _minitf_arrays(arrays, config, size)
         if OURS in settings:
             config, arrays = _before_export(settings[OURS], config, arrays)
-    notes = exported_notes(exported).items()
-    notes = {name: value for name, value in notes if type(value) in (str, int, bool)}
+    if isinstance(subwords, PairedSubwords) and not subwords.opus and NORMALISE not in exported:
+        notices.append(
+            "punctuation is not normalised, as neither name nor card says that this is a model of "
+            "OPUS-MT: if it is one, put its README.md into the folder, and convert it again"
+        )
+    known = exported_notes(exported).items()
+    notes = {name: value for name, value in known if type(value) in (str, int, bool)}
     notes = notes_of_card(folder) | notes
     return PublicModel(config, arrays, rows, subwords, notes, tuple(notices))
 
@@ -115,21 +127,18 @@ def _minitf_config(settings, like):
     for name, (needed, meaning) in _REFUSED.items():
         if settings.get(name, _DEFAULTS.get(name, needed)) != needed:
             raise UserError(f"{meaning} ({name}): minitf cannot run this architecture")
-    activation = settings.get("activation_function")
-    if activation not in _ACTIVATIONS:
-        raise UserError(f"its activation is {str(activation)[:40]!r}: minitf has relu and swish")
     for name in ("ffn_dim", "attention_heads"):
         if _integer(settings, f"encoder_{name}") != _integer(settings, f"decoder_{name}"):
             raise UserError(f"its encoder and decoder differ in {name}: minitf cannot run it")
     return config_of(
         like,
+        settings.get("activation_function"),
         vocabulary_size=_integer(settings, "vocab_size"),
         n_layers=_integer(settings, "encoder_layers"),
         n_decoder_layers=_integer(settings, "decoder_layers"),
         d_model=_integer(settings, "d_model"),
         d_ff=_integer(settings, "encoder_ffn_dim"),
         n_heads=_integer(settings, "encoder_attention_heads"),
-        activation=_ACTIVATIONS[activation],
     )
 
 
@@ -144,15 +153,7 @@ def _integer(settings, name):
 
 def _subwords(folder, pieces, exported):
     """Return the vocabulary; one that minitf exported becomes one file again."""
-    models = []
-    for name in MODELS:
-        if not (folder / name).exists():
-            raise UserError(
-                f"{folder} has no {name}: minitf cannot read models whose text is cut by other "
-                "programs than SentencePiece"
-            )
-        with in_file(folder / name):
-            models.append(read(folder / name))
+    models = two_models(folder)
     if models[0] == models[1]:
         with contextlib.suppress(UserError):
             one = Subwords(models[0])
@@ -161,16 +162,6 @@ def _subwords(folder, pieces, exported):
     with in_file(folder / VOCABULARY):
         how = exported.get(NORMALISE)
         return PairedSubwords(*models, pieces, how == "opus" if how else is_opus(folder))
-
-
-def _notice_of_normalisation(subwords, exported):
-    """Return a line, in a list, about text that is not normalised for want of a hint."""
-    if NORMALISE in exported or not isinstance(subwords, PairedSubwords) or subwords.opus:
-        return []
-    return [
-        "punctuation is not normalised, as neither name nor card says that this is a model of "
-        "OPUS-MT: if it is one, put its README.md into the folder, and convert it again"
-    ]
 
 
 def _forget_stray_output(arrays):
@@ -253,25 +244,23 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     how = {}
     if isinstance(subwords, PairedSubwords):
         how = {NORMALISE: "opus" if subwords.opus else "none"}
-    differences = _differences(config, subwords)
     contents = {
         CONFIG: _their_config(config) | {OUR_NOTES: known | how},
         "generation_config.json": _generation(config),
         VOCABULARY: {piece: i for i, piece in enumerate(pieces)},
         "tokenizer_config.json": _tokenizer(notes),
     }
-    files = {
-        name: json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-        for name, content in contents.items()
-    }
-    files["README.md"] = _card(out.resolve().name, known, differences)
+    differences = _differences(config, subwords)
+    lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in known.items()]
+    lines += [f"- notice: {line}" for line in differences]
     arrays, models = _their_arrays(config, model.state()), subwords.contents()
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-        for name in MODELS:
-            (out / name).write_bytes(models.get(name, models.get(subwords.file_name)))
-    for name, text in files.items():
-        save_text(out / name, text)
+    for name in MODELS:
+        save_bytes(out / name, models.get(name, models.get(subwords.file_name)))
+    for name, content in contents.items():
+        save_text(out / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    save_text(out / "README.md", _CARD.format(out.resolve().name, "\n".join(lines)))
     with temporary_file(out / WEIGHTS) as temporary:
         write_arrays(temporary, arrays, form="pt")
         install(temporary, out / WEIGHTS)
@@ -389,11 +378,3 @@ def _differences(config, subwords):
     if isinstance(subwords, PairedSubwords) and subwords.opus:
         lines.append("transformers does not normalise punctuation as OPUS does before subwords")
     return lines
-
-
-def _card(title, notes, differences):
-    """Return README.md."""
-    lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in notes.items()]
-    lines += [f"- notice: {line}" for line in differences]
-    about = "A translation model of minitf, for transformers.MarianMTModel."
-    return "\n".join([f"# {title}", "", about, "", *lines, ""])

@@ -1,6 +1,5 @@
 """From a public model's files to an ordinary folder of minitf."""
 
-import functools
 import re
 import tempfile
 import zipfile
@@ -30,17 +29,17 @@ __all__ = ["import_model"]
 LINES = {"max_subwords": 200, "max_unsplit": 200, "reads_capitals": True}
 _NEEDED = re.compile(r"[^/\\]+\.(npz|yml|spm)|LICENSE|README\.md")  # in a release's zip
 _CARD = """\
-# {title}
+# {source}
 
 A translation model, converted to minitf's format.
+
+    python examples/translate.py --model {folder} "..."
 
 - source: {source}
 - licence: {licence}
 - credit: {credit}
 - changes: the rows of the table are in another order; the numbers are stored as {dtype}
-- computed like: {like}
-
-{note}    python examples/translate.py --model {folder} "..."
+- computed like: {computed_like}
 """
 CREDIT = (
     "Tiedemann and Thottingal, OPUS-MT: Building open translation services for the World, EAMT "
@@ -77,26 +76,29 @@ def import_model(
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like
     arrays = _reordered(model, dtype)
-    notes.setdefault("marks", _placeholders(model, arrays, notes))
-    checked = functools.partial(_finite_probe, Transformer(model.config, initialise=False))
-    save_model(out, arrays, model.config.to_dict(), model.subwords, dtype, notes, checked)
-    note = _languages_note(model.subwords)
-    card = _CARD.format(
-        title=notes["source"],
-        dtype=dtype,
-        like=like,
-        folder=out.resolve().name,
-        note=f"{note[:1].upper()}{note[1:]}.\n\n" if note else "",
-        **{name: notes[name] for name in ("source", "licence", "credit")},
-    )
-    save_text(out / "README.md", card)
+    network = Transformer(model.config, initialise=False).load_state(arrays)
+    numbers = probe(network)
+    if numbers is None:
+        raise UserError("the model's logits are NaN or infinite: its weights are damaged")
+    translator = Translator(network, model.subwords, LINES["max_subwords"], LINES["max_unsplit"])
+    notes["marks"] = copied_placeholders(translator, str(notes.get("source_language", "")))
+    settings = model.config.to_dict()
+    save_model(out, arrays, settings, model.subwords, dtype, notes, lambda stored: numbers)
+    notices = list(model.notices)
+    if isinstance(model.subwords, PairedSubwords) and (tokens := model.subwords.languages()):
+        tokens = some_of(tokens)
+        notices.append(
+            f"begin each line with the token of the language to translate into: {tokens}"
+        )
+    card = _CARD.format(folder=out.resolve().name, dtype=dtype, **notes)
+    save_text(out / "README.md", card + "".join(f"- notice: {line}\n" for line in notices))
     say(f"made     {out}: {model.config.count_parameters():,} parameters as {dtype}")
     say(f"licence  {notes['licence']}; credit: {notes['credit']}")
-    for line in [*model.notices, *([note] if note else [])]:
+    for line in notices:
         say(f"notice   {line}")
 
 
-def read_public(source: Path, like: str = "marian") -> PublicModel:
+def read_public(source: Path, like: str) -> PublicModel:
     """Return the model in a folder or file. Raises UserError if it is of no known format."""
     if not source.exists():
         raise UserError(f"{source}: no such file or folder, and not the name of a public model")
@@ -139,24 +141,6 @@ def _weights_of_marian(folder):
     return files[0]
 
 
-def _placeholders(model, arrays, notes):
-    """Return words that the model copies, which can stand for what must not be translated."""
-    made = Transformer(model.config, initialise=False).load_state(arrays)
-    translator = Translator(made, model.subwords, LINES["max_subwords"], LINES["max_unsplit"])
-    try:
-        return copied_placeholders(translator, str(notes.get("source_language", "")))
-    except UserError:  # its logits are not finite: the probe says so
-        return []
-
-
-def _finite_probe(model, arrays):
-    """Return the probe of a model with these weights. Raises UserError if it is not finite."""
-    numbers = probe(model, arrays)
-    if numbers is None:
-        raise UserError("the model's logits are NaN or infinite: its weights are damaged")
-    return numbers
-
-
 def _reordered(model, dtype):
     """Return the arrays as they are stored, the table's rows in the order of minitf's ids.
 
@@ -170,11 +154,3 @@ def _reordered(model, dtype):
             array[rows < 0] = 0  # no row of the file
         arrays[name] = np.ascontiguousarray(stored_as(dtype, name, array))
     return arrays
-
-
-def _languages_note(subwords):
-    """Return a line about the tokens of the target languages, "" if the model has none."""
-    tokens = subwords.languages() if isinstance(subwords, PairedSubwords) else []
-    if not tokens:
-        return ""
-    return f"begin each line with the token of the language to translate into: {some_of(tokens)}"

@@ -6,13 +6,11 @@ the environment names one (`https_proxy`), as by any program that uses Python's 
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from minitf.atomic import writing
+from minitf.atomic import locked, writing
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
@@ -20,7 +18,7 @@ from minitf.public.formats import languages_of_name
 from minitf.public.hugging_face import CONFIG, MODELS, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
 
-__all__ = ["PINNED", "Pinned", "fetched", "imported", "is_name"]
+__all__ = ["PINNED", "Pinned", "fetched", "imported", "is_name", "notes_of"]
 
 HUB = "https://huggingface.co"
 OPUS = "CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/)"
@@ -31,12 +29,10 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class Pinned(NamedTuple):
-    """One version of a model. sha256: of its weights, "" if unknown; megabytes: about, of all."""
+    """One version of a model of OPUS-MT. sha256: of its weights, "" if unknown."""
 
     commit: str
     sha256: str = ""
-    megabytes: int = 300
-    licence: str = OPUS
 
 
 # Read from stored pages of the hub, and not yet confirmed by a download.
@@ -81,20 +77,14 @@ def imported(name: str, say: Callable[[str], object] = print) -> Path:
     if (out / CONFIG).exists():
         return out
     source = fetched(name, say)
-    # Converted beside `out`, and renamed: a process that is killed leaves no half model there.
     with writing(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.TemporaryDirectory(prefix="unfinished-", dir=out.parent)
-    with temporary as folder:
-        new = Path(folder) / out.name
-        import_model(
-            *(source, new), notes=notes_of(name), say=lambda s: say(s.replace(str(new), str(out)))
-        )
-        with writing(out):
-            if out.exists() and not (out / CONFIG).exists():
-                shutil.rmtree(out)
-            if not out.exists():  # else another process has made it, meanwhile
-                os.replace(new, out)
+        out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        if not (out / CONFIG).exists():  # else another process has made it, meanwhile
+            with writing(out):
+                for path in out.iterdir():  # left by a killed process
+                    path.unlink()
+            import_model(source, out, notes=notes_of(name), say=say)
     return out
 
 
@@ -104,7 +94,7 @@ def notes_of(name: str) -> dict:
     notes = {"source": f"{HUB}/{full}"}
     if full in PINNED:
         notes |= {"source": f"{HUB}/{full}/tree/{PINNED[full].commit}"}
-        notes |= {"licence": PINNED[full].licence}
+        notes |= {"licence": OPUS}
     return notes | languages_of_name(full)
 
 
@@ -118,26 +108,27 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     full = _full(name)
     pinned = PINNED.get(full)
     folder = data_folder() / "downloads" / "public" / full.replace("/", "--")
-    base = f"{os.environ.get('HF_ENDPOINT') or HUB}".rstrip("/")
+    base = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
     if not base.startswith(("https://", "http://")):
         raise UserError(f"HF_ENDPOINT is {base!r}: begin the address of a mirror with https://")
     commit = pinned.commit if pinned else "main"
     page, base = f"{base}/{full}/tree/{commit}", f"{base}/{full}/resolve/{commit}"
     files = ", ".join([*SMALL, WEIGHTS])
-    licence = pinned.licence if pinned else "see its card, which is downloaded too"
-    size = f"about {pinned.megabytes} MB" if pinned else "usually 35 to 600 MB"
     if not all((folder / file).exists() for file in SMALL):
-        say(f"model    {full}: {size}; licence: {licence}")
+        about = "usually 35 to 600 MB; licence: see its card, which is downloaded too"
+        say(f"model    {full}: {f'about 300 MB; licence: {OPUS}' if pinned else about}")
     try:
         for file in SMALL:
             fetch(Remote(f"{base}/{file}"), folder / file, say)
-        _fetch_card(base, folder, say)
+        try:
+            fetch(Remote(f"{base}/{CARD}"), folder / CARD, say)
+        except (NotFound, NoConnection):
+            say(f"notice   there is no {CARD}: the licence is not known from it")
         _fetch_weights(base, folder, pinned, say)
     except NoConnection as error:
         raise UserError(
             f"{error}, and {full} is not complete on this machine: go online; or set HF_ENDPOINT "
-            f"to the address of a mirror; or download {files} from {page} "
-            f"into {folder}"
+            f"to the address of a mirror; or download {files} from {page} into {folder}"
         ) from None
     except NotFound as error:
         raise UserError(f"{full} is not a MarianMT model of the hub: {error}") from None
@@ -147,13 +138,6 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
             f"with an account, download {files} into {folder}"
         ) from None
     return folder
-
-
-def _fetch_card(base, folder, say):
-    try:
-        fetch(Remote(f"{base}/{CARD}"), folder / CARD, say)
-    except (NotFound, NoConnection):
-        say(f"notice   there is no {CARD}: the licence is not known from it")
 
 
 def _fetch_weights(base, folder, pinned, say):

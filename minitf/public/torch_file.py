@@ -89,8 +89,6 @@ def _read_legacy(path, file):
         raise ValueError("its numbers are not little-endian")
     tensors, keys = _tensors(_unpickled(start)), _unpickled(start)
     dtypes = {tensor.key: tensor.dtype for tensor in tensors.values()}
-    if not isinstance(keys, list) or keys != [key for key in keys if type(key) is str]:
-        raise ValueError("its list of storages is damaged")
     if sorted(keys) != sorted(dtypes):
         raise ValueError("its list of storages does not fit its tensors")
     storages = {}

@@ -9,7 +9,7 @@ tree may be as deep as it likes.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +37,8 @@ __all__ = [
 WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose tag is unknown
 WITH_WORDS = "trees-with-words"  # the target language of a model that writes them instead of XX
 ROOT = "ROOT"  # for several constituents side by side
-_TOKEN = re.compile(r"[()]|[^\s()]+")  # at any space, such as U+2009, which is in CRAFT
+# (NN cat); (NP; ); or what does not belong there. Between them any space: U+2009 is in CRAFT.
+_TOKEN = re.compile(r"\(\s*([^\s()]+)((?:\s+[^\s()]+)+)\s*\)|\(\s*([^\s()]*)|\)|[^\s()]+")
 _TRACE = "-NONE-"
 _FUNCTION = re.compile("[-=|]")
 _ESCAPED = {"(": "-LRB-", ")": "-RRB-"}
@@ -66,95 +67,56 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
     """
     try:
         with in_file(path), open(path, encoding="utf-8-sig") as file:
-            yield from parse(file)
+            yield from parse(file.read())
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}): name a .tree file") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not UTF-8: convert the file") from None
 
 
-class _Bracket:
-    """A bracket that is not closed yet: its label and its words, as far as they were read."""
-
-    def __init__(self):
-        self.label, self.words = None, []
-        self.is_constituent = False  # it contains brackets
-
-
-def parse(lines: Iterable[str]) -> Iterator[Tree]:
-    """Yield the trees that are written in brackets in some lines.
+def parse(text: str) -> Iterator[Tree]:
+    """Yield the trees that are written in brackets in a text.
 
     A tree may extend over several lines. Its outermost bracket may be without a label.
     Raises UserError, with the number of the line, for any other text.
 
-    >>> list(parse(["( (NP (DT the)", "      (NN cat)) )"]))
+    >>> list(parse("( (NP (DT the)\\n      (NN cat)) )"))
     [['(', '(NP', Leaf(tag='DT', word='the'), Leaf(tag='NN', word='cat'), ')NP', ')']]
     """
-    tree, stack, first = [], [], 0
-    for number, line in enumerate(lines, 1):
-        for token in _TOKEN.findall(line):
-            if token == "(":
-                first = first if stack else number
-                _begin(stack, tree, number)
-            elif token != ")":
-                _read(token, stack, number)
-            else:
-                _end(stack, tree, number)
-                if not stack:
-                    yield tree
-                    tree = []
-    if stack:
-        raise UserError(f"the bracket that opens in line {first} is not closed: add )")
+    tree, labels, start = [], [], 0  # labels: of the brackets that are open; start: of the tree
 
+    def wrong(place, what):
+        line = text.count("\n", 0, place) + 1
+        return UserError(f"line {line}: {what}")
 
-def _begin(stack, tree, number):
-    """Open a bracket: so the one around it is a constituent."""
-    if stack:
-        around = stack[-1]
-        if around.words:
-            raise UserError(f"line {number}: the bracket of the word {_quoted(around.words[0])} "
-                            "contains another bracket: give each word its own")  # fmt: skip
-        if not around.is_constituent:
-            around.is_constituent, around.label = True, around.label or ""
-            tree.append(f"({around.label}")
-    stack.append(_Bracket())
-
-
-def _read(token, stack, number):
-    """Read a label or a word."""
-    if not stack:
-        raise UserError(f"line {number}: {_quoted(token)} is outside of all brackets: is this a "
-                        "file of trees?")  # fmt: skip
-    bracket = stack[-1]
-    if bracket.label is None and not bracket.is_constituent:
-        bracket.label = token
-    elif bracket.is_constituent:
-        raise UserError(f"line {number}: the word {_quoted(token)} is beside a bracket: give it a "
-                        "bracket of its own")  # fmt: skip
-    else:
-        bracket.words.append(token)
-
-
-def _end(stack, tree, number):
-    """Close a bracket."""
-    if not stack:
-        raise UserError(f"line {number}: a bracket is closed that was not opened: remove it, or "
-                        "add ( before")  # fmt: skip
-    bracket = stack.pop()
-    if bracket.is_constituent:
-        tree.append(f"){bracket.label}")
-    elif len(bracket.words) > 1 and _category(bracket.label) in _PHRASES:
-        raise UserError(f"line {number}: the bracket ({bracket.label} has {len(bracket.words)} "
-                        "words: give each its own, with its tag")  # fmt: skip
-    elif bracket.words:  # more than one by mistake: (NN Xpd TTD) occurs in CRAFT
-        tree += [Leaf(bracket.label, word) for word in bracket.words]
-    else:
-        raise UserError(f"line {number}: the bracket ({bracket.label or ''}) has no word: add one, "
-                        "or remove the bracket")  # fmt: skip
-
-
-def _quoted(token):
-    return repr(token if len(token) <= 30 else f"{token[:30]}...")
+    for token in _TOKEN.finditer(text):
+        place, (tag, written, label) = token.start(), token.groups()
+        start = start if labels else place
+        if written:
+            found = [Leaf(tag, word) for word in written.split()]
+            if len(found) > 1 and _category(tag) in _PHRASES:
+                what = f"the bracket ({tag} has {len(found)} words"
+                raise wrong(place, f"{what}: give each its own, with its tag")
+            tree += found  # more than one by mistake: (NN Xpd TTD) occurs in CRAFT
+        elif label is not None:
+            labels.append(label)
+            tree.append(f"({label}")
+        elif token[0] != ")":
+            what = "is in no bracket of its own, with its tag: is this a file of trees?"
+            raise wrong(place, f"{token[0][:30]!r} {what}")
+        elif not labels:
+            raise wrong(
+                place, "a bracket is closed that was not opened: remove it, or add ( before"
+            )
+        elif isinstance(tree[-1], str) and tree[-1][0] == "(":
+            raise wrong(place, f"the bracket {tree[-1]}) has no word: add one, or remove it")
+        else:
+            tree.append(f"){labels.pop()}")
+        if not labels:
+            yield tree
+            tree = []
+    if labels:
+        raise wrong(start, "the bracket that opens here is not closed: add )")
 
 
 def cleaned(tree: Tree) -> Tree:
@@ -168,7 +130,7 @@ def cleaned(tree: Tree) -> Tree:
 
     Source: the usual preparation of the Penn Treebank for parsers; Bies et al. 1995 for functions.
 
-    >>> cleaned(next(parse(["( (S (NP-SBJ-1 (-NONE- *)) (VP-CC (VB Go))))"])))
+    >>> cleaned(next(parse("( (S (NP-SBJ-1 (-NONE- *)) (VP-CC (VB Go))))")))
     ['(S', '(VP', Leaf(tag='VB', word='Go'), ')VP', ')S']
     """
     tokens, kept = [], []  # kept: whether each open bracket has a label, or is the outermost

@@ -10,7 +10,7 @@ from minitf.text.trees import Leaf, parse, penn
 
 
 def tree_of(text):
-    (found,) = parse([text])
+    (found,) = parse(text)
     return found
 
 

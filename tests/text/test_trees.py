@@ -12,7 +12,7 @@ CAT = "(S (NP (DT The) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .)
 
 
 def tree_of(text):
-    (found,) = parse(text.split("\n"))
+    (found,) = parse(text)
     return found
 
 
@@ -105,16 +105,16 @@ def test_cleaning(written, clean):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("(S (NP (NN a))", "line 1 is not closed"),
-        ("(S (NN a))\n\n(S\n(NN a)", "line 3 is not closed"),
+        ("(S (NP (NN a))", "line 1: the bracket that opens here is not closed"),
+        ("(S (NN a))\n\n(S\n(NN a)", "line 3: the bracket that opens here is not closed"),
         ("(S (NN a)))", "line 1: a bracket is closed that was not opened"),
-        ("(S (NN a))\nword", "line 2: 'word' is outside of all brackets"),
+        ("(S (NN a))\nword", "line 2: 'word' is in no bracket of its own, with its tag"),
         ("()", r"line 1: the bracket \(\) has no word"),
         ("(S (NP) (NN a))", r"line 1: the bracket \(NP\) has no word"),
-        ("(S word (NP (NN a)))", "line 1: the bracket of the word 'word' contains another"),
-        ("(S (NP (NN a)) word)", "line 1: the word 'word' is beside a bracket"),
+        ("(S word (NP (NN a)))", "line 1: 'word' is in no bracket of its own"),
+        ("(S (NP (NN a)) word)", "line 1: 'word' is in no bracket of its own"),
         ("(S\n(NP-SBJ the cat) (VB sat))", r"line 2: the bracket \(NP-SBJ has 2 words: give each"),
-        (f"(X a) {'N' * 100}", "line 1: 'N{30}...' is outside of all"),
+        (f"(X a) {'N' * 100}", "line 1: 'N{30}' is in no bracket"),
     ],
 )
 def test_other_text_gets_one_line_with_its_number(tmp_path, text, said):
