@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,27 +113,27 @@ class _Layout(NamedTuple):
     target_language: str
     train: str
     valid: str
-    tests: dict[str, str]
+    test_name: str
+    test: str
 
     def files(self, stem, data):
         return [data / f"{stem}.{side}" for side in (self.source_language, self.target_language)]
 
 
-def _layout(folder, test, *languages):
-    return _Layout(*languages, f"{folder}/train", f"{folder}/val", {test: f"{folder}/{test}"})
+def _layout(source, target, folder, test="test"):
+    return _Layout(source, target, f"{folder}/train", f"{folder}/val", test, f"{folder}/{test}")
 
 
 def _wmt14(source, target):
-    pair = f"{source}-{target}"
-    tests = {"newstest2014": f"newstest2014/{pair}/test"}
-    return _Layout(source, target, f"wmt14-{pair}/train", "newstest2013/test", tests)
+    train, test = f"wmt14-{source}-{target}/train", f"newstest2014/{source}-{target}/test"
+    return _Layout(source, target, train, "newstest2013/test", "newstest2014", test)
 
 
 _CORPORA = {
-    "multi30k": _layout("multi30k", "test_2016_flickr", "en", "de"),
-    "tatoeba-en-de": _layout("tatoeba-en-de", "test", "en", "de"),
-    "tatoeba-de-en": _layout("tatoeba-en-de", "test", "de", "en"),
-    "tatoeba-en-fr": _layout("tatoeba-en-fr", "test", "en", "fr"),
+    "multi30k": _layout("en", "de", "multi30k", "test_2016_flickr"),
+    "tatoeba-en-de": _layout("en", "de", "tatoeba-en-de"),
+    "tatoeba-de-en": _layout("de", "en", "tatoeba-en-de"),
+    "tatoeba-en-fr": _layout("en", "fr", "tatoeba-en-fr"),
     "wmt14-en-de": _wmt14("en", "de"),
     "wmt14-en-fr": _wmt14("en", "fr"),
 }
@@ -165,18 +166,18 @@ def load(name: str, say=print) -> Corpus:
     layout, data = _CORPORA[name], data_folder()
     _complete(layout, data, say)
     train, valid = layout.files(layout.train, data), layout.files(layout.valid, data)
-    tests = {split: read_pairs(*layout.files(stem, data)) for split, stem in layout.tests.items()}
+    tests = {layout.test_name: read_pairs(*layout.files(layout.test, data))}
     languages = layout.source_language, layout.target_language
     return Corpus(name, *languages, open_pairs(*train), read_pairs(*valid), tests)
 
 
 def _complete(layout, data, say):
-    """Make each folder that is missing, or that lacks a file that can be reproduced exactly."""
+    """Make each folder that is missing."""
     incomplete = []
-    for stem in (layout.train, layout.valid, *layout.tests.values()):
+    for stem in (layout.train, layout.valid, layout.test):
         folder = stem.rpartition("/")[0]
         missing = [path.name for path in layout.files(stem, data) if not path.exists()]
-        if missing and (data / folder).is_dir() and not recipes.RECIPES[folder].reproducible:
+        if missing and (data / folder).is_dir():
             raise UserError(
                 f"{data / folder} lacks {' and '.join(missing)}: move this folder away, and it "
                 "will be made again"
@@ -196,15 +197,12 @@ def _craft(name, data, with_words, say):
     if missing := [f"craft/{split}" for split in ("train", "dev") if not (folder / split).is_dir()]:
         recipes.make(missing, data, say)
     train, valid = treebank.held_out(treebank.articles(folder / "train"), least=_LEAST_HELD_OUT)
-    train, valid, dev = (
-        [tree for article in articles for tree in article.trees]
-        for articles in (train, valid, treebank.articles(folder / "dev"))
-    )
-    texts = (Pairs(*treebank.as_pairs(trees, with_words)) for trees in (train, valid, dev))
-    train_pairs, valid_pairs, dev_pairs = texts
-    corpus = Corpus(name, "en", "trees", train_pairs, valid_pairs, {"dev": dev_pairs})
+    parts = train, valid, treebank.articles(folder / "dev")
+    splits = [list(chain.from_iterable(articles)) for articles in parts]
+    train, valid, dev = (Pairs(*treebank.as_pairs(trees, with_words)) for trees in splits)
+    corpus = Corpus(name, "en", "trees", train, valid, {"dev": dev}, tokenized=True)
     corpus.target_language = WITH_WORDS if with_words else "trees"
-    corpus.symbols, corpus.tokenized = tuple(treebank.symbols(train, with_words)), True
+    corpus.symbols = tuple(treebank.symbols(splits[0], with_words))
     return corpus
 
 

@@ -206,50 +206,43 @@ def prepare(settings, corpus, log, subwords=None):
     without added pairs. If the text does not fit into memory, its ids are written to files, once.
     Raises UserError if no pair is left to train or to validate on.
     """
-    if not len(corpus.train.source):
-        raise UserError("the training text is empty: give one sentence per line")
-    if not len(corpus.valid.source):
-        raise UserError("the validation text is empty: give one sentence per line")
+    for text, pairs in (("training", corpus.train), ("validation", corpus.valid)):
+        if not len(pairs.source):
+            raise UserError(f"the {text} text is empty: give one sentence per line")
     _warn_about_files(settings, corpus, log)
-    learned = subwords is None
-    if learned:
+    if subwords is None:
         subwords = _learn_subwords(corpus, settings, log)
     elif settings.train and isinstance(subwords, Words):  # of --start-from: the text is cut, too
         corpus = dataclasses.replace(corpus, cut=True, tokenized=True)
-    pairs = _training_pairs(settings, corpus, log)
+    pairs = corpus.train
+    if n_added := len(corpus.added.source):
+        log(f"added    {counted(n_added, 'pair')} from {settings.add[0]}")
+        pairs = corpora.Pairs(*(a + b for a, b in zip(pairs, corpus.added, strict=True)))
     longest = min(settings.max_length, settings.batch_tokens - 1)
+    encoded = None
     if isinstance(pairs.source, corpora.Lines):
         encoded = encode_pairs(corpus.name, pairs, subwords, longest, log)
         sides, counts, unknown = (encoded.sources, encoded.targets), encoded.counts, encoded.unknown
     else:
-        encoded = None
-        sides, counts = _in_memory(pairs, subwords, longest)
+        sides = [Rows.encode(subwords, lines, side) for side, lines in pairs._asdict().items()]
+        kept, counts = corpora.clean(*(side.lengths for side in sides), longest)
+        sides = [side.keep(kept) for side in sides]
         unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in sides)
     log(f"pairs    {counts['kept']:,} to train on{_omissions(counts)}")
     if not counts["kept"]:
         raise UserError(f"no pair is left to train on{_omissions(counts)}: {_CHECK}")
-    _check_unknown(unknown / sum(int(side.lengths.sum()) for side in sides), learned, log)
+    share = unknown / sum(int(side.lengths.sum()) for side in sides)
+    if share > MAX_UNKNOWN:
+        raise UserError(
+            f"{share:.0%} of the tokens are not in the vocabulary: raise --vocabulary-size, or for "
+            "a trained model split the text into tokens as its training text was"
+        )
+    if share:
+        log(f"unknown  {share:.2%} of the tokens of the training text")
     valid = _validation(corpus.valid, subwords, longest, log)
     none = corpora.Pairs([], [])
     corpus = dataclasses.replace(corpus, train=none, added=none)
     return Dataset(corpus, subwords, *sides, valid, encoded)
-
-
-def _training_pairs(settings, corpus, log):
-    """Return the training pairs with those of --add."""
-    if not (n_added := len(corpus.added.source)):
-        return corpus.train
-    log(f"added    {counted(n_added, 'pair')} from {settings.add[0]}")
-    return corpora.Pairs(
-        *(text + more for text, more in zip(corpus.train, corpus.added, strict=True))
-    )
-
-
-def _in_memory(pairs, subwords, longest):
-    """Return the Rows of both sides of the pairs to train on, and how many were left out."""
-    sides = [Rows.encode(subwords, lines, side) for side, lines in pairs._asdict().items()]
-    kept, counts = corpora.clean(*(side.lengths for side in sides), longest)
-    return [side.keep(kept) for side in sides], counts
 
 
 def _warn_about_files(settings, corpus, log):
@@ -257,18 +250,17 @@ def _warn_about_files(settings, corpus, log):
 
     They are not UTF-8, or their order is not that of --train.
     """
-    for files, pairs in (
-        (settings.train, corpus.train),
-        (settings.add, corpus.added),
-        (settings.valid, corpus.valid),
+    before = endings(settings.train or ())
+    for option, files, pairs in (
+        ("--train", settings.train, corpus.train),
+        ("--add", settings.add, corpus.added),
+        ("--valid", settings.valid, corpus.valid),
     ):
-        for path, lines in zip(files or (), pairs if files else (), strict=True):
-            if mistake := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
-                log(f"notice   {mistake}")
-    for option, files in (("--valid", settings.valid), ("--add", settings.add)):
-        if files and settings.train:
-            before, here = endings(settings.train), endings(files)
-            if before != here == before[::-1]:
+        if files:
+            for path, lines in zip(files, pairs, strict=True):
+                if mistake := corpora.undecoded(path, islice(lines, _LINES_CHECKED)):
+                    log(f"notice   {mistake}")
+            if before != (here := endings(files)) == before[::-1]:
                 log(
                     f"notice   --train has {' and '.join(before)} files, {option} has "
                     f"{' and '.join(here)}: give both in the same order"
@@ -329,25 +321,6 @@ def vocabulary_size(n_pairs):
     [1000, 2500, 6000, 32000]
     """
     return min(max(500 * round(15 * n_pairs**0.5 / 500), 1000), 32_000)
-
-
-def _check_unknown(share, learned, log):
-    """Log the fraction of unknown ids. Raises UserError if it is most of the text.
-
-    learned: whether the vocabulary was learned from this text, rather than that of a model.
-    """
-    if share > MAX_UNKNOWN and learned:
-        raise UserError(
-            f"{share:.0%} of the tokens are not in so small a vocabulary of words: raise "
-            "--vocabulary-size, or leave it out to use all words"
-        )
-    if share > MAX_UNKNOWN:
-        raise UserError(
-            f"{share:.0%} of the tokens are not in the model's vocabulary: split the text into "
-            "tokens as the model's training text was"
-        )
-    if share:
-        log(f"unknown  {share:.2%} of the tokens of the training text")
 
 
 def _validation(pairs, subwords, longest, log):

@@ -83,34 +83,29 @@ def _download(remote, path, say):
     size = f"{remote.size / 1e6:,.1f} MB" if remote.size else "unknown size"
     resumed = f", from byte {_size(part):,} on" if _size(part) else ""
     say(f"fetch    {remote.url} ({size}{resumed})")
-    for last in (False, True):
-        resumed = _receive(remote, part)
-        reason = _difference(remote, part)
-        if not reason:
-            break
-        part.unlink(missing_ok=True)
-        if last or not resumed:
-            raise UserError(f"{remote.url} is not the published file ({reason}): {_advice(path)}")
+    _receive(remote, part)
+    if resumed and (reason := _difference(remote, part)):
         say(f"fetch    {remote.name}: parts of two versions ({reason}); starting again")
+        part.unlink()
+        _receive(remote, part)
+    if reason := _difference(remote, part):
+        part.unlink(missing_ok=True)
+        raise UserError(f"{remote.url} is not the published file ({reason}): {_advice(path)}")
     with writing(path):
         os.replace(part, path)
 
 
 def _receive(remote, part):
-    """Append what is missing until the file is complete; return whether it had begun before."""
-    begun, reached, tries, most = False, False, 0, _size(part)
-    while True:
-        start = _size(part)
-        begun |= start > 0
-        if remote.size and start >= remote.size:
-            return begun
+    """Append what is missing until the file is complete."""
+    reached, tries, most = False, 0, _size(part)
+    while not (remote.size and _size(part) >= remote.size):
         try:
-            if _receive_reply(remote, part, start):
-                return begun
+            if _receive_reply(remote, part, _size(part)):
+                return
             reached, reason = True, "the connection ended early"
         except urllib.error.HTTPError as error:
-            if error.code == 416:  # the server has no bytes from `start` on
-                return begun
+            if error.code == 416:  # the server has no bytes from there on
+                return
             reached, reason = True, _one_line(f"{error.code} {error.reason}")
             if error.code < 500 and error.code not in (408, 429):
                 kind = _REFUSALS.get(error.code, UserError)

@@ -8,8 +8,13 @@ beside `train.de`, the texts of a corpus one after the other. The downloads are 
 import contextlib
 import gzip
 import hashlib
+import posixpath
 import re
 import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,11 +22,10 @@ from xml.sax.saxutils import unescape
 
 from minitf.atomic import filling, writing
 from minitf.cli import counted
-from minitf.data.archives import members
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
 
-__all__ = ["RECIPES", "make", "segments"]
+__all__ = ["RECIPES", "make", "members", "segments"]
 
 _TEXTS = {  # the training texts of a language inside its archives, in their order
     "de": (
@@ -41,19 +45,20 @@ _TEXTS = {  # the training texts of a language inside its archives, in their ord
 # who downloads a newer collection trains on none of them, and tests on the same.
 _HELD_OUT = Path(__file__).parent / "held_out"
 _MANY = 10  # files; of more, messages name the first and the last
+# What Python's readers raise for damage: ValueError for a name in a tar, for example.
+_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
+_DAMAGE += (ValueError, RuntimeError)
 
 
 class Recipe(NamedTuple):
     """How a folder is filled.
 
     remotes: the files to download (downloads.txt). build: called with the paths of these archives,
-    the empty folder to fill, and `say`. reproducible: the files are identical for everyone, so a
-    missing one can be added.
+    the empty folder to fill, and `say`.
     """
 
-    remotes: tuple
-    build: object
-    reproducible: bool = True
+    remotes: list[Remote]
+    build: Callable
 
 
 def make(folders, data, say=print):
@@ -231,6 +236,59 @@ def _write_lines(path, lines):
     Path(path).write_bytes("".join(line + "\n" for line in lines).encode())
 
 
+# Archives -----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def members(path, names):
+    """Give a `with` block an iterator: (name, file to read) for each member with one of the names.
+
+    Nothing is written, so no name in an archive can become a path.
+    They come in the archive's order; each file is read before the next one is asked for.
+    path: a tar, tar.gz or zip archive. A member whose name ends in .gz is unpacked.
+
+    Raises UserError, at any moment of the block, for an archive that is damaged or lacks a name.
+    """
+    again = "delete it, and it will be downloaded again; if it is your own, copy it again"
+    missing = set(names)
+
+    def found():
+        for name, file in _opened(Path(path), set(names)):
+            missing.discard(name)
+            yield name, gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
+        if missing:
+            listed = " and ".join(sorted(missing))
+            raise UserError(f"{path} does not contain {listed}: {again}")
+
+    try:
+        yield found()
+    except _DAMAGE as error:
+        raise UserError(f"{path} is not a complete archive ({error}): {again}") from None
+
+
+def _opened(path, wanted):
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                name = posixpath.normpath(member.filename)
+                if name in wanted and not member.is_dir():
+                    yield name, archive.open(member)
+        return
+    with open(path, "rb") as file:
+        packed = file.peek(2).startswith(b"\x1f\x8b")
+        stream = gzip.GzipFile(fileobj=file) if packed else file
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                name = posixpath.normpath(member.name)
+                if name in wanted and member.isreg():
+                    yield name, archive.extractfile(member)
+        while stream.read(1 << 18):  # up to the checksum at the end
+            pass
+
+
+# The table of downloads ---------------------------------------------------------------------------
+
+
 def _recipes():
     """Return {folder: Recipe}."""
     remotes = {}
@@ -250,10 +308,7 @@ def _recipes():
         "craft/train": _craft,
         "craft/dev": _craft,
     }
-    return {
-        folder: Recipe(tuple(remotes[folder]), build[folder], not folder.startswith("tatoeba"))
-        for folder in build
-    }
+    return {folder: Recipe(remotes[folder], build[folder]) for folder in build}
 
 
 RECIPES = _recipes()

@@ -34,10 +34,9 @@ _PAIRS_PER_RELEASE = 64
 _FORMAT = 3
 
 
-def encode_lines(subwords, lines, side, threads=0):
+def encode_lines(subwords, lines, side):
     """Return the ids of each line; a line of spaces has none, though SentencePiece has subwords."""
-    lines = [line if line.strip() else "" for line in lines]
-    return subwords.encode(lines, threads=threads, side=side)
+    return subwords.encode([line if line.strip() else "" for line in lines], side=side)
 
 
 class Rows:
@@ -151,12 +150,11 @@ def _mapped(path, dtype):
     return ids
 
 
-def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
+def encode_pairs(name, pairs, subwords, max_length, log=print):
     """Cut the pairs into subwords, leave out those that `corpora.clean` rejects; return Encoded.
 
     name: of the folder, together with a hash of all arguments, so that the same pairs are encoded
-    once. pairs: of Lines. threads: see Subwords.encode. Raises UserError if the folder cannot be
-    written.
+    once. pairs: of Lines. Raises UserError if the folder cannot be written.
     """
     folder = corpora.encoded_folder() / f"{name}-{_key(pairs, subwords, max_length)[:16]}"
     if folder.exists():
@@ -164,7 +162,7 @@ def encode_pairs(name, pairs, subwords, max_length, log=print, threads=0):
     else:
         started = time.monotonic()
         with writing(folder), filling(folder) as temporary:
-            _write(temporary, pairs, subwords, max_length, threads)
+            _write(temporary, pairs, subwords, max_length)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
         minutes = (time.monotonic() - started) / 60
         log(
@@ -183,13 +181,13 @@ def _key(pairs, subwords, max_length):
     return digest.hexdigest()
 
 
-def _write(folder, pairs, subwords, max_length, threads):
+def _write(folder, pairs, subwords, max_length):
     dtype = id_type(len(subwords))
     # The length with the end mark has to fit.
     length_dtype = np.uint16 if max_length < (1 << 16) - 1 else np.uint32
     lengths, counts, unknown = [np.zeros((2, 0), length_dtype)], Counter(), 0
     with open(folder / "ids.bin", "wb") as file:
-        for ids, of_block, counts_of_block in _blocks(pairs, subwords, max_length, dtype, threads):
+        for ids, of_block, counts_of_block in _blocks(pairs, subwords, max_length, dtype):
             unknown += int(np.count_nonzero(ids == UNK))
             counts.update(counts_of_block)
             lengths.append(of_block.astype(length_dtype))
@@ -197,19 +195,17 @@ def _write(folder, pairs, subwords, max_length, threads):
         file.flush()
         os.fsync(file.fileno())
     np.save(folder / "lengths.npy", np.concatenate(lengths, axis=1))
-    text = json.dumps({"counts": counts, "unknown": unknown})
-    (folder / "counts.json").write_text(text)
+    (folder / "counts.json").write_text(json.dumps({"counts": counts, "unknown": unknown}))
 
 
-def _blocks(pairs, subwords, max_length, dtype, threads):
+def _blocks(pairs, subwords, max_length, dtype):
     """Yield (ids, lengths (2, pairs kept), counts by rule) for a block of pairs at a time."""
-    rows = zip(*pairs, strict=True)
-    done = 0
+    rows, done = zip(*pairs, strict=True), 0
     with Progress("pairs cut into subwords", len(pairs.source)) as progress:
         while block := list(islice(rows, _BLOCK)):
             sides = zip(*block, strict=True)
-            sources = encode_lines(subwords, next(sides), "source", threads)
-            targets = encode_lines(subwords, next(sides), "target", threads)
+            sources = encode_lines(subwords, next(sides), "source")
+            targets = encode_lines(subwords, next(sides), "target")
             lengths = np.array([[len(ids) for ids in side] for side in (sources, targets)])
             kept, counts = corpora.clean(*lengths, max_length)
             flat = chain.from_iterable(chain(sources[i], targets[i]) for i in kept.tolist())

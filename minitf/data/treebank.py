@@ -1,20 +1,14 @@
 """Treebanks: sentences, and the trees that a decoder should write for them."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from minitf.cli import counted
 from minitf.errors import UserError
 from minitf.text.trees import WORD, Tree, beside_brackets, cleaned, linear, read_trees, words
 
-__all__ = ["Article", "articles", "as_pairs", "held_out", "symbols"]
+__all__ = ["articles", "as_pairs", "held_out", "symbols"]
 
-
-class Article(NamedTuple):
-    """The cleaned trees of one file."""
-
-    name: str
-    trees: list[Tree]
+Article = list[Tree]  # the cleaned trees of one file
 
 
 def articles(folder: Path) -> list[Article]:
@@ -28,24 +22,23 @@ def articles(folder: Path) -> list[Article]:
             f"{folder} has no .tree files: delete this folder, and the trees of CRAFT (CC BY 3.0) "
             "will be downloaded; or copy other .tree files there"
         )
-    read = (Article(path.stem, list(map(cleaned, read_trees(path)))) for path in files)
-    return [Article(name, [tree for tree in trees if tree]) for name, trees in read]
+    return [list(filter(None, map(cleaned, read_trees(path)))) for path in files]
 
 
-def as_pairs(trees: list[Tree], with_words: bool = False) -> tuple[list[str], list[str]]:
+def as_pairs(trees: list[Tree], with_words: bool) -> tuple[list[str], list[str]]:
     """Return the sentences, and their trees in linear form, each as a line with spaces.
 
     with_words: the trees have the words themselves instead of XX.
 
     >>> from minitf.text.trees import Leaf
-    >>> as_pairs([["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"]])
+    >>> as_pairs([["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"]], with_words=False)
     (['the cat'], ['(NP XX XX )NP'])
     """
     sentences = [map(beside_brackets, words(tree)) if with_words else words(tree) for tree in trees]
     return list(map(" ".join, sentences)), [" ".join(linear(tree, with_words)) for tree in trees]
 
 
-def symbols(trees: list[Tree], with_words: bool = False) -> list[str]:
+def symbols(trees: list[Tree], with_words: bool) -> list[str]:
     """Return the tokens of the trees that are one subword each: XX, if used, and the brackets."""
     labels = sorted({item[1:] for tree in trees for item in tree if isinstance(item, str)})
     return [*([] if with_words else [WORD]), *(sign + label for label in labels for sign in "()")]
@@ -58,10 +51,10 @@ def held_out(articles: list[Article], least: int) -> tuple[list[Article], list[A
     """
     size = 0
     for i in reversed(range(1, len(articles))):
-        size += len(articles[i].trees)
+        size += len(articles[i])
         if size >= least:
             return articles[:i], articles[i:]
-    trees = counted(sum(len(article.trees) for article in articles), "tree")
+    trees = counted(sum(map(len, articles)), "tree")
     raise UserError(
         f"{counted(len(articles), 'article')} with {trees}: too few to hold out {least:,} of them, "
         "and train on the others"

@@ -136,20 +136,6 @@ def test_en_fr_has_five_texts(data, internet):
     ]
 
 
-def test_a_test_set_is_completed_and_not_changed(data, internet):
-    folder = data / "newstest2013"
-    folder.mkdir()
-    for language in ("en", "de"):
-        (folder / f"test.{language}").write_text("by hand\n")
-    assert corpora.load("wmt14-en-de", quiet).valid == (["by hand"], ["by hand"])
-    make(["newstest2013"], data, quiet)
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {
-        "test.en": "by hand\n",
-        "test.de": "by hand\n",
-        "test.fr": "fr\n",
-    }
-
-
 def test_texts_of_different_length_are_refused(data, internet):
     entries = [("commoncrawl.de-en.de", b"a\nb\n"), ("commoncrawl.de-en.en", b"a\n")]
     internet["training-parallel-commoncrawl.tgz"] = partial(write, entries=entries)

@@ -105,14 +105,14 @@ def test_a_text_on_the_disk_is_the_text_in_memory(data, monkeypatch, rng, pairs,
             )
 
 
-def test_any_number_of_threads_and_any_block_give_the_same_files(data, monkeypatch, rng):
+def test_any_block_gives_the_same_files(data, monkeypatch, rng):
     lines = [f"{'the cat ' * int(rng.integers(4))}sat on {i} mats" for i in range(500)]
     subwords = Subwords.train(lines, 300, log=lambda line: None)
     pairs = Pairs(*(Lines(write(data, name, lines)) for name in ("a", "b")))
     contents = set()
-    for threads, block in ((1, 37), (2, 37), (3, 100), (0, 10_000)):
+    for block in (37, 100, 10_000):
         monkeypatch.setattr(encoding, "_BLOCK", block)
-        encode_pairs("x", pairs, subwords, 40, lambda line: None, threads)
+        encode_pairs("x", pairs, subwords, 40, lambda line: None)
         (path,) = files(data)
         contents.add(tuple(each.read_bytes() for each in sorted(path.iterdir())))
         shutil.rmtree(path)
