@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import functools
 import itertools
 import os
 import sys
@@ -95,9 +94,6 @@ def _check(options, refuse):
         refuse("TEXT and --input are both given: choose one of them")
     if options.draw is not None and Path(options.draw).suffix.lower() not in _PICTURES:
         refuse(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
-    # os.path, as Path.is_dir raises errors for long names, and in folders that are not readable.
-    if options.draw is not None and not os.path.isdir(os.path.dirname(options.draw) or "."):
-        refuse(f"--draw: the folder of {options.draw} does not exist: make it, or choose another")
     read = {os.path.realpath(path) for path in (*(options.score or ()), options.input or "-")}
     written = [options.output, options.draw]
     written = [os.path.realpath(path) for path in written if path not in (None, "", "-")]
@@ -126,12 +122,6 @@ def _run(options):
         return _score(options) if options.score else _parse(options)
 
 
-def _parser(options):
-    """Return a function from sentences, lists of words, to their trees."""
-    parser = Parser.load(options.model)
-    return functools.partial(parser.parse, beam=options.beam, alpha=options.alpha)
-
-
 def _parse(options):
     """Write the trees, and draw the first; return the exit code."""
     code, to_draw, n_parsed = 0, options.draw, 0
@@ -142,7 +132,7 @@ def _parse(options):
         lost.reported(),
         Progress("sentences parsed") as bar,
     ):
-        parse = _parser(options)
+        parser = Parser.load(options.model)
         if source.typed:
             greet(options.model, {})
         for lines in lost.checked(source.batches):
@@ -152,7 +142,10 @@ def _parse(options):
             def show(done, parts, before=n_parsed, lines=lines):
                 bar.update_to(before + len(lines) * done // parts)
 
-            trees = parse(sentences, progress=None if source.typed else show)
+            progress = None if source.typed else show
+            trees = parser.parse(
+                sentences, beam=options.beam, alpha=options.alpha, progress=progress
+            )
             n_parsed += len(lines)
             bar.wipe()
             form = pretty if options.pretty else penn
@@ -196,11 +189,14 @@ def _parsed_gold(options):
     if options.output is not None:  # before the parsing, which may take an hour
         trees_file = opened_output(options.output, None)
     with trees_file as write:
-        gold, parse = _gold(options.score), _parser(options)
-        sentences = list(map(words, gold))
+        gold, parser = _gold(options.score), Parser.load(options.model)
+
+        def show(done, parts):
+            bar.update_to(done * len(gold) // parts)
+
         with Progress("sentences parsed", len(gold)) as bar:
-            found = parse(
-                sentences, progress=lambda done, parts: bar.update_to(done * len(gold) // parts)
+            found = parser.parse(
+                map(words, gold), beam=options.beam, alpha=options.alpha, progress=show
             )
         if write:
             write("".join(f"{penn(tree)}\n" for tree in found))
@@ -225,12 +221,10 @@ def _rows(gold, found):
     lengths, scores = [len(words(tree)) for tree in gold], score(gold, found)
     yield "all sentences", scores
     yield "without labels", score(gold, found, labelled=False)
-
-    def with_lengths(first, last):
-        return [one for n, one in zip(lengths, scores, strict=True) if first <= n <= last]
-
-    for most in _SHORT:
-        yield f"{most} words or fewer", with_lengths(1, most)
-    for before, last in itertools.pairwise((0, *_LENGTHS, max(*lengths, _LENGTHS[-1] + 1))):
-        if some := with_lengths(before + 1, last):
-            yield f"{before + 1} to {last} words", some
+    pairs = itertools.pairwise((0, *_LENGTHS, max(*lengths, _LENGTHS[-1] + 1)))
+    groups = [(f"{most} words or fewer", 0, most) for most in _SHORT]
+    groups += [(f"{before + 1} to {last} words", before, last) for before, last in pairs]
+    for name, before, last in groups:
+        some = [one for n, one in zip(lengths, scores, strict=True) if before < n <= last]
+        if some:
+            yield name, some

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +19,6 @@ from minitf.translation.loading import load_model
 __all__ = ["Parser"]
 
 BEAM, ALPHA, MAX_EXTRA = 21, 0.3, 300  # section 6.3
-_LEAST_EXTRA = 3  # two brackets and the end mark
 # Words of a part. On 132 long sentences that the bundled model has not learned from, F1 was 61.2 in
 # parts of at most 60 words, and 37.6 in one piece (examples/models/parse-en/README.md).
 _MOST_WORDS = 60
@@ -62,9 +62,10 @@ class Parser:
         The tree is the one with the best score, ln P over the length penalty, that the beam finds
         among all trees over these words. A sentence of more than 60 words is parsed in parts,
         which are joined by the label ROOT.
-        progress: called with the number of parts done and of all parts.
-        Raises ValueError for a word that is empty or contains a space, and if max_extra is below 3,
-        as two brackets and the end mark need; TypeError for a text in place of a list of words.
+        max_extra: at least 3, for two brackets and the end mark. progress: called with the number
+        of parts done and of all parts.
+        Raises ValueError for a word that is empty or contains a space, TypeError for a text in
+        place of a list of words.
         """
         sentences = list(sentences)
         if any(isinstance(words, str) for words in sentences):
@@ -72,28 +73,25 @@ class Parser:
                 "parse() takes a list of sentences, each a list of words: "
                 "minitf.parsing.words.cut makes one of a text"
             )
-        if max_extra < _LEAST_EXTRA:
-            raise ValueError(f"max_extra must be at least {_LEAST_EXTRA}, not {max_extra}")
-        sentences = [list(map(_check_word, words)) for words in sentences]
+        for word in chain.from_iterable(sentences):
+            if word.split() != [word]:
+                raise ValueError(f"a word needs characters, and no spaces: {word!r}")
         parts = [_parts(words) for words in sentences]
         lines = [" ".join(map(self._readable, part)) for sentence in parts for part in sentence]
-        hypotheses = iter(
-            self._translator.translate(
-                lines, beam, alpha, max_extra, progress=progress, allowed=self._allowed
-            )
+        found = self._translator.translate(
+            lines, beam, alpha, max_extra, progress=progress, allowed=self._allowed
         )
-        return [
-            _under_one_root([_tree(next(hypotheses)[0].text, part) for part in sentence])
-            for sentence in parts
-        ]
+        hypotheses = iter(found)
+        trees = [[_tree(next(hypotheses)[0].text, part) for part in these] for these in parts]
+        return list(map(_under_one_root, trees))
 
     def _allowed(self, lines):
         """Return what may be written for these lines: the pieces of their words, or of XX."""
         subwords = self._translator.subwords
-        written = (
-            line.split() if self.with_words else [WORD] * len(line.split()) for line in lines
-        )
-        return Brackets(subwords, [subwords.encode(words) for words in written], EOS)
+        sentences = [line.split() for line in lines]
+        if not self.with_words:
+            sentences = [[WORD] * len(words) for words in sentences]
+        return Brackets(subwords, list(map(subwords.encode, sentences)), EOS)
 
     def _readable(self, word):
         """Return the characters of a word that the model reads: at least one, at most 60."""
@@ -103,12 +101,6 @@ class Parser:
         subwords = self._translator.subwords
         (normalised,) = subwords.decode(subwords.encode([word]))  # which may contain a space
         return beside_brackets("".join(normalised.split()) or "?")
-
-
-def _check_word(word):
-    if not word or word.split() != [word]:
-        raise ValueError(f"a word needs characters, and no spaces: {word!r}")
-    return word
 
 
 def _parts(words):

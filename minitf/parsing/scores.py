@@ -49,15 +49,11 @@ class Scores:
     def f1(self) -> float:
         return 200 * self.both / max(1, self.gold + self.found)
 
-    @property
-    def exact_match(self) -> float:
-        """The percentage of sentences whose brackets are exactly the gold ones."""
-        return 100 * self.exact / max(1, self.sentences)
-
     def __str__(self):
+        exact = 100 * self.exact / max(1, self.sentences)
         return (
             f"F1 {self.f1:.2f}  precision {self.precision:.2f}  recall {self.recall:.2f}  "
-            f"exact {self.exact_match:.1f}%  of {number_of(self.sentences, 'sentence')}"
+            f"exact {exact:.1f}%  of {number_of(self.sentences, 'sentence')}"
         )
 
 

@@ -229,10 +229,6 @@ def test_what_cannot_be_parsed_is_refused(subwords):
             parser.parse([["a", word]])
     with pytest.raises(TypeError, match=r"each a list of words: minitf\.parsing\.words\.cut"):
         parser.parse(["Mice die."])
-    (tree,) = parser.parse([["cat"]], beam=1, max_extra=3)
-    assert len(tree) == 3, "two brackets, and the end mark"
-    with pytest.raises(ValueError, match="at least 3"):
-        parser.parse([["cat"]], beam=1, max_extra=2)
 
 
 def test_models_that_cannot_parse_are_refused(subwords):

@@ -28,7 +28,7 @@ def test_brackets_by_hand():
     result = counts(GOLD, found)
     assert result == Scores(1, 0, 5, 5, 4)
     assert (result.precision, result.recall, result.f1) == pytest.approx((80, 80, 80))
-    assert result.exact_match == 0
+    assert result.exact == 0
 
 
 def test_labels_count_unless_they_are_not_asked_for():
@@ -76,7 +76,7 @@ def test_a_bracket_that_occurs_twice_counts_twice():
 def test_sums_are_of_brackets_not_of_percentages():
     total = sum([Scores(1, 1, 2, 2, 2), Scores(1, 0, 8, 4, 1)], Scores())
     assert total == Scores(2, 1, 10, 6, 3)
-    assert (total.precision, total.recall, total.exact_match) == (50, 30, 50)
+    assert (total.precision, total.recall, total.exact / total.sentences) == (50, 30, 0.5)
     assert "F1 37.50" in str(total)
     assert Scores().f1 == 0
 
