@@ -15,9 +15,9 @@ import numpy as np
 
 from minitf.cli import counted
 from minitf.data import corpora
-from minitf.data.rows import Encoded, Rows, encode_pairs
+from minitf.data.rows import Encoded, Rows, encode_lines, encode_pairs, in_memory
 from minitf.errors import UserError
-from minitf.text import UNK, Subwords, Vocabulary, Words, plan_batches
+from minitf.text import Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
 from minitf.text.vocabulary import join_cuts
 
@@ -101,7 +101,8 @@ class Dataset:
             return self.encoded.digest
         digest = hashlib.sha256()
         for side in (self.sources, self.targets):
-            digest.update(side.ids.astype("<i4").tobytes() + side.lengths.astype("<i8").tobytes())
+            ids, lengths = side.flat(np.arange(len(side)))
+            digest.update(ids.astype("<i4").tobytes() + lengths.astype("<i8").tobytes())
         return digest.hexdigest()
 
     def valid_fingerprint(self):
@@ -224,10 +225,7 @@ def prepare(settings, corpus, log, subwords=None):
         encoded = encode_pairs(corpus.name, pairs, subwords, longest, log)
         sides, counts, unknown = (encoded.sources, encoded.targets), encoded.counts, encoded.unknown
     else:
-        sides = [Rows.encode(subwords, lines, side) for side, lines in pairs._asdict().items()]
-        kept, counts = corpora.clean(*(side.lengths for side in sides), longest)
-        sides = [side.keep(kept) for side in sides]
-        unknown = sum(int(np.count_nonzero(side.ids == UNK)) for side in sides)
+        *sides, counts, unknown = in_memory(pairs, subwords, longest)
     log(f"pairs    {counts['kept']:,} to train on{_omissions(counts)}")
     if not counts["kept"]:
         raise UserError(f"no pair is left to train on{_omissions(counts)}: {_CHECK}")
@@ -326,9 +324,10 @@ def vocabulary_size(n_pairs):
 def _validation(pairs, subwords, longest, log):
     """Return the first pairs of the validation text, without those that are too long."""
     first = corpora.Pairs(*(side[:VALID_SENTENCES] for side in pairs))
-    sides = (Rows.encode(subwords, lines, side=side) for side, lines in first._asdict().items())
+    ids = [encode_lines(subwords, lines, side) for side, lines in first._asdict().items()]
+    lengths = np.array([list(map(len, side)) for side in ids])
     # A ratio that no pair exceeds: unusual pairs belong to a test.
-    kept, counts = corpora.clean(*(side.lengths for side in sides), longest, max_ratio=longest)
+    kept, counts = corpora.clean(*lengths, longest, max_ratio=longest)
     if not len(kept):
         raise UserError(f"no pair is left to validate on{_omissions(counts)}: {_CHECK}")
     total = len(pairs.source)

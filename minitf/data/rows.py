@@ -26,7 +26,7 @@ from minitf.errors import UserError
 from minitf.text import UNK
 from minitf.text.batches import id_type
 
-__all__ = ["Encoded", "Rows", "encode_lines", "encode_pairs"]
+__all__ = ["Encoded", "Rows", "encode_lines", "encode_pairs", "in_memory", "sides"]
 
 _BLOCK = 20_000  # lines that are cut into subwords at a time
 # Pairs read from a mapped file before its pages are released: each pair maps up to 2 MB around it.
@@ -56,19 +56,6 @@ class Rows:
         self.ids, self.lengths = ids, np.asarray(lengths)
         self.ends = np.cumsum(self.lengths, dtype=np.int64) if ends is None else ends
 
-    @classmethod
-    def encode(cls, subwords, lines, side="source"):
-        """Cut the lines of a side into subwords, a block at a time."""
-        dtype = id_type(len(subwords))
-        parts, lengths = [np.zeros(0, dtype)], []
-        with Progress("lines cut into subwords", len(lines)) as progress:
-            for start in range(0, len(lines), _BLOCK):
-                rows = encode_lines(subwords, lines[start : start + _BLOCK], side)
-                lengths += [len(ids) for ids in rows]
-                parts.append(np.fromiter(chain.from_iterable(rows), dtype))
-                progress.update_to(len(lengths))
-        return cls(np.concatenate(parts), np.array(lengths, np.int64))
-
     def __len__(self):
         return len(self.lengths)
 
@@ -86,9 +73,12 @@ class Rows:
         shifts = self.ends[rows] - np.cumsum(lengths)
         return self.ids[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths
 
-    def keep(self, rows):
-        """Return these rows, in this order."""
-        return Rows(*self.flat(rows))
+
+def sides(ids, lengths):
+    """Return the Rows of sources and targets; ids: of one pair after the other. lengths: (2, n)."""
+    kind = np.uint32 if len(ids) < 1 << 32 else np.int64
+    ends = np.cumsum(lengths.sum(axis=0, dtype=kind), dtype=kind)
+    return Rows(ids, lengths[0], ends - lengths[1]), Rows(ids, lengths[1], ends)
 
 
 class Encoded:
@@ -116,10 +106,7 @@ class Encoded:
                 f"{folder} cannot be read ({reason}): delete it, and it is made again; all "
                 "machines need the same data folder"
             ) from None
-        kind = np.uint32 if len(self.ids) < 1 << 32 else np.int64
-        ends = np.cumsum(lengths.sum(axis=0, dtype=kind), dtype=kind)
-        self.sources = Rows(self.ids, lengths[0], ends - lengths[1])
-        self.targets = Rows(self.ids, lengths[1], ends)
+        self.sources, self.targets = sides(self.ids, lengths)
         self.counts, self.unknown = facts["counts"], facts["unknown"]
 
     def __reduce__(self):
@@ -182,33 +169,43 @@ def _key(pairs, subwords, max_length):
 
 
 def _write(folder, pairs, subwords, max_length):
-    dtype = id_type(len(subwords))
-    # The length with the end mark has to fit.
-    length_dtype = np.uint16 if max_length < (1 << 16) - 1 else np.uint32
-    lengths, counts, unknown = [np.zeros((2, 0), length_dtype)], Counter(), 0
     with open(folder / "ids.bin", "wb") as file:
-        for ids, of_block, counts_of_block in _blocks(pairs, subwords, max_length, dtype):
-            unknown += int(np.count_nonzero(ids == UNK))
-            counts.update(counts_of_block)
-            lengths.append(of_block.astype(length_dtype))
-            file.write(ids)
+        lengths, counts, unknown = _cut(pairs, subwords, max_length, file.write)
         file.flush()
         os.fsync(file.fileno())
-    np.save(folder / "lengths.npy", np.concatenate(lengths, axis=1))
+    np.save(folder / "lengths.npy", lengths)
     (folder / "counts.json").write_text(json.dumps({"counts": counts, "unknown": unknown}))
 
 
-def _blocks(pairs, subwords, max_length, dtype):
-    """Yield (ids, lengths (2, pairs kept), counts by rule) for a block of pairs at a time."""
+def in_memory(pairs, subwords, max_length):
+    """Return sources and targets of the pairs that are kept, counts and unknown, as Encoded has."""
+    blocks = []
+    lengths, counts, unknown = _cut(pairs, subwords, max_length, blocks.append)
+    return *sides(np.concatenate(blocks), lengths), counts, unknown
+
+
+def _cut(pairs, subwords, max_length, keep):
+    """Call `keep` with the ids of a block of pairs after the other.
+
+    Return their lengths (2, n), how many pairs were kept and left out, and how many ids are UNK.
+    """
+    # The length with the end mark has to fit.
+    dtype = np.uint16 if max_length < (1 << 16) - 1 else np.uint32
     rows, done = zip(*pairs, strict=True), 0
+    lengths, counts, unknown = [np.zeros((2, 0), dtype)], Counter(), 0
     with Progress("pairs cut into subwords", len(pairs.source)) as progress:
         while block := list(islice(rows, _BLOCK)):
-            sides = zip(*block, strict=True)
-            sources = encode_lines(subwords, next(sides), "source")
-            targets = encode_lines(subwords, next(sides), "target")
-            lengths = np.array([[len(ids) for ids in side] for side in (sources, targets)])
-            kept, counts = corpora.clean(*lengths, max_length)
+            texts = zip(*block, strict=True)
+            sources = encode_lines(subwords, next(texts), "source")
+            targets = encode_lines(subwords, next(texts), "target")
+            of_block = np.array([[len(ids) for ids in side] for side in (sources, targets)])
+            kept, counts_of_block = corpora.clean(*of_block, max_length)
             flat = chain.from_iterable(chain(sources[i], targets[i]) for i in kept.tolist())
-            yield np.fromiter(flat, dtype), np.ascontiguousarray(lengths[:, kept]), counts
+            ids = np.fromiter(flat, id_type(len(subwords)))
+            keep(ids)
+            unknown += int(np.count_nonzero(ids == UNK))
+            counts.update(counts_of_block)
+            lengths.append(np.ascontiguousarray(of_block[:, kept], dtype))
             done += len(block)
             progress.update_to(done)
+    return np.concatenate(lengths, axis=1), counts, unknown

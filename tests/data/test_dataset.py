@@ -16,7 +16,7 @@ from runs import prepare_folder, run, write_text
 from minitf.data import corpora
 from minitf.data.corpora import Corpus, Pairs
 from minitf.data.dataset import Dataset, prepare, read_corpus
-from minitf.data.rows import Rows
+from minitf.data.rows import Rows, in_memory
 from minitf.errors import UserError
 from minitf.text import Subwords, Words, make_batch
 from minitf.training.settings import Settings
@@ -48,13 +48,12 @@ def random_text(rng, n, longest=8):
 
 
 def test_rows_hold_what_lists_would(rng):
-    lines = random_text(rng, 200)
-    words = Words.train(lines)
-    rows, lists = Rows.encode(words, lines), words.encode(lines)
-    assert [ids.tolist() for ids in rows] == lists and len(rows) == 200
-    kept = rng.permutation(200)[:50]
-    assert [ids.tolist() for ids in rows.keep(kept)] == [lists[i] for i in kept]
-    assert rows.ids.dtype == np.uint16
+    pairs = Pairs(random_text(rng, 200), random_text(rng, 200))
+    words = Words.train(pairs.source + pairs.target)
+    kept = [pair for pair in zip(*map(words.encode, pairs), strict=True) if all(pair)]
+    *sides, counts, _ = in_memory(pairs, words, 99)
+    assert list(zip(*([ids.tolist() for ids in side] for side in sides), strict=True)) == kept
+    assert counts["kept"] == len(kept) and sides[0].ids.dtype == np.uint16
 
 
 def test_every_kept_pair_once_an_epoch_within_the_budget(rng):
