@@ -1,11 +1,3 @@
 """Faster forms of the engine's ops, for NumPy on the cores of a CPU."""
 
-from minitf.cpu import (  # noqa: F401  (each registers its forms)
-    attention,
-    decode,
-    decoder_steps,
-    functions,
-    loss,
-    multihead,
-    optim,
-)
+from minitf.cpu import attention, decode, decoder_steps, functions, loss  # noqa: F401  (they register forms)

@@ -12,8 +12,6 @@ from minitf import decode
 from minitf.backend import to_device, to_numpy, xp
 from minitf.forms import form_of
 
-__all__ = ["Layout", "continuations", "logsumexp", "ranked"]
-
 _CACHED = 1 << 17  # logits whose exponentials fit the processor's cache
 _GROW_BY = 8  # tokens of each beam by which the caches grow
 _BLOCK = 32  # scores in a block of continuations

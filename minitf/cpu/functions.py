@@ -1,7 +1,8 @@
 """The forms of the engine's functions for NumPy: the programs that are fastest on a CPU.
 
 They compute all positions in one product, sums as products, and work in place.
-Each computes the equation of the op of the same name in minitf/functions.py or transformer.py.
+Each computes the equation of the op of the same name in minitf/functions.py, transformer.py or
+optim.py.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import math
 
 import numpy as np
 
-from minitf import functions, transformer
+from minitf import functions, optim, transformer
 from minitf.cpu.layers import is_plain_network, is_plain_norm, rate_of
-from minitf.cpu.sums import add_segments, column_sums, row_dots, row_sums
+from minitf.cpu.sums import add_segments, blocks, column_sums, row_dots, row_sums
+from minitf.cpu.threads import parallel_for
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
@@ -170,3 +172,33 @@ def embedding(table, ids):
         return g_table, None
 
     return record(weight[ids], (table, None), backward)
+
+
+@form_of(optim.adam_update)
+def adam_update(x, g, m, v, t, rate, beta_1=0.9, beta_2=0.98, eps=1e-9, finite=True):
+    """Change x, m and v block by block, so that each stays in the cache, on all threads."""
+    if not x.ndim:
+        return NotImplemented
+    if not finite:
+        return None
+    # Both bias corrections are numbers, so they need no pass over the arrays:
+    # sqrt(v/c) + eps = (sqrt(v) + eps sqrt(c)) / sqrt(c)
+    root = (1 - beta_2**t) ** 0.5
+    scale = rate * root / (1 - beta_1**t)
+
+    def update(block):
+        data, gradient, mean, square = (array[block] for array in (x, g, m, v))
+        scratch = gradient * (1 - beta_1)
+        mean *= beta_1
+        mean += scratch
+        np.multiply(gradient, gradient, out=scratch)
+        scratch *= 1 - beta_2
+        square *= beta_2
+        square += scratch
+        np.sqrt(square, out=scratch)
+        scratch += eps * root
+        np.divide(mean, scratch, out=scratch)
+        scratch *= scale
+        data -= scratch
+
+    return parallel_for(update, blocks(x.shape))

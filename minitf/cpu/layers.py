@@ -18,8 +18,6 @@ from minitf.transformer import (
     Transformer,
 )
 
-__all__ = ["attends_plainly", "is_plain_network", "is_plain_norm", "is_standard", "rate_of"]
-
 
 def is_plain_norm(dropout, norm):
     """Return whether a form may compute an Add & Norm without calling its layers."""

@@ -13,16 +13,6 @@ from pathlib import Path
 
 from minitf.backend import on_gpu, xp
 
-__all__ = [
-    "cores",
-    "cpu_cores",
-    "free_memory",
-    "keep_memory",
-    "largest_memory",
-    "memory_of",
-    "used_memory",
-]
-
 _CGROUP = Path("/sys/fs/cgroup")  # the limits that Linux sets for this container
 
 

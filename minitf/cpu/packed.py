@@ -15,8 +15,6 @@ import numpy as np
 
 from minitf.cpu import threads
 
-__all__ = ["arrays_in_one", "in_panels", "panels_shape", "product"]
-
 _WIDTH = 64  # columns of a panel
 # The kernels of OpenBLAS that have programs for small matrices.
 _FOR_SMALL = {"SkylakeX", "Cooperlake", "SapphireRapids"}

@@ -7,8 +7,6 @@ import math
 
 import numpy as np
 
-__all__ = ["add_segments", "blocks", "column_sums", "row_dots", "row_sums", "slice_bounds"]
-
 
 def add_segments(ids, rows, out):
     """Add each row to the row of `out` at its id: the gradient of a look-up in a table.

@@ -13,17 +13,6 @@ import threading
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = [
-    "kernels",
-    "libraries",
-    "one_blas_thread",
-    "parallel_for",
-    "second_thread",
-    "use_pool",
-    "use_second_thread",
-    "without_signals",
-]
-
 _FEW = 8  # items of about 0.1 ms each; for fewer it takes too long to wake the threads
 
 _pool = contextvars.ContextVar("_pool", default=(None, 1))  # and its number of threads

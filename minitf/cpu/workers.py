@@ -20,8 +20,6 @@ import warnings
 from minitf.cpu.machine import cores
 from minitf.cpu.threads import use_second_thread
 
-__all__ = ["over_cores"]
-
 _MAX_PROCESSES = 8  # each needs memory for the sentences that it decodes
 _MAX_THREADS = 4  # more threads would only wait for each other
 _DEFERRED_SIGNALS = {

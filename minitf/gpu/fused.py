@@ -4,8 +4,8 @@ functions.py turns them into forms of the engine's ops. The differentiable ones 
 backward), except for the softmax, whose gradient is a function of its own. backward returns the
 gradients, and writes those of parameters to `out` or `outs`, if given.
 
-Kernels take dropout as MaskNumbers (dropout.py) instead of a mask: they draw the mask, and draw it
-again in the backward pass.
+Kernels take dropout as MaskNumbers instead of a mask: five numbers from which they draw the mask
+that NumPy would draw, and draw it again in the backward pass.
 
 Letters: N rows (all axes but the last), D features; B sentences, W texts of each, R = B * W, n
 tokens in a cache. See minitf/functions.py for the others.
@@ -13,34 +13,51 @@ tokens in a cache. See minitf/functions.py for the others.
 
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from minitf.backend import to_device, to_numpy, xp
+from minitf.dropout import mask_key, next_mask_numbers, threshold_of
 from minitf.gpu import kernels
-from minitf.gpu.dropout import NO_DROPOUT
 from minitf.gpu.launch import launch
 from minitf.gpu.matmul import as_operand, matmul
 from minitf.gpu.warps import CHUNK, STRIPE, THREADS, WARP
 
-__all__ = [
-    "add_norm",
-    "add_segments",
-    "attention",
-    "attention_step",
-    "best_of_rows",
-    "bias_relu_dropout",
-    "column_sums",
-    "dropout",
-    "layer_norm",
-    "logsumexp",
-    "softmax_dropout",
-    "softmax_dropout_gradient",
-    "swap_first_axes",
-]
-
 ROWS = 8  # rows of a block, each computed by one warp, if there are enough rows for
 BLOCKS = 128  # blocks: about as many as there are multiprocessors
+
+
+class MaskNumbers(NamedTuple):
+    """What a kernel needs to draw a mask; the last arguments of kernels with dropout.
+
+    seed, draw: the key of the generator; draw tells the masks of one seed apart.
+    start: the index of the first random number.
+    threshold: an element is dropped if its 16 random bits are below it.
+    factor: of the elements that are kept.
+    """
+
+    seed: np.uint64
+    draw: np.uint64
+    start: np.uint64
+    threshold: int
+    factor: float
+
+
+def numbers_of_next_mask(shape, rate, seed=None):
+    """Return the MaskNumbers of the next mask of this forward pass, as dropout.next_mask does."""
+    return numbers_of(*next_mask_numbers(seed), shape, rate) if rate else NO_DROPOUT
+
+
+def numbers_of(seed, step, place, first_row, shape, rate):
+    """Return the MaskNumbers of dropout_mask(seed, step, place, first_row, shape, rate)."""
+    threshold = threshold_of(rate)
+    start = first_row * math.prod(shape[1:])
+    key = map(np.uint64, mask_key(seed, step, place))
+    return MaskNumbers(*key, np.uint64(start), threshold, 65536 / (65536 - threshold))
+
+
+NO_DROPOUT = numbers_of(0, 0, 0, 0, (), 0.0)
 NOTHING_ADDED = NO_DROPOUT._replace(factor=0.0)  # keeps all, and multiplies it by 0
 
 

@@ -2,7 +2,7 @@
 
 They are Python functions. On a GPU, CuPy (cupyx.jit) compiles them to CUDA; the tests run the same
 functions on NumPy arrays, thread by thread, and compare them with the equation of each operation.
-fused.py launches most of them; loss.py, optim.py and matmul.py launch one each.
+fused.py launches most of them; functions.py, loss.py and matmul.py launch one each.
 
 Threads are grouped into blocks, and 32 threads of a block are a warp, which advances together. A
 thread knows its index in its block (`cuda.threadIdx`) and the index of the block (`cuda.blockIdx`);
@@ -24,7 +24,7 @@ which the kernel has not written: a thread may read the next ones before it writ
 several reads under way is a memory as fast as it can be.
 
 Letters: N rows (all axes but the last), D features, and those of minitf/functions.py. The last
-arguments of a kernel with dropout are MaskNumbers (dropout.py).
+arguments of a kernel with dropout are MaskNumbers (fused.py).
 """
 
 from minitf.backend import xp

@@ -3,8 +3,7 @@
 import functools
 
 from minitf.backend import xp
-
-__all__ = ["cuda", "gemm", "generation", "has_kernels", "launch"]
+from minitf.errors import UserError
 
 
 class _InsideKernels:
@@ -53,6 +52,21 @@ def gemm(*arguments):
 def generation():
     """Return the generation of the GPU in use: 75 Turing, 80 Ampere, 90 Hopper."""
     return int(xp.cuda.Device().compute_capability) if xp.__name__ == "cupy" else 90
+
+
+def nccl():
+    """Return CuPy's interface to NCCL, the library that sums arrays over several GPUs.
+
+    Raises UserError if NCCL is not installed.
+    """
+    from cupy.cuda import nccl as library
+
+    if not library.available:
+        raise UserError(
+            "several GPUs need NCCL: pip install nvidia-nccl-cu13 (or "
+            "nvidia-nccl-cu12, to match your CuPy)"
+        )
+    return library
 
 
 def _starters():

@@ -27,17 +27,6 @@ from minitf.gpu import kernels
 from minitf.gpu.launch import gemm, generation, has_kernels, launch
 from minitf.gpu.warps import THREADS
 
-__all__ = [
-    "PRECISIONS",
-    "add_product",
-    "as_operand",
-    "empty_operand",
-    "matmul",
-    "product_with",
-    "tolerance",
-    "use_precision",
-]
-
 PRECISIONS = ("float32", "tf32", "bfloat16")
 _TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2}
 

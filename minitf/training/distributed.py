@@ -24,7 +24,7 @@ from minitf.cpu.machine import cpu_cores
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import libraries
 from minitf.errors import UserError
-from minitf.gpu import nccl
+from minitf.gpu import launch
 
 __all__ = ["Ranks", "launched"]
 
@@ -252,7 +252,7 @@ class _Gpu:
     """The GPU of this rank, and NCCL, which sums arrays directly between GPUs."""
 
     def __init__(self, world, machine):
-        self._nccl, runtime = nccl.load(), xp.cuda.runtime
+        self._nccl, runtime = launch.nccl(), xp.cuda.runtime
         number = machine.rank % runtime.getDeviceCount()
         xp.cuda.Device(number).use()
         # A batch system may show each rank only its own GPU, as number 0: compare addresses.

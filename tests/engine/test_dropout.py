@@ -11,7 +11,7 @@ from sizes import B, D, H, S, T
 from minitf import dropout
 from minitf import functions as F
 from minitf.backend import to_numpy
-from minitf.gpu.dropout import NO_DROPOUT, numbers_of_next_mask
+from minitf.gpu.fused import NO_DROPOUT, numbers_of_next_mask
 from minitf.nn import Dropout
 from minitf.tensor import Tensor
 

@@ -50,7 +50,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("type(attention) is not MultiHeadAttention or", ""),
         (" or is_changed(attention)", ""),
     ],
-    (transformer.multi_head_attention, "cpu/multihead"): [
+    (transformer.multi_head_attention, "cpu/attention"): [
         (" if attention.training else 0.0", ""),
         ("            if bias is not None:\n", "            if False:\n"),
         ("column_sums(gy[:, columns])", "column_sums(gy[:, ::-1][:, columns])"),
@@ -99,7 +99,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("        p[impossible] += wrong  # their q is 0\n", ""),
         ("size - np.count_nonzero(impossible, axis=1).astype(logits.dtype)", "size"),
     ],
-    (optim.adam_update, "cpu/optim"): [
+    (optim.adam_update, "cpu/functions"): [
         ("eps * root\n        np", "eps\n        np"),
         (" / (1 - beta_1**t)", ""),
         ("if not finite:", "if finite is False:"),
@@ -159,8 +159,8 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("start + CHUNK_ROWS)", "start + CHUNK_ROWS - 1)"),
         ("add_product(gradient.T, chunk_hidden, g_weight)", "pass"),
     ],
-    (transformer.multi_head_attention, "gpu/multihead"): [
-        ("gradient_out(weight, inputs)", "gradient_out(weight, [])"),
+    (transformer.multi_head_attention, "gpu/functions"): [
+        ("out = gradient_out(weight, inputs)", "out = gradient_out(weight, [])"),
         (" if attention.training else 0.0", ""),
         ("array[i * n : (i + 1) * n]", "array[:n]"),
         (" or type(attention.output) is not Linear", ""),
@@ -169,9 +169,9 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     (decode.token_scorer, "gpu/decoder_steps"): [
         ("fused.add_norm(x, y, *self)", "fused.layer_norm(y, *self)"),
         ('activation == "relu" and inner', "inner"),
+        ("best // size, found", "0 * best, found"),
     ],
-    (decode.token_scorer, "gpu/decode"): [("best // size, found", "0 * best, found")],
-    (F.dropout, "gpu/dropout"): [
+    (F.dropout, "gpu/fused"): [
         ("first_row * math.prod(shape[1:])", "0"),
     ],
     (transformer.feed_forward_network, "gpu/functions"): [

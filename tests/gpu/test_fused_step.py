@@ -16,9 +16,8 @@ from minitf.backend import to_device, to_numpy, using
 from minitf.config import Config
 from minitf.cpu.decode import Layout
 from minitf.cpu.decoder import FusedDecoder
-from minitf.gpu.functions import gradient_so_far, hand_over
+from minitf.gpu.functions import gradient_so_far, hand_over, multi_head_attention
 from minitf.gpu.matmul import use_precision
-from minitf.gpu.multihead import multi_head_attention
 from minitf.loss import projected_cross_entropy
 from minitf.nn import Dropout, Linear, Parameter
 from minitf.optim import Adam, Flat

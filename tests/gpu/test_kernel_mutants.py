@@ -11,9 +11,9 @@ import strict
 import test_kernels as checks
 
 from minitf.backend import using
+from minitf.gpu import functions as gpu_functions
 from minitf.gpu import fused
 from minitf.gpu import loss as gpu_loss
-from minitf.gpu import optim as gpu_optim
 
 PACKAGE = Path(fused.__file__).parent
 RATE = checks.RATE
@@ -162,7 +162,7 @@ def mutated(folder, monkeypatch, old, new):
 )
 def test_a_mutant_is_noticed(check, old, new, tmp_path, monkeypatch):
     kernels = mutated(tmp_path, monkeypatch, old, new)
-    for module in (fused, gpu_loss, gpu_optim):
+    for module in (fused, gpu_loss, gpu_functions):
         monkeypatch.setattr(module, "kernels", kernels)
     # Counts that a mutant left behind are not for the next one.
     monkeypatch.setattr(fused, "_arrived", functools.cache(fused._arrived.__wrapped__))

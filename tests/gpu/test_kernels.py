@@ -18,8 +18,8 @@ from minitf.cpu.loss import loss_and_gradient
 from minitf.cpu.sums import add_segments
 from minitf.gpu import fused, kernels
 from minitf.gpu import loss as gpu_loss
-from minitf.gpu.dropout import numbers_of
-from minitf.gpu.optim import adam_update
+from minitf.gpu.functions import adam_update
+from minitf.gpu.fused import numbers_of
 from minitf.nn import Parameter
 from minitf.optim import Adam
 from minitf.tensor import Tensor

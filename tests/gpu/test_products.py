@@ -7,8 +7,8 @@ import strict
 from minitf import forms
 from minitf.backend import to_device, to_numpy, using
 from minitf.errors import UserError
+from minitf.gpu import functions
 from minitf.gpu import matmul as products
-from minitf.gpu import multihead
 from minitf.gpu.matmul import matmul, use_precision
 
 B, H, T, K, N = 2, 3, 5, 4, 7
@@ -123,10 +123,10 @@ def test_transposed_operands_are_not_copied(gpu):
 
 @pytest.mark.parametrize("cached", [0, 2**24], ids=["one product", "one for each head"])
 def test_a_product_is_cut_into_heads(gpu, cached, monkeypatch):
-    monkeypatch.setattr(multihead, "CACHED", cached)
+    monkeypatch.setattr(functions, "CACHED", cached)
     rows = normal(T, N)
     for weight in (to_device(normal(N, H * K)), to_device(normal(H * K, N)).T):
-        found = multihead._product_in_heads(to_device(rows), weight, H)
+        found = functions._product_in_heads(to_device(rows), weight, H)
         joint = (rows @ to_numpy(weight)).reshape(T, H, K)
         assert found.flags.c_contiguous
         assert np.allclose(to_numpy(found), joint.swapaxes(0, 1), atol=1e-5)

@@ -832,7 +832,7 @@ TILES = {
         "cpu.decode": {"_CACHED": 80, "_GROW_BY": 2, "_BLOCK": 4},
         "cpu.packed": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True, "_LARGE": 1},
         "gpu.loss": {"CHUNK_ROWS": 10, "ROW_THREADS": 256},
-        "gpu.multihead": {"CACHED": 4 * B * T * D},  # the target is in the cache, the source not
+        "gpu.functions": {"CACHED": 4 * B * T * D},  # the target is in the cache, the source not
         **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},
     },
     "tiles of one head": {
@@ -855,7 +855,7 @@ TILED_ON_GPU = {loss.projected_cross_entropy}
 
 # Only the host reads their constants. CuPy compiles those of other modules into a kernel at its
 # first call, so lowering them afterwards would change one half of a form.
-OF_THE_HOST = {"cpu.decode", "gpu.loss", "gpu.multihead"}
+OF_THE_HOST = {"cpu.decode", "gpu.loss", "gpu.functions"}
 
 
 def lower(monkeypatch, tiles, compiled=False):

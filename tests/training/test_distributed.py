@@ -11,7 +11,7 @@ from runs import PACE, SMALL, prepare_folder
 from minitf import backend
 from minitf.cpu import machine
 from minitf.errors import UserError
-from minitf.gpu import nccl
+from minitf.gpu import launch
 from minitf.training import commandline, distributed
 from minitf.training.distributed import Ranks, launched
 from minitf.training.settings import parse
@@ -202,7 +202,7 @@ def library_with(monkeypatch, devices):
         NCCL_SUM=0,
     )
     monkeypatch.setitem(backend.xp.__dict__, "cuda", cuda)
-    monkeypatch.setattr(nccl, "load", lambda: library)
+    monkeypatch.setattr(launch, "nccl", lambda: library)
     return calls
 
 
@@ -237,4 +237,4 @@ def test_without_nccl(monkeypatch):
     cuda = SimpleNamespace(nccl=SimpleNamespace(available=False))
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
     with pytest.raises(UserError, match="several GPUs need NCCL: pip install nvidia-nccl"):
-        nccl.load()
+        launch.nccl()
