@@ -24,7 +24,6 @@ Type hints call all of them `ArrayLike`.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -322,14 +321,7 @@ class Tensor:
         return to_numpy(self.data)
 
     def item(self) -> float:
-        """Return the only number as a Python float.
-
-        Raises ValueError unless there is exactly one.
-        """
-        if self.size != 1:
-            raise ValueError(
-                f"a tensor of shape {self.shape} holds {self.size} numbers, where one is needed"
-            )
+        """Return the only number as a Python float. Raises ValueError unless there is one."""
         return self.data.item()
 
     __float__ = item
@@ -557,19 +549,12 @@ class Tensor:
         )
 
     def __bool__(self):
-        if self.size != 1:
-            raise ValueError(
-                f"a tensor of shape {self.shape} is neither true nor false: use (x > 0).any() or "
-                ".all()"
-            )
         return bool(self.item())
 
     def __format__(self, spec):
         return format(self.item(), spec) if spec else str(self)
 
     def __len__(self):
-        if not self.ndim:
-            raise TypeError("a tensor of shape () is one number and has no length")
         return len(self.data)
 
 
@@ -589,15 +574,10 @@ def matmul(left, right):
     Raises ValueError for vectors and for sizes that do not fit.
     """
     x, w = arrays_of(left, right)
-    if x.ndim < 2 or w.ndim < 2:
+    if x.ndim < 2 or w.ndim < 2 or x.shape[-1] != w.shape[-2]:
         raise ValueError(
-            f"@ takes matrices: shapes {x.shape} and {w.shape}; reshape a vector to "
-            "(1, n) or (n, 1)"
-        )
-    if x.shape[-1] != w.shape[-2]:
-        raise ValueError(
-            f"@ cannot multiply shapes {x.shape} and {w.shape}: {x.shape[-1]} columns, "
-            f"{w.shape[-2]} rows"
+            "@ takes matrices, the left one with as many columns as the right one has rows, not "
+            f"shapes {x.shape} and {w.shape}: reshape a vector to (1, n) or (n, 1)"
         )
 
     def backward(gy):
@@ -630,7 +610,6 @@ class no_grad(contextlib.ContextDecorator):
     records again when it has left all of its blocks.
     Do not `yield` inside a block: it stays open until the generator continues, so the caller's
     operations are not recorded either, and those values get no gradient.
-    Raises TypeError as a decorator of a generator function.
     """
 
     def __enter__(self) -> None:
@@ -640,14 +619,6 @@ class no_grad(contextlib.ContextDecorator):
         # A generator, which must not yield in a block, may end in another thread than it began in:
         # this keeps at least that thread's count from falling below 0.
         _recording.off = max(0, _recording.off - 1)
-
-    def __call__(self, function: Callable) -> Callable:
-        if inspect.isgeneratorfunction(function):
-            raise TypeError(
-                f"@no_grad() cannot decorate the generator function {function.__name__}: "
-                "write  with no_grad():  around the lines that compute, without a yield inside"
-            )
-        return super().__call__(function)
 
 
 # Type hints ---------------------------------------------------------------------------------------

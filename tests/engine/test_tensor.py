@@ -217,15 +217,6 @@ def test_no_grad_decorates_functions():
     assert recursive.__doc__ == "Its words."
 
 
-def test_a_generator_function_is_not_decorated():
-    """Recording would be off for its caller at each yield."""
-    with pytest.raises(TypeError, match="cannot decorate the generator function batches"):
-
-        @no_grad()
-        def batches():
-            yield 1
-
-
 def test_arrays_and_numbers_are_constants():
     x = Tensor(np.ones(3))
     (np.array([1.0, 2.0, 3.0]) * x).backward(np.ones(3))
@@ -317,12 +308,10 @@ def test_repr_float_len(library):
     assert float(x.sum()) == x.sum().item() == Tensor([[3.5]]).item() == 3.5
     assert type(x.sum().item()) is float
     assert len(x) == 1 and x.ndim == 2 and x.size == 2
-    with pytest.raises(TypeError, match="has no length"):
+    with pytest.raises(TypeError, match="unsized"):
         len(x.sum())
     for takes_one in (float, Tensor.item, "{:.3f}".format):
-        with pytest.raises(
-            ValueError, match=r"shape \(1, 2\) holds 2 numbers, where one is needed"
-        ):
+        with pytest.raises(ValueError, match="array of size 1"):
             takes_one(x)
 
 
@@ -338,7 +327,7 @@ def test_iteration(library):
     (first * 2 + second).sum().backward()
     assert to_numpy(x.grad).tolist() == [[2, 2], [1, 1]]
     assert list(Tensor(np.zeros((0, 3)))) == []
-    with pytest.raises(TypeError, match=r"shape \(\) is one number"):
+    with pytest.raises(TypeError, match="unsized"):
         list(Tensor(3.0))
 
 
@@ -423,7 +412,7 @@ def test_comparisons_are_boolean_arrays(library):
 def test_the_truth_of_a_tensor(library):
     assert Tensor(2.0) and Tensor([[0.5]]) and not Tensor([0.0])
     for empty_or_many in (Tensor([1.0, 2.0]), Tensor(np.zeros((0, 2)))):
-        with pytest.raises(ValueError, match=r"neither true nor false: .*any"):
+        with pytest.raises(ValueError, match="array of size 1"):
             bool(empty_or_many)
 
 
