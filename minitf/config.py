@@ -3,7 +3,6 @@
 import dataclasses
 import reprlib
 from dataclasses import field
-from numbers import Integral, Real
 from typing import Any, Self
 
 from minitf.errors import UserError
@@ -19,7 +18,7 @@ SIZE = {
 COMPUTED = SIZE | {"accepts": lambda value: value is None or SIZE["accepts"](value)}
 # Dropout is rounded to 1/65536, and something must remain; no useful value is larger.
 FRACTION = {
-    "accepts": lambda value: isinstance(value, Real) and 0 <= value <= 0.9999,
+    "accepts": lambda value: type(value) in (int, float) and 0 <= value <= 0.9999,
     "must_be": "at least 0 and at most 0.9999",
 }
 SWITCH = {"accepts": lambda value: type(value) is bool, "must_be": "true or false"}
@@ -90,11 +89,10 @@ class Config:
 
     def __post_init__(self):
         for each in dataclasses.fields(self):
-            name, value = each.name, _without_numpy(getattr(self, each.name))
+            name, value = each.name, getattr(self, each.name)
             if each.metadata and not each.metadata["accepts"](value):
                 must_be = each.metadata["must_be"]
                 raise UserError(f"{name} must be {must_be}, not {reprlib.repr(value)}")
-            self._set(name, value)
         if None in (self.d_k, self.d_v) and self.d_model % self.n_heads:
             raise UserError(
                 f"d_model {self.d_model} is not a multiple of n_heads {self.n_heads}: choose "
@@ -191,15 +189,6 @@ class Config:
         if "vocabulary_size" not in fields:
             raise UserError("vocabulary_size is missing from the settings: copy the file again")
         return cls(**fields)
-
-
-def _without_numpy(value):
-    """Return numbers of NumPy, alone or in a list, as Python's, which JSON takes; others as is."""
-    if isinstance(value, list | tuple):
-        return type(value)(map(_without_numpy, value))
-    if type(value) is bool or not isinstance(value, Real):
-        return value
-    return int(value) if isinstance(value, Integral) else float(value)
 
 
 PRESETS = {

@@ -242,24 +242,15 @@ def clip_gradient(
 
         g = g * min(1, largest / (|g| + 1e-12))
 
-    1e-12 only prevents a division by zero. norm: the length |g|, if it is known and finite.
-    If an element is NaN or infinite, the length is NaN, and so is every element afterwards: test
-    the length before an update.
+    1e-12 only prevents a division by zero. norm: the length |g|, if it is known.
+    If an element is NaN or infinite, or the squares overflow, the length is NaN or infinite, and
+    the gradient is useless afterwards: test the length before an update.
     The paper does not clip.
     Raises ValueError if `largest` is negative.
     """
     if largest < 0:
         raise ValueError(f"the largest length of a gradient must be at least 0, not {largest}")
     if norm is None:
-        norm = _norm_without_overflow(gradients)
+        norm = gradient_norm(gradients)
     gradients *= xp.minimum(largest / (norm + 1e-12), 1)
-    return norm
-
-
-def _norm_without_overflow(gradients):
-    """Return the length of a flat gradient, even if the squares of its elements are infinite."""
-    norm = gradient_norm(gradients)
-    if xp.isinf(norm):
-        scale = xp.abs(gradients).max()
-        norm = float(scale) * float(gradient_norm(gradients / scale))
     return norm

@@ -13,13 +13,15 @@ import numpy as np
 
 from minitf import decode
 from minitf import functions as F
-from minitf.backend import to_device, to_numpy
+from minitf.backend import to_device
 from minitf.cpu import decode as cpu_decode
 from minitf.cpu import decoder
 from minitf.forms import form_of
 from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
 from minitf.gpu.matmul import as_operand, product_with
+
+NONE = (-1, -1)  # no token is ruled out
 
 
 @form_of(decode.token_scorer)
@@ -115,7 +117,5 @@ def continuations(logits, totals, count, never=(), allowed=None):
 
 @form_of(decode.logsumexp)
 def logsumexp(logits):
-    """Return the logsumexp of each row, computed by one kernel."""
-    if has_kernels(logits):
-        return to_numpy(fused.logsumexp(logits)).astype(np.float64)
-    return NotImplemented
+    """Return the logsumexp of each row, computed by the kernel that also finds the best tokens."""
+    return fused.best_of_rows(logits, NONE, 0)[0] if has_kernels(logits) else NotImplemented

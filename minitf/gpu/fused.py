@@ -246,13 +246,6 @@ def attention_step(projected, cache, mask, first=None):
     return y
 
 
-def logsumexp(logits):
-    """Return ln sum_v exp(logits) of each row: (R, V) -> (R,)."""
-    y = xp.empty(len(logits), dtype=logits.dtype)
-    launch(kernels.logsumexp, (len(logits),), (THREADS,), logits, y)
-    return y
-
-
 def add_segments(ids, rows, out):
     """Add rows[i] to out[ids[i]] for all i, with the same bits every time.
 
@@ -271,7 +264,8 @@ def best_of_rows(logits, never, count):
 
     They are float64 (R,), float32 and int32 (R, count), the greatest first, of equals the lower id.
     Where fewer logits are above -1e30, they end with -infinity and the id V.
-    logits: (R, V). Those of the two ids `never` are -infinity afterwards, and not among the best.
+    logits: (R, V). Those of the two ids `never` are -infinity afterwards, and not among the best;
+    -1 is no id.
     """
     results = xp.empty((len(logits), 1 + 2 * count), dtype=xp.float32)
     arguments = logits, *never, -math.inf, count, results, results.view(xp.int32)

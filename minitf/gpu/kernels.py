@@ -405,23 +405,6 @@ def attention_step(projected, first, scale, cache, mask, scores, y):
             y[row, head * size + i + lane] = value / total
 
 
-def logsumexp(logits, y):
-    """y = ln sum_v exp(logits), one block for each row (R, V)."""
-    thread = xp.int32(cuda.threadIdx.x)
-    row = xp.int32(cuda.blockIdx.x)
-    size = xp.int32(logits.shape[1])
-    largest = -1e30
-    for column in range(thread, size, cuda.blockDim.x):
-        largest = max(largest, logits[row, column])
-    largest = block_max(largest)
-    total = 0.0
-    for column in range(thread, size, cuda.blockDim.x):
-        total += xp.exp(logits[row, column] - largest)
-    total = block_sum(total)
-    if thread == 0:
-        y[row] = xp.log(total) + largest
-
-
 # The loss, Adam, the embedding --------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from models import PUBLIC
 
@@ -158,14 +157,6 @@ def test_unknown_preset_names_the_known_ones():
 def test_the_ends_of_what_is_allowed():
     config = Config(100, eps=0.0, dropout=0.9999, label_smoothing=0, max_length=1, eos_id=99)
     assert (config.eps, config.dropout, config.max_length, config.eos_id) == (0, 0.9999, 1, 99)
-
-
-def test_integers_of_numpy_become_pythons():
-    """As from len() of an array or an array of ids; JSON would refuse them later."""
-    config = Config(np.int64(100), n_heads=np.int32(8), suppressed_ids=[np.int64(5)])
-    assert config == Config(100, suppressed_ids=(5,))
-    integers = config.vocabulary_size, config.n_heads, *config.suppressed_ids
-    assert {type(number) for number in integers} == {int}
 
 
 def test_to_json_and_back():

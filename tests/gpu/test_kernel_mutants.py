@@ -51,10 +51,6 @@ def step():
     checks.test_a_step_of_attention_to_the_own_text(None, 35, 33)
 
 
-def logsumexp():
-    checks.test_logsumexp(None, 700)
-
-
 def picks():
     checks.test_best_of_rows(None, 300, 9)
     checks.test_best_of_rows(None, 1100, 2)
@@ -115,9 +111,6 @@ MUTANTS = {  # who has to notice: (what stands in the source, what stands there 
         ("score * scale\n    cuda.syncthreads()\n", "score * scale\n"),
         ("newest = first + w", "newest = first"),
         ("value = projected[row, (2 * heads + head)", "value = projected[row, (heads + head)"),
-    ],
-    logsumexp: [
-        ("    if thread == 0:\n        y[row]", "    if thread < 2:\n        y[row]"),
     ],
     picks: [
         ("warp_ids[j] < token", "warp_ids[j] > token"),
