@@ -20,15 +20,9 @@ __all__ = ["attention_maps", "curves", "join_pieces"]
 # For scripts other than those of DejaVu Sans, which matplotlib brings (Latin, Greek, Cyrillic,
 # Arabic, symbols): fonts of Linux, Windows and macOS. Missing ones are skipped. Fonts in colour are
 # left out, because matplotlib cannot draw them.
-FONTS = (
-    """
-DejaVu Sans, Noto Sans CJK SC, Noto Sans CJK JP, Noto Sans, Noto Sans Devanagari, Noto Emoji,
-Unifont, Microsoft YaHei, Yu Gothic, Malgun Gothic, Nirmala UI, Segoe UI Symbol, Segoe UI Emoji,
-PingFang SC, Hiragino Sans, Apple SD Gothic Neo, Arial Unicode MS, Apple Symbols
-""".strip()
-    .replace("\n", " ")
-    .split(", ")
-)
+FONTS = """DejaVu Sans, Noto Sans CJK SC, Noto Sans CJK JP, Noto Sans, Noto Sans Devanagari,
+Noto Emoji, Unifont, Microsoft YaHei, Yu Gothic, Malgun Gothic, Nirmala UI, Segoe UI Symbol,
+Segoe UI Emoji, PingFang SC, Hiragino Sans, Apple SD Gothic Neo, Arial Unicode MS, Apple Symbols"""
 # Curves are told apart by colour on a screen, and by dashes when printed in greyscale.
 COLOURS = ("#1f5fa8", "#d1701c", "#3f8f3f", "#8a4fa3", "#777777")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
@@ -142,8 +136,8 @@ def _label(token):
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _BYTES = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}  # in a character, by the first half of its first byte
 # A word, written in the letters that `_kind` returns: letters, perhaps with an apostrophe or a dot
-# between them; a flag; or one character with its modifiers.
-_WORD = re.compile("b*(?:w(?:[wmz]|jw)*|rr|[^b]m*(?:z.m*)*)")
+# between them; or one character with its modifiers.
+_WORD = re.compile("b*(?:w(?:[wm]|jw)*|[^b]m*)")
 
 
 def join_pieces(weights, target_tokens, source_tokens, words: bool = False):
@@ -220,16 +214,12 @@ def _begins(texts):
 
 
 def _kind(character):
-    """Return the role of a character in a word: w, m, z, j, r, b or x."""
+    """Return the role of a character in a word: w, m, j, b or x."""
     category = unicodedata.category(character)
     if character == "▁":
         return "b"  # begins a word
-    if character == "\u200d":
-        return "z"  # joins two emoji
     if category in ("Mn", "Mc", "Me", "Cf") or "\U0001f3fb" <= character <= "\U0001f3ff":
         return "m"  # changes the one before it: an accent, a colour of skin
-    if "\U0001f1e6" <= character <= "\U0001f1ff":
-        return "r"  # two of them are a flag
     if character in "'’.,:-_@":
         return "j"  # is part of a word between two letters
     if character.isalnum() and unicodedata.east_asian_width(character) != "W":
@@ -373,7 +363,7 @@ def _fonts():
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
-    return [name for name in FONTS if name in installed]
+    return [name for name in re.split(r",\s", FONTS) if name in installed]
 
 
 def text_style():

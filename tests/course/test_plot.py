@@ -132,7 +132,7 @@ def test_weights_of_a_word_are_summed_over_columns_and_averaged_over_rows():
 
 BYTES = {
     character: [f"<0x{byte:02X}>" for byte in character.encode()]
-    for character in "👋👨👩😀你好éд🇩🇪❤\u200d\ufe0f"
+    for character in "👋👩😀你好éд❤\ufe0f"
 }
 
 
@@ -148,11 +148,7 @@ BYTES = {
         (["<s>", "▁a", "<unk>", "b"], ["(start)", "a", "<unk>", "b"]),
         (["▁n", "a", *BYTES["é"], "f", "▁", *BYTES["д"], *BYTES["д"]], ["naéf", "дд"]),
         (["▁Hi", "▁", *BYTES["👋"], *BYTES["😀"], "▁"], ["Hi", "👋", "😀", "▁"]),
-        (["▁", *BYTES["👨"], *BYTES["\u200d"], *BYTES["👩"], "."], ["👨\u200d👩", "."]),
-        (
-            ["▁", *BYTES["❤"], *BYTES["\ufe0f"], *BYTES["🇩"], *BYTES["🇪"], *BYTES["🇩"]],
-            ["❤\ufe0f", "🇩🇪", "🇩"],
-        ),
+        (["▁", *BYTES["❤"], *BYTES["\ufe0f"], *BYTES["👩"], "."], ["❤\ufe0f", "👩", "."]),
         (["▁", *BYTES["你"], *BYTES["好"], "▁ok"], ["你", "好", "ok"]),
         (["▁中国", "人"], ["中国", "人"]),
         (
