@@ -76,17 +76,8 @@ class Module:
 
         A parameter with several names, such as the matrix of tied embeddings, is listed under its
         first one only, so that the optimizer updates it once.
-        Raises ValueError if two parameters have the same name, as for the keys 1 and "1" of a dict.
         """
-        parameters = {}
-        for name, value in _contents(self):
-            if isinstance(value, Parameter):
-                if name in parameters:
-                    raise ValueError(
-                        f"two parameters have the name {name}: change a key of the dict with them"
-                    )
-                parameters[name] = value
-        return list(parameters.items())
+        return [(name, value) for name, value in _contents(self) if isinstance(value, Parameter)]
 
     def parameters(self) -> list[Parameter]:
         """List the parameters, each once."""
@@ -247,14 +238,7 @@ def _xavier(rng, n_in, n_out):
     if rng is None:
         return np.zeros((n_in, n_out), dtype=np.float32)
     limit = (6 / (n_in + n_out)) ** 0.5
-    return _generator(rng).uniform(-limit, limit, (n_in, n_out)).astype(np.float32)
-
-
-def _generator(rng):
-    """Return the generator. Raises TypeError for a seed: each layer would draw the same from it."""
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng must be a generator: write np.random.default_rng({rng!r})")
-    return rng
+    return rng.uniform(-limit, limit, (n_in, n_out)).astype(np.float32)
 
 
 class Linear(Module):
@@ -281,7 +265,7 @@ class Embedding(Module):
         if rng is None:
             table = np.zeros((n, d_model), dtype=np.float32)
         else:
-            table = _generator(rng).normal(0, d_model**-0.5, (n, d_model)).astype(np.float32)
+            table = rng.normal(0, d_model**-0.5, (n, d_model)).astype(np.float32)
         self.weight = Parameter(table, copy=False)
 
     def __call__(self, ids: Ids) -> Tensor:

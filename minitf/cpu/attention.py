@@ -238,28 +238,25 @@ class _Head:
         queries, g = self._queries(), gy / self.sums
         dots, ones = row_dots(g, self.y), np.ones((len(self.v), 1), dtype=g.dtype)
         # (g, -dots) (v, 1)^T = g v^T - dots: one more column costs less than a pass over the block.
-        factors = np.concatenate((g, -dots), axis=1), np.concatenate((self.v, ones), axis=1)
-        sums = [np.zeros(x.shape, dtype=x.dtype) for x in (self.q, self.k, self.v)]
+        g_and_dots = np.concatenate((g, -dots), axis=1)
+        v_and_ones = np.concatenate((self.v, ones), axis=1)
+        inputs = self.q, self.k, self.v
+        sum_query, sum_key, sum_value = (np.zeros(x.shape, dtype=x.dtype) for x in inputs)
         for block in self.blocks:
-            self._add_to_gradients(block, queries, g, factors, sums)
-        np.multiply(sums[0], 1 / math.sqrt(self.q.shape[-1]), out=g_query)
-        np.divide(sums[1], LOG_E, out=g_key)  # `queries` contain this factor
-        g_value[...] = sums[2]
-
-    def _add_to_gradients(self, block, queries, g, factors, sums):
-        """Add the terms of a block to `sums`, the gradients of q, k and v up to a factor."""
-        rows, columns, _ = block
-        powers = self._powers(block, queries)
-        (g_and_dots, v_and_ones), (sum_query, sum_key, sum_value) = factors, sums
-        if self.keep is None:
-            g_scores = g_and_dots[rows] @ v_and_ones[columns].T
-        else:
-            g_scores = self._drop(g[rows] @ self.v[columns].T, block)
-            g_scores += g_and_dots[rows, -1:]
-        g_scores *= powers
-        sum_query[rows] += g_scores @ self.k[columns]
-        sum_key[columns] += g_scores.T @ queries[rows]
-        sum_value[columns] += self._drop(powers, block).T @ g[rows]
+            rows, columns, _ = block
+            powers = self._powers(block, queries)
+            if self.keep is None:
+                g_scores = g_and_dots[rows] @ v_and_ones[columns].T
+            else:
+                g_scores = self._drop(g[rows] @ self.v[columns].T, block)
+                g_scores += g_and_dots[rows, -1:]
+            g_scores *= powers
+            sum_query[rows] += g_scores @ self.k[columns]
+            sum_key[columns] += g_scores.T @ queries[rows]
+            sum_value[columns] += self._drop(powers, block).T @ g[rows]
+        np.multiply(sum_query, 1 / math.sqrt(self.q.shape[-1]), out=g_query)
+        np.divide(sum_key, LOG_E, out=g_key)  # `queries` contain this factor
+        g_value[...] = sum_value
 
     def _queries(self):
         """Return the queries times log2(e) / sqrt(d_k), so that their products with keys are X."""

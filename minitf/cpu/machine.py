@@ -13,7 +13,7 @@ from pathlib import Path
 
 from minitf.backend import on_gpu, xp
 
-_CGROUP = Path("/sys/fs/cgroup")  # the limits that Linux sets for this container
+_CGROUP = Path("/sys/fs/cgroup")  # the limits that Linux sets for this container (cgroup v2)
 
 
 def cores() -> int:
@@ -35,12 +35,10 @@ def cpu_cores() -> int:
 
 def _quota():
     """Return how many cores this container may use: computing time in a period over its length."""
-    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # cgroup v2, v1
-        # Without a quota, v2 has "max", which is not an integer, and v1 has -1.
-        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-            text = " ".join((_CGROUP / name).read_text() for name in files)
-            quota, period = map(int, text.split())
-            return quota / period if quota > 0 else math.inf
+    # Without a quota, the first word is "max", which is not an integer.
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = map(int, (_CGROUP / "cpu.max").read_text().split())
+        return quota / period
     return math.inf
 
 
@@ -73,24 +71,19 @@ def free_memory() -> int | None:
     free = []
     with contextlib.suppress(OSError, KeyError):
         free.append(_linux_bytes("/proc/meminfo", "MemAvailable"))
-    for limit, used in (  # cgroup v2, v1
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        with contextlib.suppress(OSError, ValueError):  # without a limit, memory.max is "max"
-            free.append(int((_CGROUP / limit).read_text()) - _taken(_CGROUP / used))
+    with contextlib.suppress(OSError, ValueError):  # without a limit, memory.max is "max"
+        free.append(int((_CGROUP / "memory.max").read_text()) - _taken())
     with contextlib.suppress(OSError, ValueError, AttributeError):  # all that macOS reports
         free.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(free, default=None)
 
 
-def _taken(path):
+def _taken():
     """Return how many bytes a container uses, but for copies of files, which Linux drops first."""
-    used = int(path.read_text())
+    used = int((_CGROUP / "memory.current").read_text())
     with contextlib.suppress(OSError, ValueError):
-        lines = path.with_name("memory.stat").read_text().split("\n")
-        counts = dict(line.split() for line in lines if line)
-        used -= int(counts.get("total_inactive_file", counts.get("inactive_file", 0)))
+        lines = (_CGROUP / "memory.stat").read_text().splitlines()
+        used -= int(dict(line.split() for line in lines).get("inactive_file", 0))
     return used
 
 

@@ -26,14 +26,8 @@ def eight(tmp_path, monkeypatch):
         (6_400_000, 100_000, 8),
     ],
 )
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_container_may_use_part_of_the_cores(eight, version, quota, period, cores):
-    if version == 2:
-        (eight / "cpu.max").write_text(f"{quota} {period}\n")
-    else:
-        (eight / "cpu").mkdir()
-        (eight / "cpu" / "cpu.cfs_quota_us").write_text(f"{quota}\n")
-        (eight / "cpu" / "cpu.cfs_period_us").write_text(f"{period}\n")
+def test_a_container_may_use_part_of_the_cores(eight, quota, period, cores):
+    (eight / "cpu.max").write_text(f"{quota} {period}\n")
     assert machine.cores() == cores
 
 
@@ -45,27 +39,12 @@ def test_without_a_quota_all_cores(eight, content):
     assert machine.cores() == 8
 
 
-def test_no_quota_in_cgroup_version_1(eight):
-    (eight / "cpu").mkdir()
-    (eight / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
-    (eight / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    assert machine.cores() == 8
-
-
 def test_memory_of_a_container_too(eight):
     (eight / "memory.max").write_text("5000\n")
     (eight / "memory.current").write_text("2000\n")
     assert machine.free_memory() == 3000
     (eight / "memory.stat").write_text("anon 100\ninactive_file 1500\nactive_file 7\n")
     assert machine.free_memory() == 4500, "Linux drops copies of files before it refuses memory"
-
-
-def test_memory_of_a_container_in_cgroup_version_1(eight):
-    (eight / "memory").mkdir()
-    (eight / "memory" / "memory.limit_in_bytes").write_text("5000\n")
-    (eight / "memory" / "memory.usage_in_bytes").write_text("2000\n")
-    (eight / "memory" / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 500\n")
-    assert machine.free_memory() == 3500
 
 
 def test_nothing_is_traced_after_an_error():

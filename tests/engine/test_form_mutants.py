@@ -65,7 +65,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     (F.attention, "cpu/attention"): [
         ("scores *= LOG_E / math.sqrt(query.shape[-1])", "scores *= LOG_E"),
         ("            g_weights *= 1 / math.sqrt(q.shape[-1])\n", ""),
-        ("np.divide(sums[1], LOG_E,", "np.divide(sums[1], 1.1,"),
+        ("np.divide(sum_key, LOG_E,", "np.divide(sum_key, 1.1,"),
         ("part is None or part.all():", "part is None or part.any():"),
         ("elif part.any():", "elif part.ravel()[0]:"),
         ("g_weights = drop(g_weights, keep[tile], factor)", "g_weights = g_weights"),
