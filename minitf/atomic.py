@@ -31,20 +31,16 @@ __all__ = [
     "writing",
 ]
 
+_NOT_ALLOWED = "you may not write there: choose another folder"
 HINTS = {  # what to do if a file cannot be written
     errno.ENOENT: "its folder does not exist: make it, or choose another folder",
     errno.ENOTDIR: "its folder is a file: choose another folder",
     errno.EEXIST: "there is a file of this name: choose another folder",
     errno.EISDIR: "it is a folder: name a file in it",
-    errno.EACCES: "you may not write there: choose another folder",
-    errno.EPERM: "you may not write there: choose another folder",
-    errno.EROFS: "you may not write there: choose another folder",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _NOT_ALLOWED),
     errno.ENOSPC: "the disk is full: free some space, or choose another disk",
-    errno.EDQUOT: "your disk quota is used up: free some space, or choose another disk",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
-
-_LOCKED = set()  # descriptors of locked folders
 
 
 def save_text(path: str | Path, text: str) -> None:
@@ -171,7 +167,6 @@ def locked(folder):
         return
     with writing(folder):
         descriptor = os.open(folder, os.O_RDONLY)
-    _LOCKED.add(descriptor)
     try:
         with contextlib.suppress(OSError):  # no locks here
             try:
@@ -183,17 +178,4 @@ def locked(folder):
                 ) from None
         yield
     finally:
-        if descriptor in _LOCKED:  # a forked worker has closed it already
-            _LOCKED.remove(descriptor)
-            os.close(descriptor)
-
-
-def _close_inherited_locks():
-    """Close inherited lock files in a forked worker, or the lock would outlive its owner."""
-    for descriptor in _LOCKED:
         os.close(descriptor)
-    _LOCKED.clear()  # the worker may fork, too
-
-
-if fcntl:
-    os.register_at_fork(after_in_child=_close_inherited_locks)

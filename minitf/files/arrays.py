@@ -132,16 +132,14 @@ def _read_safetensors(path, shapes):
 
     # Opening the file compares its header with its size; get_tensor takes the memory.
     with safe_open(path, framework="numpy") as file:
-        names = file.keys()
-        headers = {name: file.get_slice(name) for name in names}
-        found = {name: tuple(header.get_shape()) for name, header in headers.items()}
-        _check_shapes(path, found, shapes)
+        headers = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        _check_shapes(path, {n: tuple(h.get_shape()) for n, h in headers.items()}, shapes)
         for name, header in headers.items():
             if header.get_dtype() not in DTYPES.values():
                 raise UserError(
                     f"{path}: array {name!r} is of type {header.get_dtype()}: convert it to F32"
                 )
-        arrays = {name: file.get_tensor(name) for name in names}
+        arrays = {name: file.get_tensor(name) for name in headers}
         metadata = file.metadata() or {}
     if KEY not in metadata:
         return arrays, None
@@ -199,37 +197,25 @@ def _check_shapes(path, found, wanted):
 def average(
     checkpoints: Iterable[str | Path | dict[str, np.ndarray]],
 ) -> dict[str, np.ndarray]:
-    """Return the average of several checkpoints, in their own dtypes, summed in float64.
+    """Return the average of some checkpoints, in the dtypes of the first, summed in float64.
 
         average[name] = (checkpoint_1[name] + ... + checkpoint_n[name]) / n
 
     checkpoints: paths of files that `save_arrays` wrote; a dictionary of arrays counts as a file.
 
-    Raises UserError if names, shapes or dtypes differ.
+    Raises UserError if names or shapes differ from those of the first checkpoint.
     Source: section 6.1 (the last 5 checkpoints of a base model, the last 20 of a big one).
     """
-    sums, dtypes, count = {}, {}, 0
+    sums, dtypes, shapes, count = {}, {}, None, 0
     for count, each in enumerate(checkpoints, 1):
-        shapes = {name: total.shape for name, total in sums.items()} if sums else None
-        if isinstance(each, dict):
-            arrays, source = each, f"checkpoint {count}"
-            _check_shapes(source, {name: array.shape for name, array in each.items()}, shapes)
+        arrays = each if isinstance(each, dict) else load_arrays(each, shapes)[0]
+        found = {name: array.shape for name, array in arrays.items()}
+        _check_shapes(f"checkpoint {count}", found, shapes)
+        if count == 1:
+            shapes = found
+            sums = {name: array.astype(np.float64) for name, array in arrays.items()}
+            dtypes = {name: array.dtype for name, array in arrays.items()}
         else:
-            arrays, source = load_arrays(each, shapes)[0], each
-        for name, array in arrays.items():
-            if array.dtype != dtypes.setdefault(name, array.dtype):
-                raise UserError(
-                    f"{source}: array {name!r} is {array.dtype}, but {dtypes[name]} in the first "
-                    "checkpoint: average checkpoints of one run"
-                )
-            if count == 1:
-                sums[name] = array.astype(np.float64)
-            else:
-                sums[name] += array
-    if not count:
-        raise UserError("nothing to average: give at least one checkpoint")
-    return {name: _cast(total / count, dtypes[name]) for name, total in sums.items()}
-
-
-def _cast(values, dtype):
-    return (values if dtype.kind == "f" else np.rint(values)).astype(dtype)
+            for name in sums:
+                sums[name] += arrays[name]
+    return {name: (total / count).astype(dtypes[name]) for name, total in sums.items()}

@@ -6,7 +6,6 @@ config.json names it. So new weights lie beside the old ones, and renaming confi
 
 import hashlib
 import json
-import os
 import re
 import reprlib
 from collections.abc import Callable
@@ -147,10 +146,9 @@ def read_model(directory: str | Path) -> SavedModel:
     unknown format.
     """
     directory = Path(directory)
-    if not os.path.isdir(directory):  # Path.is_dir raises errors for names that are too long
-        problem = "is a file" if os.path.exists(directory) else "no such folder"
-        raise UserError(f"{directory}: {problem}: give the folder that holds the model's {CONFIG}")
     with user_errors(directory):  # a folder of another user, which may not be entered
+        if not directory.is_dir():
+            raise UserError(f"{directory}: no such folder: give the folder of a trained model")
         if not (directory / CONFIG).exists():
             raise UserError(
                 f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
@@ -229,22 +227,19 @@ def _notes(config):
 def _read_config(path):
     with user_errors(path):
         content = json.loads(path.read_bytes())
-    version = content.get("format") if isinstance(content, dict) else None
-    if isinstance(content, dict) and version is None and "model_type" in content:
+    if not isinstance(content, dict):
+        content = {}
+    if "format" not in content and "model_type" in content:
         raise UserError(
             f"{path}: a model for Hugging Face's transformers: convert it first: "
             f"python -m minitf public {path.parent} OUT"
         )
-    if version != FORMAT:
+    if (version := content.get("format")) != FORMAT:
         raise UserError(
             f"{path}: not a {CONFIG} of this minitf (format {version!r}; this version reads "
             f"{FORMAT}): update minitf, or name another folder"
         )
-    hashes = content.get("sha256")
-    if (
-        not isinstance(content.get("model"), dict)
-        or not isinstance(hashes, dict)
-        or not _weights_of(hashes)
-    ):
+    model, hashes = content.get("model"), content.get("sha256")
+    if not (isinstance(model, dict) and isinstance(hashes, dict) and _weights_of(hashes)):
         raise UserError(f"{path}: incomplete (it needs model and sha256): copy the model again")
     return content

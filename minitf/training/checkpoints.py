@@ -15,7 +15,6 @@ Each is written beside its place and then renamed, so that no file is ever half 
 """
 
 import contextlib
-import functools
 import hashlib
 import re
 from pathlib import Path
@@ -25,9 +24,8 @@ import numpy as np
 from minitf.atomic import check_empty, locked, writing
 from minitf.errors import UserError
 from minitf.files.arrays import average, load_arrays, save_arrays
-from minitf.files.models import CONFIG, save_model
+from minitf.files.models import CONFIG
 from minitf.text import load_subwords
-from minitf.translation.loading import probe
 
 __all__ = ["RunFolder"]
 
@@ -114,17 +112,6 @@ class RunFolder:
             for path in self.path.iterdir():
                 if STEP_WEIGHTS.fullmatch(path.name) and path.name not in names:
                     path.unlink(missing_ok=True)
-
-    def save_model(self, model, arrays, subwords, notes):
-        """Write the model for translate.py --model, with these weights instead of its own.
-
-        arrays: {parameter: array}. notes: for config.json, such as the step.
-        Raises UserError for weights that are not finite.
-        """
-        config = model.config.to_dict()
-        save_model(
-            self.path, arrays, config, subwords, notes=notes, probe=functools.partial(probe, model)
-        )
 
     # Checkpoints ----------------------------------------------------------------------------------
 

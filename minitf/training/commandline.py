@@ -12,7 +12,7 @@ import numpy as np
 from minitf import backend
 from minitf.cli import exit_code, quoted
 from minitf.config import Config
-from minitf.data.dataset import Dataset, endings, prepare, read_corpus
+from minitf.data.dataset import Dataset, prepare, read_corpus
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.files.models import kept_notes
@@ -27,7 +27,6 @@ from minitf.training.results import cannot_translate, finish, log_next_steps
 from minitf.training.settings import (
     Settings,
     check,
-    flag,
     model_changes,
     parse,
     resumed,
@@ -119,7 +118,10 @@ def _read_new(settings, given, model):
     log = RunLog(None if settings.plan else settings.out)
     corpus = _read_corpus(settings)
     if settings.start_from and settings.train:
-        corpus = _with_languages(settings, corpus, notes, log)
+        # The endings of the files may be no languages at all, such as .src.
+        names = "source_language", "target_language"
+        languages = {name: notes[name] for name in names if name in notes}
+        corpus = dataclasses.replace(corpus, **languages)
     dataset = prepare(settings, corpus, log.say, subwords)
     if config is None:
         config = Config.preset(
@@ -127,35 +129,6 @@ def _read_new(settings, given, model):
         )
         check_model(settings, config, len(dataset.subwords))
     return Start(settings, config, dataset, weights, notes=kept_notes(notes)), log
-
-
-def _with_languages(settings, corpus, notes, log):
-    """Return the corpus of --train with the languages of --start-from's model.
-
-    The endings of the files may be no languages at all, such as .src; only if they are those of the
-    model the other way round, they are believed, and logged.
-    """
-    source, target = (str(notes.get(f"{side}_language", side)) for side in ("source", "target"))
-    if tuple(ending.removeprefix(".") for ending in endings(settings.train)) == (target, source):
-        log.say(
-            f"notice   {settings.start_from} translates {source} to {target}, but the text has "
-            f"{target} and {source}: give a model of this direction, or the files in the other "
-            "order"
-        )
-        source, target = target, source
-    return dataclasses.replace(corpus, source_language=source, target_language=target)
-
-
-def _check_files(settings, given):
-    """Raise UserError if a resumed run does not find a file that it was begun with."""
-    for name in ("train", "valid", "add"):
-        for path in getattr(settings, name) or ():
-            if name not in given and not os.path.exists(path):
-                raise UserError(
-                    f"{path} is not there: the run was begun with {flag(name)} "
-                    f"{quoted(*getattr(settings, name))}: continue in the same folder as then, "
-                    "or give the files again"
-                )
 
 
 def _load_first(model, weights, settings):
@@ -177,7 +150,6 @@ def _read_checkpoint(settings, given, model):
         if model is Transformer:
             check_size(config, weights)
     settings, changes = resumed(settings, given, before)
-    _check_files(settings, given)
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # looks at the memory of the device
     corpus = _read_corpus(settings)
@@ -204,15 +176,12 @@ def _choose_device(settings):
 
 
 def _say_resumed(trainer, start):
-    def listed(changes):
-        return "; ".join(f"{name} {before} -> {now}" for name, (before, now) in changes.items())
-
     log, others = trainer.log, trainer.changes(start.meta)
     if start.changes:
-        log.say(f"changed  {listed(start.changes)}")
+        log.say(f"changed  {_listed(start.changes)}")
     if others:
         log.say(
-            f"notice   the result will differ from that of an uninterrupted run: {listed(others)}"
+            f"notice   the result will differ from that of an uninterrupted run: {_listed(others)}"
         )
     if trainer.has_other_valid_text(start.meta):
         log.say(
@@ -221,6 +190,10 @@ def _say_resumed(trainer, start):
         )
     epoch, position = trainer.cursor.epoch + 1, trainer.cursor.position
     log.say(f"resumed  after step {trainer.step:,}, epoch {epoch}, batch {position}")
+
+
+def _listed(changes):
+    return "; ".join(f"{name} {before} -> {now}" for name, (before, now) in changes.items())
 
 
 def _say_machine(trainer):

@@ -149,8 +149,6 @@ def score_files(hypotheses, references) -> str:
 
 
 def _paired(hypotheses, references):
-    if isinstance(hypotheses, str) or isinstance(references, str):
-        raise TypeError("bleu() takes lists of sentences, not a string")
     hypotheses, references = list(hypotheses), list(references)
     if len(hypotheses) != len(references):
         raise UserError(

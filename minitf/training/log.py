@@ -13,38 +13,11 @@ from minitf import __version__
 from minitf.atomic import save_text
 from minitf.files.arrays import user_errors
 
-__all__ = ["Clock", "Pace", "RunLog", "read_history", "step_line", "versions"]
+__all__ = ["Clock", "RunLog", "read_history", "step_line", "versions"]
 
 WARM_UP = 3  # updates of a session that take longer than later ones, and say nothing about them
 LINES = "log.jsonl"
 CURVES = "curves.png"
-PAUSE = 10  # seconds before the first line; each later pause is longer by as much
-LONGEST = 30  # seconds; the longest pause
-# CuPy: the package that is compiled when it is installed, and those for a version of CUDA.
-CUPY = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
-
-
-class Pace:
-    """The pauses between progress lines, each longer than the one before.
-
-    pause: seconds; the first one.
-    """
-
-    def __init__(self, pause=PAUSE):
-        self.pause = pause
-        self.restart()
-
-    def due(self):
-        """Return whether the pause is over; if so, begin the next one."""
-        if time.monotonic() - self.last < self.pause:
-            return False
-        self.pause = min(self.pause + PAUSE, LONGEST)
-        self.restart()
-        return True
-
-    def restart(self):
-        """Begin the pause again because another line was written."""
-        self.last = time.monotonic()
 
 
 class RunLog:
@@ -66,7 +39,7 @@ class RunLog:
             with user_errors(self.folder / LINES):
                 entries = read_history(self.folder)
             self.history = [entry for entry in entries if entry["step"] <= after]
-            save_text(self.folder / LINES, "".join(map(_as_json, self.history)))
+            save_text(self.folder / LINES, "".join(map(_as_line, self.history)))
 
     def say(self, text):
         """Print a line that is not an entry of the log."""
@@ -90,7 +63,7 @@ class RunLog:
     def _append(self, entry):
         try:
             with open(self.folder / LINES, "a", encoding="utf-8") as file:
-                file.write(_as_json(entry))
+                file.write(_as_line(entry))
         except OSError as error:
             if not self._lossy:
                 self.say(
@@ -103,7 +76,7 @@ class RunLog:
         """Draw the history as curves.png, unless it was drawn less than `seconds` seconds ago."""
         from minitf import plot
 
-        if self.folder is None or not self.history or time.monotonic() - self._drawn < seconds:
+        if not self.folder or not self.history or time.monotonic() - self._drawn < seconds:
             return
         try:
             plot.curves(self.history, self.folder / CURVES)
@@ -132,12 +105,8 @@ def read_history(folder):
     return entries
 
 
-def _as_json(entry):
-    """Return an entry as one line of strict JSON; NaN and infinity, which it lacks, become null."""
-    finite = {
-        k: v if not isinstance(v, float) or math.isfinite(v) else None for k, v in entry.items()
-    }
-    return json.dumps(finite, allow_nan=False) + "\n"
+def _as_line(entry):
+    return json.dumps(entry) + "\n"
 
 
 def step_line(entry):
@@ -163,10 +132,8 @@ def step_line(entry):
 def versions():
     """Return the versions of Python and of the packages on which a result depends."""
     numbers = {"python": platform.python_version(), "minitf": __version__}
-    for package in ("numpy", *CUPY, "sentencepiece", "sacrebleu"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # CuPy is optional
-            name = "cupy" if package in CUPY else package
-            numbers[name] = importlib.metadata.version(package)
+    for package in ("numpy", "sentencepiece", "sacrebleu"):
+        numbers[package] = importlib.metadata.version(package)
     return numbers
 
 

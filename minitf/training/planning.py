@@ -12,18 +12,19 @@ the rows, takes one or two hundredths of the time of 2,000 tokens.
 
 import statistics
 import time
+from datetime import timedelta
+
+import numpy as np
 
 from minitf.backend import on_gpu
 from minitf.cli import counted
-from minitf.cpu.machine import free_memory, keep_memory, largest_memory, memory_of, used_memory
+from minitf.cpu.machine import free_memory, keep_memory, memory_of, used_memory
 from minitf.data.dataset import UpdateBatches
 from minitf.errors import UserError
 from minitf.translation.loading import check_subwords
 
 __all__ = ["arithmetic", "check_model", "plan", "try_batch"]
 
-# Sections 5.1 and 5.2: the updates of the base model, and target tokens in each.
-PAPER_STEPS, PAPER_TOKENS = 100_000, 25_000
 SAFE = 0.9  # fraction of the free memory that arrays may take; a process needs more than arrays
 SLICE_TOKENS = 2048  # tokens of a slice on one side; a second one for memory has a quarter of them
 UPDATES = 3  # updates of a slice that are timed, after a first one
@@ -108,29 +109,33 @@ def plan(trainer):
         f"{tokens:,.0f} target tokens on average; "
         f"{counted(updates, 'update')} per epoch of {counted(len(trainer.dataset.targets), 'pair')}"
     )
-    say(
-        "measure  some rows of the largest batches for the memory, and of a typical batch for the "
-        "time; extrapolated figures may be off by a fifth, and on a busy machine by much more"
-    )
     keep_memory()
     used, free = trainer.ranks.broadcast((used_memory(), free_memory()))
     needed = trainer.ranks.broadcast(_memory(trainer))
     if free is not None and needed > SAFE * free:
         say(
-            f"memory   this run does not fit: it needs another {_short(needed)}B, but only "
-            f"{_short(free)}B are free"
+            f"memory   this run does not fit: it needs another {needed / 1e9:,.2f} GB, but only "
+            f"{free / 1e9:,.2f} GB are free"
         )
         say(
             f"change   lower --batch-tokens, which is {settings.batch_tokens}, and raise "
             f"--accumulate; or {smaller_model(settings)}"
         )
         return
-    most = max((used or 0) + needed, largest_memory() or 0)
     each_rank = f" on each of {trainer.ranks.size} ranks" if trainer.ranks.size > 1 else ""
-    free_text = f"; {_short(free)}B are free" if free else ""
-    say(f"memory   at most about {_short(most)}B{each_rank}{free_text}")
+    free_text = f"; {free / 1e9:,.2f} GB are free" if free else ""
+    say(f"memory   at most about {((used or 0) + needed) / 1e9:,.2f} GB{each_rank}{free_text}")
     steps = max(0, settings.steps - trainer.step)  # before those that are measured
-    _say_time(trainer, tokens, work, steps, _seconds(trainer, typical, work))
+    seconds = _seconds(trainer, typical, work)
+    say(
+        f"time     {seconds:.2f} s per update, {timedelta(seconds=round(steps * seconds))} "
+        f"(hours:minutes:seconds) for the remaining {counted(steps, 'update')}, validations not "
+        "included; may be off by a fifth, and on a busy machine by much more"
+    )
+    say(
+        f"speed    {tokens / seconds:,.0f} target tokens/s, {work / seconds / 1e9:,.1f} GFLOP/s "
+        "(floating-point operations of the matrix products)"
+    )
 
 
 def _average(trainer):
@@ -140,43 +145,13 @@ def _average(trainer):
     operations are nearest to the average.
     """
     dataset, batches, n = trainer.dataset, trainer.cursor.plan, trainer.settings.accumulate
-    targets = dataset.targets.lengths
+    sources, targets = dataset.sources.lengths, dataset.targets.lengths
     tokens = float(targets.sum() + len(targets)) / len(batches)  # with the end marks
     sample = batches[:: len(batches) // SAMPLE + 1]  # a plan is in random order
-    work = [
-        arithmetic(
-            trainer.config,
-            len(rows),
-            int(dataset.sources.lengths[rows].max()) + 1,
-            int(targets[rows].max()) + 1,
-            tokens,
-        )
-        for rows in sample
-    ]
-    mean = statistics.fmean(work)
-    nearest = min(range(len(sample)), key=lambda i: abs(work[i] - mean))
-    return tokens * n, mean * n, sample[nearest]
-
-
-def _say_time(trainer, tokens, work, steps, seconds):
-    """Log the time of the run, its speed, and the time of the paper's run at that speed."""
-    minutes, speed = trainer.settings.minutes, tokens / seconds
-    limited = 0 < 60 * minutes < steps * seconds
-    trainer.log.say(
-        f"time     {_duration(seconds)} per update, "
-        f"{_duration(steps * seconds)} for the remaining {counted(steps, 'update')}"
-        ", validations not included"
-        f"{f' (--minutes {minutes:g} ends the run earlier)' if limited else ''}"
-    )
-    trainer.log.say(
-        f"speed    {speed:,.0f} target tokens/s, {_short(work / seconds)}FLOP/s (floating-point "
-        "operations of the matrix products)"
-    )
-    trainer.log.say(
-        f"paper    {_duration(PAPER_STEPS * PAPER_TOKENS / speed)} for the paper's "
-        f"{PAPER_STEPS:,} updates of {PAPER_TOKENS:,} target tokens, at this speed and without "
-        "validations"
-    )
+    shapes = [(len(rows), sources[rows].max() + 1, targets[rows].max() + 1) for rows in sample]
+    work = arithmetic(trainer.config, *np.array(shapes, float).T, tokens)
+    typical = sample[np.abs(work - work.mean()).argmin()]
+    return tokens * n, float(work.mean()) * n, typical
 
 
 def _memory(trainer):
@@ -221,36 +196,3 @@ def _seconds(trainer, typical, work):
     # The first one is slower: it fetches memory from the system.
     seconds = statistics.median(times[1:])
     return seconds * work / arithmetic(trainer.config, *shape, batch.n_tokens)
-
-
-# Numbers ------------------------------------------------------------------------------------------
-
-
-def _short(number):
-    """Return a number in three digits, with the prefix of its unit.
-
-    >>> _short(63_082_496), _short(3.1e9), _short(999.7), _short(100e12), _short(2e18)
-    ('63.1 M', '3.10 G', '1.00 k', '100 T', '2.00 E')
-    """
-    prefixes = iter(["", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q"])
-    prefix = next(prefixes)
-    while number >= 999.5:
-        number, prefix = number / 1000, next(prefixes)
-    return f"{number:#.3g}".rstrip(".") + f" {prefix}"
-
-
-def _duration(seconds):
-    """Return a time in its two largest units.
-
-    >>> [_duration(s) for s in (0.0312, 5.04, 75, 119.7, 3700, 90_000, 3.2e6)]
-    ['31 ms', '5.0 s', '1 min 15 s', '2 min 0 s', '1 h 01 min', '1 day 1 h', '37 days 0 h']
-    """
-    if seconds < 59.95:
-        return f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
-    seconds = round(seconds)
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    if seconds < 86_400:
-        return f"{seconds // 3600:.0f} h {seconds // 60 % 60:02.0f} min"
-    days = int(seconds // 86_400)
-    return f"{days:,} day{'s' if days > 1 else ''} {seconds // 3600 % 24:.0f} h"

@@ -92,12 +92,7 @@ def _test(trainer, translator, name, pairs):
     save_text(trainer.folder.path / f"{name}.out", "".join(line + "\n" for line in lines))
     score = validator.score(lines, pairs.target)
     trainer.log.say(f"{title}: {score.text}")
-    scores = {
-        "bleu": score.score,
-        "signature": score.signature,
-        "sentences": len(lines),
-        "text": score.text,
-    }
+    scores = {**_as_values(score), "sentences": len(lines)}
     corpus = trainer.dataset.corpus
     if corpus.name in PAPER_CORPORA:
         try:
@@ -105,13 +100,13 @@ def _test(trainer, translator, name, pairs):
         except UserError as error:
             trainer.log.say(f"{title}: {error}")
         else:
-            scores["paper_style"] = {
-                "bleu": paper.score,
-                "signature": paper.signature,
-                "text": paper.text,
-            }
+            scores["paper_style"] = _as_values(paper)
             trainer.log.say(f"{title}: {paper.text}")
     return scores
+
+
+def _as_values(score):
+    return {"bleu": score.score, "signature": score.signature, "text": score.text}
 
 
 def log_next_steps(trainer, valid, resume):

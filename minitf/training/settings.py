@@ -174,30 +174,18 @@ def _checked(field, value):
 # Types --------------------------------------------------------------------------------------------
 
 
-def _name(value):
-    if not (name := os.fsdecode(value)):
-        raise ValueError(value)
-    return name
-
-
-def _texts(value):
-    if not isinstance(value, (list, tuple)):
-        raise TypeError(value)
-    return [os.fsdecode(text) for text in value]
-
-
 # How a value becomes one of this type, which a checkpoint can store, and what the type is called.
 # The value is a text of the command line, or of a Python program, such as a Path or an np.int64.
 TYPES = {
     bool: (lambda value: {"true": True, "false": False}[str(value).lower()], "true or false"),
     int: (whole, "a whole number"),
     float: (float, "a number"),
-    str: (_name, "a name"),
+    str: (os.fspath, "a name"),
     tuple: (
         lambda text: tuple(map(whole, text.split(","))) if text else (),
         "a list of whole numbers such as 1,5",
     ),
-    list: (_texts, "a list of texts"),
+    list: (lambda values: [os.fspath(value) for value in values], "a list of texts"),
 }
 
 
@@ -218,24 +206,23 @@ def convert(name, value, kind):
 
 # Recipes and the command line ---------------------------------------------------------------------
 
-# A tiny model that learns the toy corpus in under three minutes on two cores.
-QUICK = {
-    "corpus": "toy",
-    "preset": "tiny",
-    "vocabulary_size": 500,
-    "batch_tokens": 1024,
-    "warmup_steps": 400,
-    "learning_rate": 0.7,
-    "steps": 3600,
-    "valid_every": 1200,
-    "save_every": 100,
-    "average": 8,
-    "log_every": 200,
-    "set": ["dropout=0.0", "label_smoothing=0.05"],
-}
-
 # Named sets of defaults, for --recipe.
 RECIPES = {
+    # A tiny model that learns the toy corpus in under three minutes on two cores.
+    "quick": {
+        "corpus": "toy",
+        "preset": "tiny",
+        "vocabulary_size": 500,
+        "batch_tokens": 1024,
+        "warmup_steps": 400,
+        "learning_rate": 0.7,
+        "steps": 3600,
+        "valid_every": 1200,
+        "save_every": 100,
+        "average": 8,
+        "log_every": 200,
+        "set": ["dropout=0.0", "label_smoothing=0.05"],
+    },
     # For a hundred thousand pairs, on one computer. Its rate has a peak of 2e-3 (learning_rate is
     # a factor on the paper's schedule), nearly three times that of base: a smaller model bears
     # larger steps.
@@ -251,6 +238,7 @@ RECIPES = {
     # For some thousand trees. One small batch an update, and norm=pre: with the larger batches and
     # the norm of small-data, a parser still ignored its sentence after a thousand updates.
     "parsing": {
+        "corpus": "craft-words",
         "preset": "small",
         "vocabulary_size": 3000,
         "batch_tokens": 1024,
@@ -288,16 +276,18 @@ def parse(arguments, program=None):
     for field in dataclasses.fields(Settings):
         _add_option(parser, field)
     parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="train a tiny model on the toy corpus in about three minutes",
-    )
-    parser.add_argument(
         "--recipe",
         choices=sorted(RECIPES),
         metavar="NAME",
         help="other defaults than the paper's. "
         + "; ".join(f"{name}: {_as_options(recipe)}" for name, recipe in RECIPES.items()),
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_const",
+        dest="recipe",
+        const="quick",
+        help="train a tiny model on the toy corpus in about three minutes (--recipe quick)",
     )
     parser.add_argument(
         "--score",
@@ -309,16 +299,9 @@ def parse(arguments, program=None):
     given = vars(parser.parse_args(arguments))
     if "score" in given:
         raise UserError("--score HYP REF trains nothing: leave the other options out")
-    defaults = QUICK if given.pop("quick", False) else {}
-    if recipe := given.pop("recipe", None):
-        if defaults or "start_from" in given:
-            other = "--quick" if defaults else "--start-from"
-            raise UserError(f"--recipe is for a new model of your own: leave out {other}")
-        if recipe == "parsing" and not {"train", "corpus", "resume"} & set(given):
-            raise UserError(
-                "--recipe parsing needs a text of sentences and trees: add --corpus craft-words"
-            )
-        defaults = RECIPES[recipe]
+    defaults = RECIPES[given.pop("recipe")] if "recipe" in given else {}
+    if defaults and "start_from" in given:
+        raise UserError("--recipe is for a new model of your own: leave out --start-from")
     # The later of two values of a field counts. A resumed run has a model already.
     if "set" in given and "resume" not in given:
         given["set"] = defaults.get("set", []) + given["set"]
@@ -360,7 +343,7 @@ def _add_option(parser, field):
 def check(settings, given=()):
     """Raise UserError for settings that contradict each other, before any time is spent on them.
 
-    given: the names of the settings that were asked for, without those that --quick implies.
+    given: the names of the settings that were asked for, without those that --recipe implies.
     """
     changes = model_changes(settings.set)
     if not settings.resume and not settings.start_from:  # else the sizes are another model's
@@ -448,9 +431,9 @@ def resumed(settings, given, before):
 
 # As --help says. First the paper's, for a large text.
 _PAPER = {"learning_rate": 1.0, "warmup_steps": 4000, "steps": 100_000, "valid_every": 1000}
-_EPOCHS, _MIN_STEPS = 40, 1000  # epochs and updates of a new model; --patience may end it earlier
-_TUNING_EPOCHS, _MIN_TUNING_STEPS = 5, 100  # the same for a trained model,
-_TUNING_WARMUP, _TUNING_RATE = 50, 0.25  # which a higher rate would damage
+# Epochs, the least updates, the longest warm-up, and the rate relative to the paper's: of a new
+# model, which --patience may end earlier, and of a trained one, which a higher rate would damage.
+_NEW, _TUNED = (40, 1000, _PAPER["warmup_steps"], 1.0), (5, 100, 50, 0.25)
 _MIN_VALID_EVERY = 50  # updates; with fewer, validations would take longer than training
 
 
@@ -495,13 +478,7 @@ def fill_in(settings, epoch):
     >>> fill_in(Settings(), 30_000)[1]
     '--steps 100000 --warmup-steps 4000 --learning-rate 1 --valid-every 1000'
     """
-    tuning = bool(settings.start_from)
-    if tuning:
-        epochs, min_steps = _TUNING_EPOCHS, _MIN_TUNING_STEPS
-        max_warmup, rate = _TUNING_WARMUP, _TUNING_RATE
-    else:
-        epochs, min_steps = _EPOCHS, _MIN_STEPS
-        max_warmup, rate = _PAPER["warmup_steps"], 1
+    epochs, min_steps, max_warmup, rate = _TUNED if settings.start_from else _NEW
     steps = settings.steps or round(min(max(epochs * epoch, min_steps), _PAPER["steps"]))
     warmup = settings.warmup_steps or min(max(1, steps // 10), max_warmup)
     # The peak of the schedule is factor * (d_model * warmup)^-0.5. This factor makes it the

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -13,13 +14,13 @@ from minitf.config import Config
 from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Cursor, Dataset, UpdateBatches
 from minitf.errors import UserError
-from minitf.files.models import kept_notes
-from minitf.optim import Adam, warmup_rate
+from minitf.files.models import kept_notes, save_model
+from minitf.optim import Adam
 from minitf.training import planning
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks
 from minitf.training.evaluation import Scores, Validator
-from minitf.training.log import Clock, Pace, RunLog, step_line
+from minitf.training.log import Clock, RunLog, step_line
 from minitf.training.settings import Settings, cooldown_start, fill_in, learning_rate
 from minitf.training.signals import Interrupted, StopRequest
 from minitf.training.update import Updater, shares
@@ -30,7 +31,7 @@ from minitf.translation.loading import check_probe, check_size, probe
 __all__ = ["Trainer"]
 
 REDRAW_AFTER = 60  # seconds between two drawings of the curves
-SMALL = 0.01  # a factor of the learning rate that was probably meant as the rate itself
+SIGN_AFTER = 30  # seconds without a line, after which one shows that the run is alive
 
 
 class Trainer:
@@ -59,7 +60,12 @@ class Trainer:
     ):
         self.cursor = Cursor(dataset, settings.batch_tokens, settings.seed)
         epoch = len(self.cursor.plan) / settings.accumulate
-        self.settings = _filled_in(settings, epoch, config.d_model, log)
+        self.settings, chosen = fill_in(settings, epoch)
+        if chosen:
+            log.say(
+                f"chosen   {chosen}, for a text with {counted(math.ceil(epoch), 'update')} per "
+                "epoch (--help explains the rules)"
+            )
         self.dataset, self.config, self.log = dataset, config, log
         self.fingerprint = dataset.fingerprint()
         self.folder = RunFolder(settings.out, log.say)
@@ -104,11 +110,6 @@ class Trainer:
         keep_memory()
         self.clock.start(self.step)
         try:
-            if self.step < self.settings.steps:
-                self.log.say(
-                    "trial    running the largest batches first, to find out whether they fit into "
-                    "memory"
-                )
             with forms.on(self.updater.agreeing_forms()):
                 limit = self._run()
         except MemoryError:
@@ -125,6 +126,10 @@ class Trainer:
         """Check what can be checked first, and train; return the limit that was reached, if any."""
         self._check_same_weights()
         if self.step < self.settings.steps:
+            self.log.say(
+                "trial    running the largest batches first, to find out whether they fit into "
+                "memory"
+            )
             self._try_largest_batches()
         if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
             self._write_checkpoint()  # if the disk is full, fail now
@@ -159,12 +164,12 @@ class Trainer:
         """Update until a limit is reached or a stop is agreed on; return the limit, if any."""
         self._validate_if_due()  # if the last session was stopped in the middle of a validation
         self.clock.next_lap()
-        pace = Pace(pause=0)  # the first update is shown at once
+        self._next_sign = 0.0  # the first update is shown at once
         with Progress("updates", self.settings.steps) as self.log.bar:
             while not (limit := self._agree()) and not self.stop.agreed:
                 self.update()
                 self.clock.count(self.step)
-                self._log_if_due(pace)
+                self._log_if_due()
                 with self.clock.pause():
                     self._validate_if_due()
             if self.updater.has_figures():
@@ -221,15 +226,15 @@ class Trainer:
 
     # The log --------------------------------------------------------------------------------------
 
-    def _log_if_due(self, pace):
+    def _log_if_due(self):
         """Log the updates since the last entry if one is due, else show that the run is alive."""
         settings = self.settings
         due = self.step % settings.log_every == 0 or self.step % settings.valid_every == 0
         if due or self.step == settings.steps:
             self._log_updates()
-            pace.restart()
             return
-        if pace.due():
+        if time.monotonic() >= self._next_sign:
+            self._next_sign = time.monotonic() + SIGN_AFTER
             self.updater.fetch_figures()  # on a GPU this waits, so not after every update
             if not self.log.bar.possible:
                 self.log.say(step_line(self._entry()))
@@ -241,12 +246,12 @@ class Trainer:
         self.log.step(self._entry())
         self.updater.unlogged.clear()
         self.clock.next_lap()
+        self._next_sign = time.monotonic() + SIGN_AFTER
 
     def _entry(self):
         """Return the average figures of the updates since the last entry of the log."""
-        seconds = (
-            self.clock.lap()
-        )  # after updater.fetch_figures(): on a GPU, that waits for the updates
+        # After updater.fetch_figures(): on a GPU, that waits for the updates.
+        seconds = self.clock.lap()
         tokens = [n for *_, n in self.updater.unlogged]
         figures = [row[:3] for row in self.updater.unlogged]
         loss, nll, norm = np.average(figures, axis=0, weights=tokens).tolist()
@@ -296,11 +301,10 @@ class Trainer:
 
     def _measure(self):
         """Return (perplexity, BLEU), None if the run was asked to stop."""
-        settings = self.settings
         # As training/results.py reads the saved model: a line of up to max_length is one part.
-        lengths, notes = (settings.max_length, settings.max_length), self.notes
-        ways = notes.get("reads_capitals", False), notes.get("marks")
-        translator = Translator(self.model, self.dataset.subwords, *lengths, *ways)
+        length = self.settings.max_length
+        ways = self.notes.get("reads_capitals", False), self.notes.get("marks")
+        translator = Translator(self.model, self.dataset.subwords, length, length, *ways)
         try:
             with self.model.evaluating():
                 value, score = self.validator.measure(translator)
@@ -354,7 +358,9 @@ class Trainer:
             "source_language": corpus.source_language,
             "target_language": corpus.target_language,
         }
-        self.folder.save_model(self.model, arrays, self.dataset.subwords, notes)
+        numbers, path = functools.partial(probe, self.model), self.folder.path
+        config, subwords = self.config.to_dict(), self.dataset.subwords
+        save_model(path, arrays, config, subwords, notes=notes, probe=numbers)
 
     def _save_interrupted(self):
         """Save the state between two validations; the model only if there is none yet."""
@@ -418,21 +424,3 @@ class Trainer:
     def has_other_valid_text(self, meta):
         """Return whether the pairs to validate on are not those of a checkpoint."""
         return meta["valid_text"] != self.valid_text
-
-
-def _filled_in(settings, epoch, d_model, log):
-    """Return the settings with values chosen for those that were not given, and log them."""
-    given = settings.learning_rate
-    settings, chosen = fill_in(settings, epoch)
-    if chosen:
-        log.say(
-            f"chosen   {chosen}, for a text with {counted(math.ceil(epoch), 'update')} per epoch "
-            "(--help explains the rules)"
-        )
-    if given is not None and given < SMALL and not settings.resume:
-        peak = warmup_rate(settings.warmup_steps, d_model, settings.warmup_steps, given)
-        log.say(
-            f"notice   --learning-rate is a factor, not a rate: {given:g} gives a rate of "
-            f"{peak:.1e} after the warm-up; leave it out, and minitf chooses it"
-        )
-    return settings

@@ -81,15 +81,7 @@ class Updater:
     """
 
     def __init__(
-        self,
-        model,
-        optimizer,
-        dataset=None,
-        build=None,
-        replicas=1,
-        ranks=None,
-        seed=0,
-        clip=0.0,
+        self, model, optimizer, dataset=None, build=None, replicas=1, ranks=None, seed=0, clip=0.0
     ):
         self.optimizer, self.dataset, self.ranks = optimizer, dataset, ranks or Ranks()
         self.seed, self.clip = seed, clip
@@ -254,9 +246,8 @@ class Updater:
         table = to_numpy(xp.stack([xp.stack(figures[:3]) for _, _, figures in unread])).tolist()
         for (step, batches, (*_, n_tokens)), row in zip(unread, table, strict=True):
             if not all(map(math.isfinite, row)):
-                if (
-                    self.is_asynchronous()
-                ):  # the gradient in memory is of a later update: compute it again
+                if self.is_asynchronous():
+                    # The gradient in memory is of a later update: compute it again.
                     self.optimizer.step_count = step
                     self.gradient(batches, step)
                 raise UserError(
@@ -294,15 +285,13 @@ def _sketch(gradient):
 
 def _machine():
     """Return the array library, and the libraries of its matrix products."""
-    blas = [
-        (
-            f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} "
-            f"x{pool['num_threads']}"
-        )
+    blas = {
+        f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} "
+        f"x{pool['num_threads']}"
         for pool in libraries.info()
         if pool["user_api"] == "blas"
-    ]
+    }
     return {
         "arrays": f"{xp.__name__} {getattr(xp, '__version__', '')}".strip(),
-        "matrix products": ", ".join(sorted(set(blas))),
+        "matrix products": ", ".join(sorted(blas)),
     }

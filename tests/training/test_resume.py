@@ -628,23 +628,3 @@ def test_an_average_begins_again_after_weights_that_cannot_be_read(tmp_path, dam
     taken, averaged = run_folder.average(names, states[2])
     assert taken == [names[2]] and averaged is states[2]
     assert len(said) == 1 and str(path) in said[0]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes are forked")
-def test_a_worker_does_not_keep_the_lock_of_a_trainer_that_was_killed(tmp_path):
-    begun, end = os.pipe(), os.pipe()
-    with RunFolder(tmp_path).locked():
-        if (worker := os.fork()) == 0:
-            os.close(end[1])
-            os.write(begun[1], b"1")
-            os.read(end[0], 1)  # works on until the pipe is closed
-            os._exit(0)
-        os.read(begun[0], 1)
-    try:
-        with RunFolder(tmp_path).locked():
-            pass
-    finally:
-        os.close(end[1])
-        os.waitpid(worker, 0)
-        for descriptor in (*begun, end[0]):
-            os.close(descriptor)

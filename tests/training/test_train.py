@@ -195,41 +195,6 @@ def test_chosen_settings_are_logged_stored_and_kept(folder, capsys):
     )
 
 
-def test_a_rate_in_place_of_the_factor_is_noticed(folder, capsys):
-    assert run("here", "--warmup-steps", "4", "--learning-rate", "3e-4") == 0
-    said = "--learning-rate is a factor, not a rate: 0.0003 gives a rate of 3.7e-05 after"
-    assert said in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_model_of_another_direction_is_noticed(folder, capsys):
-    assert run("first", "--steps", "1") == 0
-    path = Path("first/config.json")
-    notes = json.loads(path.read_text())
-    texts = shlex.split("--train train.en train.de --valid valid.en valid.de --steps 1")
-    for source, target, said in (
-        ("de", "en", "first translates de to en, but the text has en and de: give a model of"),
-        ("en", "de", ""),
-        ("source", "target", ""),
-    ):
-        path.write_text(json.dumps(notes | {"source_language": source, "target_language": target}))
-        code = commandline.main([*texts, "--start-from", "first", "--out", f"{source}-{target}"])
-        out = capsys.readouterr().out
-        assert code == 0 and said in out and ("notice   first" in out) == bool(said)
-
-
-def test_a_text_that_is_gone_when_a_run_is_resumed(folder, capsys):
-    assert run("here", "--steps", "1") == 0
-    Path("train.en").rename("moved.en")
-    assert commandline.main(shlex.split("--resume --out here --steps 2")) == 2
-    said = "train.en is not there: the run was begun with --train train.en train.de: continue in"
-    assert said in capsys.readouterr().err
-    assert commandline.main(shlex.split("--resume --out here --train gone.en train.de")) == 2
-    assert "was begun" not in capsys.readouterr().err
-    more = shlex.split("--resume --out here --steps 2 --train moved.en train.de")
-    assert commandline.main(more) == 0
-
-
 def test_starting_from_another_model(folder, capsys):
     assert run("first") == 0
     arrays, config, subwords, _ = read_model("first")
