@@ -116,18 +116,13 @@ def sha256(path):
 def check_empty(folder):
     """Raise UserError unless a folder is new or empty, so that nothing in it is overwritten."""
     folder = Path(folder)
-    try:
-        first = min((path.name for path in folder.iterdir()), default=None)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise UserError(
-            f"{folder}: cannot be read as a folder ({error.strerror}): choose another one"
-        ) from None
-    if first is not None:
-        raise UserError(
-            f"{folder} is not empty (it contains {first}): choose a new or an empty folder"
-        )
+    if folder.exists():
+        with writing(folder):
+            names = sorted(path.name for path in folder.iterdir())
+        if names:
+            raise UserError(
+                f"{folder} is not empty (it contains {names[0]}): choose a new or an empty folder"
+            )
 
 
 @contextlib.contextmanager

@@ -87,23 +87,6 @@ def _taken():
     return used
 
 
-def largest_memory() -> int | None:
-    """Return the most bytes that this process has used at one time, None if unknown.
-
-    On the GPU in use, else in main memory.
-    """
-    if pool := _gpu_pool():
-        return pool.total_bytes()
-    with contextlib.suppress(OSError, KeyError):
-        return _linux_bytes("/proc/self/status", "VmHWM")
-    with contextlib.suppress(ImportError):
-        import resource  # missing on Windows
-
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return used if sys.platform == "darwin" else 1024 * used
-    return None
-
-
 def used_memory() -> int | None:
     """Return how many bytes this process uses now; where unknown, the most so far, or None.
 
@@ -113,7 +96,12 @@ def used_memory() -> int | None:
         return pool.used_bytes()
     with contextlib.suppress(OSError, KeyError):
         return _linux_bytes("/proc/self/status", "VmRSS")
-    return largest_memory()
+    with contextlib.suppress(ImportError):
+        import resource  # missing on Windows
+
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return used if sys.platform == "darwin" else 1024 * used
+    return None
 
 
 def memory_of(action: Callable[[], object]) -> int:

@@ -6,7 +6,6 @@ The batches of an epoch are a function of its number.
 import dataclasses
 import functools
 import hashlib
-import json
 import re
 from itertools import islice
 from pathlib import Path
@@ -104,10 +103,6 @@ class Dataset:
             ids, lengths = side.flat(np.arange(len(side)))
             digest.update(ids.astype("<i4").tobytes() + lengths.astype("<i8").tobytes())
         return digest.hexdigest()
-
-    def valid_fingerprint(self):
-        """Return a hash of the pairs to validate on; scores on other pairs are not comparable."""
-        return hashlib.sha256(json.dumps(self.valid).encode()).hexdigest()
 
     def references(self, lines):
         """Return the reference translations, with words joined if the text came in subwords."""

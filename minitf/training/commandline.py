@@ -20,7 +20,7 @@ from minitf.gpu.matmul import use_precision
 from minitf.public import model_folder
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks, launched
-from minitf.training.evaluation import score_files
+from minitf.training.evaluation import Scores, score_files
 from minitf.training.log import RunLog
 from minitf.training.planning import check_model, plan
 from minitf.training.results import cannot_translate, finish, log_next_steps
@@ -91,6 +91,9 @@ def build(
     if start.meta:
         with in_file(trainer.folder.checkpoint), user_errors("its values"):
             trainer.load(start.weights, start.optimizer, start.meta)
+        if {"--corpus", "--valid"} & start.changes.keys():
+            # Scores on another text can neither be improved on nor compared.
+            trainer.scores = Scores()
         _say_resumed(trainer, start)
     elif start.weights:
         _load_first(trainer.model, start.weights, settings)
@@ -182,11 +185,6 @@ def _say_resumed(trainer, start):
     if others:
         log.say(
             f"notice   the result will differ from that of an uninterrupted run: {_listed(others)}"
-        )
-    if trainer.has_other_valid_text(start.meta):
-        log.say(
-            "notice   the validation text is not that of the checkpoint: earlier scores do not "
-            "count for --patience and for the choice of the model"
         )
     epoch, position = trainer.cursor.epoch + 1, trainer.cursor.position
     log.say(f"resumed  after step {trainer.step:,}, epoch {epoch}, batch {position}")

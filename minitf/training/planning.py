@@ -25,6 +25,7 @@ from minitf.translation.loading import check_subwords
 
 __all__ = ["arithmetic", "check_model", "plan", "try_batch"]
 
+SMALLER = "choose a smaller --preset or --set, or a machine or a GPU of more memory"
 SAFE = 0.9  # fraction of the free memory that arrays may take; a process needs more than arrays
 SLICE_TOKENS = 2048  # tokens of a slice on one side; a second one for memory has a quarter of them
 UPDATES = 3  # updates of a slice that are timed, after a first one
@@ -67,7 +68,7 @@ def check_model(settings, config, n_subwords):
     if free is not None and 16 * count > free:  # weights, gradients, and two moments
         raise UserError(
             f"a model of {count:,} parameters needs {16 * count / 1e9:,.1f} GB before training "
-            f"begins, but only {free / 1e9:,.1f} GB are free: {smaller_model(settings)}"
+            f"begins, but only {free / 1e9:,.1f} GB are free: {SMALLER}"
         )
     if config.positions == "learned" and settings.max_length >= config.max_length:
         longer = f" or --set max_length={settings.max_length + 1}"
@@ -76,15 +77,6 @@ def check_model(settings, config, n_subwords):
             f"{config.max_length} positions that the model learns: use --max-length "
             f"{config.max_length - 1}{'' if settings.start_from or settings.resume else longer}"
         )
-
-
-def smaller_model(settings):
-    """Return the advice for a model that does not fit: the sizes of a trained one are settled."""
-    if settings.resume:
-        return "go on with a machine, or a GPU, of more memory"
-    if settings.start_from:
-        return "start from a smaller model"
-    return "choose a smaller --preset, or smaller sizes with --set"
 
 
 def try_batch(updater, batch):
@@ -119,7 +111,7 @@ def plan(trainer):
         )
         say(
             f"change   lower --batch-tokens, which is {settings.batch_tokens}, and raise "
-            f"--accumulate; or {smaller_model(settings)}"
+            f"--accumulate; or {SMALLER}"
         )
         return
     each_rank = f" on each of {trainer.ranks.size} ranks" if trainer.ranks.size > 1 else ""

@@ -62,11 +62,7 @@ def _better_model(trainer):
         line = f"average  of the last {averaged} checkpoints"
     line += f": perplexity {value:.3f}  BLEU {score.score:.2f}"
     validations = [
-        entry
-        for entry in log.history
-        if "valid_bleu" in entry
-        and entry["step"] == trainer.step
-        and entry["valid_text"] == trainer.valid_text
+        entry for entry in log.history if "valid_bleu" in entry and entry["step"] == trainer.step
     ]
     if validations and averaged != 1:
         value, bleu = validations[-1]["valid_perplexity"], validations[-1]["valid_bleu"]
@@ -119,33 +115,26 @@ def log_next_steps(trainer, valid, resume):
     if trainer.make_model is not Transformer:
         usage = f"Translator.load({out!r}, model=...)"
     trainer.log.say(f"model    in {out}: {usage}")
-    if valid["bleu"] < NO_MODEL:
-        trainer.log.say(f"notice   {_advice(trainer, valid, resume)}")
+    if cannot_translate(trainer, valid["bleu"]):
+        settings, done = trainer.settings, trainer.step
+        more = "patience 0" if trainer.out_of_patience() else "more minutes"
+        trainer.log.say(
+            f"notice   the model cannot translate yet: {valid['bleu']:.2f} BLEU on the validation "
+            f"text after {done:,} of {counted(settings.steps, 'update')}: continue with {resume} "
+            f"and {'more steps' if done >= settings.steps else more}"
+        )
+    elif valid["bleu"] < NO_MODEL:
+        trainer.log.say(
+            "notice   BLEU cannot judge this model, as it counts four words in a row, and the "
+            "sentences of the validation text are shorter: judge it by the perplexity, or validate "
+            "on longer sentences"
+        )
 
 
 def cannot_translate(trainer, bleu):
-    """Return whether the BLEU on the validation text says so, if it can say anything."""
-    return bleu < NO_MODEL and not _has_short_lines(trainer)
+    """Return whether the BLEU on the validation text says so.
 
-
-def _has_short_lines(trainer):
-    """Return whether no line of the validation text has the four words that BLEU counts."""
+    It says nothing if no line of that text has the four words in a row that BLEU counts.
+    """
     lines = trainer.dataset.references(trainer.dataset.valid.target)
-    return all(len(line.split()) < 4 for line in lines)
-
-
-def _advice(trainer, valid, resume):
-    """Return what is wrong with a model of hardly any BLEU, and what to do."""
-    settings, done = trainer.settings, trainer.step
-    if _has_short_lines(trainer):
-        return (
-            "BLEU cannot judge this model, as it counts four words in a row, and the sentences of "
-            "the validation text are shorter: judge it by the perplexity, or validate on longer "
-            "sentences"
-        )
-    more = "patience 0" if trainer.out_of_patience() else "more minutes"
-    return (
-        f"the model cannot translate yet: {valid['bleu']:.2f} BLEU on the validation text after "
-        f"{done:,} of {counted(settings.steps, 'update')}: continue with {resume} and "
-        f"{'more steps' if done >= settings.steps else more}"
-    )
+    return bleu < NO_MODEL and any(len(line.split()) >= 4 for line in lines)

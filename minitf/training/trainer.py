@@ -94,11 +94,6 @@ class Trainer:
         """Return the number of updates done."""
         return self.optimizer.step_count
 
-    @functools.cached_property
-    def valid_text(self) -> str:
-        """Return the fingerprint of the validation set."""
-        return self.dataset.valid_fingerprint()
-
     # The loop -------------------------------------------------------------------------------------
 
     def run(self):
@@ -292,8 +287,7 @@ class Trainer:
             self.stop.agreed = True
             return
         value, score = measured
-        figures = {"valid_perplexity": value, "valid_bleu": score, "valid_text": self.valid_text}
-        self.log.step({"step": self.step, **figures})
+        self.log.step({"step": self.step, "valid_perplexity": value, "valid_bleu": score})
         due = self.step % self.settings.valid_every == 0
         if due:
             self.scores.add(self.step, value, score)
@@ -385,7 +379,6 @@ class Trainer:
             "config": self.config.to_dict(),
             "machine": self.updater.machine,
             "data": self.fingerprint,
-            "valid_text": self.valid_text,
             "probe": probe(self.model),
             "notes": self.notes,
             "languages": [corpus.source_language, corpus.target_language],
@@ -402,10 +395,7 @@ class Trainer:
         self.cursor.move(meta["epoch"], meta["position"])
         self.weights = meta["weights"]
         self.notes = kept_notes(meta["notes"])
-        # Scores on another text can neither be improved on nor compared.
-        names = [field.name for field in dataclasses.fields(Scores)]
-        scores = {name: meta[name] for name in names}
-        self.scores = Scores() if self.has_other_valid_text(meta) else Scores(**scores)
+        self.scores = Scores(**{name: meta[name] for name in vars(self.scores)})
         self.clock.earlier = meta["seconds"]
 
     def changes(self, meta):
@@ -420,7 +410,3 @@ class Trainer:
             for name, value in facts.items()
             if before.get(name) != value
         }
-
-    def has_other_valid_text(self, meta):
-        """Return whether the pairs to validate on are not those of a checkpoint."""
-        return meta["valid_text"] != self.valid_text

@@ -456,7 +456,7 @@ def test_a_folder_for_new_files_must_be_new_or_empty(tmp_path):
     (tmp_path / "a.txt").write_text("mine")
     assert f"{tmp_path} is not empty (it contains a.txt): choose" in message(check_empty, tmp_path)
     text = message(check_empty, tmp_path / "a.txt")
-    assert "a.txt: cannot be read as a folder (Not a directory): choose another one" in text
+    assert "a.txt: could not be written (Not a directory): its folder is a file: choose" in text
 
 
 def write_safetensors(path, header, data=b""):

@@ -361,7 +361,6 @@ def test_scores_on_another_validation_text_are_not_compared(folder, capsys):
     capsys.readouterr()
     assert commandline.main(["--resume", "--out", "here", *other]) == 0
     said = capsys.readouterr().out
-    assert said.count("notice   the validation text is not that of the checkpoint") == 1
     assert len(re.findall(r"step +12  validation:", said)) == 1
     score, true = last_score("here")
     assert score == true
@@ -369,7 +368,7 @@ def test_scores_on_another_validation_text_are_not_compared(folder, capsys):
     for _ in range(2):  # the same text again: nothing is left to validate
         assert commandline.main(["--resume", "--out", "here"]) == 0
         said = capsys.readouterr().out
-        assert "notice   the validation text" not in said and "validation:" not in said
+        assert "validation:" not in said
         assert last_score("here") == (score, true)
 
 
