@@ -119,34 +119,28 @@ def load_arrays(
 
 def read_arrays(path, shapes=None):
     """Return the arrays of a .safetensors file, and its dictionary, None if missing."""
+    from safetensors import safe_open
+
     with user_errors(path):
         with open(path, "rb") as file:
             start = file.read(8)
         if int.from_bytes(start, "little") > MAX_HEADER:
             raise ValueError("its header is too long")
-        return _read_safetensors(path, shapes)
-
-
-def _read_safetensors(path, shapes):
-    from safetensors import safe_open
-
-    # Opening the file compares its header with its size; get_tensor takes the memory.
-    with safe_open(path, framework="numpy") as file:
-        headers = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        _check_shapes(path, {n: tuple(h.get_shape()) for n, h in headers.items()}, shapes)
-        for name, header in headers.items():
-            if header.get_dtype() not in DTYPES.values():
-                raise UserError(
-                    f"{path}: array {name!r} is of type {header.get_dtype()}: convert it to F32"
-                )
-        arrays = {name: file.get_tensor(name) for name in headers}
-        metadata = file.metadata() or {}
-    if KEY not in metadata:
-        return arrays, None
-    stored = json.loads(metadata[KEY])
-    if stored["sha256"] != digest(arrays, stored["meta"]):
-        raise ValueError("its sha256 differs")
-    return arrays, stored["meta"]
+        # Opening the file compares its header with its size; get_tensor takes the memory.
+        with safe_open(path, framework="numpy") as file:
+            headers = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            _check_shapes(path, {n: tuple(h.get_shape()) for n, h in headers.items()}, shapes)
+            for name, header in headers.items():
+                if (kind := header.get_dtype()) not in DTYPES.values():
+                    raise UserError(f"{path}: array {name!r} is of type {kind}: convert it to F32")
+            arrays = {name: file.get_tensor(name) for name in headers}
+            metadata = file.metadata() or {}
+        if KEY not in metadata:
+            return arrays, None
+        stored = json.loads(metadata[KEY])
+        if stored["sha256"] != digest(arrays, stored["meta"]):
+            raise ValueError("its sha256 differs")
+        return arrays, stored["meta"]
 
 
 @contextlib.contextmanager

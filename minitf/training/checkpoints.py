@@ -78,13 +78,14 @@ class RunFolder:
 
     # Weights and their average --------------------------------------------------------------------
 
-    def add_weights(self, names, step, arrays, count):
-        """Write the weights of a step; return the last `count` of the names and this one.
+    def add_weights(self, names, step, arrays, count, write=True):
+        """Return the last `count` of the names and that of this step, whose weights are written.
 
         names: of the files with the weights of earlier steps. arrays: {parameter: array}.
         """
         name = f"weights-{step:08d}.safetensors"
-        save_arrays(self.path / name, arrays, {"step": step})
+        if write:
+            save_arrays(self.path / name, arrays, {"step": step})
         others = [old for old in names if old != name]
         return [*others, name][-count:]
 

@@ -280,7 +280,7 @@ class Validator:
         with Progress(task) as bar:
 
             def progress(done, total):
-                if self.stop.asked:
+                if self.stop.reason:
                     raise Interrupted
                 bar.total = total
                 bar.update_to(done)

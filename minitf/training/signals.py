@@ -18,11 +18,6 @@ class StopRequest:
         self.reason = None
         self.agreed = False
 
-    @property
-    def asked(self):
-        """Return whether this process was asked to stop."""
-        return self.reason is not None
-
     def ask(self, reason):
         """Ask the run to stop. The first reason counts."""
         self.reason = self.reason or reason

@@ -130,7 +130,7 @@ class Trainer:
             self._write_checkpoint()  # if the disk is full, fail now
         limit = self._train()
         if self.stop.agreed:
-            self._save_interrupted()
+            self.save(keep=False, model=False)
         return limit
 
     def _check_same_weights(self):
@@ -180,7 +180,7 @@ class Trainer:
         """
         if self.log.closed:
             self.stop.ask("the output was closed")
-        votes = self.ranks.all_gather((self.stop.asked, self._limit_reached()))
+        votes = self.ranks.all_gather((self.stop.reason, self._limit_reached()))
         self.stop.agreed = any(asked for asked, _ in votes)
         _, limit = votes[0]  # by the clock of rank 0
         return limit
@@ -295,7 +295,7 @@ class Trainer:
 
     def _measure(self):
         """Return (perplexity, BLEU), None if the run was asked to stop."""
-        # As training/results.py reads the saved model: a line of up to max_length is one part.
+        # As training/commandline.py reads the saved model: a line of up to max_length is one part.
         length = self.settings.max_length
         ways = self.notes.get("reads_capitals", False), self.notes.get("marks")
         translator = Translator(self.model, self.dataset.subwords, length, length, *ways)
@@ -312,14 +312,15 @@ class Trainer:
         """Write the average of the last weights as the model, and after it the checkpoint.
 
         keep: whether the weights of this step are part of later averages. model: False leaves the
-        present model, because to average large ones takes longer than an update.
+        present model, if there is one, because to average large ones takes longer than an update.
         """
         self.updater.fetch_figures()
         self._check_same_weights()
         if self.ranks.rank:
             return
         state = self.model.state()
-        names = self.folder.add_weights(self._comparable(), self.step, state, self.settings.average)
+        count = self.settings.average
+        names = self.folder.add_weights(self._comparable(), self.step, state, count, keep)
         if model or not self.folder.has_model():
             names, averaged = self.folder.average(names, state)
             self.save_model(averaged, len(names))
@@ -355,16 +356,6 @@ class Trainer:
         numbers, path = functools.partial(probe, self.model), self.folder.path
         config, subwords = self.config.to_dict(), self.dataset.subwords
         save_model(path, arrays, config, subwords, notes=notes, probe=numbers)
-
-    def _save_interrupted(self):
-        """Save the state between two validations; the model only if there is none yet."""
-        self.updater.fetch_figures()
-        self._check_same_weights()
-        if self.ranks.rank:
-            return
-        if not self.folder.has_model():
-            self.save_model(self.model.state(), 1)
-        self._write_checkpoint()
 
     def _write_checkpoint(self):
         corpus = self.dataset.corpus

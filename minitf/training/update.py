@@ -19,6 +19,7 @@ from minitf.errors import UserError
 from minitf.optim import Flat, adam_update, clip_gradient, gradient_norm
 from minitf.text.batches import Batch
 from minitf.training.distributed import Ranks
+from minitf.translation.loading import made_up_texts
 
 __all__ = ["Updater", "shares", "threads_for"]
 
@@ -201,15 +202,10 @@ class Updater:
         more memory than a step of training. A gradient that is 0 but for rounding, as that of the
         biases of keys, is compared relative to a thousandth of the whole gradient.
         """
-        c = self.models[0].config
-        length = min(8, c.max_length)
-        ids = np.linspace(1, c.vocabulary_size - 1, 2 * length).astype(np.int32)
-        ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id
-        source, target = ids.reshape(2, length).copy(), ids[::-1].reshape(2, length)
-        source[1, length // 2 :] = c.pad_id
-        before = np.roll(target, 1, axis=1)
-        before[:, 0] = c.bos_id
-        batch = Batch(source, before, target)
+        _, source, before = made_up_texts(self.models[0].config)
+        target = np.roll(before, -1, axis=1)
+        target[:, -1] = self.models[0].config.eos_id
+        batch = Batch(*(ids.astype(np.int32) for ids in (source, before, target)))
 
         def numbers():
             self.optimizer.zero_grad()

@@ -110,19 +110,25 @@ def probe(model, arrays=None):
     return [float(f"{x:.6g}") for x in chosen] if np.isfinite(chosen).all() else None
 
 
-def some_logits(model):
-    """Return the ids of a fixed input, and a model's logits (2, length, V) for it.
+def made_up_texts(config):
+    """Return the ids of a fixed input, and from them a source and a target (2, length).
 
-    The input is two sentences, the second with padding. It must never change, because some of the
+    The second sentence of the source has padding. They must never change, because some of their
     logits are saved with models.
     """
-    c = model.config
+    c = config
     length = min(_LENGTH, c.max_length)
     ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
     ids[np.isin(ids, (c.pad_id, *c.suppressed_ids))] = c.eos_id  # no finite logit for the latter
     source, target = np.stack([ids, ids[::-1]]), np.stack([ids[::-1], ids])  # (2, length)
     source[1, length // 2 :] = c.pad_id
     target[:, 0] = c.bos_id
+    return ids, source, target
+
+
+def some_logits(model):
+    """Return the ids of a fixed input, and a model's logits (2, length, V) for it."""
+    ids, source, target = made_up_texts(model.config)
     with model.evaluating(), no_grad():
         return ids, to_numpy(model(source, target).data)
 

@@ -16,7 +16,7 @@ from models import small_model
 from minitf.data.corpora import Pairs
 from minitf.errors import UserError
 from minitf.text import BOS, EOS, Words
-from minitf.training import commandline, results
+from minitf.training import commandline
 from minitf.training.evaluation import (
     Validator,
     bleu,
@@ -220,7 +220,7 @@ def test_a_run_on_a_corpus_of_the_paper_has_its_paper_bleu_too(corpus, tmp_path)
     translator = SimpleNamespace(
         translate=lambda source, *_, **__: [[SimpleNamespace(text=line)] for line in OURS]
     )
-    found = results._test(trainer, translator, "newstest2014", Pairs(["", ""], GOOD))
+    found = commandline._test(trainer, translator, "newstest2014", Pairs(["", ""], GOOD))
     assert (
         said[1] == f"newstest2014: {bleu(OURS, GOOD).text}"
         and found["bleu"] == bleu(OURS, GOOD).score

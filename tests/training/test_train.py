@@ -16,7 +16,7 @@ from saved_files import weights_in
 from minitf import backend
 from minitf.files.arrays import load_arrays
 from minitf.files.models import read_model
-from minitf.training import commandline, results
+from minitf.training import commandline
 from minitf.training.evaluation import Validator
 from minitf.training.settings import parse
 from minitf.training.update import Updater
@@ -152,7 +152,7 @@ def test_the_model_is_the_better_of_the_average_and_the_last(better, folder, mon
     tested = []
     monkeypatch.setattr(Validator, "measure", made_up)
     monkeypatch.setattr(
-        results, "_test", lambda _, translator, *more: tested.append(translator.model.state())
+        commandline, "_test", lambda _, translator, *more: tested.append(translator.model.state())
     )
     assert run("here", "--steps", "12", "--average", "3") == 0
     last, _ = load_arrays("here/weights-00000012.safetensors")
