@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from minitf.cli import Progress, counted
-from minitf.data.corpora import read_lines, undecoded
+from minitf.data.corpora import read_pairs, undecoded
 from minitf.errors import UserError
 from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
@@ -125,13 +125,7 @@ def score_files(hypotheses, references) -> str:
     test.de, test.fr.
     Raises UserError for files that cannot be read and for unequal line counts.
     """
-    pairs = read_lines(hypotheses), read_lines(references)
-    lengths = list(map(len, pairs))
-    if lengths[0] != lengths[1]:
-        raise UserError(
-            f"{hypotheses} has {counted(lengths[0], 'line')} but {references} has "
-            f"{lengths[1]:,}: give one reference for each translation"
-        )
+    pairs = read_pairs(hypotheses, references)
     lines = [bleu(*pairs).text]
     try:
         lines.append(paper_bleu(*pairs, Path(references).suffix.removeprefix(".")).text)
