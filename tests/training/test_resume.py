@@ -32,7 +32,7 @@ from minitf.data.dataset import Dataset
 from minitf.errors import UserError
 from minitf.files.arrays import load_arrays, save_arrays
 from minitf.files.models import read_model
-from minitf.training import commandline, update
+from minitf.training import commandline, trainer, update
 from minitf.training.checkpoints import RunFolder
 from minitf.training.evaluation import Validator, perplexity
 from minitf.training.log import read_history
@@ -534,11 +534,11 @@ def test_a_validation_at_the_end_of_a_session_counts_for_nothing(folder, monkeyp
 def test_an_average_has_weights_of_the_cooldown_or_weights_before_it(folder, monkeypatch):
     """And no weights are deleted that the checkpoint on the disk names."""
     averaged, deleted = [], []
-    save_model, unlink = RunFolder.save_model, os.unlink
+    save_model, unlink = trainer.save_model, os.unlink
 
-    def noted(self, model, arrays, subwords, notes):
+    def noted(*arguments, notes, probe):
         averaged.append((notes["step"], notes["averaged"]))
-        save_model(self, model, arrays, subwords, notes)
+        save_model(*arguments, notes=notes, probe=probe)
 
     def checked(path, **options):
         if (name := Path(path).name).startswith("weights-") and Path(path).exists():
@@ -546,7 +546,7 @@ def test_an_average_has_weights_of_the_cooldown_or_weights_before_it(folder, mon
             assert name not in load_arrays("here/checkpoint.safetensors")[1]["weights"]
         unlink(path, **options)
 
-    monkeypatch.setattr(RunFolder, "save_model", noted)
+    monkeypatch.setattr(trainer, "save_model", noted)
     monkeypatch.setattr(os, "unlink", checked)
     run("here", *shlex.split("--steps 5 --cooldown 0.4 --valid-every 1 --average 2"))
     assert averaged[:5] == [(1, 1), (2, 2), (3, 2), (4, 1), (5, 2)], "it begins after step 3"
