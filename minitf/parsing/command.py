@@ -204,11 +204,6 @@ def _parsed_gold(options):
 
 
 def _gold(paths):
-    if "*" in paths[0] and not os.path.exists(paths[0]):  # the shell left a pattern as it is
-        raise UserError(
-            f"no file matches {paths[0]}: is the folder right? (python -m minitf data craft "
-            "downloads trees)"
-        )
     trees = [cleaned(tree) for path in paths for tree in read_trees(path)]
     trees = [tree for tree in trees if tree]
     if not trees:

@@ -103,14 +103,17 @@ def _read_legacy(path, file):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes a tuple of the arguments of a tensor, and of a storage (its key, its type)."""
+    """Makes a _Tensor of each tensor, and a tuple of each storage (its key, its type)."""
 
     def find_class(self, module, name):
         """Return what a name of the pickle stands for. Raises UserError for others."""
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return lambda *arguments: arguments  # a new one: a pickle can change what it is given
+            # A new function each time: a pickle can change what it is given.
+            return lambda storage, offset, shape, strides, *_: _Tensor(
+                *storage, offset, tuple(shape), tuple(strides)
+            )
         if module == "torch" and name in _TYPES:
             return _TYPES[name]
         wanted = " ".join(f"{module}.{name}".split())[:80]
@@ -123,7 +126,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _unpickled(file):
-    """Return what the next pickle of a file describes, with tensors as tuples."""
+    """Return what the next pickle of a file describes, each tensor as a _Tensor."""
     start = file.tell()
     for operation, argument, position in pickletools.genops(file):
         # The Unpickler takes the memory that these claim, before it reads on.
@@ -134,24 +137,18 @@ def _unpickled(file):
 
 
 def _tensors(content):
-    """Return {name: _Tensor} of an unpickled dictionary."""
+    """Return the content of a pickle. Raises ValueError unless it is {name: _Tensor}."""
     if not isinstance(content, dict):
         raise ValueError("it contains more than tensors by name")
-    tensors = {}
-    for name, value in content.items():
-        try:
-            (key, dtype), offset, shape, strides = value[:4]
-            tensor = _Tensor(key, dtype, offset, tuple(shape), tuple(strides))
-            texts = type(name) is type(key) is str and dtype in _TYPES.values()
-        except (TypeError, ValueError):
-            texts = False
-        if not texts or len(tensor.shape) != len(tensor.strides) or len(tensor.shape) > 4:
+    for name, tensor in content.items():
+        if type(name) is not str or not isinstance(tensor, _Tensor) or type(tensor.key) is not str:
             raise ValueError("it contains more than tensors by name")
-        numbers = (offset, *tensor.shape, *tensor.strides)
+        if tensor.dtype not in _TYPES.values() or not len(tensor.shape) == len(tensor.strides) <= 4:
+            raise ValueError("it contains more than tensors by name")
+        numbers = (tensor.offset, *tensor.shape, *tensor.strides)
         if not all(type(n) is int and 0 <= n <= sys.maxsize for n in numbers):
             raise ValueError(f"{name!r} has an impossible shape")
-        tensors[name] = tensor
-    return tensors
+    return content
 
 
 def _arrays(tensors, storages):
