@@ -1,7 +1,7 @@
 """Check minitf on a GPU, and measure it: two commands of a few minutes each.
 
     python examples/benchmarks/gpu_check.py first --out FOLDER     # is it right?  310 seconds
-    python examples/benchmarks/gpu_check.py second --out FOLDER    # how fast?     190 seconds
+    python examples/benchmarks/gpu_check.py second --out FOLDER    # how fast?     200 seconds
 
 Each ends by then, finished or not. They run these parts, one after the other, each in a process of
 its own; each can also be run alone by its name, and writes its results to FOLDER/PART.json as soon
@@ -21,11 +21,9 @@ FOLDER/PART.log. Nothing else may run beside them.
     tf32            the training step of base in this precision
     bfloat16        the same
     decoding        beam search of base compared with a cached one written by hand in PyTorch
-    kernels         each fused operation compared with the plain operations it replaces
-    forms           minitf alone, without each of its forms in turn, and with a profile
 
 It needs NumPy, CuPy, sentencepiece, sacrebleu, safetensors, threadpoolctl and pytest, and PyTorch
-for the comparisons and profiles; minitf need not be installed. CuPy keeps compiled kernels in
+for the comparisons; minitf need not be installed. CuPy keeps compiled kernels in
 ~/.cupy/kernel_cache: on another machine, they are compiled again. Without a GPU, the program prints
 one line and exits with code 2.
 """
@@ -65,14 +63,7 @@ PACKAGES = (
 # those after it.
 COMMANDS = {
     "first": {"tests": 100, "sanitizer": 60, "parity": 30, "course": 120},
-    "second": {
-        "small": 30,
-        "tf32": 40,
-        "bfloat16": 39,
-        "decoding": 26,
-        "forms": 40,
-        "kernels": 15,
-    },
+    "second": {"small": 45, "tf32": 60, "bfloat16": 55, "decoding": 40},
 }
 LONGEST = 600  # seconds for a part that runs alone
 TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
@@ -100,7 +91,6 @@ TASKS = {
 }
 # Sizes with which a program takes seconds: its figures mean nothing, its results are compared.
 TINY = {"model": QUICK, "pairs": 1, "source": 3, "length": 4, "repeats": 1, "groups": 1}
-SMALL_OPERATIONS = {"pairs": 2, "length": 3, "d": 16, "words": 7, "rows": 2, "weights": 5}
 # The largest relative difference between the losses, and between the lengths of the gradients.
 # Both programs round the operands of products, to 10 bits of fraction (tf32) or 7 (bfloat16), but
 # not in the same places. The loss of a new model hardly shows that, as it is close to that of equal
@@ -517,162 +507,12 @@ def _row(task, goal, found):
     return row | {"ratio": ratio, "reached": ratio >= goal}
 
 
-def time_forms(options, note):
-    """Time minitf without each of its forms in turn, and profile it."""
-    from benchmarks import ours
-    from minitf import backend, forms
-
-    backend.use("cupy")
-    rows = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("small", "decoding", "bfloat16"):  # the short ones first
-            task = TASKS[name][0] | {"threads": None} | (TINY if options.small else {})
-            task["weights"] = f"{folder}/{name}.npz"
-            groups = task.get("groups", 5)
-            ours.draw(task)
-            make = ours.JOBS[f"{task['job']} on a GPU"]
-            with forms.on():
-                work = make(task)
-                rows[name] = {"ms": _milliseconds(work, groups=groups), "without": {}}
-            for left_out in forms.all_forms():
-                with forms.on([op for op in forms.all_forms() if op is not left_out]):
-                    # A Translator chooses how to decode when it is made.
-                    other = make(task) if task["job"] == "decode" else work
-                    rows[name]["without"][left_out.__name__] = _milliseconds(other, groups=groups)
-                note({"rows": rows})
-            with forms.on():
-                rows[name]["profile"] = _profiled(work)  # may slow down what comes after
-            note({"rows": rows})
-    return {"passed": True, "rows": rows}
-
-
-def _milliseconds(work, repeats=1, groups=5):
-    """Return the median time of some groups of calls, after a call that compiles and allocates."""
-    work()
-    times = []
-    for _ in range(groups):
-        work.wait()
-        started = time.perf_counter()
-        for _ in range(repeats):
-            work()
-        work.wait()
-        times.append((time.perf_counter() - started) / repeats * 1000)
-    return round(statistics.median(times), 4)
-
-
-def _profiled(work):
-    """Return how long the host is busy in a call, the GPU, and with which kernels.
-
-    host_ms: until the call has started its last kernel, unless the kernels wait in a full queue.
-    The profiler of PyTorch sees the kernels of all libraries of the process.
-    """
-    work.wait()
-    started = time.perf_counter()
-    work()
-    found = {"host_ms": round(1000 * (time.perf_counter() - started), 3)}
-    try:
-        import torch
-        from torch.profiler import ProfilerActivity, profile
-    except ImportError:
-        return found
-    if not torch.cuda.is_available():
-        return found
-    torch.zeros(1, device="cuda")
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as record:
-        work()
-        work.wait()
-    kernels = [each for each in record.key_averages() if each.device_type.name == "CUDA"]
-    kernels.sort(key=lambda each: -each.self_device_time_total)
-    rows = [[each.key[:60], each.count, each.self_device_time_total / 1000] for each in kernels]
-    busy = sum(ms for _, _, ms in rows)
-    launches = sum(count for _, count, _ in rows)
-    return found | {"launches": launches, "busy_ms": round(busy, 3), "kernels": rows[:25]}
-
-
-def time_kernels(options, note):
-    """Time each fused operation, forward and backward, and the plain operations it replaces."""
-    from minitf import backend, forms
-
-    backend.use("cupy")
-    found = {}
-    sizes, repeats = (SMALL_OPERATIONS, 1) if options.small else ({}, 10)
-    for name, operation in _operations(backend.xp, **sizes).items():
-        operation.wait = backend.xp.cuda.Device().synchronize
-        with forms.on():
-            fused = _milliseconds(operation, repeats)
-        with forms.off():
-            plain = _milliseconds(operation, repeats)
-        found[name] = {"fused_ms": fused, "plain_ms": plain, "ratio": round(plain / fused, 2)}
-        if "dropout" in name:
-            found[name]["note"] = "the plain mask is drawn on the CPU, and copied"
-        note({"operations": found})
-    return {"passed": True, "operations": found}
-
-
-def _operations(xp, pairs=512, length=48, d=512, words=37000, rows=4096, weights=63_000_000):
-    """Return the fused operations and their arrays.
-
-    The default sizes are those of the base model: 24,576 positions, 37,000 tokens.
-    """
-    from minitf import functions as F
-    from minitf import transformer
-    from minitf.config import Config
-    from minitf.loss import projected_cross_entropy
-    from minitf.nn import Dropout, LayerNorm, Linear, Parameter
-    from minitf.optim import Adam
-    from minitf.tensor import Tensor
-
-    rng = np.random.default_rng(0)
-
-    def tensor(*shape):
-        return Tensor(rng.standard_normal(shape, dtype=np.float32))
-
-    def both_ways(function):
-        def run():
-            with F.dropout_state(1, 1):
-                y = function()
-            y.backward(xp.ones_like(y.data))
-
-        return run
-
-    norm, rate = LayerNorm(d), Dropout(0.1)
-    inner, outer = Linear(d, 4 * d, rng), Linear(4 * d, d, rng)
-    x, added = tensor(pairs, length, d), tensor(pairs, length, d)
-
-    def network(dropout):
-        return transformer.feed_forward_network(x, inner, F.relu, dropout, outer)
-
-    heads = [tensor(pairs, 8, length, d // 8) for _ in range(3)]
-    module = transformer.MultiHeadAttention(Config(words, d_model=d, n_heads=8), rng)
-    mask = xp.asarray(np.tri(length, dtype=bool)[None, None])
-    table, ids = tensor(words, d), rng.integers(0, words, (pairs, length))
-    hidden, target = tensor(rows, d), rng.integers(0, words, rows)
-    optimizer = Adam([("x", Parameter(rng.standard_normal(weights, dtype=np.float32)))])
-    optimizer.gather_gradients()  # a gradient of zeros, without which Adam refuses a step
-    forward = {
-        "layer norm": lambda: norm(x),
-        "residual, dropout, layer norm": lambda: transformer.add_and_norm(x, added, rate, norm),
-        "feed-forward": lambda: network(Dropout(0.0)),
-        "feed-forward with dropout": lambda: network(rate),
-        "dropout": lambda: rate(x),
-        "attention": lambda: F.attention(*heads, mask),
-        "attention with dropout": lambda: F.attention(*heads, mask, 0.1),
-        "multi-head attention": lambda: module(x, x, mask),
-        "embedding": lambda: F.embedding(table, ids),
-        "cross-entropy": lambda: projected_cross_entropy(hidden, table, target)[0],
-    }
-    operations = {name: both_ways(function) for name, function in forward.items()}
-    return operations | {"Adam": lambda: optimizer.step(1e-9)}
-
-
 PARTS = {
     "tests": run_tests,
     "sanitizer": sanitize,
     "parity": lambda options, note: parity(options, note, 3 if options.small else 50),
     "course": run_course,
     **{name: functools.partial(compare_with_pytorch, name) for name in TASKS},
-    "kernels": time_kernels,
-    "forms": time_forms,
 }
 
 if __name__ == "__main__":

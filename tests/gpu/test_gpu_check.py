@@ -14,8 +14,7 @@ import pytest
 import strict
 from paths import EXAMPLES, ROOT, SUPPORT
 
-from minitf import backend, forms
-from minitf.backend import using
+from minitf import backend
 
 sys.path.insert(0, str(EXAMPLES))
 
@@ -31,7 +30,7 @@ def path(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("forms_are", "parts"),
-    [("on", ["tests", "kernels", "small", "decoding"]), ("off", ["course"])],
+    [("on", ["tests", "small", "decoding"]), ("off", ["course"])],
 )
 def test_it_runs_on_the_stand_in_from_end_to_end(forms_are, parts, tmp_path):
     """As the programs that a person starts, each part in its own process; with small sizes."""
@@ -322,25 +321,3 @@ def test_three_curves(monkeypatch, tmp_path):
     assert report["passed"] and max(report["apart"].values()) < 1e-5
     assert all(len(curve) == 2 for curve in report["losses"].values())
     assert json.loads(json.dumps(report)) == report
-
-
-@pytest.mark.slow
-def test_each_operation_that_is_timed_runs_with_kernels_and_without(monkeypatch):
-    sizes = {"pairs": 2, "length": 3, "d": 16, "words": 7, "rows": 2, "weights": 5}
-    names, launch = [], strict.with_kernels.kernels[0]
-
-    def noted(kernel, *rest):
-        names.append(kernel.__name__)
-        launch(kernel, *rest)
-
-    monkeypatch.setattr(strict.with_kernels, "kernels", (noted, strict.with_kernels.kernels[1]))
-    with using(strict.with_kernels):
-        for name, operation in gpu_check._operations(backend.xp, **sizes).items():
-            names.clear()
-            with forms.on():
-                operation()
-            assert names, f"{name} has no fused kernel"
-            names.clear()
-            with forms.off():
-                operation()
-            assert not names
