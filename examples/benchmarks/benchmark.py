@@ -20,7 +20,6 @@ import json
 import math
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,12 +35,11 @@ AVX2 = {
 }
 LONG = 0.1  # seconds; shorter work is repeated until a measurement takes as long
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "examples")]
+sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 from benchmarks import compare, report, rows  # noqa: E402
 from benchmarks.protocol import Missing, Worker, cores  # noqa: E402
-
-SUBWORDS = ROOT / "examples" / "models" / "en-de" / "subwords.model"
+from minitf.cli import number  # noqa: E402
 
 
 def main(arguments=None):
@@ -49,115 +47,67 @@ def main(arguments=None):
     options = _options(arguments)
     if options.isa:
         os.environ.update(AVX2)  # for the processes of the contenders
-    with tempfile.TemporaryDirectory() as folder:
-        contest = Contest(options, folder)
-        found = contest.describe()
-        print("\n".join(report.head(found)), flush=True)
-        found["rows"] = []
-        for row in options.rows:
-            found["rows"].append(contest.measure(row))
-            print("\n".join(report.lines_of(found["rows"][-1])), flush=True)
-            if options.json:  # after each row, or an error would lose an hour of measuring
-                Path(options.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    contest = Contest(options)
+    found = contest.describe()
+    print("\n".join(report.head(found)), flush=True)
+    found["rows"] = []
+    _write(found, options.json)
+    for row in options.rows:
+        found["rows"].append(contest.measure(row))
+        print("\n".join(report.lines_of(found["rows"][-1])), flush=True)
+        _write(found, options.json)  # after each row, or an error would lose an hour of measuring
     return 1 if contest.wrong else 0
+
+
+def _write(found, path):
+    if path:
+        Path(path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _options(arguments):
     parser = argparse.ArgumentParser(description="Measure minitf against PyTorch and CTranslate2.")
     add = parser.add_argument
-    add(
-        "--rows",
-        nargs="+",
-        metavar="NAME",
-        default=["train", "greedy", "beam", "opus", "attention", "start-up", "file", "import"],
-        help="rows, or beginnings of their names: train, greedy, beam, opus, attention, start-up, "
-        "file, import (default: all)",
-    )
-    add(
-        "--rivals",
-        nargs="*",
-        choices=rows.RIVALS,
-        default=rows.RIVALS,
-        metavar="NAME",
-        help=f"the programs to compare with minitf, of {', '.join(rows.RIVALS)} (default: all of "
-        "them; --rivals without a name: none)",
-    )
-    add(
-        "--earlier",
-        metavar="CHECKOUT",
-        help="a folder with an earlier commit of minitf, to measure as well",
-    )
-    add(
-        "--pairs",
-        type=int,
-        metavar="N",
-        help="timings of each program; fewer than 6 give no interval (default: 15)",
-    )
-    add(
-        "--python",
-        default=sys.executable,
-        metavar="PATH",
-        help="the Python interpreter in which PyTorch and CTranslate2 are installed (default: this "
-        "one)",
-    )
-    add(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="threads of each program (default: as many as it chooses)",
-    )
-    add(
-        "--isa",
-        choices=["avx2"],
-        help="keep all programs from using wider instructions, on a processor that has them: what "
-        "most laptops have",
-    )
+    beginnings = "train, greedy, beam, opus, attention, start-up, file, import"
+    said = f"rows, or beginnings of their names: {beginnings} (default: all)"
+    add("--rows", nargs="+", default=list(rows.ROWS), metavar="NAME", help=said)
+    said = f"of {', '.join(rows.RIVALS)} (default: all; --rivals without a name: none)"
+    add("--rivals", nargs="*", choices=rows.RIVALS, default=rows.RIVALS, metavar="NAME", help=said)
+    said = "a folder with an earlier commit of minitf, to measure as well"
+    add("--earlier", metavar="CHECKOUT", help=said)
+    said = "timings of each program; fewer than 6 give no interval (default: 15)"
+    add("--pairs", type=number(int, 2, 1000), metavar="N", help=said)
+    said = "the Python interpreter in which the rivals are installed (default: this one)"
+    add("--python", default=sys.executable, metavar="PATH", help=said)
+    said = "threads of each program (default: as many as it chooses)"
+    add("--threads", type=int, metavar="N", help=said)
+    said = "keep all programs from using wider instructions, which most laptops do not have"
+    add("--isa", choices=["avx2"], help=said)
     add("--json", metavar="FILE", help="write all measurements to this file, for report.py")
-    add(
-        "--quick",
-        action="store_true",
-        help="check that everything works: tiny sizes, 2 pairs; the times mean nothing",
-    )
-    return _checked(parser, parser.parse_args(arguments))
-
-
-def _checked(parser, options):
-    """Fill in dependent options, and refuse impossible ones."""
-    earlier = Path(options.earlier or ROOT) / "examples" / "benchmarks" / "ours.py"
-    if not earlier.is_file():
-        parser.error(f"--earlier {options.earlier}: not a checkout of minitf")
+    said = "check that everything works: tiny sizes, 2 pairs; the times mean nothing"
+    add("--quick", action="store_true", help=said)
+    options = parser.parse_args(arguments)
     try:
         options.rows = rows.chosen(options.rows)
     except ValueError as error:
         parser.error(str(error))
     if options.quick:
         options.rows = [rows.quick(row) for row in options.rows]
-    if options.pairs is None:
-        options.pairs = 2 if options.quick else 15
-    if shutil.which(options.python) is None:
-        parser.error(f"--python {options.python}: there is no such program")
-    if options.json and not Path(options.json).absolute().parent.is_dir():
-        parser.error(f"--json {options.json}: there is no such folder")
-    if options.pairs < 2:
-        parser.error("--pairs must be 2 or more")
+    options.pairs = options.pairs or (2 if options.quick else 15)
     return options
 
 
 class Contest:
-    """The contenders, and the folder with the weights that all of them start from."""
+    """The contenders, and what keeps some of them from taking part."""
 
-    def __init__(self, options, folder):
-        self.options, self.folder = options, Path(folder)
+    def __init__(self, options):
+        self.options = options
         self.missing, self.wrong = {}, False  # contenders that cannot take part: {name: why}
 
     def names(self, row):
         """Return the contenders of a row, minitf first."""
-        rivals = [
-            name
-            for name in row.contenders
-            if name in self.options.rivals and name not in self.missing
-        ]
-        return ["minitf", *(["earlier"] if self.options.earlier else []), *rivals]
+        earlier = ["earlier"] if self.options.earlier else []
+        rivals = (name for name in row.contenders if name in self.options.rivals)
+        return ["minitf", *(each for each in (*earlier, *rivals) if each not in self.missing)]
 
     def worker(self, name, row=None):
         """Return a new process for a contender."""
@@ -192,16 +142,15 @@ class Contest:
             "versions": {},
         }
         wanted = {name for row in self.options.rows for name in self.names(row)}
-        for name in ("minitf", "earlier", "torch", "ctranslate2"):
-            if wanted & {name, *_same_program(name)}:
-                try:
-                    with self.worker(name) as worker:
-                        about = worker.call(job="about", threads=self.options.threads)
-                    if name == "earlier":
-                        about = {"earlier": _commit(self.options.earlier)} | about
-                    found["versions"][name] = about
-                except Missing as reason:
-                    self.missing |= dict.fromkeys(_same_program(name), str(reason))
+        for name in filter(wanted.__contains__, rows.CONTENDERS):
+            try:
+                with self.worker(name) as worker:
+                    about = worker.call(job="about", threads=self.options.threads)
+                if name == "earlier":
+                    about = {"earlier": _commit(self.options.earlier)} | about
+                found["versions"][name] = about
+            except Missing as reason:
+                self.missing[name] = str(reason)
         found["missing"] = self.missing
         return found
 
@@ -218,11 +167,11 @@ class Contest:
             "skipped": {},
             "equal": {},
         }
-        names = self.names(row)
-        shared = self._shared(row, names, result)
-        for name in names[1:]:
-            self._compare(name, row, shared, result)
         with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            shared, names = self._shared(row, folder), self.names(row)
+            for name in names[1:]:
+                self._compare(name, row, shared, result)
             workers, seconds = {}, {}
             for name in names:
                 if name in result["skipped"]:
@@ -239,87 +188,43 @@ class Contest:
             result["contenders"] = report.figures(self._time(workers, seconds, result["skipped"]))
         return result
 
-    def _shared(self, row, names, result):
-        """Write the files that all contenders of a row start from, and return their common task.
-
-        A contender that cannot read them is skipped.
-        """
-        task = row.task | {"threads": self.options.threads, "job": row.kind}
-        if "model" in task:
-            task["weights"] = str(self._weights(task))
-        if "lines" in task:
-            model, files = self._bundled(task["lines"])
-            task["files"] = files
-            if "ctranslate2" in names:
-                try:
-                    with self.worker("ctranslate2") as worker:
-                        worker.call(job="convert", model=model, **files)
-                except Missing as reason:
-                    result["skipped"]["ctranslate2"] = str(reason)
-        return task
-
-    def _bundled(self, lines):
-        """Write lines to translate, and the weights of the bundled model.
-
-        Returns the sizes of the model, and the names of all files that programs read.
-        """
-        files = {
-            "input": self.folder / "input.txt",
-            "weights": self.folder / "bundled.npz",
-            "folder": self.folder / "bundled",  # for the model of CTranslate2
-            "subwords": SUBWORDS,
-        }
-        files["folder"].mkdir(exist_ok=True)
-        files = {name: str(path) for name, path in files.items()}
-        with self.worker("minitf") as worker:
-            model = worker.call(
-                job="bundled", lines=lines, weights=files["weights"], input=files["input"]
-            )
-        return model, files
+    def _shared(self, row, folder):
+        """Write the files that all contenders of a row start from, and return their common task."""
+        task = row.task | {"threads": self.options.threads, "folder": str(folder)}
+        task["weights"] = str(folder / "weights.npz")
+        files = {"model": "draw", "lines": "bundled"}
+        for job in (files[name] for name in files if name in task):
+            with self.worker("minitf") as worker:
+                worker.call(**task, job=job)
+        return task | {"job": row.kind}
 
     def _task(self, name, row, shared):
         """Return the task of one contender."""
         if row.kind != "command":
             return shared
-        files = shared.get("files", {}) | {"output": str(self._output(name))}
         program = shared["programs"]["minitf" if name == "earlier" else name]
+        files = {"folder": shared["folder"], "output": _output(name, shared)}
         arguments = [argument.format(**files) for argument in program]
         return {"job": "command", "arguments": arguments, "root": str(self.root(name))}
 
-    def _output(self, name):
-        """Return the file into which a command of a contender writes its translations."""
-        return self.folder / f"{name}.txt"
-
-    def _weights(self, task):
-        """Return the file of the weights that all contenders of a row start from."""
-        sizes = "-".join(str(value) for value in task["model"].values())
-        path = self.folder / f"weights-{sizes}-{'decode' if 'beam' in task else 'train'}.npz"
-        if not path.exists():
-            with self.worker("minitf") as worker:
-                worker.call(**{**task, "job": "draw", "weights": str(path)})
-        return path
-
     def _compare(self, name, row, shared, result):
-        """Compare a contender with minitf, unless another one with the same code was compared."""
-        silent = row.kind == "command" and "lines" not in row.task
-        if silent or name in result["skipped"] or set(_same_program(name)) & set(result["equal"]):
+        """Compare a contender with minitf. One that computes something else is skipped."""
+        if row.kind == "command" and "lines" not in row.task:
             return
         try:
             with self.worker("minitf", row) as ours, self.worker(name, row) as theirs:
                 if row.kind == "command":
                     ours.prepare(self._task("minitf", row, shared))
                     theirs.prepare(self._task(name, row, shared))
-                    found = compare.texts(self._output("minitf"), self._output(name))
+                    found = compare.texts(*(_output(each, shared) for each in ("minitf", name)))
                 else:
-                    found = compare.compare(row.kind, shared, ours, theirs, self.folder)
+                    found = compare.compare(row.kind, shared, ours, theirs)
             result["equal"][name] = found
         except Missing as reason:
             result["skipped"][name] = str(reason)
         except compare.Differs as error:
             self.wrong = True
-            why = f"not timed, it computes something else: {error}"
-            same = {name, *_same_program(name)} & {name, *row.contenders}
-            result["skipped"] |= dict.fromkeys(same, why)
+            result["skipped"][name] = f"not timed, it computes something else: {error}"
 
     def _time(self, workers, seconds, skipped):
         """Time the workers in turn.
@@ -342,11 +247,9 @@ class Contest:
         return found
 
 
-def _same_program(name):
-    """Return the contenders that run the same module as this one, `minitf` never among them."""
-    module = rows.CONTENDERS[name].module
-    others = [other for other in rows.CONTENDERS if rows.CONTENDERS[other].module == module]
-    return [other for other in others if other != "minitf"]
+def _output(name, shared):
+    """Return the file into which a command of a contender writes its translations."""
+    return Path(shared["folder"], f"{name}.txt")
 
 
 def _commit(root):

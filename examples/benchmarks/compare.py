@@ -28,11 +28,11 @@ def tasks(kind, task):
     return [small | {"dtype": "float64", "padded": True}, small]
 
 
-def compare(kind, task, ours, theirs, folder):
+def compare(kind, task, ours, theirs):
     """Let both workers do the tasks; returns the differences. Raises Differs."""
     found = {}
     for small in tasks(kind, task):
-        paths = [Path(folder) / f"{name}.npz" for name in ("ours", "theirs")]
+        paths = [Path(task["folder"], f"{name}.npz") for name in ("ours", "theirs")]
         answers = [
             worker.call(**{**small, "job": f"check {kind}", "out": str(path)})
             for worker, path in zip((ours, theirs), paths, strict=True)
@@ -46,8 +46,6 @@ def compare(kind, task, ours, theirs, folder):
         if kind == "attention" or dtype == "float64":
             tolerance = ATTENTION if kind == "attention" else GRADIENT
             found[f"gradients, {small.get('dtype', 'float32')}"] = _arrays(*paths, tolerance)
-        for path in paths:
-            path.unlink()
     return found
 
 

@@ -449,7 +449,7 @@ def compare_with_pytorch(name, options, note, turns=2):
     found, row = {"minitf": [], "torch": []}, {"task": task, "goal": goal, "errors": []}
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        task["weights"] = f"{folder}/weights.npz"
+        task |= {"weights": f"{folder}/weights.npz", "out": f"{folder}/gradients.npz"}
         _draw(task)
         for turn in range(turns):
             now = time.perf_counter()
@@ -476,11 +476,14 @@ def _measured(worker, task, compared):
     """Return the milliseconds and the memory of a program, and the results that are compared."""
     found = {}
     if compared and task["job"] == "train":
-        exact = {"model": task["model"] | {"dropout": 0.0}, "job": "measure gradient"}
-        found |= worker.call(**task | exact)
+        exact = {"model": task["model"] | {"dropout": 0.0}, "job": "check train"}
+        found["loss"] = worker.call(**task | exact)[0]
+        with np.load(task["out"]) as gradients:
+            squares = [np.sum(gradients[name].astype("float64") ** 2) for name in gradients]
+        found["gradient"] = float(np.sum(squares)) ** 0.5
     elif compared:
         found["texts"] = worker.call(**task | {"job": "check decode"})
-    worker.prepare(task | {"job": f"{task['job']} on a GPU"})
+    worker.prepare(task)
     runs = [worker.run(task["repeats"]) for _ in range(task.get("groups", 5))]
     milliseconds = 1000 * statistics.median(run["seconds"] for run in runs)
     return found | {"ms": round(milliseconds, 4), "memory": runs[-1]["memory"]}

@@ -1,10 +1,11 @@
 """minitf, used as its trainer and its translator use it."""
 
 import dataclasses
-import functools
 import itertools
+import json
 import os
 import platform
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -14,7 +15,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 from benchmarks import work
-from benchmarks.protocol import ON_GPU, cores, peak_memory, serve
+from benchmarks.protocol import ON_GPU, cores, serve
 from minitf import Config, Tensor, Transformer, __version__, backend, forms
 from minitf import functions as F
 from minitf.cpu.machine import keep_memory
@@ -65,16 +66,18 @@ def model_of(task):
 
 
 def bundled(task):
-    """Write English lines, and the weights of the bundled model; return its sizes.
+    """Write English lines, and the weights, the sizes and the subwords of the bundled model.
 
     The lines are different sentences of the built-in corpus, drawn from a fixed seed: the same on
     every machine.
     """
-    lines, _ = toy.pairs(task["lines"], seed=1)
-    Path(task["input"]).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    folder, (lines, _) = Path(task["folder"]), toy.pairs(task["lines"], seed=1)
+    (folder / work.INPUT).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     model = Translator.load(BUNDLED).model
     np.savez(task["weights"], **model.state())
-    return dataclasses.asdict(model.config)
+    shutil.copy(BUNDLED / "subwords.model", folder)
+    config = json.dumps(dataclasses.asdict(model.config))
+    (folder / "config.json").write_text(config, encoding="utf-8")
 
 
 # Training -----------------------------------------------------------------------------------------
@@ -104,10 +107,6 @@ class Training:
         """Return the batch as an update takes it."""
         return UpdateBatches(0, 0, [np.arange(len(self.rows.source))])
 
-    def gradients(self):
-        """Run forward and backward; returns the loss."""
-        return float(self.updater.gradient(self.next(), self.steps)[0])
-
     def step(self):
         """Make one update; returns the loss. On a GPU the host does not wait for it."""
         loss, *_ = self.updater.update(self.next(), work.RATE)
@@ -118,17 +117,10 @@ class Training:
 def check_training(task):
     """Return the losses of three steps; the gradients of the first go into a file."""
     training = Training(task)
-    training.gradients()
-    np.savez(task["out"], **{name: p.grad for name, p in training.model.named_parameters()})
+    training.updater.gradient(training.next(), training.steps)
+    named = training.model.named_parameters()
+    np.savez(task["out"], **{name: backend.to_numpy(p.grad) for name, p in named})
     return [float(training.step()) for _ in range(3)]
-
-
-def measure_gradient(task):
-    """Return the loss and the length of its gradient: what two programs on a GPU agree on."""
-    training = Training(task)
-    loss, parameters = training.gradients(), training.model.parameters()
-    squares = sum(float((p.grad.astype("float64") ** 2).sum()) for p in parameters)
-    return {"loss": loss, "gradient": squares**0.5}
 
 
 # Decoding, attention ------------------------------------------------------------------------------
@@ -152,20 +144,8 @@ def decoder(task):
             pieces = list(over_cores(search, batches))
         return [(best[0].ids, best[0].log_probability) for best in chain.from_iterable(pieces)]
 
-    forks = min(cores(), len(batches)) - 1
-    decode.memory = functools.partial(peak_memory, forks)
+    decode.forks = min(cores(), len(batches)) - 1
     return decode
-
-
-def on_gpu(work):
-    """Return the same work with functions that wait for a GPU, and that say its memory."""
-
-    def timed():
-        return work()
-
-    timed.wait = backend.xp.cuda.Device().synchronize
-    timed.memory = backend.xp.get_default_memory_pool().total_bytes
-    return timed
 
 
 class Attention:
@@ -283,15 +263,15 @@ JOBS = {
     "check train": check_training,
     "decode": decoder,
     "check decode": lambda task: decoder(task)(),
-    "train on a GPU": lambda task: on_gpu(Training(task).step),
-    "decode on a GPU": lambda task: on_gpu(decoder(task)),
-    "measure gradient": measure_gradient,
     "attention": Attention,
     "check attention": check_attention,
 }
 
 if __name__ == "__main__":
+    gpu = {}
     if ON_GPU in os.environ:
         backend.use("cupy")
+        pool = backend.xp.get_default_memory_pool()
+        gpu = {"wait": backend.xp.cuda.Device().synchronize, "memory": pool.total_bytes}
     with forms.on():
-        serve(JOBS)
+        serve(JOBS, **gpu)

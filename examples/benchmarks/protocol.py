@@ -7,6 +7,7 @@ possible, because the memory of a parent counts in its children's peak.
 """
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -14,6 +15,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None
 
 HERE = Path(__file__).resolve().parent
 SETTLE = 0.05  # seconds until the threads of the previous process are asleep
@@ -34,13 +40,13 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def serve(jobs):
+def serve(jobs, wait=lambda: None, memory=None):
     """Answer the parent until it closes the pipe.
 
     jobs: {name: function(task)}. "prepare" names one of these jobs in the task's "job"; each "run"
     then calls the function that the job returned. "call" runs a job once and answers with its
-    result. The returned function may have `memory`, a function that replaces `peak_memory`, and
-    `wait`, which waits for a GPU.
+    result. wait: waits for a GPU. memory: replaces `peak_memory`. The returned function may have
+    `memory` instead, or `forks`, the number of copies of the process that work at the same time.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # the output of a library must not mix with the answers
@@ -51,12 +57,13 @@ def serve(jobs):
             if question["do"] == "prepare":
                 work = jobs[question["task"]["job"]](question["task"])
                 work()  # the first call allocates and compiles
-                answer = _timed(work, 1)
+                answer = _timed(work, 1, wait)
             elif question["do"] == "run":
                 for _ in range(question["warm"]):
                     work()
-                answer = _timed(work, question["times"])
-                answer["memory"] = getattr(work, "memory", peak_memory)()
+                answer = _timed(work, question["times"], wait)
+                peak = functools.partial(peak_memory, getattr(work, "forks", 0))
+                answer["memory"] = (memory or getattr(work, "memory", peak))()
             else:
                 answer = {"result": jobs[question["task"]["job"]](question["task"])}
         except Exception as error:
@@ -71,24 +78,14 @@ def refuse(reason):
     raise SystemExit(0)
 
 
-def _timed(work, times):
+def _timed(work, times, wait):
     """Return the seconds of one run."""
-    wait = getattr(work, "wait", lambda: None)
     wait()
     start = time.perf_counter()
     for _ in range(times):
         work()
     wait()
     return {"seconds": (time.perf_counter() - start) / times}
-
-
-def _usage():
-    """Return the resource usage of this process and of its ended children, None on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
 
 
 def peak_memory(forks=0):
@@ -98,15 +95,19 @@ def peak_memory(forks=0):
     counted again. Linux passes the peak of a parent to its children in getrusage, so /proc is read
     first.
     """
-    usage = _usage()
-    if usage is None:
+    if resource is None:
         return None
-    peak = usage[0].ru_maxrss * _MAXRSS
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):
                 peak = int(line.split()[1]) * 1024
-    return peak + forks * usage[1].ru_maxrss * _MAXRSS
+    return peak + forks * _peak_of_children()
+
+
+def _peak_of_children():
+    """Return the peak memory of the largest ended child in bytes, None on Windows."""
+    return resource and resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * _MAXRSS
 
 
 class Command:
@@ -135,10 +136,7 @@ class Command:
             lines = done.stderr.strip().splitlines()  # none if it was killed
             raise RuntimeError(lines[-1] if lines else f"it ended with code {done.returncode}")
 
-    def memory(self):
-        """Return the peak memory of the largest ended child in bytes, None on Windows."""
-        usage = _usage()
-        return usage and usage[1].ru_maxrss * _MAXRSS
+    memory = staticmethod(_peak_of_children)
 
 
 # In the parent ------------------------------------------------------------------------------------
@@ -218,4 +216,4 @@ class Worker:
 
 
 if __name__ == "__main__":
-    serve({"command": Command})
+    serve({"about": lambda task: {}, "command": Command})

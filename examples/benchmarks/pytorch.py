@@ -5,7 +5,10 @@ that ends is looked at alone.
 Only the names of the weights are those of minitf; nothing is imported from minitf.
 """
 
-from benchmarks.protocol import refuse, serve
+import os
+import re
+
+from benchmarks.protocol import ON_GPU, refuse, serve
 
 try:
     import torch
@@ -131,58 +134,41 @@ def loss_of(model, source, target_in, target_out, mask):
 
 # The weights under minitf's names -----------------------------------------------------------------
 
+# What is replaced in a name of PyTorch's to get minitf's.
+NAMES = {
+    r"^(encoder|decoder)": r"\1.layers",
+    r"^(encoder.*)self_norm": r"\1attention_norm",
+    r"(\w+)_norm\.": r"\1_residual.norm.",
+    r"norm\.weight": "norm.gain",
+    r"(inner|outer)": r"feed_forward.\1",
+}
 
-def named(model):
-    """Return a list of (name in minitf, parameter, rows of a fused parameter).
 
-    Matrices are transposed.
+def named(model, array=lambda p: p):
+    """Return {name in minitf: a view of that part of array(parameter)}.
+
+    In layers, matrices are transposed, and several can be one parameter, such as query_key_value.
     """
-    found = [("embedding.weight", model.embedding.weight, None)]
-    d = model.d_model
-    for side, first in (("encoder", "attention_residual"), ("decoder", "self_residual")):
-        for i, layer in enumerate(getattr(model, side)):
-            modules = {"self_attention": layer.self_attention, f"{first}.norm": layer.self_norm}
-            if side == "decoder":
-                modules |= {
-                    "source_attention": layer.source_attention,
-                    "source_residual.norm": layer.source_norm,
-                }
-            modules |= {"feed_forward.inner": layer.inner, "feed_forward.outer": layer.outer}
-            modules["feed_forward_residual.norm"] = layer.feed_forward_norm
-            for name, module in modules.items():
-                for key, p in module.named_parameters():
-                    found += [
-                        (f"{side}.layers.{i}.{name}.{end}", p, rows)
-                        for end, rows in _ends(module, key, d)
-                    ]
+    found = {}
+    for name, p in model.named_parameters():
+        for old, new in NAMES.items():
+            name = re.sub(old, new, name)
+        *module, parts, end = name.split(".")
+        parts = parts.split("_")
+        for part, rows in zip(parts, array(p).chunk(len(parts)), strict=True):
+            found[".".join([*module, part, end])] = rows.T if module and rows.ndim == 2 else rows
     return found
-
-
-def _ends(module, key, d):
-    """Return the end of minitf's name for one parameter, or for each slice of a fused one."""
-    if isinstance(module, nn.LayerNorm):
-        return [({"weight": "gain"}.get(key, key), slice(None))]
-    fused = key.split(".")[0]
-    parts = fused.split("_")
-    if len(parts) == 1:
-        return [(key, slice(None))]
-    return [(f"{part}.weight", slice(i * d, (i + 1) * d)) for i, part in enumerate(parts)]
-
-
-def _view(array, rows):
-    """Return the slice of a parameter or gradient with one name in minitf, as (in, out)."""
-    return array if rows is None else array[rows].T if array.ndim == 2 else array[rows]
 
 
 def model_of(task):
     """Return a model with the weights that all contenders start from."""
     model = Transformer(task["model"])
     with np.load(task["weights"]) as arrays, torch.no_grad():
-        names = [name for name, _, _ in named(model)]
-        if odd := sorted(set(names) ^ set(arrays.files)):
+        parts = named(model)
+        if odd := sorted(set(parts) ^ set(arrays.files)):
             raise ValueError(f"minitf and this model differ in {odd[0]} ({len(odd)} such)")
-        for name, p, rows in named(model):
-            _view(p, rows).copy_(torch.from_numpy(arrays[name]))
+        for name, part in parts.items():
+            part.copy_(torch.from_numpy(arrays[name]))
     if task.get("dtype") == "float64":
         model.double().positions = torch.from_numpy(work.sinusoid(4096, model.d_model, "float64"))
     torch.backends.cuda.matmul.allow_tf32 = task.get("precision") == "tf32"
@@ -361,19 +347,9 @@ def check_training(task):
     """Return the losses of three steps; the gradients of the first go into a file."""
     training = Training(task)
     training.gradients()
-    np.savez(
-        task["out"],
-        **{name: _view(p.grad, rows).numpy() for name, p, rows in named(training.model)},
-    )
+    parts = named(training.model, lambda p: p.grad.cpu())
+    np.savez(task["out"], **{name: part.numpy() for name, part in parts.items()})
     return [float(training.step()) for _ in range(3)]
-
-
-def measure_gradient(task):
-    """Return the loss and the length of its gradient: what two programs on a GPU agree on."""
-    training = Training(task)
-    loss = training.gradients()
-    squares = [p.grad.double().square().sum() for p in training.model.parameters()]
-    return {"loss": float(loss), "gradient": float(torch.stack(squares).sum().sqrt())}
 
 
 def decoder(task):
@@ -387,17 +363,6 @@ def decoder(task):
             return search(model, source, task)
 
     return decode
-
-
-def on_gpu(work):
-    """Return the same work with functions that wait for a GPU, and that say its memory."""
-
-    def timed():
-        return work()
-
-    if torch.cuda.is_available():
-        timed.wait, timed.memory = torch.cuda.synchronize, torch.cuda.max_memory_allocated
-    return timed
 
 
 class Heads:
@@ -428,12 +393,12 @@ JOBS = {
     "check train": check_training,
     "decode": decoder,
     "check decode": lambda task: decoder(task)(),
-    "train on a GPU": lambda task: on_gpu(Training(task).step),
-    "decode on a GPU": lambda task: on_gpu(decoder(task)),
-    "measure gradient": measure_gradient,
     "attention": Heads,
     "check attention": check_attention,
 }
 
 if __name__ == "__main__":
-    serve(JOBS)
+    gpu = {}
+    if ON_GPU in os.environ and torch.cuda.is_available():
+        gpu = {"wait": torch.cuda.synchronize, "memory": torch.cuda.max_memory_allocated}
+    serve(JOBS, **gpu)

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from benchmarks.work import INPUT
+
 KEPT = {  # glibc keeps freed memory, which minitf requests itself
     "MALLOC_MMAP_THRESHOLD_": "4000000000",
     "MALLOC_TRIM_THRESHOLD_": "8000000000",
@@ -103,11 +105,9 @@ def _commands():
     }
     title = "translate.py with one sentence, in a new process"
     yield Row("start-up", title, "command", {"programs": programs}, ("imports",))
-    theirs = ["-m", "benchmarks.with_ctranslate2", "{folder}", "{subwords}", "{input}", "{output}"]
-    programs = {
-        "minitf": ["examples/translate.py", "--input", "{input}", "--output", "{output}"],
-        "ctranslate2": theirs,
-    }
+    theirs = ["-m", "benchmarks.with_ctranslate2", "{folder}", "{output}"]
+    ours = ["examples/translate.py", "--input", f"{{folder}}/{INPUT}", "--output", "{output}"]
+    programs = {"minitf": ours, "ctranslate2": theirs}
     title = "translate.py with a file of {lines:,} lines, beam 4, in a new process"
     task = {"programs": programs, "lines": 1000}
     yield Row("file-1000", title, "command", task, ("ctranslate2",))

@@ -1,9 +1,9 @@
 """CTranslate2, the C++ inference engine, in float32 with minitf's weights, for decoding.
 
-    python -m benchmarks.with_ctranslate2 MODEL SUBWORDS INPUT OUTPUT
+    python -m benchmarks.with_ctranslate2 FOLDER OUTPUT
 
-translates a file, as `translate.py --input INPUT --output OUTPUT` does: MODEL is a folder that
-`convert` wrote, SUBWORDS a model of sentencepiece.
+translates a file, as `translate.py --input INPUT --output OUTPUT` does. FOLDER has that file, and
+what the job `bundled` of ours.py writes: the weights, the sizes and the subwords of a model.
 """
 
 import sys
@@ -17,6 +17,7 @@ try:
 except ImportError:
     refuse("CTranslate2 is not installed (--python names an interpreter that has it)")
 
+import json
 import time
 from pathlib import Path
 
@@ -34,11 +35,14 @@ def about(task):
     return {"CTranslate2": ctranslate2.__version__}
 
 
-def convert(task, folder):
-    """Write the weights as a model of CTranslate2.
+def converted(task):
+    """Return the folder of the weights as a model of CTranslate2, which is written once.
 
     Matrices are (out, in); projections that share an input are fused.
     """
+    folder = Path(task["weights"]).with_suffix(".ctranslate2")
+    if folder.exists():
+        return str(folder)
     c = task["model"]
     activation = {"relu": Activation.RELU, "swish": Activation.SWISH}[c.get("activation", "relu")]
     layers = c["n_layers"], c.get("n_decoder_layers") or c["n_layers"]
@@ -49,10 +53,8 @@ def convert(task, folder):
     with np.load(task["weights"]) as arrays:
         w = dict(arrays)
     encodings = work.sinusoid(1024, c["d_model"], layout=c.get("sinusoid_layout", "interleaved"))
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = w["embedding.weight"]
     for side in (spec.encoder, spec.decoder):
-        (side.embeddings[0] if side is spec.encoder else side.embeddings).weight = w[
-            "embedding.weight"
-        ]
         side.position_encodings.encodings = encodings
     spec.decoder.projection.weight = w["embedding.weight"]
     if "output_bias" in w:
@@ -60,9 +62,8 @@ def convert(task, folder):
     for side, first in (("encoder", "attention_residual"), ("decoder", "self_residual")):
         for i, layer in enumerate(getattr(spec, side).layer):
             part = {name.removeprefix(f"{side}.layers.{i}."): array for name, array in w.items()}
-            _attention(
-                layer.self_attention, part, "self_attention", first, [("query", "key", "value")]
-            )
+            groups = [("query", "key", "value")]
+            _attention(layer.self_attention, part, "self_attention", first, groups)
             if side == "decoder":
                 groups = [("query",), ("key", "value")]
                 _attention(layer.attention, part, "source_attention", "source_residual", groups)
@@ -78,7 +79,9 @@ def convert(task, folder):
     spec.config.layer_norm_epsilon = c.get("eps", work.NORM_EPS)
     spec.validate()
     spec.optimize(quantization="float32")
+    folder.mkdir()
     spec.save(str(folder))
+    return str(folder)
 
 
 def _attention(spec, part, name, residual, groups):
@@ -98,10 +101,6 @@ def decoder(task):
 
     Cores can share the products of the batch, or each take a slice of it: the faster way is used.
     """
-    folder = Path(task["weights"]).with_suffix(".ctranslate2")
-    folder.mkdir(exist_ok=True)
-    if not (folder / "model.bin").exists():
-        convert(task, folder)
     source = [[str(i) for i in row] for row in work.sentences(task).tolist()]
     count = task["threads"] or cores()
     options = {
@@ -115,7 +114,10 @@ def decoder(task):
 
     def build(at_once, threads):
         translator = ctranslate2.Translator(
-            str(folder), compute_type="float32", inter_threads=at_once, intra_threads=threads
+            converted(task),
+            compute_type="float32",
+            inter_threads=at_once,
+            intra_threads=threads,
         )
         part = -(-len(source) // at_once)
 
@@ -131,15 +133,18 @@ def decoder(task):
     return min(choices, key=_seconds)
 
 
-def translate_file(model, subwords, read, write, beam=4, alpha=0.6, batch=64):
+def translate_file(folder, write, beam=4, alpha=0.6, batch=64):
     """Translate a file, a sentence a line; each core takes some of the batches."""
     from sentencepiece import SentencePieceProcessor
 
-    pieces = SentencePieceProcessor(model_file=subwords)
+    folder = Path(folder)
+    task = {"model": json.loads((folder / "config.json").read_text(encoding="utf-8"))}
+    model = converted(task | {"weights": str(folder / "weights.npz")})
+    pieces = SentencePieceProcessor(model_file=str(folder / "subwords.model"))
     translator = ctranslate2.Translator(
         model, compute_type="float32", inter_threads=cores(), intra_threads=1
     )
-    lines = Path(read).read_text(encoding="utf-8").splitlines()
+    lines = (folder / work.INPUT).read_text(encoding="utf-8").splitlines()
     source = [[*map(str, ids), SPECIAL[-1]] for ids in pieces.encode(lines)]
     found = translator.translate_batch(
         source, max_batch_size=batch, beam_size=beam, length_penalty=alpha, disable_unk=True
@@ -157,7 +162,6 @@ def _seconds(decode):
 
 JOBS = {
     "about": about,
-    "convert": lambda task: convert(task, task["folder"]),
     "decode": decoder,
     "check decode": lambda task: decoder(task)(),
 }

@@ -9,6 +9,7 @@ PAD, BOS, EOS, FIRST = 0, 2, 3, 4  # ids of minitf; words begin at FIRST
 SMOOTHING, BETAS, ADAM_EPS, NORM_EPS = 0.1, (0.9, 0.98), 1e-9, 1e-6
 RATE = 1e-5  # small, so that the model of the last step is much like that of the first
 BANNED = (PAD, BOS)  # never written by any decoder
+INPUT = "input.txt"  # lines to translate, in the folder of a task
 
 
 def batch(task):

@@ -109,7 +109,7 @@ def test_what_differs_is_not_timed(kind, answer, gradient, complaint, tmp_path):
         pytest.raises(compare.Differs, match=complaint) if complaint else contextlib.nullcontext()
     )
     with said:
-        assert compare.compare(kind, {"model": MODEL, "pairs": 4}, *both, tmp_path)
+        assert compare.compare(kind, {"model": MODEL, "pairs": 4, "folder": tmp_path}, *both)
 
 
 def test_files_of_translations_are_compared(tmp_path):
@@ -124,16 +124,15 @@ def test_files_of_translations_are_compared(tmp_path):
             compare.texts(*paths)
 
 
-def test_what_differs_is_skipped_with_all_of_the_same_program(tmp_path, monkeypatch):
+def test_what_differs_is_skipped(monkeypatch):
     def differ(*arguments):
         raise compare.Differs("the losses are 1 and 2")
 
     monkeypatch.setattr(compare, "compare", differ)
     monkeypatch.setattr(program.Contest, "worker", lambda *names: contextlib.nullcontext())
-    contest, result = program.Contest(None, tmp_path), {"equal": {}, "skipped": {}}
-    for name in ("earlier", "torch"):
-        contest._compare(name, rows.ROWS["train-small"], {}, result)
-    assert set(result["skipped"]) == {"earlier", "torch", "torch-kept"} and contest.wrong
+    contest, result = program.Contest(None), {"equal": {}, "skipped": {}}
+    contest._compare("torch", rows.ROWS["train-small"], {}, result)
+    assert set(result["skipped"]) == {"torch"} and contest.wrong
 
 
 def test_a_contender_that_dies_while_it_is_timed_is_left_out():
@@ -284,10 +283,7 @@ def test_quick_form_with_pytorch(tmp_path):
     ("arguments", "reason"),
     [
         (("--rows", "train-huge"), "no row is called 'train-huge': choose from train-tiny, "),
-        slow(("--python", "no/such/python"), "there is no such program"),
-        slow(("--json", "no/such/folder/x.json"), "there is no such folder"),
-        slow(("--pairs", "1"), "--pairs must be 2 or more"),
-        slow(("--earlier", "examples"), "--earlier examples: not a checkout of minitf"),
+        slow(("--pairs", "1"), "must be a whole number from 2 to 1000"),
     ],
 )
 def test_what_cannot_be_measured_is_said_before(arguments, reason):
