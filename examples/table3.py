@@ -9,7 +9,7 @@ One quarter of the paper's widths, half of its layers, the same numbers of heads
 downloaded, in place of WMT; equal updates for all rows. It trains as many models at a time as the
 machine has cores, and can be stopped at any time: the same command goes on. Each trained row is
 added to table3.json in that folder; a row that is in it already, such as in a copy of ours, is not
-trained again. At the end it writes table3.png and table3.md as well, which can be made again:
+trained again. At the end it writes table3.md as well, which can be made again:
 
     python examples/table3.py --show runs/table3/table3.json
 """
@@ -25,7 +25,6 @@ import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 from minitf.atomic import save_text, writing
 from minitf.cli import OptionParser, exit_code, number
@@ -34,7 +33,6 @@ from minitf.cpu.machine import cores
 from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
-from minitf.plot import label_axes, new_figure, plain_numbers, save_figure
 
 CORPUS = "multi30k"
 KEPT = "table3.json"
@@ -264,27 +262,6 @@ def keep(out, steps, runs):
 # The comparison -----------------------------------------------------------------------------------
 
 
-class Difference(NamedTuple):
-    """A mean difference from base, half of its 95% interval, and the paper's."""
-
-    here: float
-    half: float
-    paper: float
-
-
-class Row(NamedTuple):
-    """A row of the comparison; its differences (perplexity: in percent) are None for base."""
-
-    name: str
-    parameters: int
-    seeds: int
-    perplexity: float
-    bleu: float
-    minutes: float
-    perplexity_difference: Difference | None = None
-    bleu_difference: Difference | None = None
-
-
 def spread(by_row):
     """Return the standard deviation of a value between seeds, and its degrees of freedom.
 
@@ -326,37 +303,6 @@ def intervals(runs, value):
     return found
 
 
-def table(runs):
-    """Return the Rows of the comparison, in the order of the paper's table."""
-    by_row, rows = defaultdict(list), []
-    for run in runs:
-        by_row[run["row"]].append(run)
-    in_perplexity = intervals(runs, lambda run: math.log(run["perplexity"]))
-    in_bleu = intervals(runs, lambda run: run["BLEU"])
-    for row in sorted(by_row, key=list(PAPER).index):
-        found = by_row[row]
-        line = Row(
-            named(row),
-            found[0]["parameters"],
-            len(found),
-            statistics.geometric_mean(run["perplexity"] for run in found),
-            statistics.fmean(run["BLEU"] for run in found),
-            statistics.fmean(run["minutes"] for run in found),
-        )
-        if row in in_bleu:
-            (perplexity, bleu), (their_perplexity, their_bleu) = PAPER["base"], PAPER[row]
-            mean, half = in_perplexity[row]
-            percent = 100 * math.expm1(mean), 100 * half * math.exp(mean)
-            line = line._replace(
-                perplexity_difference=Difference(
-                    *percent, 100 * (their_perplexity / perplexity - 1)
-                ),
-                bleu_difference=Difference(*in_bleu[row], their_bleu - bleu),
-            )
-        rows.append(line)
-    return rows
-
-
 HEADINGS = (
     *("row", "parameters", "seeds", "perplexity", "from base", "the paper's"),
     *("BLEU", "from base", "the paper's", "minutes"),
@@ -369,62 +315,36 @@ NOTE = (
 )
 
 
-def markdown(rows):
-    """Return the comparison as a table in Markdown."""
-    lines = [HEADINGS, ["---"] * len(HEADINGS)]
-    for row in rows:
+def table(runs):
+    """Return the comparison as a table in Markdown, in the order of the paper's."""
+    by_row, lines = defaultdict(list), [HEADINGS, ["---"] * len(HEADINGS)]
+    for run in runs:
+        by_row[run["row"]].append(run)
+    in_perplexity = intervals(runs, lambda run: math.log(run["perplexity"]))
+    in_bleu = intervals(runs, lambda run: run["BLEU"])
+    for row in sorted(by_row, key=list(PAPER).index):
+        found = by_row[row]
         perplexity = bleu = ("", "")
-        if row.bleu_difference:
-            here, half, paper = row.perplexity_difference
-            perplexity = f"{here:+.1f}% ± {half:.1f}", f"{paper:+.1f}%"
-            here, half, paper = row.bleu_difference
-            bleu = f"{here:+.2f} ± {half:.2f}", f"{paper:+.1f}"
-        first = row.name, f"{row.parameters / 1e6:.2f} million", str(row.seeds)
-        scores = f"{row.perplexity:.2f}", *perplexity, f"{row.bleu:.2f}", *bleu
-        lines.append([*first, *scores, f"{row.minutes:.0f}"])
+        if row in in_bleu:
+            (base_perplexity, base_bleu), (their_perplexity, their_bleu) = PAPER["base"], PAPER[row]
+            mean, half = in_perplexity[row]
+            here = f"{100 * math.expm1(mean):+.1f}% ± {100 * half * math.exp(mean):.1f}"
+            perplexity = here, f"{100 * (their_perplexity / base_perplexity - 1):+.1f}%"
+            mean, half = in_bleu[row]
+            bleu = f"{mean:+.2f} ± {half:.2f}", f"{their_bleu - base_bleu:+.1f}"
+        line = [named(row), f"{found[0]['parameters'] / 1e6:.2f} million", str(len(found))]
+        line += [f"{statistics.geometric_mean(run['perplexity'] for run in found):.2f}"]
+        line += [*perplexity, f"{statistics.fmean(run['BLEU'] for run in found):.2f}", *bleu]
+        lines.append([*line, f"{statistics.fmean(run['minutes'] for run in found):.0f}"])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{NOTE}"
 
 
-def picture(rows, path):
-    """Draw each row's difference from base, with its interval, and the paper's beside it.
-
-    Around 0 the axes are linear; farther out, where a row may be alone, they are logarithmic.
-    """
-    rows = [row for row in rows if row.bleu_difference][::-1]
-    figure, heights = new_figure(11, 1.2 + 0.32 * len(rows), 0.1), range(len(rows))
-    panels = {
-        "perplexity: difference from base, %": ("lower is better", 20, "perplexity_difference"),
-        "BLEU: difference from base": ("higher is better", 5, "bleu_difference"),
-    }
-    axes_of_both = figure.subplots(1, 2, sharey=True)
-    for axes, (label, (better, linear, name)) in zip(axes_of_both, panels.items(), strict=True):
-        means, halves, papers = zip(*(getattr(row, name) for row in rows), strict=True)
-        axes.axvline(0, color="#888888", linewidth=1)
-        ours = "minitf, one seed" if math.inf in halves else "minitf, 95% interval"
-        axes.set_xscale("symlog", linthresh=linear)
-        plain_numbers(axes.xaxis)
-        axes.errorbar(means, heights, xerr=halves, fmt="o", color="#1f5fa8", label=ours)
-        axes.plot(papers, heights, "D", color="#d1701f", fillstyle="none", label="the paper")
-        axes.set_yticks(heights, [row.name for row in rows])
-        axes.grid(alpha=0.3)
-        label_axes(axes, label, "", better, 11, 9)
-    figure.axes[0].legend(frameon=False, fontsize=9, loc="upper right")
-    save_figure(figure, path)
-
-
 def show(runs, folder):
-    """Print the table of runs, and write it and the picture into a folder.
-
-    Raises UserError if no row can be compared with base.
-    """
-    rows = table(runs)
-    if not any(row.bleu_difference for row in rows):
-        raise UserError("there is no row to compare with base: train one, or leave --rows out")
-    text = markdown(rows)
+    """Print the table of runs, and write it into a folder."""
+    text = table(runs)
     save_text(folder / "table3.md", text)
     print(text)
-    picture(rows, folder / "table3.png")
-    print(f"wrote {folder / 'table3.md'} and {folder / 'table3.png'}")
+    print(f"wrote {folder / 'table3.md'}")
 
 
 # The command --------------------------------------------------------------------------------------
@@ -444,7 +364,7 @@ def options_of(arguments):
     add("--steps", type=number(int, 1, 10**9), default=4000, help="updates of each (default 4000)")
     jobs = "models that train at a time (default: one on each core)"
     add("--jobs", type=number(int, 1, 1000), default=cores(), help=jobs)
-    show_help = "train nothing: show the runs in this table3.json, and draw them in --out"
+    show_help = "train nothing: show the runs in this table3.json"
     add("--show", type=Path, metavar="FILE", help=show_help)
     return parser.parse_args(arguments)
 

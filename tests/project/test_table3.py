@@ -114,7 +114,6 @@ def test_our_table_is_that_of_our_runs(tmp_path):
     shutil.copy(RESULTS / "table3.json", tmp_path)
     table3.main(["--show", str(tmp_path / "table3.json")])
     assert (tmp_path / "table3.md").read_bytes() == (RESULTS / "table3.md").read_bytes()
-    assert (tmp_path / "table3.png").stat().st_size > 1000
     for each in table3.kept_runs(tmp_path, 4000):  # others can go on with them
         assert each["parameters"] == table3.small(each["row"]).count_parameters(), each["row"]
 
@@ -126,7 +125,6 @@ def trainer(tmp_path, monkeypatch):
     path.write_text(TRAINER)
     monkeypatch.setattr(table3, "TRAINER", (sys.executable, str(path)))
     monkeypatch.setattr(table3.corpora, "load", lambda name: None)
-    monkeypatch.setattr(table3, "picture", lambda rows, path: path.touch())
     return path
 
 
@@ -185,7 +183,6 @@ def test_rows_that_fail_do_not_take_the_others_with_them(tmp_path, trainer, caps
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("--rows base", "there is no row to compare with base"),
         ("--rows nothing", "invalid choice: 'nothing'"),
         ("--show none.json", "no such file"),
         ("--show trainer.py", "damaged"),
