@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 from benchmarks import compare, report, rows  # noqa: E402
-from benchmarks.protocol import Missing, Worker, cores  # noqa: E402
+from benchmarks.protocol import ON_GPU, Missing, Worker, cores  # noqa: E402
 from minitf.cli import number  # noqa: E402
 
 
@@ -67,9 +67,10 @@ def _write(found, path):
 def _options(arguments):
     parser = argparse.ArgumentParser(description="Measure minitf against PyTorch and CTranslate2.")
     add = parser.add_argument
-    beginnings = "train, greedy, beam, opus, attention, start-up, file, import"
-    said = f"rows, or beginnings of their names: {beginnings} (default: all)"
-    add("--rows", nargs="+", default=list(rows.ROWS), metavar="NAME", help=said)
+    beginnings = "train, greedy, beam, opus, attention, start-up, file, import, gpu"
+    default = [name for name in rows.ROWS if not name.startswith("gpu")]
+    said = f"rows, or beginnings of their names: {beginnings} (default: all but gpu)"
+    add("--rows", nargs="+", default=default, metavar="NAME", help=said)
     said = f"of {', '.join(rows.RIVALS)} (default: all; --rivals without a name: none)"
     add("--rivals", nargs="*", choices=rows.RIVALS, default=rows.RIVALS, metavar="NAME", help=said)
     said = "a folder with an earlier commit of minitf, to measure as well"
@@ -116,7 +117,8 @@ class Contest:
         module, root = contender.module, self.root(name)
         if row and row.kind == "command":
             module, root = "protocol", ROOT
-        return Worker(module, python, self.options.threads, contender.environment, root)
+        gpu = {ON_GPU: "1"} if row and "precision" in row.task else {}
+        return Worker(module, python, self.options.threads, contender.environment | gpu, root)
 
     def root(self, name):
         """Return the checkout whose code a contender runs."""
@@ -130,7 +132,7 @@ class Contest:
             machine["instructions"] = [self.options.isa]
         found = {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "commit": _commit(ROOT),
+            "commit": commit_of(ROOT),
             "cores": cores(),
             "system": f"{platform.system()} {platform.release()}",
             "python": platform.python_version(),
@@ -147,7 +149,7 @@ class Contest:
                 with self.worker(name) as worker:
                     about = worker.call(job="about", threads=self.options.threads)
                 if name == "earlier":
-                    about = {"earlier": _commit(self.options.earlier)} | about
+                    about = {"earlier": commit_of(self.options.earlier)} | about
                 found["versions"][name] = about
             except Missing as reason:
                 self.missing[name] = str(reason)
@@ -252,7 +254,7 @@ def _output(name, shared):
     return Path(shared["folder"], f"{name}.txt")
 
 
-def _commit(root):
+def commit_of(root):
     """Return the commit of a checkout, for a report."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"]
     try:

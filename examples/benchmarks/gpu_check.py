@@ -16,11 +16,12 @@ FOLDER/PART.log. Nothing else may run beside them.
     parity          50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy
                     without: three loss curves
     course          the nine lessons on CuPy, and translate.py on CuPy and on NumPy
-    small           the training step of small in float32 compared with PyTorch eager's, two
-                    processes of each
+    small           the training step of small in float32, compared with PyTorch eager's
     tf32            the training step of base in this precision
     bfloat16        the same
     decoding        beam search of base compared with a cached one written by hand in PyTorch
+
+The last four are rows of benchmark.py, such as `--rows gpu-small`.
 
 It needs NumPy, CuPy, sentencepiece, sacrebleu, safetensors, threadpoolctl and pytest, and PyTorch
 for the comparisons; minitf need not be installed. CuPy keeps compiled kernels in
@@ -39,7 +40,6 @@ import platform
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -53,8 +53,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
-from benchmarks.protocol import ON_GPU, Missing, Worker  # noqa: E402
-from benchmarks.rows import BASE, CONTENDERS, QUICK, SMALL  # noqa: E402
+from benchmarks.benchmark import commit_of  # noqa: E402
 
 PACKAGES = (
     *("numpy", "cupy-cuda12x", "cupy-cuda13x", "sentencepiece", "sacrebleu", "pytest", "torch"),
@@ -67,6 +66,7 @@ COMMANDS = {
 }
 LONGEST = 600  # seconds for a part that runs alone
 TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
+PAIRS = 9  # timings of minitf and of PyTorch
 TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patience 0 --out {out}"
 PYTEST = ["-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts="]
 PYTEST += ["-m", "gpu and not slow"]
@@ -74,34 +74,6 @@ PYTEST += ["-m", "gpu and not slow"]
 PYTEST_WITHOUT_POOL = (
     "import sys, cupy, pytest; cupy.cuda.set_allocator(None); sys.exit(pytest.main(sys.argv[1:]))"
 )
-_GPU = {ON_GPU: "1"}
-_SMALL = SMALL | {"vocabulary_size": BASE["vocabulary_size"]}
-# Five groups of so many repeats are timed.
-_BASE = {"job": "train", "model": BASE, "pairs": 512, "length": 48, "repeats": 10}
-# What is compared with PyTorch, by the name of the part, and the ratio that each should reach.
-TASKS = {
-    "small": (_BASE | {"precision": "float32", "model": _SMALL, "pairs": 128, "length": 32}, 1.0),
-    "tf32": (_BASE | {"precision": "tf32"}, 1.1),
-    "bfloat16": (_BASE | {"precision": "bfloat16"}, 0.95),
-    "decoding": (
-        {"job": "decode", "precision": "float32", "model": BASE, "pairs": 64, "repeats": 2}
-        | {"source": 20, "length": 32, "beam": 4, "alpha": 0.6},
-        1.0,
-    ),
-}
-# Sizes with which a program takes seconds: its figures mean nothing, its results are compared.
-TINY = {"model": QUICK, "pairs": 1, "source": 3, "length": 4, "repeats": 1, "groups": 1}
-# The largest relative difference between the losses, and between the lengths of the gradients.
-# Both programs round the operands of products, to 10 bits of fraction (tf32) or 7 (bfloat16), but
-# not in the same places. The loss of a new model hardly shows that, as it is close to that of equal
-# logits; the gradient does, as a product of many rounded factors. With base on an H200, the losses
-# were 2.6e-7 and 1.9e-5 apart, and the gradients 2.8e-4 and 4.0e-3, about as much as rounding can
-# change one operand (4.9e-4 and 3.9e-3). A wrong backward would be off by far more.
-APART = {
-    "float32": {"loss": 1e-5, "gradient": 1e-5},
-    "tf32": {"loss": 1e-5, "gradient": 1e-3},
-    "bfloat16": {"loss": 2e-4, "gradient": 1e-2},
-}
 
 
 def main(arguments=None):
@@ -235,26 +207,15 @@ def described(options):
             packages[name] = importlib.metadata.version(name)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": options.commit or _output("git", "rev-parse", "HEAD").strip() or "unknown",
+        "commit": options.commit or commit_of(ROOT),
         "device": properties["name"].decode(),
         "memory": int(properties["totalGlobalMem"]),
         "cuda": cupy.cuda.runtime.runtimeGetVersion(),
         "small": options.small,
         "python": platform.python_version(),
         "packages": packages,
-        "nvidia-smi": _output("nvidia-smi"),
+        "nvidia-smi": subprocess.getoutput("nvidia-smi"),
     }
-
-
-def _output(*command):
-    """Return what a program prints, or nothing if it is not there or fails."""
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=20
-        )
-        return done.stdout if done.returncode == 0 else ""
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
 
 
 def _run(command, deadline, **environment):
@@ -425,89 +386,24 @@ def _translations(folder, n, deadline):
             return {"passed": False, "library": library, "code": code, "output": output[-1000:]}
         rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
         found.append([(row["translation"], row["log_probability"]) for row in rows])
-    return _same_translations(*found, least=0.99)
-
-
-def _same_translations(ours, theirs, least):
-    """Compare two lists of (translation, ln P); at least this fraction must be equal."""
-    pairs = list(zip(ours, theirs, strict=True))
-    equal = [abs(a[1] - b[1]) for a, b in pairs if a[0] == b[0]]
-    found = {"lines": len(pairs), "same": len(equal), "ln_p_apart": max(equal, default=None)}
-    return found | {"passed": len(equal) >= least * len(pairs) and max(equal) < 1e-3}
+    equal = [abs(a[1] - b[1]) for a, b in zip(*found, strict=True) if a[0] == b[0]]
+    passed = len(equal) >= 0.99 * len(found[0]) and max(equal) < 1e-3
+    apart = {"same": len(equal), "ln_p_apart": max(equal, default=None)}
+    return {"passed": passed, "lines": len(found[0]), **apart}
 
 
 # How fast is it? ----------------------------------------------------------------------------------
 
 
-def compare_with_pytorch(name, options, note, turns=2):
-    """Time minitf and PyTorch on a task, two processes of each in turn; return a row of the report.
-
-    passed: both worked and got the same result, whether or not the ratio reached its goal.
-    """
-    task, goal = TASKS[name]
-    task = task | {"threads": None} | (TINY if options.small else {})
-    found, row = {"minitf": [], "torch": []}, {"task": task, "goal": goal, "errors": []}
-    started = time.perf_counter()
+def measure(name, options, note):
+    """Run a row of benchmark.py; return its report. passed: both programs got the same result."""
     with tempfile.TemporaryDirectory() as folder:
-        task |= {"weights": f"{folder}/weights.npz", "out": f"{folder}/gradients.npz"}
-        _draw(task)
-        for turn in range(turns):
-            now = time.perf_counter()
-            if turn and options.deadline - now < (now - started) / turn:
-                break  # one turn of both says more than a second one that is cut off
-            for name, answers in found.items():
-                with Worker(CONTENDERS[name].module, environment=_GPU) as worker:
-                    try:
-                        answers.append(_measured(worker, task, compared=not turn))
-                    except Missing as error:
-                        row["errors"].append(f"{name}: {error}")
-                row |= _row(task, goal, found)
-                note(row)
-    return row | {"passed": row.get("passed", False) and not row["errors"]}
-
-
-def _draw(task):
-    """Write the weights that both programs start from."""
-    with Worker("ours", environment=_GPU) as worker:
-        worker.call(**task | {"job": "draw"})
-
-
-def _measured(worker, task, compared):
-    """Return the milliseconds and the memory of a program, and the results that are compared."""
-    found = {}
-    if compared and task["job"] == "train":
-        exact = {"model": task["model"] | {"dropout": 0.0}, "job": "check train"}
-        found["loss"] = worker.call(**task | exact)[0]
-        with np.load(task["out"]) as gradients:
-            squares = [np.sum(gradients[name].astype("float64") ** 2) for name in gradients]
-        found["gradient"] = float(np.sum(squares)) ** 0.5
-    elif compared:
-        found["texts"] = worker.call(**task | {"job": "check decode"})
-    worker.prepare(task)
-    runs = [worker.run(task["repeats"]) for _ in range(task.get("groups", 5))]
-    milliseconds = 1000 * statistics.median(run["seconds"] for run in runs)
-    return found | {"ms": round(milliseconds, 4), "memory": runs[-1]["memory"]}
-
-
-def _row(task, goal, found):
-    """Return what the report says of the answers so far."""
-    row = {}
-    for name, answers in found.items():
-        if answers:
-            times = [answer["ms"] for answer in answers]
-            row[name] = {"ms": statistics.mean(times), "all_ms": times}
-            row[name]["memory"] = answers[0]["memory"]
-    if not all(found.values()):
-        return row
-    ours, theirs = found["minitf"][0], found["torch"][0]
-    if task["job"] == "decode":
-        row |= _same_translations(ours["texts"], theirs["texts"], least=0.9)
-    else:
-        largest = APART[task["precision"]]
-        apart = {name: abs(ours[name] / theirs[name] - 1) for name in largest}
-        row |= {"apart": apart, "passed": all(apart[name] < largest[name] for name in largest)}
-    ratio = round(row["torch"]["ms"] / row["minitf"]["ms"], 3)
-    return row | {"ratio": ratio, "reached": ratio >= goal}
+        command = [sys.executable, "examples/benchmarks/benchmark.py", "--rows", f"gpu-{name}"]
+        command += ["--json", f"{folder}/report.json", *["--quick"] * options.small]
+        code, _, _ = _run([*command, "--pairs", str(PAIRS)], options.deadline)
+        found = json.loads(Path(folder, "report.json").read_text(encoding="utf-8"))
+    measured = [row["contenders"].keys() == {"minitf", "torch"} for row in found["rows"]]
+    return found | {"passed": code == 0 and measured == [True]}
 
 
 PARTS = {
@@ -515,7 +411,7 @@ PARTS = {
     "sanitizer": sanitize,
     "parity": lambda options, note: parity(options, note, 3 if options.small else 50),
     "course": run_course,
-    **{name: functools.partial(compare_with_pytorch, name) for name in TASKS},
+    **{name: functools.partial(measure, name) for name in COMMANDS["second"]},
 }
 
 if __name__ == "__main__":

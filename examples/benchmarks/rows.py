@@ -115,6 +115,21 @@ def _commands():
     yield Row("import", "import, in a new process", "command", {"programs": programs}, ("torch",))
 
 
+def _on_gpu():
+    """Yield the rows that gpu_check.py measures."""
+    small = SMALL | {"vocabulary_size": BASE["vocabulary_size"]}
+    rows = [
+        _training("small", "small, {precision}", small, 128, 32, precision="float32"),
+        _training("tf32", "base, {precision}", BASE, 512, 48, precision="tf32"),
+        _training("bfloat16", "base, {precision}", BASE, 512, 48, precision="bfloat16"),
+    ]
+    for row in rows:
+        name = row.name.replace("train", "gpu")
+        yield dataclasses.replace(row, name=name, contenders=("torch",))
+    *_, row = _decoding("gpu-decoding", "base", BASE, 32, {1: 64, 4: 64}, ("torch",))
+    yield dataclasses.replace(row, task=row.task | {"precision": "float32"})
+
+
 def _rows():
     yield _training("tiny", "tiny", TINY, 32, 12)
     yield _training("small", "small", SMALL, 64, 24)
@@ -128,6 +143,7 @@ def _rows():
     for length in (64, 128, 256, 512, 1024, 2048):
         yield _attention(length)
     yield from _commands()
+    yield from _on_gpu()
 
 
 ROWS = {row.name: row for row in _rows()}

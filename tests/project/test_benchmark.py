@@ -112,6 +112,21 @@ def test_what_differs_is_not_timed(kind, answer, gradient, complaint, tmp_path):
         assert compare.compare(kind, {"model": MODEL, "pairs": 4, "folder": tmp_path}, *both)
 
 
+@pytest.mark.parametrize(("loss", "gradient"), [(0, 0), (1, 0), (0, 1)])
+def test_on_a_gpu_products_may_be_rounded(loss, gradient, tmp_path):
+    """The loss, and the length of the gradient, may be apart by as much as the precision allows."""
+    for precision, (loss_apart, gradient_apart) in compare.APART.items():
+        task = {"model": MODEL, "pairs": 4, "folder": tmp_path, "precision": precision}
+        ours = Contender([4.0, 3.0], np.array([3.0, 4.0]))
+        for share in (0.9, 1.1):
+            losses = [4 + 4 * loss * share * loss_apart, 2.0]
+            gradients = np.array([5 + 5 * gradient * share * gradient_apart, 0.0])
+            passes = share < 1 or loss == gradient == 0
+            said = contextlib.nullcontext() if passes else pytest.raises(compare.Differs)
+            with said:
+                compare.compare("train", task, ours, Contender(losses, gradients))
+
+
 def test_files_of_translations_are_compared(tmp_path):
     paths = [tmp_path / "ours.txt", tmp_path / "theirs.txt"]
     for path, other in zip(paths, ("", "other "), strict=True):
@@ -234,7 +249,9 @@ def test_a_command_is_measured_with_its_start():
 
 @pytest.mark.slow
 def test_quick_form_without_rivals(tmp_path, no_rivals):
-    chosen = [row for row in rows.ROWS if not row.startswith(("opus", "attention", "greedy-b"))]
+    chosen = [
+        row for row in rows.ROWS if not row.startswith(("opus", "attention", "greedy-b", "gpu"))
+    ]
     done = benchmark("--rows", *chosen, "--json", tmp_path / "out.json", without=no_rivals)
     assert done.returncode == 0, done.stderr
     assert "PyTorch is not installed" in done.stdout
