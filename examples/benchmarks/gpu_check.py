@@ -55,9 +55,6 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 from benchmarks.benchmark import commit_of  # noqa: E402
 
-PACKAGES = (
-    *("numpy", "cupy-cuda12x", "cupy-cuda13x", "sentencepiece", "sacrebleu", "pytest", "torch"),
-)
 # What each command runs, and the seconds of each part. One that ends early leaves its seconds to
 # those after it.
 COMMANDS = {
@@ -201,10 +198,6 @@ def described(options):
     import cupy
 
     properties = cupy.cuda.runtime.getDeviceProperties(0)
-    packages = {}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            packages[name] = importlib.metadata.version(name)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": options.commit or commit_of(ROOT),
@@ -213,7 +206,7 @@ def described(options):
         "cuda": cupy.cuda.runtime.runtimeGetVersion(),
         "small": options.small,
         "python": platform.python_version(),
-        "packages": packages,
+        "packages": {each.name: each.version for each in importlib.metadata.distributions()},
         "nvidia-smi": subprocess.getoutput("nvidia-smi"),
     }
 

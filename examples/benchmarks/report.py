@@ -38,11 +38,9 @@ def figures(found):
         seconds = [run["seconds"] for run in runs]
         peaks = [run["memory"] for run in runs if run["memory"]]
         ratios = [b["seconds"] / a["seconds"] for a, b in zip(found["minitf"], runs, strict=True)]
-        low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
         result[name] = {
             "seconds": seconds,
             "median": statistics.median(seconds),
-            "quartiles": [low, high],
             "ratio": statistics.median(ratios),
             "ratio interval": median_interval(ratios),
             "memory": max(peaks) if peaks else None,
@@ -95,7 +93,7 @@ def head(report):
     interval = f"[its 95% interval: the {k}. smallest and the {k}. largest of them]" if k else ""
     return [
         *lines,
-        f"time: the median of {report['pairs']} runs [quartiles]; memory: the peak of the process",
+        f"time: the median of {report['pairs']} runs; memory: the peak of the process",
         "ratio: time of a contender / time of minitf (above 1: minitf is faster), the median of "
         f"{report['pairs']} pairs {interval}",
     ]
@@ -105,18 +103,12 @@ def lines_of(result):
     """Return the lines of one row: one for each contender."""
     lines = ["", f"{result['row']}: {result['title']}"]
     for name, found in result["equal"].items():
-        errors = ", ".join(
-            f"{quantity} {error:.0%}" if error > 0.1 else f"{quantity} {error:.1e}"
-            for quantity, error in found.items()
-        )
+        errors = ", ".join(f"{quantity} {error:.2g}" for quantity, error in found.items())
         lines.append(f"  same as {rows.CONTENDERS[name].title}: {errors}")
-    for name, contender in result["contenders"].items():
-        low, high = (time(value) for value in contender["quartiles"])
-        cells = [f"{time(contender['median']):>9} {f'[{low}, {high}]':22}"]
-        cells.append(f"{'' if name == 'minitf' else ratio(contender):20}")
-        if contender["memory"]:
-            cells.append(f"{megabytes(contender['memory']):>9}")
-        lines.append(f"  {rows.CONTENDERS[name].title:38}{'  '.join(cells)}".rstrip())
+    for name, found in result["contenders"].items():
+        words = f"{time(found['median']):>9}  {'' if name == 'minitf' else ratio(found):20}"
+        words += f"{megabytes(found['memory']):>9}"
+        lines.append(f"  {rows.CONTENDERS[name].title:38}{words}".rstrip())
     skipped = result["skipped"].items()
     return lines + [f"  skipped: {rows.CONTENDERS[name].title}: {why}" for name, why in skipped]
 
@@ -136,8 +128,8 @@ def ratio(contender):
 
 
 def megabytes(count):
-    """Return bytes as text."""
-    return f"{count / 2**20:,.0f} MB"
+    """Return bytes as text, nothing if they are unknown."""
+    return f"{count / 2**20:,.0f} MB" if count else ""
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -151,14 +143,9 @@ def tables(arguments, folder=Path()):
     parser = argparse.ArgumentParser(description="Print reports of benchmark.py as tables.")
     parser.add_argument("reports", nargs="+", metavar="REPORT", help="a file that --json wrote")
     parser.add_argument("--rows", nargs="+", metavar="NAME", help="rows (default: all)")
-    parser.add_argument(
-        "--contenders",
-        nargs="+",
-        choices=rows.CONTENDERS,
-        default=["torch", "torch-kept", "ctranslate2"],
-        metavar="NAME",
-        help="the columns besides minitf (default: PyTorch, CTranslate2)",
-    )
+    default = ["torch", "torch-kept", "ctranslate2"]
+    said = f"the columns besides minitf (default: {' '.join(default)})"
+    parser.add_argument("--contenders", nargs="+", default=default, metavar="NAME", help=said)
     parser.add_argument("--memory", action="store_true", help="peak memory instead of times")
     options = parser.parse_args(arguments)
     groups = {}

@@ -4,7 +4,6 @@
     python examples/models/judge.py compare runs/older examples/models/en-de
     python examples/models/judge.py hundred examples/models/en-de > hundred.tsv
     python examples/models/judge.py odd examples/models/en-de
-    python examples/models/judge.py table examples/models/judged/en-de-*.tsv
     python examples/models/judge.py pasted examples/models/en-de
     python examples/models/judge.py values examples/models/en-de
 
@@ -12,8 +11,8 @@
 with a 95% interval: the sentences are resampled a thousand times. `compare` resamples the lines of
 two models together, and prints how likely so large a difference is by chance alone. `hundred`
 prints the sentences of judged/hundred.LANGUAGE.tsv with their translations; a person adds the
-judgements, by the rules in judged/README.md; `table` prints such files side by side, for the card.
-`odd` does the same as `hundred` with lines that are not as a model expects them.
+judgements, by the rules in judged/README.md. `odd` does the same as `hundred` with lines that are
+not as a model expects them.
 
 `pasted` prints the BLEU of the test after each change that pasting, a telephone or another keyboard
 makes to a source. `values` puts a hundred random values of each kind, which must not be translated,
@@ -132,61 +131,9 @@ def odd(folder):
 
 
 def read_rows(path):
-    """Return the rows of a file with tabs between its columns, a dictionary each.
-
-    Raises UserError for a file that cannot be read, or is not UTF-8.
-    """
+    """Return the rows of a file with tabs between its columns, a dictionary each."""
     lines = corpora.read_lines(path)
-    if warning := corpora.undecoded(path, lines):
-        raise UserError(f"{warning}: save it as UTF-8")
     return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
-def read_judgements(path):
-    """Return the rows of a file with judgements.
-
-    Raises UserError if there are none, an answer is neither yes nor no, or no reason is given for a
-    no.
-    """
-    rows = read_rows(path)
-    if not rows or not {"sentence", "translation", "meaning", "grammar"} <= rows[0].keys():
-        raise UserError(
-            f"{path} has no judgements: fill in the columns sentence, translation, meaning, grammar"
-        )
-    for row in rows:
-        answers = row["meaning"], row["grammar"]
-        if not set(answers) <= {"yes", "no"}:
-            raise UserError(f"{path}, {row['sentence']!r}: answer meaning and grammar, yes or no")
-        if "no" in answers and not row.get("reason"):
-            raise UserError(f"{path}, {row['sentence']!r}: give the reason for the no")
-    return rows
-
-
-def table(*paths):
-    """Print judgements side by side, in Markdown: a column for each file, with the reasons."""
-    columns = [read_judgements(path) for path in paths]
-    sentences = [[row["sentence"] for row in rows] for rows in columns]
-    if any(others != sentences[0] for others in sentences):
-        raise UserError(f"{', '.join(map(str, paths))} are not about the same sentences")
-    names = [Path(path).stem for path in paths]
-    print(f"| sentence | {' | '.join(names)} |\n|---{'|---' * len(names)}|")
-    for sentence, *rows in zip(sentences[0], *columns, strict=True):
-        print(f"| {' | '.join([_in_table(sentence), *map(cell, rows)])} |")
-
-
-def cell(row):
-    """Return a judged translation, with what is wrong.
-
-    >>> cell({"translation": "Der Hund.", "meaning": "no", "grammar": "yes", "reason": "it sleeps"})
-    'Der Hund. (*meaning: it sleeps*)'
-    """
-    wrong = [question for question in ("meaning", "grammar") if row[question] == "no"]
-    said = f" (*{' and '.join(wrong)}: {row['reason']}*)" if wrong else ""
-    return _in_table(f"{row['translation']}{said}")
-
-
-def _in_table(text):
-    return text.replace("|", "\\|")
 
 
 # Pasted text, and values --------------------------------------------------------------------------
@@ -339,13 +286,11 @@ def main():
 
 def _run():
     parser = OptionParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = {
-        each.__name__: each for each in (score, compare, hundred, odd, table, pasted, values)
-    }
+    commands = {each.__name__: each for each in (score, compare, hundred, odd, pasted, values)}
     parser.add_argument("command", choices=commands)
-    parser.add_argument("paths", nargs="+", help="folders of models, or files for `table`")
+    parser.add_argument("paths", nargs="+", help="folders of models")
     options = parser.parse_args()
-    wanted = {"table": len(options.paths), "compare": 2}.get(options.command, 1)
+    wanted = 2 if options.command == "compare" else 1
     if len(options.paths) != wanted:
         parser.error(f"{options.command} needs {wanted} folder{'s' * (wanted != 1)}")
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # on every system

@@ -1,6 +1,5 @@
 """examples/models/judge.py and the fixed lists by which models are judged."""
 
-import doctest
 import re
 import sys
 from unittest import mock
@@ -18,7 +17,6 @@ from judge import read_rows
 
 JUDGEMENTS = sorted(judge.JUDGED.glob("??-??-*.tsv"))
 TEXT = (judge.JUDGED / "README.md").read_text(encoding="utf-8")
-HEAD = "sentence\ttranslation\tmeaning\tgrammar\treason"
 
 
 def run(monkeypatch, *arguments):
@@ -74,46 +72,11 @@ def test_the_odd_lines_are_what_their_kind_says(language, other):
         assert len(lines) == 15 and all(map(holds, lines))
 
 
-def test_judgements_side_by_side(monkeypatch, capsys, tmp_path):
-    old = judge.JUDGED / "en-de-0.3.tsv"
-    assert run(monkeypatch, "table", old, old) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 102
-    assert len({line.count("|") - line.count(r"\|") for line in lines}) == 1
-    faults = sum("(*" in line for line in lines)
-    assert faults == sum("no" in (row["meaning"], row["grammar"]) for row in read_rows(old))
-    other = tmp_path / "other.tsv"
-    other.write_bytes(f"\ufeff{HEAD}\r\n\r\na|b\t{'z' * 9}\tyes\tyes".encode())
-    assert run(monkeypatch, "table", other) == 0
-    assert capsys.readouterr().out.endswith(f"\n| a\\|b | {'z' * 9} |\n")
-    assert run(monkeypatch, "table", old, other) == 2
-    assert "not about the same sentences" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("arguments", [["score"], ["compare", "a"], ["odd", "a", "b"], ["no", "a"]])
 def test_wrong_arguments_are_refused(arguments, monkeypatch, capsys):
     assert run(monkeypatch, *arguments) == 2
     said = capsys.readouterr().err
     assert said.startswith("judge.py: ") and said.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (f"{HEAD}\nDog.\tHund.\t\tyes\t", "'Dog.': answer meaning and grammar, yes or no"),
-        (f"{HEAD}\nDog.\tHund.", "'Dog.': answer meaning and grammar, yes or no"),
-        (f"{HEAD}\nDog.\tHund.\tno\tyes\t", "'Dog.': give the reason for the no"),
-        ("sentence\ttranslation\nDog.\tHund.\n", "has no judgements: fill in the columns"),
-        (HEAD, "has no judgements: fill in the columns"),
-        (f"{HEAD}\nH\udcfcnde\n", "is not UTF-8"),
-    ],
-)
-def test_what_is_not_judged_is_not_taken_for_right(text, said, tmp_path, monkeypatch, capsys):
-    path = tmp_path / "en-de.tsv"
-    path.write_bytes(text.encode(errors="surrogateescape"))
-    assert run(monkeypatch, "table", path) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and said in err
 
 
 @pytest.mark.slow
@@ -182,7 +145,3 @@ def test_models_of_other_languages_are_refused(languages, monkeypatch):
     for command in (judge.hundred, judge.score):
         with pytest.raises(UserError, match=said):
             command("model")
-
-
-def test_the_example():
-    assert doctest.testmod(judge).failed == 0
