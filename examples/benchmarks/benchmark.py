@@ -67,7 +67,7 @@ def _write(found, path):
 def _options(arguments):
     parser = argparse.ArgumentParser(description="Measure minitf against PyTorch and CTranslate2.")
     add = parser.add_argument
-    beginnings = "train, greedy, beam, opus, attention, start-up, file, import, gpu"
+    beginnings = "train, greedy, beam, opus, start-up, file, import, gpu"
     default = [name for name in rows.ROWS if not name.startswith("gpu")]
     said = f"rows, or beginnings of their names: {beginnings} (default: all but gpu)"
     add("--rows", nargs="+", default=default, metavar="NAME", help=said)

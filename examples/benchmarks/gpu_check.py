@@ -54,6 +54,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 from benchmarks.benchmark import commit_of  # noqa: E402
+from minitf.atomic import save_text  # noqa: E402
 
 # What each command runs, and the seconds of each part. One that ends early leaves its seconds to
 # those after it.
@@ -103,19 +104,12 @@ def main(arguments=None):
 
 def _options(arguments):
     parser = argparse.ArgumentParser(description="Check minitf on a GPU, and measure it.")
-    parser.add_argument(
-        "what",
-        nargs="*",
-        metavar="WHAT",
-        help=f"{', '.join(COMMANDS)} (both by default), or parts: {', '.join(PARTS)}",
-    )
+    said = f"{', '.join(COMMANDS)} (both by default), or parts: {', '.join(PARTS)}"
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=said)
     parser.add_argument("--out", default="gpu", help="the folder of the results (default gpu)")
     parser.add_argument("--commit", help="the commit of the code, if git does not know it")
-    parser.add_argument(
-        "--small",
-        action="store_true",
-        help="the same parts with small sizes: to see that they run, and not how fast",
-    )
+    said = "the same parts with small sizes: to see that they run, and not how fast"
+    parser.add_argument("--small", action="store_true", help=said)
     parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)  # of one part, by itself
     options = parser.parse_args(arguments)
     for name in options.what:
@@ -176,9 +170,7 @@ def _in_this_process(options):
 
     def write(found):
         found = {"seconds": round(time.perf_counter() - started, 1)} | found
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, path)  # completely or not at all
+        save_text(path, json.dumps(found, indent=1) + "\n")
 
     def note(found):
         noted.update(found)

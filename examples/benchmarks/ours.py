@@ -1,23 +1,20 @@
 """minitf, used as its trainer and its translator use it."""
 
 import dataclasses
-import itertools
 import json
 import os
 import platform
 import shutil
-import time
-from concurrent.futures import ThreadPoolExecutor
+import timeit
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from benchmarks import work
 from benchmarks.protocol import ON_GPU, cores, serve
-from minitf import Config, Tensor, Transformer, __version__, backend, forms
-from minitf import functions as F
+from minitf import Config, Transformer, __version__, backend, forms
 from minitf.cpu.machine import keep_memory
 from minitf.cpu.workers import over_cores
 from minitf.data import toy
@@ -123,7 +120,7 @@ def check_training(task):
     return [float(training.step()) for _ in range(3)]
 
 
-# Decoding, attention ------------------------------------------------------------------------------
+# Decoding -----------------------------------------------------------------------------------------
 
 
 def decoder(task):
@@ -146,48 +143,6 @@ def decoder(task):
 
     decode.forks = min(cores(), len(batches)) - 1
     return decode
-
-
-class Attention:
-    """Attention alone, forward and backward, on heads that are views of (B, n, H, K).
-
-    These are the layouts inside a model. The batch is cut over the cores as the Updater cuts it.
-    """
-
-    def __init__(self, task):
-        keep_memory()
-        arrays = [array.transpose(0, 2, 1, 3) for array in work.heads(task)]
-        count = min(task["threads"] or cores(), task["pairs"])
-        cuts = [task["pairs"] * i // count for i in range(count + 1)]
-        self.parts = [
-            [array[start:stop] for array in arrays] for start, stop in itertools.pairwise(cuts)
-        ]
-        self.pool, self.controller = ThreadPoolExecutor(count), ThreadpoolController()
-
-    @staticmethod
-    def part(arrays):
-        """Return the result and the three gradients of some rows.
-
-        Tensor.backward is not used: it would copy the gradients, which no attention inside a model
-        does.
-        """
-        y = F.attention(*(Tensor(array) for array in arrays[:3]))
-        return y.data, *y._node.backward(arrays[3])[:3]
-
-    def __call__(self):
-        if len(self.parts) == 1:
-            return [self.part(self.parts[0])]
-        with self.controller.limit(limits=1, user_api="blas"):
-            return list(self.pool.map(self.part, self.parts))
-
-
-def check_attention(task):
-    """Write the result and the gradients to a file."""
-    results = zip(*Attention(task)(), strict=True)
-    np.savez(
-        task["out"],
-        **{name: np.concatenate(parts) for name, parts in zip("yqkv", results, strict=True)},
-    )
 
 
 # The processor ------------------------------------------------------------------------------------
@@ -246,12 +201,7 @@ def _additions():
 
 def _fastest(work):
     """Return the seconds of the fastest trial."""
-    times = []
-    for _ in range(TRIALS):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(timeit.repeat(work, number=1, repeat=TRIALS))
 
 
 JOBS = {
@@ -263,8 +213,6 @@ JOBS = {
     "check train": check_training,
     "decode": decoder,
     "check decode": lambda task: decoder(task)(),
-    "attention": Attention,
-    "check attention": check_attention,
 }
 
 if __name__ == "__main__":

@@ -210,15 +210,13 @@ class Cache:
             attention = layer.self_attention
             query, key, value = attention.split(attention.query_key_value(x), 3)
             growing[0, :, :, position], growing[1, :, :, position] = key[:, :, 0], value[:, :, 0]
-            heads = F.scaled_dot_product_attention(
-                query, *growing[:, :, :, : position + 1].unbind(0)
-            )
+            written = growing[:, :, :, : position + 1].unbind(0)
+            heads = F.scaled_dot_product_attention(query, *written)
             x = layer.self_norm(x + attention.joined(heads))
             attention = layer.source_attention
             # The R rows as W queries of each of B sentences: (R, 1, D) -> (B, W, D) -> (B, H, W, K)
-            (query,) = attention.split(
-                attention.query(x).view(-1, self.width, self.model.d_model), 1
-            )
+            rows = attention.query(x).view(-1, self.width, self.model.d_model)
+            (query,) = attention.split(rows, 1)
             heads = F.scaled_dot_product_attention(query, *fixed, attn_mask=self.mask)
             x = layer.source_norm(x + attention.joined(heads).view_as(x))
             x = layer.feed_forward(x)
@@ -257,10 +255,8 @@ def beam_search(model, source, task):
     length, width, count = task["length"], task["beam"], len(source)
     cache = Cache(model, source, width, length)
     rows = torch.arange(count)[:, None] * width  # of the first beam of each sentence
-    words, written = (
-        torch.full((count * width,), work.BOS),
-        torch.empty(count * width, 0, dtype=torch.long),
-    )
+    words = torch.full((count * width,), work.BOS)
+    written = torch.empty(count * width, 0, dtype=torch.long)
     totals = torch.full((count, width), -torch.inf)
     totals[:, 0] = 0
     finished = [[] for _ in range(count)]
@@ -274,20 +270,16 @@ def beam_search(model, source, task):
         if ended.any():
             for i, j in ended[:, :width].nonzero().tolist():
                 ids = written[origins[i, j]].tolist()
-                finished[i].append(
-                    (values[i, j].item() / penalty(t + 1, task["alpha"]), values[i, j].item(), ids)
-                )
+                score = values[i, j].item()
+                finished[i].append((score / penalty(t + 1, task["alpha"]), score, ids))
             values, order = values.masked_fill(ended, -torch.inf).sort(
                 dim=-1, descending=True, stable=True
             )
             origins, words = origins.gather(1, order), words.gather(1, order)
             if all(len(found) >= width for found in finished):
                 break
-        totals, chosen, words = (
-            values[:, :width],
-            origins[:, :width].flatten(),
-            words[:, :width].flatten(),
-        )
+        totals, chosen = values[:, :width], origins[:, :width].flatten()
+        words = words[:, :width].flatten()
         written = torch.cat([written[chosen], words[:, None]], dim=1)
         cache.select(chosen, t + 1)
     for i, found in enumerate(finished):
@@ -365,36 +357,12 @@ def decoder(task):
     return decode
 
 
-class Heads:
-    """Attention alone, forward and backward, on heads that are views of (B, n, H, K).
-
-    These are the layouts inside a model.
-    """
-
-    def __init__(self, task):
-        arrays = [torch.from_numpy(array).transpose(1, 2) for array in work.heads(task)]
-        self.inputs, self.gy = [array.requires_grad_() for array in arrays[:3]], arrays[3]
-
-    def __call__(self):
-        y = F.scaled_dot_product_attention(*self.inputs)
-        return y.detach(), *torch.autograd.grad(y, self.inputs, self.gy)
-
-
-def check_attention(task):
-    np.savez(
-        task["out"],
-        **{name: array.numpy() for name, array in zip("yqkv", Heads(task)(), strict=True)},
-    )
-
-
 JOBS = {
     "about": about,
     "train": lambda task: Training(task).step,
     "check train": check_training,
     "decode": decoder,
     "check decode": lambda task: decoder(task)(),
-    "attention": Heads,
-    "check attention": check_attention,
 }
 
 if __name__ == "__main__":

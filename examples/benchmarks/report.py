@@ -142,7 +142,8 @@ def tables(arguments, folder=Path()):
     """
     parser = argparse.ArgumentParser(description="Print reports of benchmark.py as tables.")
     parser.add_argument("reports", nargs="+", metavar="REPORT", help="a file that --json wrote")
-    parser.add_argument("--rows", nargs="+", metavar="NAME", help="rows (default: all)")
+    said = "rows, or beginnings of their names (default: all)"
+    parser.add_argument("--rows", nargs="+", default=[""], metavar="NAME", help=said)
     default = ["torch", "torch-kept", "ctranslate2"]
     said = f"the columns besides minitf (default: {' '.join(default)})"
     parser.add_argument("--contenders", nargs="+", default=default, metavar="NAME", help=said)
@@ -167,7 +168,9 @@ def _table(name, reports, options):
     for found in reports:
         for result in found["rows"]:
             results.setdefault(result["row"], []).append(result)
-    chosen = [row.name for row in rows.chosen(options.rows or rows.ROWS) if row.name in results]
+    order = {row: i for i, row in enumerate(rows.ROWS)}  # a row that is gone: before new processes
+    chosen = [row for row in results if row.startswith(tuple(options.rows))]
+    chosen.sort(key=lambda row: order.get(row, order["start-up"] - 1))
     present = {other for row in chosen for result in results[row] for other in result["contenders"]}
     names = [other for other in ("minitf", *options.contenders) if other in present]
     circumstances = [
@@ -185,9 +188,8 @@ def _table(name, reports, options):
         "|---" * (len(names) + 1) + "|",
     ]
     for row in chosen:
-        title = rows.ROWS[row].title.format(**results[row][0]["task"])
         cells = [_cell(results[row], other, options.memory) for other in names]
-        lines.append(f"| {title} | {' | '.join(cells)} |")
+        lines.append(f"| {results[row][0]['title']} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -88,15 +88,6 @@ def _decoding(name, title, model, length, most, contenders):
             yield Row(row, words, "decode", task | {"beam": beam, "alpha": 0.6}, contenders)
 
 
-def _attention(length, tokens=4096):
-    task = {"heads": 8, "d_k": 64, "length": length, "pairs": max(1, tokens // length)}
-    title = (
-        "attention alone, forward and backward, {pairs} times {length:,} positions, {heads} "
-        "heads of {d_k}"
-    )
-    return Row(f"attention-{length}", title, "attention", task, EAGER)
-
-
 def _commands():
     sentence = "The children are playing in the garden."
     programs = {
@@ -140,8 +131,6 @@ def _rows():
     yield from _decoding("{how}-base-{pairs}", "base", BASE, 32, {1: 32, 4: 32}, rivals)
     rivals = ("ctranslate2",)
     yield from _decoding("opus-{how}-{pairs}", "opus-mt-en-de", OPUS, 32, {1: 32, 4: 32}, rivals)
-    for length in (64, 128, 256, 512, 1024, 2048):
-        yield _attention(length)
     yield from _commands()
     yield from _on_gpu()
 
@@ -168,6 +157,6 @@ def quick(row):
     task = dict(row.task)
     if "model" in task:
         task["model"] = task["model"] | QUICK
-    small = {"pairs": 4, "source": 5, "length": 8, "heads": 2, "d_k": 8, "lines": 4}
+    small = {"pairs": 4, "source": 5, "length": 8, "lines": 4}
     task |= {name: min(task[name], value) for name, value in small.items() if name in task}
     return dataclasses.replace(row, task=task)

@@ -65,13 +65,6 @@ def weights(arrays, decoding=False):
     return arrays
 
 
-def heads(task):
-    """Return queries, keys, values and the gradient of the result: each (B, n, H, K), float32."""
-    rng = np.random.default_rng(5)
-    shape = task["pairs"], task["length"], task["heads"], task["d_k"]
-    return [rng.standard_normal(shape, dtype=np.float32) for _ in range(4)]
-
-
 def sinusoid(length, d_model, dtype="float32", layout="interleaved"):
     """Return the sinusoids of section 3.5; layout "halves": all sines first.
 
