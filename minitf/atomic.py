@@ -19,18 +19,6 @@ try:
 except ImportError:  # on Windows
     fcntl = None
 
-__all__ = [
-    "check_empty",
-    "filling",
-    "install",
-    "locked",
-    "save_bytes",
-    "save_text",
-    "sha256",
-    "temporary_file",
-    "writing",
-]
-
 _NOT_ALLOWED = "you may not write there: choose another folder"
 HINTS = {  # what to do if a file cannot be written
     errno.ENOENT: "its folder does not exist: make it, or choose another folder",
@@ -129,8 +117,7 @@ def check_empty(folder):
 def filling(folder):
     """Give a new folder beside `folder`, to be filled by a block, and rename it afterwards.
 
-    If the block fails, it is deleted. If there is a folder of the final name by then, that gets
-    the files that it lacks.
+    If the block fails, it is deleted. If there is a folder of the final name by then, that stays.
     Raises UserError if another process is filling the same folder, OSError if the disk refuses.
     """
     temporary = folder.with_name(f"{folder.name}.tmp")
@@ -140,11 +127,7 @@ def filling(folder):
             for path in temporary.iterdir():  # left by a killed process
                 path.unlink()
             yield temporary
-            if folder.is_dir():
-                for path in temporary.iterdir():
-                    if not (folder / path.name).exists():
-                        os.replace(path, folder / path.name)
-            else:
+            if not folder.is_dir():
                 os.replace(temporary, folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)

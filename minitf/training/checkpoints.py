@@ -27,8 +27,6 @@ from minitf.files.arrays import average, load_arrays, save_arrays
 from minitf.files.models import CONFIG
 from minitf.text import load_subwords
 
-__all__ = ["RunFolder"]
-
 CHECKPOINT = "checkpoint.safetensors"
 STEP_WEIGHTS = re.compile(r"weights-(\d{8,})\.safetensors")
 

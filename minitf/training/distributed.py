@@ -26,8 +26,6 @@ from minitf.cpu.threads import libraries
 from minitf.errors import UserError
 from minitf.gpu import launch
 
-__all__ = ["Ranks", "launched"]
-
 # Environment variables with a process's rank and the number of ranks: of Open MPI, of MPICH and
 # its relatives, and of Slurm.
 _STARTERS = (

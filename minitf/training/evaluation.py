@@ -19,17 +19,6 @@ from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
 from minitf.training.signals import Interrupted
 
-__all__ = [
-    "Bleu",
-    "Scores",
-    "Validator",
-    "bleu",
-    "paper_bleu",
-    "perplexity",
-    "score_files",
-    "split_compounds",
-]
-
 _COMPOUND = re.compile(r"(\S)-(\S)")
 
 

@@ -13,8 +13,6 @@ from minitf import __version__
 from minitf.atomic import save_text
 from minitf.files.arrays import user_errors
 
-__all__ = ["Clock", "RunLog", "read_history", "step_line", "versions"]
-
 WARM_UP = 3  # updates of a session that take longer than later ones, and say nothing about them
 LINES = "log.jsonl"
 CURVES = "curves.png"

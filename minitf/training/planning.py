@@ -23,8 +23,6 @@ from minitf.data.dataset import UpdateBatches
 from minitf.errors import UserError
 from minitf.translation.loading import check_subwords
 
-__all__ = ["arithmetic", "check_model", "plan", "try_batch"]
-
 SMALLER = "choose a smaller --preset or --set, or a machine or a GPU of more memory"
 SAFE = 0.9  # fraction of the free memory that arrays may take; a process needs more than arrays
 SLICE_TOKENS = 2048  # tokens of a slice on one side; a second one for memory has a quarter of them

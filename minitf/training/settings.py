@@ -16,19 +16,6 @@ from minitf.errors import UserError
 from minitf.gpu.matmul import PRECISIONS
 from minitf.optim import warmup_rate
 
-__all__ = [
-    "Settings",
-    "check",
-    "cooldown_start",
-    "fill_in",
-    "flag",
-    "learning_rate",
-    "model_changes",
-    "parse",
-    "resumed",
-    "stored_settings",
-]
-
 
 def setting(default, *, help, least=0, most=10**12, choices=(), files=False, fixed=False):
     """Return a field of Settings, a row of the table.

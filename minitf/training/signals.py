@@ -3,8 +3,6 @@
 import contextlib
 import signal
 
-__all__ = ["Interrupted", "StopRequest", "stop_on_signals"]
-
 
 class StopRequest:
     """Whether the run was asked to stop before its end, and why.

@@ -28,8 +28,6 @@ from minitf.transformer import Transformer
 from minitf.translation import Translator
 from minitf.translation.loading import check_probe, check_size, probe
 
-__all__ = ["Trainer"]
-
 REDRAW_AFTER = 60  # seconds between two drawings of the curves
 SIGN_AFTER = 30  # seconds without a line, after which one shows that the run is alive
 

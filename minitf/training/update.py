@@ -21,8 +21,6 @@ from minitf.text.batches import Batch
 from minitf.training.distributed import Ranks
 from minitf.translation.loading import made_up_texts
 
-__all__ = ["Updater", "shares", "threads_for"]
-
 _TINY = 1e8  # operations of a matrix product: about a millisecond on one core
 _WORTH_IT = 1 << 16  # numbers in the activations of a replica; for fewer, a thread costs too much
 

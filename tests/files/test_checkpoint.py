@@ -430,11 +430,10 @@ def test_a_folder_is_filled_completely_or_not_at_all(tmp_path):
         (temporary / "b").write_text("half")
         1 / 0  # noqa: B018
     assert not any(tmp_path.iterdir())
-    for i in range(2):  # the second time, the folder is completed
+    for text in ("first", "second"):  # which comes too late
         with filling(folder) as temporary:
-            for name in ("a", "b")[: i + 1]:
-                (temporary / name).write_text(f"{i}")
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a": "0", "b": "1"}
+            (temporary / "a").write_text(text)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a": "first"}
     assert not unfinished.exists()
 
 
