@@ -171,28 +171,24 @@ class Cursor:
 
 def read_corpus(settings):
     """Return the named corpus, or that of --train and --valid, with the pairs of --add."""
-    if settings.train:
-        corpus = _own_corpus(settings)
-    else:
+    if not settings.train:
         corpus = corpora.load(settings.corpus)
+    elif not settings.valid:
+        raise UserError(
+            "--train needs --valid SOURCE TARGET: sentences that are kept out of training"
+        )
+    else:
+        train, valid = corpora.open_pairs(*settings.train), corpora.read_pairs(*settings.valid)
+        cut = settings.subwords == "none"
+        languages = [
+            ending[1:] if re.fullmatch(r"\.[a-z]{2}", ending) else side
+            for ending, side in zip(endings(settings.train), ("source", "target"), strict=True)
+        ]
+        corpus = corpora.Corpus("own", *languages, train, valid, {}, cut=cut, tokenized=cut)
     if not settings.add:
         return corpus
     streamed = isinstance(corpus.train.source, corpora.Lines)
     return dataclasses.replace(corpus, added=corpora.read_pairs(*settings.add, streamed))
-
-
-def _own_corpus(settings):
-    if not settings.valid:
-        raise UserError(
-            "--train needs --valid SOURCE TARGET: sentences that are kept out of training"
-        )
-    train, valid = corpora.open_pairs(*settings.train), corpora.read_pairs(*settings.valid)
-    cut = settings.subwords == "none"
-    languages = [
-        ending[1:] if re.fullmatch(r"\.[a-z]{2}", ending) else side
-        for ending, side in zip(endings(settings.train), ("source", "target"), strict=True)
-    ]
-    return corpora.Corpus("own", *languages, train, valid, {}, cut=cut, tokenized=cut)
 
 
 def prepare(settings, corpus, log, subwords=None):

@@ -170,18 +170,7 @@ def _draw(tree, path):
 
 
 def _score(options):
-    """Print how well the parser finds the gold trees, and write those it found to --output."""
-    with opened_output(None, None) as write:
-        gold, found = _parsed_gold(options)
-        rows = dict(_rows(gold, found))
-        lines = [f"{name:18}  {sum(scores, Scores())}" for name, scores in rows.items()]
-        low, high = interval(rows["all sentences"])
-        lines.append(f"F1 of all sentences: a 95% interval is {low:.2f} to {high:.2f}")
-        write("".join(f"{line}\n" for line in lines))
-
-
-def _parsed_gold(options):
-    """Return the gold trees, and those found.
+    """Print how well the parser finds the gold trees, and write those it found to --output.
 
     Those found are complete in --output before anything else can fail.
     """
@@ -190,17 +179,21 @@ def _parsed_gold(options):
         trees_file = opened_output(options.output, None)
     with trees_file as write:
         gold, parser = _gold(options.score), Parser.load(options.model)
-
-        def show(done, parts):
-            bar.update_to(done * len(gold) // parts)
-
         with Progress("sentences parsed", len(gold)) as bar:
             found = parser.parse(
-                map(words, gold), beam=options.beam, alpha=options.alpha, progress=show
+                map(words, gold),
+                beam=options.beam,
+                alpha=options.alpha,
+                progress=lambda done, parts: bar.update_to(done * len(gold) // parts),
             )
         if write:
             write("".join(f"{penn(tree)}\n" for tree in found))
-    return gold, found
+    rows = dict(_rows(gold, found))
+    lines = [f"{name:18}  {sum(scores, Scores())}" for name, scores in rows.items()]
+    low, high = interval(rows["all sentences"])
+    lines.append(f"F1 of all sentences: a 95% interval is {low:.2f} to {high:.2f}")
+    with opened_output(None, None) as write:
+        write("".join(f"{line}\n" for line in lines))
 
 
 def _gold(paths):
