@@ -811,7 +811,7 @@ both_precisions = {"float64": in_float64, "float32": in_float32}
 draw(figures.steps, "02_step.png", steps, both_precisions)
 
 # %% [markdown]
-# ![Error of the measured gradient against the step h on logarithmic axes: in float64 a valley with its bottom, marked, near h = 1e-5 and an error below 1e-9; in float32 one near h = 1e-2, far higher.](figures/02_step.png)
+# ![Error of the measured gradient against the step h on logarithmic axes: in float64 a valley with its bottom, at an arrow, near h = 1e-5 and an error below 1e-9; in float32 one near h = 1e-2, far higher.](figures/02_step.png)
 #
 # *What to see: each curve has a lowest point. To the right of it, the error is that of
 # the straight line; to the left, that of rounding. So gradients are checked in float64.

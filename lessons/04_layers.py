@@ -1233,11 +1233,11 @@ claim(
 draw(figures.units, "04_units.png", likes, answers_of)
 
 # %% [markdown]
-# ![Three tables of 8 people and 8 dishes, in which wrong answers are orange and crossed. With one unit alone 29 of 64 are wrong, with four units 21, with all eight none.](figures/04_units.png)
+# ![Three tables of 8 people and 8 dishes, in which wrong answers are dark. With one unit alone 29 of 64 are wrong, with four units 21, with all eight none.](figures/04_units.png)
 #
 # *What to see: no unit alone knows the facts. Each adds something for the pairs to
 # which it answers, and is silent for the others. With one unit nearly half of the
-# answers have the wrong sign (crosses); with all eight, none.*
+# answers have the wrong sign (dark); with all eight, none.*
 #
 # In trained language models, too, units were found that answer to a few patterns of
 # words each, and, in the upper layers, write what often comes next (Geva et al. 2021).

@@ -1057,9 +1057,9 @@ claim("lowest at about 1.57 times the base", right, np.round(lowest_at, 2))
 draw(figures.bases, "05_base.png", of_bases)
 
 # %% [markdown]
-# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. Each has a dot where it is lowest, at about one and a half times its base, rises after it as a thin line, and ends flat at five times its base.](figures/05_base.png)
+# ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. An arrow points at where each is lowest, at about one and a half times its base; after that it rises, and it ends flat at five times its base.](figures/05_base.png)
 #
-# *What to see: each curve falls to its dot, at 1.6, 1.6, 1.6 and 1.4 times its base,
+# *What to see: each curve falls to its arrow, at 1.6, 1.6, 1.6 and 1.4 times its base,
 # and rises after it: there a farther position looks nearer. (The distances that we
 # tried are up to 20% apart: it cannot be told more exactly. The bend near 6 is the wave
 # $\cos(k)$: there the mean is over few distances.)*

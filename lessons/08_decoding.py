@@ -343,10 +343,10 @@ tokens = [subwords.pieces(found.words)[-1].strip("▁") for found in call_tree]
 draw(figures.search, "08_tree.png", call, call_tree, tokens)
 
 # %% [markdown]
-# ![What a beam of 2 keeps, in six columns, each sorted by ln P, the best on top. The thick path, Er ruft uns an, is in the first row except at step 4: there an, -3.28, is second to a second uns, -3.04. At step 5 it is first again, -3.32 against -3.53.](figures/08_tree.png)
+# ![What a beam of 2 keeps, in six columns, each sorted by ln P, the best on top. The path of blue arrows, Er ruft uns an, is in the first row except at step 4: there an, -3.28, is second to a second uns, -3.04. At step 5 it is first again, -3.32 against -3.53.](figures/08_tree.png)
 #
 # *What to see: each column has what the beam keeps at a step, the most probable on top,
-# with its $\ln P$; what it drops is not drawn. The thick path, "Er ruft uns an." (He is
+# with its $\ln P$; what it drops is not drawn. The blue path, "Er ruft uns an." (He is
 # calling us), wins, and it was not always ahead. At step 4 the second "uns" ($\ln P$
 # -3.04) is more probable than "an" (-3.28): greedy goes wrong here. The beam keeps
 # both. One step later the full stop has reversed their order: -3.32 against -3.53.*

@@ -401,10 +401,11 @@ print(f"targets of 37 tokens: {(target_lengths == 37).sum():,}")
 draw(figures.padding, "09_padding.png", padding, pictured)
 
 # %% [markdown]
-# ![Three batches, each a rectangle of sources and one of targets; a row is a sentence, the rest of it is padding. 16,000 pairs as they come: short rows in wide rectangles, 78.0% padding. The same, sorted: full targets, ragged sources, 25.4%. 4.5 million pairs, sorted: both full, 0.8%.](figures/09_padding.png)
+# ![Three batches, each a rectangle of sources and one of targets side by side; a row is a pair, and what is hatched is padding. 16,000 pairs as they come: short rows in wide rectangles, 78.0% padding. The same, sorted: full targets, ragged sources, 25.4%. 4.5 million pairs, sorted: both full, 0.8%.](figures/09_padding.png)
 #
-# *What to see: the area of a rectangle is its places, at most 25,000, and its width is
-# that of the longest sentence. Only the blue places hold tokens.*
+# *What to see: of the sources, and of the targets, rows times columns are the places,
+# at most 25,000; there are as many columns as the longest sentence has tokens. Only the
+# blue places hold tokens.*
 #
 # *Why is 78% padding?* As they come, a batch has 168 pairs, and among so many there is
 # nearly always a very long sentence, typically of 136 tokens. All others, of 29 tokens
@@ -606,11 +607,11 @@ claim("by 0.125 GB/s: slower than one GPU", of_eight[2] < 1, f"{of_eight[2]:.1f}
 draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups, limits)
 
 # %% [markdown]
-# ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as thin straight lines. With 12 GB/s, 8 GPUs are 7.3 times as fast as one; with 1.25 GB/s, 4.2 times, and the curve becomes flat; with 0.125 GB/s any number above one is slower than one. Rings mark where two of the curves cross half of the ideal.](figures/09_ranks.png)
+# ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as straight lines. With 12 GB/s, 8 GPUs are 7.3 times as fast as one; with 1.25 GB/s, 4.2 times, and the curve becomes flat; with 0.125 GB/s any number above one is slower than one. Arrows point at where two of the curves cross half of the ideal.](figures/09_ranks.png)
 #
-# *What to see: each curve bends away from the ideal. At a ring sending takes as long as
-# computing: twice the ideal time, so half of the ideal. (The slow network is at half
-# before 2 GPUs, and has no ring.)*
+# *What to see: each curve bends away from the ideal. At its arrow sending takes as long
+# as computing: twice the ideal time, so half of the ideal. (The slow network is at half
+# before 2 GPUs, and has no arrow.)*
 #
 # The paper's eight GPUs had 3,125 tokens each. Over the first link that is ten times
 # $t^*$, and they would be 7.3 times as fast as one. Over the second it is about $t^*$,
@@ -1234,10 +1235,11 @@ claim("after 6 turns the complete slices are", n_after_6 == 16, n_after_6)
 draw(figures.ring, "09_ring.png", of_ones)
 
 # %% [markdown]
-# ![Three rings of 4 GPUs, with arrows from each GPU to the next. Each GPU has its gradient in 4 slices, with the number of GPUs of which a slice is the sum. After 1 turn each GPU has one slice with a 2; after 3 turns one with a 4, another on each GPU; after 6 turns all 16 numbers are 4.](figures/09_ring.png)
+# ![Three tables with a row for each of 4 GPUs, which has its gradient in 4 slices, a column each. A cell has the number of GPUs of which the slice is the sum. After 1 turn each GPU has one slice with a 2; after 3 turns one with a 4, another on each GPU; after 6 turns all 16 numbers are 4.](figures/09_ring.png)
 #
-# *What to see: a slice grows by one as it goes along an arrow. After 3 turns each GPU
-# has one complete sum (a 4); 3 more turns hand them round.*
+# *What to see: a slice grows by one as it goes to the next GPU, one row down, and from
+# the last row to the first. After 3 turns each GPU has one complete sum (a 4); 3 more
+# turns hand them round.*
 #
 # Now real gradients: four GPUs with a quarter of the batch each. All four end with
 # exactly the same numbers, because each slice was added up only once.

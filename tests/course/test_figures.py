@@ -9,17 +9,6 @@ from minitf.course import figures
 from minitf.course.architecture import DRAWN, figure_1
 from minitf.course.figures import Panel
 
-NODES = [  # a beam of 2: two steps, and the end
-    (None, "<s>", 0.0, "kept"),
-    (0, "Der", -0.7, "kept"),
-    (0, "Das", -0.9, "kept"),
-    (0, "$x$", -3.0, "dropped"),
-    (2, "Brot", -1.0, "kept"),
-    (1, "Brot", -2.9, "dropped"),
-    (4, "</s>", -0.5, "finished"),
-    (2, "</s>", -2.5, "finished"),
-]
-
 
 @pytest.fixture
 def saved(monkeypatch):
@@ -152,31 +141,7 @@ def test_a_colour_bar_has_an_arrow_where_numbers_are_below_its_end(numbers, arro
     assert saved[0].axes[1]._colorbar.extend == arrow
 
 
-# Trees and graphs ---------------------------------------------------------------------------------
-
-
-def test_a_tree_has_the_best_of_each_step_on_top_and_the_way_to_the_best_is_thick(saved):
-    figures.tree(NODES, "a.png", "title")
-    axes = saved[0].axes[0]
-    *boxes, first, second, third = axes.texts
-    assert [text.get_text() for text in (first, second, third)] == ["step 1", "step 2", "step 3"]
-    assert [box.get_text() for box in boxes] == [f"{node[1]}\n{node[2]:.2f}" for node in NODES]
-    places = [text.get_position() for text in boxes]
-    assert [x for x, _ in places] == [0, 1, 1, 1, 2, 2, 3, 2]
-    for step in (1, 2, 3):
-        scores = {y: NODES[i][2] for i, (x, y) in enumerate(places) if x == step}
-        assert [scores[y] for y in sorted(scores)] == sorted(scores.values())
-        assert max(scores) == places[0][1]  # the best are in one row
-    ends = [tuple(zip(*line.get_data(), strict=True)) for line in axes.get_lines()]
-    assert ends == [(places[node[0]], places[i]) for i, node in enumerate(NODES) if i]
-    thick = [line.get_linewidth() > 2 for line in axes.get_lines()]
-    assert thick == [i in (2, 4, 6) for i in range(1, len(NODES))]
-    assert sorted(legend(axes)) == ["dropped", "finished", "kept", "way to the best"]
-    looks = {
-        (box.get_bbox_patch().get_facecolor(), box.get_bbox_patch().get_linestyle(), node[3])
-        for box, node in zip(boxes, NODES, strict=True)
-    }
-    assert len(looks) == 3
+# Graphs -------------------------------------------------------------------------------------------
 
 
 def test_a_graph_has_a_box_for_each_node_and_an_arrow_for_each_use(saved):

@@ -25,11 +25,7 @@ LEVEL = "#444444"
 FRAME = "#d1701c"  # of a marked cell
 NO_NUMBER = "0.92"  # the grey of a cell that holds nan
 HATCH, HATCHED = "///", "0.45"  # its lines and their grey: in grey, some colours look like its own
-STATES = {  # of a node in a tree: its face, its text, its frame
-    "kept": ("#cfe0f3", "black", "-"),
-    "dropped": ("white", "#444444", ":"),
-    "finished": ("#1f5fa8", "white", "-"),
-}
+PLAIN, MARKED = ("#cfe0f3", "black"), ("#1f5fa8", "white")  # a node's face and text
 
 
 def new_figure(width, height, padding=PADDING):
@@ -37,9 +33,9 @@ def new_figure(width, height, padding=PADDING):
     return figure_of_size(width, height, padding, DPI)
 
 
-def new_axes(x, y, title, width=0, height=0):
-    """Return a figure and its only axes, with labels and a grid. width, height: 0 for the usual."""
-    figure = new_figure(width or WIDTH, height or HEIGHT)
+def new_axes(x, y, title, height=HEIGHT):
+    """Return a figure and its only axes, with labels and a grid."""
+    figure = new_figure(WIDTH, height)
     axes = figure.subplots()
     label_axes(axes, x, y, title, FONT, SMALL)
     axes.grid(**GRID)
@@ -94,7 +90,8 @@ def line_panels(panels, path, x, title="", marks=True):
 def draw_curves(axes, curves, marks, names=(), log="", limits=None, levels=None, notes=None):
     """Draw curves; return {name: line}. names: of all panels' curves, in the order of their styles.
 
-    log: the logarithmic axes, "", "x", "y" or "xy". limits: (lowest, highest) y. levels: {name: y}
+    log: the logarithmic axes, "", "x", "y" or "xy"; numbers on the x axis that are not far apart
+    double from tick to tick. limits: (lowest, highest) y. levels: {name: y}
     of dashed horizontal lines, each with its name above its right end, or, with (y, "left"), above
     its left end. notes: {text: (x, y, left, bottom)} of arrows from a text at (left, bottom) to the
     point (x, y).
@@ -107,8 +104,10 @@ def draw_curves(axes, curves, marks, names=(), log="", limits=None, levels=None,
             np.asarray(across), np.asarray(up), label=name, linewidth=2.5, **curve_style(i), **style
         )
     if "x" in log:
-        axes.set_xscale("log", base=2)
-        plain_numbers(axes.xaxis)
+        near = max(across) / min(across) < 10_000
+        axes.set_xscale("log", base=2 if near else 10)
+        if near:
+            plain_numbers(axes.xaxis)
     if "y" in log:
         axes.set_yscale("log")
     if limits:
@@ -133,14 +132,6 @@ def _draw_level(axes, name, y, end):
         va="bottom", fontsize=SMALL, color=LEVEL,
         bbox={"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none",
               "alpha": 0.8},
-    )  # fmt: skip
-
-
-def name_end(axes, name, across, height, colour, lift=0):
-    """Write the name of a curve to the right of its end, `lift` points higher."""
-    axes.annotate(
-        name, (across[-1], height), (8, lift), textcoords="offset points", fontsize=SMALL,
-        color=colour, va="center", annotation_clip=False,
     )  # fmt: skip
 
 
@@ -279,77 +270,7 @@ def _frame_cells(axes, cells):
         )
 
 
-# Trees --------------------------------------------------------------------------------------------
-
-
-def tree(nodes, path, title=""):
-    """Draw a search as a tree from left to right, a step in each column, the best of it on top.
-
-    nodes: (parent, label, score, state) of each; parent is the index of an earlier node, None
-    for the root, and state is "kept", "dropped" or "finished". The path to the best finished node
-    is thick.
-    """
-    steps, columns = _columns(nodes)
-    rows = max(map(len, columns))
-    heights = {}
-    for column in columns:
-        for row, i in enumerate(sorted(column, key=lambda i: -nodes[i][2])):
-            heights[i] = (rows - 1) / 2 - row
-    longest = max(len(label) for _, label, _, _ in nodes)
-    wide = max(WIDTH, len(columns) * max(1.0, 0.11 * longest + 0.5))
-    figure = new_figure(wide, 0.75 * rows + 1.2)
-    axes = figure.subplots()
-    axes.set_title(title, fontsize=FONT)
-    axes.set_axis_off()
-    thick = _path_to_best(nodes)
-    for i, (parent, text, score, state) in enumerate(nodes):
-        face, ink, frame = STATES[state]
-        if parent is not None:
-            across, up = (steps[parent], steps[i]), (heights[parent], heights[i])
-            colour, width = ("black", 4) if i in thick else ("#777777", 1.5)
-            label = "way to the best" if i == max(thick, default=None) else None
-            axes.plot(
-                across, up, color=colour, linewidth=width, linestyle=frame, zorder=1, label=label
-            )
-        axes.text(
-            steps[i], heights[i], f"{text}\n{score:.2f}", ha="center", va="center",
-            fontsize=SMALL, color=ink, parse_math=False,
-            bbox={"boxstyle": "round,pad=0.25", "facecolor": face, "edgecolor": "black",
-                  "linestyle": frame},
-        )  # fmt: skip
-    for step in range(1, len(columns)):
-        axes.text(step, rows / 2 + 0.1, f"step {step}", ha="center", fontsize=SMALL)
-    for state in dict.fromkeys(node[3] for node in nodes):
-        face, _, frame = STATES[state]
-        # Outside of the limits: for the legend only.
-        axes.bar(-9, 0, color=face, edgecolor="black", linestyle=frame, label=state)
-    axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-rows / 2, rows / 2 + 0.4))
-    axes.legend(
-        fontsize=SMALL, frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 0.0)
-    )
-    save_figure(figure, path)
-
-
-def _columns(nodes):
-    """Return (the step of each node, the nodes of each step)."""
-    steps, columns = [], []
-    for i, (parent, _, _, _) in enumerate(nodes):
-        steps.append(0 if parent is None else steps[parent] + 1)
-        if steps[i] == len(columns):
-            columns.append([])
-        columns[steps[i]].append(i)
-    return steps, columns
-
-
-def _path_to_best(nodes):
-    """Return the nodes from the root to the best finished node; none if no node is finished."""
-    finished = [i for i, node in enumerate(nodes) if node[3] == "finished"]
-    i = max(finished, key=lambda i: nodes[i][2], default=None)
-    path = set()
-    while i is not None:
-        path.add(i)
-        i = nodes[i][0]
-    return path
+# Graphs ------------------------------------------------------------------------------------------
 
 
 def graph(nodes, arrows, path, title="", marked=(), ways=()):
@@ -374,7 +295,7 @@ def graph(nodes, arrows, path, title="", marked=(), ways=()):
     axes.set_axis_off()
     boxes = {}
     for name, (x, y, text) in nodes.items():
-        face, ink, _ = STATES["finished" if name in marked else "kept"]
+        face, ink = MARKED if name in marked else PLAIN
         box = {"boxstyle": "round,pad=0.4", "facecolor": face, "edgecolor": "black"}
         boxes[name] = axes.text(
             x, y, text, ha="center", va="center", fontsize=FONT, color=ink, bbox=box, zorder=1

@@ -2,30 +2,36 @@
 
 import numpy as np
 
-from minitf.course.figures import FONT, SMALL, Panel, dots, lines, matrices, new_axes, tree
-from minitf.plot import COLOURS, curve_style, save_figure
+from minitf.course.figures import Panel, dots, graph, lines, matrices
 
 
 def search(sentence, candidates, tokens, path):
-    """Draw the candidates that a beam keeps as a tree. tokens: the last one of each.
+    """Draw the candidates that a beam keeps, the steps side by side, the best of each on top.
 
-    In the last step only the finished ones are drawn.
+    tokens: the last one of each candidate. In the last step only the finished ones are drawn.
     """
     longest = max(len(found.words) for found in candidates)
-    nodes = [(None, "(start)", 0.0, "kept")]
-    places = {(): 0}
+    columns = {}
     for found, token in zip(candidates, tokens, strict=True):
         is_last = len(found.words) == longest
-        if found.state == "dropped" or (is_last and found.state != "finished"):
-            continue
-        parent = places[tuple(found.words[:-1])]
-        places[tuple(found.words)] = len(nodes)
-        nodes.append((parent, token.replace("</s>", "(end)"), found.ln_p, found.state))
+        if found.state == "finished" or (found.state == "kept" and not is_last):
+            columns.setdefault(len(found.words), []).append((found, token))
+    nodes, arrows, finished = {(): (0, 0, "(start)")}, [], {}
+    for step, column in columns.items():
+        ranked = sorted(column, key=lambda each: -each[0].ln_p)
+        for row, (found, token) in enumerate(ranked):
+            words, text = tuple(found.words), token.replace("</s>", "(end)")
+            nodes[words] = (0.55 * step, -0.7 * row, f"{text}\n{found.ln_p:.2f}")
+            arrows.append((words[:-1], words, ""))
+            if found.state == "finished":
+                finished[words] = found.ln_p
+    best = max(finished, key=finished.get)
     title = (
         f"“{sentence}” At step 4 the right text is second, and a beam of 2 keeps it\n"
-        "(below each word: ln P of the text so far)"
+        "(below each word: ln P of the text so far; dark: finished; blue arrows: the best)"
     )
-    tree(nodes, path, title)
+    way = [best[:step] for step in range(len(best) + 1)]
+    graph(nodes, arrows, path, title, marked=finished, ways=[way])
 
 
 def gains(beam_gains, intervals, path):
@@ -61,22 +67,16 @@ def triangle(weights, path):
 def cost(without, with_cache, path):
     """Draw the multiplications of each step, without a cache and with it."""
     steps = np.arange(1, len(without) + 1)
-    title = "With a cache, a late token costs hardly more than an early one"
-    figure, axes = new_axes("token", "million multiplications", title)
-    for i, millions in enumerate((without / 1e6, with_cache / 1e6)):
-        axes.plot(steps, millions, linewidth=3.5, **curve_style(i))
-    texts = {
-        "without a cache:\nall is computed again": (33, without[32] / 1e6 + 14, 0, "right"),
-        "with a cache: only what is new": (64, with_cache[-1] / 1e6 + 8, 1, "right"),
+    curves = {
+        "without a cache: all is computed again": (steps, without / 1e6),
+        "with a cache: only what is new": (steps, with_cache / 1e6),
     }
-    for text, (token, height, i, align) in texts.items():
-        axes.text(token, height, text, fontsize=FONT, color=COLOURS[i], ha=align, va="bottom")
-    axes.annotate(
-        "token 1: the keys and values\nof the source, once", (1.45, 15), (5, 10), fontsize=SMALL,
-        arrowprops={"arrowstyle": "->", "linewidth": 1.6},
+    first = "token 1: the keys and values\nof the source, once"
+    lines(
+        curves, path, "token", "million multiplications",
+        "With a cache, a late token costs hardly more than an early one", marks=False,
+        limits=(-8, 275), notes={first: (1, with_cache[0] / 1e6, 3, 60)},
     )  # fmt: skip
-    axes.set(xlim=(0, 66), ylim=(-8, 275))
-    save_figure(figure, path)
 
 
 def checkpoints(updates, without, with_penalty, path):

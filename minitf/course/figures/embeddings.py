@@ -4,17 +4,8 @@ from math import pi
 
 import numpy as np
 
-from minitf.course.figures import (
-    FONT,
-    SMALL,
-    WIDTH,
-    Panel,
-    lines,
-    matrices,
-    new_axes,
-    new_figure,
-)  # fmt: skip
-from minitf.plot import COLOURS, curve_style, save_figure
+from minitf.course.figures import FONT, SMALL, WIDTH, Panel, lines, matrices, new_figure
+from minitf.plot import COLOURS, save_figure
 
 
 def hands(encodings, positions, chosen, path):
@@ -82,32 +73,23 @@ def back(weights, path):
 
 
 def bases(curves_by_base, path):
-    """Draw the dot product over the distance; past its lowest point a curve is thin.
+    """Draw the dot product over the distance; an arrow points at the lowest point of each curve.
 
     curves_by_base: {base: (distances, dot products)}.
     """
-    y = "how alike their sinusoids are\n(dot product)"
-    title = "The larger the base, the farther it tells distances apart"
-    figure, axes = new_axes("distance of two positions", y, title)
-    for i, (base, (distances, dots)) in enumerate(curves_by_base.items()):
-        style = curve_style(i)
+    notes = {}
+    for base, (distances, dots) in curves_by_base.items():
         low = dots.argmin()
         farthest = f"{float(f'{distances[low]:.2g}'):,.0f}"
-        axes.plot(distances[: low + 1], dots[: low + 1], linewidth=3.5, color=style["color"])
-        axes.plot(distances[low:], dots[low:], linewidth=1.2, color=style["color"])
-        axes.plot(distances[low], dots[low], "o", color=style["color"], markersize=10)
-        axes.annotate(
-            f"base {base:,}:\nabout {farthest}", (distances[low], dots[low]), (0, -12),
-            textcoords="offset points", fontsize=SMALL, color=style["color"], ha="center", va="top",
+        notes[f"base {base:,}:\nabout {farthest}"] = (
+            distances[low], dots[low], distances[low] / 2, dots[low] - 75
         )  # fmt: skip
-    axes.text(
-        0.98, 0.95, "past its dot a curve rises:\nfarther positions look nearer", fontsize=SMALL,
-        ha="right", va="top", transform=axes.transAxes,
+    lines(
+        {f"base {base:,}": curve for base, curve in curves_by_base.items()}, path,
+        "distance of two positions", "how alike their sinusoids are\n(dot product)",
+        "The larger the base, the farther it tells distances apart", marks=False, log="x",
+        limits=(-140, 260), notes=notes,
     )  # fmt: skip
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.set(ylim=(-110, 260), xticks=[1, 10, 100, 1000, 10_000])
-    save_figure(figure, path)
 
 
 def words(cosines, names, path):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from minitf.course.figures import FONT, SMALL, Panel, graph, matrices, new_axes
-from minitf.plot import COLOURS, curve_style, save_figure
+from minitf.course.figures import FONT, SMALL, Panel, graph, lines, matrices, new_axes
+from minitf.plot import COLOURS, save_figure
 
 
 def learned(queries, weights, keys, wanted, path):
@@ -90,17 +90,14 @@ def steps(sizes, errors, path):
 
     errors: {precision: the error for each size}.
     """
-    title = "The step h of a measured slope can be too large, and too small"
-    figure, axes = new_axes("step h", "error of the measured gradient", title)
-    axes.set(xscale="log", yscale="log")
-    for i, (name, found) in enumerate(errors.items()):
-        style = curve_style(i)
-        axes.plot(sizes, found, linewidth=2.5, **style)
+    notes = {}
+    for (name, found), height in zip(errors.items(), (1e-13, 1e-7), strict=True):
         best = int(np.argmin(found))
-        axes.plot(sizes[best], found[best], "o", color=style["color"], markersize=11)
-        axes.annotate(
-            f"{name}: best h is {sizes[best]:.0e}", (sizes[best], found[best]), (-12, -4),
-            textcoords="offset points", fontsize=SMALL, color=style["color"], ha="right", va="top",
-        )  # fmt: skip
-    axes.margins(y=0.12)
-    save_figure(figure, path)
+        text = f"{name}: best h is {sizes[best]:.0e}"
+        notes[text] = (sizes[best], found[best], sizes[best] / 100, height)
+    lines(
+        {name: (sizes, found) for name, found in errors.items()}, path,
+        "step h", "error of the measured gradient",
+        "The step h of a measured slope can be too large, and too small",
+        marks=False, log="xy", notes=notes, limits=(1e-14, 10),
+    )  # fmt: skip

@@ -2,22 +2,8 @@
 
 import numpy as np
 
-from minitf.course.figures import (
-    FONT,
-    LEVEL,
-    SMALL,
-    WIDTH,
-    Panel,
-    lines,
-    matrices,
-    name_end,
-    new_axes,
-    new_figure,
-    new_panels,
-)  # fmt: skip
-from minitf.plot import COLOURS, curve_style, save_figure
-
-RIGHT, WRONG = "#dfe8f2", "#e08a3c"  # of an answer
+from minitf.course.figures import FONT, WIDTH, Panel, lines, matrices, new_figure
+from minitf.plot import COLOURS, save_figure
 
 
 def alike(apart, path):
@@ -94,30 +80,14 @@ def units(likes, answers, path):
 
     likes: (8, 8), the facts. answers: {number of units: (8, 8)}.
     """
-    from matplotlib.colors import ListedColormap
-
-    title = "No unit alone knows the facts; all 8 together do"
-    figure, all_axes = new_panels(len(answers), 0, 4.4, title)
-    right_or_wrong = ListedColormap((RIGHT, WRONG))
-    for axes, (n_units, answer) in zip(all_axes, answers.items(), strict=True):
-        wrong = answer * likes < 0
-        axes.pcolormesh(
-            wrong, cmap=right_or_wrong, vmin=0, vmax=1, edgecolors="white", linewidth=1.5
-        )
-        for row, column in np.argwhere(wrong):
-            axes.text(column + 0.5, row + 0.54, "\u00d7", ha="center", va="center", fontsize=FONT)
+    panels = {}
+    for n_units, answer in answers.items():
         who = "1 unit alone" if n_units == 1 else f"{n_units} units"
         who = f"all {n_units} units" if n_units == max(answers) else who
-        axes.set_title(f"{who}:\n{wrong.sum()} of 64 wrong", fontsize=FONT)
-        axes.set(aspect="equal", xticks=[], yticks=[])
-        axes.invert_yaxis()
-        axes.spines[:].set_visible(False)
-        axes.set_xlabel("8 dishes", fontsize=SMALL)
-        axes.set_ylabel("8 people" if n_units == 1 else "", fontsize=SMALL)
-    figure.supxlabel(
-        "a cell: “does this person like this dish?”   \u00d7: the answer is wrong", fontsize=SMALL
-    )
-    save_figure(figure, path)
+        wrong = answer * likes < 0
+        panels[f"{who}:\n{wrong.sum()} of 64 wrong"] = Panel(wrong)
+    title = "No unit alone knows the facts; all 8 together do (dark: the answer is wrong)"
+    matrices(panels, path, "8 people", "8 dishes", title, limits=(0, 1.3))
 
 
 def mixing(network, attention, path):
@@ -131,26 +101,13 @@ def mixing(network, attention, path):
 
 def residual(depths, gradients, path):
     """Draw the gradient that arrives at the input; gradients: {connection: for each depth}."""
-    title = "With a norm, the gradient keeps its size through many layers"
-    y = "gradient that arrives at the input"
-    figure, axes = new_axes("layers in a row", y, title, width=10.5)
-    axes.set_yscale("log")
-    axes.set_xticks(depths)
-    results = {"x + f(x)": ": explodes", "f(x)": ": vanishes", "norm(x + f(x))": ", the paper"}
-    lifts = {"norm(f(x))": -9, "norm(x + f(x))": 9}  # they end side by side
-    for i, (name, arriving) in enumerate(gradients.items()):
-        style = curve_style(i)
-        layer = name.removesuffix(", the paper")
-        axes.plot(depths, arriving, linewidth=2.5, marker="o", markersize=7, **style)
-        text = layer + results.get(layer, "")
-        name_end(axes, text, depths, arriving[-1], style["color"], lifts.get(layer, 0))
-    axes.axhline(1, color=LEVEL, linewidth=1.0, zorder=1)
-    axes.annotate(
-        "1: as large as at the output", (12, 1), (0, 8), textcoords="offset points", ha="center",
-        va="bottom", fontsize=SMALL, color=LEVEL,
+    results = {"x + f(x)": ": explodes", "f(x)": ": vanishes"}
+    lines(
+        {name + results.get(name, ""): (depths, sizes) for name, sizes in gradients.items()}, path,
+        "layers in a row", "gradient that arrives at the input",
+        "With a norm, the gradient keeps its size through many layers", log="y",
+        levels={"1: as large as at the output": 1},
     )  # fmt: skip
-    axes.set_xlim(depths[0] / 1.1, depths[-1] * 1.06)
-    save_figure(figure, path)
 
 
 def order_of_norm(depths, movement, path):

@@ -2,17 +2,8 @@
 
 import numpy as np
 
-from minitf.course.figures import (
-    FONT,
-    LEVEL,
-    SMALL,
-    Panel,
-    matrices,
-    name_end,
-    new_axes,
-    new_panels,
-)  # fmt: skip
-from minitf.plot import COLOURS, curve_style, save_figure
+from minitf.course.figures import FONT, SMALL, Panel, lines, matrices, new_axes, new_panels
+from minitf.plot import COLOURS, save_figure
 
 FADED = "#c8c8c8"  # of what does not reach the output
 
@@ -111,21 +102,15 @@ def masks(padding_mask, causal_mask, source, target, path):
 
 def leaks(updates, losses, guess, path):
     """Draw the loss of models with and without a leak. losses: {mistake: training losses}."""
-    title = "On random text, a loss below the guess is a leak"
-    figure, axes = new_axes("updates", "training loss", title, width=11.5)
-    for i, (name, values) in enumerate(losses.items()):
-        style = curve_style(i)
-        axes.plot(updates, values, linewidth=2.5, **style)
-        text = "no mistake: a guess" if name == "none" else name
-        name_end(axes, text, updates, values[-1], style["color"])
-    for level in (guess, guess / 6):
-        axes.axhline(level, color=LEVEL, linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
-    axes.annotate(
-        f"five of six words copied, one guessed: (ln 16) / 6 = {guess / 6:.2f}", (50, guess / 6),
-        (0, -5), textcoords="offset points", fontsize=SMALL, color=LEVEL, va="top",
+    honest = {"none": "no mistake: a guess"}
+    lines(
+        {honest.get(name, name): (updates, values) for name, values in losses.items()}, path,
+        "updates", "training loss", "On random text, a loss below the guess is a leak",
+        marks=False, limits=(-0.1, 3.2), levels={
+            f"all words guessed: ln 16 = {guess:.2f}": guess,
+            f"five of six words copied, one guessed: (ln 16) / 6 = {guess / 6:.2f}": guess / 6,
+        },
     )  # fmt: skip
-    axes.set(xlim=(0, updates[-1]), ylim=(-0.1, 3.2))
-    save_figure(figure, path)
 
 
 def parameters(millions, path):
