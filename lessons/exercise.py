@@ -42,8 +42,8 @@ from pathlib import Path
 
 from minitf.cli import counted, exit_code
 from minitf.course import gradebook
-from minitf.course.answering import limit_memory
-from minitf.course.grading import POINTS, SHEET, exercises, grade
+from minitf.course.answering import SHEET, limit_memory
+from minitf.course.grading import POINTS, exercises, grade
 from minitf.errors import UserError
 
 MARK = "# ## Your turn"

@@ -21,8 +21,6 @@ import types
 
 from minitf.course.calls import LONGEST, Channel, Ended, described
 
-__all__ = ["SHEET", "ends_empty", "is_empty", "limit_memory", "parsed"]
-
 SHEET = "answers.py"  # what a sheet is called here, where a notebook has cells
 
 # What a notebook may have in a line that is not Python, and its name.

@@ -8,8 +8,6 @@ and in data-only with which parts it is shown, if not always.
 from pathlib import Path
 from xml.etree import ElementTree
 
-__all__ = ["figure_1"]
-
 DRAWN = Path(__file__).with_name("figure_1.svg")
 SVG = "http://www.w3.org/2000/svg"
 INSETS = {"whole", "multi-head", "attention inside a head"}

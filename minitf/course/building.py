@@ -29,19 +29,6 @@ from minitf.course.checks.compare import advice, as_array, difference, looks_lik
 from minitf.course.pieces import PIECES, Piece
 from minitf.errors import UserError
 
-__all__ = [
-    "PAGE",
-    "answer",
-    "checked",
-    "grade_file",
-    "notebook",
-    "page",
-    "run",
-    "run_notebook",
-    "section_of",
-    "skeleton",
-]
-
 PAGE = Path(__file__).parents[2] / "examples" / "whole.py"
 QUICK_STEPS = 500  # updates, at the end: they take about a minute
 SECONDS = 20  # for one piece: then it is taken to have no end

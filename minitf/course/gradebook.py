@@ -12,15 +12,6 @@ from pathlib import Path
 
 from minitf.course.grading import exercises, points_of
 
-__all__ = [
-    "as_csv",
-    "for_gradescope",
-    "github_starter",
-    "gradescope_zip",
-    "table",
-    "write_class",
-]
-
 WIDTH = 80
 NAME = 36  # columns of a file's name in the table
 SIGNS = {"wrong": "-", "to do": "."}

@@ -34,12 +34,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.course.answering import SHEET
 from minitf.course.calls import LONGEST, AnswerError, Channel, Ended
 from minitf.course.lesson import state_of
 from minitf.errors import UserError
-
-__all__ = ["POINTS", "SHEET", "exercises", "grade", "points_of"]
 
 AS_USER = "MINITF_GRADE_AS"  # the environment variable of the user who runs the answers
 SECONDS = 60.0  # for one answer, and for reading the sheet

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["PIECES", "Piece"]
-
 
 class Piece(NamedTuple):
     """A function of the page whose body the student writes.

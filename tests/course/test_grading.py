@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from lesson_files import LESSONS, ROOT
 
-from minitf.course import calls, gradebook, grading
+from minitf.course import answering, calls, gradebook, grading
 from minitf.decode import Hypothesis
 
 SCRIPT = ROOT / "lessons" / "exercise.py"
@@ -82,7 +82,7 @@ def grade(text, folder):
 
 
 def graded_here(text, **options):
-    return grading.grade(GRADED.stem, SHEET, [[grading.SHEET, text, False]], **options)
+    return grading.grade(GRADED.stem, SHEET, [[answering.SHEET, text, False]], **options)
 
 
 def states(result):
@@ -105,7 +105,7 @@ def test_an_answer_is_judged_as_the_sheet_itself_judges_it(lesson):
     for wrong in False, True:
         text, names = answered(lesson, wrong), {"__name__": "sheet"}
         exec(compile(text, "sheet.py", "exec"), names)
-        result = grading.grade(lesson.stem, sheet, [[grading.SHEET, text, False]])
+        result = grading.grade(lesson.stem, sheet, [[answering.SHEET, text, False]])
         for one in result["exercises"]:
             name = one["name"]
             here, said = grading.state_of(names[name], names[f"check_{name}"])
@@ -197,7 +197,7 @@ def test_a_gradient_that_does_not_end_spoils_no_other_answer():
     text = f"{source_of(lesson)}\ndef logsumexp(x):\n    y = np.logaddexp.reduce(x.data, axis=-1)\n"
     text += "    return record(y, (x,), lambda gy: sum(iter(int, 1)))\n"
     only = names[names.index("logsumexp") :][:2]
-    cells = [[grading.SHEET, sheet_with(text, sheet), False]]
+    cells = [[answering.SHEET, sheet_with(text, sheet), False]]
     result = grading.grade(lesson.stem, sheet, cells, seconds=6, only=only)
     assert states(result) == ["wrong", "right"], result
     assert "no end after 6 seconds" in result["exercises"][0]["message"]
@@ -272,7 +272,7 @@ def test_an_update_may_return_its_model():
     lesson, step = LESSONS[6], "optimizer.step(rate)\n"
     text = source_of(lesson).replace(step, f"{step}    return model\n", 1)
     sheet = exercise.sheet(lesson)
-    cells = [[grading.SHEET, sheet_with(text, sheet), False]]
+    cells = [[answering.SHEET, sheet_with(text, sheet), False]]
     result = grading.grade(lesson.stem, sheet, cells, only=["update_in_parts"])
     assert states(result) == ["right"], result
 

@@ -15,7 +15,7 @@ import time
 import pytest
 from lesson_files import ROOT
 
-from minitf.course import grading
+from minitf.course import answering, grading
 from minitf.errors import UserError
 
 LESSON = '''"""Exercises. Lesson 00. Two"""
@@ -134,7 +134,7 @@ QUICK = "exit at import", "message of pickle", "equal object", "gc finds the che
 
 
 def graded(text, seconds=20):
-    return grading.grade("00_two", LESSON, [[grading.SHEET, text, False]], seconds=seconds)
+    return grading.grade("00_two", LESSON, [[answering.SHEET, text, False]], seconds=seconds)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the sheets fork and send signals")
@@ -218,10 +218,10 @@ def test_answers_of_another_user_reach_no_process_and_no_file_and_leave_none(tmp
 
 
 MEMORY = """
-from minitf.course import grading
+from minitf.course import answering, grading
 import test_hostile_sheets as own
 sheet = own.WRONG + "open(f'/proc/{os.getppid()}/mem', 'r+b')\\n"
-print(grading.grade("00_two", own.LESSON, [[grading.SHEET, sheet, False]])["notes"])
+print(grading.grade("00_two", own.LESSON, [[answering.SHEET, sheet, False]])["notes"])
 """
 
 

@@ -7,13 +7,6 @@ from minitf.check import index_text
 from minitf.course.checks.compare import OnPaper, check
 from minitf.transformer import causal_mask
 
-__all__ = [
-    "check_additive_mask",
-    "check_mended_weights",
-    "check_predicted_weights",
-    "check_softmax_average",
-]
-
 WORDS = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])  # "bank by by river"
 
 check_predicted_weights = OnPaper(

@@ -21,18 +21,6 @@ from minitf.check import index_text
 from minitf.course.calls import AnswerError
 from minitf.tensor import Tensor
 
-__all__ = [
-    "OnPaper",
-    "advice",
-    "as_array",
-    "check",
-    "difference",
-    "gradients",
-    "looks_like",
-    "parts_of",
-    "short",
-]
-
 Answer = Callable[..., object]
 
 
@@ -147,12 +135,23 @@ class OnPaper:
 
 def parts_of(name: str, found: object, names: Sequence[str]) -> list:
     """Return the parts of an answer that is a tuple or list; assert that there are so many."""
+    listed = f"({', '.join(names)})"
+    if isinstance(found, np.ndarray) and found.dtype.kind in "biuf":
+        raise AssertionError(f"{name}: found one array, expected {listed}")
     if isinstance(found, str | dict | set) or not hasattr(found, "__len__"):
-        raise AssertionError(f"{name}: found {short(found)}, expected ({', '.join(names)})")
+        raise AssertionError(f"{name}: found {short(found)}, expected {listed}")
     if len(found) != len(names):
-        raise AssertionError(
-            f"{name}: found {len(found)} parts, expected {len(names)}: ({', '.join(names)})"
-        )
+        raise AssertionError(f"{name}: found {len(found)} parts, expected {len(names)}: {listed}")
+    return list(found)
+
+
+def texts_of(found: object, expected: str) -> list[str]:
+    """Return an answer that is a list of texts; assert that it is one."""
+    if isinstance(found, str | dict) or not hasattr(found, "__len__"):
+        raise AssertionError(f"found {short(found)}, expected {expected}")
+    for text in found:
+        if not isinstance(text, str):
+            raise AssertionError(f"found {short(text)} in a list, expected texts")
     return list(found)
 
 

@@ -6,16 +6,8 @@ from statistics import mean
 import numpy as np
 
 from minitf.cli import counted
-from minitf.course.checks.compare import as_array, check, parts_of, short
+from minitf.course.checks.compare import as_array, check, parts_of, short, texts_of
 from minitf.decode import Hypothesis
-
-__all__ = [
-    "check_consensus",
-    "check_fools_the_count",
-    "check_predictions",
-    "check_rank",
-    "check_step",
-]
 
 TABLE = {  # the probabilities of the exercise
     "Tee": 0.5,
@@ -35,11 +27,7 @@ def check_predictions(predictions):
     """Check the texts that beams of 1, 2 and 3 find."""
     known = {text.casefold(): TABLE[text] * TABLE[text.split()[0]] for text in TABLE if " " in text}
     first = ["tee", "kaffee", "wasser"]  # the best first words
-    answer = predictions()
-    if isinstance(answer, str | dict) or not hasattr(answer, "__len__"):
-        raise AssertionError(f"found {short(answer)}, expected a list of three texts")
-    if len(answer) != 3:
-        raise AssertionError(f"found {len(answer)} texts, expected three: give three texts")
+    answer = parts_of("the texts", predictions(), [f"of a beam of {width}" for width in (1, 2, 3)])
     for width, given in enumerate(answer, start=1):
         if not isinstance(given, str | list | tuple):
             raise AssertionError(f"of a beam of {width}: found {short(given)}, expected a text")
@@ -61,15 +49,9 @@ def check_predictions(predictions):
 def check_fools_the_count(fools_the_count):
     """Check a translation whose words are all in the reference, though BLEU counts few."""
     answer = parts_of("the two texts", fools_the_count(), ["translation", "reference"])
-    for text in answer:
-        if isinstance(text, str) or not hasattr(text, "__len__"):
-            raise AssertionError(
-                f'found {short(text)}, expected a list of words: "die Frau".split() makes one'
-            )
-    tokens, reference = (list(text) for text in answer)
+    expected = 'a list of words: "die Frau".split() makes one'
+    tokens, reference = (texts_of(text, expected) for text in answer)
     for word in [*tokens, *reference]:
-        if not isinstance(word, str):
-            raise AssertionError(f"found {short(word)} in a text, expected words")
         if len(word.split()) > 1:
             raise AssertionError(f"found {short(word)} as one word, expected a list of words")
     shorter = min(len(tokens), len(reference))

@@ -8,13 +8,6 @@ from minitf.course.checks.compare import OnPaper, as_array, check, gradients
 from minitf.tensor import Tensor, record
 from minitf.transformer import sinusoid
 
-__all__ = [
-    "check_look_back",
-    "check_look_up",
-    "check_predicted_position",
-    "check_right_input",
-]
-
 check_predicted_position = OnPaper(
     ["sin, first hand", "cos, first hand", "sin, second hand", "cos, second hand"],
     lambda: sinusoid(4, 4, dtype=np.float64)[2],

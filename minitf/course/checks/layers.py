@@ -5,14 +5,6 @@ import numpy as np
 from minitf import functions as F
 from minitf.course.checks.compare import OnPaper, as_array, check, parts_of, short
 
-__all__ = [
-    "check_mended_dropout",
-    "check_normalised_on_paper",
-    "check_rms_norm",
-    "check_sees_one_position",
-    "check_tent",
-]
-
 check_normalised_on_paper = OnPaper(
     ["the first 2", "the second 2", "the third 2", "the 10"],
     lambda: F.layer_norm(np.array([2.0, 2.0, 2.0, 10.0]), np.ones(4), np.zeros(4)).numpy(),
@@ -197,17 +189,9 @@ def check_rms_norm(rms_norm):
         x, gy = size * rng.standard_normal(shape), rng.standard_normal(shape)
         gain = np.arange(1.0, 1 + shape[-1])
         name = f"x {shape}" if size == 1 else f"small x {shape}"
-        answer = rms_norm(x, gain)
-        assert not isinstance(answer, np.ndarray), (
-            f"{name}: found one array, expected (y, backward), where backward is a function"
-        )
-        y, backward = parts_of(name, answer, ["y", "backward"])
+        y, backward = parts_of(name, rms_norm(x, gain), ["y", "backward"])
         yield f"{name}, y", y
         assert callable(backward), f"{name}: found {short(backward)} for backward, not a function"
-        gradients = backward(gy.copy())
-        assert not isinstance(gradients, np.ndarray), (
-            f"{name}, backward: found one array, expected (gx, g_gain)"
-        )
-        gx, g_gain = parts_of(f"{name}, backward", gradients, ["gx", "g_gain"])
+        gx, g_gain = parts_of(f"{name}, backward", backward(gy.copy()), ["gx", "g_gain"])
         yield f"{name}, gx", gx
         yield f"{name}, g_gain", g_gain

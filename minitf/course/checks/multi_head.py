@@ -8,8 +8,6 @@ from minitf.course.checks.compare import OnPaper, as_array, check, gradients, pa
 from minitf.tensor import Tensor
 from minitf.transformer import MultiHeadAttention
 
-__all__ = ["check_mended_merge", "check_multi_query", "check_predicted_sizes", "check_prune"]
-
 
 def _sizes():
     layer = MultiHeadAttention(Config(20, d_model=512, n_heads=16), None)  # no numbers

@@ -4,19 +4,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from minitf.course.checks.compare import as_array, check, short
-
-__all__ = ["check_combine", "check_mended_rows", "check_predicted_cut", "check_slowest_link"]
+from minitf.course.checks.compare import as_array, check, short, texts_of
 
 
 def check_predicted_cut(predicted_cut):
     """Check a word cut by three merges."""
-    answer = predicted_cut()
-    if isinstance(answer, str | dict) or not hasattr(answer, "__len__"):
-        raise AssertionError(f"found {short(answer)}, expected a list of pieces")
+    answer = texts_of(predicted_cut(), "a list of pieces")
     # No keyboard has the mark of a word's beginning: _ stands for it.
-    for piece in answer:
-        assert isinstance(piece, str), f"found {short(piece)} as a piece, expected a text"
     pieces = ["".join(piece.split()).replace("▁", "_") for piece in answer]
     word = "".join(pieces)
     if word != "_slowly":

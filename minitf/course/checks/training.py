@@ -10,8 +10,6 @@ from minitf.tensor import Tensor
 from minitf.text import make_batch
 from minitf.transformer import Transformer
 
-__all__ = ["check_first_move", "check_pytorch_eps", "check_update_in_parts"]
-
 
 def _adam(gradient, rate):
     number = Parameter(np.zeros(gradient.shape))

@@ -249,5 +249,5 @@ def wrong_rms_norm_13(x, gain):
 
 
 def wrong_rms_norm_14(x, gain):
-    """found one array, expected (y, backward), where backward is a function"""
+    """found one array, expected (y, backward)"""
     return rms_norm(x, gain)[0]

@@ -97,7 +97,7 @@ def wrong_shift_right_9(target):
 
 
 def wrong_shift_right_10(target):
-    """found one array, expected two: reads, predicts"""
+    """found one array, expected (reads, predicts)"""
     return _shifted(target)[0]
 
 

@@ -34,7 +34,7 @@ def wrong_predictions():
 
 
 def wrong_predictions_2():
-    """found 0 texts, expected three"""
+    """found 0 parts, expected 3"""
     return []
 
 
@@ -49,7 +49,7 @@ def wrong_predictions_7():
 
 
 def wrong_predictions_8():
-    """found 'Tee bitte', expected a list of three texts"""
+    """found 'Tee bitte', expected (of a beam of 1, of a beam of 2, of a beam of 3)"""
     return "Tee bitte"
 
 

@@ -50,7 +50,7 @@ def wrong_predicted_cut_7():
 
 
 def wrong_predicted_cut_9():
-    """as a piece, expected a text"""
+    """in a list, expected texts"""
     return [["_s", "l", "ow", "l", "y"]]
 
 
