@@ -233,27 +233,18 @@ def _try_dropout(w):
         again = w.dropout(w.Tensor(x), c).data / x
         w.rng = np.random.default_rng(5)
         repeated = w.dropout(w.Tensor(x), c).data / x
-        found |= {
-            f"P_drop {P_drop}: the share of zeros": np.round((result == 0).mean(), 1),
-            f"P_drop {P_drop}: the other numbers, divided by x": np.unique(
-                np.round(result[result != 0], 9)
-            ),
-            f"P_drop {P_drop}: the gradient, divided by gy": np.unique(
-                np.round(gradient / numbers(40, 50, seed=7), 9)
-            ),
-            f"P_drop {P_drop}: the gradient is 0 where the result is": (
-                (gradient == 0) == (result == 0)
-            ).all(),
-            f"P_drop {P_drop}: a second call has another mask": not np.array_equal(result, again),
-            f"P_drop {P_drop}: rng with the same seed draws the same mask": (
-                np.array_equal(result, repeated)
-            ),
-            f"P_drop {P_drop}: each row has another mask": len(np.unique(result == 0, axis=0))
-            == 40,
-            f"P_drop {P_drop}: each column has another mask": (
-                len(np.unique(result == 0, axis=1)[0]) == 50
-            ),
+        zeros, ratio = result == 0, gradient / numbers(40, 50, seed=7)
+        case = {
+            "the share of zeros": np.round(zeros.mean(), 1),
+            "the other numbers, divided by x": np.unique(np.round(result[~zeros], 9)),
+            "the gradient, divided by gy": np.unique(np.round(ratio, 9)),
+            "the gradient is 0 where the result is": ((gradient == 0) == zeros).all(),
+            "a second call has another mask": not np.array_equal(result, again),
+            "rng with the same seed draws the same mask": np.array_equal(result, repeated),
+            "each row has another mask": len(np.unique(zeros, axis=0)) == 40,
+            "each column has another mask": len(np.unique(zeros, axis=1)[0]) == 50,
         }
+        found |= under(f"P_drop {P_drop}", case)
     small = w.dropout(w.Tensor(x.astype(np.float32)), config(w, training=True))
     return found | {"the dtype, if x has float32": str(small.data.dtype)}
 

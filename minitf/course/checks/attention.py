@@ -1,5 +1,7 @@
 """The checks of lesson 01, attention."""
 
+from functools import partial
+
 import numpy as np
 
 from minitf import functions as F
@@ -100,20 +102,20 @@ def _in_one_loop(scores, values, start=-np.inf, of_total=1, of_weighted=1):
 @check(
     right=lambda scores, values: F.softmax(scores).numpy() @ values,
     wrong={
-        "sums that are not shrunk when a larger score comes": lambda scores, values: _in_one_loop(
-            scores, values, of_total=0, of_weighted=0
+        "sums that are not shrunk when a larger score comes": partial(
+            _in_one_loop, of_total=0, of_weighted=0
         ),
-        "a weighted sum that is not shrunk when a larger score comes": lambda scores, values: (
-            _in_one_loop(scores, values, of_weighted=0)
+        "a weighted sum that is not shrunk when a larger score comes": partial(
+            _in_one_loop, of_weighted=0
         ),
-        "a factor e^(new - old) in place of e^(old - new)": lambda scores, values: _in_one_loop(
-            scores, values, of_total=-1, of_weighted=-1
+        "a factor e^(new - old) in place of e^(old - new)": partial(
+            _in_one_loop, of_total=-1, of_weighted=-1
         ),
         "powers of e that overflow: an exponent is to be at most 0": lambda scores, values: (
             np.exp(scores) @ values / np.exp(scores).sum()
         ),
-        "a largest score that begins at 0: all scores may be below it": lambda scores, values: (
-            _in_one_loop(scores, values, start=0.0)
+        "a largest score that begins at 0: all scores may be below it": partial(
+            _in_one_loop, start=0.0
         ),
     },
 )

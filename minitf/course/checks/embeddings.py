@@ -1,5 +1,6 @@
 """The checks of lesson 05, embeddings."""
 
+from functools import partial
 from math import sqrt
 
 import numpy as np
@@ -77,15 +78,9 @@ def _input(embedding, length, scale=None, first=0):
 @check(
     right=_input,
     wrong={
-        "the code of the exercise": lambda embedding, length: _input(
-            embedding, length, scale=1, first=1
-        ),
-        "a scaled embedding, but positions from 1": lambda embedding, length: _input(
-            embedding, length, first=1
-        ),
-        "positions from 0, but an embedding that is not scaled": lambda embedding, length: _input(
-            embedding, length, scale=1
-        ),
+        "the code of the exercise": partial(_input, scale=1, first=1),
+        "a scaled embedding, but positions from 1": partial(_input, first=1),
+        "positions from 0, but an embedding that is not scaled": partial(_input, scale=1),
         "an embedding times d_model: it is times the root": lambda embedding, length: _input(
             embedding, length, scale=embedding.shape[1]
         ),
@@ -114,14 +109,14 @@ def _turned_back(k, d_model, slowness=lambda i, d_model: 10_000 ** (2 * i / d_mo
     right=_turned_back,
     wrong={
         "a head that looks k positions ahead": lambda k, d_model: _turned_back(-k, d_model),
-        "angles of 10000^(i / d_model) for pair i: it is 2 i / d_model": lambda k, d_model: (
-            _turned_back(k, d_model, lambda i, d_model: 10_000 ** (i / d_model))
+        "angles of 10000^(i / d_model) for pair i: it is 2 i / d_model": partial(
+            _turned_back, slowness=lambda i, d_model: 10_000 ** (i / d_model)
         ),
-        "angles times 10000^(2 i / d_model): a later pair turns more slowly": lambda k, d_model: (
-            _turned_back(k, d_model, lambda i, d_model: 10_000 ** (-2 * i / d_model))
+        "angles times 10000^(2 i / d_model): a later pair turns more slowly": partial(
+            _turned_back, slowness=lambda i, d_model: 10_000 ** (-2 * i / d_model)
         ),
-        "one angle for all pairs: each pair has its own": lambda k, d_model: _turned_back(
-            k, d_model, lambda i, d_model: 1.0 + 0 * i
+        "one angle for all pairs: each pair has its own": partial(
+            _turned_back, slowness=lambda i, d_model: 1.0 + 0 * i
         ),
         "a matrix that moves columns: PE W is to move positions": lambda k, d_model: np.eye(
             d_model, k=-k

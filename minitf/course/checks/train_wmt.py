@@ -105,24 +105,21 @@ def _link(n, tokens, operations_a_second):
     return 2 * (n - 1) / n * 4 / computing
 
 
+def _times(factor):
+    """Return an answer that is wrong by this factor of n."""
+    return lambda n, tokens, operations: factor(n) * _link(n, tokens, operations)
+
+
 @check(
     right=_link,
     wrong={
-        "all tokens on each GPU, or one GPU's operations shared": (
-            lambda n, tokens, operations: _link(n, tokens, operations) / n
+        "all tokens on each GPU, or one GPU's operations shared": _times(lambda n: 1 / n),
+        "the bytes of many GPUs: a ring of n sends (n - 1) / n of them": _times(
+            lambda n: n / (n - 1)
         ),
-        "the bytes of many GPUs: a ring of n sends (n - 1) / n of them": (
-            lambda n, tokens, operations: _link(n, tokens, operations) * n / (n - 1)
-        ),
-        "half of the bytes: a sum takes 2 (n - 1) / n, of 4 bytes each": (
-            lambda n, tokens, operations: _link(n, tokens, operations) / 2
-        ),
-        "2 operations in place of 6: backward takes twice as many as forward": (
-            lambda n, tokens, operations: _link(n, tokens, operations) * 3
-        ),
-        "the seconds of computing over those of sending": (
-            lambda n, tokens, operations: 1 / _link(n, tokens, operations)
-        ),
+        "half of the bytes: a sum takes 2 (n - 1) / n, of 4 bytes each": _times(lambda n: 0.5),
+        "2 operations in place of 6: backward takes twice as many as forward": _times(lambda n: 3),
+        "the seconds of computing over those of sending": lambda *given: 1 / _link(*given),
     },
     atol=0,
 )

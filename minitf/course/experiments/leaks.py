@@ -7,14 +7,16 @@ before it. So no honest model can have a loss below ln 16 = 2.77. A model that g
 the word that it must predict, or something computed from that word.
 """
 
+import itertools
+from types import SimpleNamespace
+
 import numpy as np
 
 from minitf import forms
 from minitf import functions as F
 from minitf.config import Config
-from minitf.course.experiments import write
+from minitf.course import experiments
 from minitf.nn import LayerNorm
-from minitf.optim import Adam
 from minitf.transformer import MultiHeadAttention, Transformer
 
 MISTAKES = (
@@ -32,7 +34,7 @@ MISTAKES = (
 START = 2  # id of the start mark
 WORDS = range(4, 20)  # ids of the 16 words
 LENGTH = 6  # words of a source, and of a target
-SIZES = {"n_layers": 2, "d_model": 32, "d_ff": 64, "n_heads": 2, "dropout": 0.0}
+SIZES = {"n_layers": 2, "d_model": 32, "d_ff": 64, "n_heads": 2}
 UPDATES, ROWS, RATE = 400, 64, 0.003
 
 
@@ -71,7 +73,7 @@ class NormOverTime(LayerNorm):
 
 def leaky_model(mistake, seed=0):
     """Return a new Transformer whose decoder has this mistake."""
-    config = Config(WORDS.stop, **SIZES)
+    config = Config(WORDS.stop, **SIZES, dropout=0.0, label_smoothing=0.0)
     model = Transformer(config, seed)
     rng = np.random.default_rng(seed)
     for number, layer in enumerate(model.decoder.layers, 1):
@@ -104,20 +106,13 @@ def pair_of(sources, targets, mistake):
 
 def train(mistake, updates=UPDATES):
     """Train a model with this mistake on random text; return it, and the loss of each update."""
-    rng = np.random.default_rng(1)
-    model = leaky_model(mistake)
-    adam = Adam(model.named_parameters())
-    losses = []
+    rng, model, batches = np.random.default_rng(1), leaky_model(mistake), []
+    for _ in range(updates):
+        sources, targets = random_text(rng, ROWS)
+        source, target_in = pair_of(sources, targets, mistake)
+        batches.append(SimpleNamespace(source=source, target_in=target_in, target_out=targets))
     with forms.on():
-        for _ in range(updates):
-            sources, targets = random_text(rng, ROWS)
-            source, target_in = pair_of(sources, targets, mistake)
-            loss, _ = model.loss(source, target_in, targets, smoothing=0.0)
-            loss.backward()
-            adam.step(RATE)
-            adam.zero_grad()
-            losses.append(float(loss))
-    return model, losses
+        return model, list(experiments.updates(model, batches, itertools.repeat(RATE)))
 
 
 def translating_loss(model):
@@ -150,4 +145,4 @@ def run(updates=UPDATES, mistakes=MISTAKES):
 
 
 if __name__ == "__main__":
-    write("leaks", run())
+    experiments.write("leaks", run())

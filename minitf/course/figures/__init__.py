@@ -138,12 +138,11 @@ def _draw_level(axes, name, y, end):
 # Numbers ------------------------------------------------------------------------------------------
 
 
-def dots(values, path, x, title="", form=".2f", limits=None, levels=None, start=None):
+def dots(values, path, x, title="", form=".2f", limits=None, levels=None):
     """Draw each number as a dot in a row of its own, the first on top, with its interval if any.
 
     values: {name: number, or (low, middle, high)}. x: the label of the axis. form: the format of
     the number above each dot. limits: (lowest, highest) x. levels: {name: x} of vertical lines.
-    start: where an arrow to each dot begins; None draws no arrows.
     """
     figure = new_figure(WIDTH, 0.75 * len(values) + 1.7)
     axes = figure.subplots()
@@ -159,12 +158,6 @@ def dots(values, path, x, title="", form=".2f", limits=None, levels=None, start=
             textcoords="offset points", ha="center", va="bottom", fontsize=FONT, color=COLOURS[0],
             bbox={"boxstyle": "square,pad=0.05", "facecolor": "white", "edgecolor": "none"},
         )  # fmt: skip
-        if start is not None:
-            axes.annotate(
-                "", (middle, row), (start, row), zorder=2,
-                arrowprops={"arrowstyle": "-|>", "linewidth": 2, "color": LEVEL, "shrinkA": 0,
-                            "shrinkB": 6, "mutation_scale": 18},
-            )  # fmt: skip
     for name, level in (levels or {}).items():
         axes.axvline(level, color=LEVEL, linewidth=1.6, linestyle=(0, (6, 3)), zorder=1)
         axes.annotate(

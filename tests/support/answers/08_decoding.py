@@ -160,13 +160,13 @@ def right_rank_4(hypotheses, alpha):
 
 
 def wrong_rank_3(hypotheses, alpha):
-    """found the ids [], expected those of a hypothesis"""
+    """the ids, which stay: found the shape (0,)"""
     scores = sorted([_score(h, alpha) for h in hypotheses], reverse=True)
     return [Hypothesis([], score, score) for score in scores]
 
 
 def wrong_rank_4(hypotheses, alpha):
-    """it stays as it was; the new score is `score`"""
+    """the ln P, which stay: found"""
     scored = [Hypothesis(h.ids, _score(h, alpha), _score(h, alpha)) for h in hypotheses]
     return sorted(scored, key=lambda h: -h.score)
 
@@ -177,7 +177,7 @@ def wrong_rank_7(hypotheses, alpha):
 
 
 def wrong_rank_10(hypotheses, alpha):
-    """expected a Hypothesis(ids, log_probability, score)"""
+    """object has no attribute 'ids'"""
     return sorted([_score(h, alpha) for h in hypotheses], reverse=True)
 
 
@@ -187,7 +187,7 @@ def wrong_rank_11(hypotheses, alpha):
 
 
 def wrong_rank_15(hypotheses, alpha):
-    """the end mark counts, but it is no part of ids"""
+    """the ids, which stay: found the shape"""
     longer = [Hypothesis([*h.ids, 3], h.log_probability, 0.0) for h in hypotheses]
     return _ranked(longer, lambda h: h.log_probability / len(h.ids) ** alpha)
 
