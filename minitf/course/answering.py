@@ -30,7 +30,6 @@ NO_PYTHON = {
     r"[\w\s,.()]+=\s*%": "a magic",
     r"\s*\?|.*\?\s*$": "a question",
 }
-AWAITS = ast.Await | ast.AsyncFor | ast.AsyncWith
 # A cell with one of these is Python below its first line.
 ABOUT_PYTHON = re.compile(r"%%(time|timeit|capture|prun|debug)\b")
 
@@ -48,7 +47,7 @@ def parsed(source):
     lines, left_out = re.split("\r\n|\r|\n", source), []
     while True:
         try:
-            return _tree("\n".join(lines)), left_out
+            return ast.parse("\n".join(lines)).body, left_out
         except SyntaxError as error:
             number = error.lineno or 1
             line = lines[number - 1] if number <= len(lines) else ""
@@ -60,11 +59,6 @@ def parsed(source):
             while line.endswith("\\") and number < len(lines):  # it goes on in the next line
                 line, lines[number] = lines[number], ""
                 number += 1
-
-
-def _tree(source):
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
-    return compile(source, "cell", "exec", flags, dont_inherit=True).body
 
 
 def is_empty(function):
@@ -126,9 +120,6 @@ class Answers:
         text = re.split("\r\n|\r|\n", source)[statement.lineno - 1].strip()
         if text.startswith("check_exercises("):
             return
-        if any(isinstance(node, AWAITS) for node in _outside_functions(statement)):
-            self._skip(place, statement.lineno, text, "an await")
-            return
         named = getattr(statement, "name", None)
         before = self.own.get(named)
         try:
@@ -165,15 +156,6 @@ class Answers:
 def _defines(statement):
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
     return isinstance(statement, kinds)
-
-
-def _outside_functions(node):
-    """Yield the nodes of a statement, without those inside functions."""
-    yield node
-    functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
-    if not isinstance(node, functions):
-        for child in ast.iter_child_nodes(node):
-            yield from _outside_functions(child)
 
 
 def main():

@@ -6,12 +6,12 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.check import index_text
-from minitf.course.checks.compare import OnPaper, check
+from minitf.course.checks.compare import check, on_paper
 from minitf.transformer import causal_mask
 
 WORDS = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])  # "bank by by river"
 
-check_predicted_weights = OnPaper(
+check_predicted_weights = on_paper(
     ["bank", "by", "by", "river"],
     lambda: F.attention_weights(WORDS[:1], WORDS).numpy()[0],
     {

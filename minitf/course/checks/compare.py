@@ -90,44 +90,24 @@ class _Check:
         return ""
 
 
-class OnPaper:
-    """The check of numbers found on paper; its message never has the right ones.
+def on_paper(
+    names: Sequence[str], right: Answer, wrong: Mapping[str, list], within: float = 0.0051
+):
+    """Return the check of numbers found on paper; its message never has the right ones.
 
     names: of the numbers. right: a function of nothing that returns them. wrong: {a typical
     mistake: the numbers that it gives}. within: half of the last digit that is asked for; 0 for
     whole numbers.
     """
 
-    def __init__(self, names, right, wrong, within=0.0051):
-        self.names, self.right, self.within = names, right, within
-        self.wrong = {text: lambda value=value: value for text, value in wrong.items()}
+    def numbers(answer):
+        given = answer()
+        given = parts_of("the answer", given.tolist() if hasattr(given, "tolist") else given, names)
+        for i, number in enumerate(given):
+            yield f"{names[i]}, at {i}{', to two digits' if within else ''}", number
 
-    def __call__(self, answer):
-        given, right = answer(), np.asarray(self.right())
-        each = f"one for each of: {', '.join(self.names)}"
-        assert not isinstance(given, str | dict), (
-            f"found {short(given)}, expected a list of {len(right)} numbers"
-        )
-        found = as_array("the answer", given)
-        if found.shape != right.shape:
-            numbers = f"{found.size} numbers" if found.ndim == 1 else f"the shape {found.shape}"
-            raise AssertionError(f"found {numbers}, expected {len(right)}, {each}")
-        wrong = ~(abs(found - right) <= self.within)
-        if not wrong.any():
-            return
-        worst = int(np.argmax(wrong))
-        text = f"{self.names[worst]}, at {worst}, is not {_number(found[worst])}"
-        for mistake, value in self.wrong.items():
-            near = abs(found - np.asarray(value())) <= self.within
-            if near[wrong].all():
-                raise AssertionError(f"{text}: that looks like {mistake}")
-        if (abs(np.sort(found) - np.sort(right)) <= self.within).all():
-            text += f": that looks like the right numbers in another order; it is {each[16:]}"
-        elif (abs(abs(found) - abs(right)) <= self.within).all():
-            text += ": that looks like the wrong sign"
-        elif (abs(found - right) <= 10 * self.within).all():
-            text += ", but all are near: round to two digits"
-        raise AssertionError(text)
+    mistakes = {text: lambda value=value: value for text, value in wrong.items()}
+    return check(right, mistakes, shown=False, rtol=0, atol=within)(numbers)
 
 
 # What an answer returns ---------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from math import sqrt
 
 import numpy as np
 
-from minitf.course.checks.compare import OnPaper, as_array, check, gradients
+from minitf.course.checks.compare import as_array, check, gradients, on_paper
 from minitf.tensor import Tensor, record
 from minitf.transformer import sinusoid
 
-check_predicted_position = OnPaper(
+check_predicted_position = on_paper(
     ["sin, first hand", "cos, first hand", "sin, second hand", "cos, second hand"],
     lambda: sinusoid(4, 4, dtype=np.float64)[2],
     {

@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.check import grad_check
-from minitf.course.checks.compare import OnPaper, check, gradients
+from minitf.course.checks.compare import check, gradients, on_paper
 from minitf.tensor import Tensor, record
 
 
@@ -15,7 +15,7 @@ def _slopes():
     return [float(a.grad), float(b.grad)]
 
 
-check_predicted = OnPaper(
+check_predicted = on_paper(
     ["dL/da", "dL/db"],
     _slopes,
     {

@@ -3,9 +3,9 @@
 import numpy as np
 
 from minitf import functions as F
-from minitf.course.checks.compare import OnPaper, as_array, check, parts_of, short
+from minitf.course.checks.compare import as_array, check, on_paper, parts_of, short
 
-check_normalised_on_paper = OnPaper(
+check_normalised_on_paper = on_paper(
     ["the first 2", "the second 2", "the third 2", "the 10"],
     lambda: F.layer_norm(np.array([2.0, 2.0, 2.0, 10.0]), np.ones(4), np.zeros(4)).numpy(),
     {

@@ -4,7 +4,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.config import Config
-from minitf.course.checks.compare import OnPaper, as_array, check, gradients, parts_of
+from minitf.course.checks.compare import as_array, check, gradients, on_paper, parts_of
 from minitf.tensor import Tensor
 from minitf.transformer import MultiHeadAttention
 
@@ -15,7 +15,7 @@ def _sizes():
     return [W_q.shape[1] // 16, W_q.size, W_o.size, 16 * 10 * 10]
 
 
-check_predicted_sizes = OnPaper(
+check_predicted_sizes = on_paper(
     ["the length of a query", "parameters of W^Q", "parameters of W^O", "attention weights"],
     _sizes,
     {

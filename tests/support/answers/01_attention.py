@@ -26,12 +26,12 @@ def right_predicted_weights_3():
 
 
 def wrong_predicted_weights_4():
-    """found 3 numbers, expected 4, one for each of: bank, by, by, river"""
+    """found 3 parts, expected 4: (bank, by, by, river)"""
     return [0.31, 0.07, 0.62]
 
 
 def wrong_predicted_weights_7():
-    """bank, at 0, is not 0.3, but all are near: round to two digits"""
+    """bank, at 0, to two digits: not 0.3"""
     return [0.3, 0.1, 0.1, 0.6]
 
 
@@ -41,7 +41,7 @@ def wrong_predicted_weights_8():
 
 
 def wrong_predicted_weights_9():
-    """the right numbers in another order"""
+    """to two digits: not"""
     return [0.58, 0.07, 0.07, 0.28]
 
 

@@ -31,7 +31,7 @@ def right_predicted_4():
 
 
 def wrong_predicted_5():
-    """found '48', expected a list of 2 numbers"""
+    """found '48', expected (dL/da, dL/db)"""
     return "48"
 
 

@@ -23,7 +23,7 @@ def right_normalised_on_paper_3():
 
 
 def wrong_normalised_on_paper_7():
-    """that looks like the wrong sign"""
+    """the first 2, at 0, to two digits: not"""
     return [0.58, 0.58, 0.58, -1.73]
 
 
