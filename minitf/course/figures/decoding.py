@@ -75,7 +75,7 @@ def cost(without, with_cache, path):
     lines(
         curves, path, "token", "million multiplications",
         "With a cache, a late token costs hardly more than an early one", marks=False,
-        limits=(-8, 275), notes={first: (1, with_cache[0] / 1e6, 3, 60)},
+        limits=(-8, 275), notes={first: (1, with_cache[0] / 1e6, 3, 140)},
     )  # fmt: skip
 
 

@@ -91,10 +91,10 @@ def steps(sizes, errors, path):
     errors: {precision: the error for each size}.
     """
     notes = {}
-    for (name, found), height in zip(errors.items(), (1e-13, 1e-7), strict=True):
+    for (name, found), height in zip(errors.items(), (1e-13, 1e-2), strict=True):
         best = int(np.argmin(found))
         text = f"{name}: best h is {sizes[best]:.0e}"
-        notes[text] = (sizes[best], found[best], sizes[best] / 100, height)
+        notes[text] = (sizes[best], found[best], sizes[best] / 30, height)
     lines(
         {name: (sizes, found) for name, found in errors.items()}, path,
         "step h", "error of the measured gradient",
