@@ -2,6 +2,7 @@
 
 import ast
 import atexit
+import base64
 import contextlib
 import functools
 import inspect
@@ -129,9 +130,13 @@ def draw(picture, file_name, *arguments, **options):
     _run.drawn += 1
     print(f"    figure {path}")
     if _notebook():
-        from IPython.display import SVG, Image, display
+        from IPython.display import HTML, Image, display
 
-        display(Image(path, width=720) if path.suffix == ".png" else SVG(path))
+        if path.suffix == ".png":
+            display(Image(path, width=720))
+        else:  # as an image of its own: its styles would change the icons of some notebooks
+            svg = base64.b64encode(path.read_bytes()).decode()
+            display(HTML(f'<img src="data:image/svg+xml;base64,{svg}">'))
 
 
 def _save_in_few_colours(path):

@@ -1,6 +1,7 @@
 """The frame of the lessons: which command line runs lesson 09 and which its trainer."""
 
 import ast
+import base64
 import inspect
 import json
 import os
@@ -10,6 +11,7 @@ import sys
 import textwrap
 import types
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from paths import ROOT
@@ -118,6 +120,16 @@ def test_a_lesson_ends_quietly_after_ctrl_c_only(tmp_path, ending, code, said):
 # Figures and results ------------------------------------------------------------------------------
 
 
+def picture_of(html):
+    """Return the bytes of the only image of a cell's output, which shows it without a file."""
+    address = re.fullmatch(r'<img src="data:image/svg\+xml;base64,([\w+/=]+)">', html)
+    picture = base64.b64decode(address[1])
+    root = ElementTree.fromstring(picture)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert {"width", "viewBox"} <= set(root.keys())
+    return picture
+
+
 @pytest.mark.parametrize(
     ("name", "picture", "options", "start"),
     [
@@ -130,8 +142,8 @@ def test_a_figure_is_written_and_a_notebook_shows_it(
 ):
     shown = []
     display = types.ModuleType("IPython.display")
-    display.Image = lambda path, width: path
-    display.SVG = lambda path: path
+    display.Image = lambda path, width: Path(path).read_bytes()
+    display.HTML = picture_of
     display.display = shown.append
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     monkeypatch.setattr(lesson._run, "figures", tmp_path / "new" / "figures")
@@ -141,7 +153,7 @@ def test_a_figure_is_written_and_a_notebook_shows_it(
         lesson.draw(picture, name, **options)
         assert path.read_bytes().startswith(start) and path.stat().st_size < 45_000
         assert capsys.readouterr().out == f"    figure {path}\n"
-        assert shown == [path] * notebook
+        assert shown == [path.read_bytes()] * notebook
 
 
 def test_the_results_of_an_experiment_are_kept_with_how_they_were_made(

@@ -107,7 +107,11 @@ def test_a_notebook_installs_from_where_this_was_cloned(origin, expected, monkey
 @each_lesson
 def test_a_notebook_needs_no_file_beside_it(notebooks, lesson):
     for text in cells_of(notebooks / f"{lesson.stem}.ipynb", "markdown"):
-        assert "](figures/" not in text and "](toy-page" not in text
+        # Jupyter also shows no SVG that is attached to a text.
+        assert not re.search(r"\]\((figures/|toy-page|attachment:)|<img", text)
+    code = "\n".join(cells_of(notebooks / f"{lesson.stem}.ipynb", "code"))
+    pictures = re.findall(r"\]\(figures/(.+?)\)", lesson.read_text(encoding="utf-8"))
+    assert pictures and not [name for name in pictures if f'"{name}"' not in code]
 
 
 @pytest.mark.slow
@@ -147,7 +151,7 @@ def test_a_notebook_runs_and_shows_no_stray_value(notebooks, lesson, tmp_path):
     assert not [output for output in outputs if output.output_type in ("execute_result", "error")]
     shown = [output.data for output in outputs if output.output_type == "display_data"]
     drawn = re.findall(r"^draw\(", lesson.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(shown) == len(drawn) and all({"image/png", "image/svg+xml"} & set(d) for d in shown)
+    assert len(shown) == len(drawn) and all({"image/png", "text/html"} & set(d) for d in shown)
     before, after = ("".join(output.text for output in book.cells[n].outputs) for n in (-3, -1))
     before = before.replace("\n            ", " ")  # a line, as it was before it was folded
     assert re.fullmatch(r"(to do  \d\. .+\n)+", before)

@@ -71,7 +71,7 @@ def padding(percents, batches, path):
         heading = f"{pairs} pairs,\n{order}:\n{percents[name]:.1f}% padding"
         panels[heading] = Panel(np.hstack(tokens))
     title = "The more pairs are sorted, the less is padding (hatched)"
-    columns = "tokens: source (dark), target (pale)"
+    columns = "source (dark), target (pale)"
     matrices(panels, path, "pairs of a batch", columns, title, limits=(0, 1.2))
 
 
@@ -123,7 +123,8 @@ def speed_ups(n_gpus, speed_ups_by_link, limits, path):
     lines(
         {name: (n_gpus, numbers) for name, numbers in curves.items()}, path,
         "GPUs, which share 25,000 tokens", "times as fast as one GPU",
-        "The slower the link, the fewer GPUs help", marks=False, log="xy", notes=notes,
+        "The slower the link, the fewer GPUs help", marks=False, log="xy", limits=(0.4, 300),
+        notes=notes,
     )  # fmt: skip
 
 

@@ -106,9 +106,10 @@ def leaks(updates, losses, guess, path):
     lines(
         {honest.get(name, name): (updates, values) for name, values in losses.items()}, path,
         "updates", "training loss", "On random text, a loss below the guess is a leak",
-        marks=False, limits=(-0.1, 3.2), levels={
-            f"all words guessed: ln 16 = {guess:.2f}": guess,
-            f"five of six words copied, one guessed: (ln 16) / 6 = {guess / 6:.2f}": guess / 6,
+        marks=False, limits=(-0.1, 3.2),
+        levels={
+            f"ln 16 = {guess:.2f}": guess,
+            f"(ln 16) / 6 = {guess / 6:.2f}": (guess / 6, "left"),
         },
     )  # fmt: skip
 
