@@ -126,7 +126,7 @@ class Flat:
 def _checked(named_parameters):
     """Return the pairs (name, parameter) as a list. Raises the errors of Flat."""
     pairs = list(named_parameters) if isinstance(named_parameters, Iterable) else [None]
-    if not all(map(_is_named_parameter, pairs)):
+    if not all(isinstance(p, tuple) and isinstance(p[-1], Parameter) for p in pairs):
         raise TypeError(
             "Adam takes names with their parameters: write Adam(model.named_parameters())"
         )
@@ -139,10 +139,6 @@ def _checked(named_parameters):
     if len({p.dtype for _, p in pairs}) > 1:
         raise ValueError("some parameters are float32 and some float64: use model.astype")
     return pairs
-
-
-def _is_named_parameter(pair):
-    return isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Parameter)
 
 
 class Adam(Flat):

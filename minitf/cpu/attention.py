@@ -98,7 +98,7 @@ def attend(q, k, v, mask=None, keep=None, factor=1):
 
 def _attend_in_rows(q, k, v, limit, keep, factor):
     """Return the same as `attend`, with weights that are stored for backward."""
-    y = _like(q, (*q.shape[:-1], v.shape[-1]))
+    y = np.empty_like(q, shape=(*q.shape[:-1], v.shape[-1]))
     tiles, stored = _tiles((*q.shape[:-1], k.shape[-2])), []
     for tile, keys, _ in tiles:
         weights = _weights(q[tile], k[keys], None if limit is None else limit[tile])
@@ -180,7 +180,7 @@ def _attend_in_blocks(q, k, v, visible, keep, factor):
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory".
     """
-    y = _like(q, (*q.shape[:-1], v.shape[-1]))
+    y = np.empty_like(q, shape=(*q.shape[:-1], v.shape[-1]))
     arrays = q, k, v, y, visible, keep
     heads = {
         i: _Head(*(None if x is None else x[i] for x in arrays), factor)
@@ -336,11 +336,6 @@ def _divisors(sums):
     """Replace the sums of rows that may attend to nothing, which are 0, by 1; return the sums."""
     sums[sums == 0] = 1
     return sums
-
-
-def _like(q, shape):
-    """Return an empty array of this shape, with the memory layout of q if q has this shape too."""
-    return np.empty_like(q) if q.shape == shape else np.empty(shape, dtype=q.dtype)
 
 
 # Multi-head attention: queries, keys and values from one product ---------------------------------

@@ -49,11 +49,6 @@ def gemm(*arguments):
     _starters()[1](*arguments)
 
 
-def generation():
-    """Return the generation of the GPU in use: 75 Turing, 80 Ampere, 90 Hopper."""
-    return int(xp.cuda.Device().compute_capability) if xp.__name__ == "cupy" else 90
-
-
 def nccl():
     """Return CuPy's interface to NCCL, the library that sums arrays over several GPUs.
 

@@ -24,7 +24,7 @@ from minitf import forms
 from minitf.backend import xp
 from minitf.errors import UserError
 from minitf.gpu import kernels
-from minitf.gpu.launch import gemm, generation, has_kernels, launch
+from minitf.gpu.launch import gemm, has_kernels, launch
 from minitf.gpu.warps import THREADS
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -44,7 +44,8 @@ def use_precision(precision):
         raise UserError(
             f"precision {precision} needs a GPU: use --precision float32, or --backend cupy"
         )
-    if generation() < 80:
+    # 75 is Turing, 80 Ampere, 90 Hopper.
+    if xp.__name__ == "cupy" and int(xp.cuda.Device().compute_capability) < 80:
         raise UserError(
             f"precision {precision} needs a GPU of 2020 or newer (sm_80): use --precision float32"
         )
