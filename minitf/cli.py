@@ -18,7 +18,6 @@ __all__ = [
     "Progress",
     "counted",
     "drop_unwritten",
-    "escape_unprintable",
     "exit_code",
     "is_terminal",
     "misspelt",
@@ -37,23 +36,20 @@ EVERY = 0.2  # seconds between two drawings, so that they cost nothing
 ALIKE = 0.7  # from 0 to 1; how alike a misspelt option and the right one are, at least
 
 
-def number(kind, least=None, most=None):
+def number(kind, least, most):
     """Return a function that reads a number, for the `type` of an argparse option.
 
-    kind: float, or int, which may be written 100000, 100_000 or 1e5. least, most: both limits of
-    the number, or neither.
+    kind: float, or int, which may be written 100000, 100_000 or 1e5. least, most: its limits.
     The function raises argparse.ArgumentTypeError, with a message that a beginner understands.
     """
-    description = "a whole number" if kind is int else "a number"
-    if least is not None:
-        description += f" from {least} to {most}"
 
     def read(text):
         with contextlib.suppress(ValueError):
             value = whole(text) if kind is int else float(text)
-            if least is None or least <= value <= most:
+            if least <= value <= most:
                 return value
-        raise argparse.ArgumentTypeError(f"must be {description}, not {text!r}")
+        what = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"must be {what} from {least} to {most}, not {text!r}")
 
     return read
 
@@ -108,7 +104,9 @@ def exit_code(program, run, report_error=report_error):
     That is what run() returns, or 0; 2 after a UserError, which the user can mend; 130 after
     Ctrl-C (what a KeyboardInterrupt says is printed). report_error: writes the line.
     """
-    escape_unprintable()
+    for stream in sys.stdout, sys.stderr:
+        if hasattr(stream, "reconfigure"):  # not in a notebook
+            stream.reconfigure(errors="backslashreplace")  # what the terminal cannot encode
     try:
         with piped():
             return run() or 0
@@ -142,13 +140,6 @@ def terminal_safe(text):
 def is_terminal(stream):
     """Return whether a standard stream is open and a terminal."""
     return bool(stream) and stream.isatty()
-
-
-def escape_unprintable():
-    """Escape characters that the terminal cannot encode."""
-    for stream in sys.stdout, sys.stderr:
-        if hasattr(stream, "reconfigure"):  # not in a notebook
-            stream.reconfigure(errors="backslashreplace")
 
 
 @contextlib.contextmanager
@@ -241,7 +232,17 @@ class Progress:
         if not self.possible or time.monotonic() - self.began < AFTER:
             return
         if self._bar is None:
-            self._bar = _bar(self.total, done)
+            from tqdm import tqdm  # here: importing it takes longer than to translate a sentence
+
+            # No thread that watches, and no lock of multiprocessing: processes are forked beside
+            # the bar.
+            tqdm.monitor_interval = 0
+            tqdm.set_lock(threading.RLock())
+            shape = "{l_bar}{bar}| {remaining} left" if self.total else "{desc}{n:,}{bar}"
+            options = {"leave": False, "dynamic_ncols": True, "miniters": 1, "mininterval": EVERY}
+            self._bar = tqdm(
+                total=self.total or None, initial=done, bar_format=shape, position=0, **options
+            )
         self._bar.set_description(self.desc, refresh=False)
         self._bar.update(done - self._bar.n)
 
@@ -249,17 +250,6 @@ class Progress:
         """Remove the bar, so that a line can be written; a later `update_to` draws it again."""
         if self._bar is not None:
             self._bar.clear()
-
-
-def _bar(total, done):
-    from tqdm import tqdm  # here: importing it takes longer than the translation of a sentence
-
-    # No thread that watches, and no lock of multiprocessing: processes are forked beside the bar.
-    tqdm.monitor_interval = 0
-    tqdm.set_lock(threading.RLock())
-    shape = "{l_bar}{bar}| {remaining} left" if total else "{desc}{n:,}{bar}"
-    options = {"leave": False, "dynamic_ncols": True, "miniters": 1, "mininterval": EVERY}
-    return tqdm(total=total or None, initial=done, bar_format=shape, position=0, **options)
 
 
 def counted(number, noun):

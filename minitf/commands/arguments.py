@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -60,14 +61,10 @@ does.
 LANGUAGE = {"src", "tgt", "trg", "source", "target", "from", "to", "lang", "src-lang", "tgt-lang"}
 
 
-def _usage():
-    """Return the command that the user has typed."""
-    name = Path(sys.argv[0]).name.removesuffix(".exe")
-    known = name in (INSTALLED, "parse.py") or name.removeprefix("python -m ").startswith("minitf ")
-    return name if known else "translate.py"
-
-
-USAGE = _usage()
+# The command that the user has typed.
+USAGE = Path(sys.argv[0]).name.removesuffix(".exe")
+if USAGE not in (INSTALLED, "parse.py") and not re.match(r"(python -m )?minitf ", USAGE):
+    USAGE = "translate.py"
 PROGRAM = USAGE.removeprefix("python -m ")  # its name in messages
 
 
@@ -80,139 +77,6 @@ class StoreOnce(argparse.Action):
         setattr(namespace, self.dest, value)
 
 
-# Of each group, by name, what argparse is told about the options.
-OPTIONS = {
-    "text": {
-        "text": {
-            "nargs": "*",
-            "metavar": "TEXT",
-            "help": "text to translate, in quotes (default: read it from a pipe or the keyboard)",
-        },
-        "--input": {"metavar": "FILE", "action": StoreOnce, "help": "read the text from this file"},
-        "--paragraphs": {
-            "action": "store_true",
-            "help": "join the lines of each paragraph first: for text whose sentences run over "
-            "several lines",
-        },
-        "--keep": {
-            "action": "append",
-            "default": [],
-            "metavar": "PATTERN",
-            "help": "do not translate what this regular expression matches, such as '[A-Z]{3,}'; "
-            "may be repeated (numbers, addresses, tags and the like are kept in any case)",
-        },
-    },
-    "output": {
-        "--output": {
-            "metavar": "FILE",
-            "action": StoreOnce,
-            "help": "write to this file when everything is translated (default: print the lines "
-            "as they are translated, of a file up to 500 at a time)",
-        },
-        "--format": {
-            "choices": ("text", "json"),
-            "default": "text",
-            "help": "plain text (default), or a JSON object per line",
-        },
-        "--scores": {"action": "store_true", "help": "write the score before each translation"},
-        "--nbest": {
-            "type": number(int, 1, 1000),
-            "default": 1,
-            "metavar": "N",
-            "help": "write the N best translations of each line",
-        },
-    },
-    "model": {
-        "--model": {
-            "metavar": "DIR",
-            "help": "folder of a trained model, or the name of a public one such as "
-            "opus-mt-en-de, which is downloaded once (default of examples/translate.py: its "
-            "English-German model)",
-        },
-        "--beam": {
-            "type": number(int, 1, 1000),
-            "metavar": "N",
-            "help": "compare N unfinished translations at a time; a larger N is slower; 1 is "
-            "greedy decoding (default: 4, or the N of --nbest if that is greater)",
-        },
-        "--alpha": {
-            "type": number(float, 0, 10),
-            "default": 0.6,
-            "metavar": "A",
-            "help": "length penalty: a greater one favours longer translations (default: 0.6)",
-        },
-        "--max-extra": {
-            "type": number(int, 0, 10_000),
-            "default": 50,
-            "metavar": "N",
-            "help": "limit a translation to N subwords (words or parts of words) more than its "
-            "source (default: 50)",
-        },
-        "--backend": {
-            "choices": ("numpy", "cupy"),
-            "help": "compute on the CPU (numpy) or on the GPU (cupy)",
-        },
-    },
-    "sampling, for variety": {
-        "--sample": {
-            "action": "store_true",
-            "help": "draw each token at random, by its probability, instead of searching for the "
-            "best translation",
-        },
-        "--temperature": {
-            "type": number(float, 0, 100),
-            "metavar": "T",
-            "help": "1 (default) keeps the model's probabilities; lower favours likely tokens, "
-            "higher evens them out",
-        },
-        "--top-k": {
-            "type": number(int, 1, 10**6),
-            "metavar": "K",
-            "help": "draw only among the K most likely tokens (default: all)",
-        },
-        "--top-p": {
-            "type": number(float, 0.001, 1),
-            "metavar": "P",
-            "help": "draw only among the most likely tokens whose probabilities add up to P "
-            "(default: all)",
-        },
-        "--seed": {
-            "type": number(int, 0, 2**63),
-            "metavar": "N",
-            "help": "seed of the random draws: the same seed gives the same text (default: 0)",
-        },
-    },
-    "picture of the attention": {
-        "--attention": {
-            "metavar": "FILE",
-            "action": StoreOnce,
-            "help": "draw which words the model looks at in the first sentence: a .png, .pdf or "
-            ".svg file, or another format that Matplotlib writes; or, as .html, a page that "
-            "shows how it is translated, for a browser",
-        },
-        "--with-model": {
-            "action": "store_true",
-            "help": "put the model into the .html page, which then translates what is typed "
-            "there, without minitf and without internet",
-        },
-        "--attention-kind": {
-            "choices": ("source", "encoder", "decoder"),
-            "help": "draw the attention of the output to the source (default), or the "
-            "self-attention of the encoder or the decoder",
-        },
-        "--attention-subwords": {
-            "action": "store_true",
-            "help": "label the picture with the model's own subwords, not with words",
-        },
-        "--layer": {
-            "type": number(int, 1, 1000),
-            "metavar": "N",
-            "help": "draw this layer; 1 is the lowest (default: the last)",
-        },
-    },
-}
-
-
 def parse(arguments=None, model=None):
     """Return the options of a command line. Raises UserError for a mistake.
 
@@ -221,12 +85,6 @@ def parse(arguments=None, model=None):
     parser = _parser(model)
     options = parse_text(parser, sys.argv[1:] if arguments is None else list(arguments))
     _check(parser, options)
-    if options.beam is None:
-        options.beam = max(4, options.nbest)
-    if options.nbest > options.beam:
-        parser.error(
-            f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}"
-        )
     return options
 
 
@@ -249,55 +107,48 @@ def parse_text(parser, arguments):
 
 
 def _check(parser, options):
-    """Refuse options that contradict each other, and collect those of sampling in `sampling`."""
-    if options.model is None:
-        parser.error(
-            "name a trained model with --model DIR: a folder that the trainer wrote, "
-            "examples/models/en-de in a copy of the repository, or a public one, opus-mt-en-de"
-        )
-    if options.text and options.input is not None:
-        parser.error("TEXT and --input are both given: choose one of them (--input takes one file)")
+    """Refuse options that contradict each other; collect those of sampling, and choose the beam."""
     settings = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
     options.sampling = {name: value for name, value in settings.items() if value is not None}
-    if options.sampling and not options.sample:
-        parser.error(
-            "--temperature, --top-k, --top-p and --seed are only used with --sample: add it"
-        )
-    if options.sample and (options.beam or options.nbest > 1 or options.attention):
-        parser.error(
-            "--sample draws one translation of each line: leave out --beam, --nbest and --attention"
-        )
-    if options.attention is not None:
-        _check_picture_file(parser, options)
-    is_page = str(options.attention).lower().endswith(PAGES)
-    if options.with_model and not is_page:
-        parser.error("--with-model is only used with --attention PAGE.html: add it")
-    if options.attention_kind or options.layer or options.attention_subwords:
-        if not options.attention:
-            parser.error(
-                "--attention-kind, --attention-subwords and --layer are only used with "
-                "--attention FILE: add it"
-            )
-        if is_page:
-            parser.error(
-                "a page shows all kinds and layers: leave out --attention-kind, "
-                "--attention-subwords and --layer, or draw a .png"
-            )
-
-
-def _check_picture_file(parser, options):
-    """Refuse a picture without an ending, or that would replace the text, or be replaced."""
-    if not options.attention:
-        parser.error("--attention needs the name of a file")
-    if not os.path.splitext(options.attention)[1]:
-        parser.error(
-            f"--attention {options.attention} has no ending: use .png, .pdf or .svg for a picture, "
-            ".html for a page"
-        )
-    for name in ("input", "output"):
-        path = getattr(options, name)
-        if path and os.path.realpath(path) == os.path.realpath(options.attention):
-            parser.error(f"--attention and --{name} name the same file: choose another")
+    picture = options.attention or ""
+    is_page = picture.lower().endswith(PAGES)
+    is_chosen = options.attention_kind or options.layer or options.attention_subwords
+    files = {os.path.realpath(path) for path in (options.input, options.output) if path}
+    mistakes = {
+        "name a trained model with --model DIR: a folder that the trainer wrote, "
+        "examples/models/en-de in a copy of the repository, or a public one, opus-mt-en-de": (
+            options.model is None
+        ),
+        "TEXT and --input are both given: choose one of them (--input takes one file)": (
+            options.text and options.input is not None
+        ),
+        "--temperature, --top-k, --top-p and --seed are only used with --sample: add it": (
+            options.sampling and not options.sample
+        ),
+        "--sample draws one translation of each line: leave out --beam, --nbest and --attention": (
+            options.sample and (options.beam or options.nbest > 1 or picture)
+        ),
+        "--attention needs the name of a file": options.attention == "",
+        f"--attention {picture} has no ending: use .png, .pdf or .svg for a picture, .html for a "
+        "page": picture and not os.path.splitext(picture)[1],
+        "--attention names the file of --input or --output: choose another": (
+            picture and os.path.realpath(picture) in files
+        ),
+        "--with-model is only used with --attention PAGE.html: add it": (
+            options.with_model and not is_page
+        ),
+        "--attention-kind, --attention-subwords and --layer are only used with --attention FILE: "
+        "add it": is_chosen and not picture,
+        "a page shows all kinds and layers: leave out --attention-kind, --attention-subwords and "
+        "--layer, or draw a .png": is_chosen and is_page,
+        f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}": (
+            options.nbest > (options.beam or options.nbest)
+        ),
+    }
+    for message, is_made in mistakes.items():
+        if is_made:
+            parser.error(message)
+    options.beam = options.beam or max(4, options.nbest)
 
 
 def _parser(model):
@@ -309,13 +160,88 @@ def _parser(model):
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )
-    for title, options in OPTIONS.items():
-        group = parser.add_argument_group(title)
-        for name, settings in options.items():
-            group.add_argument(name, **settings)
-    if model:
-        parser.set_defaults(model=model)
-    parser.add_argument_group("help").add_argument(
-        "--help", action="help", help="show this text (also -h)"
+    add = parser.add_argument_group("text").add_argument
+    text = "text to translate, in quotes (default: read it from a pipe or the keyboard)"
+    add("text", nargs="*", metavar="TEXT", help=text)
+    add("--input", metavar="FILE", action=StoreOnce, help="read the text from this file")
+    paragraphs = (
+        "join the lines of each paragraph first: for text whose sentences run over several lines"
     )
+    add("--paragraphs", action="store_true", help=paragraphs)
+    keep = (
+        "do not translate what this regular expression matches, such as '[A-Z]{3,}'; may be "
+        "repeated (numbers, addresses, tags and the like are kept in any case)"
+    )
+    add("--keep", action="append", default=[], metavar="PATTERN", help=keep)
+    add = parser.add_argument_group("output").add_argument
+    output = (
+        "write to this file when everything is translated (default: print the lines as they are "
+        "translated, of a file up to 500 at a time)"
+    )
+    add("--output", metavar="FILE", action=StoreOnce, help=output)
+    form = "plain text (default), or a JSON object per line"
+    add("--format", choices=("text", "json"), default="text", help=form)
+    add("--scores", action="store_true", help="write the score before each translation")
+    nbest = "write the N best translations of each line"
+    add("--nbest", type=number(int, 1, 1000), default=1, metavar="N", help=nbest)
+    add = parser.add_argument_group("model").add_argument
+    folder = (
+        "folder of a trained model, or the name of a public one such as opus-mt-en-de, which is "
+        "downloaded once (default of examples/translate.py: its English-German model)"
+    )
+    add("--model", metavar="DIR", default=model, help=folder)
+    beam = (
+        "compare N unfinished translations at a time; a larger N is slower; 1 is greedy decoding "
+        "(default: 4, or the N of --nbest if that is greater)"
+    )
+    add("--beam", type=number(int, 1, 1000), metavar="N", help=beam)
+    alpha = "length penalty: a greater one favours longer translations (default: 0.6)"
+    add("--alpha", type=number(float, 0, 10), default=0.6, metavar="A", help=alpha)
+    extra = (
+        "limit a translation to N subwords (words or parts of words) more than its source "
+        "(default: 50)"
+    )
+    add("--max-extra", type=number(int, 0, 10_000), default=50, metavar="N", help=extra)
+    backend = "compute on the CPU (numpy) or on the GPU (cupy)"
+    add("--backend", choices=("numpy", "cupy"), help=backend)
+    add = parser.add_argument_group("sampling, for variety").add_argument
+    sample = (
+        "draw each token at random, by its probability, instead of searching for the best "
+        "translation"
+    )
+    add("--sample", action="store_true", help=sample)
+    temperature = (
+        "1 (default) keeps the model's probabilities; lower favours likely tokens, higher evens "
+        "them out"
+    )
+    add("--temperature", type=number(float, 0, 100), metavar="T", help=temperature)
+    top_k = "draw only among the K most likely tokens (default: all)"
+    add("--top-k", type=number(int, 1, 10**6), metavar="K", help=top_k)
+    top_p = "draw only among the most likely tokens whose probabilities add up to P (default: all)"
+    add("--top-p", type=number(float, 0.001, 1), metavar="P", help=top_p)
+    seed = "seed of the random draws: the same seed gives the same text (default: 0)"
+    add("--seed", type=number(int, 0, 2**63), metavar="N", help=seed)
+    add = parser.add_argument_group("picture of the attention").add_argument
+    attention = (
+        "draw which words the model looks at in the first sentence: a .png, .pdf or .svg file, or "
+        "another format that Matplotlib writes; or, as .html, a page that shows how it is "
+        "translated, for a browser"
+    )
+    add("--attention", metavar="FILE", action=StoreOnce, help=attention)
+    with_model = (
+        "put the model into the .html page, which then translates what is typed there, without "
+        "minitf and without internet"
+    )
+    add("--with-model", action="store_true", help=with_model)
+    kind = (
+        "draw the attention of the output to the source (default), or the self-attention of the "
+        "encoder or the decoder"
+    )
+    add("--attention-kind", choices=("source", "encoder", "decoder"), help=kind)
+    subwords = "label the picture with the model's own subwords, not with words"
+    add("--attention-subwords", action="store_true", help=subwords)
+    layer = "draw this layer; 1 is the lowest (default: the last)"
+    add("--layer", type=number(int, 1, 1000), metavar="N", help=layer)
+    add = parser.add_argument_group("help").add_argument
+    add("--help", action="help", help="show this text (also -h)")
     return parser

@@ -122,15 +122,12 @@ def read_batches(file, name="the input"):
     lines, size, is_pipe = [], 0, _size_of(file) is None
     try:
         for chunk in _chunks(file, name):
-            for line in chunk:
+            for left, line in enumerate(chunk, 1 - len(chunk)):
                 lines.append(line)
                 size += len(line)
-                if len(lines) == LINES or size >= BYTES:
+                if len(lines) == LINES or size >= BYTES or (is_pipe and not left):
                     yield lines
                     lines, size = [], 0
-            if lines and is_pipe:
-                yield lines
-                lines, size = [], 0
     except Exception:
         if lines:
             yield lines

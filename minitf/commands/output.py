@@ -29,7 +29,19 @@ def opened_output(path, input_file):
     if path in (None, "-") or _is_same(sys.stdout, path):  # such as /dev/stdout
         if sys.stdout is None:
             raise UserError("standard output is closed: use --output FILE")
-        yield _standard_output(input_file)
+        with contextlib.suppress(OSError, ValueError):  # not a file of the operating system
+            descriptor = sys.stdout.fileno()
+            if input_file and os.path.isfile(descriptor) and _is_same(input_file, descriptor):
+                raise UserError(
+                    "the translation would be added to the text that is read: write it to another "
+                    "file"
+                )
+            with contextlib.suppress(AttributeError):  # Windows has it since Python 3.12
+                os.set_blocking(descriptor, True)  # another program may have changed that
+        if hasattr(sys.stdout, "buffer"):
+            yield lambda text: _write(sys.stdout.buffer, "standard output", text)
+        else:  # as in a notebook
+            yield sys.stdout.write
         return
     # No file must replace a device or a pipe, nor a file that /dev/stderr leads to.
     is_device = path.startswith("/dev/") or (os.path.exists(path) and not os.path.isfile(path))
@@ -40,21 +52,6 @@ def opened_output(path, input_file):
         )
     with _opened(path, path, "ab") if is_device else _replaced(path) as file:
         yield lambda text: _write(file, path, text)
-
-
-def _standard_output(input_file):
-    """Return a function that writes text to standard output."""
-    with contextlib.suppress(OSError, ValueError):  # not a file of the operating system
-        descriptor = sys.stdout.fileno()
-        if input_file and os.path.isfile(descriptor) and _is_same(input_file, descriptor):
-            raise UserError(
-                "the translation would be added to the text that is read: write it to another file"
-            )
-        with contextlib.suppress(AttributeError):  # Windows has it since Python 3.12
-            os.set_blocking(descriptor, True)  # another program may have changed that
-    if not hasattr(sys.stdout, "buffer"):  # as in a notebook
-        return sys.stdout.write
-    return lambda text: _write(sys.stdout.buffer, "standard output", text)
 
 
 def _is_same(file, path):

@@ -43,7 +43,7 @@ def translate(options, bundled=None):
         opened_output(options.output, source.file) as write,
     ):
         translator = Translator.load(options.model)
-        if _is_parser(translator.notes):
+        if translator.notes.get("target_language", "").startswith("trees"):
             raise UserError(
                 f"{options.model}: a parser, which writes trees: use parse.py, or "
                 "python -m minitf parse"
@@ -67,11 +67,7 @@ def _translate_batches(translator, source, options, write):
         search = translator.translate
         settings |= {"beam": options.beam, "n_best": options.nbest}
     framer, lost = MarkupSplitter(), LostText("paragraph" if options.paragraphs else "line")
-    languages = picture = None
-    if isinstance(translator.subwords, PairedSubwords):  # most models need neither of these
-        from minitf.translation.languages import TargetLanguages
-
-        languages = TargetLanguages(translator.subwords, say)
+    picture = None
     if options.attention:
         from minitf.commands.picture import AttentionPicture
 
@@ -79,14 +75,16 @@ def _translate_batches(translator, source, options, write):
     batches = lost.checked(source.batches)
     if options.paragraphs:
         batches = joined_paragraphs(batches)
+    if isinstance(translator.subwords, PairedSubwords):
+        from minitf.translation.languages import naming_languages  # lazily: few models need it
+
+        batches = naming_languages(batches, translator.subwords, say)
     number = end = 0  # of the first line of the batch, and of the bytes up to its last one
     told = "text translated" if source.size else "bytes translated"
     has_bar = source.file and not source.typed
     bar = Progress(told, source.size or 0) if has_bar else None
     with lost.reported(), bar or contextlib.nullcontext():
         for lines in batches:
-            if languages:
-                languages.check(lines, number)
             if picture:
                 picture.see(lines)
             begin, end = end, end + sum(len(line.encode()) + 1 for line in lines)
@@ -111,10 +109,6 @@ def _translate_batches(translator, source, options, write):
 def _show(bar, before, after, done, parts):
     """Move the bar: of a batch that lies between two places of a text, in bytes."""
     bar.update_to(before + (after - before) * done // parts)
-
-
-def _is_parser(notes):
-    return notes.get("target_language", "").startswith("trees")
 
 
 def _tell_if_empty(translator, lines):
@@ -144,7 +138,8 @@ def _model_folder(model, bundled):
     choices = []
     for path in sorted(Path(bundled).parent.glob("*/config.json")) if bundled else ():
         with contextlib.suppress(UserError, ValueError):
-            if not _is_parser(notes := read_notes(path.parent)):
+            notes = read_notes(path.parent)
+            if not notes.get("target_language", "").startswith("trees"):
                 near, languages = os.path.relpath(path.parent), languages_of(notes)
                 choices.append(f"{near} ({' to '.join(languages)})" if all(languages) else near)
     choices += [

@@ -31,18 +31,10 @@ class Layout:
         self.own = np.zeros((sentences, width, 0), dtype=bool)
         self.newest = np.eye(width, dtype=bool)
 
-    def is_full(self):
-        """Return whether the newest tokens of a step have no cache index left."""
-        return self.length == self.capacity
-
     def add_newest(self):
         """Give the newest token of each beam the next cache index."""
         start, self.length = self.length, self.length + self.width
         self.own[:, :, start : self.length] = self.newest
-
-    def mask(self):
-        """Return the mask (B, W, n) of the tokens in the cache that belong to each beam."""
-        return self.own[:, :, : self.length]
 
     def grow(self):
         """Drop the tokens that no beam contains any more, and make space for new ones.

@@ -14,6 +14,7 @@ n tokens in the cache of a sentence, S tokens of its source, V vocabulary.
 
 import functools
 import math
+import types
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -33,7 +34,7 @@ class Steps(NamedTuple):
     """What each library computes by a program of its own.
 
     pack(affines, dtype): give each Affine its `multiply`.
-    norm(layer): a function of x and one of a sum: norm(x), norm.of_sum(x, y), which may change y.
+    norm(layer): a function of x, norm(x), and of a sum, norm(x, y), which may change y.
     hidden(inner, x, activation): the activation, a name in minitf.functions, of inner(x).
     in_heads(x, config): keys and values side by side, (B, n, H*K + H*U), as the list of arrays that
     a cache has, each with B and n as its axes 0 and 2.
@@ -94,26 +95,11 @@ def _affine(*linears):
     return Affine(*((x.weight.data, None if x.bias is None else x.bias.data) for x in linears))
 
 
-class _Layer(NamedTuple):
-    """The weights of one decoder layer."""
-
-    query_key_value: Affine  # of self-attention: all queries, then all keys, then all values
-    self_output: Affine
-    self_norm: Callable
-    source_query: Affine
-    source_key_value: Affine
-    source_output: Affine
-    source_norm: Callable
-    inner: Affine
-    activation: str  # the name of a function in minitf.functions
-    outer: Affine
-    feed_forward_norm: Callable
-
-
 def _layer_of(layer, norm):
+    """Return the weights of one decoder layer, by name."""
     own, source, network = layer.self_attention, layer.source_attention, layer.feed_forward
-    return _Layer(
-        query_key_value=_affine(own.query, own.key, own.value),
+    return types.SimpleNamespace(
+        query_key_value=_affine(own.query, own.key, own.value),  # all queries, keys, values
         self_output=_affine(own.output),
         self_norm=norm(layer.self_residual.norm),
         source_query=_affine(source.query),
@@ -121,7 +107,7 @@ def _layer_of(layer, norm):
         source_output=_affine(source.output),
         source_norm=norm(layer.source_residual.norm),
         inner=_affine(network.inner),
-        activation=network.activation,
+        activation=network.activation,  # the name of a function in minitf.functions
         outer=_affine(network.outer),
         feed_forward_norm=norm(layer.feed_forward_residual.norm),
     )
@@ -143,7 +129,9 @@ class DecoderWeights:
         self.layers = [_layer_of(layer, steps.norm) for layer in model.decoder.layers]
         self.norm = steps.norm(model.decoder.norm) if model.decoder.norm else None
         self.vocabulary = Affine((model.output_embedding.weight.data.T, model.logit_bias()))
-        of_layers = [x for layer in self.layers for x in layer if isinstance(x, Affine)]
+        of_layers = [
+            x for layer in self.layers for x in vars(layer).values() if isinstance(x, Affine)
+        ]
         steps.pack([*of_layers, self.vocabulary], self.embedding.dtype)
 
 
@@ -168,13 +156,16 @@ class FusedDecoder(decode.Scorer):
 
     def __call__(self, texts):
         """Return the logits, as Scorer says."""
-        if self.layout.is_full():
+        if self.layout.length == self.layout.capacity:
             kept = self.layout.grow()
             for cache in self.caches:  # one at a time, so that few are there twice
                 cache[:] = [self.layout.moved(array, kept) for array in cache]
         self.layout.add_newest()
-        x = self._embedded(texts)
-        own_mask, source_mask = self.steps.mask(self.layout.mask(), x.dtype), self.source_mask
+        x = self.weights.embedding[to_device(texts[:, -1])]
+        x *= math.sqrt(x.shape[1])
+        x = self.model.target_positions(Tensor(x[:, None]), texts.shape[1] - 1).data[:, 0]  # (R, D)
+        own = self.layout.own[:, :, : self.layout.length]
+        own_mask, source_mask = self.steps.mask(own, x.dtype), self.source_mask
         if source_mask is not None:
             batch, _, length = source_mask.shape
             source_mask = xp.broadcast_to(source_mask, (batch, self.width, length))
@@ -183,12 +174,6 @@ class FusedDecoder(decode.Scorer):
         if self.weights.norm:
             x = self.weights.norm(x)
         return self.weights.vocabulary(x)
-
-    def _embedded(self, texts):
-        """Return the embeddings of the newest tokens with the vectors of their position, (R, D)."""
-        rows = self.weights.embedding[to_device(texts[:, -1])]
-        rows *= math.sqrt(rows.shape[1])
-        return self.model.target_positions(Tensor(rows[:, None]), texts.shape[1] - 1).data[:, 0]
 
     def _layer(self, x, layer, i, own_mask, source_mask):
         """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
@@ -210,7 +195,7 @@ class FusedDecoder(decode.Scorer):
     def _after(self, x, y, norm):
         """Return LayerNorm(x + y) for the output y of a sub-layer, or x + y in a pre-norm model."""
         if self.weights.post:
-            return norm.of_sum(x, y)
+            return norm(x, y)
         y += x
         return y
 

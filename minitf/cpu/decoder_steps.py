@@ -12,7 +12,7 @@ import numpy as np
 from minitf import decode
 from minitf import functions as F
 from minitf.cpu.decoder import Steps, fused_scorer
-from minitf.cpu.packed import arrays_in_one, in_panels, panels_shape, product
+from minitf.cpu.packed import in_panels, product
 from minitf.forms import form_of
 
 __all__ = ["STEPS", "token_scorer"]
@@ -28,40 +28,39 @@ def _pack(affines, dtype):
     """Copy the biases, and the matrices in panels."""
     if any(weight.dtype != dtype for affine in affines for weight in affine.weights):
         raise TypeError("this decoder mixes float32 and float64: convert it to one with astype")
-    arrays = arrays_in_one([panels_shape(*affine.shape) for affine in affines], dtype)
+    matrices = (affine.take_matrix() for affine in affines)
+    arrays = in_panels(matrices, [affine.shape for affine in affines], dtype)
     for affine, panels in zip(affines, arrays, strict=True):
-        in_panels(affine.take_matrix(), panels)
         affine.multiply = functools.partial(product, panels=panels, f=affine.shape[1])
         affine.bias = None if affine.bias is None else affine.bias.copy()
 
 
-class _Norm:
-    """Layer norm of rows (R, D), in a new array.
+def _norm(layer):
+    """Return the layer norm of rows (R, D), or of a sum of two: see `_normalised`."""
+    size, dtype = layer.gain.data.size, layer.gain.data.dtype
+    averaging = np.full(size, 1 / size, dtype)  # mean(x) = x . averaging
+    gain, bias = layer.gain.data * math.sqrt(size), layer.bias.data.copy()
+    return functools.partial(_normalised, averaging, gain, bias, size * layer.eps)
+
+
+def _normalised(averaging, gain, bias, eps, x, added=None):
+    """Return the layer norm of x, or of x + added, in a new array.
 
         y = x - mean(x)
         y / sqrt(sum(y^2) / D + eps) = sqrt(D) y / sqrt(sum(y^2) + D eps)
 
-    The gain is multiplied by sqrt(D), and eps by D, once for all rows.
+    The gain is multiplied by sqrt(D) already, and eps by D.
     """
-
-    def __init__(self, norm):
-        gain = norm.gain.data
-        self.averaging = np.full(len(gain), 1 / len(gain), gain.dtype)  # mean(x) = x . averaging
-        self.gain, self.bias = gain * math.sqrt(len(gain)), norm.bias.data.copy()
-        self.eps = len(gain) * norm.eps
-
-    def __call__(self, x):
-        y = x - np.vecdot(x, self.averaging)[:, None]
-        sums = np.vecdot(y, y)
-        sums += self.eps
-        y /= np.sqrt(sums, out=sums)[:, None]
-        y *= self.gain
-        y += self.bias
-        return y
-
-    def of_sum(self, x, y):
-        y += x
-        return self(y)
+    if added is not None:
+        added += x
+        x = added
+    y = x - np.vecdot(x, averaging)[:, None]
+    sums = np.vecdot(y, y)
+    sums += eps
+    y /= np.sqrt(sums, out=sums)[:, None]
+    y *= gain
+    y += bias
+    return y
 
 
 def _hidden(inner, x, activation):
@@ -119,5 +118,5 @@ def _attend(x, cache, mask, write_at):
 
 
 STEPS = Steps(
-    pack=_pack, norm=_Norm, hidden=_hidden, in_heads=_in_heads, mask=_mask, attend=_attend
+    pack=_pack, norm=_norm, hidden=_hidden, in_heads=_in_heads, mask=_mask, attend=_attend
 )

@@ -78,7 +78,7 @@ def feed_forward_network(x, inner, activation, dropout, outer):
 def layer_norm(x, gain, bias, eps=1e-6):
     """Compute in place, and sums over features as products."""
     x_data, g, b = layer_norm_arrays(x, gain, bias)
-    y, norm_backward = _normalised(x_data - _means(x_data), g, b, eps)
+    y, norm_backward = _normalised(x_data - row_sums(x_data) / x_data.shape[-1], g, b, eps)
 
     def backward(gy):  # by this one's name, messages say layer_norm
         return norm_backward(gy)
@@ -102,7 +102,7 @@ def add_and_norm(x, added, dropout, norm):
         total = added_data * mask
         total *= factor
         total += x_data
-    total -= _means(total)
+    total -= row_sums(total) / total.shape[-1]
     y, norm_backward = _normalised(total, g, b, norm.eps)
 
     def backward(gy):
@@ -114,11 +114,6 @@ def add_and_norm(x, added, dropout, norm):
         return gx, g_added, g_gain, g_bias
 
     return record(y, (x, added, norm.gain, norm.bias), backward)
-
-
-def _means(x):
-    """Return the means over the features: (..., D) -> (..., 1)."""
-    return row_sums(x) / x.shape[-1]
 
 
 def _normalised(normal, gain, bias, eps):

@@ -23,29 +23,35 @@ _LARGE = 1 << 21  # bytes of a matrix by which two threads multiply
 _FEW = 10**6  # multiplications; below this, OpenBLAS does not copy the matrix
 
 
-def panels_shape(d, f):
-    """Return the shape of the panels of a matrix (D, F)."""
-    return (-(-f // _WIDTH), d, _WIDTH) if _CUT else (1, d, f)  # F/64 rounded up
+def in_panels(matrices, shapes, dtype):
+    """Return matrices (D, F) as panels (F/64, D, 64), parts of one array.
 
-
-def in_panels(matrix, panels=None):
-    """Return a matrix (D, F) as panels (F/64, D, 64), in the given array or in a new one.
-
+    matrices: read one after another, so that few need to be there twice. shapes: of all of them.
     The last panel is padded with zeros. Where matrices are not cut: as one panel (1, D, F).
+
+    NumPy asks the system for large pages of memory for a large array. To fetch thousands of small
+    ones takes longer than to read the weights of a model, and a step of decoding waits for their
+    addresses: it took a fifth longer.
     """
-    panels = np.empty(panels_shape(*matrix.shape), matrix.dtype) if panels is None else panels
-    width = panels.shape[2]
-    for i, panel in enumerate(panels):
-        columns = matrix[:, i * width : (i + 1) * width]
-        panel[:, : columns.shape[1]] = columns
-        panel[:, columns.shape[1] :] = 0
-    return panels
+    # (F/64 rounded up, D, 64)
+    shapes = [(-(-f // _WIDTH), d, _WIDTH) if _CUT else (1, d, f) for d, f in shapes]
+    ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int)
+    parts = np.split(np.empty(sum(ends[-1:]), dtype), ends[:-1])
+    arrays = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)]
+    for matrix, panels in zip(matrices, arrays, strict=True):
+        width = panels.shape[2]
+        for i, panel in enumerate(panels):
+            columns = matrix[:, i * width : (i + 1) * width]
+            panel[:, : columns.shape[1]] = columns
+            panel[:, columns.shape[1] :] = 0
+    return arrays
 
 
 def product(x, panels, f):
     """Multiply a few rows by a matrix (D, F) in panels: (N, D) -> (N, F).
 
-    >>> product(np.arange(6.0).reshape(2, 3), in_panels(np.eye(3, 5)), 5)
+    >>> (panels,) = in_panels([np.eye(3, 5)], [(3, 5)], float)
+    >>> product(np.arange(6.0).reshape(2, 3), panels, 5)
     array([[0., 1., 2., 0., 0.],
            [3., 4., 5., 0., 0.]])
     """
@@ -86,15 +92,3 @@ def _of_whole(x, matrix):
     np.matmul(x, matrix[:, :middle], out=y[:, :middle])
     other.result()
     return y
-
-
-def arrays_in_one(shapes, dtype):
-    """Return arrays of these shapes, which are parts of one array, with numbers to be written.
-
-    NumPy asks the system for large pages of memory for a large array. To fetch thousands of small
-    ones takes longer than to read the weights of a model, and a step of decoding waits for their
-    addresses: it took a fifth longer.
-    """
-    ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int)
-    parts = np.split(np.empty(sum(ends[-1:]), dtype), ends[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)]

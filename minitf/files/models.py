@@ -161,7 +161,13 @@ def read_model(directory: str | Path) -> SavedModel:
             raise UserError(
                 f"{directory / CONFIG}: names a file outside its folder: copy the model again"
             )
-        _check_hash(directory / name, hashes[name])
+        with user_errors(directory / name):
+            digest = sha256(directory / name)
+        if digest != hashes[name]:
+            raise UserError(
+                f"{directory / name}: changed since it was saved (its sha256 differs): copy the "
+                "model again"
+            )
     subwords = load_subwords(directory)
     for name in subwords.contents():
         if name not in hashes:
@@ -172,15 +178,6 @@ def read_model(directory: str | Path) -> SavedModel:
         if not is_finite(array):
             raise UserError(f"{path}: array {name!r} contains NaN or infinity: use another model")
     return SavedModel(arrays, config["model"], subwords, _notes(config))
-
-
-def _check_hash(path, expected):
-    with user_errors(path):
-        digest = sha256(path)
-    if digest != expected:
-        raise UserError(
-            f"{path}: changed since it was saved (its sha256 differs): copy the model again"
-        )
 
 
 def _weights_of(hashes):
@@ -209,15 +206,14 @@ def exported_notes(notes: dict) -> dict:
 def check_notes(notes: dict) -> None:
     """Raise UserError if one of NOTES has a value that it cannot have."""
     for name, note in NOTES.items():
-        if name in notes and not _is_possible(notes[name], note.kind):
-            value = reprlib.repr(notes[name])
+        value = notes.get(name)
+        if name in notes and (
+            type(value) is not note.kind
+            or (note.kind is int and value < 1)
+            or (note.kind is list and not all(isinstance(x, str) and x.strip() for x in value))
+        ):
+            value = reprlib.repr(value)
             raise UserError(f'damaged (entry "{name}": {value}): copy the model again')
-
-
-def _is_possible(value, kind):
-    if type(value) is not kind or (kind is int and value < 1):
-        return False
-    return kind is not list or all(isinstance(mark, str) and mark.strip() for mark in value)
 
 
 def _notes(config):

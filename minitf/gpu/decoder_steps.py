@@ -7,7 +7,7 @@ the scores, their softmax, and the average of the values.
 Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k.
 """
 
-from typing import NamedTuple
+import functools
 
 import numpy as np
 
@@ -42,22 +42,15 @@ def _pack(affines, _):
         affine.multiply = product_with(as_operand(affine.take_matrix()))
 
 
-class _Norm(NamedTuple):
-    """Layer norm of rows (R, D), or of a sum of them, by one kernel."""
-
-    gain: object
-    bias: object
-    eps: float
-
-    def __call__(self, x):
-        return fused.layer_norm(x, *self)[0]
-
-    def of_sum(self, x, y):
-        return fused.add_norm(x, y, *self)[0]
+def _norm(layer):
+    """Return the layer norm of rows (R, D), or of a sum of two, by one kernel."""
+    return functools.partial(_normalised, (layer.gain.data, layer.bias.data, layer.eps))
 
 
-def _norm(norm):
-    return _Norm(norm.gain.data, norm.bias.data, norm.eps)
+def _normalised(settings, x, added=None):
+    if added is None:
+        return fused.layer_norm(x, *settings)[0]
+    return fused.add_norm(x, added, *settings)[0]
 
 
 def _hidden(inner, x, activation):

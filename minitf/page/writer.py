@@ -163,17 +163,14 @@ def _vectors(explained, n_shown):
     return vectors
 
 
-def _is_cut(explained, n_shown):
-    return max(len(explained.source), len(explained.target)) > n_shown
-
-
 def _note(explained, n_shown):
+    """Return a sentence about what of a line is not shown, or none."""
     sentences = []
     if explained.parts > 1:
         sentences.append(
             f"The line was translated in {explained.parts} parts; this is the first of them."
         )
-    if _is_cut(explained, n_shown):
+    if max(len(explained.source), len(explained.target)) > n_shown:
         sentences.append(f"The pictures show the first {n_shown} tokens.")
     return " ".join(sentences)
 
@@ -205,7 +202,7 @@ def _data(explained, n_shown, weights, limits, languages):
         },
         "source": explained.source[:n_shown],
         "target": explained.target[:n_shown],
-        "is_cut": _is_cut(explained, n_shown),
+        "is_cut": max(len(explained.source), len(explained.target)) > n_shown,
         "weights": weights,
         "vectors": _vectors(explained, n_shown),
         "steps": [
@@ -221,7 +218,7 @@ def _head(model, subwords):
     head = {
         "config": model.config.to_dict(),
         "arrays": [[name, array.shape] for name, array in model.state().items()],
-        "pieces": subwords.vocabulary(),
+        "pieces": subwords.names,
     }
     return f'<script type="application/json" id="head">{_json(head)}</script>\n'
 
@@ -271,7 +268,7 @@ def _check_fit(model, subwords):
             f"the page translates only with SentencePiece's subwords, not with words: {_ADVICE}"
         )
     c: Config = model.config
-    pieces = subwords.vocabulary()
+    pieces = subwords.names
     first = pieces.index(_BYTES[0])
     symbols = {piece.removeprefix(SPACE_SIGN) for piece in pieces[len(SPECIALS) : first]}
     in_order = pieces[first : first + 256] == _BYTES

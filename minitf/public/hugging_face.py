@@ -157,7 +157,7 @@ def _subwords(folder, pieces, exported):
     if models[0] == models[1]:
         with contextlib.suppress(UserError):
             one = Subwords(models[0])
-            if one.listed() == pieces:
+            if one.names[len(SPECIALS) :] == pieces:
                 return one
     with in_file(folder / VOCABULARY):
         how = exported.get(NORMALISE)
@@ -237,7 +237,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     config = model.config
     with in_file(folder):
         _check(config, subwords)
-        pieces = [*SPECIALS, *subwords.listed()]
+        pieces = subwords.names
         if len(set(pieces)) < len(pieces):
             raise UserError("its subwords repeat, so they cannot be a vocab.json")
     known = exported_notes(notes)

@@ -22,7 +22,6 @@ from minitf.text.vocabulary import (
     Words,
     processor,
     read,
-    sentencepiece,
     valid,
 )
 
@@ -104,20 +103,19 @@ class Subwords(Vocabulary):
         def sample():  # called for each reading: SentencePiece makes a copy
             return map(normalise, islice(lines, 0, None, stride))
 
-        if not any(line.strip() for line in sample()):
-            raise UserError("no text to learn subwords from: the training lines are empty")
-        longer = sum(map(_too_long, sample()))
-        if longer and not any(line.strip() and not _too_long(line) for line in sample()):
+        if not any(line.strip() and not _too_long(line) for line in sample()):
             raise UserError(
-                f"no text to learn subwords from: each line has more than {LONGEST:,} bytes: give "
-                "one sentence per line"
+                "no text to learn subwords from: the training lines are empty, or have more than "
+                f"{LONGEST:,} bytes: give one sentence per line"
             )
-        if longer:
+        if longer := sum(map(_too_long, sample())):
             log(
                 f"notice   {longer:,} line{'s' * (longer > 1)} of more than {LONGEST:,} bytes: no "
                 "subwords are learned from these; give one sentence per line"
             )
-        symbols = [SPACE_SIGN + symbol for symbol in symbols] + _placeholders_in(sample())
+        symbols = [SPACE_SIGN + symbol for symbol in symbols]
+        if any(each in line for line in sample() for each in PLACEHOLDERS):
+            symbols += [before + each for each in PLACEHOLDERS for before in ("", SPACE_SIGN)]
         try:
             return cls(_train(sample(), vocabulary_size, symbols))
         except RuntimeError as error:
@@ -194,8 +192,8 @@ class PairedSubwords(Vocabulary):
                 self._processors[side] = processor(model)
         self.opus = opus
         super().__init__(pieces)
-        self._ids = {piece: i for i, piece in enumerate(self._names) if i >= len(SPECIALS)}
-        if len(self._ids) != len(self._names) - len(SPECIALS):
+        self._ids = {piece: i for i, piece in enumerate(self.names) if i >= len(SPECIALS)}
+        if len(self._ids) != len(self.names) - len(SPECIALS):
             raise UserError("a subword of the list repeats: copy the file again")
 
     @classmethod
@@ -206,13 +204,22 @@ class PairedSubwords(Vocabulary):
             with in_file(path.with_name(name)):
                 contents[name] = read(path.with_name(name))
         with in_file(path):
-            pieces, opus = _listed(contents[cls.file_name])
-            return cls(contents[cls.source_name], contents[cls.target_name], pieces, opus)
+            try:
+                settings = json.loads(contents[cls.file_name])
+                pieces, kind = settings["pieces"], settings["normalise"]
+                if kind not in ("opus", "none") or not all(type(piece) is str for piece in pieces):
+                    raise ValueError
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise UserError("not a list of subwords: copy the file again") from None
+            models = contents[cls.source_name], contents[cls.target_name]
+            return cls(*models, pieces, kind == "opus")
 
     def contents(self) -> dict[str, bytes]:
         """Return the content of each file, by name."""
         head = {"normalise": "opus" if self.opus else "none"}
-        text = json.dumps(head | {"pieces": self.listed()}, ensure_ascii=False, indent=0)
+        text = json.dumps(
+            head | {"pieces": self.names[len(SPECIALS) :]}, ensure_ascii=False, indent=0
+        )
         return {
             self.file_name: (text + "\n").encode(errors="replace"),
             self.source_name: self._models["source"],
@@ -257,20 +264,8 @@ class PairedSubwords(Vocabulary):
     def _text(self, ids, side):
         # A subword that only the other side's model knows comes back as it is, with its sign of a
         # space.
-        text = self._processors[side].decode([self._names[i] for i in ids])
+        text = self._processors[side].decode([self.names[i] for i in ids])
         return text.replace("\u2581", " ").strip(" ")
-
-
-def _listed(content):
-    """Return the subwords in the content of the list's file, and whether lines are normalised."""
-    try:
-        settings = json.loads(content)
-        pieces, kind = settings["pieces"], settings["normalise"]
-        if kind not in ("opus", "none") or not all(type(piece) is str for piece in pieces):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise UserError("not a list of subwords: copy the file again") from None
-    return pieces, kind == "opus"
 
 
 def normalise_opus(line: str) -> str:
@@ -296,18 +291,7 @@ def load_subwords(directory: str | Path) -> Vocabulary:
         path = Path(directory) / kind.file_name
         if path.exists():
             return kind.load(path)
-    raise UserError(
-        f"{directory} contains neither {Subwords.file_name} nor {Words.file_name} nor "
-        f"{PairedSubwords.file_name}: "
-        "name the folder of a trained model"
-    )
-
-
-def _placeholders_in(lines):
-    """Return all placeholders, with a space before each and without, if any is in the lines."""
-    if not any(each in line for line in lines for each in PLACEHOLDERS):
-        return []
-    return [before + each for each in PLACEHOLDERS for before in ("", SPACE_SIGN)]
+    raise UserError(f"{directory} has no vocabulary: name the folder of a trained model")
 
 
 def _too_long(line):
@@ -316,8 +300,11 @@ def _too_long(line):
 
 
 def _train(lines, vocabulary_size, symbols):
+    import sentencepiece  # here: `import minitf` need not wait for it
+
+    sentencepiece.set_min_log_level(3)  # its errors reach the user as one line of ours
     model = io.BytesIO()
-    sentencepiece().SentencePieceTrainer.train(
+    sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=lines,
         model_writer=model,
         model_type="bpe",

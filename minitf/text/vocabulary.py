@@ -22,29 +22,18 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 class Vocabulary:
     """The tokens of a text, each with its id: the base of Subwords, Words and PairedSubwords.
 
-    They add `load`, `contents`, `encode` and what `decode` is made of.
-    names: those of the ids 4, 5, ...
+    They add `load`, `contents`, `encode` and `_text`, of which `decode` is made.
+    names: of every token, as its file has it, in the order of the ids; given are those of the ids
+    4, 5, ...
     """
 
     file_name: str
 
     def __init__(self, names: Iterable[str]):
-        self._names = [*SPECIALS, *names]
+        self.names = [*SPECIALS, *names]
 
     def __len__(self):
-        return len(self._names)
-
-    def vocabulary(self) -> list[str]:
-        """Return the name of every token, as its file has it, in the order of the ids."""
-        return list(self._names)
-
-    def listed(self) -> list[str]:
-        """Return the names of the ids 4, 5, ..."""
-        return self._names[len(SPECIALS) :]
-
-    def contents(self) -> dict[str, bytes]:
-        """Return the content of each file that belongs to the vocabulary, by name."""
-        raise NotImplementedError
+        return len(self.names)
 
     def save(self, path: str | Path) -> None:
         """Write the file `path`, and last of all; others that belong to it are beside it."""
@@ -63,15 +52,8 @@ class Vocabulary:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the token of each id, for tables and plots; U+2581 means a space."""
-        names = [self._names[i] for i in in_range(ids, len(self))]
+        names = [self.names[i] for i in in_range(ids, len(self))]
         return [printable(name) or repr(name) for name in names]
-
-    def _text(self, ids: list[int], side: str) -> str:
-        raise NotImplementedError
-
-    def languages(self) -> list[str]:
-        """Return the tokens, such as `>>deu<<`, that tell the model its target language."""
-        return []
 
     def split_language(self, line: str) -> tuple[list[int], str]:
         """Return the ids of the token that names the language of a line, and the rest of it."""
@@ -105,18 +87,13 @@ def read(path: str | Path) -> bytes:
         raise UserError(f"cannot be read ({error.strerror}): name an existing file") from None
 
 
-def sentencepiece():
-    """Return the module; `import minitf` need not wait for it."""
-    import sentencepiece
-
-    sentencepiece.set_min_log_level(3)  # its errors reach the user as one line of ours
-    return sentencepiece
-
-
 def processor(model: bytes):
     """Return the SentencePieceProcessor of a file's content. Raises UserError if it is damaged."""
+    import sentencepiece  # here: `import minitf` need not wait for it
+
+    sentencepiece.set_min_log_level(3)  # its errors reach the user as one line of ours
     try:
-        loaded = sentencepiece().SentencePieceProcessor(model_proto=model)
+        loaded = sentencepiece.SentencePieceProcessor(model_proto=model)
         if not loaded.get_piece_size():  # nothing is loaded from no bytes
             raise RuntimeError
         return loaded
@@ -145,8 +122,8 @@ class Words(Vocabulary):
         Raises UserError for a word that is empty, repeated, or contains a space.
         """
         super().__init__(words)
-        self._ids = {word: i for i, word in enumerate(self._names) if i >= len(SPECIALS)}
-        if len(self._ids) != len(self._names) - len(SPECIALS) or any(
+        self._ids = {word: i for i, word in enumerate(self.names) if i >= len(SPECIALS)}
+        if len(self._ids) != len(self.names) - len(SPECIALS) or any(
             word.split() != [word] for word in self._ids
         ):
             raise UserError(
@@ -193,7 +170,7 @@ class Words(Vocabulary):
 
     def contents(self) -> dict[str, bytes]:
         """Return the content of each file that belongs to the vocabulary: here, of one."""
-        text = "".join(f"{word}\n" for word in self.listed())
+        text = "".join(f"{word}\n" for word in self.names[len(SPECIALS) :])
         return {self.file_name: text.encode()}
 
     def encode(
@@ -203,7 +180,7 @@ class Words(Vocabulary):
         return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
 
     def _text(self, ids, side):
-        return join_cuts(" ".join(self._names[i] for i in ids))
+        return join_cuts(" ".join(self.names[i] for i in ids))
 
 
 def join_cuts(line: str) -> str:

@@ -2,8 +2,6 @@
 
 import re
 
-from minitf.text import PairedSubwords
-
 LANGUAGES = """
     ar Arabic, bg Bulgarian, cs Czech, da Danish, de German, el Greek, en English, es Spanish,
     et Estonian, fi Finnish, fr French, hi Hindi, hu Hungarian, it Italian, ja Japanese, ko
@@ -19,35 +17,30 @@ def languages_of(notes):
     return [names.get(str(notes.get(f"{side}_language"))) for side in ("source", "target")]
 
 
-class TargetLanguages:
-    """Tells the user which lines do not name their target language, for a model of several.
+def naming_languages(batches, subwords, say):
+    """Yield the lists of lines; tell the user which lines do not name their target language.
 
-    say: called with a line for the first line without a token such as `>>deu<<`, and for the first
-    line with each token that the model does not know.
+    subwords: those of a model, which may have several. say: called with a line for the first line
+    without a token such as `>>deu<<`, and for the first with each token that the model lacks.
     """
-
-    def __init__(self, subwords, say):
-        self._subwords, self._say, self._reported = subwords, say, set()
-        self._tokens = subwords.languages() if isinstance(subwords, PairedSubwords) else []
-
-    def check(self, lines, first):
-        """Look at some lines; first: the number of lines before them."""
-        if not self._tokens:
-            return
-        for number, line in enumerate(lines, first + 1):
-            token = self._subwords.language_of(line)
-            if not line.strip() or token in self._tokens or token in self._reported:
+    tokens, reported, before = subwords.languages(), set(), 0
+    for lines in batches:
+        for number, line in enumerate(lines, before + 1):
+            token = subwords.language_of(line)
+            if not tokens or not line.strip() or token in tokens or token in reported:
                 continue
-            self._reported.add(token)
+            reported.add(token)
             wrong = (
                 f"begins with {token[:40]!r}, which the model does not know"
                 if token
                 else "does not say into which language to translate"
             )
-            self._say(
+            say(
                 f"notice   line {number} {wrong}: begin each line with one of the model's tokens, "
-                f"{some_of(self._tokens)}"
+                f"{some_of(tokens)}"
             )
+        before += len(lines)
+        yield lines
 
 
 def some_of(tokens):

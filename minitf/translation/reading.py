@@ -216,7 +216,7 @@ def _pattern(own, subwords):
             re.compile(f"(?:{each})")  # as it will be read: (?i) would hold for all kinds
         except re.error as error:
             raise UserError(f"{each!r} is no regular expression: {error}") from None
-    text = "".join(subwords.listed())
+    text = "".join(subwords.names)
     return protected_pattern(own, frozenset(text + text.upper() + text.lower()))
 
 
@@ -350,9 +350,5 @@ def _joined(texts, subwords, max_subwords):
 
 def _slices(text, end):
     """Cut a text after each match of the pattern; joined, the slices are the text."""
-    return _between(text, [match.end() for match in re.finditer(end, text)])
-
-
-def _between(text, ends):
-    """Cut a text at these places."""
+    ends = [match.end() for match in re.finditer(end, text)]
     return [text[start:stop] for start, stop in pairwise([0, *ends, len(text)])]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, token_scorer
 from minitf.errors import UserError
-from minitf.page.explained import Explained, likely_next, watched_pass
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.frames import Span, split_markup
@@ -42,6 +40,9 @@ from minitf.translation.writing import (
     joined,
     restored,
 )
+
+if TYPE_CHECKING:
+    from minitf.page.explained import Explained
 
 __all__ = ["Translation", "Translator"]
 
@@ -96,7 +97,7 @@ class Translator:
         self.reads_capitals = reads_capitals
         is_cut = isinstance(subwords, Words)
         if placeholders is None:
-            learned = set() if is_cut else set(subwords.listed())
+            learned = set() if is_cut else set(subwords.names)
             placeholders = [each for each in PLACEHOLDERS if each in learned]
         self.placeholders = list(placeholders)
         self.as_text = not is_cut if as_text is None else as_text
@@ -276,8 +277,9 @@ class Translator:
             for part, translations in zip(lost, around, strict=True):
                 part.translations = translations
         for line in lines:
-            for parts in line.runs():
-                as_one_sentence(parts, self.subwords, AROUND if line.is_sentence else CUT)
+            if len(line.parts) > 1:
+                for parts in line.runs():
+                    as_one_sentence(parts, self.subwords, AROUND if line.is_sentence else CUT)
         return [joined(line, beam) for line in lines]
 
     def _translate_parts(self, parts, decode_batch, beam, batch_tokens, wellformed, progress):
@@ -360,6 +362,8 @@ class Translator:
         arguments are those of `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
+        from minitf.page.explained import Explained, likely_next, watched_pass  # few are explained
+
         (read,) = self._read([line])
         parts = self._ids(read.parts)
         if not parts:
@@ -403,14 +407,7 @@ class Translator:
 def _listed(lines):
     if isinstance(lines, str):
         raise TypeError("translate() and sample() take a list of lines, not one string")
-    lines = list(lines)
-    for i, line in enumerate(lines):
-        if not isinstance(line, str):
-            raise TypeError(
-                f"translate() and sample() take a list of str: item {i} is {reprlib.repr(line)} "
-                f"({type(line).__name__})"
-            )
-    return lines
+    return list(lines)
 
 
 def _batches(lengths, beam, batch_tokens):

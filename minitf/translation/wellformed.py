@@ -37,7 +37,7 @@ class Wellformed:
     """
 
     def __init__(self, subwords: Vocabulary):
-        names = subwords.vocabulary()
+        names = subwords.names
         spelled = [_BYTE.fullmatch(name) if name[:3] == "<0x" else None for name in names]
         self._byte = np.array([int(match[1], 16) if match else -1 for match in spelled])
         self._id_of_byte = {byte: i for i, byte in enumerate(self._byte.tolist()) if byte >= 0x80}

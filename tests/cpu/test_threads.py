@@ -52,7 +52,7 @@ def test_a_spare_thread_computes_half_of_a_large_product(rng, rows, monkeypatch)
     monkeypatch.setattr(packed, "_LARGE", 8 * 40 * 101)
     x, matrix = rng.normal(size=(rows, 40)), rng.normal(size=(40, 101))
     with threads.use_second_thread():
-        y = packed.product(x, packed.in_panels(matrix), 101)
+        y = packed.product(x, *packed.in_panels([matrix], [matrix.shape], matrix.dtype), 101)
     np.testing.assert_allclose(y, x @ matrix, rtol=1e-12, atol=1e-12)
 
 

@@ -149,7 +149,7 @@ def test_all_that_explains_a_translation_is_that_of_python(tmp_path, width):
 def test_the_text_of_any_ids_is_that_of_python(translator, tmp_path):
     """Also of bytes that are no UTF-8, and of U+FEFF, which is no white space in Python."""
     rng = random.Random(2)
-    first = translator.subwords.vocabulary().index("<0x00>")
+    first = translator.subwords.names.index("<0x00>")
     texts = ["\ufeffa\ufeff", "\u3000 \x1c a \x85\x00", "\N{CAT FACE}"]
     rows = [[first + byte for byte in text.encode()] for text in texts]
     rows += [[first + rng.randrange(256) for _ in range(9)] for _ in range(100)]

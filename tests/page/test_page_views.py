@@ -203,7 +203,7 @@ def test_the_text_of_a_box_is_that_of_its_subwords(toy, path):
       textOf(tokens.reduce((parent, token) => ({ parent, token }), null)));
     """
     rows = toy.subwords.encode(texts)
-    first = toy.subwords.vocabulary().index("<0x00>")
+    first = toy.subwords.names.index("<0x00>")
     rows.append([first + byte for byte in "\ufeffTom".encode()])
     found = asked(path, script, [[*toy.subwords.pieces(row), "</s>"] for row in rows])
     assert found == [text.strip() for text in toy.subwords.decode(rows)]

@@ -68,7 +68,7 @@ def test_a_marian_file_has_the_logits_of_transformers(as_zip, tmp_path):
         source = zipped(source, tmp_path / "opus-2020-02-26.zip")
     model, subwords, *_ = imported(source, tmp_path, like="transformers")
     assert difference(model) < 1e-6
-    assert subwords.listed()[:2] == [name for name, i in vocabulary().items() if i in (2, 3)]
+    assert subwords.names[4:6] == [name for name, i in vocabulary().items() if i in (2, 3)]
 
 
 def test_all_formats_give_the_same_bits(tmp_path):
@@ -97,7 +97,7 @@ def test_rows_are_renumbered_and_start_is_their_pad(tmp_path):
     model, subwords, *_ = imported(PUBLIC, tmp_path)
     theirs, table = load_file(PUBLIC / "model.safetensors"), model.embedding.weight.data
     shared, ids = theirs["model.shared.weight"], vocabulary()
-    for ours, name in enumerate(["<pad>", "<unk>", "<pad>", "</s>", *subwords.listed()]):
+    for ours, name in enumerate(["<pad>", "<unk>", "<pad>", "</s>", *subwords.names[4:]]):
         assert np.array_equal(table[ours], shared[ids[name]])
         assert model.output_bias.data[ours] == theirs["final_logits_bias"][0, ids[name]]
     assert not table[2].any()
@@ -305,7 +305,7 @@ def test_yaml_vocabularies_with_every_kind_of_quotes(tmp_path):
     lines[4] = f"{names[4]}: 4"
     lines[5:9] = ["? 'a: b'", ": 5", "'it''s': 6", '"\\"": 7', '"\\x85": 8']
     (folder / "opus.vocab.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert imported(folder, tmp_path)[1].listed()[3:7] == ["a: b", "it's", '"', "\x85"]
+    assert imported(folder, tmp_path)[1].names[7:11] == ["a: b", "it's", '"', "\x85"]
 
 
 def test_marian_with_a_sentencepiece_model_as_its_vocabulary(tmp_path):

@@ -179,7 +179,7 @@ class Judge:
             OpusMTConverter(str(folder)).convert(str(folder / "ct2"))
         import_model(folder, folder.with_name("from-marian"), "float32", "transformers", say=quiet)
         self.ours, subwords, _ = load_model(folder.with_name("from-marian"))
-        self.names = [*subwords.pieces([0, 1, 2, 3]), *subwords.listed()]
+        self.names = subwords.names
         self.translator = ctranslate2.Translator(str(folder / "ct2"), compute_type="float32")
 
     def write(self, folder, pair):
@@ -255,7 +255,7 @@ def test_the_text_becomes_the_same_ids(tmp_path):
     import_model(PUBLIC, tmp_path / "out", "float32", say=quiet)
     subwords = load_model(tmp_path / "out")[1]
     ids = json.loads((PUBLIC / "vocab.json").read_text(encoding="utf-8"))
-    names = [*subwords.pieces([0, 1, 2, 3]), *subwords.listed()]
+    names = subwords.names
     lines = ["the dog sleeps.", ">>deu<< the dog", "", "Is it 5?", ">>fra<< I see no friend."]
     for line, found in zip(lines, subwords.encode(lines), strict=True):
         assert [ids[names[i]] for i in found] + [0] == tokenizer(line).input_ids

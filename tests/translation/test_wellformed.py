@@ -143,7 +143,7 @@ def no_text(subwords, found):
 @pytest.mark.parametrize("likely", ["anything", "bytes", "few bytes"])
 def test_any_logits_become_text(rng, library, likely):
     subwords, n = make_subwords(), 60
-    first = subwords.vocabulary().index("<0x00>")
+    first = subwords.names.index("<0x00>")
     bias = np.zeros(len(subwords))
     bias[first + 128 : first + 256] += 0 if likely == "anything" else 3
     bias[[first + 0xE2, first + 0x82, EOS]] += 0 if likely != "few bytes" else 3
