@@ -13,24 +13,6 @@ import time
 
 from minitf.errors import UserError
 
-__all__ = [
-    "OptionParser",
-    "Progress",
-    "counted",
-    "drop_unwritten",
-    "exit_code",
-    "is_terminal",
-    "misspelt",
-    "number",
-    "piped",
-    "quoted",
-    "report_error",
-    "say",
-    "signals_as_exceptions",
-    "terminal_safe",
-    "whole",
-]
-
 AFTER = 1.0  # seconds; shorter work shows no bar
 EVERY = 0.2  # seconds between two drawings, so that they cost nothing
 ALIKE = 0.7  # from 0 to 1; how alike a misspelt option and the right one are, at least

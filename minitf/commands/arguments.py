@@ -8,8 +8,6 @@ from pathlib import Path
 
 from minitf.cli import OptionParser, misspelt, number
 
-__all__ = ["PAGES", "PROGRAM", "USAGE", "StoreOnce", "parse", "parse_text"]
-
 INSTALLED = "minitf-translate"  # the command of the installed package, which brings no model
 PAGES = (".html", ".htm")  # endings of --attention
 

@@ -15,8 +15,6 @@ from minitf.errors import UserError
 from minitf.text.vocabulary import valid
 from minitf.translation.reading import join
 
-__all__ = ["Source", "greet", "joined_paragraphs", "opened_input", "read_batches"]
-
 LINES = 500  # lines that are sorted by length and translated together, at most
 BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete
 CHUNK = 1 << 16  # bytes that are read at once

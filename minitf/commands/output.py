@@ -14,8 +14,6 @@ from minitf.commands.arguments import PROGRAM
 from minitf.errors import UserError
 from minitf.text.vocabulary import LOST
 
-__all__ = ["LostText", "opened_output", "rendered"]
-
 
 @contextlib.contextmanager
 def opened_output(path, input_file):

@@ -18,8 +18,6 @@ from minitf.text import PairedSubwords
 from minitf.text.frames import MarkupSplitter
 from minitf.translation.translator import Translator
 
-__all__ = ["main", "translate"]
-
 
 def main(arguments=None, model=None):
     """Run the command line; return the exit code, as `minitf.cli.exit_code`.

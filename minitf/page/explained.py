@@ -15,8 +15,6 @@ from minitf.tensor import Ids, no_grad
 from minitf.text import Subwords, Words
 from minitf.transformer import Transformer
 
-__all__ = ["Explained", "likely_next", "watched_pass"]
-
 _LIKELY = 5  # next tokens that are listed at each step
 _SHOWN = 8  # numbers of a vector that are kept for its picture
 

@@ -23,8 +23,6 @@ from minitf.text.kept import PLACEHOLDERS
 from minitf.text.vocabulary import SPACE_SIGN, SPECIALS
 from minitf.transformer import Transformer
 
-__all__ = ["page", "write_page"]
-
 HERE = Path(__file__).parent
 # The program of the page, in this order, and those parts of it that only a page with a model has.
 PROGRAM = (

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from minitf.errors import UserError
 from minitf.text.vocabulary import LOST
 
-__all__ = ["Damage", "as_utf8", "likely_encoding", "not_text", "refusal"]
-
 _MARKS = {  # UTF-32's first: the mark of its little-endian form begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",

@@ -8,8 +8,6 @@ business of `minitf.text.kept`.
 import re
 from collections.abc import Iterable
 
-__all__ = ["MarkupSplitter", "Span", "split_markup"]
-
 # Some text of a line, and whether it is kept as it is.
 Span = tuple[str, bool]
 

@@ -9,15 +9,6 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, islice
 
-__all__ = [
-    "KINDS",
-    "PLACEHOLDERS",
-    "has_no_values",
-    "protected_pattern",
-    "split_protected",
-    "with_placeholders",
-]
-
 # A sentence gets them in this order. Each is a piece of the subwords that minitf learns.
 PLACEHOLDERS = "①②③④⑤⑥⑦⑧"
 

@@ -3,8 +3,6 @@
 import re
 import unicodedata
 
-__all__ = ["normalise"]
-
 # The patterns are strings, which `re` compiles when they are first used: most lines need only one.
 
 # Full-width forms of ASCII; they are usual in a text in Chinese or Japanese, and stay there.

@@ -4,8 +4,6 @@ import functools
 import re
 from itertools import pairwise
 
-__all__ = ["is_abbreviated", "sentences"]
-
 # The patterns are strings, which `re` compiles when they are first used: that takes 20 ms, and a
 # single sentence needs none of them.
 # Quotes, brackets, the number of a footnote, and the mark for one.

@@ -25,8 +25,6 @@ from minitf.text.vocabulary import (
     valid,
 )
 
-__all__ = ["PairedSubwords", "Subwords", "Vocabulary", "load_subwords", "normalise_opus"]
-
 LONGEST = 100_000  # bytes; SentencePiece learns nothing from longer lines
 TRAINING_LINES = 2_000_000  # lines; more cost time and memory, and change no subword
 FEW = 200  # lines, which take as long as starting SentencePiece's threads

@@ -15,25 +15,6 @@ from typing import NamedTuple
 
 from minitf.errors import UserError, in_file
 
-__all__ = [
-    "ROOT",
-    "WITH_WORDS",
-    "WORD",
-    "Leaf",
-    "Tree",
-    "beside_brackets",
-    "cleaned",
-    "from_linear",
-    "is_bracket",
-    "linear",
-    "parse",
-    "penn",
-    "plain",
-    "pretty",
-    "read_trees",
-    "words",
-]
-
 WORD = "XX"  # each word of a tree in linear form, and the tag of a word whose tag is unknown
 WITH_WORDS = "trees-with-words"  # the target language of a model that writes them instead of XX
 ROOT = "ROOT"  # for several constituents side by side

@@ -7,8 +7,6 @@ public one, words are tried, and noted in its folder.
 from minitf.text.kept import PLACEHOLDERS
 from minitf.translation.translator import Translator
 
-__all__ = ["copied_placeholders"]
-
 # Numbers that mean nothing, and names that nobody has.
 _CANDIDATES = (
     tuple(PLACEHOLDERS),

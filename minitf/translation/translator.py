@@ -44,8 +44,6 @@ from minitf.translation.writing import (
 if TYPE_CHECKING:
     from minitf.page.explained import Explained
 
-__all__ = ["Translation", "Translator"]
-
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
 _SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: slices}

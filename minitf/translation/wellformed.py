@@ -10,8 +10,6 @@ from minitf.decode import Allowed
 from minitf.text import Vocabulary, Words
 from minitf.text.vocabulary import SPACE_SIGN, SPECIALS
 
-__all__ = ["Wellformed"]
-
 REPEATS = 3  # of a unit, directly one after the other
 LONGEST_UNIT = 8  # tokens
 _ZEROS = 6  # that a number may have where the source spells it out: a million

@@ -9,17 +9,6 @@ from minitf.text import Vocabulary
 from minitf.text.sentences import is_abbreviated
 from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join
 
-__all__ = [
-    "AROUND",
-    "CUT",
-    "alike_quotes",
-    "as_one_sentence",
-    "is_unfinished",
-    "joined",
-    "restored",
-    "without_added_stop",
-]
-
 CUT = "a sentence is too long for the model, and was translated in parts"
 
 AROUND = "a value was lost, so its sentence was translated in parts around it"
