@@ -22,42 +22,38 @@ CAPTIONS = {
 }
 
 
-class AttentionPicture:
-    """Draws who attends to whom when the first line of a text is translated: --attention."""
+def drawing(batches, translator, options):
+    """Yield the lists of lines; draw who attends to whom in the first with text: --attention.
 
-    def __init__(self, translator, options):
-        self._translator, self._options = translator, options
-        self._seen = 0  # lines with text: the first is drawn, of the second the user is told
-
-    def see(self, lines):
-        """Draw the first line with text, in whatever batch it comes."""
+    Raises UserError if there is none.
+    """
+    seen = 0  # lines with text: the first is drawn, of the second the user is told
+    for lines in batches:
         for line in lines:
-            if self._seen == 2 or not (parts := self._translator.parts(line)):
+            if seen == 2 or not (parts := translator.parts(line)):
                 continue
-            self._seen += 1
-            if self._seen == 2:
-                say(f"{PROGRAM}: {self._options.attention} shows the first line of the text only")
-                return
-            self._draw(line)
+            seen += 1
+            if seen == 2:
+                say(f"{PROGRAM}: {options.attention} shows the first line of the text only")
+                continue
+            _draw(translator, line, options)
             if len(parts) > 1:
                 say(
-                    f"{PROGRAM}: the line is translated in parts; {self._options.attention} shows "
-                    "the first of them"
+                    f"{PROGRAM}: the line is translated in parts; {options.attention} shows the "
+                    "first of them"
                 )
+        yield lines
+    if not seen:
+        raise UserError("--attention: there is no text to draw a picture of: give a sentence")
 
-    def check_is_drawn(self):
-        """Raise UserError if the text had no line to draw."""
-        if not self._seen:
-            raise UserError("--attention: there is no text to draw a picture of: give a sentence")
 
-    def _draw(self, line):
-        options = self._options
-        search = options.beam, options.alpha, options.max_extra
-        if options.attention.lower().endswith(PAGES):
-            folder, with_model = options.model, options.with_model
-            draw_page(self._translator, line, options.attention, folder, *search, model=with_model)
-        else:
-            _draw_maps(self._translator, line, options, search)
+def _draw(translator, line, options):
+    search = options.beam, options.alpha, options.max_extra
+    if options.attention.lower().endswith(PAGES):
+        folder, with_model = options.model, options.with_model
+        draw_page(translator, line, options.attention, folder, *search, model=with_model)
+    else:
+        _draw_maps(translator, line, options, search)
 
 
 def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=50, model=True):

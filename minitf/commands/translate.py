@@ -65,11 +65,6 @@ def _translate_batches(translator, source, options, write):
         search = translator.translate
         settings |= {"beam": options.beam, "n_best": options.nbest}
     framer, lost = MarkupSplitter(), LostText("paragraph" if options.paragraphs else "line")
-    picture = None
-    if options.attention:
-        from minitf.commands.picture import AttentionPicture
-
-        picture = AttentionPicture(translator, options)
     batches = lost.checked(source.batches)
     if options.paragraphs:
         batches = joined_paragraphs(batches)
@@ -77,14 +72,16 @@ def _translate_batches(translator, source, options, write):
         from minitf.translation.languages import naming_languages  # lazily: few models need it
 
         batches = naming_languages(batches, translator.subwords, say)
+    if options.attention:
+        from minitf.commands.picture import drawing
+
+        batches = drawing(batches, translator, options)
     number = end = 0  # of the first line of the batch, and of the bytes up to its last one
     told = "text translated" if source.size else "bytes translated"
     has_bar = source.file and not source.typed
     bar = Progress(told, source.size or 0) if has_bar else None
     with lost.reported(), bar or contextlib.nullcontext():
         for lines in batches:
-            if picture:
-                picture.see(lines)
             begin, end = end, end + sum(len(line.encode()) + 1 for line in lines)
             settings |= {"first": number} if options.sample else {}
             translations = search(
@@ -100,8 +97,6 @@ def _translate_batches(translator, source, options, write):
             write(rendered(lines, number, translations, options))
             lost.note(translations, number)
             number += len(lines)
-    if picture:
-        picture.check_is_drawn()
 
 
 def _show(bar, before, after, done, parts):
