@@ -158,6 +158,15 @@ def _parser(model):
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )
+    _add_text(parser)
+    _add_search(parser, model)
+    _add_picture(parser)
+    add = parser.add_argument_group("help").add_argument
+    add("--help", action="help", help="show this text (also -h)")
+    return parser
+
+
+def _add_text(parser):
     add = parser.add_argument_group("text").add_argument
     text = "text to translate, in quotes (default: read it from a pipe or the keyboard)"
     add("text", nargs="*", metavar="TEXT", help=text)
@@ -182,6 +191,9 @@ def _parser(model):
     add("--scores", action="store_true", help="write the score before each translation")
     nbest = "write the N best translations of each line"
     add("--nbest", type=number(int, 1, 1000), default=1, metavar="N", help=nbest)
+
+
+def _add_search(parser, model):
     add = parser.add_argument_group("model").add_argument
     folder = (
         "folder of a trained model, or the name of a public one such as opus-mt-en-de, which is "
@@ -219,6 +231,9 @@ def _parser(model):
     add("--top-p", type=number(float, 0.001, 1), metavar="P", help=top_p)
     seed = "seed of the random draws: the same seed gives the same text (default: 0)"
     add("--seed", type=number(int, 0, 2**63), metavar="N", help=seed)
+
+
+def _add_picture(parser):
     add = parser.add_argument_group("picture of the attention").add_argument
     attention = (
         "draw which words the model looks at in the first sentence: a .png, .pdf or .svg file, or "
@@ -240,6 +255,3 @@ def _parser(model):
     add("--attention-subwords", action="store_true", help=subwords)
     layer = "draw this layer; 1 is the lowest (default: the last)"
     add("--layer", type=number(int, 1, 1000), metavar="N", help=layer)
-    add = parser.add_argument_group("help").add_argument
-    add("--help", action="help", help="show this text (also -h)")
-    return parser
