@@ -1,4 +1,4 @@
-"""What is common to all formats of public models: their content, and how arrays are checked."""
+"""What is common to all formats of public models: their content, subwords and notes."""
 
 import json
 import re
@@ -9,7 +9,6 @@ import numpy as np
 from minitf.config import Config
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
-from minitf.public.names import names_of_layers
 from minitf.text import BOS, PAD, UNK, PairedSubwords, Vocabulary
 from minitf.text.vocabulary import read
 
@@ -60,44 +59,7 @@ def config_of(like, activation, **fields):
     )
 
 
-# Arrays and subwords ------------------------------------------------------------------------------
-
-
-def arrays_of_model(arrays, config, table, bias, name_in, shape_in):
-    """Return {minitf's name: array}, taken out of `arrays`, in which nothing may be left.
-
-    table: the embedding. bias: the name of the bias of the output. name_in(names): the name of an
-    array of a layer in the file. shape_in(shape): its shape there, from minitf's. Raises UserError
-    for an array that is missing, unknown or of another shape.
-    """
-    # A damaged number of layers must not make a list of names that fills the memory.
-    if max(config.n_layers, config.n_decoder_layers) > len(arrays):
-        raise UserError(
-            f"its configuration has {config.n_layers} and {config.n_decoder_layers} layers, its "
-            f"weights are {len(arrays)} arrays: copy both files from the same model"
-        )
-    found = {"embedding.weight": table, "output_bias": take(arrays, bias, (1, len(table)))[0]}
-    for names in names_of_layers(config):
-        array = take(arrays, name_in(names), shape_in(names.shape))
-        found[names.minitf] = array.reshape(-1) if len(names.shape) == 1 else array
-    if arrays:
-        raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
-    return found
-
-
-def take(arrays, name, shape):
-    """Return an array and forget it. Raises UserError if it is missing or of another shape."""
-    if name not in arrays:
-        raise UserError(f"its weights lack {name!r}: another architecture, or a damaged file")
-    array = arrays.pop(name)
-    if array.shape != tuple(shape):
-        raise UserError(
-            f"array {name!r} has shape {array.shape}, its configuration needs {tuple(shape)}: copy "
-            "both files from the same model"
-        )
-    if array.dtype.kind != "f":
-        raise UserError(f"array {name!r} is of type {array.dtype}, not of floating-point numbers")
-    return array
+# Subwords -----------------------------------------------------------------------------------------
 
 
 def rows_of(size, pad, unk, start, eos):

@@ -14,7 +14,6 @@ from minitf.files.arrays import read_arrays, user_errors, write_arrays
 from minitf.files.models import exported_notes
 from minitf.public.formats import (
     PublicModel,
-    arrays_of_model,
     check_pulled,
     config_of,
     in_order,
@@ -22,10 +21,16 @@ from minitf.public.formats import (
     notes_of_card,
     read_json,
     rows_of,
-    take,
     two_models,
 )
-from minitf.public.names import TABLES, from_halves, names_of_layers, to_halves
+from minitf.public.names import (
+    TABLES,
+    arrays_of_model,
+    from_halves,
+    names_of_layers,
+    take,
+    to_halves,
+)
 from minitf.public.torch_file import read_torch
 from minitf.text import PairedSubwords, Subwords, Words
 from minitf.text.vocabulary import SPECIALS
@@ -195,13 +200,7 @@ def _minitf_arrays(arrays, config, size):
                 raise UserError(
                     f"{name} is not the sinusoid: minitf cannot import learned positions"
                 )
-    found = arrays_of_model(
-        *(arrays, config, table, "final_logits_bias"),
-        lambda names: names.hugging_face,
-        lambda shape: tuple(reversed(shape)),
-    )
-    layers = (name for name in found if name != "embedding.weight" and found[name].ndim == 2)
-    return found | {name: found[name].T for name in layers}
+    return arrays_of_model(arrays, config, table, "final_logits_bias", "hugging_face")
 
 
 def _before_export(fields, config, arrays):

@@ -13,7 +13,6 @@ from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.public.formats import (
     PublicModel,
-    arrays_of_model,
     check_pulled,
     check_size,
     config_of,
@@ -21,9 +20,9 @@ from minitf.public.formats import (
     notes_of_card,
     read_json,
     rows_of,
-    take,
     two_models,
 )
+from minitf.public.names import arrays_of_model, take
 from minitf.text import PairedSubwords
 from minitf.text.vocabulary import SPECIALS, processor, read
 
@@ -70,11 +69,7 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
         subwords = subwords_of([pieces[i] for i in rows[len(SPECIALS) :]])
     config = config.replace(vocabulary_size=len(rows))
     with in_file(path):
-        found = arrays_of_model(
-            *(arrays, config, table, "decoder_ff_logit_out_b"),
-            lambda names: names.marian,
-            lambda shape: shape if len(shape) == 2 else (1, *shape),
-        )
+        found = arrays_of_model(arrays, config, table, "decoder_ff_logit_out_b", "marian")
     return PublicModel(config, found, rows, subwords, notes_of_card(path.parent))
 
 

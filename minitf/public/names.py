@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitf.config import Config
+from minitf.errors import UserError
 
 __all__ = ["TABLES", "Names", "from_halves", "names_of_layers", "to_halves"]
 
@@ -70,6 +71,46 @@ def _names_of_a_layer(side, d_model, d_ff):
 def _norm(ours, theirs, marian, d_model):
     yield f"{ours}.norm.gain", f"{theirs}.weight", f"{marian}_ln_scale", (d_model,)
     yield f"{ours}.norm.bias", f"{theirs}.bias", f"{marian}_ln_bias", (d_model,)
+
+
+def arrays_of_model(arrays, config, table, bias, maker):
+    """Return {minitf's name: array}, taken out of `arrays`, in which nothing may be left.
+
+    table: the embedding. bias: the name of the bias of the output. maker: whose names the arrays of
+    the layers have, "hugging_face" or "marian". Raises UserError for an array that is missing,
+    unknown or of another shape.
+    """
+    # A damaged number of layers must not make a list of names that fills the memory.
+    if max(config.n_layers, config.n_decoder_layers) > len(arrays):
+        raise UserError(
+            f"its configuration has {config.n_layers} and {config.n_decoder_layers} layers, its "
+            f"weights are {len(arrays)} arrays: copy both files from the same model"
+        )
+    found = {"embedding.weight": table, "output_bias": take(arrays, bias, (1, len(table)))[0]}
+    for names in names_of_layers(config):
+        if maker == "hugging_face":
+            found[names.minitf] = take(arrays, names.hugging_face, names.shape[::-1]).T
+        else:
+            shape = names.shape if len(names.shape) == 2 else (1, *names.shape)
+            found[names.minitf] = take(arrays, names.marian, shape).reshape(names.shape)
+    if arrays:
+        raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
+    return found
+
+
+def take(arrays, name, shape):
+    """Return an array and forget it. Raises UserError if it is missing or of another shape."""
+    if name not in arrays:
+        raise UserError(f"its weights lack {name!r}: another architecture, or a damaged file")
+    array = arrays.pop(name)
+    if array.shape != tuple(shape):
+        raise UserError(
+            f"array {name!r} has shape {array.shape}, its configuration needs {tuple(shape)}: copy "
+            "both files from the same model"
+        )
+    if array.dtype.kind != "f":
+        raise UserError(f"array {name!r} is of type {array.dtype}, not of floating-point numbers")
+    return array
 
 
 # The order of the sinusoid's features -------------------------------------------------------------
