@@ -316,10 +316,7 @@ def _better_model(trainer):
     value, score = trainer.validator.measure(translator)
     valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
     averaged = read_notes(folder).get("averaged")
-    if averaged == 1:
-        line = "weights  of the last step"
-    else:
-        line = f"average  of the last {averaged} checkpoints"
+    line = f"average  of the last {counted(averaged, 'checkpoint')}"
     line += f": perplexity {value:.3f}  BLEU {score.score:.2f}"
     validations = [
         entry for entry in log.history if "valid_bleu" in entry and entry["step"] == trainer.step
