@@ -5,7 +5,6 @@ from statistics import mean
 
 import numpy as np
 
-from minitf.cli import counted
 from minitf.course.checks.compare import as_array, check, parts_of, short, texts_of
 from minitf.decode import Hypothesis
 
@@ -69,11 +68,9 @@ def check_fools_the_count(fools_the_count):
     crossed_out = Counter(tokens) & Counter(reference)
     clipped = sum(crossed_out.values()) / len(tokens)
     if clipped > 1 / 4:
-        words = [f"{word!r} {counted(n, 'time')}" for word, n in crossed_out.items()]
         raise AssertionError(
-            f"p_1 of BLEU is {clipped:.2f}, expected 1/4 at most: of {len(tokens)} words it counts "
-            f"{', '.join(words[:3])}{', ...' if len(words) > 3 else ''}, as often as the reference "
-            "has them"
+            f"p_1 of BLEU is {clipped:.2f}, expected 1/4 at most: it counts a word as often as the "
+            "reference has it"
         )
 
 

@@ -89,15 +89,7 @@ def check_update_in_parts(update_in_parts):
         start = Tensor(optimizer.data).numpy().copy()
         update_in_parts(model, optimizer, batches, rate)
         moves = Tensor(optimizer.data).numpy() - start
-        assert optimizer.step_count == 1, (
-            f"{name}: found {optimizer.step_count} updates, expected one optimizer.step(rate)"
-        )
-        longest = abs(moves).max()
-        assert longest > 0, f"{name}: found no parameter changed: is the gradient empty?"
-        assert 0.99 * rate < longest < 1.01 * rate, (
-            f"{name}: found a step of {longest:.4g}, expected {rate:g}: it is "
-            f"{'longer' if longest > rate else 'shorter'} than the rate"
-        )
+        yield f"{name}, the calls of optimizer.step", optimizer.step_count
         # After one update, m is 0.1 times the gradient.
         yield f"{name}, the gradient of the update", Tensor(optimizer.m).numpy() / 0.1
         yield f"{name}, the moves of all parameters", moves

@@ -23,6 +23,7 @@ from minitf.translation import Translator
 
 RUNS = [(2000, 0.0), (2000, 0.1), (2000, 0.2), (8000, 0.0), (8000, 0.1)]  # pairs, smoothing
 SEEDS = (1, 2, 3, 4)
+SIZES = {"n_layers": 2, "d_model": 64, "d_ff": 256, "n_heads": 4, "dropout": 0.0}
 UPDATES = 600
 JUDGE_EVERY = 100  # updates
 SAMPLE = "The old teacher reads the new book in the garden."
@@ -57,15 +58,7 @@ class Task:
 
 def training(task, pairs, smoothing, seed):
     """Train a model; yield it after each update."""
-    config = Config(
-        len(task.subwords),
-        n_layers=2,
-        d_model=64,
-        d_ff=256,
-        n_heads=4,
-        dropout=0.0,
-        label_smoothing=smoothing,
-    )
+    config = Config(len(task.subwords), **SIZES, label_smoothing=smoothing)
     model = Transformer(config, seed)
     rates = [warmup_rate(step, config.d_model, warmup_steps=200) for step in range(1, UPDATES + 1)]
     for _ in updates(model, task.batches(pairs, seed), rates):

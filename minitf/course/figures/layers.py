@@ -92,10 +92,7 @@ def units(likes, answers, path):
 
 def mixing(network, attention, path):
     """Draw how far output t moves when position s changes."""
-    panels = {
-        "feed-forward: each alone": Panel(network),
-        "attention: all mix": Panel(attention),
-    }
+    panels = {"feed-forward: each alone": Panel(network), "attention: all mix": Panel(attention)}
     matrices(panels, path, "output t", "changed position s", bar="largest change")
 
 

@@ -105,13 +105,13 @@ def _update(model, optimizer, batches, rate, n_tokens=None, zero_each=False, zer
 
 
 def wrong_update_in_parts_3(model, optimizer, batches, rate) -> None:
-    """it is shorter than the rate"""
+    """the moves of all parameters: found"""
     n_tokens = sum(batch.n_tokens for batch in batches)
     _update(model, optimizer, batches, rate / len(batches), n_tokens)
 
 
 def wrong_update_in_parts_5(model, optimizer, batches, rate) -> None:
-    """found 2 updates, expected one"""
+    """the calls of optimizer.step: found 2, expected 1"""
     n_tokens = sum(batch.n_tokens for batch in batches)
     optimizer.zero_grad()
     for batch in batches:
