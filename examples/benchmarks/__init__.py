@@ -2,8 +2,7 @@
 
     benchmark.py    minitf compared with PyTorch and CTranslate2, or an earlier commit, on a CPU
     report.py       reports of benchmark.py as tables of README.md
-    gpu_check.py    everything on a GPU: tests, lessons, kernels, training and decoding
-                    compared with PyTorch
+    gpu_check.py    everything on a GPU: tests, lessons, and the rows `gpu` of benchmark.py
     results/        the measurements, as JSON
 
 A contender is a program that is timed. A rival is a contender other than minitf itself. `rows.py`

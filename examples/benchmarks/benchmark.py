@@ -194,10 +194,9 @@ class Contest:
         """Write the files that all contenders of a row start from, and return their common task."""
         task = row.task | {"threads": self.options.threads, "folder": str(folder)}
         task["weights"] = str(folder / "weights.npz")
-        files = {"model": "draw", "lines": "bundled"}
-        for job in (files[name] for name in files if name in task):
+        if "model" in task or "lines" in task:
             with self.worker("minitf") as worker:
-                worker.call(**task, job=job)
+                worker.call(**task, job="draw" if "model" in task else "bundled")
         return task | {"job": row.kind}
 
     def _task(self, name, row, shared):

@@ -181,16 +181,15 @@ def speed(threads):
     """
     x = np.ones(1 << 24, np.float32)
     y, square = np.ones_like(x), x[: 1 << 20].reshape(1024, 1024)
-    found = {
-        "additions": 1_000_000 / _fastest(_additions),
-        "copy": 2 * x.nbytes / _fastest(lambda: np.copyto(y, x)),
-        "products": {},
-    }
+    products = {}
     for count in sorted({1, threads}):
         with threadpool_limits(count, "blas"):
-            seconds = _fastest(lambda: square @ square)
-        found["products"][str(count)] = 2 * 1024**3 / seconds
-    return found
+            products[str(count)] = 2 * 1024**3 / _fastest(lambda: square @ square)
+    return {
+        "additions": 1_000_000 / _fastest(_additions),
+        "copy": 2 * x.nbytes / _fastest(lambda: np.copyto(y, x)),
+        "products": products,
+    }
 
 
 def _additions():

@@ -245,9 +245,8 @@ def greedy(model, source, task):
         ended |= words == work.EOS
         if ended.all():
             break
-    return [
-        (_cut(ids), total) for ids, total in zip(written.tolist(), totals.tolist(), strict=True)
-    ]
+    ids = [row[: [*row, work.EOS].index(work.EOS)] for row in written.tolist()]
+    return list(zip(ids, totals.tolist(), strict=True))
 
 
 def beam_search(model, source, task):
@@ -270,8 +269,8 @@ def beam_search(model, source, task):
         if ended.any():
             for i, j in ended[:, :width].nonzero().tolist():
                 ids = written[origins[i, j]].tolist()
-                score = values[i, j].item()
-                finished[i].append((score / penalty(t + 1, task["alpha"]), score, ids))
+                score, penalty = values[i, j].item(), ((5 + t + 1) / 6) ** task["alpha"]
+                finished[i].append((score / penalty, score, ids))
             values, order = values.masked_fill(ended, -torch.inf).sort(
                 dim=-1, descending=True, stable=True
             )
@@ -286,15 +285,6 @@ def beam_search(model, source, task):
         if not found:
             found.append((0, totals[i, 0].item(), written[i * width].tolist()))
     return [max(found)[:0:-1] for found in finished]
-
-
-def penalty(length, alpha):
-    """Return the divisor of ln P that makes hypotheses of different lengths comparable."""
-    return ((5 + length) / 6) ** alpha
-
-
-def _cut(ids):
-    return ids[: ids.index(work.EOS)] if work.EOS in ids else ids
 
 
 # The jobs -----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ try:
 except ImportError:
     refuse("CTranslate2 is not installed (--python names an interpreter that has it)")
 
+import functools
 import json
 import time
 from pathlib import Path
@@ -27,6 +28,7 @@ from ctranslate2.specs.common_spec import Activation
 
 from benchmarks import work
 
+Translator = functools.partial(ctranslate2.Translator, compute_type="float32")
 SPECIAL = ["<blank>", "<unk>", "<s>", "</s>"]  # in the order of minitf's ids
 
 
@@ -101,24 +103,15 @@ def decoder(task):
 
     Cores can share the products of the batch, or each take a slice of it: the faster way is used.
     """
-    source = [[str(i) for i in row] for row in work.sentences(task).tolist()]
+    model, source = converted(task), [[*map(str, row)] for row in work.sentences(task).tolist()]
     count = task["threads"] or cores()
-    options = {
-        "beam_size": task["beam"],
-        "max_decoding_length": task["length"],
-        "return_scores": True,
-    }
+    options = {"beam_size": task["beam"], "max_decoding_length": task["length"]}
     # Scores are ln P then: hypotheses are of one length, and the end mark is as possible as any
     # word from the start.
-    options |= {"length_penalty": 0, "min_decoding_length": 0}
+    options |= {"return_scores": True, "length_penalty": 0, "min_decoding_length": 0}
 
     def build(at_once, threads):
-        translator = ctranslate2.Translator(
-            converted(task),
-            compute_type="float32",
-            inter_threads=at_once,
-            intra_threads=threads,
-        )
+        translator = Translator(model, inter_threads=at_once, intra_threads=threads)
         part = -(-len(source) // at_once)
 
         def decode():
@@ -141,9 +134,7 @@ def translate_file(folder, write, beam=4, alpha=0.6, batch=64):
     task = {"model": json.loads((folder / "config.json").read_text(encoding="utf-8"))}
     model = converted(task | {"weights": str(folder / "weights.npz")})
     pieces = SentencePieceProcessor(model_file=str(folder / "subwords.model"))
-    translator = ctranslate2.Translator(
-        model, compute_type="float32", inter_threads=cores(), intra_threads=1
-    )
+    translator = Translator(model, inter_threads=cores(), intra_threads=1)
     lines = (folder / work.INPUT).read_text(encoding="utf-8").splitlines()
     source = [[*map(str, ids), SPECIAL[-1]] for ids in pieces.encode(lines)]
     found = translator.translate_batch(
