@@ -92,7 +92,7 @@ _LENGTH = 8  # positions of the input, with one number for each
 _TOLERANCE = 0.02
 
 
-def probe(model, arrays=None):
+def probe(model: Transformer, arrays: dict[str, np.ndarray] | None = None) -> list[float] | None:
     """Return some logits of a model for a fixed input, or None if one of them is not finite.
 
     The result has one logit per position: see `some_logits`.
@@ -133,7 +133,7 @@ def some_logits(model):
         return ids, to_numpy(model(source, target).data)
 
 
-def agreeing_forms(model):
+def agreeing_forms(model: Transformer) -> list[Callable]:
     """Return the ops whose forms may translate with a model: see `forms.agreeing`."""
 
     def numbers():
@@ -146,7 +146,7 @@ def agreeing_forms(model):
     return forms.agreeing(numbers)
 
 
-def check_probe(model, expected):
+def check_probe(model: Transformer, expected: object) -> None:
     """Raise UserError unless the model computes the numbers expected (None: anything)."""
     if expected is None:
         return

@@ -94,11 +94,11 @@ def test_adam_may_use_the_threads_of_the_replicas(folder, replicas):
     """Nobody may use them after that."""
     trainer = build("--replicas", str(replicas))
     step, seen = trainer.optimizer.step, []
-    trainer.optimizer.step = lambda *arguments: (seen.append(threads._lent.get()), step(*arguments))
+    trainer.optimizer.step = lambda *arguments: (seen.append(threads._pool.get()), step(*arguments))
     trainer.update()
     assert seen == [(trainer.updater.pool, replicas)]
     assert (trainer.updater.pool is None) == (replicas == 1)
-    assert threads._lent.get() == (None, 1)
+    assert threads._pool.get() == (None, 1)
 
 
 def test_no_two_batches_draw_the_same_dropout(folder, monkeypatch):
