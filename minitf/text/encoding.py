@@ -41,29 +41,23 @@ def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
 
     Raises UserError for a file that is no plain text, by its first bytes.
     """
-    start, decode = b"", None
+    start, decoder, is_begun = b"", None, False
     while (data := read()) != b"":
-        if decode is None:
+        if not is_begun:
             start += data
             if any(mark.startswith(start) and mark != start for mark in _MARKS):
                 continue  # the rest of the mark has not come yet
             if kind := not_text(start):
                 raise UserError(f"{name} is {kind}: save it as plain text, in UTF-8")
-            data, decode = start, _converter(start)
-        yield decode(data)
-    if decode:
-        yield decode(b"", final=True)  # U+FFFD for a character of which the end is missing
-    elif start and start not in _MARKS:  # nothing but the beginning of a mark
+            encoding = next((each for mark, each in _MARKS.items() if start.startswith(mark)), None)
+            if encoding:
+                decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+            data, is_begun = start, True
+        yield decoder.decode(data).encode() if decoder else data
+    if decoder:  # U+FFFD for a character of which the end is missing
+        yield decoder.decode(b"", final=True).encode()
+    elif not is_begun and start and start not in _MARKS:  # nothing but the beginning of a mark
         yield start
-
-
-def _converter(start):
-    """Return a function from the bytes of a text that begins so to UTF-8."""
-    encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "")
-    if not encoding:
-        return lambda data, final=False: data
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    return lambda data, final=False: decoder.decode(data, final).encode()
 
 
 class Damage:
