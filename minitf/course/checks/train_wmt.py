@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from minitf.course.checks.compare import as_array, check, short, texts_of
+from minitf.course.checks.compare import as_array, check, texts_of
 
 
 def check_predicted_cut(predicted_cut):
@@ -65,8 +65,7 @@ def check_mended_rows(mended_rows):
     ):
         name = f"lengths {lengths}, budget {budget}"
         rows = as_array(name, mended_rows(np.array(lengths), budget))
-        assert rows.ndim == 0, f"{name}: found {short(rows.tolist())}, expected one number"
-        assert rows != 0, (
+        assert rows.any(), (
             f"{name}: found 0 rows: it is at least 1, or a long sentence would never be trained on"
         )
         yield f"{name}, the number of rows", rows
