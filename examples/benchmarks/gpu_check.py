@@ -384,8 +384,9 @@ def measure(name, options, note):
     """Run a row of benchmark.py; return its report. passed: both programs got the same result."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "examples/benchmarks/benchmark.py", "--rows", f"gpu-{name}"]
-        command += ["--json", f"{folder}/report.json", *["--quick"] * options.small]
-        code, _, _ = _run([*command, "--pairs", str(PAIRS)], options.deadline)
+        command += ["--json", f"{folder}/report.json"]
+        command += ["--quick"] if options.small else ["--pairs", str(PAIRS)]
+        code, _, _ = _run(command, options.deadline)
         found = json.loads(Path(folder, "report.json").read_text(encoding="utf-8"))
     measured = [row["contenders"].keys() == {"minitf", "torch"} for row in found["rows"]]
     return found | {"passed": code == 0 and measured == [True]}
