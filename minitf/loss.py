@@ -1,27 +1,26 @@
 """Label-smoothed cross-entropy: of logits, and of hidden states times the output embedding.
 
 At each position the target distribution q gives the true id 1 - smoothing, and divides the rest
-equally among the other ids of a vocabulary of V:
+equally among the other ids that are possible. n ids are: all of the vocabulary, but those with the
+logit -inf, which a model gives to ids that it never writes.
 
     q_v = 1 - smoothing          if v is the true id
-    q_v = 0                      if v is another id with the logit -inf, which is impossible
-    q_v = smoothing / (V - 1)    otherwise
+    q_v = 0                      if v is another id and impossible
+    q_v = smoothing / (n - 1)    otherwise
     loss = - sum_v q_v ln p_v    with p = softmax(z), z the logits
 
-The gradient is p - q, if q sums to 1:
+The gradient is p - q:
 
     ln p_v = z_v - ln sum_w exp(z_w),  so  d(ln p_v)/dz_w = delta_vw - p_w
     dloss/dz_w = - sum_v q_v (delta_vw - p_w) = p_w - q_w        since the q_v sum to 1
 
-A model gives the logit -inf to the ids that it never writes. What they would have of q is missing
-from the sum: 2e-6 for each, in a vocabulary of 50,000. The gradient is p - q all the same. If the
-true id is impossible the loss is infinite. Positions whose target is `pad_id`, if one is given, do
-not count.
+If the true id is impossible the loss is infinite. Positions whose target is `pad_id`, if one is
+given, do not count.
 
 The sum is divided by `n_tokens`, the number of target tokens of the update, even if the update is
 computed in several batches: if each batch were divided by its own number, a token of a small batch
 would weigh more than a token of a large one.
-Source: section 5.4; Szegedy et al. 2016, section 7. Dividing by V - 1 follows tensor2tensor.
+Source: section 5.4; Szegedy et al. 2016, section 7. Dividing by n - 1 follows tensor2tensor.
 """
 
 from __future__ import annotations
@@ -62,8 +61,9 @@ def label_smoothed_cross_entropy(
     rows, ids, n = real_rows(target, z.shape[:-1], size, smoothing, pad_id, n_tokens)
     # (N, V): the N targets that count. z is a plain array, so nothing is recorded.
     log_p = log_softmax(z.reshape(-1, size)[rows]).data
-    q = xp.full_like(log_p, probability_of_others(smoothing, size))  # (N, V)
-    q = xp.where(log_p == -xp.inf, 0, q)
+    impossible = log_p == -xp.inf
+    n_possible = size - impossible.sum(axis=-1, keepdims=True, dtype=z.dtype)  # (N, 1)
+    q = xp.where(impossible, 0, probability_of_others(smoothing, n_possible))  # (N, V)
     q[xp.arange(len(ids)), ids] = 1 - smoothing
     loss = -(q * xp.where(q > 0, log_p, 0)).sum() / n  # where: 0 * -infinity would be NaN
 
@@ -124,9 +124,9 @@ def projected_arrays(x, weight, bias):
     return x, w, b
 
 
-def probability_of_others(smoothing, size):
-    """Return q_v of a possible id that is not the true one, in a vocabulary of `size` ids."""
-    return smoothing / (size - 1) if smoothing else 0.0
+def probability_of_others(smoothing, n_possible):
+    """Return q_v of a possible id that is not the true one: a number, or one for each row."""
+    return float(smoothing) / (n_possible - 1 + (n_possible == 1))  # an id alone has no others
 
 
 def real_rows(target, shape, size, smoothing, pad_id, n_tokens):

@@ -76,7 +76,6 @@ def loss_and_gradient(logits, target, smoothing):
     smoothing = float(smoothing)  # a NumPy scalar would widen float32
     size = logits.shape[1]
     wrong = loss.probability_of_others(smoothing, size)
-    rest = 1 - smoothing - wrong
     rows = np.arange(len(logits))
     logits -= logits.max(axis=-1, keepdims=True)
     true, total = logits[rows, target], row_sums(logits)[:, 0]
@@ -84,16 +83,18 @@ def loss_and_gradient(logits, target, smoothing):
     if np.isneginf(total).any():
         impossible = np.isneginf(logits)
         size = size - np.count_nonzero(impossible, axis=1).astype(logits.dtype)
+        wrong = loss.probability_of_others(smoothing, size)
         total = row_sums(np.where(impossible, 0, logits))[:, 0]
+    rest = 1 - smoothing - wrong
     p = np.exp(logits, out=logits)
     sums = row_sums(p)
     log_sums = np.log(sums[:, 0])
     nll = log_sums - true
     losses = rest * nll + wrong * (size * log_sums - total)
     p /= sums
-    p -= wrong
+    p -= wrong if impossible is None else wrong[:, None]
     if impossible is not None:
         impossible[rows, target] = False
-        p[impossible] += wrong  # their q is 0
+        p[impossible] = 0  # as their q is
     p[rows, target] -= rest
     return losses, nll

@@ -413,8 +413,8 @@ def cross_entropy(logits, target, gradient, losses, nlls, smoothing):
 
     logits: (N, V)   target, losses, nlls: (N,)
     gradient: (N, V), rounded, or the array of the logits itself
-    q is 1 - smoothing for the target, and smoothing / (V - 1) for every other id, but 0 for those
-    with a logit of -infinity.
+    q is 1 - smoothing for the target, 0 for other ids with a logit of -infinity, and
+    smoothing / (n - 1) for the rest, if n ids have another logit.
     Each block computes one row. It reads the logits once for both the largest and the sum of
     exponentials: the sum so far is scaled down whenever a larger logit appears.
     """
@@ -425,29 +425,30 @@ def cross_entropy(logits, target, gradient, losses, nlls, smoothing):
     true_logit = logits[row, true_id]
     largest = -1e30
     total = 0.0
+    counted = 0.0
     for column in range(thread, size, cuda.blockDim.x):
         z = logits[row, column]
         if z > largest:
             total *= xp.exp(largest - z)
             largest = z
         total += xp.exp(z - largest)
+        if z > -1e30:
+            counted += 1.0
     highest = block_max(largest)
     total = block_sum(total * xp.exp(largest - highest))
-    each = smoothing / xp.float32(size - 1) if size > 1 else 0.0
+    counted = block_sum(counted)
+    each = smoothing / (counted - 1.0) if counted != 1.0 else smoothing
     inverse = 1.0 / total
     shifted = 0.0
-    counted = 0.0
     for column in range(thread, size, cuda.blockDim.x):
         z = logits[row, column] - highest
         q = 1.0 - smoothing if column == true_id else each
         if z > -1e30:
             shifted += z
-            counted += 1.0
         elif column != true_id:
             q = 0.0
         gradient[row, column] = cuda.as_element(xp.exp(z) * inverse - q, gradient)
     shifted = block_sum(shifted)
-    counted = block_sum(counted)
     if thread == 0:
         log_total = xp.log(total)
         nll = log_total - (true_logit - highest)
