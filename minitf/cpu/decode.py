@@ -64,10 +64,10 @@ class Layout:
 
 
 @form_of(decode.continuations)
-def continuations(scores, totals, count, never=(), allowed=None):
+def continuations(logits, totals, count, never=(), allowed=None):
     """Return the best continuations, found among the few that may be among the best."""
-    totals = totals - decode.rule_out(scores, never, allowed).reshape(totals.shape)
-    return ranked(scores, totals, count)
+    totals = totals - decode.rule_out(logits, never, allowed).reshape(totals.shape)
+    return ranked(logits, totals, count)
 
 
 def ranked(scores, totals, count):

@@ -1,6 +1,8 @@
 """Every form has the values and the gradients of its equation, with tiles of any size."""
 
 import contextlib
+import importlib
+import inspect
 import sys
 
 import form_cases
@@ -92,6 +94,14 @@ def lowered(sizes, dtype):
         except AssertionError as error:
             error.add_note(f"with {sizes}, in {dtype}")
             raise
+
+
+@pytest.mark.parametrize("folder", ["cpu", "gpu"])
+def test_a_form_takes_its_arguments_by_the_names_of_its_equation(folder):
+    importlib.import_module(f"minitf.{folder}")
+    for op, form in forms._forms[folder].items():
+        names, expected = (list(inspect.signature(f).parameters) for f in (form, op))
+        assert names == expected, op.__name__
 
 
 @each_row

@@ -85,7 +85,7 @@ TRAINER = {
     f"{TEXTS} --start-from model-cut": ".safetensors: changed since it was saved",
     f"{TEXTS} --start-from model-card": "model-card/config.json: damaged",
     "--train other other --valid other other --start-from model": (
-        "100% of the tokens are not in the model's vocabulary"
+        "100% of the tokens are not in the vocabulary"
     ),
     # runs to go on with
     "--resume --out nowhere": "nowhere contains no checkpoint: omit --resume",

@@ -18,7 +18,7 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 PIECES = [*"▁abcdefghiB01,①②", "▁a", "▁b"]
 NAMES = [*SPECIALS, *BYTES, *PIECES]
 ID = {name: i for i, name in enumerate(NAMES)}
-RULE = Wellformed(SimpleNamespace(vocabulary=lambda: NAMES))
+RULE = Wellformed(SimpleNamespace(names=NAMES))
 
 
 def ids(text):

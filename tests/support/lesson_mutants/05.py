@@ -17,8 +17,8 @@ MUTANTS = {
         "if ids.size and not (ids.max() < len(table)):",
     ),
     "rows of the table with variance 1": (
-        "(rng).normal(0, d_model**-0.5, (n, d_model))",
-        "(rng).normal(0, 1, (n, d_model))",
+        "rng.normal(0, d_model**-0.5, (n, d_model))",
+        "rng.normal(0, 1, (n, d_model))",
     ),
     "another base of the sinusoids": (
         "/ 10000**exponents",

@@ -55,7 +55,7 @@ MUTANTS = {
         "sums[name] += array",
         "sums[name] = array.astype(np.float64)",
     ),
-    "an average that is a sum": ("total / count, dtypes[name]", "total, dtypes[name]"),
+    "an average that is a sum": ("(total / count).astype", "total.astype"),
     # Scores
     "hyphens that stay where they are": (r"##AT##-##AT## \2", r"##AT##-##AT##\2"),
     "a score that always minds the case": (
