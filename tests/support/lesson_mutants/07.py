@@ -57,8 +57,8 @@ MUTANTS = {
         "return gy - xp.exp(y)",
     ),
     "a smoothing mass that does not add up": (
-        "return smoothing / (size - 1) if",
-        "return smoothing / size if",
+        "float(smoothing) / (n_possible - 1 +",
+        "float(smoothing) / (n_possible +",
     ),
     "a true word with all the probability": ("ids] = 1 - smoothing", "ids] = 1"),
     "padding that counts": ("else target != pad_id", "else target != -1"),
