@@ -5,6 +5,8 @@ import reprlib
 from dataclasses import field
 from typing import Any, Self
 
+import numpy as np
+
 from minitf.errors import UserError
 
 __all__ = ["PRESETS", "Config"]
@@ -90,6 +92,9 @@ class Config:
     def __post_init__(self):
         for each in dataclasses.fields(self):
             name, value = each.name, getattr(self, each.name)
+            if isinstance(value, np.generic):  # such as ids.max() + 1; JSON takes Python's alone
+                value = value.item()
+                self._set(name, value)
             if each.metadata and not each.metadata["accepts"](value):
                 must_be = each.metadata["must_be"]
                 raise UserError(f"{name} must be {must_be}, not {reprlib.repr(value)}")

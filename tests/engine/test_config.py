@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from models import PUBLIC
 
@@ -202,3 +203,9 @@ def test_replace_lets_the_decoder_follow():
 def test_the_size_of_the_vocabulary_has_no_default():
     with pytest.raises(UserError, match="vocabulary_size is missing from the settings"):
         Config.from_dict({})
+
+
+def test_numbers_of_numpy_become_pythons():
+    config = Config(np.int64(99) + 1, d_model=np.int32(64), dropout=np.float64(0.2))
+    assert json.loads(json.dumps(config.to_dict()))["vocabulary_size"] == 100
+    assert type(config.d_model) is int and type(config.dropout) is float

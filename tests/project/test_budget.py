@@ -6,7 +6,7 @@ from paths import ROOT
 # The most lines of Python, docstrings and comments included, in the files that a pattern finds.
 # Anyone may lower a row; a commit that raises one names the user who needs it.
 BUDGET = {
-    "minitf/*.py": 5_030,
+    "minitf/*.py": 5_040,
     "minitf/beyond/*.py": 240,
     "minitf/commands/*.py": 990,
     "minitf/course/**/*.py": 6_610,
