@@ -156,6 +156,7 @@ def _read_checkpoint(settings, given, model):
     with in_file(folder.checkpoint), user_errors("its values"):
         before = stored_settings(meta["settings"])
         config = Config.from_dict(meta["config"])
+        source, target = meta["languages"]
         if model is Transformer:
             check_size(config, weights)
     settings, changes = resumed(settings, given, before)
@@ -164,7 +165,6 @@ def _read_checkpoint(settings, given, model):
     corpus = _read_corpus(settings)
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
     if settings.train:
-        source, target = meta["languages"]
         corpus = dataclasses.replace(corpus, source_language=source, target_language=target)
     dataset = prepare(settings, corpus, log.say, subwords)
     return Start(settings, config, dataset, weights, optimizer, meta, changes), log

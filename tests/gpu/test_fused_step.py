@@ -173,7 +173,7 @@ def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, cha
         if not changed:
             launched.clear()
             scorer(np.full((4, 1), 1))
-            used = {"attention_step", "bias_relu_dropout", "add_norm", "best_of_rows"}
+            used = {"attention_step", "bias_relu_dropout", "add_norm"}
             assert launched == used
     assert isinstance(scorer, decode.TokenScorer if changed else FusedDecoder)
 
