@@ -50,9 +50,9 @@ last_word = translation.strip(".").split()[-1]
 claim("the last German word is the verb", last_word == "lesen", last_word)
 
 # %% [markdown]
-# (`claim` checks a statement; were it false, the lesson would end there. With the option
-# `-v` the lesson prints a line for each claim. The book has a ✓ for each, and a click
-# opens the check.)
+# (`claim` checks a statement; were it false, the lesson would end there. With the
+# option `-v` the lesson prints a line for each claim. The book has a ✓ for each, and a
+# click opens the check.)
 #
 # The model got something right that a dictionary cannot. "Read" is the fifth English
 # word, and "lesen", the same verb, is the last German one, because after "wird" (will)

@@ -52,8 +52,8 @@ MUTANTS = {
     ),
     # The average
     "an average that forgets all but the last checkpoint": (
-        "sums[name] += array",
-        "sums[name] = array.astype(np.float64)",
+        "sums[name] += arrays[name]",
+        "sums[name] = arrays[name].astype(np.float64) * count",
     ),
     "an average that is a sum": ("(total / count).astype", "total.astype"),
     # Scores
