@@ -39,44 +39,44 @@ def save_text(path: str | Path, text: str) -> None:
     save_bytes(path, text.encode(errors="replace"))
 
 
-def save_bytes(path: str | Path, content: bytes) -> None:
-    """Write a file completely or not at all. Raises UserError if the disk refuses."""
-    with temporary_file(path) as temporary:
-        temporary.write_bytes(content)
-        install(temporary, path)
+def save_bytes(path: str | Path, *parts) -> None:
+    """Write a file completely or not at all. parts: bytes or arrays, one after the other.
+
+    Raises UserError if the disk refuses.
+    """
+    with replacing(path) as file:
+        for part in parts:
+            file.write(part)
 
 
 @contextlib.contextmanager
-def temporary_file(path):
-    """Give a block the name under which it writes the new content of a file, until `install`.
+def replacing(path, buffering=-1):
+    """Give a block a new file, which takes the name `path` at the end of the block.
 
-    If that was not called, for example because the block failed, the old file is unchanged and the
-    new one is removed.
+    If the block fails, the old file is unchanged and the new one is removed.
     """
     path = Path(path)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         with writing(path):
-            yield temporary
+            with open(temporary, "wb", buffering) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if path.is_file():
+                shutil.copymode(path, temporary)
+            os.replace(temporary, path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-def install(temporary, path):
-    """Flush a file to the disk and rename it to `path`, in the same folder."""
-    with writing(path):
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
     # A rename survives a power failure once its folder is synced. Windows cannot open a folder, and
     # some file systems cannot sync one.
     with contextlib.suppress(OSError):
-        handle = os.open(Path(path).parent, os.O_RDONLY)
+        folder = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            os.fsync(folder)
         finally:
-            os.close(handle)
+            os.close(folder)
 
 
 @contextlib.contextmanager

@@ -5,10 +5,9 @@ import errno
 import json
 import os
 import re
-import shutil
 import sys
 
-from minitf.atomic import HINTS, install, temporary_file
+from minitf.atomic import HINTS, replacing
 from minitf.cli import say
 from minitf.commands.arguments import PROGRAM
 from minitf.errors import UserError
@@ -48,7 +47,7 @@ def opened_output(path, input_file):
         raise UserError(
             f"{path}: the text would be replaced by its translation: give --output another name"
         )
-    with _opened(path, path, "ab") if is_device else _replaced(path) as file:
+    with _opened_device(path) if is_device else _replaced(path) as file:
         yield lambda text: _write(file, path, text)
 
 
@@ -60,10 +59,9 @@ def _is_same(file, path):
         return False
 
 
-def _opened(path, name, mode):
-    with _mistake_about(name):
-        # Unbuffered: a full disk refuses a write, and does not refuse the rest of it in close().
-        return open(path, mode, buffering=0)
+def _opened_device(path):
+    with _mistake_about(path):
+        return open(path, "ab", buffering=0)
 
 
 @contextlib.contextmanager
@@ -73,12 +71,9 @@ def _replaced(path):
     After an error or a signal the file is removed, and what was at `path` is unchanged.
     """
     try:
-        with temporary_file(path) as temporary, _opened(temporary, path, "wb") as file:
+        # Unbuffered: a full disk refuses a write, and does not refuse the rest of it in close().
+        with replacing(path, buffering=0) as file:
             yield file
-            file.close()  # Windows renames no file that is open
-            if os.path.isfile(path):
-                shutil.copymode(path, temporary)
-            install(temporary, path)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped: nothing was written to {path}") from None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minitf.atomic import install, temporary_file
+from minitf.atomic import save_bytes
 from minitf.errors import UserError
 
 __all__ = ["average", "load_arrays", "save_arrays"]
@@ -39,13 +39,11 @@ def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> N
     Raises UserError if the disk refuses and for names and values of more than 8 MB, TypeError for
     an array without numbers or a value that JSON lacks.
     """
-    with temporary_file(path) as temporary:
-        write_arrays(temporary, arrays, meta)
-        install(temporary, path)
+    save_bytes(path, *file_content(arrays, meta))
 
 
-def write_arrays(path, arrays, meta=None, form=None):
-    """Write the file in place; without `meta` it contains only the arrays, and no sha256.
+def file_content(arrays, meta=None, form=None):
+    """Return the parts of a file; without `meta` it contains only the arrays, and no sha256.
 
     form: the value of the key "format", which other programs look for.
 
@@ -73,10 +71,7 @@ def write_arrays(path, arrays, meta=None, form=None):
             f"the names and plain values of the file take more than {MAX_HEADER:,} bytes: "
             "save fewer of them"
         )
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for name in names:
-            file.write(arrays[name])
+    return [len(text).to_bytes(8, "little") + text, *(arrays[name] for name in names)]
 
 
 def _as_stored(name, array):

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from minitf.atomic import install, save_bytes, save_text, sha256, temporary_file, writing
+from minitf.atomic import save_bytes, save_text, sha256, writing
 from minitf.backend import is_finite
 from minitf.errors import UserError
-from minitf.files.arrays import read_arrays, user_errors, write_arrays
+from minitf.files.arrays import file_content, read_arrays, user_errors
 from minitf.text import Vocabulary, load_subwords
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "stored_as",
 ]
 
-WEIGHTS = re.compile(r"model-[0-9a-f]{8}\.safetensors")
+WEIGHTS = re.compile(r"model-[0-9a-f]{8}\.safetensors(\.tmp)?")
 CONFIG = "config.json"
 FORMAT = 1
 
@@ -103,18 +103,18 @@ def save_model(
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
     weights = {name: stored_as(dtype, name, array) for name, array in arrays.items()}
+    parts, digest = file_content(weights), hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    named = f"model-{digest.hexdigest()[:8]}.safetensors"
     contents = subwords.contents()
-    with temporary_file(directory / "model.safetensors") as temporary:
-        write_arrays(temporary, weights)
-        digest = sha256(temporary)
-        named = f"model-{digest[:8]}.safetensors"
-        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-        head = {"format": FORMAT, "model": config, "sha256": hashes | {named: digest}}
-        if probe is not None:
-            head["probe"] = probe(weights)
-        for name, content in contents.items():
-            save_bytes(directory / name, content)
-        install(temporary, directory / named)
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    head = {"format": FORMAT, "model": config, "sha256": hashes | {named: digest.hexdigest()}}
+    if probe is not None:
+        head["probe"] = probe(weights)
+    for name, content in contents.items():
+        save_bytes(directory / name, content)
+    save_bytes(directory / named, *parts)
     text = json.dumps(head | (notes or {}) | head, indent=1, ensure_ascii=False) + "\n"
     save_text(directory / CONFIG, text)
     with writing(directory):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.atomic import check_empty, install, save_bytes, save_text, temporary_file, writing
+from minitf.atomic import check_empty, save_bytes, save_text, writing
 from minitf.config import Config
 from minitf.errors import UserError, in_file
-from minitf.files.arrays import read_arrays, user_errors, write_arrays
+from minitf.files.arrays import file_content, read_arrays, user_errors
 from minitf.files.models import exported_notes
 from minitf.public.formats import (
     PublicModel,
@@ -260,9 +260,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     for name, content in contents.items():
         save_text(out / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     save_text(out / "README.md", _CARD.format(out.resolve().name, "\n".join(lines)))
-    with temporary_file(out / WEIGHTS) as temporary:
-        write_arrays(temporary, arrays, form="pt")
-        install(temporary, out / WEIGHTS)
+    save_bytes(out / WEIGHTS, *file_content(arrays, form="pt"))
     say(f"made     {out}: transformers.MarianMTModel.from_pretrained({str(out)!r}) loads it")
     if "licence" not in known:
         differences.append(

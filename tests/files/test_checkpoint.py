@@ -20,7 +20,7 @@ from paths import ROOT
 from safetensors.numpy import save_file
 from saved_files import assert_same, message, shapes_of, weights_in
 
-from minitf.atomic import check_empty, filling, save_text, writing
+from minitf.atomic import check_empty, filling, save_bytes, save_text, writing
 from minitf.errors import UserError
 from minitf.files import models
 from minitf.files.arrays import (
@@ -29,9 +29,9 @@ from minitf.files.arrays import (
     MAX_HEADER,
     average,
     digest,
+    file_content,
     load_arrays,
     save_arrays,
-    write_arrays,
 )
 from minitf.files.models import read_model, read_notes, save_model
 from minitf.text import Subwords
@@ -61,7 +61,7 @@ def test_what_is_written_can_be_read(saved, arrays, monkeypatch):
 def test_the_file_is_that_of_safetensors(tmp_path, arrays, meta):
     """Byte for byte, so other programs read it; with every type, and names that JSON escapes."""
     arrays |= {f'{name} ä"\n\x7f\x01': np.arange(6).reshape(2, 3).astype(name) for name in DTYPES}
-    write_arrays(tmp_path / "ours", arrays, meta)
+    save_bytes(tmp_path / "ours", *file_content(arrays, meta))
     stored = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}
     value = json.dumps({"sha256": digest(stored, meta), "meta": meta})
     save_file(stored, tmp_path / "theirs", None if meta is None else {KEY: value})
@@ -166,7 +166,7 @@ def test_a_killed_save_leaves_the_old_or_the_new(tmp_path, kills):
         assert config["step"] >= 1 and (arrays["weight"] == config["step"]).all()
         left = {path.name for path in tmp_path.rglob("*") if not path.name.startswith("model-")}
         written = {"step.safetensors", "words.txt", "config.json"}
-        unfinished = {f"{name}.tmp" for name in {*written, "model.safetensors"}}
+        unfinished = {f"{name}.tmp" for name in written}
         assert written <= left and left - {"model", *written} <= unfinished
         # Killed between the rename of config.json and the deletion, it leaves the old weights.
         assert len(list(tmp_path.glob("model/model-*"))) <= 2
@@ -350,7 +350,7 @@ def test_weights_that_are_not_finite_are_named(tmp_path, words):
     assert read_model(tmp_path)[0]["x"].tolist() == [1, 1]
     # By another program, say.
     path = weights_in(tmp_path)
-    write_arrays(path, {"x": np.array([1, np.inf])})
+    save_bytes(path, *file_content({"x": np.array([1, np.inf])}))
     with pytest.MonkeyPatch.context() as patch:
         hashes = json.loads((tmp_path / "config.json").read_bytes())["sha256"]
         patch.setattr(models, "sha256", lambda changed: hashes[changed.name])
@@ -412,7 +412,7 @@ def test_a_probe_is_computed_with_the_weights_as_they_are_stored(tmp_path, words
 def test_a_model_in_the_place_of_another_has_its_own_hashes_and_no_leftovers(tmp_path, words):
     save_model(tmp_path, {"weight": np.ones(3)}, {"version": 1}, words)
     (tmp_path / "words.txt.tmp").write_bytes(b"half")
-    (tmp_path / "model.safetensors.tmp").write_bytes(b"half")
+    (tmp_path / "model-0123abcd.safetensors.tmp").write_bytes(b"half")
     other = type(words)(["ein", "anderes"])
     save_model(tmp_path, {"weight": np.ones(3)}, {"version": 1}, other)
     assert read_model(tmp_path).subwords.contents() == other.contents()
@@ -501,7 +501,7 @@ def test_missing_file_folder_and_other_files(tmp_path):
         assert "damaged" in message(load_arrays, tmp_path / "a.safetensors")
     np.savez(tmp_path / "b.npz", x=np.zeros(2))
     assert "damaged" in message(load_arrays, tmp_path / "b.npz")
-    write_arrays(tmp_path / "b.safetensors", {"x": np.zeros(2)})
+    save_bytes(tmp_path / "b.safetensors", *file_content({"x": np.zeros(2)}))
     assert "not a checkpoint" in message(load_arrays, tmp_path / "b.safetensors")
 
 
