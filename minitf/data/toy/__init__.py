@@ -20,6 +20,7 @@ from minitf.data.toy.grammar import (
     PRONOUNS,
     VERB,
     VERBS,
+    WORDS,
     Clause,
     Phrase,
     after,
@@ -42,17 +43,8 @@ THINGS = [noun.english for noun in NOUNS.values() if "bare" in noun.articles]
 COUNTED = [noun for noun in THINGS if NOUNS[noun].plural]
 # Verbs with things as objects are drawn twice as often, because there are many things.
 VERBS_DRAWN = VERBS + [verb for verb in VERBS if set(verb.objects) & set(THINGS)]
-# fmt: off
 # Pairs (verb, object) and (adjective, noun) that no sentence of the training text contains.
-HELD_OUT = frozenset({
-    ("read", "letter"), ("buy", "hat"), ("eat", "egg"), ("drink", "tea"), ("look for", "key"),
-    ("see", "horse"), ("visit", "aunt"), ("help", "boy"), ("call", "doctor"), ("meet", "student"),
-    ("repair", "chair"),
-    ("old", "teacher"), ("young", "woman"), ("little", "sister"), ("black", "cat"), ("red", "bag"),
-    ("new", "jacket"), ("cold", "coffee"), ("fresh", "apple"), ("interesting", "newspaper"),
-    ("beautiful", "flower"),
-})
-# fmt: on
+HELD_OUT = frozenset(WORDS["held out"].items())
 TIMES = {kind: [Phrase(*words) for words in table.items()] for kind, table in grammar.TIMES.items()}
 
 
@@ -134,9 +126,9 @@ def some_object(dice, verb, mode, subject, definite, negated):
 
 def some_place(dice, name, goal=False):
     """Return a place (dative), or with `goal` a destination (accusative after "in")."""
-    if name in grammar.HERE_AND_THERE:
-        return Phrase(*grammar.HERE_AND_THERE[name][2 * goal :][:2])
-    english, german = grammar.PLACES[name].split()[2 * goal :][:2]
+    if name in WORDS["here and there"]:
+        return Phrase(*WORDS["here and there"][name].split("/")[2 * goal :][:2])
+    english, german = WORDS["places"][name].split()[2 * goal :][:2]
     case = "accusative" if goal and german == "in" else "dative"
     return after(english, german, some_noun(dice, NOUNS[name], case, NOUNS[name].articles))
 

@@ -5,44 +5,49 @@ into words. `english_clause` keeps the order subject - verb - object - place - t
 builds a frame: the finite verb comes second (first in a yes/no question, last after "weil" and
 "dass"), the rest of the verb closes the clause, and everything else is between the two. Each English
 word has one German word, so the German is a function of the English. minitf/data/toy/__init__.py
-draws clauses at random. To add a word, add it to nouns.txt or verbs.txt.
+draws clauses at random. To add a word, add it to nouns.txt, verbs.txt or words.txt.
 """
 
-from collections import namedtuple
+from collections import defaultdict, namedtuple
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-# fmt: off
 # ---- 1. The words, their forms, and the combinations that make sense.
 
+
+def read_table(name):
+    """Return the rows of a table beside this file, as lists of columns; # begins a remark."""
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return [line.split("|") for line in text.splitlines() if line[0] != "#"]
+
+
+def read_words():
+    """Return {table: {entry: what it stands for}} of words.txt."""
+    tables = defaultdict(dict)
+    for name, entries in read_table("words.txt"):
+        for entry in entries.split(","):
+            word, _, meaning = entry.strip().partition(": ")
+            tables[name.strip()][word] = meaning
+    return tables
+
+
+WORDS = read_words()
+ARTICLES, ADJECTIVES, NAMES = WORDS["articles"], WORDS["adjectives"], WORDS["names"]
+MINE, NUMBERS, MODALS = WORDS["mine"], WORDS["numbers"], WORDS["modals"]
+STRONG, WEAK, CONTRACTIONS = WORDS["strong"], WORDS["weak"], WORDS["contractions"]
+TIMES = {kind: WORDS[kind] for kind in ("now", "habit", "past", "future", "often")}
+TIMES["hour"] = {f"at {hour} o'clock": f"um {zahl} Uhr" for hour, zahl in WORDS["hours"].items()}
 PERSONS = ("adult", "child", "work", "friend", "parent", "sibling")
 GROUPS = {
-    "person": PERSONS, "grown": ("adult", "work", "friend", "parent"), "young": ("child", "sibling"),
+    "person": PERSONS,
+    "grown": ("adult", "work", "friend", "parent"),
+    "young": ("child", "sibling"),
     "pet": ("dog", "cat"),
 }
-ARTICLES = {  # articles to draw from; mine: any possessive, count: any number, bare: none
-    "person": "the the the a a this count some", "thing": "the the the a a a mine mine count some bare",
-    "wares": "the the the a a a count some bare", "mass": "the the bare bare bare", "few": "a a count",
-    "one": "the the a mine mine", "known": "the the mine", "habit": "a bare", "like": "bare",
-}
-ADJECTIVES = {
-    "old": "alt", "young": "jung", "tall": "groß", "big": "groß", "little": "klein", "small": "klein",
-    "new": "neu", "good": "gut", "friendly": "freundlich", "happy": "glücklich", "tired": "müde",
-    "ill": "krank", "black": "schwarz", "hungry": "hungrig", "interesting": "interessant", "fresh": "frisch",
-    "cold": "kalt", "red": "rot", "beautiful": "schön", "long": "lang",
-}
 STATES = ("tired", "ill", "happy", "hungry")  # temporary states of a person
-MINE = {"my": "mein", "his": "sein", "her": "ihr", "our": "unser"}
-HOURS = {"six": "sechs", "seven": "sieben", "eight": "acht", "nine": "neun", "ten": "zehn"}
-NUMBERS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf", "six": "sechs"}
 EIN_WORDS = {"a": "ein", "not a": "kein", "any": "kein", **MINE}
 UNCHANGING = {"bare": "", "some": "einige", "how many": "wie viele", **NUMBERS}
-#          masculine, feminine, neuter, plural
-STRONG = {"nominative": "er e es e", "accusative": "en e es e", "dative": "em er em en"}
-WEAK = {"nominative": "e e e en", "accusative": "en e e en", "dative": "en en en en"}
-CONTRACTIONS = {"in dem": "im", "in das": "ins", "an dem": "am", "zu dem": "zum"}
-NAMES = {"Anna": "she", "Lena": "she", "Paul": "he", "Tom": "he"}
 FIRST, SINGULAR, PLURAL = range(3)  # agreement of the verb: I; he, she; we, they
 PRONOUNS = {  # agreement, English object, German
     "I": (FIRST, "me", {"nominative": "ich", "accusative": "mich", "dative": "mir"}),
@@ -51,30 +56,6 @@ PRONOUNS = {  # agreement, English object, German
     "we": (PLURAL, "us", {"nominative": "wir", "accusative": "uns", "dative": "uns"}),
     "they": (PLURAL, "them", {"nominative": "sie", "accusative": "sie", "dative": "ihnen"}),
 }
-IRREGULAR = {  # ich, er, wir
-    "sein": ("bin", "ist", "sind"), "war": ("war", "war", "waren"), "haben": ("habe", "hat", "haben"),
-    "werden": ("werde", "wird", "werden"), "können": ("kann", "kann", "können"),
-    "müssen": ("muss", "muss", "müssen"), "wollen": ("will", "will", "wollen"),
-    "wissen": ("weiß", "weiß", "wissen"),
-}
-MODALS = {"can": "können", "will": "werden", "must": "müssen", "want": "wollen"}
-PLACES = {  # where in English, in German (dative); where to in English, in German (accusative, but "zu": dative)
-    "garden": "in in into in", "kitchen": "in in into in", "house": "in in into in", "park": "in in to in",
-    "city": "in in to in", "library": "in in to in", "office": "in in to in", "station": "at an to zu",
-}
-HERE_AND_THERE = {  # places without an article: the same four
-    "home": ("at home", "zu Hause", "home", "nach Hause"),
-    "school": ("at school", "in der Schule", "to school", "zur Schule"),
-}
-TIMES = {
-    "now": {"now": "jetzt", "today": "heute"},
-    "habit": {"every day": "jeden Tag", "every morning": "jeden Morgen", "every evening": "jeden Abend"},
-    "past": {"yesterday": "gestern", "on Monday": "am Montag", "on Sunday": "am Sonntag"},
-    "future": {"tomorrow": "morgen", "today": "heute", "on Monday": "am Montag", "on Sunday": "am Sonntag"},
-    "often": {"often": "oft", "sometimes": "manchmal", "never": "nie"},
-    "hour": {f"at {number} o'clock": f"um {zahl} Uhr" for number, zahl in HOURS.items()},
-}
-# fmt: on
 
 
 # `oblique`: German singular outside the nominative. A plural that is not used is empty. A random
@@ -87,12 +68,6 @@ Verb = namedtuple(
     "base third ing past particle prefix infinitive er participle auxiliary subjects objects "
     "places notes modes",
 )
-
-
-def read_table(name):
-    """Return the rows of a table beside this file, as lists of columns; # begins a remark."""
-    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
-    return [line.split("|") for line in text.splitlines() if line[0] != "#"]
 
 
 def read_nouns():
@@ -302,8 +277,8 @@ def german_verb(clause):
         finite, closing = "war" if mode == "past" else "sein", clause.predicate.german
     if mode in MODALS:
         finite, closing = MODALS[mode], verb.prefix + verb.infinitive
-    forms = IRREGULAR.get(finite) or (finite[:-1], verb.er, finite)  # ich lese, er liest, wir lesen
-    return forms[clause.subject.agreement], closing
+    forms = WORDS["irregular"].get(finite, f"{finite[:-1]} {verb.er} {finite}")  # ich, er, wir
+    return forms.split()[clause.subject.agreement], closing
 
 
 def german_clause(clause, order="second", front=NOTHING):
