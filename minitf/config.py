@@ -58,6 +58,8 @@ class Config:
     output_bias: whether each token of the vocabulary has a bias that is added to its logit.
     n_decoder_layers: the layers of the decoder; by default n_layers.
     suppressed_ids: the ids of tokens that the model never writes, and that the loss leaves out.
+    decoder: how the decoder reads what it has written so far, by "self-attention" as in the paper,
+    or by "ssru", a recurrent layer (see minitf/beyond/ssru.py).
     Raises UserError for a value that no model can have.
     """
 
@@ -88,6 +90,7 @@ class Config:
     output_bias: bool = field(default=False, metadata=SWITCH)
     n_decoder_layers: int | None = field(default=None, metadata=COMPUTED)
     suppressed_ids: tuple[int, ...] = ()
+    decoder: str = field(default="self-attention", metadata=_choice("self-attention", "ssru"))
 
     def __post_init__(self):
         for each in dataclasses.fields(self):
@@ -166,7 +169,8 @@ class Config:
             attention += 2 * keys + values + self.d_model
         feed_forward = 2 * self.d_model * self.d_ff + self.d_ff + self.d_model
         encoder_layer = attention + feed_forward + 2 * norm
-        decoder_layer = 2 * attention + feed_forward + 3 * norm
+        own = attention if self.decoder == "self-attention" else 2 * self.d_model**2 + self.d_model
+        decoder_layer = own + attention + feed_forward + 3 * norm
         last_norms = 2 * norm if self.norm == "pre" else 0
         tables = (1 if self.tie else 3) * self.vocabulary_size * self.d_model
         positions = 2 * self.max_length * self.d_model if self.positions == "learned" else 0

@@ -14,6 +14,7 @@ import numpy as np
 
 from minitf import functions as F
 from minitf.backend import DType, to_device
+from minitf.beyond.ssru import SSRU
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.forms import accelerated
@@ -261,13 +262,15 @@ class DecoderLayer(Module):
     """Self-attention to the text so far, attention to the source, the feed-forward network.
 
     The paper calls the second encoder-decoder attention; now it is usually called cross-attention.
+    With config.decoder "ssru", an SSRU takes the place of self-attention (minitf/beyond/ssru.py).
     Called with x (B, T, D), the memory (B, S, D), and the masks that causal_mask and padding_mask
     return: (1, 1, T, T) for the target, (B, 1, 1, S) for the source.
     Source: section 3.1.
     """
 
     def __init__(self, config: Config, rng: np.random.Generator | None):
-        self.self_attention = MultiHeadAttention(config, rng)
+        recurrent = config.decoder == "ssru"
+        self.self_attention = (SSRU if recurrent else MultiHeadAttention)(config, rng)
         self.self_residual = Residual(config)
         self.source_attention = MultiHeadAttention(config, rng)
         self.source_residual = Residual(config)

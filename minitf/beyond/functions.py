@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from minitf.backend import xp
 from minitf.tensor import ArrayLike, Tensor, arrays_of, as_array, record
 
-__all__ = ["gelu_tanh", "sigmoid", "sqrt", "stack", "tanh"]
+__all__ = ["gated_recurrence", "gelu_tanh", "sigmoid", "sqrt", "stack", "tanh"]
 
 
 def tanh(x: ArrayLike) -> Tensor:
@@ -84,3 +84,35 @@ def stack(tensors: Sequence[ArrayLike], axis: int = 0) -> Tensor:
     tensors = tuple(tensors)  # a generator could be read only once
     y = xp.stack(arrays_of(*tensors), axis=axis)
     return record(y, tensors, lambda gy: tuple(xp.moveaxis(gy, axis, 0)))
+
+
+def gated_recurrence(x: ArrayLike, gate: ArrayLike, start: ArrayLike | None = None) -> Tensor:
+    """Return a state for each position: as much of the one before as the gate says, the rest of x.
+
+        c_t = f_t c_(t-1) + (1 - f_t) x_t    with f the gate, and c_0 = start
+        u_t = dL/dc_t = gc_t + f_(t+1) u_(t+1)    from the last position to the first
+        gx_t = (1 - f_t) u_t,  gf_t = (c_(t-1) - x_t) u_t,  gstart = f_1 u_1
+
+    x: (B, T, D)   gate: (B, T, D)   start: (B, D)   ->   (B, T, D)
+    The gate is from 0 to 1; without a start, the states begin at 0.
+    Source: Lei et al. 2018, "Simple Recurrent Units for Highly Parallelizable Recurrence", eq. 2.
+    """
+    if start is None:
+        (x_data, f), first = arrays_of(x, gate), 0.0
+    else:
+        x_data, f, first = arrays_of(x, gate, start)
+    states, state = xp.empty_like(x_data), first
+    for t in range(x_data.shape[1]):
+        state = states[:, t] = f[:, t] * state + (1 - f[:, t]) * x_data[:, t]
+
+    def backward(gy):
+        gx, g_gate, u = xp.empty_like(gy), xp.empty_like(gy), 0.0
+        for t in reversed(range(gy.shape[1])):
+            u = gy[:, t] + u  # of c_t: what the result gets, and the next state
+            before = states[:, t - 1] if t else first
+            gx[:, t] = (1 - f[:, t]) * u
+            g_gate[:, t] = (before - x_data[:, t]) * u
+            u = f[:, t] * u
+        return gx, g_gate, u  # without a start, the last is ignored
+
+    return record(states, (x, gate, start), backward)

@@ -44,6 +44,7 @@ FITTING = {
     "activation": "relu",
     "output_bias": False,
     "suppressed_ids": (),
+    "decoder": "self-attention",
 }
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # in its vocabulary, after the special tokens
 _ADVICE = "write the page without --with-model"

@@ -283,6 +283,7 @@ def _check(config, subwords):
             config.d_k == config.d_v and config.d_k * config.n_heads == config.d_model
         ),
         "its embeddings and its output are not one matrix (tie)": not config.tie,
+        "its decoder has an SSRU in place of self-attention": config.decoder != "self-attention",
         "its vocabulary is a list of words": isinstance(subwords, Words),
     }
     for reason, applies in refused.items():

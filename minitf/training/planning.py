@@ -38,7 +38,7 @@ def arithmetic(config, rows, source, target, n_tokens):
         encoder layer:  projections  2 R S D (2 A + 2 C)
                         attention    2 R S S (A + C)
                         FFN          4 R S D F
-        decoder layer:  the same over T; and
+        decoder layer:  the same over T, with an SSRU 4 R T D D for both of the first; and
                         2 R D (T (A + C) + S (A + C)) + 2 R T S (A + C)  to the source
         output:         2 n D V  for the n target tokens that are not padding
         all times 3: for each product, backward has two, for the gradients of its two inputs
@@ -50,7 +50,10 @@ def arithmetic(config, rows, source, target, n_tokens):
     c = config
     heads = c.n_heads * (c.d_k + c.d_v)
     encoder = rows * source * (4 * c.d_model * heads + 2 * source * heads + 4 * c.d_model * c.d_ff)
-    decoder = rows * target * (4 * c.d_model * heads + 2 * target * heads + 4 * c.d_model * c.d_ff)
+    own = 4 * c.d_model * heads + 2 * target * heads
+    if c.decoder == "ssru":
+        own = 4 * c.d_model**2
+    decoder = rows * target * (own + 4 * c.d_model * c.d_ff)
     across = 2 * rows * heads * (c.d_model * (source + target) + source * target)
     return 3 * (
         c.n_layers * encoder

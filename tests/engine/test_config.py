@@ -39,7 +39,8 @@ def by_hand(c):
     feed_forward = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model
     norm = 2 * c.d_model
     encoder_layer = attention + feed_forward + 2 * norm
-    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    own = attention if c.decoder == "self-attention" else 2 * c.d_model * c.d_model + c.d_model
+    decoder_layer = own + attention + feed_forward + 3 * norm
     last_norms = 2 * norm if c.norm == "pre" else 0
     tables = (1 if c.tie else 3) * c.vocabulary_size * c.d_model
     positions = 2 * c.max_length * c.d_model if c.positions == "learned" else 0

@@ -19,7 +19,7 @@ from minitf.tensor import is_recording
 
 MORE = {"one layer": {"n_layers": 1}, "three layers": {"n_layers": 3}}
 MORE["d_k 2, d_v 9"] = {"d_k": 2, "d_v": 9}
-switches = each_switch("paper", "learned positions", "all", "d_k 2, d_v 9", **MORE)
+switches = each_switch("paper", "learned positions", "ssru", "all", "d_k 2, d_v 9", **MORE)
 
 
 # Real models --------------------------------------------------------------------------------------

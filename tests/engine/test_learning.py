@@ -19,7 +19,7 @@ from minitf.transformer import (
     Transformer,
 )
 
-switches = each_switch("paper", "halves, t2t base", "all")
+switches = each_switch("paper", "halves, t2t base", "ssru", "all")
 
 # Gradients ----------------------------------------------------------------------------------------
 

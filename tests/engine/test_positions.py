@@ -90,7 +90,7 @@ def with_attention(model, kind, everywhere=False):
     rng = np.random.default_rng(7)
     for layer in (*model.encoder.layers, *model.decoder.layers):
         for name in ("self_attention", "source_attention")[: 1 + everywhere]:
-            if hasattr(layer, name):
+            if isinstance(getattr(layer, name, None), MultiHeadAttention):
                 attention = getattr(layer, name)
                 attention.__class__ = kind
                 attention.distances = Parameter(

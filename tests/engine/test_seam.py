@@ -185,6 +185,7 @@ SWITCHES = [
     {"norm": "pre", "attention_dropout": 0.1, "feed_forward_dropout": 0.1},
     {"positions": "learned", "max_length": 9, "tie": False},
     {"attention_bias": True, "output_bias": True, "activation": "swish"},
+    {"decoder": "ssru"},
 ]
 
 

@@ -6,8 +6,8 @@ from paths import ROOT
 # The most lines of Python, docstrings and comments included, in the files that a pattern finds.
 # Anyone may lower a row; a commit that raises one names the user who needs it.
 BUDGET = {
-    "minitf/*.py": 5_040,
-    "minitf/beyond/*.py": 240,
+    "minitf/*.py": 5_050,
+    "minitf/beyond/*.py": 340,
     "minitf/commands/*.py": 990,
     "minitf/course/**/*.py": 6_610,
     "minitf/cpu/*.py": 1_820,
@@ -21,7 +21,7 @@ BUDGET = {
     "minitf/training/*.py": 2_790,
     "minitf/translation/*.py": 1_430,
     "examples/**/*.py": 4_610,
-    "tests/**/*.py": 36_600,
+    "tests/**/*.py": 36_690,
 }
 
 

@@ -11,6 +11,7 @@ from paths import ENGINE, PACKAGE, ROOT
 
 import minitf
 
+# To the engine belongs `beyond`, of which transformer.py builds the SSRU.
 CORE = {"errors", "backend", "forms", "engine"}
 ALLOWED = {
     "errors": set(),
@@ -18,7 +19,6 @@ ALLOWED = {
     "backend": {"errors"},
     "forms": {"errors", "backend"},
     "engine": {"errors", "backend", "forms"},
-    "beyond": CORE,
     "cpu": CORE,
     "gpu": {*CORE, "cpu"},  # beam search is one program on both; a GPU changes two lines of it
     "cli": {"errors"},
@@ -26,7 +26,7 @@ ALLOWED = {
     "text": {"errors", "atomic"},
     "data": {"errors", "atomic", "text", "cli"},
     "files": {"errors", "atomic", "backend", "text"},
-    "translation": {*CORE, "atomic", "beyond", "text", "files", "cpu", "page"},
+    "translation": {*CORE, "atomic", "text", "files", "cpu", "page"},
     "page": {*CORE, "atomic", "text", "files", "cpu"},
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
 }
@@ -74,7 +74,7 @@ def folder_of(name):
         return "__main__"
     first = name.split(".")[0]
     known = (first and (PACKAGE / first).exists()) or (PACKAGE / f"{first}.py").exists()
-    return "engine" if first in ENGINE else first if known else "__init__"
+    return "engine" if first in (*ENGINE, "beyond") else first if known else "__init__"
 
 
 @functools.cache

@@ -30,6 +30,7 @@ def table():
     targets[1, 3:] = 0  # padding
     mask = rng.random((B, 1, T, S)) < 0.6
     mask[0, 0, 2] = False  # a query with nothing to attend to
+    gates = rng.uniform(0.05, 0.95, (B, T, D))
     query, key, value = normal(B, H, T, K), normal(B, H, S, K), normal(B, H, S, D)
     return [
         (F.exp, (normal(B, T),), {}),
@@ -56,6 +57,8 @@ def table():
         (variations.tanh, (normal(B, T),), {}),
         (variations.sigmoid, (3 * normal(B, T),), {}),
         (variations.gelu_tanh, (2 * normal(B, T),), {}),
+        (variations.gated_recurrence, (normal(B, T, D), gates), {}),
+        (variations.gated_recurrence, (normal(B, T, D), gates, normal(B, D)), {}),
         (variations.sqrt, (rng.uniform(0.5, 2, (B, T)),), {}),
         (variations.stack, ([normal(B, T, D), normal(B, T, D), normal(B, T, D)],), {}),
         (variations.stack, ([normal(B, T, D), normal(B, T, D)],), {"axis": -1}),

@@ -31,6 +31,7 @@ SWITCHES = {  # each of the paper's choices turned the other way, and all of the
     "output bias": {"output_bias": True},
     "a shorter decoder": {"n_decoder_layers": 1},
     "suppressed ids": {"suppressed_ids": (0, 1, 2)},
+    "ssru": {"decoder": "ssru"},
     "public models": PUBLIC,
     "all": {"norm": "pre", "positions": "learned", "max_length": 16, "tie": False, "eps": 1e-3}
     | PUBLIC,

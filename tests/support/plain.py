@@ -49,6 +49,16 @@ class Plain:
             heads.append(np.array(rows))
         return self.projected(np.concatenate(heads, axis=-1), f"{name}.output")
 
+    def ssru(self, x, name):
+        """Give the outputs of an SSRU, one token after another."""
+        state, outputs = np.zeros(self.c.d_model), []
+        for token in x:
+            f = token @ self.w[f"{name}.forget.weight"] + self.w[f"{name}.forget.bias"]
+            f = 1 / (1 + np.exp(-f))
+            state = f * state + (1 - f) * (token @ self.w[f"{name}.value.weight"])
+            outputs.append(np.maximum(0, state))
+        return np.array(outputs)
+
     def projected(self, x, name):
         y = x @ self.w[f"{name}.weight"]
         return y + self.w[f"{name}.bias"] if self.c.attention_bias else y
@@ -87,6 +97,8 @@ class Plain:
 
     def decoder_layer(self, x, memory, name):
         def attend(x):
+            if self.c.decoder == "ssru":
+                return self.ssru(x, f"{name}.self_attention")
             return self.attention(x, x, f"{name}.self_attention", causal=True)
 
         def attend_to_source(x):

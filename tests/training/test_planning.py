@@ -57,6 +57,7 @@ def report(trainer):
         {"norm": "pre", "tie": False},
         {"n_layers": 1, "d_k": 5, "d_v": 3},
         {"n_decoder_layers": 3, "output_bias": True},
+        {"decoder": "ssru"},
     ],
     ids=str,
 )

@@ -149,6 +149,7 @@ def test_what_is_not_given_follows_from_the_size_of_the_text(arguments, epoch, e
         ("positions=learned", {"positions": "learned"}),
         ("attention_bias=true", {"attention_bias": True}),
         ("activation=swish", {"activation": "swish"}),
+        ("decoder=ssru", {"decoder": "ssru"}),
         ("n_decoder_layers=2", {"n_decoder_layers": 2}),
         ("suppressed_ids=1,50000", {"suppressed_ids": (1, 50000)}),
         ("suppressed_ids=1", {"suppressed_ids": (1,)}),

@@ -215,6 +215,19 @@ def test_starting_from_another_model(folder, capsys):
     assert "corpus" not in said.out, "the text, which may be long, is not read in vain"
 
 
+def test_a_recurrent_decoder_is_trained_resumed_and_tuned(folder):
+    """A run that is stopped and resumed is bit for bit the one that was not."""
+    assert run("whole", "--set", "decoder=ssru", "--set", "dropout=0.2") == 0
+    assert run("parts", "--set", "decoder=ssru", "--set", "dropout=0.2", "--steps", "5") == 0
+    assert run("parts", "--resume", "--steps", "13", text=False) == 0
+    whole, parts = (read_model(name).arrays for name in ("whole", "parts"))
+    assert all(array.tobytes() == parts[name].tobytes() for name, array in whole.items())
+    assert "decoder.layers.0.self_attention.forget.bias" in whole
+    texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
+    assert commandline.main([*texts, *shlex.split("--start-from whole --out on --steps 1")]) == 0
+    assert Translator.load("on").model.config.decoder == "ssru"
+
+
 def test_a_tuned_model_keeps_its_languages(folder):
     """A parser that forgot what it writes would be read as another kind of model."""
     assert run("first", "--steps", "1") == 0

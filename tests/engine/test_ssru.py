@@ -1,0 +1,78 @@
+"""The recurrent layer in the place of the decoder's self-attention: Config(decoder="ssru").
+
+The other tests of the engine run with it too: see SWITCHES in tests/support/models.py.
+"""
+
+import numpy as np
+import pytest
+from models import random_batch, small_config, small_model
+from sizes import B, D, T
+
+from minitf.beyond.functions import gated_recurrence
+from minitf.beyond.ssru import SSRU
+from minitf.decode import Cache, agrees, cached_scorer
+from minitf.tensor import Tensor, no_grad
+
+
+def layer(rng):
+    ssru = SSRU(small_config(), rng).astype("float64")
+    ssru.forget.bias.data += rng.normal(size=D)
+    return ssru, Tensor(rng.normal(size=(B, T, D)))
+
+
+def test_a_gate_of_0_passes_x_and_a_gate_of_1_keeps_the_state(rng):
+    x, start = rng.normal(size=(B, T, D)), rng.normal(size=(B, D))
+    assert np.array_equal(gated_recurrence(x, np.zeros((B, T, D)), start).data, x)
+    kept = gated_recurrence(x, np.ones((B, T, D)), start).data
+    assert np.array_equal(kept, np.broadcast_to(start[:, None], (B, T, D)))
+
+
+def test_a_layer_depends_on_the_text_so_far_alone(rng):
+    ssru, x = layer(rng)
+    before = ssru(x, x).data
+    x.data[:, 3] += 1
+    after = ssru(x, x).data
+    assert np.array_equal(before[:, :3], after[:, :3])
+    assert (before[:, 3:] != after[:, 3:]).any(axis=-1).all()
+
+
+@pytest.mark.parametrize("cuts", [[1, 2, 3, 4], [2], [1, 3]])
+def test_a_text_in_pieces_has_the_outputs_of_the_whole(rng, cuts):
+    ssru, x = layer(rng)
+    with no_grad():
+        cache = Cache(grows=True)
+        pieces = [ssru(piece, None, cache=cache).data for piece in map(Tensor, cut(x.data, cuts))]
+        whole = ssru(x, x).data
+    assert np.allclose(np.concatenate(pieces, axis=1), whole, rtol=0, atol=1e-12)
+
+
+def cut(x, cuts):
+    return np.split(x, cuts, axis=1)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_model_decodes_with_the_state_in_its_cache(norm, rng):
+    model = small_model(decoder="ssru", norm=norm)
+    assert agrees(model, lambda source, width: cached_scorer(model, source, width))
+    source, target = (random_batch(rng).source, random_batch(rng).target_in)
+    with model.evaluating(), no_grad():
+        whole = model(source, target).data
+        scorer = cached_scorer(model, source, 1)
+        steps = [scorer(target[:, : t + 1]) for t in range(target.shape[1])]
+    assert np.allclose(np.stack(steps, axis=1), whole, rtol=0, atol=1e-9)
+
+
+def test_the_kept_weights_are_those_of_the_state(rng):
+    """By their definition; and each row and what is left of the first state are 1 together."""
+    ssru, x = layer(rng)
+    ssru.keep_weights = True
+    ssru(x, x)
+    gate = 1 / (1 + np.exp(-ssru.forget(x).data))
+    assert ssru.weights.shape == (B, 1, T, T)
+    for t in range(T):
+        for j in range(T):
+            kept = np.prod(gate[:, j + 1 : t + 1], axis=1)
+            expected = ((1 - gate[:, j]) * kept).mean(-1) if j <= t else 0
+            assert np.allclose(ssru.weights[:, 0, t, j], expected, rtol=1e-12)
+    left = np.cumprod(gate, axis=1).mean(-1)
+    assert np.allclose(ssru.weights[:, 0].sum(-1) + left, 1)
