@@ -1,15 +1,19 @@
 """The command `python -m minitf public`: public models in, and our own out."""
 
 import argparse
+import re
 from pathlib import Path
 
 from minitf.atomic import check_empty
 from minitf.cli import OptionParser, exit_code
+from minitf.public import name_on_hub
 from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model
-from minitf.public.remote import fetched, is_name, notes_of
+from minitf.public.remote import fetched, notes_of
 
 __all__ = ["main"]
+
+_NAME = re.compile(r"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*", re.ASCII | re.IGNORECASE)  # of any owner
 
 _MORE = """\
 examples:
@@ -32,14 +36,18 @@ def main(arguments=None):
 
 def _run(options):
     if options.export:
-        return export_model(options.model, options.out)
+        export_model(options.model, options.out)
+        return
     source, notes = Path(options.model), {}
-    if not source.exists() and is_name(options.model):  # files of that name come first
+    name = name_on_hub(options.model)
+    if not source.exists() and (name or _NAME.fullmatch(options.model)):  # files come first
         check_empty(options.out)  # before 300 MB are downloaded
-        if "/" in options.model:  # it may be a mistyped folder
-            print(f"there is no folder {options.model} here: looking for a model of this name")
-        source, notes = fetched(options.model), notes_of(options.model)
-    return import_model(source, options.out, options.keep, options.like, notes)
+        if not name:  # it may be a mistyped folder
+            name = options.model
+            print(f"there is no folder {name} here: looking for a model of this name")
+        source, notes = fetched(name), notes_of(name)
+    import_model(source, options.out, options.keep, options.like, notes)
+    print(f"made     {options.out}")
 
 
 def _parser():

@@ -26,7 +26,6 @@ from minitf.public.formats import (
 from minitf.public.names import (
     TABLES,
     arrays_of_model,
-    from_halves,
     names_of_layers,
     take,
     to_halves,
@@ -45,10 +44,10 @@ MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
 OUR_NOTES = "minitf_notes"  # the entry with what is known about it, by these names
 NORMALISE = "normalise"  # in OUR_NOTES: how lines are normalised first, "opus" or "none"
-# The fields in which a model may differ from what its export says to transformers.
+# The fields of a Config that transformers' entries do not say.
 _SWITCHES = (
-    *("eps", "sinusoid_layout", "sinusoid_base", "attention_bias", "output_bias", "max_length"),
-    *("dropout", "attention_dropout", "feed_forward_dropout", "label_smoothing", "suppressed_ids"),
+    *("eps", "sinusoid_base", "max_length", "label_smoothing", "suppressed_ids"),
+    *("dropout", "attention_dropout", "feed_forward_dropout"),
 )
 _REFUSED = {  # entry: (the value that minitf needs, what another one means)
     "scale_embedding": (True, "its embeddings are not multiplied by the root of d_model"),
@@ -83,6 +82,10 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     settings = read_json(folder / CONFIG)
     with in_file(folder / CONFIG):
         config = _minitf_config(settings, like)
+        if OURS in settings:
+            with user_errors(f"entry {OURS!r}"):
+                ours = Config.from_dict(settings[OURS])
+                config = config.replace(**{name: getattr(ours, name) for name in _SWITCHES})
         ids = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
         pad, start, eos = (_integer(settings, name) for name in ids)
     weights = [folder / name for name in (WEIGHTS, TORCH_WEIGHTS) if (folder / name).exists()]
@@ -104,8 +107,6 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     with in_file(path):
         notices = _forget_stray_output(arrays)
         arrays = _minitf_arrays(arrays, config, size)
-        if OURS in settings:
-            config, arrays = _before_export(settings[OURS], config, arrays)
     if isinstance(subwords, PairedSubwords) and not subwords.opus and NORMALISE not in exported:
         notices.append(
             "punctuation is not normalised, as neither name nor card says that this is a model of "
@@ -201,25 +202,6 @@ def _minitf_arrays(arrays, config, size):
                     f"{name} is not the sinusoid: minitf cannot import learned positions"
                 )
     return arrays_of_model(arrays, config, table, "final_logits_bias", "hugging_face")
-
-
-def _before_export(fields, config, arrays):
-    """Return the Config and the arrays of a model as they were before its export.
-
-    fields: of that Config; config: of the exported model. Raises UserError if they do not fit.
-    """
-    with user_errors(f"entry {OURS!r}"):
-        before = Config.from_dict(fields)
-        if config.replace(**{name: getattr(before, name) for name in _SWITCHES}) != before:
-            raise ValueError("it does not fit the other entries")
-    added = [names.minitf for names in names_of_layers(before) if not before.attention_bias]
-    added = [name for name in added if "attention." in name and name.endswith("bias")]
-    for name in added + ["output_bias"] * (not before.output_bias):
-        if arrays.pop(name).any():
-            raise UserError(f"{name} is not zero, but the model has no such bias: export it again")
-    if before.sinusoid_layout == "interleaved":
-        arrays = from_halves(before, arrays)
-    return before, arrays
 
 
 # Out ----------------------------------------------------------------------------------------------

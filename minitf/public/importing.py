@@ -33,7 +33,7 @@ _CARD = """\
 
 A translation model, converted to minitf's format.
 
-    python examples/translate.py --model {folder} "..."
+    python examples/translate.py --model FOLDER "..."
 
 - source: {source}
 - licence: {licence}
@@ -90,9 +90,9 @@ def import_model(
         notices.append(
             f"begin each line with the token of the language to translate into: {tokens}"
         )
-    card = _CARD.format(folder=out.resolve().name, dtype=dtype, **notes)
+    card = _CARD.format(dtype=dtype, **notes)
     save_text(out / "README.md", card + "".join(f"- notice: {line}\n" for line in notices))
-    say(f"made     {out}: {model.config.count_parameters():,} parameters as {dtype}")
+    say(f"weights  {model.config.count_parameters():,} parameters as {dtype}")
     say(f"licence  {notes['licence']}; credit: {notes['credit']}")
     for line in notices:
         say(f"notice   {line}")

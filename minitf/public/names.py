@@ -13,7 +13,7 @@ import numpy as np
 from minitf.config import Config
 from minitf.errors import UserError
 
-__all__ = ["TABLES", "Names", "from_halves", "names_of_layers", "to_halves"]
+__all__ = ["TABLES", "Names", "names_of_layers", "to_halves"]
 
 # Hugging Face's names of the embedding: a file contains one or more of them, all with equal values.
 TABLES = (
@@ -118,20 +118,7 @@ def take(arrays, name, shape):
 
 def to_halves(config: Config, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the arrays of an interleaved model, by minitf's names, for the layout in halves."""
-    return _renumbered(config, arrays, _sines_first(config.d_model))
-
-
-def from_halves(config: Config, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the arrays that `to_halves` was given."""
-    return _renumbered(config, arrays, np.argsort(_sines_first(config.d_model)))
-
-
-def _sines_first(d):
-    return [*range(0, d, 2), *range(1, d, 2)]
-
-
-def _renumbered(config, arrays, order):
-    """Return the arrays with the features of d_model in another order, wherever they are."""
+    order = [*range(0, config.d_model, 2), *range(1, config.d_model, 2)]
     axes = {"embedding.weight": 1}
     for names in names_of_layers(config):
         *_, layer, kind = names.minitf.split(".")

@@ -5,12 +5,11 @@ the environment names one (`https_proxy`), as by any program that uses Python's 
 """
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from minitf.atomic import locked, writing
+from minitf.atomic import filling, writing
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
@@ -18,14 +17,12 @@ from minitf.public.formats import languages_of_name
 from minitf.public.hugging_face import CONFIG, MODELS, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
 
-__all__ = ["PINNED", "Pinned", "fetched", "imported", "is_name", "notes_of"]
+__all__ = ["PINNED", "Pinned", "fetched", "imported", "notes_of"]
 
 HUB = "https://huggingface.co"
 OPUS = "CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/)"
 SMALL = (CONFIG, VOCABULARY, *MODELS)
 CARD = "README.md"
-_OWNER = "Helsinki-NLP"
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class Pinned(NamedTuple):
@@ -37,34 +34,21 @@ class Pinned(NamedTuple):
 
 # Read from stored pages of the hub, and not yet confirmed by a download.
 PINNED = {
-    f"{_OWNER}/opus-mt-en-de": Pinned(
+    "Helsinki-NLP/opus-mt-en-de": Pinned(
         "0012d6d6ff4b4dd06bee042d3294295f0e587abd",
         "3fb78700bce624990eff6468d0e14fbde18a6aedac35821fa8c0c4ead5fae014",
     ),
-    f"{_OWNER}/opus-mt-de-en": Pinned(
+    "Helsinki-NLP/opus-mt-de-en": Pinned(
         "8be33f00bcaf451dc5ed05fdd94282649696b8e7",
         "5b1a66c79f6e871eb01b8818819e29bbdb6a25139af210b97b6efbf862493b4d",
     ),
-    f"{_OWNER}/opus-mt-en-fr": Pinned("f0fc6145f2a2c3b83955154b8fbae0cbb1554c78"),
-    f"{_OWNER}/opus-mt-fr-en": Pinned("d1e0695bb7088571b5fdc25e950f415ad45c8ff1"),
-    f"{_OWNER}/opus-mt-fr-de": Pinned(
+    "Helsinki-NLP/opus-mt-en-fr": Pinned("f0fc6145f2a2c3b83955154b8fbae0cbb1554c78"),
+    "Helsinki-NLP/opus-mt-fr-en": Pinned("d1e0695bb7088571b5fdc25e950f415ad45c8ff1"),
+    "Helsinki-NLP/opus-mt-fr-de": Pinned(
         "7592c843356dbb193e81569c13ec7399f508bdd9",
         "c7839abc93d759c9a2017c46f7f976ef50a25de320691e3d7b33e705e2edbf9f",
     ),
 }
-
-
-def is_name(name: str) -> bool:
-    """Return whether this may be the name of a model on the hub: `owner/model`, or `opus-mt-...`.
-
-    >>> is_name("opus-mt-en-de"), is_name("Mitsua/elan-mt-bt-ja-en"), is_name("models/a/b")
-    (True, True, False)
-    """
-    return bool(_NAME.fullmatch(_full(name)))
-
-
-def _full(name):
-    return f"{_OWNER}/{name}" if name.startswith(("opus-mt-", "opus-mt_")) else name
 
 
 def imported(name: str, say: Callable[[str], object] = print) -> Path:
@@ -72,51 +56,41 @@ def imported(name: str, say: Callable[[str], object] = print) -> Path:
 
     Raises UserError if it cannot be had.
     """
-    full = _full(name)
-    out = data_folder() / "models" / full.replace("/", "--")
-    if (out / CONFIG).exists():
-        return out
-    source = fetched(name, say)
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    with locked(out):
-        if not (out / CONFIG).exists():  # else another process has made it, meanwhile
-            with writing(out):
-                for path in out.iterdir():  # left by a killed process
-                    path.unlink()
-            import_model(source, out, notes=notes_of(name), say=say)
+    out = data_folder() / "models" / name.replace("/", "--")
+    if not out.is_dir():
+        source = fetched(name, say)
+        with writing(out), filling(out) as folder:
+            import_model(source, folder, notes=notes_of(name), say=say)
+        say(f"made     {out}")
     return out
 
 
 def notes_of(name: str) -> dict:
     """Return source and licence, for the card of the converted model."""
-    full = _full(name)
-    notes = {"source": f"{HUB}/{full}"}
-    if full in PINNED:
-        notes |= {"source": f"{HUB}/{full}/tree/{PINNED[full].commit}"}
-        notes |= {"licence": OPUS}
-    return notes | languages_of_name(full)
+    notes = {"source": f"{HUB}/{name}"}
+    if name in PINNED:
+        notes = {"source": f"{HUB}/{name}/tree/{PINNED[name].commit}", "licence": OPUS}
+    return notes | languages_of_name(name)
 
 
 def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     """Return the folder with a model's files as the hub has them; download what is missing.
 
-    Licence and size are said first.
+    name: as `owner/model`. Licence and size are said first.
     Raises UserError if a file cannot be had, differs from its digest, or if there is no connection:
     then with the files and the folder to put them into.
     """
-    full = _full(name)
-    pinned = PINNED.get(full)
-    folder = data_folder() / "downloads" / "public" / full.replace("/", "--")
+    pinned = PINNED.get(name)
+    folder = data_folder() / "downloads" / "public" / name.replace("/", "--")
     base = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
     if not base.startswith(("https://", "http://")):
         raise UserError(f"HF_ENDPOINT is {base!r}: begin the address of a mirror with https://")
     commit = pinned.commit if pinned else "main"
-    page, base = f"{base}/{full}/tree/{commit}", f"{base}/{full}/resolve/{commit}"
+    page, base = f"{base}/{name}/tree/{commit}", f"{base}/{name}/resolve/{commit}"
     files = ", ".join([*SMALL, WEIGHTS])
     if not all((folder / file).exists() for file in SMALL):
         about = "usually 35 to 600 MB; licence: see its card, which is downloaded too"
-        say(f"model    {full}: {f'about 300 MB; licence: {OPUS}' if pinned else about}")
+        say(f"model    {name}: {f'about 300 MB; licence: {OPUS}' if pinned else about}")
     try:
         for file in SMALL:
             fetch(Remote(f"{base}/{file}"), folder / file, say)
@@ -127,14 +101,14 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
         _fetch_weights(base, folder, pinned, say)
     except NoConnection as error:
         raise UserError(
-            f"{error}, and {full} is not complete on this machine: go online; or set HF_ENDPOINT "
+            f"{error}, and {name} is not complete on this machine: go online; or set HF_ENDPOINT "
             f"to the address of a mirror; or download {files} from {page} into {folder}"
         ) from None
     except NotFound as error:
-        raise UserError(f"{full} is not a MarianMT model of the hub: {error}") from None
+        raise UserError(f"{name} is not a MarianMT model of the hub: {error}") from None
     except NotAllowed:  # the answer of the hub for a name that it does not know
         raise UserError(
-            f"there is no public model {full}, or it needs an account: check the name at {page}; "
+            f"there is no public model {name}, or it needs an account: check the name at {page}; "
             f"with an account, download {files} into {folder}"
         ) from None
     return folder

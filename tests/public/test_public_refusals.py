@@ -47,7 +47,8 @@ def refused(source, tmp_path):
         ({"vocab_size": 58101}, "subwords, but the table has 58,101 rows"),
         ({"eos_token_id": 10**9}, "a special id is wrong"),
         ({"pad_token_id": 0}, "a special id is wrong"),
-        ({"minitf": {"vocabulary_size": 7}}, "entry 'minitf'"),
+        ({"minitf": {"vocabulary_size": 7, "eps": -1}}, "eps must be at least 0"),
+        ({"minitf": 7}, "entry 'minitf'"),
     ],
 )
 def test_other_architectures_and_settings(settings, message, tmp_path):
