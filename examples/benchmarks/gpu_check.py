@@ -1,20 +1,18 @@
 """Check minitf on a GPU, and measure it: two commands of a few minutes each.
 
-    python examples/benchmarks/gpu_check.py first --out FOLDER     # is it right?  310 seconds
+    python examples/benchmarks/gpu_check.py first --out FOLDER     # is it right?  280 seconds
     python examples/benchmarks/gpu_check.py second --out FOLDER    # how fast?     200 seconds
 
-Each ends by then, finished or not. They run these parts, one after the other, each in a process of
-its own; each can also be run alone by its name, and writes its results to FOLDER/PART.json as soon
-as they are known, so that a part that is killed leaves what was done. What its programs print is in
-FOLDER/PART.log. Nothing else may run beside them.
+Each ends by then, finished or not. They run these parts, one after the other; each can also be run
+alone by its name, and writes its results to FOLDER/PART.json as soon as they are known, so that a
+part that is killed leaves what was done. All its work is that of other programs: what they print is
+in FOLDER/PART.log. Nothing else may run beside them.
 
     tests           the tests marked gpu: every op and form, a training step and decoding on CuPy,
                     compared with NumPy. Each file has a process of its own, since a process in
                     which the GPU failed once cannot use it again. Tests that fail run once more,
                     each alone, with CUDA_LAUNCH_BLOCKING=1, which makes errors name their kernel.
     sanitizer       the tests of the kernels, with NVIDIA's compute-sanitizer
-    parity          50 updates of the trainer on NumPy, on CuPy with fused kernels, and on CuPy
-                    without: three loss curves
     course          the nine lessons on CuPy, and translate.py on CuPy and on NumPy
     small           the training step of small in float32, compared with PyTorch eager's
     tf32            the training step of base in this precision
@@ -48,8 +46,6 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
@@ -59,13 +55,12 @@ from minitf.atomic import save_text  # noqa: E402
 # What each command runs, and the seconds of each part. One that ends early leaves its seconds to
 # those after it.
 COMMANDS = {
-    "first": {"tests": 100, "sanitizer": 60, "parity": 30, "course": 120},
+    "first": {"tests": 100, "sanitizer": 60, "course": 120},
     "second": {"small": 45, "tf32": 60, "bfloat16": 55, "decoding": 40},
 }
 LONGEST = 600  # seconds for a part that runs alone
 TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
 PAIRS = 9  # timings of minitf and of PyTorch
-TRAINING = "--quick --steps {steps} --set dropout=0.1 --batch-tokens 512 --patience 0 --out {out}"
 PYTEST = ["-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts="]
 PYTEST += ["-m", "gpu and not slow"]
 # CuPy's pool hides most reads beyond the end of an array; without it, each array is one of CUDA's.
@@ -82,8 +77,6 @@ def main(arguments=None):
     # Lessons and translate.py are processes, and minitf may not be installed.
     path = filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)])
     os.environ["PYTHONPATH"] = os.pathsep.join(path)
-    if options.seconds:
-        return _in_this_process(options)
     from minitf import backend
     from minitf.errors import UserError
 
@@ -96,8 +89,16 @@ def main(arguments=None):
     folder.mkdir(parents=True, exist_ok=True)
     machine = json.dumps(described(options), indent=1)
     (folder / "machine.json").write_text(machine + "\n", encoding="utf-8")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the part is ended, too
-    passed = _parts(options)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    passed, deadline = {}, time.perf_counter()
+    for name in options.what:
+        for part, seconds in COMMANDS.get(name, {name: LONGEST}).items():
+            deadline += seconds
+            options.deadline = deadline
+            found = _result_of(part, options, folder)
+            passed[part] = found["passed"]
+            print(f"{part}: {json.dumps(found, indent=1)[:1500]}", flush=True)
     print("\n".join(f"{part}: {'passed' if good else 'FAILED'}" for part, good in passed.items()))
     return 0 if all(passed.values()) else 1
 
@@ -110,7 +111,6 @@ def _options(arguments):
     parser.add_argument("--commit", help="the commit of the code, if git does not know it")
     said = "the same parts with small sizes: to see that they run, and not how fast"
     parser.add_argument("--small", action="store_true", help=said)
-    parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)  # of one part, by itself
     options = parser.parse_args(arguments)
     for name in options.what:
         if name not in (*COMMANDS, *PARTS):
@@ -119,70 +119,50 @@ def _options(arguments):
     return options
 
 
-# Parts and their processes ------------------------------------------------------------------------
+# Parts and their programs -------------------------------------------------------------------------
+
+RUNNING = set()  # the processes of the programs that run
 
 
-def _parts(options):
-    """Run the chosen parts, each in a process until its time is over; return which passed."""
-    passed, folder, deadline = {}, Path(options.out), time.perf_counter()
-    for name in options.what:
-        for part, seconds in COMMANDS.get(name, {name: LONGEST}).items():
-            deadline += seconds
-            left = deadline - time.perf_counter()
-            command = [sys.executable, __file__, part, "--out", str(folder)]
-            command += ["--seconds", f"{left:.1f}", *["--small"] * options.small]
-            with open(folder / f"{part}.log", "w") as log:
-                process = subprocess.Popen(
-                    command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-                )
-                try:
-                    process.wait(left + 2)  # the part's own limit comes first
-                except subprocess.TimeoutExpired:
-                    print(f"{part}: its time is over")
-                finally:
-                    _end(process)
-            passed[part] = process.returncode == 0
-            path = folder / f"{part}.json"
-            print(
-                f"{part}: {path.read_text()[:1500] if path.exists() else 'no result'}", flush=True
-            )
-    return passed
+def _result_of(part, options, folder):
+    """Run one part; return its result, which is written to a file in the folder as it grows."""
+    started, noted = time.perf_counter(), {}
+
+    def write(found):
+        found = {"seconds": round(time.perf_counter() - started, 1)} | found
+        save_text(folder / f"{part}.json", json.dumps(found, indent=1) + "\n")
+        return found
+
+    def note(found):
+        noted.update(found)
+        write(noted | {"passed": False})
+
+    note({})
+    with (
+        open(folder / f"{part}.log", "w", encoding="utf-8") as log,
+        contextlib.redirect_stdout(log),
+    ):
+        try:
+            found = PARTS[part](options, note)
+        except Exception:
+            found = noted | {"passed": False, "error": traceback.format_exc()[-2000:]}
+    return write(found)
+
+
+def _stop(*_):
+    """End this program, and those that it has started: they would slow down what comes next."""
+    for process in list(RUNNING):
+        _end(process)
+    os._exit(1)
 
 
 def _end(process):
-    """End a process and all that it has started.
-
-    Left alone on the GPU, they would slow down what is measured next.
-    """
+    """End a process and all that it has started."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     else:
         process.kill()
-    process.wait()
-
-
-def _in_this_process(options):
-    """Run one part, with a limit; writes its result to a file in the folder OUT."""
-    (part,), started = options.what, time.perf_counter()
-    options.deadline = started + options.seconds
-    noted, path = {}, Path(options.out) / f"{part}.json"
-
-    def write(found):
-        found = {"seconds": round(time.perf_counter() - started, 1)} | found
-        save_text(path, json.dumps(found, indent=1) + "\n")
-
-    def note(found):
-        noted.update(found)
-        write(found | {"passed": False})
-
-    note({})
-    try:
-        found = PARTS[part](options, note)
-    except Exception:
-        found = noted | {"passed": False, "error": traceback.format_exc()[-2000:]}
-    write(found)
-    return 0 if found["passed"] else 1
 
 
 def described(options):
@@ -211,19 +191,18 @@ def _run(command, deadline, **environment):
     started = time.perf_counter()
     environment = os.environ | {"PYTHONUNBUFFERED": "1"} | environment
     with tempfile.TemporaryFile() as file:  # what was printed before a limit is there, too
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        RUNNING.add(process)
         try:
-            done = subprocess.run(
-                command,
-                cwd=ROOT,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                timeout=max(1, deadline - started),
-                check=False,
-            )
-            code = done.returncode
+            code = process.wait(max(1, deadline - started))
         except subprocess.TimeoutExpired:
             code = None
+        _end(process)
+        process.wait()
+        RUNNING.discard(process)
         file.seek(0)
         output = file.read().decode(errors="replace")
     seconds = round(time.perf_counter() - started, 1)
@@ -246,7 +225,7 @@ def run_tests(options, note):
     if options.small:
         files = [path for path in files if path.stem == "test_products"]
     found = {"files": {}, "failures": [], "alone": {}}
-    limit = options.deadline - options.seconds / 4  # time to run again what fails
+    limit = options.deadline - (options.deadline - time.perf_counter()) / 4  # for what fails, again
     with ThreadPoolExecutor(TEST_FILES) as pool:
         tests = [sys.executable, *PYTEST]
         running = {pool.submit(_run, [*tests, str(path)], limit): path.stem for path in files}
@@ -296,40 +275,6 @@ def sanitize(options, note):
     errors = "\n".join(re.findall(r"^={9} .*", output, re.MULTILINE))[:3000]
     found = {"code": code, "tests": len(passed), "failures": failed, "errors": errors}
     return found | {"passed": code == 0}
-
-
-def parity(options, note, steps=50, libraries=None):
-    """Train on the CPU, on the GPU, and on the GPU without fused kernels, and compare the losses.
-
-    In float32 the curves diverge slowly, because the last bits differ and each update builds on the
-    one before.
-    """
-    from minitf import backend, forms
-
-    libraries = libraries or {"numpy": "numpy", "cupy": "cupy", "cupy, plain": "cupy"}
-    curves, seconds = {}, {}
-    for name, library in libraries.items():
-        started = time.perf_counter()
-        with (
-            backend.using(library),
-            forms.off() if name.endswith("plain") else forms.on(),
-            tempfile.TemporaryDirectory() as folder,
-        ):
-            curves[name] = _losses(folder, steps)
-        seconds[name] = round(time.perf_counter() - started, 1)
-        note({"losses": curves, "took": seconds})
-    apart = {name: np.abs(np.array(curve) / curves["numpy"] - 1) for name, curve in curves.items()}
-    passed = all(each.max() < 1e-3 and each[:5].max() < 1e-4 for each in apart.values())
-    apart = {name: float(each.max()) for name, each in apart.items()}
-    return {"passed": bool(passed), "apart": apart, "losses": curves, "took": seconds}
-
-
-def _losses(folder, steps):
-    from minitf.training import commandline
-
-    settings, _ = commandline.parse(TRAINING.format(steps=steps, out=f"{folder}/run").split())
-    trainer = commandline.build(settings)
-    return [float(trainer.update()[0]) for _ in range(steps)]
 
 
 def run_course(options, note):
@@ -395,7 +340,6 @@ def measure(name, options, note):
 PARTS = {
     "tests": run_tests,
     "sanitizer": sanitize,
-    "parity": lambda options, note: parity(options, note, 3 if options.small else 50),
     "course": run_course,
     **{name: functools.partial(measure, name) for name in COMMANDS["second"]},
 }

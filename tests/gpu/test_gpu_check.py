@@ -11,7 +11,6 @@ import types
 from pathlib import Path
 
 import pytest
-import strict
 from paths import EXAMPLES, ROOT, SUPPORT
 
 from minitf import backend
@@ -33,7 +32,7 @@ def path(monkeypatch):
     [("on", ["tests", "small", "decoding"]), ("off", ["course"])],
 )
 def test_it_runs_on_the_stand_in_from_end_to_end(forms_are, parts, tmp_path):
-    """As the programs that a person starts, each part in its own process; with small sizes."""
+    """As the program that a person starts; with small sizes."""
     path = os.pathsep.join(map(str, (ROOT, SUPPORT, SUPPORT / "stand_in")))
     done = subprocess.run(
         [sys.executable, gpu_check.__file__, *parts, "--small", "--out", str(tmp_path / "gpu")],
@@ -57,7 +56,7 @@ def test_it_runs_on_the_stand_in_from_end_to_end(forms_are, parts, tmp_path):
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_without_a_gpu_one_line_says_so(tmp_path, capsys):
-    assert gpu_check.main(["parity", "--out", str(tmp_path / "gpu")]) == 2
+    assert gpu_check.main(["tests", "--out", str(tmp_path / "gpu")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "gpu").exists()
 
@@ -101,62 +100,80 @@ def test_the_files_with_gpu_tests_are_found():
         assert "import hypothesis" not in text and "from threadpoolctl" not in text, name
 
 
-PART = """
-import json, os, subprocess, sys, time
-part, out = sys.argv[1], sys.argv[sys.argv.index("--out") + 1]
-print("this is", part, flush=True)
-if part == "late":
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    open(f"{out}/pid", "w").write(str(child.pid))
-    time.sleep(60)
-if part == "dies":
-    os.kill(os.getpid(), 11)
+LATE = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+open(sys.argv[1], "w").write(str(child.pid))
+time.sleep(60)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no groups of processes on this system")
 def test_the_parts_of_a_command(monkeypatch, tmp_path, capsys):
-    """One dies, one is late and is ended with what it had started, and then one passes."""
-    program = tmp_path / "parts.py"
-    program.write_text(PART)
-    monkeypatch.setattr(gpu_check, "__file__", str(program))
-    monkeypatch.setattr(gpu_check, "COMMANDS", {"all": {"dies": 1, "late": 2, "good": 9}})
+    """One fails, one is late and is ended with what it had started, and then one passes."""
+    out = tmp_path / "out"
+
+    def fails(options, note):
+        note({"rows": [1]})
+        noted = json.loads((out / "fails.json").read_text())
+        assert noted["rows"] == [1] and not noted["passed"] and noted["seconds"] >= 0
+        raise RuntimeError("no such kernel")
+
+    def late(options, note):
+        program = [sys.executable, "-c", LATE, str(out / "pid")]
+        return {"passed": gpu_check._run(program, options.deadline)[0] == 0}
+
+    def good(options, note):
+        program = [sys.executable, "-c", "print('this is good')"]
+        return {"passed": gpu_check._run(program, options.deadline)[0] == 0}
+
+    parts = {"fails": fails, "late": late, "good": good}
+    monkeypatch.setattr(gpu_check, "PARTS", parts)
+    monkeypatch.setattr(gpu_check, "COMMANDS", {"all": {"fails": 1, "late": 2, "good": 9}})
     monkeypatch.setattr(backend, "use", lambda name: None)
     monkeypatch.setattr(gpu_check, "described", lambda options: {"device": "none"})
     monkeypatch.setattr(gpu_check.signal, "signal", lambda *_: None)
-    out = tmp_path / "out"
     assert gpu_check.main(["all", "--out", str(out)]) == 1
-    said = capsys.readouterr().out
-    assert said.endswith("dies: FAILED\nlate: FAILED\ngood: passed\n")
-    assert "late: its time is over" in said
-    assert (out / "dies.log").read_text() == "this is dies\n"
-    pid = int((out / "pid").read_text())
+    assert capsys.readouterr().out.endswith("fails: FAILED\nlate: FAILED\ngood: passed\n")
+    report = json.loads((out / "fails.json").read_text())
+    assert "no such kernel" in report["error"] and report["rows"] == [1]
+    assert "this is good" in (out / "good.log").read_text()
+    assert has_ended(int((out / "pid").read_text()))
+
+
+def has_ended(pid):
     for _ in range(100):
         try:  # a process that was ended stays in the table until its new parent has noticed
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
-            break
+            return True
         if state == "Z":
-            break
+            return True
         time.sleep(0.05)
-    else:
-        raise AssertionError("the process that the part had started is still there")
+    return False
 
 
-def test_a_part_that_fails_is_reported_with_what_it_had_noted(monkeypatch, tmp_path):
-    def fails(options, note):
-        note({"rows": [1]})
-        noted = json.loads(path.read_text())
-        assert noted["rows"] == [1] and not noted["passed"] and noted["seconds"] >= 0
-        assert options.deadline > time.perf_counter()
-        raise RuntimeError("no such kernel")
-
-    path = tmp_path / "a.json"
-    monkeypatch.setattr(gpu_check, "PARTS", {"a": fails})
-    assert gpu_check.main(["a", "--out", str(tmp_path), "--seconds", "9"]) == 1
-    report = json.loads(path.read_text())
-    assert "no such kernel" in report["error"] and report["rows"] == [1]
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="no groups of processes on this system")
+def test_a_program_that_is_stopped_ends_what_it_has_started(tmp_path):
+    program = (
+        "import signal, sys, time\n"
+        "from benchmarks import gpu_check\n"
+        "signal.signal(signal.SIGTERM, gpu_check._stop)\n"
+        "gpu_check._run([sys.executable, '-c', *sys.argv[1:]], time.perf_counter() + 60)\n"
+    )
+    pid = tmp_path / "pid"
+    path = os.pathsep.join(map(str, (ROOT, EXAMPLES)))
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, LATE, str(pid)], env=os.environ | {"PYTHONPATH": path}
+    )
+    for _ in range(200):
+        if pid.exists() and pid.read_text():
+            break
+        time.sleep(0.1)
+    process.terminate()
+    assert process.wait(10) == 1 and has_ended(int(pid.read_text()))
 
 
 @pytest.mark.slow
@@ -197,7 +214,7 @@ def test_what_fails_runs_once_more_alone(monkeypatch, tmp_path):
         return 5, "", 0.1
 
     monkeypatch.setattr(gpu_check, "_run", run)
-    options = types.SimpleNamespace(small=False, deadline=time.perf_counter() + 9, seconds=9)
+    options = types.SimpleNamespace(small=False, deadline=time.perf_counter() + 9)
     found = gpu_check.run_tests(options, lambda found: None)
     assert not found["passed"] and found["files"]["test_kernels"]["failed"] == 2
     assert found["alone"] == {"a.py::x": "E   illegal access", "a.py::y": "passes"}
@@ -222,13 +239,6 @@ shift
     assert "Invalid __global__ read" in found["errors"]
 
 
-def test_curves_of_no_numbers_are_not_alike(monkeypatch):
-    curves = iter([[2.0, 1.0], [2.0, float("nan")]])
-    monkeypatch.setattr(gpu_check, "_losses", lambda folder, steps: next(curves))
-    libraries = {"numpy": "numpy", "cupy": "numpy"}
-    assert not gpu_check.parity(None, lambda found: None, libraries=libraries)["passed"]
-
-
 @pytest.mark.slow
 def test_translations_of_both_sides(monkeypatch, tmp_path):
     """The part `course` calls translate.py as a user would; here both times on the CPU."""
@@ -242,21 +252,3 @@ def test_translations_of_both_sides(monkeypatch, tmp_path):
     )
     found = gpu_check._translations(tmp_path, 400, time.perf_counter() + 300)
     assert found["passed"] and found["same"] == found["lines"] == 400 and found["ln_p_apart"] == 0
-
-
-@pytest.mark.slow
-def test_three_curves(monkeypatch, tmp_path):
-    """The part `parity` on the stand-ins, with a smaller model and text."""
-    for name in ("train.en", "train.de"):
-        (tmp_path / name).write_text("the dog sees the cat\na cat runs\n" * 4, encoding="utf-8")
-    text = " ".join(str(tmp_path / name) for name in ("train.en", "train.de"))
-    smaller = (
-        f" --train {text} --valid {text} --subwords none --set n_layers=1 --set "
-        "d_model=8 --set d_ff=12"
-    )
-    monkeypatch.setattr(gpu_check, "TRAINING", gpu_check.TRAINING.replace("512", "12") + smaller)
-    libraries = {"numpy": "numpy", "cupy": strict.with_kernels, "cupy, plain": strict.with_kernels}
-    report = gpu_check.parity(None, lambda found: None, steps=2, libraries=libraries)
-    assert report["passed"] and max(report["apart"].values()) < 1e-5
-    assert all(len(curve) == 2 for curve in report["losses"].values())
-    assert json.loads(json.dumps(report)) == report
