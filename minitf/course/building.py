@@ -304,11 +304,8 @@ def checked(text: str, piece: Piece, file: str) -> Verdict:
     for name, one in expected.items():
         words = compared(found[name], one) if name in found else "is missing"
         if words:
-            if (
-                not looks
-                and isinstance(one, np.ndarray)
-                and isinstance(found.get(name), np.ndarray)
-            ):
+            arrays = [isinstance(each.get(name), np.ndarray) for each in (found, expected)]
+            if not looks and all(arrays):
                 looks = looks_like(found[name], one)
             return Verdict("wrong", f"{name}: {words}{looks}")
     return Verdict("wrong", looks)
@@ -323,7 +320,7 @@ def run(file: str) -> None:
     Exits with code 0 if all pieces are right, 1 if not, 2 if the file cannot be read.
     """
     name, sentence = Path(file).name, " ".join(sys.argv[1:])
-    sys.exit(exit_code(name, lambda: told(readable(Path(file)), file, sentence)))
+    sys.exit(exit_code(name, lambda: tell(readable(Path(file)), file, sentence)))
 
 
 def run_notebook() -> None:
@@ -332,7 +329,7 @@ def run_notebook() -> None:
 
     cells = get_ipython().user_ns["In"]
     text = "\n\n".join(cell for cell in cells if is_python(cell) and "run_notebook" not in cell)
-    told(text, "my_transformer.ipynb", "")
+    tell(text, "my_transformer.ipynb")
 
 
 def is_python(cell):
@@ -375,21 +372,15 @@ def grade_file(path: Path) -> int:
     return 0 if right == len(PIECES) else 1
 
 
-def told(text, file, sentence):
-    """Say what is right, and use the model if all is; return the exit code."""
-    if not tell(text, file):
-        return 1
-    speak(text, file, sentence)
-    return 0
+def tell(text, file, sentence=""):
+    """Print a line for each piece, and for a wrong one what helps; if all are right, use the model.
 
-
-def tell(text, file):
-    """Print a line for each piece, and for a wrong one what helps; return whether all are right."""
-    states = []
-    lesson = ""
+    Returns the exit code.
+    """
+    right, lesson = 0, ""
     for number, piece in enumerate(PIECES, 1):
         verdict = checked(text, piece, file)
-        states.append(verdict.state)
+        right += verdict.state == "right"
         if piece.lesson != lesson:
             lesson = piece.lesson
             print(f"lesson {lesson}")
@@ -397,9 +388,11 @@ def tell(text, file):
         print(f"  {verdict.state:6s} {number:2}. {piece.name}{separator}{verdict.message}")
         if verdict.state == "wrong":
             print(f"             hint: {piece.hint}\n             see {section_of(piece)}")
-    right = states.count("right")
     print(f"{right} of {len(PIECES)} pieces are yours.")
-    return right == len(PIECES)
+    if right < len(PIECES):
+        return 1
+    speak(text, file, sentence)
+    return 0
 
 
 def speak(text, file, sentence):

@@ -153,22 +153,17 @@ def draw_page(file_name, translator, line):
     path = _run.figures / file_name
     with _one_line_errors():
         path.parent.mkdir(parents=True, exist_ok=True)
-        picture.draw_page(translator, line, path, _folder("toy-model"))
+        picture.draw_page(translator, line, path, _found("toy-model/config.json").parent)
     print(f"    page   {path}, {path.stat().st_size / 1e6:.1f} MB: open it in a browser")
 
 
-def _folder(name):
-    """Return a folder that the lessons read; raise UserError if there is none."""
-    for folder in _folders():
-        if (folder / name / "config.json").exists():
-            return folder / name
-    raise UserError(f"the folder {name} is missing: run the lesson in a clone, or install again")
-
-
-def _folders():
-    """Return where the files of lessons/ may be: beside the lesson, in a clone, in a wheel."""
+def _found(name, advice="run the lesson in a clone, or install again"):
+    """Return a file of lessons/: beside the lesson, in a clone, or in a wheel."""
     here = Path(__file__).parent
-    return Path(sys.argv[0]).parent, here.parents[1] / "lessons", here / "lessons"
+    for folder in (Path(sys.argv[0]).parent, here.parents[1] / "lessons", here / "lessons"):
+        if (folder / name).exists():
+            return folder / name
+    raise UserError(f"{name} is missing: {advice}")
 
 
 def train(options):
@@ -198,7 +193,7 @@ def toy_model(name="toy-model"):
     Its README says how it was made.
     """
     with _one_line_errors():
-        return Translator.load(_folder(name))
+        return Translator.load(_found(f"{name}/config.json").parent)
 
 
 def as_words(pieces):
@@ -218,12 +213,8 @@ def kept(name):
     `python -m minitf.course.experiments.NAME` computed them and wrote them to results/NAME.json.
     """
     with _one_line_errors():
-        for folder in _folders():
-            path = folder / "results" / f"{name}.json"
-            if path.exists():
-                return json.loads(path.read_text(encoding="utf-8"))
-        command = f"python -m minitf.course.experiments.{name}"
-        raise UserError(f"{path.name} is missing: run  {command}  in a clone")
+        advice = f"run  python -m minitf.course.experiments.{name}  in a clone"
+        return json.loads(_found(f"results/{name}.json", advice).read_text(encoding="utf-8"))
 
 
 def show(thing: Callable) -> None:

@@ -162,7 +162,7 @@ def test_the_results_of_an_experiment_are_kept_with_how_they_were_made(
     monkeypatch.setattr(experiments, "FOLDER", tmp_path / "lessons" / "results")
     (tmp_path / "lessons").mkdir()
     path = experiments.write("warmup", {"loss": [1.5, 0.5]})
-    monkeypatch.setattr(lesson, "_folders", lambda: (tmp_path / "nowhere", tmp_path / "lessons"))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "lessons" / "07_training.py")])
     found = lesson.kept("warmup")
     run = found.pop("run")
     assert found == {"loss": [1.5, 0.5]}
@@ -183,7 +183,8 @@ def test_a_lesson_reads_its_own_files_and_not_those_of_the_current_folder(
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
     assert lesson.kept("warmup") and lesson.toy_model()
-    monkeypatch.setattr(lesson, "_folders", lambda: (tmp_path,))
+    monkeypatch.setattr(lesson, "__file__", str(tmp_path / "site" / "minitf" / "lesson.py"))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "lesson.py")])
     for missing in (lambda: lesson.kept("warmup"), lesson.toy_model):
         with pytest.raises(SystemExit, match="2"):
             missing()
