@@ -8,6 +8,7 @@ from minitf.commands.arguments import PAGES, PROGRAM
 from minitf.errors import UserError
 from minitf.page.writer import write_page
 from minitf.translation.languages import languages_of
+from minitf.translation.translator import Search
 
 CAPTIONS = {
     "source": (
@@ -48,15 +49,15 @@ def drawing(batches, translator, options):
 
 
 def _draw(translator, line, options):
-    search = options.beam, options.alpha, options.max_extra
+    search = Search(options.beam, options.alpha, options.max_extra)
     if options.attention.lower().endswith(PAGES):
         folder, with_model = options.model, options.with_model
-        draw_page(translator, line, options.attention, folder, *search, model=with_model)
+        draw_page(translator, line, options.attention, folder, search, model=with_model)
     else:
         _draw_maps(translator, line, options, search)
 
 
-def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=50, model=True):
+def draw_page(translator, sentence, path, folder, search=None, model=True):
     """Write a page that shows how a sentence is translated; model: with the model in it.
 
     folder: that of the translator's model, whose name the page has.
@@ -72,7 +73,7 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
     chosen = {"model": translator.model, "subwords": translator.subwords} if model else {}
     write_page(
         path,
-        translator.explain(sentence, beam, alpha, max_extra),
+        translator.explain(sentence, search),
         **chosen,
         max_subwords=translator.max_subwords,
         max_unsplit=translator.max_unsplit,
@@ -87,7 +88,7 @@ def draw_page(translator, sentence, path, folder, beam=4, alpha=0.6, max_extra=5
 
 def _draw_maps(translator, sentence, options, search):
     kind = options.attention_kind or "source"
-    weights, rows, columns = translator.attention(sentence, kind, options.layer, *search)
+    weights, rows, columns = translator.attention(sentence, kind, options.layer, search)
     (title,) = translator.subwords.decode(translator.parts(sentence)[:1], side="source")
     model = translator.model
     last = len((model.encoder if kind == "encoder" else model.decoder).layers)

@@ -1,6 +1,7 @@
 """The command translate.py: text in, translations out, a batch of lines at a time."""
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import os
@@ -15,8 +16,9 @@ from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.text import PairedSubwords
-from minitf.text.frames import MarkupSplitter
-from minitf.translation.translator import Translator
+from minitf.text.plain import text_range
+from minitf.text.vocabulary import printable, valid
+from minitf.translation.translator import Search, Translator
 
 
 def main(arguments=None, model=None):
@@ -58,13 +60,9 @@ def translate(options, bundled=None):
 
 def _translate_batches(translator, source, options, write):
     """Write the translations of a Source, a batch of lines at a time."""
-    settings = {"alpha": options.alpha, "max_extra": options.max_extra, "keep": options.keep}
-    if options.sample:
-        search, settings = translator.sample, settings | options.sampling
-    else:
-        search = translator.translate
-        settings |= {"beam": options.beam, "n_best": options.nbest}
-    framer, lost = MarkupSplitter(), LostText("paragraph" if options.paragraphs else "line")
+    search = Search(options.beam, options.alpha, options.max_extra, options.nbest)
+    method = translator.sample if options.sample else translator.translate
+    lost = LostText("paragraph" if options.paragraphs else "line")
     batches = lost.checked(source.batches)
     if options.paragraphs:
         batches = joined_paragraphs(batches)
@@ -83,20 +81,32 @@ def _translate_batches(translator, source, options, write):
     with lost.reported(), bar or contextlib.nullcontext():
         for lines in batches:
             begin, end = end, end + sum(len(line.encode()) + 1 for line in lines)
-            settings |= {"first": number} if options.sample else {}
-            translations = search(
-                lines,
-                spans=[framer(line) for line in lines],
+            ranges = [text_range(line) for line in lines]
+            found = method(
+                [line[start:stop] for line, (start, stop) in zip(lines, ranges, strict=True)],
+                search,
+                keep=options.keep,
                 progress=functools.partial(_show, bar, begin, end) if bar else None,
-                **settings,
+                **(options.sampling | {"first": number} if options.sample else {}),
             )
+            translations = list(map(_framed, lines, ranges, found))
             if bar:
                 bar.wipe()
-            if number == 0 and not any(best[0].text for best in translations):
+            if number == 0 and not any(best[0].text for best in found):
                 _tell_if_empty(translator, lines)
             write(rendered(lines, number, translations, options))
             lost.note(translations, number)
             number += len(lines)
+
+
+def _framed(line, text_range, translations):
+    """Return translations of a range of a line with what is around it, as it may be printed."""
+    start, stop = text_range
+    before, after = (
+        "\t".join(printable(valid(each)) for each in text.split("\t"))
+        for text in (line[:start], line[stop:])
+    )
+    return [dataclasses.replace(each, text=before + each.text + after) for each in translations]
 
 
 def _show(bar, before, after, done, parts):

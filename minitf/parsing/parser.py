@@ -13,7 +13,7 @@ from minitf.text import EOS, Subwords
 from minitf.text.trees import ROOT, WITH_WORDS, WORD, Tree, beside_brackets, from_linear, is_bracket
 from minitf.text.vocabulary import printable, valid
 from minitf.transformer import Transformer
-from minitf.translation import Translator
+from minitf.translation import Search, Translator
 from minitf.translation.loading import load_model
 
 __all__ = ["Parser"]
@@ -79,7 +79,7 @@ class Parser:
         parts = [_parts(words) for words in sentences]
         lines = [" ".join(map(self._readable, part)) for sentence in parts for part in sentence]
         found = self._translator.translate(
-            lines, beam, alpha, max_extra, progress=progress, allowed=self._allowed
+            lines, Search(beam, alpha, max_extra), progress=progress, allowed=self._allowed
         )
         hypotheses = iter(found)
         trees = [[_tree(next(hypotheses)[0].text, part) for part in these] for these in parts]

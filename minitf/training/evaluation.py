@@ -18,6 +18,7 @@ from minitf.errors import UserError
 from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
 from minitf.training.signals import Interrupted
+from minitf.translation import Search
 
 _COMPOUND = re.compile(r"(\S)-(\S)")
 
@@ -248,7 +249,9 @@ class Validator:
         with self._progress(task) as progress:
             # What is measured is the model by itself; and what it learns to write may be trees.
             translations = translator.translate(
-                lines, beam, settings.alpha, settings.max_extra, progress=progress, wellformed=False
+                lines,
+                Search(beam, settings.alpha, settings.max_extra, wellformed=False),
+                progress=progress,
             )
         return [best[0].text for best in translations]
 

@@ -1,5 +1,5 @@
 """Lines in, translations out: the Translator."""
 
-from minitf.translation.translator import Translation, Translator
+from minitf.translation.translator import Search, Translation, Translator
 
-__all__ = ["Translation", "Translator"]
+__all__ = ["Search", "Translation", "Translator"]

@@ -11,11 +11,10 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from itertools import chain, count, cycle, groupby, islice, pairwise
+from itertools import chain, cycle, islice, pairwise
 
 from minitf.errors import UserError
 from minitf.text import Vocabulary
-from minitf.text.frames import Span
 from minitf.text.kept import (
     PLACEHOLDERS,
     has_no_values,
@@ -25,22 +24,30 @@ from minitf.text.kept import (
 )
 from minitf.text.normalise import normalise
 from minitf.text.sentences import sentences
-from minitf.text.vocabulary import printable, valid
 
 __all__ = [
     "PLACEHOLDER",
     "Line",
     "Part",
+    "Range",
     "Text",
     "Translation",
     "cut_texts",
     "in_small_letters",
     "join",
-    "protect_values",
-    "read_spans",
+    "read_text",
 ]
 
+# The start and the stop of what is copied of a line.
+Range = tuple[int, int]
+
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
+# Several in a row, with no word and no end of a sentence between them, stand for one value.
+_PLACEHOLDERS = rf"[{PLACEHOLDERS}](?:[^\w.!?…]*[{PLACEHOLDERS}])*"
+# Before or after a value that belongs to a word there, as a tag does: a value that is a word of its
+# own has a space there.
+_WORD_BEFORE = r"[\w.,:;!?)\]]$"
+_WORD_AFTER = r"[\w(\[]"
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = r"[,;:–—)]\s+|[，、；：]\s*"
 _WORD = r"\s+"
@@ -65,143 +72,149 @@ class Translation:
     given_up: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Text:
-    """A text of a line, between what frames it, before it is cut into parts.
-
-    text: with a placeholder for each value that is protected. head: the ids of a token that
-    names a language, or none. in_capitals: whether its translation is written so. cut: what a model
-    reads at once, in its order, with the ids.
-    """
+    """A line before it is cut into parts, normalised, with a placeholder for each of its values."""
 
     text: str
-    values: list[str] = dataclasses.field(default_factory=list)
-    head: list[int] = dataclasses.field(default_factory=list)
-    in_capitals: bool = False
-    cut: list[tuple[str, list[int]]] = dataclasses.field(default_factory=list)
+    values: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Part:
     """What a model reads at once: the texts around some values, and a placeholder for each.
 
     place: the number of its line, and its own number in that line; of a text around a value, its
-    number in the part as well. head, in_capitals: as of a Text. ids: what a model reads, if there
-    are no values; None if it is not known yet. translations: found by a Translator, the best first;
-    none if each of them has lost a value.
+    number in the part as well. head: the ids of a token that names a language, or none.
+    in_capitals: whether its translation is written so. before, after: what is copied at its edges.
+    ids: what a model reads of the text; None if it is not known yet.
     """
 
     place: tuple[int, ...]
-    head: list[int]
-    texts: list[str]
-    values: list[str]
-    in_capitals: bool
+    texts: tuple[str, ...]
+    values: tuple[str, ...] = ()
+    head: Sequence[int] = ()
+    in_capitals: bool = False
+    before: str = ""
+    after: str = ""
     ids: list[int] | None = dataclasses.field(default=None, compare=False)
-    translations: list[Translation] = dataclasses.field(
-        default_factory=list, init=False, compare=False
-    )
+
+    @property
+    def source(self) -> str:
+        """Return the text with its values."""
+        return with_placeholders(self.texts, self.values)
 
     def read(self, placeholders: Sequence[str]) -> str:
-        """Return the text with placeholders, or with the values themselves."""
-        return with_placeholders(self.texts, placeholders)
+        """Return the text with placeholders, which are words of their own for the model."""
+        around = zip(self.touching, self.texts[1:], cycle(placeholders or PLACEHOLDERS))
+        text = self.texts[0]
+        for (word_before, word_after), after, placeholder in around:
+            text += " " * word_before + placeholder + " " * word_after + after
+        return text
+
+    @property
+    def touching(self) -> list[tuple[bool, bool]]:
+        """Return, for each value, whether it belongs to a word before it, and to one after it."""
+        return [
+            (bool(re.search(_WORD_BEFORE, before)), bool(re.match(_WORD_AFTER, after)))
+            for before, after in pairwise(self.texts)
+        ]
+
+    def without_edges(self) -> Part:
+        """Return the part without values at its edges that belong to a word inside: `<b>` Hello.
+
+        They stay at the edges, whatever a model writes between them.
+        """
+        texts, values, touching = self.texts, self.values, self.touching
+        before = after = ""
+        if values and not texts[0] and touching[0][1]:
+            before, values, texts = values[0], values[1:], texts[1:]
+        if values and not texts[-1] and touching[-1][0]:
+            after, values, texts = values[-1], values[:-1], texts[:-1]
+        return dataclasses.replace(self, texts=texts, values=values, before=before, after=after)
 
     def copied(self) -> list[Translation]:
         """Return the text as its own translation if no letter is around its values, else none."""
         if not self.values or any(map(str.isalpha, "".join(self.texts))):
             return []
-        return [Translation(self.read(self.values), 0.0, 0.0)]
+        return [Translation(self.source, 0.0, 0.0)]
 
-    def pieces_between_values(self) -> Line:
-        """Return the texts as parts of their own, and between them the values, to be copied."""
-        items = []
+    def between_values(self) -> Line:
+        """Return the texts as parts of their own, and the values as what is copied around them."""
+        parts, before = [], self.before
         for number, (text, value) in enumerate(zip(self.texts, [*self.values, ""], strict=True)):
             core = text.strip()
-            before = text[: len(text) - len(text.lstrip())]
-            if any(map(str.isalpha, core)):
-                place = *self.place, number
-                part = dataclasses.replace(self, place=place, texts=[core], values=[], ids=None)
-                items += [before, part, text[len(before) + len(core) :] + value]
-            else:
-                items.append(text + value)
-        return Line(items, is_sentence=True)
+            if not any(map(str.isalpha, core)):
+                before += text + value
+                continue
+            start = text.index(core)
+            part = Part((*self.place, number), (core,), (), self.head, self.in_capitals)
+            after = text[start + len(core) :] + value
+            parts.append(dataclasses.replace(part, before=before + text[:start], after=after))
+            before = ""
+        last = dataclasses.replace(parts[-1], after=parts[-1].after + before + self.after)
+        return Line((*parts[:-1], last), is_sentence=True)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Line:
-    """A line as its parts, and between them texts that are copied, in their order.
+    """A line as its parts.
 
     is_sentence: whether it is a single sentence, of which the texts between the parts are values.
     """
 
-    items: list[str | Part]
+    parts: tuple[Part, ...]
     is_sentence: bool = False
 
     @classmethod
-    def from_texts(cls, number: int, texts: Iterable[str | Text]) -> Line:
-        """Make a Part of each piece of the Texts, with the values that it has placeholders for.
+    def from_text(
+        cls,
+        number: int,
+        text: Text,
+        cut: Iterable[tuple[str, list[int]]],
+        head: Sequence[int] = (),
+        in_capitals: bool = False,
+    ) -> Line:
+        """Return a line with a Part for each piece of a Text, and the values that are in it.
 
-        number: of the line. A str is copied.
+        number: of the line. cut: the pieces that a model reads at once, with their ids. head,
+        in_capitals: of each part.
         """
-        items, head, places = [], [], count()
-        for text in texts:
-            if isinstance(text, str):
-                items.append(text)
-                continue
-            head = text.head or head  # the language of a line is that of its cells
-            left = iter(text.values)
-            for read, ids in text.cut:
-                around = PLACEHOLDER.split(read) if text.values else [read]
-                values = list(islice(left, len(around) - 1))
-                place = number, next(places)
-                known = None if values else ids
-                items.append(Part(place, head, around, values, text.in_capitals, known))
-        return cls(items)
-
-    @property
-    def parts(self) -> list[Part]:
-        """Return the parts, without the texts between them."""
-        return [item for item in self.items if isinstance(item, Part)]
-
-    def runs(self) -> list[list[Part]]:
-        """Return the parts between two copied texts, as a list each; those of a sentence as one."""
-        if self.is_sentence:
-            return [self.parts]
-        runs = groupby(self.items, lambda item: isinstance(item, Part))
-        return [list(parts) for are_parts, parts in runs if are_parts]
+        parts, left = [], iter(text.values)
+        for i, (piece, ids) in enumerate(cut):
+            texts = PLACEHOLDER.split(piece) if text.values else [piece]
+            values = tuple(islice(left, len(texts) - 1))
+            known = None if values else ids
+            part = Part((number, i), tuple(texts), values, head, in_capitals, ids=known)
+            parts.append(part.without_edges())
+        return cls(tuple(parts))
 
 
-# From a line to Texts -----------------------------------------------------------------------------
+# From a line to a Text ----------------------------------------------------------------------------
 
 
-def read_spans(spans: Iterable[Span]) -> list[str | Text]:
-    """Return the spans of a line: what is copied as it is, the others as Texts, normalised.
+def read_text(
+    line: str, protected: Iterable[Range], subwords: Vocabulary, keep: Iterable[str]
+) -> Text:
+    """Return a line as a model reads it: normalised, with a placeholder for each value.
 
-    None of a line in which nothing is to be seen.
-    """
-    spans = list(spans)
-    normal = [normalise(text) for text, _ in spans]
-    if not any(normal):
-        return []
-    return [
-        _in_one_line(text) if is_kept else Text(read)
-        for (text, is_kept), read in zip(spans, normal, strict=True)
-    ]
-
-
-def _in_one_line(text):
-    """Return a text as it may stand in a line of the output; tabs separate columns."""
-    return "\t".join(printable(valid(each)) for each in text.split("\t"))
-
-
-def protect_values(texts: Iterable[Text], subwords: Vocabulary, keep: tuple[str, ...]) -> None:
-    """Put a placeholder in the place of each value of some Texts, which is not translated.
-
+    Values are what is protected, in the order of the line, and what `minitf.text.kept` finds.
     keep: a person's own patterns. Raises UserError for one that is none.
     """
-    for text in texts:
-        if keep or not has_no_values(text.text):
-            around, text.values = split_protected(text.text, _pattern(keep, subwords))
-            text.text = with_placeholders(around, cycle(PLACEHOLDERS))
+    pieces, given, start = [], [], 0
+    for begin, end in protected:
+        pieces.append(line[start:begin])
+        given += [*PLACEHOLDER.findall(pieces[-1]), line[begin:end]]
+        start = end
+    pieces.append(line[start:])
+    given += PLACEHOLDER.findall(pieces[-1])
+    text = normalise(PLACEHOLDERS[0].join(pieces))
+    if not given and not keep and has_no_values(text):
+        return Text(text)
+    around, found = split_protected(text, _pattern(tuple(keep), subwords))
+    given = iter(given)
+    values = [PLACEHOLDER.sub(lambda _: next(given), value) for value in found]
+    return Text(with_placeholders(around, cycle(PLACEHOLDERS)), tuple(values))
 
 
 @functools.lru_cache(maxsize=8)
@@ -217,7 +230,8 @@ def _pattern(own, subwords):
         except re.error as error:
             raise UserError(f"{each!r} is no regular expression: {error}") from None
     text = "".join(subwords.names)
-    return protected_pattern(own, frozenset(text + text.upper() + text.lower()))
+    characters = frozenset(text + text.upper() + text.lower())
+    return protected_pattern((_PLACEHOLDERS, *own), characters)
 
 
 # From a text to its parts -------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -18,23 +20,21 @@ from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, token_
 from minitf.errors import UserError
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
-from minitf.text.frames import Span, split_markup
 from minitf.text.kept import PLACEHOLDERS
+from minitf.text.normalise import normalise
 from minitf.transformer import Transformer
 from minitf.translation.loading import agreeing_forms, load_model
 from minitf.translation.reading import (
     Line,
+    Range,
     Text,
     Translation,
     cut_texts,
     in_small_letters,
-    protect_values,
-    read_spans,
+    read_text,
 )
 from minitf.translation.wellformed import Wellformed
 from minitf.translation.writing import (
-    AROUND,
-    CUT,
     alike_quotes,
     as_one_sentence,
     joined,
@@ -47,6 +47,34 @@ if TYPE_CHECKING:
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
 _SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: slices}
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """How a translation is searched for: the options of `beam_search`, and of the Translator.
+
+    A beam of 1 is greedy decoding. alpha: of the length penalty. max_extra: the most tokens of a
+    translation beyond those of its source. n_best: of each line, at most.
+    batch_tokens: the number of source tokens, times beams, that a core decodes side by side; a GPU
+    takes eight times as many.
+    wellformed: whether the model may write text only (see Wellformed). With False, a translation is
+    what the model by itself prefers.
+    Raises UserError for an impossible beam or n_best.
+    """
+
+    beam: int = 4
+    alpha: float = 0.6
+    max_extra: int = 50
+    n_best: int = 1
+    batch_tokens: int = 3000
+    wellformed: bool = True
+
+    def __post_init__(self):
+        if not 1 <= self.n_best <= self.beam:
+            raise UserError(
+                f"n_best must be at least 1 and at most the width of the beam, {self.beam}, "
+                f"not {self.n_best}: widen the beam"
+            )
 
 
 class Translator:
@@ -124,196 +152,206 @@ class Translator:
     def translate(
         self,
         lines: Iterable[str],
-        beam: int = 4,
-        alpha: float = 0.6,
-        max_extra: int = 50,
-        n_best: int = 1,
-        batch_tokens: int = 3000,
+        search: Search | None = None,
+        *,
+        protected: Sequence[Sequence[Range]] | None = None,
+        keep: Iterable[str] = (),
         progress: Callable[[int, int], object] | None = None,
         allowed: Callable[[list[str]], Allowed] | None = None,
-        keep: Iterable[str] = (),
-        wellformed: bool = True,
-        spans: Sequence[list[Span]] | None = None,
+        **changes: float,
     ) -> list[list[Translation]]:
         """Return the best translations of each line, up to n_best of them, in the lines' order.
 
         They differ: a text that was found twice, cut into subwords in two ways, is returned once.
         A line without any text gives one empty translation, and equal lines are translated once.
-        batch_tokens: the number of source tokens, times beams, that a core decodes side by side; a
-        GPU takes eight times as many.
+        changes: fields of a Search, as in translate(lines, beam=1, n_best=1).
+        protected: for each line the ranges (start, stop) of what is copied, in their order: each
+        comes out once, with the spaces around it. A line's translation is cut there if the model
+        does not copy it.
+        keep: regular expressions; what they match is not translated, as numbers, addresses, tags
+        and the other kinds of `minitf.text.kept` are not.
         progress: called with the number of parts done and of all parts.
         allowed: called with some lines, it returns what may be written for them, row by row. A line
         that is translated in several parts occurs once for each.
-        keep: regular expressions; what they match is not translated, as numbers, addresses, tags
-        and the other kinds of `minitf.text.kept` are not.
-        wellformed: whether the model may write text only (see Wellformed), unless `allowed` says
-        what it may write. With False, a translation is what the model by itself prefers.
-        spans: those of each line, from a MarkupSplitter that has seen the lines before them
-        (default: those of `minitf.text.frames.split_markup`). Markup is copied.
-        Raises UserError for an impossible beam or n_best, and for a model that outputs NaN.
+        Raises UserError for an impossible Search, and for a model that outputs NaN.
         """
-        if not 1 <= n_best <= beam:
-            raise UserError(
-                f"n_best must be at least 1 and at most the width of the beam, {beam}, "
-                f"not {n_best}: widen the beam"
-            )
-
+        search = dataclasses.replace(search or Search(), **changes)
         lines = _listed(lines)
-        if spans is None:
-            spans = split_markup(lines) if self.as_text else [((line, False),) for line in lines]
-        keys = list(zip(lines, map(tuple, spans), strict=True))
-        lines, spans = zip(*dict.fromkeys(keys), strict=True) if keys else ([], [])
+        keys = list(zip(lines, map(tuple, protected or repeat((), len(lines))), strict=True))
+        distinct = list(dict.fromkeys(keys))
 
         def decode_batch(source, parts):
             if allowed:
-                rules = allowed([lines[part.place[0]] for part in parts])
+                rules = allowed([distinct[part.place[0]][0] for part in parts])
             else:
-                rules = self._wellformed.allowed(source) if wellformed else None
+                rules = self._rules(search, source)
             # All of the beam, since some may be the same text, or lack what must be kept.
-            asked = beam if n_best > 1 or any(part.values for part in parts) else 1
-            return self._search(source, beam, alpha, max_extra, asked, rules)
+            asked = search.beam if search.n_best > 1 or any(part.values for part in parts) else 1
+            return self._search(source, dataclasses.replace(search, n_best=asked), rules)
 
-        per_line = self._translate_lines(
-            self._read(lines, keep, spans), decode_batch, beam, batch_tokens, wellformed, progress
-        )
-        found = dict(zip(zip(lines, spans, strict=True), per_line, strict=True))
-        return [found[key][:n_best] for key in keys]
+        per_line = self._translate_lines(self._read(distinct, keep), decode_batch, search, progress)
+        found = dict(zip(distinct, per_line, strict=True))
+        return [found[key][: search.n_best] for key in keys]
 
     def sample(
         self,
         lines: Iterable[str],
-        alpha: float = 0.6,
-        max_extra: int = 50,
+        search: Search | None = None,
+        *,
         first: int = 0,
-        batch_tokens: int = 3000,
-        progress: Callable[[int, int], object] | None = None,
+        protected: Sequence[Sequence[Range]] | None = None,
         keep: Iterable[str] = (),
-        wellformed: bool = True,
-        spans: Sequence[list[Span]] | None = None,
+        progress: Callable[[int, int], object] | None = None,
         **settings: float,
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
-        settings: temperature, top_k, top_p, seed (see sampling.sample). first: the number of the
-        first line, where a text comes in several calls. A translation depends on the line, its
-        number and the seed, and not on the other lines. keep, wellformed, spans: as for
-        `translate`.
+        search: of which beam and n_best do not matter. settings: temperature, top_k, top_p, seed
+        (see sampling.sample). first: the number of the first line, where a text comes in several
+        calls. A translation depends on the line, its number and the seed, and not on the other
+        lines. protected, keep, progress: as for `translate`.
         """
         from minitf.beyond.sampling import sample  # lazily: most translations are searched for
 
         def decode_batch(source, parts):
             rows = [(first + line, *numbers) for line, *numbers in (part.place for part in parts)]
-            rules = self._wellformed.allowed(source) if wellformed else None
             hypotheses = sample(
                 self.model,
                 source,
-                max_extra=max_extra,
-                alpha=alpha,
+                max_extra=search.max_extra,
+                alpha=search.alpha,
                 rows=rows,
-                allowed=rules,
+                allowed=self._rules(search, source),
                 scorer_of=self.scorer_of,
                 **settings,
             )
             return [[best] for best in hypotheses]
 
-        lines = self._read(_listed(lines), keep, spans)
-        return self._translate_lines(lines, decode_batch, 1, batch_tokens, wellformed, progress)
+        search = dataclasses.replace(search or Search(), beam=1, n_best=1)
+        lines = _listed(lines)
+        read = self._read(list(zip(lines, protected or repeat(()), strict=False)), keep)
+        return self._translate_lines(read, decode_batch, search, progress)
 
-    def _read(self, lines, keep=(), spans=None):
-        """Return each line as a Line: the parts that the model reads, and what is copied.
+    def _read(self, lines, keep=()):
+        """Return each line, a pair of its text and what is protected of it, as a Line.
 
-        A span of a line is copied or a Text, which is cut into what the model reads at once. One IN
-        CAPITALS is written small.
+        One IN CAPITALS is written small.
         """
-        if self.as_text:
-            items = list(map(read_spans, split_markup(lines) if spans is None else spans))
-        else:
-            items = [[Text(line)] for line in lines]
-        texts = [text for each in items for text in each if isinstance(text, Text)]
-        if self.as_text and self.placeholders:
-            protect_values(texts, self.subwords, tuple(keep))
+        texts = [self._text(line, protected, keep) for line, protected in lines]
         strings = [text.text for text in texts]
         small = strings if self.reads_capitals else in_small_letters(strings, self.subwords)
-        for text, read in zip(texts, small, strict=True):
-            text.in_capitals = read != text.text
-            text.head, text.text = self.subwords.split_language(read.strip())
-        most = max(1, self.max_subwords - max((len(text.head) for text in texts), default=0))
-        cut = cut_texts([text.text for text in texts], self.subwords, most, self.max_unsplit)
-        for text, parts in zip(texts, cut, strict=True):
-            text.cut = parts
-        return [Line.from_texts(number, each) for number, each in enumerate(items)]
+        in_capitals = [read != string for read, string in zip(small, strings, strict=True)]
+        split = [self.subwords.split_language(read.strip()) for read in small]
+        most = max(1, self.max_subwords - max((len(head) for head, _ in split), default=0))
+        cut = cut_texts([rest for _, rest in split], self.subwords, most, self.max_unsplit)
+        rows = enumerate(zip(texts, cut, split, in_capitals, strict=True))
+        return self._encoded(
+            Line.from_text(number, text, pieces, head, is_loud)
+            for number, (text, pieces, (head, _), is_loud) in rows
+        )
+
+    def _text(self, line, protected, keep):
+        if self.as_text and (self.placeholders or protected):
+            return read_text(line, protected, self.subwords, keep)
+        return Text(normalise(line) if self.as_text else line)
+
+    def _encoded(self, lines):
+        """Return the Lines with what the model reads of each part: placeholders for its values."""
+        lines = list(lines)
+        new = [part for line in lines for part in line.parts if part.ids is None]
+        texts = [part.read(self.placeholders) for part in new]
+        ids = iter(self.subwords.encode(texts) if texts else [])
+        return [
+            dataclasses.replace(
+                line,
+                parts=tuple(
+                    part if part.ids is not None else dataclasses.replace(part, ids=next(ids))
+                    for part in line.parts
+                ),
+            )
+            for line in lines
+        ]
+
+    def _ids(self, part):
+        """Return all that the model reads of a part."""
+        return [*part.head, *part.ids][: self.max_subwords]
+
+    def _rules(self, search, source):
+        """Return what may be written for each row of source ids, None for anything."""
+        return self._wellformed.allowed(source) if search.wellformed else None
 
     @functools.cached_property
     def _wellformed(self):
         return Wellformed(self.subwords)
 
-    def _ids(self, parts):
-        """Return what the model reads of each part: those with values have placeholders."""
-        new = [part for part in parts if part.ids is None]
-        encoded = (
-            self.subwords.encode([part.read(self.placeholders) for part in new]) if new else []
-        )
-        for part, ids in zip(new, encoded, strict=True):
-            part.ids = ids
-        return [(part.head + part.ids)[: self.max_subwords] for part in parts]
-
-    def _translate_lines(self, lines, decode_batch, beam, batch_tokens, wellformed, progress=None):
+    def _translate_lines(self, lines, decode_batch, search, progress=None):
         """Return the best translations of each Line: those of its parts, as one text.
 
         A part in whose translations a placeholder is missing is translated as a Line of its own:
         the pieces between its values.
-        decode_batch(source, parts): returns the hypotheses of each row of a batch. wellformed: as
-        for `translate`.
+        decode_batch(source, parts): returns the hypotheses of each row of a batch.
         """
-        settings = decode_batch, beam, batch_tokens, wellformed
         parts = [part for line in lines for part in line.parts]
-        self._translate_parts(parts, *settings, progress)
-        if lost := [part for part in parts if not part.translations]:
-            around = self._translate_lines(
-                [part.pieces_between_values() for part in lost], *settings
-            )
-            for part, translations in zip(lost, around, strict=True):
-                part.translations = translations
+        found = self._translate_parts(parts, decode_batch, search, progress)
+        if lost := [number for number, best in enumerate(found) if not best]:
+            around = self._encoded(parts[number].between_values() for number in lost)
+            pieces = self._translate_lines(around, decode_batch, search)
+            for number, best in zip(lost, pieces, strict=True):
+                found[number] = best
+        left = iter(found)
+        translated = []
         for line in lines:
+            of_parts = list(islice(left, len(line.parts)))
             if len(line.parts) > 1:
-                for parts in line.runs():
-                    as_one_sentence(parts, self.subwords, AROUND if line.is_sentence else CUT)
-        return [joined(line, beam) for line in lines]
+                of_parts = as_one_sentence(line, of_parts, self.subwords)
+            translated.append(joined(line, of_parts, search.beam))
+        return translated
 
-    def _translate_parts(self, parts, decode_batch, beam, batch_tokens, wellformed, progress):
-        """Translate parts on all cores, the longest first: each gets its translations."""
-        for part in parts:
-            part.translations = part.copied() if part.values else []
+    def _translate_parts(self, parts, decode_batch, search, progress):
+        """Translate parts on all cores, the longest first; return the translations of each.
+
+        They are none if each has lost a value, or if there are more values than placeholders.
+        """
+        found = [part.copied() for part in parts]
         read = [
-            part
-            for part in parts
-            if not part.translations and len(part.values) <= len(self.placeholders)
+            number
+            for number, part in enumerate(parts)
+            if not found[number] and len(part.values) <= len(self.placeholders)
         ]
-        ids = self._ids(read)
+        ids = [self._ids(parts[number]) for number in read]
 
         def translate_batch(rows):
             source = pad_rows([ids[i] for i in rows], len(self.subwords), last=EOS)
-            found = decode_batch(source, [read[i] for i in rows])
-            return [self._as_texts(best) for best in found]
+            hypotheses = decode_batch(source, [parts[read[i]] for i in rows])
+            return [self._as_texts(best) for best in hypotheses]
 
-        batches, done = _batches([len(part) for part in ids], beam, batch_tokens), 0
+        batches, done = _batches(list(map(len, ids)), search.beam, search.batch_tokens), 0
         with one_blas_thread(), forms.on(self.forms), self.model.evaluating():
             translated = over_cores(translate_batch, batches)
             for rows, translations in zip(batches, translated, strict=True):
                 for i, best in zip(rows, translations, strict=True):
-                    read[i].translations = restored(read[i], best, self.placeholders, wellformed)
+                    found[read[i]] = restored(
+                        parts[read[i]], best, self.placeholders, search.wellformed
+                    )
                 done += len(rows)
                 if progress:
                     progress(done, len(read))
+        return found
 
-    def _search(self, source, beam, alpha, max_extra, n_best, allowed=None, record=None):
+    def _search(self, source, search, allowed=None, record=None):
         """Return the hypotheses of `beam_search`, or of `greedy` decoding if the beam is 1."""
-        options = {"allowed": allowed, "scorer_of": self.scorer_of}
-        if beam == 1:
-            found = greedy(self.model, source, max_extra, alpha=alpha, **options)
+        options = {"allowed": allowed, "scorer_of": self.scorer_of, "alpha": search.alpha}
+        if search.beam == 1:
+            found = greedy(self.model, source, search.max_extra, **options)
             return [[best] for best in found]
         return beam_search(
-            self.model, source, beam, alpha, max_extra, n_best, record=record, **options
+            self.model,
+            source,
+            search.beam,
+            max_extra=search.max_extra,
+            n_best=search.n_best,
+            record=record,
+            **options,
         )
 
     def _as_texts(self, hypotheses):
@@ -326,50 +364,53 @@ class Translator:
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `max_subwords` ids; none if there is no text."""
-        (read,) = self._read([line])
-        return self._ids(read.parts)
+        (read,) = self._read([(line, ())])
+        return list(map(self._ids, read.parts))
 
     def attention(
         self,
         line: str,
         kind: str = "source",
         layer: int | None = None,
-        beam: int = 4,
-        alpha: float = 0.6,
-        max_extra: int = 50,
+        search: Search | None = None,
+        **changes: float,
     ) -> tuple[np.ndarray, list[str], list[str]]:
         """Return who attends to whom in a translation: weights (H, T, S), row and column tokens.
 
         kind: "source" for decoder to source, "encoder" or "decoder" for self-attention. layer:
-        counted from 1; the last one by default. Of a line of several parts, the first is used.
+        counted from 1; the last one by default. search, changes: as for `explain`.
         """
         if kind not in ("source", "encoder", "decoder"):
             raise UserError(f"unknown attention {kind!r}: choose source, encoder or decoder")
-        explained = self.explain(line, beam, alpha, max_extra)
+        explained = self.explain(line, search, **changes)
         layers = explained.weights[kind]
         if layer is not None and not 1 <= layer <= len(layers):
             raise UserError(f"no layer {layer}: the model has layers 1 to {len(layers)}")
         return layers[-1 if layer is None else layer - 1], *explained.tokens(kind)
 
     def explain(
-        self, line: str, beam: int = 4, alpha: float = 0.6, max_extra: int = 50
+        self,
+        line: str,
+        search: Search | None = None,
+        **changes: float,
     ) -> Explained:
         """Return how a line is translated: all attention weights, next tokens, and the beam.
 
-        It is what the model by itself writes, as `translate` does with wellformed=False. The
-        arguments are those of `translate`. Of a line of several parts, the first is used.
+        It is what the model by itself writes, as `translate` does with wellformed=False. search,
+        changes: as for `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
         from minitf.page.explained import Explained, likely_next, watched_pass  # few are explained
 
-        (read,) = self._read([line])
-        parts = self._ids(read.parts)
+        search = dataclasses.replace(search or Search(), n_best=1, **changes)
+        (read,) = self._read([(line, ())])
+        parts = list(map(self._ids, read.parts))
         if not parts:
             raise UserError("the line has no text: there is no attention to draw")
         first, record = read.parts[0], []
         source = pad_rows(parts[:1], len(self.subwords), last=EOS)
         with one_blas_thread(), forms.on(self.forms):
-            best = self._search(source, beam, alpha, max_extra, 1, record=record)[0][0]
+            best = self._search(source, search, record=record)[0][0]
             ids = [*best.ids, EOS]
             c = self.model.config
             if c.positions == "learned":  # none is left for an end mark at the limit
@@ -381,8 +422,8 @@ class Translator:
         beam_steps = record[0] if record else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
-            line=first.read(first.values).strip(),
-            translation=shown[0].text,
+            line=f"{first.before}{first.source}{first.after}".strip(),
+            translation=first.before + shown[0].text + first.after,
             log_probability=best.log_probability,
             score=best.score,
             source_ids=[*parts[0], EOS],
@@ -395,10 +436,10 @@ class Translator:
             beam=beam_steps,
             names=dict(zip(seen, self.subwords.pieces(seen), strict=True)),
             parts=len(parts),
-            width=beam,
-            alpha=alpha,
-            max_extra=max_extra,
-            limit=int(greatest_lengths(self.model, source, max_extra)[0]),
+            width=search.beam,
+            alpha=search.alpha,
+            max_extra=search.max_extra,
+            limit=int(greatest_lengths(self.model, source, search.max_extra)[0]),
         )
 
 

@@ -1,6 +1,7 @@
 """From the translations of the parts of a line to one that reads as if it had not been cut."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -48,29 +49,30 @@ def without_added_stop(text: str, source: str) -> str:
     return re.sub(_ADDED, "", text)
 
 
-def as_one_sentence(parts: Sequence[Part], subwords: Vocabulary, reason: str) -> None:
-    """Join translated fragments into one sentence: small first letters, no inner full stops.
-
-    reason: why a sentence has parts, which is noted in `given_up`.
+def as_one_sentence(
+    line: Line, translations: Sequence[list[Translation]], subwords: Vocabulary
+) -> list[list[Translation]]:
+    """Return the translations of a line's parts with small first letters and no inner full stops.
 
     A part that a model has translated as a sentence begins with a capital letter and ends with a
     full stop. Where the source has no end of a sentence between two parts, the first letter becomes
-    small, and the full stop the mark of the source, such as its comma. A value stays as it is.
+    small, and the full stop the mark of the source, such as its comma. A value stays as it is. Why
+    a sentence has parts is noted in `given_up`.
     """
-    is_begun = False
-    for part in parts:
-        source, values = part.read(part.values), tuple(part.values)
-        is_open = part is not parts[-1] and is_unfinished(source)
+    reason, is_begun, found = AROUND if line.is_sentence else CUT, False, []
+    for part, best in zip(line.parts, translations, strict=True):
+        source = part.source
+        is_open = part is not line.parts[-1] and is_unfinished(source)
         if is_begun:
-            part.translations = [
-                each if each.text.startswith(values) else _with_small_letter(each, subwords)
-                for each in part.translations
+            best = [
+                each if each.text.startswith(part.values) else _with_small_letter(each, subwords)
+                for each in best
             ]
         if is_open:
-            part.translations = [
-                _without_stop(each, source.rstrip(), values, reason) for each in part.translations
-            ]
+            best = [_without_stop(each, source.rstrip(), part.values, reason) for each in best]
+        found.append(best)
         is_begun = is_open
+    return found
 
 
 def _without_stop(translation, source, values, reason):
@@ -115,24 +117,24 @@ def restored(
 ) -> list[Translation]:
     """Return the translations that have each placeholder once, with the part's values in its place.
 
+    Values that belong to a word, as tags do, keep their order, and touch a word where they did.
     wellformed: leave out a full stop that the source has not.
     Those that are the same then are returned once.
     """
-    given = dict(zip(placeholders, part.values, strict=False))
+    given = dict(zip(placeholders, zip(part.values, part.touching, strict=True), strict=False))
     if len(given) < len(part.values):
         return []
-    source, distinct = part.read(part.values).rstrip(), {}
-    if part.values:
-        pattern = "|".join(rf"(?<!\w){re.escape(each)}(?!\w)" for each in placeholders)
+    source, distinct = part.source.rstrip(), {}
+    pattern = rf"( ?)(?<!\w)({'|'.join(map(re.escape, given))})(?!\w)( ?)"
     for each in translations:
-        if part.values and (
-            set(re.findall(pattern, each.text)) != set(given)
-            or sum(map(each.text.count, placeholders)) != len(given)  # one twice, or in a word
+        if given and (
+            sum(map(each.text.count, placeholders)) != len(given)  # one twice, or in a word
+            or not _are_well_placed(list(re.finditer(pattern, each.text)), given)
         ):
             continue
         text = each.text.upper() if part.in_capitals else each.text
-        if part.values:
-            text = re.sub(pattern, lambda found: given[found[0]], text)
+        if given:
+            text = re.sub(pattern, functools.partial(_in_place, given), text)
         elif placeholders:
             text = PLACEHOLDER.sub("", text)  # the source has none
         if wellformed:
@@ -141,21 +143,45 @@ def restored(
     return list(distinct.values())
 
 
-def joined(line: Line, n: int) -> list[Translation]:
+def _are_well_placed(found, given):
+    """Return whether each placeholder is there once, and tags are in order, around a text."""
+    written = [match[2] for match in found]
+    tags = [placeholder for placeholder, (_, touching) in given.items() if any(touching)]
+    return (
+        sorted(written) == sorted(given)
+        and [placeholder for placeholder in written if placeholder in tags] == tags
+        and not any(
+            first.end() == second.start() and given[first[2]][1][1] and given[second[2]][1][0]
+            for first, second in pairwise(found)
+        )
+    )
+
+
+def _in_place(given, found):
+    """Return what stands for a placeholder, with the spaces around it."""
+    before, placeholder, after = found.groups()
+    value, (word_before, word_after) = given[placeholder]
+    if word_before or word_after:
+        last, following = found.string[: found.start()][-1:], found.string[found.end() :][:1]
+        before = "" if word_before else before or " " * last.isalnum()
+        after = "" if word_after else after or " " * following.isalnum()
+    return before + value + after
+
+
+def joined(line: Line, translations: Sequence[list[Translation]], n: int) -> list[Translation]:
     """Return the n best translations of a line, made of those of its parts.
 
-    Two parts that follow each other are joined as sentences are; copied texts bring their spaces.
+    The parts of a sentence bring their spaces; other parts are joined as sentences are.
     """
-    if not line.items:
+    if not line.parts:
         return [Translation("", 0.0, 0.0)]
-    found = [
-        [Translation(item, 0.0, 0.0)] if isinstance(item, str) else item.translations
-        for item in line.items
-    ]
-    best = found[0]
-    for (before, item), more in zip(pairwise(line.items), found[1:], strict=True):
-        glue = "".join if isinstance(before, str) or isinstance(item, str) else join
-        best = _together(best, more, n, glue)
+    best = None
+    for part, found in zip(line.parts, translations, strict=True):
+        found = [
+            dataclasses.replace(each, text=part.before + each.text + part.after) for each in found
+        ]
+        glue = "".join if line.is_sentence else join
+        best = found if best is None else _together(best, found, n, glue)
     return best
 
 

@@ -21,7 +21,7 @@ from minitf.text.normalise import normalise
 from minitf.text.vocabulary import valid
 from minitf.transformer import Transformer
 from minitf.translation.reading import in_small_letters
-from minitf.translation.translator import Translator
+from minitf.translation.translator import Search, Translator
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 CLOSE = 1e-4  # ln P or score; texts nearer than this may change places
@@ -77,8 +77,8 @@ def sentences(translator, count):
     while len(found) < count:
         line = f"{rng.choice(who)} {rng.choice(does)} {rng.choice(what)}{rng.choice(more)}"
         line = line[0].upper() + line[1:] + rng.choice([".", "?", "!", ""])
-        (read,) = translator._read([line])  # a value is kept by Python only
-        if line not in found and len(read.items) == 1 and not read.parts[0].values:
+        (read,) = translator._read([(line, ())])  # a value is kept by Python only
+        if line not in found and len(read.parts) == 1 and not read.parts[0].values:
             found.append(line)
     return found
 
@@ -116,7 +116,9 @@ def test_the_search_is_that_of_the_options(translator, tmp_path):
     for width, alpha, max_extra in [(1, 2.0, 3), (3, 2.0, 50), (6, 0.0, 2)]:
         expected = [
             best[0]
-            for best in translator.translate(lines, width, alpha, max_extra, wellformed=False)
+            for best in translator.translate(
+                lines, Search(width, alpha, max_extra), wellformed=False
+            )
         ]
         found = run_engine(tmp_path, translator, lines, width, search=(alpha, max_extra))
         assert [each["text"] for each in found] == [best.text for best in expected]

@@ -16,6 +16,7 @@ from minitf.parsing.scores import Scores, score
 from minitf.text import BOS, EOS, Subwords
 from minitf.text.trees import WORD, cleaned, penn, read_trees, words
 from minitf.transformer import Transformer
+from minitf.translation import Search
 
 BUNDLED = EXAMPLES / "models" / "parse-en"
 CRAFT = Path(os.environ.get("MINITF_DATA", "")) / "craft" / "dev"
@@ -82,7 +83,7 @@ def test_the_model_reads_the_words_and_searches_as_it_is_told(subwords, monkeypa
         alpha=0.9,
         max_extra=7,
     )
-    assert call == (["The cat", f"a {'x' * 60} ?"], 3, 0.9, 7)
+    assert call == (["The cat", f"a {'x' * 60} ?"], Search(3, 0.9, 7))
 
 
 @pytest.mark.parametrize("with_words", [False, True])

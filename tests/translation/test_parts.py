@@ -1,7 +1,6 @@
 """Values leave a line before the model reads it, and come back where it writes their marks."""
 
 import dataclasses
-import html.parser
 import re
 
 import pytest
@@ -10,21 +9,14 @@ from minitf.errors import UserError
 from minitf.text.kept import PLACEHOLDERS
 from minitf.translation import Translation, Translator
 from minitf.translation.placeholders import copied_placeholders
-from minitf.translation.reading import Line, Part, Text
+from minitf.translation.reading import Line, Part, Text, read_text
 from minitf.translation.writing import AROUND, joined, restored
 
-PART = Part((0, 0), [], ["Call ", " at ", "!"], ["030 1234567", "17:45"], in_capitals=False)
+PART = Part((0, 0), ("Call ", " at ", "!"), ("030 1234567", "17:45"))
 
 
 def said(*texts):
     return [Translation(text, -1.0, -1.0) for text in texts]
-
-
-def part(*texts):
-    """A part with these translations."""
-    found = Part((0, 0), [], [""], [], in_capitals=False)
-    found.translations = said(*texts)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -43,69 +35,142 @@ def test_a_translation_needs_each_mark_once(written, expected):
 
 def test_a_mark_inside_a_word_is_not_there():
     written = said("X1 or X2, X12.", "X1, X1 or X2.", "X1 or X2.")
-    part = Part((0, 0), [], ["", " or ", "."], ["1,1", "2,2"], in_capitals=False)
+    part = Part((0, 0), ["", " or ", "."], ["1,1", "2,2"])
     assert [t.text for t in restored(part, written, ("X1", "X2"))] == ["1,1 or 2,2."]
 
 
 def test_capitals_do_not_change_a_value():
-    part = Part((0, 0), [], ["write to ", ""], ["anna@x.org"], in_capitals=True)
+    part = Part((0, 0), ["write to ", ""], ["anna@x.org"], in_capitals=True)
     assert restored(part, said("schreib ①"), PLACEHOLDERS)[0].text == "SCHREIB anna@x.org"
 
 
 def test_what_the_model_writes_by_itself_keeps_its_full_stop():
-    part = Part((0, 0), [], ["Save"], [], in_capitals=False)
+    part = Part((0, 0), ["Save"], [])
     for wellformed, expected in ((True, "Sparen"), (False, "Sparen.")):
         assert restored(part, said("Sparen."), PLACEHOLDERS, wellformed)[0].text == expected
 
 
 def test_only_values_are_copied():
     for texts, values, copied in ((["12 ?"], [], []), (["", "?"], ["1,2"], ["1,2?"])):
-        part = Part((0, 0), [], texts, values, in_capitals=False)
+        part = Part((0, 0), texts, values)
         assert [each.text for each in part.copied()] == copied
 
 
 def test_more_values_than_marks_are_translated_around():
-    part = Part((0, 0), [], list("abc"), ["1,1", "2,2"], in_capitals=False)
+    part = Part((0, 0), list("abc"), ["1,1", "2,2"])
     assert restored(part, said("a ① b c"), PLACEHOLDERS[:1]) == []
 
 
 def test_around_its_values_a_part_is_whole_again():
-    line = PART.pieces_between_values()
-    texts = [item if isinstance(item, str) else item.texts[0] for item in line.items]
-    assert "".join(texts) == PART.read(PART.values)
-    assert [part.texts[0] for part in line.parts] == ["Call", "at"]
-    assert [part.place for part in line.parts] == [(0, 0, 0), (0, 0, 1)]
-    assert line.runs() == [line.parts]  # as one sentence
+    for part in (PART, dataclasses.replace(PART, before="<b>", after=" </b>")):
+        line = part.between_values()
+        whole = "".join(each.before + each.source + each.after for each in line.parts)
+        assert whole == part.before + part.source + part.after
+        assert [part.texts for part in line.parts] == [("Call",), ("at",)]
+        assert [part.place for part in line.parts] == [(0, 0, 0), (0, 0, 1)]
 
 
 def test_each_part_gets_its_own_values():
-    cell = Text("", ["a", "b", "c"], [7], cut=[("Call ① now.", [8]), ("Or ② or ③.", [9])])
-    line = Line.from_texts(4, ["- ", cell, " | ", Text("", cut=[("the mark ① itself", [6, 5])])])
+    cut = [("Call ① now.", [8]), ("Or ② or ③.", [9]), ("So it is.", [6, 5])]
+    line = Line.from_text(4, Text("", ("a", "b", "c")), cut, head=[7])
     first, second, plain = line.parts
-    assert first == Part((4, 0), [7], ["Call ", " now."], ["a"], False)
-    assert second.values == ["b", "c"] and second.read(PLACEHOLDERS) == "Or ① or ②."
-    assert plain == Part((4, 2), [7], ["the mark ① itself"], [], False)  # in the same language
+    assert first == Part((4, 0), ("Call ", " now."), ("a",), [7])
+    assert second.values == ("b", "c") and second.read(PLACEHOLDERS) == "Or ① or ②."
+    assert plain == Part((4, 2), ("So it is.",), head=[7])
     assert (first.ids, second.ids, plain.ids) == (None, None, [6, 5])  # one is not read yet
-    assert line.items == ["- ", first, second, " | ", plain]
-    assert line.runs() == [[first, second], [plain]]
+
+
+def test_a_placeholder_without_values_is_a_character():
+    line = Line.from_text(4, Text("the mark ①"), [("the mark ①", [6, 5])])
+    assert line.parts == (Part((4, 0), ("the mark ①",)),)
 
 
 def test_what_is_given_up_in_any_part_is_told_once():
-    parts = [part("Ja."), part("Nein."), part("So.")]
-    for each, notes in zip(parts, [("one",), ("one", "two"), ("three",)], strict=True):
-        each.translations = [dataclasses.replace(each.translations[0], given_up=notes)]
-    assert joined(Line(parts), 1)[0].given_up == ("one", "two", "three")
+    notes = [("one",), ("one", "two"), ("three",)]
+    found = [[Translation("Ja.", -1.0, -1.0, each)] for each in notes]
+    assert joined(Line((PART,) * 3), found, 1)[0].given_up == ("one", "two", "three")
 
 
-def test_copied_texts_bring_their_own_spaces():
-    assert joined(Line(["- ", part("Ja."), part("Nein."), ""]), 1)[0].text == "- Ja. Nein."
+def test_the_edges_of_parts_bring_their_own_spaces():
+    bold = Part((0, 0), ("Yes.",), before="<b>", after="</b>")
+    for is_sentence, expected in (
+        (False, "<b>Ja.</b> <b>Nein.</b>"),
+        (True, "<b>Ja.</b><b>Nein.</b>"),
+    ):
+        found = joined(Line((bold, bold), is_sentence), [said("Ja."), said("Nein.")], 1)
+        assert found[0].text == expected
+
+
+# What is protected --------------------------------------------------------------------------------
+
+
+def marked(line):
+    """Return a line without its bars, and the ranges between each two of them."""
+    ends = [found.start() - number for number, found in enumerate(re.finditer(r"\|", line))]
+    return line.replace("|", ""), list(zip(ends[::2], ends[1::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "values"),
+    [
+        ("It is |<b>|so|</b>|.", "It is ① so ②.", ["<b>", "</b>"]),
+        ("|{a}| is here,  |{b}| there", "① is here, ② there", ["{a}", "{b}"]),
+        ("It\u00a0is |\u201ex\u201c| 5,000 \u201eyes\u201c ②", 'It is ① ② "yes" ③',
+         ["\u201ex\u201c", "5,000", "②"]),
+        ("See |[|this|](u)|, |**|now|**|!", "See ① this ② now ③!", ["[", "](u), **", "**"]),
+        ("Look |`a`|. |`b`| is so", "Look ①. ② is so", ["`a`", "`b`"]),
+        ("See https://x.org/|%s|/a now", "See ① now", ["https://x.org/%s/a"]),
+    ],
+)  # fmt: skip
+def test_what_is_protected_is_a_value(echo, line, read, values):
+    text, ranges = marked(line)
+    found = read_text(text, ranges, echo.subwords, [])
+    (part,) = Line.from_text(0, found, [(found.text, [])]).parts
+    assert (part.read(PLACEHOLDERS), list(part.values)) == (read, values)
+
+
+def test_tags_at_the_edges_of_a_part_stay_there():
+    for line, edges, values in (
+        ("|<b>|Hello.|</b>|", ("<b>", "</b>"), ()),
+        ("|**|Note:|**| we sing", ("**", ""), ("**",)),
+        ("|`foo`| sings, so does |`bar`|", ("", ""), ("`foo`", "`bar`")),
+        ("|`foo`|.", ("", ""), ("`foo`",)),
+    ):
+        pieces = line.split("|")
+        part = Part((0, 0), pieces[::2], pieces[1::2]).without_edges()
+        assert (part.before, part.after) == edges and tuple(part.values) == values
+        assert part.before + part.source + part.after == line.replace("|", "")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("Es ist ① so ②.", ["Es ist <b>so</b>."]),
+        ("Es ① ist ②, so.", ["Es <b>ist</b>, so."]),
+        ("Es ② ist ① so.", []),  # it would close before it opens
+        ("Es ist so ① ②.", []),  # with nothing between
+    ],
+)
+def test_tags_are_in_order_and_beside_their_word(written, expected):
+    tags = Part((0, 0), ["It is ", "so", "."], ["<b>", "</b>"])
+    assert [t.text for t in restored(tags, said(written), PLACEHOLDERS)] == expected
+
+
+def test_protected_ranges_arrive_as_they_are(echo):
+    for line in ("call |<b>|Tom|</b>| now.", "|**|call:|**| us |\u2026| now", "call  |\u00a0x\n|!"):
+        text, ranges = marked(line)
+        for method in (echo.translate, echo.sample):
+            (best,) = method([text], protected=[ranges])[0]
+            assert all(best.text.count(value) >= 1 for value in line.split("|")[1::2])
+    with pytest.raises(ValueError, match="longer"):
+        echo.translate(["call"], protected=[[], []])
 
 
 class Echo(Translator):
     """Writes what it reads, but loses the marks of the second of two parts."""
 
-    def _search(self, source, beam, *rest, **more):
-        found = super()._search(source, beam, *rest, **more)
+    def _search(self, source, *rest):
+        found = super()._search(source, *rest)
         texts = self.subwords.decode([row[row > 3].tolist() for row in source])
         texts = [text.replace("②", "") for text in texts]
         return [
@@ -150,9 +215,9 @@ def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):
     """The best hypothesis may lack its mark."""
     asked, search = [], echo._search
 
-    def watch(source, beam, alpha, max_extra, n_best, *more):
-        asked.append(n_best)
-        return search(source, beam, alpha, max_extra, n_best, *more)
+    def watch(source, options, *more):
+        asked.append(options.n_best)
+        return search(source, options, *more)
 
     monkeypatch.setattr(echo, "_search", watch)
     for line in ("call now.", "call 1,1 now."):
@@ -204,73 +269,4 @@ def test_words_that_a_model_copies_become_its_marks():
 
 def test_nothing_is_kept_of_words_that_came_cut(echo):
     plain = Echo(echo.model, echo.subwords, as_text=False)
-    assert plain._read(["call  2,2 now"])[0].parts[0].texts == ["call  2,2 now"]
-
-
-class Loud(Translator):
-    """Writes what it reads in capitals."""
-
-    def _search(self, source, beam, *rest, **more):
-        found = super()._search(source, beam, *rest, **more)
-        texts = self.subwords.decode([row[row > 3].tolist() for row in source])
-        return [
-            [dataclasses.replace(best[0], ids=ids)]
-            for best, ids in zip(
-                found, self.subwords.encode([text.upper() for text in texts]), strict=True
-            )
-        ]
-
-
-def loud(echo, document):
-    """Return a document translated by a model that writes capitals."""
-    translator = Loud(echo.model, echo.subwords, reads_capitals=True)
-    found = translator.translate(document.split("\n"), beam=1, max_extra=0)
-    return "\n".join(best.text for (best,) in found)
-
-
-HTML = """<!DOCTYPE html>
-<html lang="en"><head><title>The garden</title>
-<style>
-p { color: red }
-</style>
-</head><body class="wide">
-<!-- not for
-readers --><h1>The garden</h1>
-<ul><li>Dig a <b>hole</b></li><li>Plant a tree</li></ul>
-<table><tr><td>apple</td><td>12</td></tr></table>
-<p>Tom &amp; Anna came.<br>
-They left.</p>
-</body></html>"""
-
-
-class Tags(html.parser.HTMLParser):
-    """The tags and comments of a document, and the text between them."""
-
-    def __init__(self, document):
-        super().__init__()
-        self.tags, self.text = [], ""
-        self.feed(document)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, attrs))
-
-    def handle_endtag(self, tag):
-        self.tags.append(tag)
-
-    def handle_comment(self, data):
-        self.tags.append(data)
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def test_html_stays_html(echo):
-    before, after = Tags(HTML), Tags(loud(echo, HTML))
-    assert after.tags == before.tags
-    style = "p { color: red }"
-    assert after.text.split() == before.text.upper().replace(style.upper(), style).split()
-
-
-def test_spaces_at_the_ends_and_tabs_between_columns_stay(echo):
-    assert loud(echo, "  Come in.  \n\tcome\tin\n") == "  COME IN.  \n\tCOME\tIN\n"
+    assert plain._read([("call  2,2 now", ())])[0].parts[0].source == "call  2,2 now"

@@ -14,7 +14,7 @@ from minitf.cpu.decoder import FusedDecoder
 from minitf.errors import UserError
 from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
-from minitf.translation import Translation, Translator
+from minitf.translation import Search, Translation, Translator
 from minitf.translation.reading import Line, Part, in_small_letters
 from minitf.translation.writing import (
     CUT,
@@ -190,22 +190,16 @@ class Pieces:
         return [[0] if line in self.words else [0, 0] for line in lines]
 
 
-def part_of(translations, values=(), around=("",)):
-    """A part with these translations."""
-    part = Part((0, 0), [], list(around), list(values), in_capitals=False)
-    part.translations = translations
-    return part
+def part_of(values=(), around=("",)):
+    return Part((0, 0), tuple(around), tuple(values))
 
 
-def translated(text, values=(), around=("",)):
-    """A part with one translation."""
-    return part_of([Translation(text, -1.0, -1.0)], values, around)
-
-
-def as_one(parts, subwords):
+def as_one(texts, parts, subwords):
     """The translations of some parts of a sentence, read as one sentence."""
-    as_one_sentence(parts, subwords, CUT)
-    return [best for part in parts for best in part.translations]
+    found = as_one_sentence(
+        Line(tuple(parts)), [[Translation(text, -1.0, -1.0)] for text in texts], subwords
+    )
+    return [best for (best,) in found]
 
 
 @pytest.mark.parametrize(
@@ -222,9 +216,8 @@ def as_one(parts, subwords):
     ],
 )
 def test_the_parts_of_a_sentence_read_as_one(parts, sources, expected):
-    pairs = zip(parts.split("|"), sources.split("|"), strict=True)
-    read = [translated(text, around=[source]) for text, source in pairs]
-    found = as_one(read, Pieces("Aber", "aber", "Flughafen"))
+    read = [part_of(around=[source]) for source in sources.split("|")]
+    found = as_one(parts.split("|"), read, Pieces("Aber", "aber", "Flughafen"))
     assert "|".join(best.text for best in found) == expected
     cut = [best.given_up == (CUT,) for best in found]
     assert cut == [*(not s.endswith((".", '."')) for s in sources.split("|")[:-1]), False]
@@ -236,12 +229,11 @@ def test_values_at_the_edges_of_a_part_stay_as_they_are(subwords):
         ("Tom_1 auch.", ["Tom_1"], ["", " too,"]),
         ("Ab sofort.", ["Ab"], ["", " now."]),
     ]
-    found = as_one([translated(*case) for case in cases], subwords)
+    texts = [text for text, *_ in cases]
+    found = as_one(texts, [part_of(*case) for _, *case in cases], subwords)
     assert [best.text for best in found] == ["Er mag A.", "Tom_1 auch,", "Ab sofort."]
-    changed = as_one(
-        [translated(text, [], ["".join([*values, after])]) for text, values, (_, after) in cases],
-        subwords,
-    )
+    plain = [part_of([], ["".join([*values, after])]) for _, values, (_, after) in cases]
+    changed = as_one(texts, plain, subwords)
     assert [best.text for best in changed] == ["Er mag A", "tom_1 auch,", "ab sofort."]
 
 
@@ -264,7 +256,11 @@ def test_beams_count_in_the_size_of_a_batch(translator, monkeypatch):
 def test_progress_counts_the_parts(translator):
     seen = []
     translator.translate(
-        [*TEXT, " ".join(TEXT)], 1, max_extra=0, batch_tokens=30, progress=lambda *n: seen.append(n)
+        [*TEXT, " ".join(TEXT)],
+        beam=1,
+        max_extra=0,
+        batch_tokens=30,
+        progress=lambda *n: seen.append(n),
     )
     counts = [done for done, _ in seen]
     assert (
@@ -327,7 +323,7 @@ def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
 
 @pytest.mark.parametrize(("source", "written", "expected"), ADDED)
 def test_a_fragment_gains_no_full_stop(source, written, expected):
-    part = Part((0, 0), [], [source], [], in_capitals=False)
+    part = Part((0, 0), (source,))
     (found,) = restored(part, [Translation(written, -1.0, -1.0)], [])
     assert found.text == expected
 
@@ -362,15 +358,15 @@ def test_model_with_learned_positions_reads_long_lines(subwords):
 def test_a_model_that_reads_capitals_is_not_made_to_write_them(subwords):
     for reads in (True, False):
         translator = Translator(make_model(subwords), subwords, LONGEST, reads_capitals=reads)
-        (line,) = translator._read(["THE DOG SAW A BIRD."])
+        (line,) = translator._read([("THE DOG SAW A BIRD.", ())])
         assert line.parts[0].in_capitals is not reads
 
 
 def test_the_tokens_of_a_batch_count_end_marks(translator, monkeypatch):
-    monkeypatch.setattr(translator, "_ids", lambda parts: [[5, 6, 7] for _ in parts])
+    monkeypatch.setattr(translator, "_ids", lambda part: [5, 6, 7])
     done = []
     translator.translate(
-        list("abcdefgh"), 2, 0.6, 3, batch_tokens=24, progress=lambda n, _: done.append(n)
+        list("abcdefgh"), Search(2, 0.6, 3), batch_tokens=24, progress=lambda n, _: done.append(n)
     )
     assert done == [3, 6, 8], "2 beams of 3 rows of 4 tokens"
 
@@ -459,7 +455,9 @@ def test_explain_shows_the_translation_that_translate_finds(translator):
         shown = explained.translation, explained.log_probability, explained.score
         assert shown == (found[0].text, found[0].log_probability, found[0].score)
         for kind in ("source", "encoder", "decoder"):
-            weights, rows, columns = translator.attention("the dog saw", kind, 1, beam, max_extra=3)
+            weights, rows, columns = translator.attention(
+                "the dog saw", kind, 1, beam=beam, max_extra=3
+            )
             assert np.array_equal(explained.weights[kind][0], weights)
             assert explained.tokens(kind) == (rows, columns)
             assert explained.weights[kind].shape == (2, 2, len(rows), len(columns))
@@ -511,13 +509,13 @@ def test_the_n_best_of_a_line_are_those_of_all_its_parts_together(rng):
             for chosen in itertools.product(*parts)
         ]
         for n in (1, 2, 4, 5):
-            found = joined(Line([part_of(ranked[:n]) for ranked in parts]), n)
+            found = joined(Line((part_of(),) * len(parts)), [ranked[:n] for ranked in parts], n)
             expected = sorted(every, reverse=True)[:n]
             assert [t.text for t in found] == [text for _, text in expected]
             assert np.allclose([t.score for t in found], [score for score, _ in expected])
             assert np.allclose([t.log_probability for t in found], [2 * s for s, _ in expected])
     same = [Translation("x", -1.0, -1.0), Translation("", -2.0, -2.0)]
-    found = joined(Line([part_of(same), part_of(same)]), 4)
+    found = joined(Line((part_of(),) * 2), [same, same], 4)
     assert [t.text for t in found] == ["x x", "x", ""]
 
 
@@ -538,8 +536,8 @@ def test_a_line_in_capitals_is_read_in_small_letters(translator, subwords):
     lines = ["THE DOG SAW A BIRD.", "WE SING. YOU DO NOT.", "the dog", "IN THE Old House", "I", ""]
     small = ["The dog saw a bird.", "We sing. You do not.", *lines[2:]]
     for n_best, beam in ((1, 1), (3, 4)):
-        found = translator.translate(lines, beam, n_best=n_best)
-        plain = loud.translate(small, beam, n_best=n_best)
+        found = translator.translate(lines, beam=beam, n_best=n_best)
+        plain = loud.translate(small, beam=beam, n_best=n_best)
         for line, here, there in zip(lines, found, plain, strict=True):
             texts = [best.text.upper() if line in lines[:2] else best.text for best in there]
             assert [best.text for best in here] == list(dict.fromkeys(texts))
@@ -580,5 +578,5 @@ def test_a_fragment_has_eight_words_at_most(words, expected):
 def test_a_capital_letter_without_a_subword_is_read_and_not_kept(folder):
     """German has few Ö, Ä and Ü: where no subword has them, Öl is still a word to translate."""
     translator = Translator.load(ROOT / "examples" / "models" / folder)
-    words, foreign = translator._read(["Öl, Äpfel und Übung", "Das ist 東京"])
-    assert words.parts[0].values == [] and foreign.parts[0].values == ["東京"]
+    words, foreign = translator._read([("Öl, Äpfel und Übung", ()), ("Das ist 東京", ())])
+    assert words.parts[0].values == () and foreign.parts[0].values == ("東京",)

@@ -11,7 +11,7 @@ from minitf.backend import to_device, to_numpy, using
 from minitf.decode import write_texts
 from minitf.text import BOS, EOS, PAD, Words
 from minitf.text.vocabulary import SPECIALS
-from minitf.translation import Translator
+from minitf.translation import Search, Translator
 from minitf.translation.wellformed import REPEATS, Wellformed
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -180,9 +180,9 @@ def test_the_translator_writes_text_unless_it_is_asked_not_to(beam):
 
     def broken(**wellformed):
         if beam:
-            found = translator.translate(lines, beam, **wellformed)
+            found = translator.translate(lines, Search(beam, **wellformed))
         else:
-            found = translator.sample(lines, temperature=0.3, **wellformed)
+            found = translator.sample(lines, Search(**wellformed), temperature=0.3)
         return ["\ufffd" in best.text for (best,) in found]
 
     assert not any(broken())
