@@ -141,7 +141,7 @@ class Part:
 
     def between_values(self) -> Line:
         """Return the texts as parts of their own, and the values as what is copied around them."""
-        parts, before = [], self.before
+        parts, before = [], ""
         for number, (text, value) in enumerate(zip(self.texts, [*self.values, ""], strict=True)):
             core = text.strip()
             if not any(map(str.isalpha, core)):
@@ -152,7 +152,7 @@ class Part:
             after = text[start + len(core) :] + value
             parts.append(dataclasses.replace(part, before=before + text[:start], after=after))
             before = ""
-        last = dataclasses.replace(parts[-1], after=parts[-1].after + before + self.after)
+        last = dataclasses.replace(parts[-1], after=parts[-1].after + before)
         return Line((*parts[:-1], last), is_sentence=True)
 
 
