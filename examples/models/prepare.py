@@ -29,7 +29,7 @@ from minitf.data import corpora
 from minitf.text.kept import PLACEHOLDERS, protected_pattern, split_protected
 from minitf.text.normalise import normalise
 
-__all__ = ["added_pairs", "marked_pair", "numbered", "trained_pairs"]
+__all__ = ["added_pairs", "numbered", "protected_pair", "trained_pairs"]
 
 FOLDER = Path(__file__).resolve().parent
 # The words of a sentence without a translation that the corpus knows, at least: nearly all of those
@@ -68,7 +68,7 @@ COUNTS = {
     "with_other_names": 20_000,
     "with_other_numbers": 20_000,
     "with_translated_names": 10_000,
-    "with_marks": 40_000,
+    "with_placeholders": 40_000,
     "typed": 6_000,
     "capitals": 4_000,
     "same": 4_000,
@@ -76,13 +76,13 @@ COUNTS = {
 PHRASES = 3  # times that each phrase is repeated in a training text
 
 
-def marked_pair(english: str, german: str) -> tuple[str, str]:
-    """Return a pair with marks for what is the same on both sides and must not be translated.
+def protected_pair(english: str, german: str) -> tuple[str, str]:
+    """Return a pair with a placeholder for what both sides have and must not be translated.
 
     Numbers are the same if their digits are: German writes 1.000 for 1,000 and 2.30 for 2:30. Where
     one side has a value that the other has not ("half past two"), the pair stays as it is.
 
-    >>> marked_pair("It costs $1,000 at www.example.org.", "Auf www.example.org kostet es 1.000 $.")
+    >>> protected_pair("It costs $1,000 at www.x.org.", "Auf www.x.org kostet es 1.000 $.")
     ('It costs ① at ②.', 'Auf ② kostet es ①.')
     """
     (texts, values), (other_texts, other_values) = (
@@ -95,8 +95,8 @@ def marked_pair(english: str, german: str) -> tuple[str, str]:
     first = [*PLACEHOLDERS[: len(keys)], ""]
     second = [*(PLACEHOLDERS[places[key].pop(0)] for key in other_keys), ""]
     return tuple(
-        "".join(itertools.chain(*zip(side, marks, strict=True)))
-        for side, marks in ((texts, first), (other_texts, second))
+        "".join(itertools.chain(*zip(side, placeholders, strict=True)))
+        for side, placeholders in ((texts, first), (other_texts, second))
     )
 
 
@@ -106,14 +106,14 @@ def _key(value):
     return value if letters else (re.sub(r"\D", "", value), re.sub(r"[^%°$€£]", "", value))
 
 
-def numbered(source: str, target: str, marks: str = PLACEHOLDERS) -> tuple[str, str]:
-    """Return a pair whose marks are numbered in the order of the source, or replaced by others.
+def numbered(source: str, target: str, placeholders: str = PLACEHOLDERS) -> tuple[str, str]:
+    """Number the placeholders of a pair in the order of the source, or replace them by others.
 
     >>> numbered("③ or ①", "① oder ③")
     ('① or ②', '② oder ①')
     """
     order = dict.fromkeys(_A_MARK.findall(source))
-    new = dict(zip(order, marks, strict=False))
+    new = dict(zip(order, placeholders, strict=False))
     return tuple(_A_MARK.sub(lambda found: new[found[0]], side) for side in (source, target))
 
 
@@ -127,7 +127,7 @@ def joined(pairs, n: int, rng):
 
 
 def _join_in_a_row(pairs):
-    """Join pairs; the marks of each are others than those before."""
+    """Join pairs; the placeholders of each are others than those before."""
     sides, used = [], 0
     for pair in pairs:
         sides.append(numbered(*pair, (PLACEHOLDERS * 2)[used:]))
@@ -175,11 +175,11 @@ def with_translated_names(pairs, n: int, rng):
     return made
 
 
-def with_marks(pairs, n: int, rng):
-    """Return n new pairs with marks: in place of a name or number, around one, before or after.
+def with_placeholders(pairs, n: int, rng):
+    """Return n new pairs with placeholders: for a name or number, around one, before or after.
 
     >>> import numpy as np
-    >>> with_marks([("I saw Tom.", "Ich sah Tom.")], 2, np.random.default_rng(1))
+    >>> with_placeholders([("I saw Tom.", "Ich sah Tom.")], 2, np.random.default_rng(1))
     [('I saw ①.', 'Ich sah ①.'), ('I saw Tom. ①', 'Ich sah Tom. ①')]
     """
     found = [(pair, places) for pair in pairs if (places := _places(*pair))]
@@ -187,10 +187,10 @@ def with_marks(pairs, n: int, rng):
     for draw in rng.random(n):
         pair, places = _pick(found, rng)
         if draw < 0.7:  # in place of a name or a number, or of two
-            for mark, place in zip(
+            for placeholder, place in zip(
                 PLACEHOLDERS, rng.permutation(places)[: _pick((1, 1, 2), rng)], strict=False
             ):
-                pair = _replaced(pair, place, mark)
+                pair = _replaced(pair, place, placeholder)
         elif draw < 0.78:  # tags around it
             place = _pick(places, rng)
             pair = _replaced(pair, place, f"①{place}②")
@@ -327,7 +327,7 @@ def _lone_names(english, german):
 
 
 def _places(english, german):
-    """Return the names and the number in whose place a mark may stand."""
+    """Return the names and the number in whose place a placeholder may stand."""
     numbers = _NUMBER.findall(english)
     alone = numbers == _NUMBER.findall(german) == _LONE.findall(english) == _LONE.findall(german)
     lone = numbers if alone and len(numbers) == 1 and numbers[0] not in ("0", "1") else []
@@ -350,19 +350,19 @@ def _translated_name(kind, rng):
 
 def trained_pairs(pairs):
     """Return the pairs of the corpus and of the phrase lists, from which subwords are learned."""
-    pairs = [marked_pair(*map(normalise, pair)) for pair in pairs]
+    pairs = [protected_pair(*map(normalise, pair)) for pair in pairs]
     pairs = [pair for pair in pairs if all(pair)]
     return pairs + PHRASES * phrases()
 
 
 def phrases():
-    """Return the pairs of phrases/taught, and those of values.tsv, whose values are marks."""
+    """Return the pairs of phrases/taught, and those of values.tsv, with placeholders."""
     rows = []
     folder = FOLDER / "phrases"
     for path in [*sorted((folder / "taught").glob("*.tsv")), folder / "values.tsv"]:
         for line in corpora.read_lines(path):
             english, german = map(normalise, line.split("\t")[:2])
-            rows.append(marked_pair(english, german))
+            rows.append(protected_pair(english, german))
     return rows
 
 
@@ -372,7 +372,13 @@ def added_pairs(pairs, seed: int = 0, turned: bool = False, counts=COUNTS):
     turned: whether German is the source.
     """
     rng = np.random.default_rng([seed, 1 << 20])
-    makers = (joined, with_other_names, with_other_numbers, with_translated_names, with_marks)
+    makers = (
+        joined,
+        with_other_names,
+        with_other_numbers,
+        with_translated_names,
+        with_placeholders,
+    )
     made = [maker(pairs, counts[maker.__name__], rng) for maker in makers]
     made += [maker(pairs, counts[maker.__name__], rng, turned) for maker in (typed, same)]
     made.append(capitals(pairs, counts["capitals"], rng))
@@ -380,7 +386,7 @@ def added_pairs(pairs, seed: int = 0, turned: bool = False, counts=COUNTS):
 
 
 def back_translated(mono_path, back_path, known, familiar, longest=18):
-    """Return (source, target) for each usable line: the source as a translator wrote it, marked.
+    """Return (source, target) for each usable line: the source as a translator wrote it, protected.
 
     Used are lines of 2 to `longest` words, of which the fraction `familiar` at least is in the set
     `known`: what a translator of everyday sentences cannot read it cannot translate back. Left out

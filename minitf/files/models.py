@@ -55,7 +55,7 @@ NOTES = {
     "max_subwords": Note(int, True, True),
     "max_unsplit": Note(int, True, True),
     "reads_capitals": Note(bool, True, True),
-    "marks": Note(list, True, False),
+    "placeholders": Note(list, True, False),
     # Whose work it is.
     "source": Note(str, True, True),
     "licence": Note(str, True, True),

@@ -295,7 +295,7 @@ class Trainer:
         """Return (perplexity, BLEU), None if the run was asked to stop."""
         # As training/commandline.py reads the saved model: a line of up to max_length is one part.
         length = self.settings.max_length
-        ways = self.notes.get("reads_capitals", False), self.notes.get("marks")
+        ways = self.notes.get("reads_capitals", False), self.notes.get("placeholders")
         translator = Translator(self.model, self.dataset.subwords, length, length, *ways)
         try:
             with self.model.evaluating():

@@ -144,7 +144,7 @@ class Translator:
         model, subwords, notes = load_model(directory, model)
         max_unsplit = max(notes.get("max_unsplit", 0), max_unsplit)
         max_subwords = max(notes.get("max_subwords", _MAX_SUBWORDS), max_unsplit)
-        capitals, placeholders = notes.get("reads_capitals", False), notes.get("marks")
+        capitals, placeholders = notes.get("reads_capitals", False), notes.get("placeholders")
         return cls(
             model.eval(), subwords, max_subwords, max_unsplit, capitals, placeholders, notes=notes
         )

@@ -37,25 +37,25 @@ def rng(seed=0):
         (("At 2:30.", "Um halb drei."), None),  # nothing on the other side
         (("5% of 10%", "5% von 20%"), None),
         (("I have $5.", "Ich habe 5 €."), None),  # other money
-        ((" ".join(["1,5"] * 9),) * 2, None),  # more values than marks
+        ((" ".join(["1,5"] * 9),) * 2, None),  # more values than placeholders
     ],
 )
-def test_values_of_both_sides_become_marks(pair, expected):
-    assert prepare.marked_pair(*pair) == (expected or pair)
+def test_values_of_both_sides_become_placeholders(pair, expected):
+    assert prepare.protected_pair(*pair) == (expected or pair)
 
 
-def test_marks_are_numbered_in_the_order_of_the_source():
-    made = prepare.with_marks(PAIRS, 400, rng()) + prepare.joined(PAIRS, 20, rng())
+def test_placeholders_are_numbered_in_the_order_of_the_source():
+    made = prepare.with_placeholders(PAIRS, 400, rng()) + prepare.joined(PAIRS, 20, rng())
     made += [prepare.numbered(*prepare._join_in_a_row([("① a", "a ①"), ("b ② ①", "① ② b")]))]
     assert made[-1] == ("① a b ② ③", "a ① ③ ② b")
     for source, target in made:
-        marks = re.findall(f"[{PLACEHOLDERS}]", source)
-        assert marks == list(PLACEHOLDERS[: len(marks)])
-        assert sorted(re.findall(f"[{PLACEHOLDERS}]", target)) == marks
+        placeholders = re.findall(f"[{PLACEHOLDERS}]", source)
+        assert placeholders == list(PLACEHOLDERS[: len(placeholders)])
+        assert sorted(re.findall(f"[{PLACEHOLDERS}]", target)) == placeholders
 
 
-def test_a_mark_takes_the_place_of_one_name_or_number():
-    made = prepare.with_marks(PAIRS[:1], 200, rng())
+def test_a_placeholder_takes_the_place_of_one_name_or_number():
+    made = prepare.with_placeholders(PAIRS[:1], 200, rng())
     assert ("① has 3 cats.", "① hat 3 Katzen.") in made
     assert ("Tom has ① cats.", "Tom hat ① Katzen.") in made
     assert ("①Tom② has 3 cats.", "①Tom② hat 3 Katzen.") in made
@@ -103,7 +103,7 @@ def test_the_same_input_gives_the_same_pairs():
     assert first == second != other and len(first) == 9 * len(counts)
 
 
-def test_back_translations_are_marked_and_chosen(tmp_path):
+def test_back_translations_are_protected_and_chosen(tmp_path):
     mono = ["Das ist gut.", "Das ist Kladderadatsch, sehr.", "Gut.", "Das ist das.", "Ist das ①?"]
     back = ["This is good.", "That is nonsense.", "Well", "Das ist das.", "Is that ①?"]
     for name, lines in (("mono", mono), ("back", back)):

@@ -140,10 +140,12 @@ def test_it_translates_and_draws_like_any_other_model(tmp_path):
 def test_the_words_that_it_copies_are_noted(tmp_path, monkeypatch):
     """They are tried in the language of its name."""
     tried = []
-    marks = lambda model, language: tried.append((type(model), language)) or ["4711"]  # noqa: E731
-    monkeypatch.setattr(importing, "copied_placeholders", marks)
+    words = lambda model, language: tried.append((type(model), language)) or ["4711"]  # noqa: E731
+    monkeypatch.setattr(importing, "copied_placeholders", words)
     import_model(hugging_face(tmp_path / "opus-mt-en-de"), tmp_path / "out", say=lambda line: None)
-    assert tried == [(Translator, "en")] and read_notes(tmp_path / "out")["marks"] == ["4711"]
+    assert tried == [(Translator, "en")] and read_notes(tmp_path / "out")["placeholders"] == [
+        "4711"
+    ]
     assert Translator.load(tmp_path / "out").placeholders == ["4711"]
 
 

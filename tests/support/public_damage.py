@@ -84,7 +84,7 @@ def outcome(source, out):
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            # The trial of marks is nine tenths of an import, and reads no file.
+            # The trial of placeholders is nine tenths of an import, and reads no file.
             with mock.patch.object(importing, "copied_placeholders", lambda *_: []):
                 import_model(source, out, "float32", say=lambda line: None)
             model, subwords, _ = load_model(out)

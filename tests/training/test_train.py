@@ -129,11 +129,11 @@ def test_the_settings_of_decoding_arrive(folder, monkeypatch):
     """Greedy for a validation, the beam for a test; no long line is cut, as it is for a user."""
     calls, translate = [], Translator.translate
 
-    def watch(self, lines, beam=4, alpha=0.6, max_extra=50, **more):
-        calls.append(
-            (self.max_unsplit, self.max_subwords, beam, max_extra, *([alpha] if beam > 1 else []))
-        )
-        return translate(self, lines, beam, alpha, max_extra, **more)
+    def watch(self, lines, search, **more):
+        alpha = [search.alpha] if search.beam > 1 else []
+        sizes = self.max_unsplit, self.max_subwords
+        calls.append((*sizes, search.beam, search.max_extra, *alpha))
+        return translate(self, lines, search, **more)
 
     monkeypatch.setattr(Translator, "translate", watch)
     arguments = "--steps 1 --valid-every 1 --beam 3 --alpha 0.9 --max-extra 4 --max-length 120"
@@ -302,7 +302,7 @@ def test_every_validation_reads_lines_as_the_model_will(folder, monkeypatch, rea
     assert run("first") == 0
     notes = json.loads(Path("first/config.json").read_text())
     assert notes["reads_capitals"] is False
-    as_public = {"reads_capitals": reads, "marks": ["Xa", "Xb"]}
+    as_public = {"reads_capitals": reads, "placeholders": ["Xa", "Xb"]}
     Path("first/config.json").write_text(json.dumps(notes | as_public))
     found, measure = [], Validator.measure
 

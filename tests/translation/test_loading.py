@@ -54,7 +54,7 @@ def test_a_model_far_larger_than_its_weights_is_refused_before_it_is_built():
 @pytest.mark.parametrize(
     ("name", "value"),
     [("max_subwords", "20"), ("max_subwords", 0), ("max_unsplit", True), ("reads_capitals", "yes")]
-    + [("marks", marks) for marks in (None, 7, "①②", [7], ["①", " "], {"①": 1})]
+    + [("placeholders", words) for words in (None, 7, "①②", [7], ["①", " "], {"①": 1})]
     + [("licence", 5)],
 )
 def test_notes_that_no_model_has_are_refused(name, value, tmp_path):

@@ -1,4 +1,4 @@
-"""Values leave a line before the model reads it, and come back where it writes their marks."""
+"""Values leave a line before the model reads it, and come back in place of their placeholders."""
 
 import dataclasses
 import re
@@ -29,11 +29,11 @@ def said(*texts):
         (["① ②.", "① ②."], ["030 1234567 17:45."]),
     ],
 )
-def test_a_translation_needs_each_mark_once(written, expected):
+def test_a_translation_needs_each_placeholder_once(written, expected):
     assert [t.text for t in restored(PART, said(*written), PLACEHOLDERS)] == expected
 
 
-def test_a_mark_inside_a_word_is_not_there():
+def test_a_placeholder_inside_a_word_is_not_there():
     written = said("X1 or X2, X12.", "X1, X1 or X2.", "X1 or X2.")
     part = Part((0, 0), ["", " or ", "."], ["1,1", "2,2"])
     assert [t.text for t in restored(part, written, ("X1", "X2"))] == ["1,1 or 2,2."]
@@ -56,7 +56,7 @@ def test_only_values_are_copied():
         assert [each.text for each in part.copied()] == copied
 
 
-def test_more_values_than_marks_are_translated_around():
+def test_more_values_than_placeholders_are_translated_around():
     part = Part((0, 0), list("abc"), ["1,1", "2,2"])
     assert restored(part, said("a ① b c"), PLACEHOLDERS[:1]) == []
 
@@ -170,7 +170,7 @@ def test_protected_ranges_arrive_as_they_are(echo):
 
 
 class Echo(Translator):
-    """Writes what it reads, but loses the marks of the second of two parts."""
+    """Writes what it reads, but loses the placeholders of the second of two parts."""
 
     def _search(self, source, *rest):
         found = super()._search(source, *rest)
@@ -215,7 +215,7 @@ def test_a_sentence_that_was_cut_around_its_values_says_so(echo):
 
 
 def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):
-    """The best hypothesis may lack its mark."""
+    """The best hypothesis may lack its placeholder."""
     asked, search = [], echo._search
 
     def watch(source, options, *more):
@@ -237,10 +237,13 @@ def test_a_pattern_of_ones_own(echo):
     assert echo.translate(["call TOM now"], keep=["(?i:tom)"])[0][0].text == "call TOM now"
 
 
-def test_the_marks_of_a_model_are_in_its_notes(echo, tmp_path):
+def test_the_placeholders_of_a_model_are_in_its_notes(echo, tmp_path):
     from tiny_translator import save
 
-    for noted, expected in (({}, list(PLACEHOLDERS)), ({"marks": ["4711", "X1"]}, ["4711", "X1"])):
+    for noted, expected in (
+        ({}, list(PLACEHOLDERS)),
+        ({"placeholders": ["4711", "X1"]}, ["4711", "X1"]),
+    ):
         save(tmp_path, echo.subwords, noted)
         assert Translator.load(tmp_path).placeholders == expected
 
@@ -257,16 +260,16 @@ class Copier:
                 for line in lines]  # fmt: skip
 
 
-def test_words_that_a_model_copies_become_its_marks():
+def test_words_that_a_model_copies_become_its_placeholders():
     names = ["X1", "X2", "X3", "X4", "X5", "X6"]
-    for copied, marks in (
+    for copied, expected in (
         (names, names),
         (names[:3], []),
         ([*names, *PLACEHOLDERS], list(PLACEHOLDERS)),
     ):
         for language in ("en", "xx"):
             copier = Copier(*copied)
-            assert copied_placeholders(copier, language) == marks
+            assert copied_placeholders(copier, language) == expected
             assert copier.placeholders == ["of the notes"]
 
 
