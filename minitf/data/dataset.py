@@ -5,7 +5,6 @@ The batches of an epoch are a function of its number.
 
 import dataclasses
 import functools
-import hashlib
 import re
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 
 from minitf.cli import counted
 from minitf.data import corpora
-from minitf.data.rows import Encoded, Rows, encode_lines, encode_pairs, in_memory
+from minitf.data.rows import EncodedPairs, encode_lines, encode_pairs, in_memory
 from minitf.errors import UserError
 from minitf.text import Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
@@ -33,9 +32,8 @@ _CHECK = "check that the files belong together, or raise --max-length and --batc
 class Dataset:
     """The training pairs as ids, and the texts to validate and test on.
 
-    corpus: without its training text, which is in sources and targets. valid: the sentences of
-    corpus.valid that are used, at most a thousand. encoded: the files behind sources and targets,
-    for a text that is too long for the memory.
+    corpus: without its training text, which is in pairs. valid: the sentences of corpus.valid that
+    are used, at most a thousand.
 
     Measured with 36 million pairs on the disk, the size of en-fr: 0.6 GB between batches; at
     most 1.6 GB while an epoch is planned, 44 bytes a pair. Cutting a text takes 0.3 GB for any
@@ -45,37 +43,22 @@ class Dataset:
 
     corpus: corpora.Corpus
     subwords: Vocabulary
-    sources: Rows
-    targets: Rows
+    pairs: EncodedPairs
     valid: corpora.Pairs
-    encoded: Encoded | None = None
-
-    def __getstate__(self):
-        """Leave out mapped rows: each rank of a run maps the file itself."""
-        return vars(self) | ({"sources": None, "targets": None} if self.encoded else {})
-
-    def __setstate__(self, state):
-        vars(self).update(state)
-        if self.encoded:
-            self.sources, self.targets = self.encoded.sources, self.encoded.targets
 
     @functools.cached_property
     def longest(self):
         """Return a length that only one in a thousand training sources exceeds, in subwords."""
-        return max(1, int(np.quantile(self.sources.lengths, 0.999, method="higher")))
+        return max(1, int(np.quantile(self.pairs.sources.lengths, 0.999, method="higher")))
 
     def plan(self, epoch, batch_tokens, seed):
         """Return the batches of an epoch as arrays of indices, the same in every process."""
-        lengths = self.sources.lengths + 1, self.targets.lengths + 1  # the end marks
+        lengths = self.pairs.sources.lengths + 1, self.pairs.targets.lengths + 1  # the end marks
         return plan_batches(*lengths, batch_tokens, np.random.default_rng([seed, epoch]))
 
     def batch(self, indices):
         """Pad the pairs with these indices to a batch."""
-        if self.encoded:
-            sources, targets = self.encoded.flat(indices)
-        else:
-            sources, targets = self.sources.flat(indices), self.targets.flat(indices)
-        return batch_of(sources, targets, len(self.subwords))
+        return batch_of(*self.pairs.flat(indices), len(self.subwords))
 
     def largest(self, plan):
         """Return the batches of a plan that may need the most memory.
@@ -87,22 +70,12 @@ class Dataset:
         order, starts = np.concatenate(plan), np.cumsum(n_rows) - n_rows
         longest = [
             np.maximum.reduceat(side.lengths[order], starts)
-            for side in (self.sources, self.targets)
+            for side in (self.pairs.sources, self.pairs.targets)
         ]
         widths = np.stack(longest, axis=1).astype(np.int64) + 1
         positions = n_rows * widths.sum(axis=1)
         pairs = n_rows * (widths**2).sum(axis=1) + n_rows * widths.prod(axis=1)
         return [plan[i] for i in sorted({int(positions.argmax()), int(pairs.argmax())})]
-
-    def fingerprint(self):
-        """Return a hash of all training pairs; an exact resume needs the same pairs."""
-        if self.encoded:
-            return self.encoded.digest
-        digest = hashlib.sha256()
-        for side in (self.sources, self.targets):
-            ids, lengths = side.flat(np.arange(len(side)))
-            digest.update(ids.astype("<i4").tobytes() + lengths.astype("<i8").tobytes())
-        return digest.hexdigest()
 
     def references(self, lines):
         """Return the reference translations, with words joined if the text came in subwords."""
@@ -211,16 +184,15 @@ def prepare(settings, corpus, log, subwords=None):
         log(f"added    {counted(n_added, 'pair')} from {settings.add[0]}")
         pairs = corpora.Pairs(*(a + b for a, b in zip(pairs, corpus.added, strict=True)))
     longest = min(settings.max_length, settings.batch_tokens - 1)
-    encoded = None
     if isinstance(pairs.source, corpora.Lines):
         encoded = encode_pairs(corpus.name, pairs, subwords, longest, log)
-        sides, counts, unknown = (encoded.sources, encoded.targets), encoded.counts, encoded.unknown
     else:
-        *sides, counts, unknown = in_memory(pairs, subwords, longest)
+        encoded = in_memory(pairs, subwords, longest)
+    counts = encoded.counts
     log(f"pairs    {counts['kept']:,} to train on{_omissions(counts)}")
     if not counts["kept"]:
         raise UserError(f"no pair is left to train on{_omissions(counts)}: {_CHECK}")
-    share = unknown / sum(int(side.lengths.sum()) for side in sides)
+    share = encoded.unknown / len(encoded.ids)
     if share > MAX_UNKNOWN:
         raise UserError(
             f"{share:.0%} of the tokens are not in the vocabulary: raise --vocabulary-size, or for "
@@ -231,7 +203,7 @@ def prepare(settings, corpus, log, subwords=None):
     valid = _validation(corpus.valid, subwords, longest, log)
     none = corpora.Pairs([], [])
     corpus = dataclasses.replace(corpus, train=none, added=none)
-    return Dataset(corpus, subwords, *sides, valid, encoded)
+    return Dataset(corpus, subwords, encoded, valid)
 
 
 def _warn_about_files(settings, corpus, log):

@@ -26,7 +26,7 @@ from minitf.errors import UserError
 from minitf.text import UNK
 from minitf.text.batches import id_type
 
-__all__ = ["Encoded", "Rows", "encode_lines", "encode_pairs", "in_memory", "sides"]
+__all__ = ["EncodedPairs", "Rows", "encode_lines", "encode_pairs", "in_memory"]
 
 _BLOCK = 20_000  # lines that are cut into subwords at a time
 # Pairs read from a mapped file before its pages are released: each pair maps up to 2 MB around it.
@@ -44,17 +44,15 @@ class Rows:
 
     WMT has half a billion ids.
 
-    ids: of all rows, an array or a mapped file. lengths: of each row. ends: the index in `ids`
-    after each row, without which one row follows the other.
+    ids: an array or a mapped file. lengths: of each row. ends: the index in `ids` after each row.
 
-    >>> rows = Rows(np.array([5, 6, 7], np.uint16), [2, 0, 1])
+    >>> rows = Rows(np.array([5, 6, 7], np.uint16), np.array([2, 0, 1]), np.array([2, 2, 3]))
     >>> len(rows), [ids.tolist() for ids in rows], rows[2].tolist()
     (3, [[5, 6], [], [7]], [7])
     """
 
-    def __init__(self, ids, lengths, ends=None):
-        self.ids, self.lengths = ids, np.asarray(lengths)
-        self.ends = np.cumsum(self.lengths, dtype=np.int64) if ends is None else ends
+    def __init__(self, ids, lengths, ends):
+        self.ids, self.lengths, self.ends = ids, lengths, ends
 
     def __len__(self):
         return len(self.lengths)
@@ -74,31 +72,31 @@ class Rows:
         return self.ids[np.arange(lengths.sum()) + np.repeat(shifts, lengths)], lengths
 
 
-def sides(ids, lengths):
-    """Return the Rows of sources and targets; ids: of one pair after the other. lengths: (2, n)."""
-    kind = np.uint32 if len(ids) < 1 << 32 else np.int64
-    ends = np.cumsum(lengths.sum(axis=0, dtype=kind), dtype=kind)
-    return Rows(ids, lengths[0], ends - lengths[1]), Rows(ids, lengths[1], ends)
+class EncodedPairs:
+    """Pairs as ids: in memory, or in a folder that `encode_pairs` has written.
 
-
-class Encoded:
-    """The pairs in a folder that `encode_pairs` has written.
-
-    sources, targets: Rows of the mapped file. counts: pairs left out by each rule, and kept.
-    unknown: the number of ids that are UNK. digest: stands for the pairs. It is pickled as its
-    path: the receiving process maps the same file.
-
-    Raises UserError for a folder that is missing or incomplete.
+    ids: of one pair after the other, each source before its target. lengths: (2, pairs). counts:
+    pairs left out by each rule, and kept. unknown: the number of ids that are UNK. folder: that of
+    the file to which `ids` is mapped. It is pickled as the path of the folder: the receiving
+    process maps the same file.
+    sources, targets: Rows.
     """
 
-    def __init__(self, folder, dtype):
-        self.folder, self.dtype = folder, dtype
-        self.digest = folder.name.rpartition("-")[2]
+    def __init__(self, ids, lengths, counts, unknown, folder=None):
+        self.ids, self.counts, self.unknown, self.folder = ids, counts, unknown, folder
+        kind = np.uint32 if len(ids) < 1 << 32 else np.int64
+        ends = np.cumsum(lengths.sum(axis=0, dtype=kind), dtype=kind)
+        self.sources = Rows(ids, lengths[0], ends - lengths[1])
+        self.targets = Rows(ids, lengths[1], ends)
+
+    @classmethod
+    def load(cls, folder, dtype):
+        """Map the pairs of a folder. Raises UserError if it is missing or incomplete."""
         try:
             facts = json.loads((folder / "counts.json").read_text())
             lengths = np.load(folder / "lengths.npy")
-            self.ids = _mapped(folder / "ids.bin", dtype)
-            if len(self.ids) != lengths.sum(dtype=np.int64):
+            ids = _mapped(folder / "ids.bin", dtype)
+            if len(ids) != lengths.sum(dtype=np.int64):
                 raise ValueError("ids.bin is too short or too long")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
@@ -106,11 +104,11 @@ class Encoded:
                 f"{folder} cannot be read ({reason}): delete it, and it is made again; all "
                 "machines need the same data folder"
             ) from None
-        self.sources, self.targets = sides(self.ids, lengths)
-        self.counts, self.unknown = facts["counts"], facts["unknown"]
+        return cls(ids, lengths, facts["counts"], facts["unknown"], folder)
 
     def __reduce__(self):
-        return Encoded, (self.folder, self.dtype)
+        mapped = EncodedPairs.load, (self.folder, self.ids.dtype)
+        return mapped if self.folder else super().__reduce__()
 
     def flat(self, rows):
         """Return `Rows.flat` of both sides of these pairs, and release the pages of the file."""
@@ -124,8 +122,18 @@ class Encoded:
 
     def release(self):
         """Return the pages that were read to the system, which keeps them while there is room."""
-        if hasattr(mmap, "MADV_DONTNEED") and len(self.ids):
+        if self.folder and hasattr(mmap, "MADV_DONTNEED") and len(self.ids):
             self.ids.base.madvise(mmap.MADV_DONTNEED)
+
+    def fingerprint(self):
+        """Return a hash of all pairs: an exact resume needs the same ones."""
+        if self.folder:
+            return self.folder.name.rpartition("-")[2]
+        digest = hashlib.sha256()
+        for side in (self.sources, self.targets):
+            ids, lengths = side.flat(np.arange(len(side)))
+            digest.update(ids.astype("<i4").tobytes() + lengths.astype("<i8").tobytes())
+        return digest.hexdigest()
 
 
 def _mapped(path, dtype):
@@ -138,7 +146,7 @@ def _mapped(path, dtype):
 
 
 def encode_pairs(name, pairs, subwords, max_length, log=print):
-    """Cut the pairs into subwords, leave out those that `corpora.clean` rejects; return Encoded.
+    """Cut the pairs into subwords, leave out those that `corpora.clean` rejects.
 
     name: of the folder, together with a hash of all arguments, so that the same pairs are encoded
     once. pairs: of Lines. Raises UserError if the folder cannot be written.
@@ -156,7 +164,7 @@ def encode_pairs(name, pairs, subwords, max_length, log=print):
             f"encoded  {folder}, {size:.2f} GB in {minutes:.1f} minutes; delete it when no "
             "run needs it any more"
         )
-    return Encoded(folder, id_type(len(subwords)))
+    return EncodedPairs.load(folder, id_type(len(subwords)))
 
 
 def _key(pairs, subwords, max_length):
@@ -178,10 +186,10 @@ def _write(folder, pairs, subwords, max_length):
 
 
 def in_memory(pairs, subwords, max_length):
-    """Return sources and targets of the pairs that are kept, counts and unknown, as Encoded has."""
+    """Return the EncodedPairs of a text that fits into the memory."""
     blocks = []
     lengths, counts, unknown = _cut(pairs, subwords, max_length, blocks.append)
-    return *sides(np.concatenate(blocks), lengths), counts, unknown
+    return EncodedPairs(np.concatenate(blocks), lengths, counts, unknown)
 
 
 def _cut(pairs, subwords, max_length, keep):

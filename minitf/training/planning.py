@@ -97,10 +97,11 @@ def plan(trainer):
     tokens, work, typical = _average(trainer)
     times = f" x {settings.accumulate}" if settings.accumulate > 1 else ""
     updates = max(1, round(len(trainer.cursor.plan) / settings.accumulate))
+    n_pairs = counted(len(trainer.dataset.pairs.targets), "pair")
     say(
         f"update   at most {settings.batch_tokens:,}{times} tokens on each side, padding included; "
         f"{tokens:,.0f} target tokens on average; "
-        f"{counted(updates, 'update')} per epoch of {counted(len(trainer.dataset.targets), 'pair')}"
+        f"{counted(updates, 'update')} per epoch of {n_pairs}"
     )
     keep_memory()
     used, free = trainer.ranks.broadcast((used_memory(), free_memory()))
@@ -138,7 +139,7 @@ def _average(trainer):
     operations are nearest to the average.
     """
     dataset, batches, n = trainer.dataset, trainer.cursor.plan, trainer.settings.accumulate
-    sources, targets = dataset.sources.lengths, dataset.targets.lengths
+    sources, targets = dataset.pairs.sources.lengths, dataset.pairs.targets.lengths
     tokens = float(targets.sum() + len(targets)) / len(batches)  # with the end marks
     sample = batches[:: len(batches) // SAMPLE + 1]  # a plan is in random order
     shapes = [(len(rows), sources[rows].max() + 1, targets[rows].max() + 1) for rows in sample]

@@ -65,7 +65,7 @@ class Trainer:
                 "epoch (--help explains the rules)"
             )
         self.dataset, self.config, self.log = dataset, config, log
-        self.fingerprint = dataset.fingerprint()
+        self.fingerprint = dataset.pairs.fingerprint()
         self.folder = RunFolder(settings.out, log.say)
         self.make_model, self.model = model, model(config, settings.seed)
         if model is Transformer:  # else it could not be read from its files

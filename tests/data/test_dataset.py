@@ -16,7 +16,7 @@ from runs import prepare_folder, run, write_text
 from minitf.data import corpora
 from minitf.data.corpora import Corpus, Pairs
 from minitf.data.dataset import Dataset, prepare, read_corpus
-from minitf.data.rows import Rows, in_memory
+from minitf.data.rows import EncodedPairs, in_memory
 from minitf.errors import UserError
 from minitf.text import Subwords, Words, make_batch
 from minitf.training.settings import Settings
@@ -51,9 +51,10 @@ def test_rows_hold_what_lists_would(rng):
     pairs = Pairs(random_text(rng, 200), random_text(rng, 200))
     words = Words.train(pairs.source + pairs.target)
     kept = [pair for pair in zip(*map(words.encode, pairs), strict=True) if all(pair)]
-    *sides, counts, _ = in_memory(pairs, words, 99)
-    assert list(zip(*([ids.tolist() for ids in side] for side in sides), strict=True)) == kept
-    assert counts["kept"] == len(kept) and sides[0].ids.dtype == np.uint16
+    found = in_memory(pairs, words, 99)
+    sides = ([ids.tolist() for ids in side] for side in (found.sources, found.targets))
+    assert list(zip(*sides, strict=True)) == kept
+    assert found.counts["kept"] == len(kept) and found.ids.dtype == np.uint16
 
 
 def test_every_kept_pair_once_an_epoch_within_the_budget(rng):
@@ -122,7 +123,7 @@ def test_what_is_left_out_is_counted():
         "pairs    2 to train on; left out: 2 empty, 1 too long, 1 with sides of very different "
         "length"
     )
-    assert data.subwords.decode(list(data.sources)) == ["a", "c d"]
+    assert data.subwords.decode(list(data.pairs.sources)) == ["a", "c d"]
     assert data.corpus.train.source == []  # the ids are enough: the text of WMT takes gigabytes
 
 
@@ -138,7 +139,7 @@ def test_a_line_of_blanks_is_an_empty_line():
     plain, space = (made(own(pairs, pairs), subwords, log.append) for pairs in texts)
     assert "pairs    9 to train on; left out: 10 empty" in log
     assert "valid    9 pairs; left out: 10 empty" in log
-    assert space.fingerprint() == plain.fingerprint() and space.valid == plain.valid
+    assert space.pairs.fingerprint() == plain.pairs.fingerprint() and space.valid == plain.valid
 
 
 @pytest.mark.parametrize(
@@ -199,10 +200,10 @@ def test_added_pairs_are_trained_on_and_nothing_else(tmp_path):
     )
     assert f"added    2 pairs from {more[0]}" in log
     assert "pairs    2 to train on; left out: 1 empty" in log
-    assert data.subwords.decode(data.sources) == ["a b", "b a"]
-    assert data.subwords.decode(data.targets) == ["c", "c c"]
+    assert data.subwords.decode(data.pairs.sources) == ["a b", "b a"]
+    assert data.subwords.decode(data.pairs.targets) == ["c", "c c"]
     assert data.subwords.contents() == plain.subwords.contents() and data.valid == plain.valid
-    assert data.fingerprint() != plain.fingerprint()
+    assert data.pairs.fingerprint() != plain.pairs.fingerprint()
     assert data.corpus.added == data.corpus.train == ([], [])
     (tmp_path / "more.t").write_text("c\n")
     with pytest.raises(UserError, match=r"more\.s has 2 lines but \S+more\.t has 1"):
@@ -254,19 +255,21 @@ def test_a_batch_is_made_of_arrays_as_of_lists(rng):
     lines = [" ".join(rng.choice(list("abcd"), n)) for n in rng.integers(1, 9, 50)]
     data = made(own((lines, lines[::-1])), words)
     for rows in (*data.plan(0, 50, 0), np.array([3, 1, 3])):
-        sides = ([side[i].tolist() for i in rows] for side in (data.sources, data.targets))
+        sides = (
+            [side[i].tolist() for i in rows] for side in (data.pairs.sources, data.pairs.targets)
+        )
         batch, expected = data.batch(rows), make_batch(*sides, len(words))
         for name in ("source", "target_in", "target_out"):
             array, other = getattr(batch, name), getattr(expected, name)
             assert array.dtype == other.dtype == np.int32 and np.array_equal(array, other)
-    data.sources.ids[0] = len(words)
+    data.pairs.sources.ids[0] = len(words)
     with pytest.raises(ValueError, match="id 8 is not in a vocabulary of 8"):
         data.batch([0])
 
 
 def test_the_fingerprint_sees_every_pair_and_its_place():
     hashes = {
-        made(own(train), Words.train(["a b c"])).fingerprint()
+        made(own(train), Words.train(["a b c"])).pairs.fingerprint()
         for train in (
             (["a b", "c"], ["a", "b"]),
             (["a", "b c"], ["a", "b"]),
@@ -280,8 +283,8 @@ def test_the_fingerprint_sees_every_pair_and_its_place():
 
 def test_the_largest_batches_are_the_widest_and_the_fullest(rng):
     lengths = rng.integers(1, 30, (2, 80))
-    sides = [Rows(np.ones(side.sum(), np.uint16), side) for side in lengths]
-    data = Dataset(own(([], [])), None, *sides, Pairs([], []))
+    pairs = EncodedPairs(np.ones(lengths.sum(), np.uint16), lengths, {}, 0)
+    data = Dataset(own(([], [])), None, pairs, Pairs([], []))
     plan = data.plan(0, 70, 0)
     found = [rows.tolist() for rows in data.largest(plan)]
 
@@ -296,8 +299,8 @@ def test_the_largest_batches_are_the_widest_and_the_fullest(rng):
 
 def test_the_longest_usual_source():
     lengths = np.array([5] * 5000 + [9] * 6 + [200] * 3)
-    side = Rows(np.ones(lengths.sum(), np.uint16), lengths)
-    assert Dataset(own(([], [])), None, side, side, Pairs([], [])).longest == 9
+    pairs = EncodedPairs(np.ones(2 * lengths.sum(), np.uint16), np.stack([lengths] * 2), {}, 0)
+    assert Dataset(own(([], [])), None, pairs, Pairs([], [])).longest == 9
 
 
 def test_references_are_joined_where_the_text_came_cut():
@@ -351,9 +354,9 @@ def test_each_side_is_cut_by_its_own_vocabulary(tmp_path, monkeypatch, held):
     settings = Settings(train=files, valid=files)
     words = Two.train(["a b c d e"])
     data = prepare(settings, read_corpus(settings), print, words)
-    assert (data.encoded is None) == held
-    assert {id for ids in data.sources for id in ids} == {7}
-    assert {id for ids in data.targets for id in ids} == {8}
+    assert (data.pairs.folder is None) == held
+    assert {id for ids in data.pairs.sources for id in ids} == {7}
+    assert {id for ids in data.pairs.targets for id in ids} == {8}
 
 
 def test_a_text_for_a_model_of_words_is_cut_already(tmp_path):

@@ -18,7 +18,7 @@ from minitf.data import corpora
 from minitf.data import rows as encoding
 from minitf.data.corpora import Lines, Pairs
 from minitf.data.dataset import Dataset, prepare, read_corpus
-from minitf.data.rows import Encoded, encode_pairs
+from minitf.data.rows import EncodedPairs, encode_pairs
 from minitf.errors import UserError
 from minitf.text import Subwords, Words
 from minitf.training.log import read_history
@@ -88,9 +88,12 @@ def test_a_text_on_the_disk_is_the_text_in_memory(data, monkeypatch, rng, pairs,
         for held in (True, False)
     )
     assert [line for line in also if not line.startswith("encoded")] == said
-    assert held.encoded is None and len(files(data)) == 1
+    assert held.pairs.folder is None and len(files(data)) == 1
     assert held.subwords.contents() == filed.subwords.contents() and held.longest == filed.longest
-    for mine, theirs in ((held.sources, filed.sources), (held.targets, filed.targets)):
+    for mine, theirs in (
+        (held.pairs.sources, filed.pairs.sources),
+        (held.pairs.targets, filed.pairs.targets),
+    ):
         assert [ids.tolist() for ids in mine] == [ids.tolist() for ids in theirs]
     for epoch in (0, 1):
         plan, other = held.plan(epoch, 100, 7), filed.plan(epoch, 100, 7)
@@ -126,11 +129,14 @@ def test_another_process_maps_the_same_files(data, monkeypatch, pairs):
     for dataset in (held, filed):
         packed = pickle.dumps(dataset)
         again = pickle.loads(packed)
-        assert again.fingerprint() == dataset.fingerprint() and again.longest == dataset.longest
+        assert (
+            again.pairs.fingerprint() == dataset.pairs.fingerprint()
+            and again.longest == dataset.longest
+        )
         rows = dataset.plan(0, 100, 0)[3]
         assert np.array_equal(again.batch(rows).source, dataset.batch(rows).source)
     assert len(packed) < 2000 < len(pickle.dumps(held)) / 5  # the path of the folder, and the words
-    ids = filed.encoded.folder / "ids.bin"
+    ids = filed.pairs.folder / "ids.bin"
     whole = ids.read_bytes()
     os.remove(ids)  # it is mapped
     ids.write_bytes(whole[:-2])
@@ -151,17 +157,24 @@ def test_a_folder_is_made_once_for_one_text_and_one_setting(data, monkeypatch, p
     longer = Pairs(*(side + more for side, more in zip(pairs, added, strict=True)))
     first = encode_pairs("x", pairs, WORDS, 20, log.append)
     again = encode_pairs("x", pairs, WORDS, 20, log.append)
-    assert len(made) == 1 and first.digest == again.digest and first.counts == again.counts
+    assert (
+        len(made) == 1
+        and first.fingerprint() == again.fingerprint()
+        and first.counts == again.counts
+    )
     assert log[0].startswith("encoded  ") and log[1].endswith(" exists already")
     encode_pairs("x", pairs, WORDS, 19, log.append)
     encode_pairs("x", pairs, Words(LETTERS[::-1]), 20, log.append)
     encode_pairs("x", longer, WORDS, 20, log.append)
-    assert encode_pairs("x", Pairs(*pairs[::-1]), WORDS, 20, log.append).digest != first.digest
+    assert (
+        encode_pairs("x", Pairs(*pairs[::-1]), WORDS, 20, log.append).fingerprint()
+        != first.fingerprint()
+    )
     assert len(made) == len(files(data)) == 5
     path = pairs.source.paths[0]
     lines = path.read_text().splitlines()
     write(path.parent, path.name, [*lines[1:], lines[0]])  # a text that has changed
-    assert encode_pairs("x", pairs, WORDS, 20, log.append).digest != first.digest
+    assert encode_pairs("x", pairs, WORDS, 20, log.append).fingerprint() != first.fingerprint()
     assert len(made) == 6
 
 
@@ -232,8 +245,7 @@ def fake(folder, n, rng):
     np.save(folder / "lengths.npy", lengths)
     (folder / "counts.json").write_text(json.dumps({"counts": {"kept": n}, "unknown": 0}))
     del lengths
-    encoded = Encoded(folder, np.uint16)
-    return Dataset(None, WORDS, encoded.sources, encoded.targets, Pairs([], []), encoded)
+    return Dataset(None, WORDS, EncodedPairs.load(folder, np.uint16), Pairs([], []))
 
 
 def memory_of(n, tmp_path, rng):
@@ -261,7 +273,7 @@ def test_a_pair_takes_few_bytes(tmp_path, rng):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says which pages are in memory")
 def test_pages_that_a_batch_has_read_are_released(tmp_path, rng):
     data = fake(tmp_path / "x", 100_000, rng)
-    encoded = data.encoded
+    encoded = data.pairs
 
     def resident():
         maps = re.split(r"\n(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text())

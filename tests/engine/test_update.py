@@ -37,7 +37,7 @@ def build(*more):
 def plain_updates(trainer, model, n):
     """Train a model as a trainer would; yield (loss, nll, norm, tokens) of n updates."""
     s, data = trainer.settings, trainer.dataset
-    lengths = data.sources.lengths + 1, data.targets.lengths + 1
+    lengths = data.pairs.sources.lengths + 1, data.pairs.targets.lengths + 1
     plans = (
         plan_batches(*lengths, s.batch_tokens, np.random.default_rng([s.seed, epoch]))
         for epoch in range(99)
