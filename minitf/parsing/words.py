@@ -1,7 +1,6 @@
 """A line of text to the words of a treebank: signs are cut off at the edges of words."""
 
 import re
-from collections import Counter
 
 __all__ = ["cut"]
 
@@ -18,7 +17,8 @@ _OPENED = {closing: opening for opening, closing in _PAIRS.items()}
 # The end of U.S. or e.g. keeps its full stop. Not that of 3.5. and not a single letter's: of the
 # sentences of CRAFT, 84 end with a decimal before a full stop of its own (p < 0.05 .), and 85 with
 # a letter before one (vitamin C .), but none with 0.05. or C. as one word.
-_ABBREVIATION = re.compile(r"[^\W\d_]\.[^\W\d_]\.")
+_ABBREVIATION = re.compile(r"[^\W\d_]\.[^\W\d_]\.$")
+_LONGEST = 1000  # characters; a longer word stays as it is
 
 
 def cut(line: str) -> list[str]:
@@ -43,45 +43,31 @@ def cut(line: str) -> list[str]:
 
 
 def _cut(word, is_last):
-    """Return a word with its signs; is_last: in its line.
-
-    What is left of the word is word[start:end]. A copy of it for each sign that is cut off would
-    take time in proportion to the square of their number; so would a count of its brackets.
-    """
-    start, end = 0, len(word)
+    """Return a word with its signs; is_last: in its line."""
     front, back = [], []  # back: the last sign first
-    brackets = Counter({sign: word.count(sign) for sign in (*_PAIRS, *_OPENED)})  # between these
-    while end - start > 1:
-        first, last = word[start], word[end - 1]
-        is_enclosed = end - start > 2 and last == _PAIRS.get(first) and brackets[first] == 1
-        dots = _dots(word, start, end)
-        if 3 <= dots < end - start:
+    while 1 < len(word) <= _LONGEST:
+        first, last = word[0], word[-1]
+        is_enclosed = len(word) > 2 and last == _PAIRS.get(first) and word.count(first) == 1
+        dots = len(word) - len(word.rstrip("."))
+        if 3 <= dots < len(word):
             back.append("." * dots)
-            end -= dots
-        elif (
-            is_last
-            and 1 <= dots <= 2
-            and not _ABBREVIATION.fullmatch(word, max(start, end - 4), end)
-        ):
+            word = word[:-dots]
+        elif is_last and 1 <= dots <= 2 and not _ABBREVIATION.search(word):
             is_last = False  # of several full stops, one is cut off
             back.append(last)
-            end -= 1
-        elif last in _BACK and not _has_other(last, _OPENED, brackets):
+            word = word[:-1]
+        elif last in _BACK and not _has_other(last, _OPENED, word):
             back.append(last)
-            brackets[last] -= 1
-            end -= 1
-        elif first in _FRONT and not _has_other(first, _PAIRS, brackets):
+            word = word[:-1]
+        elif first in _FRONT and not _has_other(first, _PAIRS, word):
             front.append(first)
-            brackets[first] -= 1
-            start += 1
+            word = word[1:]
         elif is_enclosed:  # (left), [8]: cut at both ends, but not the brackets of f(x)
             front.append(first)
             back.append(last)
-            brackets.subtract((first, last))
-            start, end = start + 1, end - 1
+            word = word[1:-1]
         else:
             break
-    word = word[start:end]
     clitic = _CLITIC.search(word)
     if clitic:
         back.append(clitic[0])
@@ -89,14 +75,6 @@ def _cut(word, is_last):
     return [*front, word, *reversed(back)]
 
 
-def _dots(word, start, end):
-    """Return the number of dots at the end of word[start:end]."""
-    stop = end
-    while stop > start and word[stop - 1] == ".":
-        stop -= 1
-    return end - stop
-
-
-def _has_other(sign, others, brackets):
+def _has_other(sign, others, word):
     """Return whether a bracket at an edge of a word has its other one in the word."""
-    return sign in others and brackets[others[sign]] >= brackets[sign]
+    return sign in others and word.count(others[sign]) >= word.count(sign)
