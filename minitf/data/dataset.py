@@ -35,7 +35,8 @@ class Dataset:
     corpus: without its training text, which is in pairs. valid: the sentences of corpus.valid that
     are used, at most a thousand.
 
-    Measured with 36 million pairs on the disk, the size of en-fr: 0.6 GB between batches; at
+    Measured with 36 million pairs on the disk, the size of en-fr, without the pages of the file,
+    which the system takes back when it needs the memory: 0.6 GB between batches; at
     most 1.6 GB while an epoch is planned, 44 bytes a pair. Cutting a text takes 0.3 GB for any
     number of pairs; learning the subwords at most 2 GB, of which the process keeps 1.2 GB. The
     maximum is less than 3 GB.

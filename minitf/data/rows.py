@@ -11,7 +11,6 @@ pair costs a few bytes of memory. The folder of such a text contains
 
 import hashlib
 import json
-import mmap
 import os
 import time
 from collections import Counter
@@ -29,8 +28,6 @@ from minitf.text.batches import id_type
 __all__ = ["EncodedPairs", "Rows", "encode_lines", "encode_pairs", "in_memory"]
 
 _BLOCK = 20_000  # lines that are cut into subwords at a time
-# Pairs read from a mapped file before its pages are released: each pair maps up to 2 MB around it.
-_PAIRS_PER_RELEASE = 64
 _FORMAT = 3
 
 
@@ -95,7 +92,8 @@ class EncodedPairs:
         try:
             facts = json.loads((folder / "counts.json").read_text())
             lengths = np.load(folder / "lengths.npy")
-            ids = _mapped(folder / "ids.bin", dtype)
+            path = folder / "ids.bin"  # an empty file cannot be mapped
+            ids = np.memmap(path, dtype, "r") if path.stat().st_size else np.zeros(0, dtype)
             if len(ids) != lengths.sum(dtype=np.int64):
                 raise ValueError("ids.bin is too short or too long")
         except (OSError, ValueError) as error:
@@ -111,19 +109,8 @@ class EncodedPairs:
         return mapped if self.folder else super().__reduce__()
 
     def flat(self, rows):
-        """Return `Rows.flat` of both sides of these pairs, and release the pages of the file."""
-        sides = [], []
-        for start in range(0, len(rows), _PAIRS_PER_RELEASE):
-            some = rows[start : start + _PAIRS_PER_RELEASE]
-            for side, parts in zip((self.sources, self.targets), sides, strict=True):
-                parts.append(side.flat(some))
-            self.release()
-        return [tuple(map(np.concatenate, zip(*parts, strict=True))) for parts in sides]
-
-    def release(self):
-        """Return the pages that were read to the system, which keeps them while there is room."""
-        if self.folder and hasattr(mmap, "MADV_DONTNEED") and len(self.ids):
-            self.ids.base.madvise(mmap.MADV_DONTNEED)
+        """Return `Rows.flat` of both sides of these pairs."""
+        return self.sources.flat(rows), self.targets.flat(rows)
 
     def fingerprint(self):
         """Return a hash of all pairs: an exact resume needs the same ones."""
@@ -134,15 +121,6 @@ class EncodedPairs:
             ids, lengths = side.flat(np.arange(len(side)))
             digest.update(ids.astype("<i4").tobytes() + lengths.astype("<i8").tobytes())
         return digest.hexdigest()
-
-
-def _mapped(path, dtype):
-    if not path.stat().st_size:
-        return np.zeros(0, dtype)  # an empty file cannot be mapped
-    ids = np.memmap(path, dtype, mode="r")
-    if hasattr(mmap, "MADV_RANDOM"):  # the pairs of a batch are scattered: no reading ahead
-        ids.base.madvise(mmap.MADV_RANDOM)
-    return ids
 
 
 def encode_pairs(name, pairs, subwords, max_length, log=print):

@@ -3,11 +3,8 @@
 import json
 import os
 import pickle
-import re
 import shutil
-import sys
 import tracemalloc
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -268,25 +265,6 @@ def test_a_pair_takes_few_bytes(tmp_path, rng):
     held, most = (many - few) / 200_000
     assert held < 17 and most < 45, (held, most)
     assert 36e6 * most < 4 * 2**30
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says which pages are in memory")
-def test_pages_that_a_batch_has_read_are_released(tmp_path, rng):
-    data = fake(tmp_path / "x", 100_000, rng)
-    encoded = data.pairs
-
-    def resident():
-        maps = re.split(r"\n(?=[0-9a-f]+-)", Path("/proc/self/smaps").read_text())
-        sizes = [int(re.search(r"Rss: +(\d+)", each)[1]) for each in maps if "ids.bin" in each]
-        return 1024 * sum(sizes)
-
-    assert int(encoded.ids.max()) == 0 and resident() >= encoded.ids.nbytes
-    encoded.release()
-    assert resident() == 0 and int(encoded.ids[-1]) == 0
-    encoded.ids[: len(encoded.ids) // 2].max()
-    with pytest.raises(ValueError, match="id 0"):  # of the hole
-        data.batch(np.arange(0, 100_000, 97))
-    assert resident() == 0
 
 
 def test_cutting_a_text_takes_hardly_more_memory_for_more_of_it(data, rng, monkeypatch):
