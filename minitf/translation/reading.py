@@ -250,10 +250,10 @@ def cut_texts(
     cut = []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
         parts = [text] if len(ids) <= max_unsplit else sentences(text)
-        if len(parts) == 1:
-            cut.append(_parts(text, ids, subwords, max_subwords, (_CLAUSE, _WORD)))
+        if len(parts) > 1 or len(ids) > max_subwords:
+            cut.append(_fitting(parts, subwords, max_subwords))
         else:
-            cut.append(_all_parts(parts, subwords, max_subwords, (_CLAUSE, _WORD)))
+            cut.append([(text, ids)] if ids else [])
     return cut
 
 
@@ -284,68 +284,54 @@ def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
     of the text is in capitals that the model learned from.
     """
     lines = list(lines)
-    in_capitals = [row for row, line in enumerate(lines) if line.isupper()]
-    if not in_capitals:
-        return lines
-    words = {word for row in in_capitals for word in re.findall(_LETTERS, lines[row])}
-    small = _small_forms(sorted(words), subwords)
-    texts = ["".join(_small(each, small) for each in sentences(lines[row])) for row in in_capitals]
-    lengths = [
-        map(len, subwords.encode(texts)) for texts in ([lines[i] for i in in_capitals], texts)
-    ]
-    for row, text, n_capitals, n_small in zip(in_capitals, texts, *lengths, strict=True):
-        if n_small < n_capitals:
-            lines[row] = text
+    for row, line in enumerate(lines):
+        if line.isupper():
+            text = "".join(_small(sentence, subwords) for sentence in sentences(line))
+            n_capitals, n_small = map(len, subwords.encode([line, text]))
+            if n_small < n_capitals:
+                lines[row] = text
     return lines
 
 
-def _small_forms(words, subwords):
-    """Return {word in capitals: the same as it is probably written}."""
-    forms = {}
-    for word in words:
-        low = word.lower()
-        sharp = low[:1] + low[1:].replace("ss", "ß")  # no word begins with it: SSD
-        small = [low, word[0] + word[1:].lower(), sharp, word[0] + sharp[1:]]
-        forms[word] = [word] if re.fullmatch(_AS_IT_IS, word) else [*small, word]
-    lengths = map(len, subwords.encode([form for each in forms.values() for form in each]))
-    best = {}
-    for word, each in forms.items():
-        counts = [next(lengths) for _ in each]
-        least = min(counts)
-        # What is no subword in any form, and no shorter in small letters, is an abbreviation.
-        best[word] = word if counts[-1] == least > 1 else each[counts.index(least)]
-    return best
-
-
-def _small(sentence, forms):
+def _small(sentence, subwords):
     """Return a sentence in small letters; a quote before it is none."""
-    text = re.sub(_LETTERS, lambda match: forms[match[0]], sentence)
+    text = re.sub(_LETTERS, lambda match: _small_form(match[0], subwords), sentence)
     first = next((i for i, sign in enumerate(text) if sign.isalnum()), 0)
     return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
 
 
-def _all_parts(texts, subwords, max_subwords, cuts):
-    """Return the parts of all texts in one list."""
-    texts = [text.strip() for text in texts]
-    parts = []
-    for text, ids in zip(texts, subwords.encode(texts), strict=True):
-        parts += _parts(text, ids, subwords, max_subwords, cuts)
-    return parts
+def _small_form(word, subwords):
+    """Return a word in capitals as it is probably written."""
+    if re.fullmatch(_AS_IT_IS, word):
+        return word
+    low = word.lower()
+    sharp = low[:1] + low[1:].replace("ss", "ß")  # no word begins with it: SSD
+    forms = [low, word[0] + low[1:], sharp, word[0] + sharp[1:], word]
+    counts = list(map(len, subwords.encode(forms)))
+    least = min(counts)
+    # What is no subword in any form, and no shorter in small letters, is an abbreviation.
+    return word if counts[-1] == least > 1 else forms[counts.index(least)]
 
 
-def _parts(text, ids, subwords, max_subwords, cuts):
-    """Return the parts of one text, which is cut if it has too many ids.
+def _fitting(texts, subwords, max_subwords, cuts=(_CLAUSE, _WORD)):
+    """Return texts with their ids; one that has too many is cut.
 
     cuts: the patterns after which it may be cut, the best first.
     """
-    if len(ids) <= max_subwords or (not cuts and len(text) == 1):
-        return [(text, ids)] if ids else []
-    if cuts:
-        slices = _joined(_slices(text, cuts[0]), subwords, max_subwords)
-    else:  # One endless word: between two characters, never inside the bytes of one.
-        middle = len(text) // 2
-        slices = [text[:middle], text[middle:]]
-    return _all_parts(slices, subwords, max_subwords, cuts[1:])
+    texts, fitting = [text.strip() for text in texts], []
+    for text, ids in zip(texts, subwords.encode(texts), strict=True):
+        if not ids:
+            continue
+        if len(ids) <= max_subwords or (not cuts and len(text) == 1):
+            fitting.append((text, ids))
+            continue
+        if cuts:
+            slices = _joined(_slices(text, cuts[0]), subwords, max_subwords)
+        else:  # One endless word: between two characters, never inside the bytes of one.
+            middle = len(text) // 2
+            slices = [text[:middle], text[middle:]]
+        fitting += _fitting(slices, subwords, max_subwords, cuts[1:])
+    return fitting
 
 
 def _joined(texts, subwords, max_subwords):
