@@ -8,7 +8,7 @@ import numpy as np
 
 from minitf import Config, Transformer, forms
 from minitf.backend import to_device
-from minitf.decode import beam_search, greedy
+from minitf.decode import Decoding, beam_search, greedy
 from minitf.optim import Adam
 from minitf.text import make_batch
 from minitf.transformer import MultiHeadAttention, Positions
@@ -85,7 +85,7 @@ if __name__ == "__main__":
         "greedy": greedy(model, source),
         "beam of 4": [best for (best,) in beam_search(model, source)],
     }
-    found["greedy without a cache"] = greedy(model, source, cached=False)
+    found["greedy without a cache"] = greedy(Decoding(model, cached=False), source)
     for name, hypotheses in found.items():
         right = sum(best.ids == line for best, line in zip(hypotheses, wanted, strict=True))
         print(f"{name}: {right} of {len(wanted)} lines are right")

@@ -52,7 +52,7 @@ from minitf.course.checks import decoding as checks
 from minitf.course.figures import decoding as figures
 from minitf.course.lesson import begin, draw, draw_page, finish, kept, show, toy_model
 from minitf.data import toy
-from minitf.decode import Hypothesis, beam_search, greedy, length_penalty
+from minitf.decode import Decoding, Hypothesis, beam_search, greedy, length_penalty
 from minitf.tensor import Tensor
 from minitf.training.evaluation import bleu
 from minitf.transformer import Transformer
@@ -891,19 +891,20 @@ draw(figures.triangle, "08_triangle.png", triangle)
 # were, because no row sees a later column. So only the framed row is computed.*
 #
 # **Equate.** In a model each attention layer of the decoder has such a cache. `greedy`
-# and `beam_search` keep them; `cached=False` turns them off. Both run the encoder only
-# once a sentence, as lesson 06 promised.
+# and `beam_search` keep them, unless they are given the model as one
+# `Decoding(model, cached=False)`. Both run the encoder only once a sentence, as lesson
+# 06 promised.
 
 # %%
 same(
     "greedy with the cache = without",
     numbers(greedy(exact, source[:20])),
-    numbers(greedy(exact, source[:20], cached=False)),
+    numbers(greedy(Decoding(exact, cached=False), source[:20])),
 )
 same(
     "beam search with the cache = without",
     numbers(best_texts(exact, source[:10])),
-    numbers(best_texts(exact, source[:10], cached=False)),
+    numbers(best_texts(Decoding(exact, cached=False), source[:10])),
 )
 
 # %% [markdown]
@@ -1348,7 +1349,7 @@ def positions_read(cached):
         return counting
 
     exact.decode, exact.decode_step = map(counted, (exact.decode, exact.decode_step))
-    greedy(exact, source[4:5], cached=cached)
+    greedy(Decoding(exact, cached), source[4:5])
     del exact.decode, exact.decode_step
     return read_at_steps[-1]
 
@@ -1599,6 +1600,7 @@ def check_consensus():
 # %%
 # For the tests: the parts of the library that this lesson introduces.
 INTRODUCES = (
+    "decode.Decoding",
     "decode.Hypothesis",
     "decode.greedy",
     "decode.beam_search",

@@ -24,7 +24,7 @@ from minitf.check import grad_check
 from minitf.cli import piped
 from minitf.data import toy
 from minitf.data.dataset import UpdateBatches
-from minitf.decode import beam_search, greedy
+from minitf.decode import Decoding, beam_search, greedy
 from minitf.errors import UserError
 from minitf.loss import label_smoothed_cross_entropy
 from minitf.nn import LayerNorm
@@ -145,9 +145,9 @@ def sources_of(rows):
     return make_batch(rows, rows, V).source
 
 
-def answers(model, rows, **options):
+def answers(model, rows):
     """Return the model's greedy answers to rows of ids."""
-    return [hypothesis.ids for hypothesis in greedy(model, sources_of(rows), **options)]
+    return [hypothesis.ids for hypothesis in greedy(model, sources_of(rows))]
 
 
 def share_right(found, wanted):
@@ -672,7 +672,7 @@ def inverted_mask():
     on_words = float((attention.weights * real).sum(axis=-1).max())
     print(f"loss {curve(losses)}")
     print(f"entropy of the frequencies {entropy_of_frequencies():.2f}")
-    show_answers(answers(model, held_out(), cached=False))
+    show_answers(answers(Decoding(model, cached=False), held_out()))
     print(f"loss with the right sources {own:.2f}, with others {other:.2f}")
     print(f"without the mistake {right_own:.2f}, with others {right_other:.2f}")
     print(f"attention weights of the source tokens, at most: {on_words:.2f}")
@@ -1023,7 +1023,7 @@ def which_checks():
         "another_vocabulary": {"read": shuffled},
         "inverted_mask": {
             "build": lambda: new_model(InvertedMask),
-            "decode": lambda *given: answers(*given, cached=False),
+            "decode": lambda model, rows: answers(Decoding(model, cached=False), rows),
         },
         "shifted_lines": {"draw": shifted_pairs},
         "never_ends": {"loss_of": without_end},

@@ -9,7 +9,6 @@ each text, V vocabulary, H heads, K d_k, U d_v, n tokens in a cache.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -22,7 +21,7 @@ from minitf.forms import accelerated, are_close
 from minitf.tensor import Ids, Tensor, no_grad
 from minitf.transformer import MultiHeadAttention, Transformer
 
-__all__ = ["Hypothesis", "beam_search", "greedy", "length_penalty"]
+__all__ = ["Decoding", "Hypothesis", "beam_search", "greedy", "length_penalty"]
 
 _NOTHING_ALLOWED = "after some text no token is allowed"
 
@@ -82,27 +81,24 @@ class Allowed(Protocol):
 
 
 def greedy(
-    model: Transformer,
+    model: Transformer | Decoding,
     source: Ids,
     max_extra: int = 50,
-    cached: bool = True,
     alpha: float = 0.0,
     allowed: Allowed | None = None,
-    scorer_of: Callable[[Ids, int], Scorer] | None = None,
 ) -> list[Hypothesis]:
     """Add the most probable next token until the end mark: a Hypothesis for each sentence.
 
+    model: a model, which is decoded by its `fastest_decoding`, or a Decoding of it: one that was
+    made once for several calls, or Decoding(model, cached=False).
     source: ids (B, S).
     max_extra: a translation, with its end mark, has at most this many tokens more than its source
     has without one, and at least one.
-    cached: with False, the decoder reads each text from its beginning at every step, which is
-    slower and gives the same result.
     alpha: the exponent of the length penalty, which divides ln P in the score.
     allowed: says which tokens may come next; by default all but padding and the start mark. ln P
     is the model's own: it is not normalised over the allowed tokens.
-    scorer_of: what `token_scorer` returned, which is asked if it is not given.
     """
-    return decode_with(_most_probable, model, source, max_extra, cached, alpha, allowed, scorer_of)
+    return decode_with(_most_probable, model, source, max_extra, alpha, allowed)
 
 
 def _most_probable(logits, rows):
@@ -111,13 +107,11 @@ def _most_probable(logits, rows):
 
 def decode_with(
     choose: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    model: Transformer,
+    model: Transformer | Decoding,
     source: Ids,
     max_extra: int = 50,
-    cached: bool = True,
     alpha: float = 0.0,
     allowed: Allowed | None = None,
-    scorer_of: Callable[[Ids, int], Scorer] | None = None,
 ) -> list[Hypothesis]:
     """Translate with the tokens that `choose` picks: a Hypothesis for each sentence.
 
@@ -127,11 +121,11 @@ def decode_with(
     source = _checked(source, alpha)
     if len(source) == 0:
         return []
-    c, limits = model.config, greatest_lengths(model, source, max_extra)
+    decoding = _decoding_of(model)
+    c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
     texts = np.full((len(source), 1), c.bos_id)
-    with model.evaluating(), no_grad():
-        scorer_of = scorer_of or token_scorer(model, cached)
-        scorer = scorer_of(source, 1)
+    with decoding.model.evaluating(), no_grad():
+        scorer = decoding.start(source, 1)
         never = c.pad_id, c.bos_id
         return write_texts(texts, scorer, choose, limits, never, c.eos_id, alpha, allowed)
 
@@ -226,16 +220,14 @@ def refuse_infinite(sums: np.ndarray) -> None:
 
 
 def beam_search(
-    model: Transformer,
+    model: Transformer | Decoding,
     source: Ids,
     beam: int = 4,
     alpha: float = 0.6,
     max_extra: int = 50,
     n_best: int = 1,
-    cached: bool = True,
     allowed: Allowed | None = None,
-    record: list[list[BeamStep]] | None = None,
-    scorer_of: Callable[[Ids, int], Scorer] | None = None,
+    steps: list[list[BeamStep]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
 
@@ -250,7 +242,7 @@ def beam_search(
     n_best, or at max_extra tokens more than its source. A text that is cut off there, without an
     end mark, comes after all finished ones, whatever their scores.
     n_best: at most beam. The other arguments are those of greedy.
-    record: a list to which the steps of each sentence are added, as one list for each sentence.
+    steps: a list to which those of each sentence are added, as one list for each sentence.
     Raises ValueError for a beam, n_best or alpha out of range.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
@@ -261,15 +253,15 @@ def beam_search(
         raise ValueError(f"n_best must be from 1 to the beam width {beam}, not {n_best}")
     if len(source) == 0:
         return []
-    c, limits = model.config, greatest_lengths(model, source, max_extra)
-    is_recorded = record is not None
-    searches = [_Search(limit, beam, alpha, n_best, c.eos_id, is_recorded) for limit in limits]
-    with model.evaluating(), no_grad():
-        scorer_of = scorer_of or token_scorer(model, cached)
-        scorer = scorer_of(source, beam)
+    decoding = _decoding_of(model)
+    c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
+    keeps_steps = steps is not None
+    searches = [_Search(limit, beam, alpha, n_best, c.eos_id, keeps_steps) for limit in limits]
+    with decoding.model.evaluating(), no_grad():
+        scorer = decoding.start(source, beam)
         _search_together(searches, scorer, beam, (c.pad_id, c.bos_id), allowed)
-    if is_recorded:
-        record += [search.steps for search in searches]
+    if keeps_steps:
+        steps += [search.steps for search in searches]
     return [search.best() for search in searches]
 
 
@@ -315,14 +307,14 @@ def _search_together(searches, scorer, beam, never, allowed):
 class _Search:
     """The search of one sentence: its texts that finished, and those cut off at the limit.
 
-    steps: its BeamSteps, or None if it is not recorded.
+    steps: its BeamSteps, or None if nobody asks for them.
     """
 
-    def __init__(self, limit, beam, alpha, n_best, eos_id, is_recorded):
+    def __init__(self, limit, beam, alpha, n_best, eos_id, keeps_steps):
         self.limit, self.beam, self.alpha = limit, beam, alpha
         self.n_best, self.eos_id = n_best, eos_id
         self.finished, self.cut, self.done = [], [], False
-        self.steps = [] if is_recorded else None
+        self.steps = [] if keeps_steps else None
 
     def advance(self, texts, totals, parents):
         """Finish the texts that end, and return the places of the `beam` texts that go on.
@@ -349,15 +341,11 @@ class _Search:
             bound = highest / length_penalty(self.limit, self.alpha)
             self.done = bound <= scores[self.n_best - 1]
         if self.steps is not None:
-            self._record(texts[:, -1], totals, parents, kept)
+            possible = totals[: self.beam] > -np.inf
+            finished = [place for place in np.flatnonzero(possible).tolist() if ends[place]]
+            lists = parents.tolist(), texts[:, -1].tolist(), totals.tolist()
+            self.steps.append(BeamStep(*lists, finished, kept))
         return kept
-
-    def _record(self, tokens, totals, parents, kept):
-        """Add the BeamStep; continuations of probability 0 are never finished."""
-        ends = (tokens == self.eos_id) & (totals > -np.inf)
-        finished = np.flatnonzero(ends[: self.beam]).tolist()
-        step = BeamStep(parents.tolist(), tokens.tolist(), totals.tolist(), finished, kept)
-        self.steps.append(step)
 
     def _add(self, hypotheses, ids, total, length):
         if total > -np.inf:
@@ -428,36 +416,49 @@ def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> 
     return np.maximum(lengths, 1)
 
 
-@accelerated
-def token_scorer(model: Transformer, cached: bool = True) -> Callable[[Ids, int], Scorer]:
-    """Return what makes the Scorer of (source, width), which calls the model's modules.
+class Decoding:
+    """A model with the program that scores the next tokens of its texts: its own modules.
 
-    cached: whether to keep keys and values of earlier tokens, if the model can be decoded so. In a
-    changed model they may be outdated, as when a position is counted from the end of the text: the
-    translation would be wrong, without an error. So they are kept only if the logits of a made-up
-    text are the same with them and without: see `agrees`. A module for which a short text cannot
-    tell says `can_cache = False`.
+    cached: whether they keep the keys and values of earlier tokens. With False, the decoder reads
+    each text from its beginning at every step, which is slower and gives the same result.
     """
-    can_cache = cached and all(module.can_cache for module in model.modules())
-    if can_cache and agrees(model, functools.partial(cached_scorer, model)):
-        return functools.partial(cached_scorer, model)
-    return functools.partial(TokenScorer, model)
+
+    def __init__(self, model: Transformer, cached: bool = True):
+        self.model, self.cached = model, cached
+
+    def start(self, source: Ids, width: int) -> Scorer:
+        """Return the Scorer of `width` texts for each sentence of source ids (B, S)."""
+        return TokenScorer(self.model, source, width, self.cached)
 
 
-def cached_scorer(model: Transformer, source: Ids, width: int) -> TokenScorer:
-    """Return the TokenScorer that keeps the keys and values of earlier tokens."""
-    return TokenScorer(model, source, width, _caches(model))
+@accelerated
+def fastest_decoding(model: Transformer) -> Decoding:
+    """Return the fastest Decoding of a model that has the logits of its modules.
+
+    In a changed model the keys and values of earlier tokens may be outdated, as when a position is
+    counted from the end of the text: the translation would be wrong, without an error. So they are
+    kept only if `agrees` finds the same logits with them and without. A module for which a short
+    text cannot tell says `can_cache = False`.
+    """
+    if all(module.can_cache for module in model.modules()) and agrees(Decoding(model)):
+        return Decoding(model)
+    return Decoding(model, cached=False)
 
 
-def agrees(model: Transformer, scorer_of: Callable[[Ids, int], Scorer]) -> bool:
-    """Return whether a scorer has the logits that the model's modules compute uncached.
+def _decoding_of(model):
+    """Return a Decoding as it is, and of a model the fastest."""
+    return model if isinstance(model, Decoding) else fastest_decoding(model)
 
-    scorer_of: makes the scorer for source (1, S). They are compared for a made-up text of three
-    tokens after the start mark: what the scorer keeps of the first ones is in the logits of the
-    last. One that raises an error, as for a layer that knows no cache, does not agree.
+
+def agrees(decoding: Decoding) -> bool:
+    """Return whether a Decoding has the logits that the model's modules compute uncached.
+
+    They are compared for a made-up text of three tokens after the start mark: what a Scorer keeps
+    of the first ones is in the logits of the last. One that raises an error, as for a layer that
+    knows no cache, does not agree.
     Raises UserError for a model that outputs NaN.
     """
-    c = model.config
+    model, c = decoding.model, decoding.model.config
     length = min(4, c.max_length) if c.positions == "learned" else 4
     ids = np.linspace(1, c.vocabulary_size - 1, length).astype(np.int64)
     ids[ids == c.pad_id] = c.eos_id
@@ -465,10 +466,10 @@ def agrees(model: Transformer, scorer_of: Callable[[Ids, int], Scorer]) -> bool:
     texts[0, 0] = c.bos_id
     with model.evaluating(), no_grad():
         expected = model(ids[None], texts).data[:, -1]
-        rule_out(expected)
+        refuse_infinite(logsumexp(expected))
         expected = to_numpy(expected)
         try:
-            scorer = scorer_of(ids[None], 1)
+            scorer = decoding.start(ids[None], 1)
             for t in range(length):
                 found = to_numpy(scorer(texts[:, : t + 1]))
         except MemoryError:
@@ -478,24 +479,19 @@ def agrees(model: Transformer, scorer_of: Callable[[Ids, int], Scorer]) -> bool:
     return are_close(found, expected)
 
 
-def _caches(model):
-    """Return new caches for every layer of a model, or None if it has no layers to cache."""
-    layers = getattr(getattr(model, "decoder", None), "layers", None)
-    return layers and [(Cache(grows=True), Cache(grows=False)) for _ in layers]
-
-
 class TokenScorer(Scorer):
     """The Scorer that calls the model's modules: the R = B * width texts are rows of one batch.
 
-    caches: for each layer a pair, for self-attention and for attention to the source; None: the
-    decoder reads each text from its beginning.
+    caches: for each layer a pair, for self-attention and for attention to the source; None if
+    nothing is cached, or if the model has no layers to cache.
     """
 
-    def __init__(self, model: Transformer, source: Ids, width: int, caches: list | None = None):
+    def __init__(self, model: Transformer, source: Ids, width: int, cached: bool):
         memory, mask = model.encode(source)
         rows = np.repeat(np.arange(len(source)), width)
         self.model, self.memory, self.mask = model, memory[to_device(rows)], mask[rows]
-        self.caches = caches
+        layers = getattr(getattr(model, "decoder", None), "layers", None) if cached else None
+        self.caches = layers and [(Cache(grows=True), Cache(grows=False)) for _ in layers]
 
     def __call__(self, texts: np.ndarray) -> np.ndarray:
         """Return the logits, as Scorer says."""

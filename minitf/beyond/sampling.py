@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf.backend import to_numpy
-from minitf.decode import Allowed, Hypothesis, Scorer, decode_with, write_texts
+from minitf.decode import Allowed, Decoding, Hypothesis, Scorer, decode_with, write_texts
 from minitf.tensor import ArrayLike, Ids, as_array, no_grad
 from minitf.transformer import Transformer
 
@@ -17,18 +17,16 @@ __all__ = ["generate", "sample"]
 
 
 def sample(
-    model: Transformer,
+    model: Transformer | Decoding,
     source: Ids,
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 0,
     max_extra: int = 50,
-    cached: bool = True,
     alpha: float = 0.0,
     rows: Ids | None = None,
     allowed: Allowed | None = None,
-    scorer_of: Callable[[Ids, int], Scorer] | None = None,
 ) -> list[Hypothesis]:
     """Draw a translation of each row of source ids (B, S), token by token: one Hypothesis each.
 
@@ -48,7 +46,7 @@ def sample(
             "give one key for each row"
         )
     choose = _drawing(temperature, top_k, top_p, seed, rows)
-    return decode_with(choose, model, source, max_extra, cached, alpha, allowed, scorer_of)
+    return decode_with(choose, model, source, max_extra, alpha, allowed)
 
 
 def generate(

@@ -1,3 +1,3 @@
 """Faster forms of the engine's ops, for NumPy on the cores of a CPU."""
 
-from minitf.cpu import attention, decode, decoder_steps, functions, loss  # noqa: F401  (they register forms)
+from minitf.cpu import attention, decode, functions, loss  # noqa: F401  (they register forms)

@@ -22,7 +22,7 @@ import sys
 import numpy as np
 
 from minitf import functions, transformer
-from minitf.cpu.layers import attends_plainly
+from minitf.common.layers import attends_plainly
 from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums
 from minitf.dropout import drop, next_mask
 from minitf.forms import form_of

@@ -1,104 +1,128 @@
-"""Faster decoding: the cache that the beams of a sentence share, and few next tokens to compare.
+"""Decoding with NumPy: the steps of the fused decoder, and the next tokens of a beam.
 
-Both also serve minitf/gpu.
-
-Letters: B sentences, W texts of each, R = B * W texts, n tokens in the cache of a sentence,
-H heads, K d_k or d_v.
+Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k, U d_v,
+n tokens in the cache of a sentence.
 """
+
+import functools
+import math
 
 import numpy as np
 
 from minitf import decode
-from minitf.backend import to_device, to_numpy, xp
+from minitf import functions as F
+from minitf.common import beams
+from minitf.common.decoder import Steps, fused_decoding
+from minitf.cpu.packed import in_panels, product
 from minitf.forms import form_of
 
 _CACHED = 1 << 17  # logits whose exponentials fit the processor's cache
-_GROW_BY = 8  # tokens of each beam by which the caches grow
-_BLOCK = 32  # scores in a block of continuations
+
+form_of(decode.continuations, "cpu")(beams.continuations)
 
 
-class Layout:
-    """The map from the tokens of the beams to the indices of the shared caches.
+@form_of(decode.fastest_decoding)
+def fastest_decoding(model):
+    """Return the FusedDecoding of a standard model."""
+    return fused_decoding(model, STEPS)
 
-    A token stays at its cache index when its beam ends or continues as two, so nothing is copied
-    from step to step, except when the caches grow.
-    own: whether the token at a cache index belongs to a beam, bool (B, W, capacity).
-    length, capacity: the number of cache indices in use, and of all cache indices.
+
+def _pack(affines, dtype):
+    """Copy the biases, and the matrices in panels."""
+    if any(weight.dtype != dtype for affine in affines for weight in affine.weights):
+        raise TypeError("this decoder mixes float32 and float64: convert it to one with astype")
+    matrices = (affine.take_matrix() for affine in affines)
+    arrays = in_panels(matrices, [affine.shape for affine in affines], dtype)
+    for affine, panels in zip(affines, arrays, strict=True):
+        affine.multiply = functools.partial(product, panels=panels, f=affine.shape[1])
+        affine.bias = None if affine.bias is None else affine.bias.copy()
+
+
+def _norm(layer):
+    """Return the layer norm of rows (R, D), or of a sum of two: see `_normalised`."""
+    size, dtype = layer.gain.data.size, layer.gain.data.dtype
+    averaging = np.full(size, 1 / size, dtype)  # mean(x) = x . averaging
+    gain, bias = layer.gain.data * math.sqrt(size), layer.bias.data.copy()
+    return functools.partial(_normalised, averaging, gain, bias, size * layer.eps)
+
+
+def _normalised(averaging, gain, bias, eps, x, added=None):
+    """Return the layer norm of x, or of x + added, in a new array.
+
+        y = x - mean(x)
+        y / sqrt(sum(y^2) / D + eps) = sqrt(D) y / sqrt(sum(y^2) + D eps)
+
+    The gain is multiplied by sqrt(D) already, and eps by D.
     """
-
-    def __init__(self, sentences, width):
-        self.width, self.length, self.capacity = width, 0, 0
-        self.own = np.zeros((sentences, width, 0), dtype=bool)
-        self.newest = np.eye(width, dtype=bool)
-
-    def add_newest(self):
-        """Give the newest token of each beam the next cache index."""
-        start, self.length = self.length, self.length + self.width
-        self.own[:, :, start : self.length] = self.newest
-
-    def grow(self):
-        """Drop the tokens that no beam contains any more, and make space for new ones.
-
-        Return the cache indices (B, n) of the tokens that are kept, which move to the front.
-        """
-        needed = self.own.any(axis=1)  # (B, capacity)
-        self.length = int(needed.sum(axis=1).max(initial=0))
-        needed_first = np.argsort(~needed, axis=1, kind="stable")  # in their order
-        kept = needed_first[:, : self.length]
-        self.capacity = self.length + _GROW_BY * self.width
-        own = np.take_along_axis(self.own, kept[:, None], axis=2)
-        self.own = np.pad(own, ((0, 0), (0, 0), (0, self.capacity - self.length)))
-        return kept
-
-    def moved(self, array, kept):
-        """Return the tokens of a cache (B, H, n, K) at the indices `kept`, in a larger array."""
-        sentences, heads, _, size = array.shape
-        index = np.arange(sentences)[:, None, None], np.arange(heads)[:, None], kept[:, None]
-        larger = xp.empty((sentences, heads, self.capacity, size), dtype=array.dtype)
-        larger[:, :, : kept.shape[1]] = array[tuple(map(to_device, index))]
-        return larger
-
-    def select(self, rows):
-        """Keep these rows of the texts; of each sentence all or none."""
-        self.own = self.own.reshape(-1, self.capacity)[rows].reshape(-1, self.width, self.capacity)
+    if added is not None:
+        added += x
+        x = added
+    y = x - np.vecdot(x, averaging)[:, None]
+    sums = np.vecdot(y, y)
+    sums += eps
+    y /= np.sqrt(sums, out=sums)[:, None]
+    y *= gain
+    y += bias
+    return y
 
 
-@form_of(decode.continuations)
-def continuations(logits, totals, count, never=(), allowed=None):
-    """Return the best continuations, found among the few that may be among the best."""
-    totals = totals - decode.rule_out(logits, never, allowed).reshape(totals.shape)
-    return ranked(logits, totals, count)
+def _hidden(inner, x, activation):
+    y = inner(x)
+    return np.maximum(y, 0, out=y) if activation == "relu" else getattr(F, activation)(y).data
 
 
-def ranked(scores, totals, count):
-    """Return the `count` greatest sums of a score and the total of its text, in each sentence.
+def _in_heads(x, config):
+    """Return the keys (B, H, n, K) and the values (B, H, n, U), contiguous."""
+    batch, n, _ = x.shape
+    arrays = []
+    for columns in np.split(x, [config.n_heads * config.d_k], axis=2):
+        heads = columns.reshape(batch, n, config.n_heads, columns.shape[2] // config.n_heads)
+        arrays.append(np.ascontiguousarray(heads.swapaxes(1, 2)))
+    return arrays
 
-    The scores are cut into blocks, and the greatest of each block is found. At least `count`
-    continuations are as good as the block that comes in the place `count`, so no worse one is
-    needed; the others are sorted. Block i contains the tokens i, i + stride, i + 2 * stride ..., so
-    that the greatest of all blocks are found along one axis. The last tokens may be in no block.
+
+def _mask(allowed, dtype):
+    """Return the terms to add to the scores: 0 for what may be seen, else -infinity."""
+    if allowed.all():
+        return None
+    terms = np.full(allowed.shape, -np.inf, dtype)
+    terms[allowed] = 0
+    return terms
+
+
+def _attend(x, cache, mask, write_at):
+    """Attend with the newest token of each text, all heads side by side: see Steps.
+
+    cache: the keys (B, H, capacity, K) and the values (B, H, capacity, U).
     """
-    (n, beams), size = totals.shape, scores.shape[-1]
-    count = min(count, beams * size)
-    width = _BLOCK if beams * (size // _BLOCK) >= count else 1
-    stride, on_device = size // width, to_device(totals)
-    greatest = scores[:, : width * stride].reshape(n, beams, width, stride).max(axis=2)
-    sums = (greatest + on_device[:, :, None]).reshape(n, -1)
-    least = xp.partition(sums, sums.shape[1] - count, axis=-1)[:, -count, None]  # (B, 1)
-    lower = least - 1e-12 * abs(least)  # as sum and difference were rounded
-    with np.errstate(invalid="ignore"):  # of -inf - -inf
-        limits = xp.where(least == -xp.inf, least, lower - on_device).astype(scores.dtype)
-    candidates = xp.flatnonzero(scores >= xp.nextafter(limits, -xp.inf).reshape(-1, 1))
+    keys, values = cache
+    batch, heads, _, size = keys.shape
+    width, end = len(x) // batch, heads * size
 
-    values = to_numpy(scores.reshape(-1)[candidates]).astype(np.float64)
-    candidates = to_numpy(candidates)
-    values += totals.reshape(-1)[candidates // size]
-    sentence = candidates // (beams * size)
-    best_first = np.lexsort((-values, sentence))  # equals stay in the order of their index
-    start = np.searchsorted(sentence, np.arange(n))
-    best = best_first[start[:, None] + np.arange(count)]
-    index = candidates[best] % (beams * size)
-    return index % size, index // size, values[best]
+    def split(columns):
+        """Return the features as heads: (R, H*K) -> (B, H, W, K), a view."""
+        return columns.reshape(batch, width, heads, columns.shape[1] // heads).swapaxes(1, 2)
+
+    queries = x[:, :end]
+    queries /= math.sqrt(size)  # the queries are fewer than the scores
+    if write_at is not None:
+        keys, values = keys[:, :, : write_at + width], values[:, :, : write_at + width]
+        keys[:, :, write_at:] = split(x[:, end : 2 * end])
+        values[:, :, write_at:] = split(x[:, 2 * end :])
+    weights = split(queries) @ keys.swapaxes(-1, -2)  # (B, H, W, n)
+    if mask is not None:
+        weights += mask[:, None]
+    weights -= np.maximum.reduce(weights, axis=-1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= np.add.reduce(weights, axis=-1, keepdims=True)
+    merged = np.empty((batch, width, heads, values.shape[-1]), values.dtype)
+    np.matmul(weights, values, out=merged.swapaxes(1, 2))
+    return merged.reshape(batch * width, -1)
+
+
+STEPS = Steps(
+    pack=_pack, norm=_norm, hidden=_hidden, in_heads=_in_heads, mask=_mask, attend=_attend
+)
 
 
 @form_of(decode.logsumexp)

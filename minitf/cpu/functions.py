@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from minitf import functions, optim, transformer
-from minitf.cpu.layers import is_plain_network, is_plain_norm, rate_of
+from minitf.common.layers import is_plain_network, is_plain_norm, rate_of
 from minitf.cpu.sums import add_segments, blocks, column_sums, row_dots, row_sums
 from minitf.cpu.threads import parallel_for
 from minitf.dropout import next_mask

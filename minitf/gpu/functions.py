@@ -7,7 +7,7 @@ import math
 
 from minitf import functions, optim, transformer
 from minitf.backend import to_device, xp
-from minitf.cpu.layers import attends_plainly, is_plain_network, is_plain_norm, rate_of
+from minitf.common.layers import attends_plainly, is_plain_network, is_plain_norm, rate_of
 from minitf.forms import form_of
 from minitf.functions import (
     attention_arrays,

@@ -14,8 +14,8 @@ import numpy as np
 
 from minitf import forms
 from minitf.atomic import save_text
+from minitf.common.layers import is_standard
 from minitf.config import Config
-from minitf.cpu.layers import is_standard
 from minitf.errors import UserError
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words

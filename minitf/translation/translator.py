@@ -16,7 +16,7 @@ from minitf.backend import on_gpu
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
-from minitf.decode import Allowed, beam_search, greatest_lengths, greedy, token_scorer
+from minitf.decode import Allowed, beam_search, fastest_decoding, greatest_lengths, greedy
 from minitf.errors import UserError
 from minitf.text import BOS, EOS, Vocabulary, Words
 from minitf.text.batches import pad_rows
@@ -115,7 +115,7 @@ class Translator:
         self.model, self.subwords = model, subwords
         self.forms = agreeing_forms(model)
         with forms.on(self.forms):
-            self.scorer_of = token_scorer(model)
+            self.decoding = fastest_decoding(model)
         if model.config.positions == "learned":  # the end mark takes one of them
             max_subwords = max(1, min(max_subwords, model.config.max_length - 1))
         self.max_subwords = max_subwords
@@ -216,13 +216,12 @@ class Translator:
         def decode_batch(source, parts):
             rows = [(first + line, *numbers) for line, *numbers in (part.place for part in parts)]
             hypotheses = sample(
-                self.model,
+                self.decoding,
                 source,
                 max_extra=search.max_extra,
                 alpha=search.alpha,
                 rows=rows,
                 allowed=self._rules(search, source),
-                scorer_of=self.scorer_of,
                 **settings,
             )
             return [[best] for best in hypotheses]
@@ -338,21 +337,13 @@ class Translator:
                     progress(done, len(read))
         return found
 
-    def _search(self, source, search, allowed=None, record=None):
+    def _search(self, source, search, allowed=None, steps=None):
         """Return the hypotheses of `beam_search`, or of `greedy` decoding if the beam is 1."""
-        options = {"allowed": allowed, "scorer_of": self.scorer_of, "alpha": search.alpha}
+        options = {"allowed": allowed, "max_extra": search.max_extra, "alpha": search.alpha}
         if search.beam == 1:
-            found = greedy(self.model, source, search.max_extra, **options)
-            return [[best] for best in found]
-        return beam_search(
-            self.model,
-            source,
-            search.beam,
-            max_extra=search.max_extra,
-            n_best=search.n_best,
-            record=record,
-            **options,
-        )
+            return [[best] for best in greedy(self.decoding, source, **options)]
+        options |= {"n_best": search.n_best, "steps": steps}
+        return beam_search(self.decoding, source, search.beam, **options)
 
     def _as_texts(self, hypotheses):
         """Return hypotheses as Translations, with their texts in place of ids."""
@@ -407,10 +398,10 @@ class Translator:
         parts = list(map(self._ids, read.parts))
         if not parts:
             raise UserError("the line has no text: there is no attention to draw")
-        first, record = read.parts[0], []
+        first, steps = read.parts[0], []
         source = pad_rows(parts[:1], len(self.subwords), last=EOS)
         with one_blas_thread(), forms.on(self.forms):
-            best = self._search(source, search, record=record)[0][0]
+            best = self._search(source, search, steps=steps)[0][0]
             ids = [*best.ids, EOS]
             c = self.model.config
             if c.positions == "learned":  # none is left for an end mark at the limit
@@ -419,7 +410,7 @@ class Translator:
             weights, logits, vectors = watched_pass(self.model, source, beginning)
         written = self._as_texts([best])
         shown = first.copied() or restored(first, written, self.placeholders, False) or written
-        beam_steps = record[0] if record else []
+        beam_steps = steps[0] if steps else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
             line=f"{first.before}{first.source}{first.after}".strip(),

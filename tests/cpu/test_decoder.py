@@ -13,27 +13,24 @@ from models import each_switch, random_batch, small_config, small_model
 from minitf import decode, forms
 from minitf import functions as F
 from minitf.backend import to_numpy, xp
-from minitf.cpu import decode as cpu_decode
+from minitf.common.decoder import FusedDecoder, FusedDecoding, Layout
 from minitf.cpu import packed
-from minitf.cpu.decoder import FusedDecoder
 from minitf.cpu.packed import in_panels, product
 from minitf.cpu.threads import libraries
-from minitf.decode import beam_search, greedy
+from minitf.decode import Decoding, beam_search, greedy
 from minitf.errors import UserError
 from minitf.nn import LayerNorm, Linear
-from minitf.tensor import no_grad
 from minitf.transformer import MultiHeadAttention, Positions, Transformer
 
 
-def scorer_of(model, cached=True):
+def decoding_of(model):
     """Return what a program with forms decodes a model by."""
-    with forms.on(), no_grad():
-        return decode.token_scorer(model, cached)
+    with forms.on():
+        return decode.fastest_decoding(model)
 
 
-def is_fused(model, source=((5, 6, 2),)):
-    with no_grad():
-        return type(scorer_of(model)(np.array(source), 2)) is FusedDecoder
+def is_fused(model):
+    return type(decoding_of(model)) is FusedDecoding
 
 
 # Which models it decodes --------------------------------------------------------------------------
@@ -113,22 +110,22 @@ def test_a_changed_model_is_decoded_by_its_modules(change, rng, monkeypatch):
     assert is_fused(model)
     change(model, monkeypatch)
     assert not is_fused(model)
-    expected = beam_search(model, source, 3, max_extra=6, cached=False)
-    assert_same(beam_search(model, source, 3, max_extra=6, scorer_of=scorer_of(model)), expected)
+    expected = beam_search(Decoding(model, cached=False), source, 3, max_extra=6)
+    assert_same(beam_search(decoding_of(model), source, 3, max_extra=6), expected)
 
 
 @each_switch("paper", "public models", "all")
 def test_it_decodes_as_the_modules(changes, rng):
     """Also one sentence alone, and shorter sentences beside it, which are padded."""
     model, source = likely_end(small_model(**changes)), random_batch(rng, rows=5).source
-    assert is_fused(model, source)
-    fused = scorer_of(model)
+    assert is_fused(model)
+    fused = decoding_of(model)
     for rows in (source, source[1:2]):
-        found = greedy(model, rows, 6, scorer_of=fused)
-        expected = greedy(model, rows, 6, cached=False)
+        found = greedy(fused, rows, 6)
+        expected = greedy(Decoding(model, cached=False), rows, 6)
         assert_same([[h] for h in found], [[h] for h in expected])
-        found = beam_search(model, rows, 3, max_extra=6, scorer_of=fused)
-        assert_same(found, beam_search(model, rows, 3, max_extra=6, cached=False))
+        found = beam_search(fused, rows, 3, max_extra=6)
+        assert_same(found, beam_search(Decoding(model, cached=False), rows, 3, max_extra=6))
 
 
 LIBRARIES = "numpy", "strict", pytest.param("kernels", marks=pytest.mark.slow)
@@ -139,16 +136,15 @@ def test_it_takes_what_can_be_cached(library, rng):
     """The stand-in without kernels has no forms, and kernels take values as wide as keys."""
     model = small_model("float32")
     assert is_fused(model) == (library == "numpy")
-    assert scorer_of(model, cached=False)(np.array([[5, 2]]), 3).caches is None
     model.can_cache = False
-    assert scorer_of(model)(np.array([[5, 2]]), 3).caches is None
+    assert not decoding_of(model).cached
 
 
 def test_a_row_of_padding_alone_is_left_to_the_modules(rng):
     model, source = small_model(), random_batch(rng, rows=3).source
     source[1] = model.config.pad_id
-    found = beam_search(model, source, 2, max_extra=4, scorer_of=scorer_of(model))
-    assert_same(found, beam_search(model, source, 2, max_extra=4, cached=False))
+    found = beam_search(decoding_of(model), source, 2, max_extra=4)
+    assert_same(found, beam_search(Decoding(model, cached=False), source, 2, max_extra=4))
 
 
 def test_one_that_fails_says_so(monkeypatch, rng, capsys):
@@ -168,7 +164,7 @@ def test_one_that_fails_says_so(monkeypatch, rng, capsys):
         found = greedy(model, source, 3), greedy(small_model(), source, 3)
     assert found[0] == found[1]
     said = capsys.readouterr().err
-    assert said.startswith("minitf: token_scorer is computed by its equation")
+    assert said.startswith("minitf: fastest_decoding is computed by its equation")
     assert said.count("\n") == 1, "once for all models"
 
 
@@ -191,30 +187,29 @@ def test_its_weights_are_one_array_which_does_not_follow_the_model(rng):
     model, source = small_model(attention_bias=True, output_bias=True), random_batch(rng).source
     for parameter in model.parameters():
         parameter.data += rng.normal(size=parameter.shape) / 10
-    fused = scorer_of(model)
-    weights = fused(source, 1).weights
-    affines = weights.vocabulary, *(layer.inner for layer in weights.layers)
+    fused = decoding_of(model)
+    affines = fused.vocabulary, *(layer.inner for layer in fused.layers)
     assert len({id(each.multiply.keywords["panels"].base) for each in affines}) == 1
-    before = greedy(model, source, 5, scorer_of=fused)
+    before = greedy(fused, source, 5)
     for parameter in (*model.decoder.parameters(), model.output_bias):
         parameter.data += rng.normal(size=parameter.shape)
-    assert greedy(model, source, 5, scorer_of=fused) == before
+    assert greedy(fused, source, 5) == before
 
 
 @pytest.mark.parametrize("activation", ["relu", "swish"])
 def test_it_can_be_sent_to_another_process(activation, rng):
     """As that of a Translator, which multiprocessing pickles."""
     model, source = small_model(activation=activation), random_batch(rng).source
-    fused = scorer_of(model)
+    fused = decoding_of(model)
     again = pickle.loads(pickle.dumps(fused))
-    assert greedy(model, source, 5, scorer_of=again) == greedy(model, source, 5, scorer_of=fused)
+    assert greedy(again, source, 5) == greedy(fused, source, 5)
 
 
 def test_a_decoder_of_two_dtypes_is_refused():
     model = small_model("float32")
     model.decoder.layers[0].feed_forward.astype("float64")
     with pytest.raises(TypeError, match="mixes float32 and float64"):
-        scorer_of(model)
+        decoding_of(model)
 
 
 def test_a_sentence_has_the_same_bits_alone_and_among_others(rng):
@@ -225,10 +220,10 @@ def test_a_sentence_has_the_same_bits_alone_and_among_others(rng):
     """
     model, source = small_model("float32"), random_batch(rng, rows=6).source
     source[:, :] = np.where(source == 0, 5, source)  # of equal lengths, so that none is padded
-    fused = scorer_of(model)
-    together = greedy(model, source, 5, scorer_of=fused)
-    alone = [greedy(model, row[None], 5, scorer_of=fused)[0] for row in source]
-    reversed_order = greedy(model, source[::-1], 5, scorer_of=fused)[::-1]
+    fused = decoding_of(model)
+    together = greedy(fused, source, 5)
+    alone = [greedy(fused, row[None], 5)[0] for row in source]
+    reversed_order = greedy(fused, source[::-1], 5)[::-1]
     kernels = {library.get("architecture") for library in libraries.info()}
     if kernels & {"SkylakeX", "Cooperlake", "SapphireRapids"}:
         assert together == reversed_order == alone
@@ -284,16 +279,18 @@ def test_logsumexp(library, rng, dtype, rel):
 
 def test_the_cache_drops_what_no_beam_continues(rng, monkeypatch):
     """Beams have a common beginning: the cache does not grow by one word of each at every step."""
-    model, sizes, grow = likely_end(small_model(), by=-50), [], cpu_decode.Layout.grow
+    model, sizes, grow = likely_end(small_model(), by=-50), [], Layout.grow
 
     def watch(layout):
         kept = grow(layout)
         sizes.append((layout.length, 8 * layout.width * len(sizes)))  # it grows every 8 steps
         return kept
 
-    monkeypatch.setattr(cpu_decode.Layout, "grow", watch)
-    source, fused = random_batch(rng, rows=3).source, scorer_of(model)
-    found = beam_search(model, source, beam=6, max_extra=40, scorer_of=fused)
-    assert_same(found, beam_search(model, source, beam=6, max_extra=40, cached=False), rel=1e-9)
+    monkeypatch.setattr(Layout, "grow", watch)
+    source, fused = random_batch(rng, rows=3).source, decoding_of(model)
+    found = beam_search(fused, source, beam=6, max_extra=40)
+    assert_same(
+        found, beam_search(Decoding(model, cached=False), source, beam=6, max_extra=40), rel=1e-9
+    )
     assert len(found[0][0].ids) > 40 and len(sizes) > 4
     assert all(length < 0.7 * before for length, before in sizes[1:])

@@ -11,7 +11,7 @@ from plain import BOS, EOS, PAD, UNK, log_softmax, penalty, plain_beam_search
 
 from minitf import forms
 from minitf.backend import xp
-from minitf.decode import beam_search, continuations, greedy
+from minitf.decode import Decoding, beam_search, continuations, greedy
 
 
 def assert_found(found, expected):
@@ -32,7 +32,7 @@ def test_beam_search_follows_the_rule(alpha, beam, n_best):
     for seed, end in itertools.product(range(4), (-2.0, 0.0, 1.0, 3.0)):
         model = random_table(seed, 9, end)
         found = beam_search(
-            model, sources(1, 4, 2), beam, alpha, max_extra=4, n_best=n_best, cached=False
+            Decoding(model, cached=False), sources(1, 4, 2), beam, alpha, max_extra=4, n_best=n_best
         )
         for sentence, limit, hypotheses in zip((4, 5, 6), (5, 8, 6), found, strict=True):
 
@@ -56,10 +56,10 @@ def test_a_sentence_that_is_done_is_not_computed_any_more():
         drawn[EOS] = 20 if sentence == 4 or len(ids) == 5 else -20
         return drawn
 
-    greedy(Table(scores, 9), sources(1, 1), cached=False)
+    greedy(Decoding(Table(scores, 9), cached=False), sources(1, 1))
     assert rows == [4, 5] + [5] * 5
     rows.clear()
-    beam_search(Table(scores, 9), sources(1, 1), beam=2, alpha=0.0, cached=False)
+    beam_search(Decoding(Table(scores, 9), cached=False), sources(1, 1), beam=2, alpha=0.0)
     assert rows.count(4) < 2 * 4 < rows.count(5)
 
 
@@ -70,7 +70,7 @@ def test_what_is_cut_off_comes_after_all_that_finished():
     """Though its score is better: it is no translation yet."""
     model = fixed_table({(): {4: 0.9, EOS: 0.09}, (4,): {4: 0.9, EOS: 0.04}})
     first, second, third = beam_search(
-        model, sources(1), 3, 0.0, max_extra=1, n_best=3, cached=False
+        Decoding(model, cached=False), sources(1), 3, 0.0, max_extra=1, n_best=3
     )[0]
     assert [first.ids, second.ids, third.ids] == [[], [4], [4, 4]]
     assert (
@@ -78,7 +78,9 @@ def test_what_is_cut_off_comes_after_all_that_finished():
         and third.score > first.score > second.score
     )
     for n_best in (1, 2):
-        (found,) = beam_search(model, sources(1), 3, 0.0, max_extra=1, n_best=n_best, cached=False)
+        (found,) = beam_search(
+            Decoding(model, cached=False), sources(1), 3, 0.0, max_extra=1, n_best=n_best
+        )
         assert found == [first, second, third][:n_best]
 
 
@@ -92,9 +94,13 @@ def test_fewer_are_the_first_of_more(size):
         range(4), (-2.0, 0.5, 2.0), (0.0, 0.6, 2.0), (0, 1, 4)
     ):
         model, beam = random_table(seed, size, end), 2 + seed
-        every = beam_search(model, sources(1, 3), beam, alpha, max_extra, beam, cached=False)
+        every = beam_search(
+            Decoding(model, cached=False), sources(1, 3), beam, alpha, max_extra, beam
+        )
         for n_best in range(1, beam):
-            found = beam_search(model, sources(1, 3), beam, alpha, max_extra, n_best, cached=False)
+            found = beam_search(
+                Decoding(model, cached=False), sources(1, 3), beam, alpha, max_extra, n_best
+            )
             assert found == [hypotheses[:n_best] for hypotheses in every]
         for limit, hypotheses in zip((1 + max_extra, 3 + max_extra), every, strict=True):
             scores = [h.score for h in hypotheses]
@@ -232,13 +238,13 @@ def test_recording_changes_no_result_and_has_the_steps_of_each_sentence():
         return np.tile((np.arange(11) == UNK) | (texts.shape[1] > 1), (len(texts), 1))
 
     for allowed in (None, unknown_first):
-        options, record = {"n_best": 4, "max_extra": 4, "allowed": allowed}, []
-        found = beam_search(model, source, 4, record=record, **options)
+        options, recorded = {"n_best": 4, "max_extra": 4, "allowed": allowed}, []
+        found = beam_search(model, source, 4, steps=recorded, **options)
         assert found == beam_search(model, source, 4, **options)
-        assert len({len(steps) for steps in record}) == len(record) == len(source)
-        for steps, hypotheses in zip(record, found, strict=True):
-            recorded = set().union(*texts_of(steps))
-            assert recorded >= {(tuple(h.ids), h.log_probability) for h in hypotheses}
+        assert len({len(steps) for steps in recorded}) == len(recorded) == len(source)
+        for steps, hypotheses in zip(recorded, found, strict=True):
+            texts = set().union(*texts_of(steps))
+            assert texts >= {(tuple(h.ids), h.log_probability) for h in hypotheses}
 
 
 def texts_of(steps):

@@ -13,7 +13,7 @@ from plain import BOS, EOS, PAD, log_softmax, penalty
 
 from minitf import decode, forms
 from minitf.backend import using
-from minitf.decode import beam_search, greedy, length_penalty
+from minitf.decode import Decoding, beam_search, greedy, length_penalty
 from minitf.errors import UserError
 from minitf.tensor import is_recording
 
@@ -29,13 +29,12 @@ switches = each_switch("paper", "learned positions", "ssru", "all", "d_k 2, d_v 
 def test_the_cache_changes_nothing(rng, changes):
     model = likely_end(small_model(seed=12, **changes))
     source = random_batch(rng, rows=6).source
-    plain, cached = ([[h] for h in greedy(model, source, 5, cached)] for cached in (False, True))
+    ways = [Decoding(model, cached) for cached in (False, True)]
+    plain, cached = ([[h] for h in greedy(way, source, 5)] for way in ways)
     assert_same(cached, plain)
     assert len({len(h.ids) for (h,) in plain}) > 1, "rows end at different steps"
     for beam, n_best in ((2, 1), (4, 3), (5, 5)):
-        plain, cached = (
-            beam_search(model, source, beam, 0.6, 5, n_best, cached) for cached in (False, True)
-        )
+        plain, cached = (beam_search(way, source, beam, 0.6, 5, n_best) for way in ways)
         assert_same(cached, plain)
         assert all(len(hypotheses) == n_best for hypotheses in plain)
 
@@ -120,10 +119,11 @@ def test_at_most_max_extra_words_more_than_the_source(max_extra):
     lengths = (1, 5, 3)
     expected = [n + max_extra for n in lengths]
     assert [
-        len(h.ids) for h in greedy(Table(never_ends, 9), sources(*lengths), max_extra, cached=False)
+        len(h.ids)
+        for h in greedy(Decoding(Table(never_ends, 9), cached=False), sources(*lengths), max_extra)
     ] == expected
     found = beam_search(
-        Table(never_ends, 9), sources(*lengths), 3, 0.6, max_extra, n_best=3, cached=False
+        Decoding(Table(never_ends, 9), cached=False), sources(*lengths), 3, 0.6, max_extra, n_best=3
     )
     assert [[len(h.ids) for h in hypotheses] for hypotheses in found] == [[n] * 3 for n in expected]
 
@@ -157,12 +157,15 @@ def test_the_defaults_are_those_of_the_paper():
             np.arange(9) == EOS, 0.5 * len(ids) - 30, np.sin(np.arange(9) * (len(ids) + 1))
         )
 
-    (best,) = beam_search(Table(ends_late, 9), sources(3), cached=False)
-    assert best == beam_search(Table(ends_late, 9), sources(3), 4, 0.6, 50, 1, cached=False)[0]
+    (best,) = beam_search(Decoding(Table(ends_late, 9), cached=False), sources(3))
+    assert (
+        best
+        == beam_search(Decoding(Table(ends_late, 9), cached=False), sources(3), 4, 0.6, 50, 1)[0]
+    )
     assert best[0].score == pytest.approx(best[0].log_probability / penalty(3 + 50, 0.6))
     assert (
         len(best[0].ids)
-        == len(greedy(Table(ends_late, 9), sources(3), cached=False)[0].ids)
+        == len(greedy(Decoding(Table(ends_late, 9), cached=False), sources(3))[0].ids)
         == 3 + 50
     )
     assert inspect.signature(beam_search).parameters["beam"].default == 4
@@ -176,8 +179,8 @@ def test_nothing_is_recorded():
         recorded.append(is_recording())
         return np.zeros(9)
 
-    greedy(Table(scores, 9), sources(2), max_extra=1, cached=False)
-    beam_search(Table(scores, 9), sources(2), max_extra=1, cached=False)
+    greedy(Decoding(Table(scores, 9), cached=False), sources(2), max_extra=1)
+    beam_search(Decoding(Table(scores, 9), cached=False), sources(2), max_extra=1)
     assert recorded and not any(recorded) and is_recording()
 
 
@@ -215,7 +218,7 @@ def test_decoding_leaves_the_model_as_it_was(rng):
 def test_nothing_is_projected_twice(rng):
     """Keys and values of the source once, those of the text one word at a time."""
     model = small_model(n_layers=1)
-    scorer_of = decode.token_scorer(model)
+    decoding = decode.fastest_decoding(model)
     layer, seen = model.decoder.layers[0], {"self": [], "source": []}
     for name in seen:
         attention = getattr(layer, f"{name}_attention")
@@ -227,7 +230,8 @@ def test_nothing_is_projected_twice(rng):
 
         attention.keys_and_values = watch
     source = random_batch(rng, rows=3).source
-    beam_search(likely_end(model, by=-50), source, beam=4, max_extra=1, scorer_of=scorer_of)
+    likely_end(model, by=-50)
+    beam_search(decoding, source, beam=4, max_extra=1)
     assert seen["source"] == [(12, source.shape[1])]
     assert seen["self"][0] == (12, 1)  # the newest word of each of the 4 beams
     assert {words for _, words in seen["self"]} == {1}
@@ -235,8 +239,7 @@ def test_nothing_is_projected_twice(rng):
 
 
 def test_a_model_of_few_positions_has_a_cache():
-    scorer_of = decode.token_scorer(small_model(positions="learned", max_length=3))
-    assert scorer_of(np.array([[5, 2]]), 1).caches
+    assert decode.fastest_decoding(small_model(positions="learned", max_length=3)).cached
 
 
 @pytest.mark.parametrize("changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"])

@@ -32,10 +32,10 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("        g_added = gx * mask\n", "        g_added = gx * 1\n"),
         ("        g_added *= factor\n", ""),
     ],
-    (transformer.add_and_norm, "cpu/layers"): [
+    (transformer.add_and_norm, "common/layers"): [
         ("type(norm) is LayerNorm and type(dropout) is Dropout", "type(norm) is LayerNorm"),
     ],
-    (transformer.feed_forward_network, "cpu/layers"): [
+    (transformer.feed_forward_network, "common/layers"): [
         (" and activation is F.relu", ""),
         ("type(inner) is type(outer) is Linear and", "type(outer) is Linear and"),
         ("    return dropout.rate if dropout.training else 0.0", "    return dropout.rate"),
@@ -45,7 +45,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("* (hidden > 0)", "* (hidden > -9)"),
         ("            g_hidden *= factor\n", "            pass\n"),
     ],
-    (transformer.multi_head_attention, "cpu/layers"): [
+    (transformer.multi_head_attention, "common/layers"): [
         ("all(type(layer) is Linear for layer in layers)", "True"),
         ("type(attention) is not MultiHeadAttention or", ""),
         (" or is_changed(attention)", ""),
@@ -112,23 +112,21 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     (optim.adam_update, "cpu/threads"): [
         ("items[i::count]", "items[i :: count + 1]"),
     ],
-    (decode.token_scorer, "cpu/packed"): [
+    (decode.fastest_decoding, "cpu/packed"): [
         ("[:given, :f]", "[:given, -f:]"),
         ("range(0, n, few)", "range(0, n - few, few)"),
         ("y[:given", "y[:"),
     ],
-    (decode.token_scorer, "cpu/decode"): [
+    (decode.fastest_decoding, "common/decoder"): [
         ("self.capacity)[rows]", "self.capacity)[: len(rows)]"),
         ("np.take_along_axis(self.own, kept[:, None], axis=2)", "self.own[:, :, : self.length]"),
         ("] = self.newest", "] = True"),
-    ],
-    (decode.token_scorer, "cpu/decoder"): [
         ("        x *= math.sqrt(x.shape[1])\n", ""),
         ("texts.shape[1] - 1)", "0)"),
         ("            y += self.bias\n", "            pass\n"),
         ("weight.data.T, model.logit_bias())", "weight.data.T, None)"),
         ('self.post = steps, model.config.norm == "post"', "self.post = steps, True"),
-        ("        if self.weights.norm:\n", "        if False:\n"),
+        ("        if self.decoding.norm:\n", "        if False:\n"),
         ("self.steps.mask(own, x.dtype)", "None"),
         ("self.steps.mask(mask[:, 0], memory.dtype)", "None"),
         ("(*self.caches, *self.source_caches)", "self.caches"),
@@ -137,12 +135,12 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("self.source_caches[i]", "self.source_caches[0]"),
         ("(source.key, source.value)", "(source.value, source.key)"),
     ],
-    (decode.token_scorer, "cpu/decoder_steps"): [
+    (decode.fastest_decoding, "cpu/decode"): [
         ("queries /= math.sqrt(size)", "queries /= 1"),
         ("size * layer.eps", "layer.eps"),
         ('if activation == "relu" else', "if True else"),
     ],
-    (decode.continuations, "cpu/decode"): [
+    (decode.continuations, "common/beams"): [
         ("np.lexsort((-values, sentence))", "np.lexsort((-candidates, -values, sentence))"),
         ("[candidates // size]", "[candidates // size // beams * beams]"),
     ],
@@ -169,7 +167,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         (" or type(attention.output) is not Linear", ""),
         ("for layer in (*projected, attention.output))", "for layer in projected)"),
     ],
-    (decode.token_scorer, "gpu/decoder_steps"): [
+    (decode.fastest_decoding, "gpu/decode"): [
         ("fused.add_norm(x, added, *settings)", "fused.layer_norm(added, *settings)"),
         ('activation == "relu" and inner', "inner"),
         ("best // size, found", "0 * best, found"),
@@ -196,8 +194,10 @@ class Mutant(SourceFileLoader):
 
 
 def folders_of(file):
-    """Return the folders whose forms use a file: its own, or for `cpu/layers` both."""
-    return [file.split("/")[0]] if file != "cpu/layers" else list(checks.LIBRARY)
+    """Return the folders whose forms notice a mutant: its own, of `common` NumPy's, or both."""
+    if file == "common/layers":
+        return list(checks.LIBRARY)
+    return [file.split("/")[0].replace("common", "cpu")]
 
 
 def plant(monkeypatch, folder, file, old, new):
@@ -217,13 +217,8 @@ def plant(monkeypatch, folder, file, old, new):
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
     monkeypatch.setattr(minitf, folder, getattr(minitf, folder))
     monkeypatch.setitem(forms._forms, folder, {})
-    again = (
-        "minitf.cpu.layers",
-        "minitf.cpu.decoder",
-        name,
-    )  # whose forms or checks both folders use
     for module in list(sys.modules):
-        if module in again or f"{module}.".startswith(f"minitf.{folder}."):
+        if module.startswith((f"minitf.{folder}", "minitf.common")):
             monkeypatch.delitem(sys.modules, module)
     importlib.import_module(f"minitf.{folder}")
     monkeypatch.setattr(decode, "agrees", lambda *_: True)  # else the modules would decode

@@ -204,7 +204,8 @@ def test_every_size_at_which_a_form_takes_another_branch_is_lowered():
         for module in tiles
         for name in tiles[module]
     }
-    helpers = {f"minitf.cpu.{name}" for name in ("decoder", "layers", "packed", "sums", "threads")}
+    names = "common.decoder", "common.layers", "cpu.packed", "cpu.sums", "cpu.threads"
+    helpers = {f"minitf.{name}" for name in names}
     for module in {form.__module__ for form in forms._forms["cpu"].values()} | helpers:
         sizes = [
             name

@@ -11,7 +11,7 @@ from tiny_translator import TEXT, make_model, make_subwords
 
 from minitf.beyond.sampling import generate, sample
 from minitf.cpu import workers
-from minitf.decode import greedy
+from minitf.decode import Decoding, greedy
 from minitf.errors import UserError
 from minitf.translation import Translator
 
@@ -74,8 +74,9 @@ def test_words_are_drawn_with_their_probabilities(settings, n):
 def test_without_a_choice_it_is_greedy(rng, settings):
     model, source = likely_end(small_model()), random_batch(rng, rows=6).source
     for cached in (True, False):
-        found = sample(model, source, **settings, max_extra=5, cached=cached, alpha=0.6)
-        assert found == greedy(model, source, 5, cached, alpha=0.6)
+        decoding = Decoding(model, cached)
+        found = sample(decoding, source, **settings, max_extra=5, alpha=0.6)
+        assert found == greedy(decoding, source, 5, alpha=0.6)
 
 
 def test_draws_are_those_of_the_next_word_at_each_step():
@@ -83,7 +84,9 @@ def test_draws_are_those_of_the_next_word_at_each_step():
     ended or cut off.
     """
     model, counts, n = random_table(5, 6, 1.0), {}, 4000
-    for hypothesis in sample(model, np.tile(sources(1), (n, 1)), max_extra=1, seed=3, cached=False):
+    for hypothesis in sample(
+        Decoding(model, cached=False), np.tile(sources(1), (n, 1)), max_extra=1, seed=3
+    ):
         counts[tuple(hypothesis.ids)] = counts.get(tuple(hypothesis.ids), 0) + 1
 
     def p(ids):  # the model never writes padding and start marks, and the rest share what they had
@@ -132,7 +135,7 @@ def test_a_draw_depends_on_seed_row_and_step_alone(rng):
     assert_same([[h] for h in together[::-1]], [[h] for h in reverse])
     assert_same(
         [[h] for h in together],
-        [[h] for h in sample(model, source, seed=5, max_extra=9, cached=False)],
+        [[h] for h in sample(Decoding(model, cached=False), source, seed=5, max_extra=9)],
     )
     assert [h.ids for h in sample(model, source, seed=6, max_extra=9)] != [h.ids for h in together]
     same = sample(model, np.tile(source[:1], (8, 1)), seed=5)
@@ -248,7 +251,12 @@ def test_generate_is_sample_for_a_translator(rng):
         return logits
 
     expected = sample(
-        Table(scores, 9), sources(2, 2, 2), 0.8, top_k=4, seed=8, max_extra=4, cached=False
+        Decoding(Table(scores, 9), cached=False),
+        sources(2, 2, 2),
+        0.8,
+        top_k=4,
+        seed=8,
+        max_extra=4,
     )
     found = generate(next_logits, np.full((3, 1), BOS), 6, 0.8, top_k=4, seed=8, end_id=EOS)
     assert [h.ids for h in found] == [h.ids for h in expected]

@@ -121,24 +121,24 @@ from minitf.translation.loading import agreeing_forms
 model = Transformer(Config(30, n_layers=2, d_model=16, d_ff=32, n_heads=2))
 Updater(model, Adam(model.named_parameters())).agreeing_forms()
 with forms.on(agreeing_forms(model)):
-    decode.token_scorer(model)
+    decode.fastest_decoding(model)
 """
 EDITS = [  # file, correct text, what somebody writes there, the forms that no longer agree
     (
         *("transformer", "return F.attention(", "return 0.5 * F.attention("),
-        {"multi_head_attention", "token_scorer"},
+        {"multi_head_attention", "fastest_decoding"},
     ),
     slow(
         *("transformer", "return norm(x + dropout(added))", "return norm(x - added)"),
-        {"add_and_norm", "token_scorer"},
+        {"add_and_norm", "fastest_decoding"},
     ),
     slow(
         *("functions", "* scale, mask)  # (..., T, S)", "* 2 * scale, mask)"),
-        {"attention", "multi_head_attention", "token_scorer"},
+        {"attention", "multi_head_attention", "fastest_decoding"},
     ),
     slow(
         *("functions", "y = xp.maximum(as_array(x), 0)", "y = 1 * as_array(x)"),
-        {"feed_forward_network", "token_scorer"},
+        {"feed_forward_network", "fastest_decoding"},
     ),
     ("functions", "u - mean_u - normal * mean_un)", "u - mean_u)", {"layer_norm", "add_and_norm"}),
     slow("nn", "self.bias, self.eps)", "self.bias, self.eps) * 2", {"add_and_norm"}),

@@ -15,7 +15,7 @@ from minitf import functions as F
 from minitf.backend import to_device, to_numpy
 from minitf.beyond.sampling import sample
 from minitf.config import Config
-from minitf.decode import beam_search, greedy
+from minitf.decode import Decoding, beam_search, greedy
 from minitf.files.models import save_model
 from minitf.text import Words
 from minitf.transformer import FeedForward, Transformer
@@ -131,10 +131,10 @@ def tempting():
     "search",
     [
         lambda *given: [[hypothesis] for hypothesis in greedy(*given)],
-        lambda *given: [[hypothesis] for hypothesis in greedy(*given, cached=False)],
+        lambda model, *given: [[found] for found in greedy(Decoding(model, False), *given)],
         lambda *given: [[hypothesis] for hypothesis in sample(*given, seed=3)],
         lambda *given: beam_search(*given, n_best=4),
-        lambda *given: beam_search(*given, n_best=4, cached=False),
+        lambda model, *given: beam_search(Decoding(model, False), *given, n_best=4),
     ],
     ids=["greedy", "greedy, no cache", "sampling", "beam", "beam, no cache"],
 )

@@ -13,9 +13,8 @@ from models import PUBLIC, random_batch, small_model
 from minitf import decode, forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
+from minitf.common.decoder import FusedDecoder, Layout
 from minitf.config import Config
-from minitf.cpu.decode import Layout
-from minitf.cpu.decoder import FusedDecoder
 from minitf.gpu.functions import gradient_so_far, hand_over, multi_head_attention
 from minitf.gpu.matmul import use_precision
 from minitf.loss import projected_cross_entropy
@@ -169,7 +168,7 @@ def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, cha
         if changed:
             model.decoder.layers[1].self_attention.attend = lambda queries, *_: queries * 0.0
         with forms.on(), no_grad():
-            scorer = decode.token_scorer(model)(np.array([[4, 5, 2], [6, 2, 0]]), 2)
+            scorer = decode.fastest_decoding(model).start(np.array([[4, 5, 2], [6, 2, 0]]), 2)
         if not changed:
             launched.clear()
             scorer(np.full((4, 1), 1))

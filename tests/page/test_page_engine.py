@@ -15,7 +15,7 @@ from page_file import parsed
 from paths import EXAMPLES, PACKAGE, ROOT, SUPPORT
 
 from minitf.config import Config
-from minitf.decode import beam_search, greedy
+from minitf.decode import Decoding, beam_search, greedy
 from minitf.page.writer import _weights_of, page
 from minitf.text.normalise import normalise
 from minitf.text.vocabulary import valid
@@ -217,12 +217,11 @@ def test_the_searches_of_small_models_are_those_of_python():
             ids = rng.integers(4, 9, length).tolist()
             cases.append([ids, width, alpha, max_extra])
             source = np.array([[*ids, config.eos_id]])
-            steps = []
+            decoding, steps = Decoding(model, cached=False), []
             if width:
-                options = {"cached": False, "record": steps}
-                ((best,),) = beam_search(model, source, width, alpha, max_extra, **options)
+                ((best,),) = beam_search(decoding, source, width, alpha, max_extra, steps=steps)
             else:
-                (best,) = greedy(model, source, max_extra, False, alpha)
+                (best,) = greedy(decoding, source, max_extra, alpha)
             expected.append((best.ids, best.score, len(steps[0]) if width else 0))
         requests.append(
             {

@@ -19,15 +19,16 @@ ALLOWED = {
     "backend": {"errors"},
     "forms": {"errors", "backend"},
     "engine": {"errors", "backend", "forms"},
-    "cpu": CORE,
-    "gpu": {*CORE, "cpu"},  # beam search is one program on both; a GPU changes two lines of it
+    "common": CORE,
+    "cpu": {*CORE, "common"},
+    "gpu": {*CORE, "common"},
     "cli": {"errors"},
     "plot": set(),
     "text": {"errors", "atomic"},
     "data": {"errors", "atomic", "text", "cli"},
     "files": {"errors", "atomic", "backend", "text"},
     "translation": {*CORE, "atomic", "text", "files", "cpu", "page"},
-    "page": {*CORE, "atomic", "text", "files", "cpu"},
+    "page": {*CORE, "atomic", "text", "files", "common"},
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
 }
 ALLOWED["public"] = ALLOWED["translation"] | {"translation", "data", "cli"}

@@ -463,7 +463,7 @@ def cases():
         *_decoding_cases(),
         Case("the training of a public model", (loss.projected_cross_entropy,), _public),
         Case("dropout's mask, bit for bit", (F.dropout,), _mask, ("gpu",)),
-        Case("sampling", (decode.token_scorer,), _sampled),
+        Case("sampling", (decode.fastest_decoding,), _sampled),
         Case("continuations", (decode.continuations,), _continuations),
         Case("logsumexp", (decode.logsumexp,), _logsumexp),
         *_module_cases(),
@@ -472,11 +472,11 @@ def cases():
 
 def _decoding_cases():
     """Return the cases of translation, with and without caches."""
-    searches = (decode.token_scorer,)  # which may find the continuations itself
+    searches = (decode.fastest_decoding,)  # which may find the continuations itself
     return [
         Case(
             "greedy",
-            (decode.token_scorer,),
+            (decode.fastest_decoding,),
             lambda dtype: _written(decode.greedy(*_task(dtype, ONE_SIZE), max_extra=6)),
         ),
         Case("greedy without a cache", (), _uncached),
@@ -556,7 +556,8 @@ def _task(dtype, switches):
 
 
 def _uncached(dtype):
-    return _written(decode.greedy(*_task(dtype, {}), max_extra=3, cached=False))
+    model, source = _task(dtype, {})
+    return _written(decode.greedy(decode.Decoding(model, cached=False), source, max_extra=3))
 
 
 def _written(hypotheses):
@@ -829,7 +830,9 @@ TILES = {
         },
         "cpu.loss": {"CHUNK_ROWS": 3},
         "cpu.threads": {"_FEW": 1},
-        "cpu.decode": {"_CACHED": 80, "_GROW_BY": 2, "_BLOCK": 4},
+        "cpu.decode": {"_CACHED": 80},
+        "common.decoder": {"_GROW_BY": 2},
+        "common.beams": {"_BLOCK": 4},
         "cpu.packed": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True, "_LARGE": 1},
         "gpu.loss": {"CHUNK_ROWS": 10, "ROW_THREADS": 256},
         "gpu.functions": {"CACHED": 4 * B * T * D},  # the target is in the cache, the source not
@@ -855,7 +858,7 @@ TILED_ON_GPU = {loss.projected_cross_entropy}
 
 # Only the host reads their constants. CuPy compiles those of other modules into a kernel at its
 # first call, so lowering them afterwards would change one half of a form.
-OF_THE_HOST = {"cpu.decode", "gpu.loss", "gpu.functions"}
+OF_THE_HOST = {"common.decoder", "common.beams", "gpu.loss", "gpu.functions"}
 
 
 def lower(monkeypatch, tiles, compiled=False):

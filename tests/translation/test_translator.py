@@ -9,8 +9,8 @@ from paths import ROOT
 from tiny_translator import LONGEST, TEXT, make_model, make_subwords, save
 
 from minitf import decode, forms
+from minitf.common.decoder import FusedDecoder
 from minitf.cpu import workers
-from minitf.cpu.decoder import FusedDecoder
 from minitf.errors import UserError
 from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
@@ -118,7 +118,7 @@ def test_a_fused_decoder_that_is_not_used_is_named_once(translator, monkeypatch,
     """Not by each worker, nor by each of the Translators that a training makes to validate."""
 
     def broken(self, texts):
-        return np.zeros((len(texts), self.model.config.vocabulary_size), np.float32)
+        return np.zeros((len(texts), self.decoding.model.config.vocabulary_size), np.float32)
 
     monkeypatch.setattr(FusedDecoder, "__call__", broken)
     monkeypatch.setattr(workers, "cores", lambda: 3)
@@ -126,7 +126,7 @@ def test_a_fused_decoder_that_is_not_used_is_named_once(translator, monkeypatch,
     for _ in range(2):
         again = Translator(translator.model, translator.subwords)
         again.translate(LINES, max_extra=5, batch_tokens=20)
-    assert capfd.readouterr().err.count("token_scorer is computed by its equation") == 1
+    assert capfd.readouterr().err.count("fastest_decoding is computed by its equation") == 1
 
 
 def test_no_lines_and_lines_that_come_one_by_one(translator):

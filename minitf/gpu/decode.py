@@ -14,8 +14,8 @@ import numpy as np
 from minitf import decode
 from minitf import functions as F
 from minitf.backend import to_device
-from minitf.cpu import decode as cpu_decode
-from minitf.cpu import decoder
+from minitf.common import beams
+from minitf.common.decoder import Steps, fused_decoding
 from minitf.forms import form_of
 from minitf.gpu import fused
 from minitf.gpu.launch import has_kernels
@@ -24,16 +24,13 @@ from minitf.gpu.matmul import as_operand, product_with
 NONE = (-1, -1)  # no token is ruled out
 
 
-@form_of(decode.token_scorer)
-def token_scorer(model, cached=True):
-    """Return what makes the FusedDecoder of (source, width): see `fused_scorer`.
-
-    For a model in float32, with keys and values of one size.
-    """
+@form_of(decode.fastest_decoding)
+def fastest_decoding(model):
+    """Return the FusedDecoding of a standard model in float32, with keys and values of one size."""
     c = model.config
-    if not cached or c.d_k != c.d_v or not has_kernels(*(p.data for p in model.parameters())):
+    if c.d_k != c.d_v or not has_kernels(*(p.data for p in model.parameters())):
         return NotImplemented
-    return decoder.fused_scorer(model, STEPS)
+    return fused_decoding(model, STEPS)
 
 
 def _pack(affines, _):
@@ -76,7 +73,7 @@ def _attend(x, cache, mask, write_at):
     return fused.attention_step(x, *cache, mask, write_at)
 
 
-STEPS = decoder.Steps(
+STEPS = Steps(
     pack=_pack, norm=_norm, hidden=_hidden, in_heads=_in_heads, mask=_mask, attend=_attend
 )
 
@@ -92,7 +89,7 @@ def continuations(logits, totals, count, never=(), allowed=None):
     whether another token may be equal to the last of them; then the form for NumPy decides.
     """
     if allowed is not None or len(never) != 2 or not has_kernels(logits):
-        return cpu_decode.continuations(logits, totals, count, never, allowed)
+        return beams.continuations(logits, totals, count, never, allowed)
     sums, values, tokens = fused.best_of_rows(logits, never, count + 1)
     decode.refuse_infinite(sums)
     n, width = totals.shape
@@ -104,7 +101,7 @@ def continuations(logits, totals, count, never=(), allowed=None):
     order = np.lexsort((index, -flat))[:, :count]
     best, found = np.take_along_axis(index, order, 1), np.take_along_axis(flat, order, 1)
     if (new[:, :, -1].max(axis=1) >= found[:, -1]).any():
-        return cpu_decode.ranked(logits, rest, count)
+        return beams.ranked(logits, rest, count)
     return best % size, best // size, found
 
 

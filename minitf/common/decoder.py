@@ -4,15 +4,14 @@ For one sentence, a step of decoding computes little: its time goes into Python 
 the weights. So this program calls no layer of the decoder (the encoder and the positions are the
 model's own), and it joins matrices that multiply the same rows. It computes the equations of
 minitf/transformer.py, for both libraries. What they compute by different programs is in a table of
-steps: that of NumPy in minitf/cpu/decoder_steps.py, that of CuPy in minitf/gpu/decoder_steps.py.
+steps: that of NumPy in minitf/cpu/decode.py, that of CuPy in minitf/gpu/decode.py.
 
-It decodes where its logits are those of the modules: see `fused_scorer`.
+It decodes where its logits are those of the modules: see `fused_decoding`.
 
 Letters: B sentences, W texts of each, R = B * W rows, D features, H heads, K d_k, U d_v,
 n tokens in the cache of a sentence, S tokens of its source, V vocabulary.
 """
 
-import functools
 import math
 import types
 from collections.abc import Callable
@@ -22,12 +21,13 @@ import numpy as np
 
 from minitf import decode, forms
 from minitf.backend import to_device, xp
-from minitf.cpu.decode import Layout
-from minitf.cpu.layers import is_standard
+from minitf.common.layers import is_standard
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer
 
-__all__ = ["Affine", "DecoderWeights", "FusedDecoder", "Steps", "fused_scorer"]
+__all__ = ["Affine", "FusedDecoder", "FusedDecoding", "Layout", "Steps", "fused_decoding"]
+
+_GROW_BY = 8  # tokens of each beam by which the caches grow
 
 
 class Steps(NamedTuple):
@@ -113,8 +113,8 @@ def _layer_of(layer, norm):
     )
 
 
-class DecoderWeights:
-    """The weights of a plain model's decoder, as the steps of a library need them.
+class FusedDecoding(decode.Decoding):
+    """A standard model with its decoder's weights, as the steps of a library need them.
 
     NumPy's are copies, except for the embedding, and do not follow later changes; CuPy's are the
     model's own arrays where they need not be joined. Learned positions are the model's own, too.
@@ -124,6 +124,7 @@ class DecoderWeights:
     """
 
     def __init__(self, model, steps):
+        super().__init__(model)
         self.steps, self.post = steps, model.config.norm == "post"
         self.embedding = model.target_embedding.weight.data
         self.layers = [_layer_of(layer, steps.norm) for layer in model.decoder.layers]
@@ -134,6 +135,58 @@ class DecoderWeights:
         ]
         steps.pack([*of_layers, self.vocabulary], self.embedding.dtype)
 
+    def start(self, source, width):
+        """Return a FusedDecoder, or the modules' Scorer if a sentence has nothing to attend to."""
+        if (source == self.model.config.pad_id).all(axis=1).any():
+            return super().start(source, width)
+        return FusedDecoder(self, source, width)
+
+
+class Layout:
+    """The map from the tokens of the beams to the indices of the shared caches.
+
+    A token stays at its cache index when its beam ends or continues as two, so nothing is copied
+    from step to step, except when the caches grow.
+    own: whether the token at a cache index belongs to a beam, bool (B, W, capacity).
+    length, capacity: the number of cache indices in use, and of all cache indices.
+    """
+
+    def __init__(self, sentences, width):
+        self.width, self.length, self.capacity = width, 0, 0
+        self.own = np.zeros((sentences, width, 0), dtype=bool)
+        self.newest = np.eye(width, dtype=bool)
+
+    def add_newest(self):
+        """Give the newest token of each beam the next cache index."""
+        start, self.length = self.length, self.length + self.width
+        self.own[:, :, start : self.length] = self.newest
+
+    def grow(self):
+        """Drop the tokens that no beam contains any more, and make space for new ones.
+
+        Return the cache indices (B, n) of the tokens that are kept, which move to the front.
+        """
+        needed = self.own.any(axis=1)  # (B, capacity)
+        self.length = int(needed.sum(axis=1).max(initial=0))
+        needed_first = np.argsort(~needed, axis=1, kind="stable")  # in their order
+        kept = needed_first[:, : self.length]
+        self.capacity = self.length + _GROW_BY * self.width
+        own = np.take_along_axis(self.own, kept[:, None], axis=2)
+        self.own = np.pad(own, ((0, 0), (0, 0), (0, self.capacity - self.length)))
+        return kept
+
+    def moved(self, array, kept):
+        """Return the tokens of a cache (B, H, n, K) at the indices `kept`, in a larger array."""
+        sentences, heads, _, size = array.shape
+        index = np.arange(sentences)[:, None, None], np.arange(heads)[:, None], kept[:, None]
+        larger = xp.empty((sentences, heads, self.capacity, size), dtype=array.dtype)
+        larger[:, :, : kept.shape[1]] = array[tuple(map(to_device, index))]
+        return larger
+
+    def select(self, rows):
+        """Keep these rows of the texts; of each sentence all or none."""
+        self.own = self.own.reshape(-1, self.capacity)[rows].reshape(-1, self.width, self.capacity)
+
 
 class FusedDecoder(decode.Scorer):
     """The Scorer (see minitf/decode.py) that computes all layers of a step itself.
@@ -142,13 +195,14 @@ class FusedDecoder(decode.Scorer):
     `layout.capacity` tokens. source_caches: those of the source.
     """
 
-    def __init__(self, weights, model, source, width):
-        self.weights, self.steps, self.model, self.width = weights, weights.steps, model, width
+    def __init__(self, decoding, source, width):
+        self.decoding, self.steps, self.width = decoding, decoding.steps, width
+        model = decoding.model
         memory, mask = model.encode(source)
         batch, length, d = memory.shape
         rows, in_heads = memory.data.reshape(batch * length, d), self.steps.in_heads
         self.layout, self.caches, self.source_caches = Layout(batch, width), [], []
-        for layer in weights.layers:
+        for layer in decoding.layers:
             keys_and_values = layer.source_key_value(rows).reshape(batch, length, -1)
             self.source_caches.append(in_heads(keys_and_values, model.config))
             self.caches.append(in_heads(keys_and_values[:, :0], model.config))
@@ -161,19 +215,21 @@ class FusedDecoder(decode.Scorer):
             for cache in self.caches:  # one at a time, so that few are there twice
                 cache[:] = [self.layout.moved(array, kept) for array in cache]
         self.layout.add_newest()
-        x = self.weights.embedding[to_device(texts[:, -1])]
+        x = self.decoding.embedding[to_device(texts[:, -1])]
         x *= math.sqrt(x.shape[1])
-        x = self.model.target_positions(Tensor(x[:, None]), texts.shape[1] - 1).data[:, 0]  # (R, D)
+        x = self.decoding.model.target_positions(Tensor(x[:, None]), texts.shape[1] - 1).data[
+            :, 0
+        ]  # (R, D)
         own = self.layout.own[:, :, : self.layout.length]
         own_mask, source_mask = self.steps.mask(own, x.dtype), self.source_mask
         if source_mask is not None:
             batch, _, length = source_mask.shape
             source_mask = xp.broadcast_to(source_mask, (batch, self.width, length))
-        for i, layer in enumerate(self.weights.layers):
+        for i, layer in enumerate(self.decoding.layers):
             x = self._layer(x, layer, i, own_mask, source_mask)
-        if self.weights.norm:
-            x = self.weights.norm(x)
-        return self.weights.vocabulary(x)
+        if self.decoding.norm:
+            x = self.decoding.norm(x)
+        return self.decoding.vocabulary(x)
 
     def _layer(self, x, layer, i, own_mask, source_mask):
         """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
@@ -190,11 +246,11 @@ class FusedDecoder(decode.Scorer):
 
     def _before(self, x, norm):
         """Return what a sub-layer gets: x, or LayerNorm(x) in a pre-norm model."""
-        return x if self.weights.post else norm(x)
+        return x if self.decoding.post else norm(x)
 
     def _after(self, x, y, norm):
         """Return LayerNorm(x + y) for the output y of a sub-layer, or x + y in a pre-norm model."""
-        if self.weights.post:
+        if self.decoding.post:
             return norm(x, y)
         y += x
         return y
@@ -211,8 +267,8 @@ class FusedDecoder(decode.Scorer):
         self.layout.select(rows)
 
 
-def fused_scorer(model, steps):
-    """Return what makes the FusedDecoder of (source, width) for a model with standard layers.
+def fused_decoding(model, steps):
+    """Return the FusedDecoding of a model with standard layers.
 
     It has the weights as they are now. NotImplemented if the model has other layers, and, with a
     line, if its modules compute other logits.
@@ -222,17 +278,10 @@ def fused_scorer(model, steps):
     parts = model.target_embedding, model.output_embedding, model.target_positions, model.decoder
     if not all(map(is_standard, [model, *(m for part in parts for m in part.modules())])):
         return NotImplemented
-    weights = DecoderWeights(model, steps)
+    decoding = FusedDecoding(model, steps)
     with forms.off():
-        agrees = decode.agrees(model, functools.partial(FusedDecoder, weights, model))
+        agrees = decode.agrees(decoding)
     if not agrees:
-        forms.say_unused(decode.token_scorer)
+        forms.say_unused(decode.fastest_decoding)
         return NotImplemented
-
-    return functools.partial(_scorer_of, weights, model)
-
-
-def _scorer_of(weights, model, source, width):
-    if (np.asarray(source) == model.config.pad_id).all(axis=1).any():  # nothing to attend to
-        return decode.cached_scorer(model, source, width)
-    return FusedDecoder(weights, model, source, width)
+    return decoding
