@@ -57,7 +57,7 @@ class Start:
 
     weights: None if they are drawn from the seed. optimizer, meta: the rest of a checkpoint, None
     for a new run. changes: {option: (before, now)} of a resumed run. notes: those of --start-from
-    that the new model keeps. library: the name of the array library in use.
+    that the new model keeps.
     """
 
     settings: Settings
@@ -68,7 +68,6 @@ class Start:
     meta: dict | None = None
     changes: dict[str, tuple] = dataclasses.field(default_factory=dict)
     notes: dict = dataclasses.field(default_factory=dict)
-    library: str = dataclasses.field(default_factory=lambda: backend.xp.__name__)
 
 
 def build(
@@ -84,13 +83,11 @@ def build(
     Raises UserError.
     """
     ranks = ranks or Ranks()
-    start, log = None, RunLog(None)
-    if ranks.rank == 0:
-        read = _read_checkpoint if settings.resume else _read_new
-        start, log = read(settings, given, model)
-    start = ranks.broadcast(start)
+    read = _read_checkpoint if settings.resume else _read_new
+    start, log = read(settings, given, model) if ranks.rank == 0 else (None, RunLog(None))
+    start, library = ranks.broadcast((start, backend.xp.__name__))
     if ranks.rank:
-        _choose_device(dataclasses.replace(start.settings, backend=start.library))
+        _choose_device(dataclasses.replace(start.settings, backend=library))
     ranks.connect()
     trainer = Trainer(start.settings, start.dataset, start.config, log, ranks, model)
     trainer.notes = start.notes
@@ -102,7 +99,7 @@ def build(
             trainer.scores = Scores()
         _say_resumed(trainer, start)
     elif start.weights:
-        _load_first(trainer.model, start.weights, settings)
+        trainer.model.load_state(start.weights)
     # Other machines may draw weights with other last bits.
     ranks.broadcast_array(trainer.optimizer.data)
     _say_machine(trainer)
@@ -114,39 +111,25 @@ def _read_new(settings, given, model):
     if not settings.plan:
         RunFolder(settings.out).check_new()
     _choose_device(settings)
-    weights = config = subwords = None
-    notes = {}
+    weights, subwords, notes = None, None, {}
     if settings.start_from:
         folder = model_folder(settings.start_from, RunLog(None).say)
         first, subwords, notes = load_model(folder, model)
         weights, config = first.state(), first.config.replace(**model_changes(settings.set))
         del first  # its memory is needed for the text
         check_model(settings, config, len(subwords))
-        if settings.set:  # said before the text is read
-            _load_first(model(config, initialise=False), weights, settings)
+        with in_file(settings.start_from):  # a size that --set changed, before the text is read
+            model(config, initialise=False).load_state(weights)
     log = RunLog(None if settings.plan else settings.out)
-    corpus = _read_corpus(settings)
-    if settings.start_from and settings.train:
-        # The endings of the files may be no languages at all, such as .src.
-        names = "source_language", "target_language"
-        languages = {name: notes[name] for name in names if name in notes}
-        corpus = dataclasses.replace(corpus, **languages)
+    names = {"source_language", "target_language"} & notes.keys()
+    corpus = _read_corpus(settings, {name: notes[name] for name in names})
     dataset = prepare(settings, corpus, log.say, subwords)
-    if config is None:
+    if not settings.start_from:
         config = Config.preset(
             settings.preset, len(dataset.subwords), **model_changes(settings.set)
         )
         check_model(settings, config, len(dataset.subwords))
     return Start(settings, config, dataset, weights, notes=kept_notes(notes)), log
-
-
-def _load_first(model, weights, settings):
-    """Give a model the weights of --start-from. Raises UserError if --set changed its sizes."""
-    try:
-        model.load_state(weights)
-    except UserError as error:
-        advice = ", without --set" if settings.set else ""
-        raise UserError(f"{settings.start_from}: {error}{advice}") from None
 
 
 def _read_checkpoint(settings, given, model):
@@ -162,20 +145,23 @@ def _read_checkpoint(settings, given, model):
     settings, changes = resumed(settings, given, before)
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # looks at the memory of the device
-    corpus = _read_corpus(settings)
+    corpus = _read_corpus(settings, {"source_language": source, "target_language": target})
     log = RunLog(None if settings.plan else settings.out, after=meta["step"])
-    if settings.train:
-        corpus = dataclasses.replace(corpus, source_language=source, target_language=target)
     dataset = prepare(settings, corpus, log.say, subwords)
     return Start(settings, config, dataset, weights, optimizer, meta, changes), log
 
 
-def _read_corpus(settings):
-    """Read the corpus; files that the user named must exist before anything is written."""
+def _read_corpus(settings, languages):
+    """Read the corpus; files that the user named must exist before anything is written.
+
+    languages: what a model that is trained further reads and writes. The endings of the files may
+    be no languages at all, such as .src.
+    """
     # Said first, because a long text takes its time.
     texts = [*(settings.train or [settings.corpus]), *(settings.add or [])]
     RunLog(None).say(f"corpus   {', '.join(texts)}")
-    return read_corpus(settings)
+    corpus = read_corpus(settings)
+    return dataclasses.replace(corpus, **languages) if settings.train else corpus
 
 
 def _choose_device(settings):
@@ -185,31 +171,33 @@ def _choose_device(settings):
 
 
 def _say_resumed(trainer, start):
-    log, others = trainer.log, trainer.changes(start.meta)
-    if start.changes:
-        log.say(f"changed  {_listed(start.changes)}")
-    if others:
-        log.say(
-            f"notice   the result will differ from that of an uninterrupted run: {_listed(others)}"
-        )
+    before, say = start.meta["facts"], trainer.log.say
+    other = {
+        name: (before.get(name), now)
+        for name, now in trainer.facts.items()
+        if now != before.get(name)
+    }
+    for title, changes in (
+        ("changed ", start.changes),
+        ("notice   the result will differ from that of an uninterrupted run:", other),
+    ):
+        if changes:
+            listed = (f"{name} {old} -> {new}" for name, (old, new) in changes.items())
+            say(f"{title} {'; '.join(listed)}")
     epoch, position = trainer.cursor.epoch + 1, trainer.cursor.position
-    log.say(f"resumed  after step {trainer.step:,}, epoch {epoch}, batch {position}")
-
-
-def _listed(changes):
-    return "; ".join(f"{name} {before} -> {now}" for name, (before, now) in changes.items())
+    say(f"resumed  after step {trainer.step:,}, epoch {epoch}, batch {position}")
 
 
 def _say_machine(trainer):
-    ranks, facts = trainer.ranks, trainer.updater.machine
-    if ranks.size > 1:
-        trainer.log.say(f"ranks    {ranks.description}")
+    facts, say = trainer.facts, trainer.log.say
+    if trainer.ranks.size > 1:
+        say(f"ranks    {trainer.ranks.description}")
     count = sum(p.size for p in trainer.model.parameters())
-    trainer.log.say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
-    line = f"machine  {facts['arrays']}, matrix products by {facts['matrix products']}"
-    if facts["replicas"] > 1:
-        line += f"; {facts['replicas']} replicas of the model"
-    trainer.log.say(line)
+    say(f"model    {count:,} parameters, {len(trainer.dataset.subwords):,} subwords")
+    say(
+        f"machine  {facts['arrays']}, matrix products by {facts['matrix products']}; "
+        f"{counted(facts['replicas'], 'replica')} of the model"
+    )
 
 
 # Training -----------------------------------------------------------------------------------------
@@ -232,50 +220,48 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     settings, defaults = dataclasses.replace(settings), vars(Settings())  # checked once more
     given = {name for name, value in vars(settings).items() if value != defaults[name]}
     check(settings, given)
-    return _session(settings, given, Ranks(), model, "minitf.training.train", "resume=True")[1]
+    return _session(settings, given, Ranks(), model, "minitf.training.train", "resume=True")[0]
 
 
 def _session(settings, given, ranks, model, command, resume):
-    """Plan or train a run; return the Trainer, and the content of results.json.
+    """Plan or train a run; return the content of results.json, and the exit code.
 
-    That is None after a plan, or if a signal stopped the run. command: for results.json. resume:
-    what continues the run, options or an argument of Settings.
+    The former is None after a plan, or if a signal stopped the run. command: for results.json.
+    resume: what continues the run, options or an argument of Settings.
     """
     writes = ranks.rank == 0 and not settings.plan
     with RunFolder(settings.out).locked() if writes else contextlib.nullcontext():
         trainer = build(settings, given, ranks, model)
         if settings.plan:
             plan(trainer)
-            return trainer, ranks.broadcast(None)
+            return ranks.broadcast((None, 0))
         # The trainer reports an overflow in one line, with its place.
         quiet = warnings.catch_warnings(action="ignore", category=RuntimeWarning)
         with stop_on_signals(trainer.stop), quiet:
-            results = _train(trainer, command, resume)
+            ended = _train(trainer, command, resume)
             # Here the other ranks wait while rank 0 scores: they must not die of a signal.
-            return trainer, ranks.broadcast(results)
+            return ranks.broadcast(ended)
 
 
 def _train(trainer, command, resume):
-    """Train, and on rank 0 score the model; return the content of results.json, or None."""
+    """Train, and on rank 0 score the model; return what `_session` does."""
     log, stop = trainer.log, trainer.stop
     try:
         finished = trainer.run()
     except UserError:
         log.draw()  # the curves show how the loss diverged
         raise
+    log.draw()
+    try:
+        if finished and trainer.ranks.rank == 0:
+            results = finish(trainer, command)
+            return results, log_next_steps(trainer, results["valid"], resume)
+    except Interrupted:
+        log.say(f"stopped  {stop.reason} after the last step: score it with {resume}")
     if not finished:
         reason = stop.reason or "another rank received a signal"
         log.say(f"stopped  {reason} after step {trainer.step:,}: continue with {resume}")
-    log.draw()
-    if not finished or trainer.ranks.rank:
-        return None
-    try:
-        results = finish(trainer, command)
-    except Interrupted:
-        log.say(f"stopped  {stop.reason} after the last step: score it with {resume}")
-        return None
-    log_next_steps(trainer, results["valid"], resume)
-    return results
+    return None, 0
 
 
 # The end of a run ---------------------------------------------------------------------------------
@@ -314,24 +300,38 @@ def _better_model(trainer):
     )
     translator = load()
     value, score = trainer.validator.measure(translator)
-    valid = {"averaged": {"perplexity": value, "bleu": score.score}, "signature": score.signature}
+    valid = {
+        "averaged": {"perplexity": value, "bleu": score.score},
+        "signature": score.signature,
+        "reference_length": score.reference_length,
+    }
     averaged = read_notes(folder).get("averaged")
     line = f"average  of the last {counted(averaged, 'checkpoint')}"
     line += f": perplexity {value:.3f}  BLEU {score.score:.2f}"
     validations = [
         entry for entry in log.history if "valid_bleu" in entry and entry["step"] == trainer.step
     ]
+    kept = valid["averaged"]
     if validations and averaged != 1:
         value, bleu = validations[-1]["valid_perplexity"], validations[-1]["valid_bleu"]
         valid["last"] = {"perplexity": value, "bleu": bleu}
         line += f"; the last one alone: perplexity {value:.3f}  BLEU {bleu:.2f}"
+        kept = max(valid["averaged"], valid["last"], key=by_quality)
     log.say(line)
-    valid["bleu"] = max(score.score, valid.get("last", {}).get("bleu", 0))
-    if valid["bleu"] > score.score:
+    if kept is not valid["averaged"]:
         log.say("average  did not help: keeping the weights of the last step")
         trainer.save_model(trainer.model.state(), 1)
         translator = load()
-    return translator, valid
+    return translator, valid | kept
+
+
+def by_quality(scores):
+    """Sort by BLEU, as it is printed, and between equal BLEU by perplexity.
+
+    >>> max({"bleu": 0.001, "perplexity": 5.7}, {"bleu": 0.0, "perplexity": 2.1}, key=by_quality)
+    {'bleu': 0.0, 'perplexity': 2.1}
+    """
+    return round(scores["bleu"], 2), -scores["perplexity"]
 
 
 def _test(trainer, translator, name, pairs):
@@ -363,38 +363,43 @@ def _as_values(score):
 
 
 def log_next_steps(trainer, valid, resume):
-    """Log how to use the model, or what to change if it cannot translate.
+    """Log how to use the model, or what to change if it cannot translate; return the exit code.
 
     valid: the scores on the validation text, as in results.json. resume: what continues the run.
+    BLEU says nothing if the lines of that text have fewer than the four tokens in a row that it
+    counts. A perplexity above the size of the vocabulary is worse than guessing; a run whose
+    perplexity is also above that of its first updates, after the warm-up, has diverged.
     """
-    out = trainer.settings.out
+    settings, done, value = trainer.settings, trainer.step, valid["perplexity"]
+    out, size = settings.out, trainer.config.vocabulary_size
     usage = f"python -m minitf translate --model {quoted(out)}"
     if trainer.make_model is not Transformer:
         usage = f"Translator.load({out!r}, model=...)"
     trainer.log.say(f"model    in {out}: {usage}")
-    if cannot_translate(trainer, valid["bleu"]):
-        settings, done = trainer.settings, trainer.step
+    first = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry][:1]
+    if done > settings.warmup_steps and value > max([size, *first]):
+        trainer.log.say(
+            f"notice   training has diverged: a perplexity of {value:,.0f} on the validation text "
+            f"is worse than guessing among {size:,} subwords: begin again, with a --learning-rate "
+            f"lower than {settings.learning_rate:g}"
+        )
+    elif valid["bleu"] >= NO_MODEL:
+        return 0
+    elif valid["reference_length"] < 4 * len(trainer.dataset.valid.target):
+        trainer.log.say(
+            "notice   BLEU cannot judge this model, as it counts four words in a row, and the "
+            "sentences of the validation text are shorter: judge it by the perplexity, or validate "
+            "on longer sentences"
+        )
+        return 0
+    else:
         more = "patience 0" if trainer.out_of_patience() else "more minutes"
         trainer.log.say(
             f"notice   the model cannot translate yet: {valid['bleu']:.2f} BLEU on the validation "
             f"text after {done:,} of {counted(settings.steps, 'update')}: continue with {resume} "
             f"and {'more steps' if done >= settings.steps else more}"
         )
-    elif valid["bleu"] < NO_MODEL:
-        trainer.log.say(
-            "notice   BLEU cannot judge this model, as it counts four words in a row, and the "
-            "sentences of the validation text are shorter: judge it by the perplexity, or validate "
-            "on longer sentences"
-        )
-
-
-def cannot_translate(trainer, bleu):
-    """Return whether the BLEU on the validation text says so.
-
-    It says nothing if no line of that text has the four words in a row that BLEU counts.
-    """
-    lines = trainer.dataset.references(trainer.dataset.valid.target)
-    return bleu < NO_MODEL and any(len(line.split()) >= 4 for line in lines)
+    return EXIT_NO_MODEL if done < settings.steps else 0
 
 
 # The command --------------------------------------------------------------------------------------
@@ -433,10 +438,6 @@ def _run(arguments, typed, model, ranks):
         ranks.join()
         ranks.keep_to_cores()
         settings, given = parse(arguments, typed)
-        with ranks.together():
-            resume = f"--resume --out {quoted(settings.out)}"
-            typed = f"{typed} {quoted(*arguments)}"
-            trainer, results = _session(settings, given, ranks, model, typed, resume)
-    if results is None or trainer.step >= trainer.settings.steps:
-        return 0
-    return EXIT_NO_MODEL if cannot_translate(trainer, results["valid"]["bleu"]) else 0
+        resume = f"--resume --out {quoted(settings.out)}"
+        typed = f"{typed} {quoted(*arguments)}"
+        return _session(settings, given, ranks, model, typed, resume)[1]

@@ -127,19 +127,6 @@ class Ranks:
             with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
                 yield
 
-    @contextlib.contextmanager
-    def together(self):
-        """Turn a SystemExit in this block into an error, which ends all ranks.
-
-        Python ends silently after it, and the other ranks would wait for this one.
-        """
-        try:
-            yield
-        except SystemExit as error:
-            if self.size == 1:
-                raise
-            raise UserError(f"the program called sys.exit({error.code!r})") from error
-
     # What the ranks send each other ---------------------------------------------------------------
 
     def broadcast(self, value):

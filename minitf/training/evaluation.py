@@ -6,6 +6,7 @@ sacreBLEU scores raw text and defines the tokens itself, so that others get the 
 import contextlib
 import dataclasses
 import importlib.metadata
+import importlib.util
 import math
 import re
 from pathlib import Path
@@ -13,14 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from minitf.cli import Progress, counted
-from minitf.data.corpora import read_pairs, undecoded
+from minitf.data.corpora import read_lines, undecoded
 from minitf.errors import UserError
 from minitf.tensor import no_grad
 from minitf.text import make_batch, plan_batches
 from minitf.training.signals import Interrupted
 from minitf.translation import Search
 
+CHARACTERS = ("th", "lo", "my", "km")  # languages in which no space is between words
 _COMPOUND = re.compile(r"(\S)-(\S)")
+_NOT_PLAIN = re.compile(r'\{"source": |\d+ \|\|\| ')  # lines of --format json and of --nbest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +75,20 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
     return _bleu(result, metric.get_signature().format())
 
 
+def tokenizer_of(language: str) -> str:
+    """Return which of sacreBLEU's schemes cuts a language into tokens, by its two-letter code.
+
+    Between words of Chinese, Japanese, Thai, Lao, Burmese and Khmer there are no spaces: "13a"
+    would take a whole sentence for one token. "ja-mecab" needs the packages of sacrebleu[ja].
+
+    >>> [tokenizer_of(language) for language in ("de", "zh", "th")]
+    ['13a', 'zh', 'char']
+    """
+    if language == "ja" and all(map(importlib.util.find_spec, ("MeCab", "ipadic"))):
+        return "ja-mecab"
+    return {"zh": "zh", **dict.fromkeys(("ja", *CHARACTERS), "char")}.get(language, "13a")
+
+
 def paper_bleu(hypotheses, references, language: str = "de") -> Bleu:
     """Return the BLEU score as the paper counted it: Moses tokens, hyphens split, no smoothing.
 
@@ -113,12 +130,18 @@ def score_files(hypotheses, references) -> str:
 
     Both files contain plain, detokenised text. The name of the references ends in their language:
     test.de, test.fr.
-    Raises UserError for files that cannot be read and for unequal line counts.
+    Raises UserError for files that cannot be read, for unequal line counts, and for lines that have
+    more than a translation.
     """
-    pairs = read_pairs(hypotheses, references)
-    lines = [bleu(*pairs).text]
+    pairs, language = [*map(read_lines, (hypotheses, references))], Path(references).suffix[1:]
+    if any(map(_NOT_PLAIN.match, pairs[0][:1])):
+        raise UserError(
+            f"{hypotheses} has lines of --format json or --nbest: translate without these options, "
+            "and score the plain translations"
+        )
+    lines = [bleu(*pairs, tokenize=tokenizer_of(language)).text]
     try:
-        lines.append(paper_bleu(*pairs, Path(references).suffix.removeprefix(".")).text)
+        lines.append(paper_bleu(*pairs, language).text)
     except UserError as error:
         lines.append(str(error))
     for path, side in zip((hypotheses, references), pairs, strict=True):
@@ -257,7 +280,8 @@ class Validator:
 
     def score(self, lines, references):
         """Return the BLEU of translations; text that came tokenised is not tokenised again."""
-        tokenize = "none" if self.dataset.corpus.tokenized else "13a"
+        corpus = self.dataset.corpus
+        tokenize = "none" if corpus.tokenized else tokenizer_of(corpus.target_language)
         return bleu(lines, self.dataset.references(references), tokenize=tokenize)
 
     @contextlib.contextmanager

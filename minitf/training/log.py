@@ -13,7 +13,6 @@ from minitf import __version__
 from minitf.atomic import save_text
 from minitf.files.arrays import user_errors
 
-WARM_UP = 3  # updates of a session that take longer than later ones, and say nothing about them
 LINES = "log.jsonl"
 CURVES = "curves.png"
 
@@ -151,7 +150,7 @@ class Clock:
     def start(self, step):
         """Begin the session; `step` updates were done before it."""
         self.first_step, self.started = step, time.perf_counter()
-        self._lap, self._warm = self.started, None
+        self._lap, self._first = self.started, None
 
     def session(self):
         """Return the seconds since `start`."""
@@ -176,27 +175,20 @@ class Clock:
         yield
         self._lap += time.perf_counter() - started
 
-    def count(self, step):
-        """Take note that `step` updates are done; call it after each update."""
-        if step == self.first_step + WARM_UP:
-            self._warm = step, time.perf_counter()
-
     def left(self, step, steps, minutes=0.0):
-        """Return the seconds until the run ends, None while they cannot be judged yet.
+        """Return the seconds until the run ends, None in the first call of a session.
 
-            left = (steps - step) * (now - t_w) / (step - w),  at most 60 minutes - session()
+            left = (steps - step) * (now - t_f) / (step - f),  at most 60 minutes - session()
 
-        w is the step after the first three updates of the session, which take longer than later
-        ones, and t_w the time when it was done. So validations count as well.
+        f and t_f are the step and the time of that first call: the updates before it take longer
+        than later ones. Validations count as well.
         step, steps: updates done, and in all. minutes: the time limit of a session, 0 for none.
         """
+        now = time.perf_counter()
+        self._first = first, started = self._first or (step, now)
         if step >= steps:
             return 0.0
-        if self._warm is None or step == self._warm[0]:
+        if step == first:
             return None
-        warm_step, warm_time = self._warm
-        seconds = (time.perf_counter() - warm_time) / (step - warm_step)
-        left = (steps - step) * seconds
-        if minutes:
-            left = min(left, 60 * minutes - self.session())
-        return max(0.0, left)
+        left = (steps - step) * (now - started) / (step - first)
+        return max(0.0, min(left, 60 * minutes - self.session()) if minutes else left)

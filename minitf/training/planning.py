@@ -95,12 +95,11 @@ def plan(trainer):
     """
     settings, say = trainer.settings, trainer.log.say
     tokens, work, typical = _average(trainer)
-    times = f" x {settings.accumulate}" if settings.accumulate > 1 else ""
     updates = max(1, round(len(trainer.cursor.plan) / settings.accumulate))
     n_pairs = counted(len(trainer.dataset.pairs.targets), "pair")
     say(
-        f"update   at most {settings.batch_tokens:,}{times} tokens on each side, padding included; "
-        f"{tokens:,.0f} target tokens on average; "
+        f"update   at most {settings.accumulate} x {settings.batch_tokens:,} tokens on each side, "
+        f"padding included; {tokens:,.0f} target tokens on average; "
         f"{counted(updates, 'update')} per epoch of {n_pairs}"
     )
     keep_memory()
@@ -116,9 +115,8 @@ def plan(trainer):
             f"--accumulate; or {SMALLER}"
         )
         return
-    each_rank = f" on each of {trainer.ranks.size} ranks" if trainer.ranks.size > 1 else ""
     free_text = f"; {free / 1e9:,.2f} GB are free" if free else ""
-    say(f"memory   at most about {((used or 0) + needed) / 1e9:,.2f} GB{each_rank}{free_text}")
+    say(f"memory   at most about {((used or 0) + needed) / 1e9:,.2f} GB on each rank{free_text}")
     steps = max(0, settings.steps - trainer.step)  # before those that are measured
     seconds = _seconds(trainer, typical, work)
     say(

@@ -287,10 +287,12 @@ def parse(arguments, program=None):
     if "score" in given:
         raise UserError("--score HYP REF trains nothing: leave the other options out")
     defaults = RECIPES[given.pop("recipe")] if "recipe" in given else {}
-    if defaults and "start_from" in given:
-        raise UserError("--recipe is for a new model of your own: leave out --start-from")
-    # The later of two values of a field counts. A resumed run has a model already.
-    if "set" in given and "resume" not in given:
+    for name in given.keys() & {"start_from", "resume"} if defaults else ():
+        raise UserError(
+            "--recipe and --quick are for a new model of your own: leave them out, or "
+            f"leave out {flag(name)}"
+        )
+    if "set" in given:  # the later of two values of a field counts
         given["set"] = defaults.get("set", []) + given["set"]
     settings = Settings(**{**defaults, **given})
     check(settings, set(given))
@@ -374,15 +376,12 @@ def model_changes(assignments):
 
 def stored_settings(stored):
     """Return the Settings of a checkpoint's dictionary. Raises UserError if no run had them."""
-    names = {field.name for field in dataclasses.fields(Settings)}
-    if other := stored.keys() ^ names:
+    if other := stored.keys() ^ vars(Settings()).keys():
         raise UserError(
             f"of another version of minitf (its setting {min(other)}): continue the run with that "
             "version, or begin a new one"
         )
-    settings = Settings(**stored)
-    check(dataclasses.replace(settings, resume=False))
-    return settings
+    return Settings(**stored)
 
 
 def resumed(settings, given, before):
@@ -391,20 +390,21 @@ def resumed(settings, given, before):
     They are those of the checkpoint, `before`, replaced by those that were given.
     Raises UserError for a change of what the weights depend on.
     """
-    merged = dataclasses.asdict(before)
-    if "corpus" in given:  # in place of the files; the pairs of --add are added to it as well
-        merged |= {"train": None, "valid": None}
     for field in dataclasses.fields(Settings):
         name, old, new = field.name, getattr(before, field.name), getattr(settings, field.name)
-        if name in _OF_A_SESSION or (name in given and not field.metadata["fixed"]):
-            merged[name] = new
-        elif name in given and not (set(new) <= set(old) if name == "set" else new == old):
+        same = set(new) <= set(old) if name == "set" else new == old
+        if field.metadata["fixed"] and name in given and not same:
             had = _as_options({name: old}) if old else "none"
             raise UserError(
                 f"--resume cannot change {flag(name)} (the run has {had}): leave it out, or begin "
                 f"a new run, for example with --start-from {settings.out}"
             )
-    merged = Settings(**merged)
+    # A corpus takes the place of the files; the pairs of --add are added to it as well.
+    files = {"train": None, "valid": None} if "corpus" in given else {}
+    changed = {*given, *_OF_A_SESSION} - {"set"}  # what --set has is in the run
+    merged = dataclasses.replace(
+        before, **files | {name: getattr(settings, name) for name in changed}
+    )
     check(dataclasses.replace(merged, resume=False))
     changes = {
         flag(name): (old, new)

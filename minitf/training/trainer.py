@@ -26,7 +26,7 @@ from minitf.training.signals import Interrupted, StopRequest
 from minitf.training.update import Updater, shares
 from minitf.transformer import Transformer
 from minitf.translation import Translator
-from minitf.translation.loading import check_probe, check_size, probe
+from minitf.translation.loading import check_probe, probe
 
 REDRAW_AFTER = 60  # seconds between two drawings of the curves
 SIGN_AFTER = 30  # seconds without a line, after which one shows that the run is alive
@@ -65,11 +65,8 @@ class Trainer:
                 "epoch (--help explains the rules)"
             )
         self.dataset, self.config, self.log = dataset, config, log
-        self.fingerprint = dataset.pairs.fingerprint()
         self.folder = RunFolder(settings.out, log.say)
         self.make_model, self.model = model, model(config, settings.seed)
-        if model is Transformer:  # else it could not be read from its files
-            check_size(config, dict(self.model.named_parameters()))
         self.optimizer = Adam(self.model.named_parameters())
         self.ranks = ranks or Ranks()
         self.updater = Updater(
@@ -82,6 +79,8 @@ class Trainer:
             seed=settings.seed,
             clip=settings.clip,
         )
+        # What decides the last bits of a sum, or more: an exact resume needs the same.
+        self.facts = self.updater.machine | {"training pairs": dataset.pairs.fingerprint()[:8]}
         self.stop, self.clock, self.scores = StopRequest(), Clock(), Scores()
         self.validator = Validator(dataset, settings, self.stop)
         self.weights = []  # names of the files that the next average is made of
@@ -104,7 +103,18 @@ class Trainer:
         self.clock.start(self.step)
         try:
             with forms.on(self.updater.agreeing_forms()):
-                limit = self._run()
+                self._check_same_weights()
+                if self.step < self.settings.steps:
+                    self.log.say(
+                        "trial    running the largest batches first, to find out whether they "
+                        "fit into memory"
+                    )
+                    self._try_largest_batches()
+                if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
+                    self._write_checkpoint()  # if the disk is full, fail now
+                limit = self._train()
+                if self.stop.agreed:
+                    self.save(keep=False, model=False)
         except MemoryError:
             raise UserError(
                 f"out of memory after step {self.step}: lower --batch-tokens, which is "
@@ -114,22 +124,6 @@ class Trainer:
             trained = self.step > self.clock.first_step
             self.log.say(f"stopped  {limit}{'' if trained else ': no update was left to do'}")
         return not self.stop.agreed
-
-    def _run(self):
-        """Check what can be checked first, and train; return the limit that was reached, if any."""
-        self._check_same_weights()
-        if self.step < self.settings.steps:
-            self.log.say(
-                "trial    running the largest batches first, to find out whether they fit into "
-                "memory"
-            )
-            self._try_largest_batches()
-        if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
-            self._write_checkpoint()  # if the disk is full, fail now
-        limit = self._train()
-        if self.stop.agreed:
-            self.save(keep=False, model=False)
-        return limit
 
     def _check_same_weights(self):
         """Raise UserError unless all ranks have the same weights, as they should at any step."""
@@ -161,7 +155,6 @@ class Trainer:
         with Progress("updates", self.settings.steps) as self.log.bar:
             while not (limit := self._agree()) and not self.stop.agreed:
                 self.update()
-                self.clock.count(self.step)
                 self._log_if_due()
                 with self.clock.pause():
                     self._validate_if_due()
@@ -318,7 +311,11 @@ class Trainer:
             return
         state = self.model.state()
         count = self.settings.average
-        names = self.folder.add_weights(self._comparable(), self.step, state, count, keep)
+        names, first = self.weights, cooldown_start(self.settings)
+        if self.settings.cooldown and self.step > first:
+            # The weights improve so quickly that those from before it would spoil an average.
+            names = [name for name in names if self.folder.step_of(name) > first]
+        names = self.folder.add_weights(names, self.step, state, count, keep)
         if model or not self.folder.has_model():
             names, averaged = self.folder.average(names, state)
             self.save_model(averaged, len(names))
@@ -326,16 +323,6 @@ class Trainer:
             self.weights = names
         self._write_checkpoint()
         self.folder.forget_weights(self.weights)
-
-    def _comparable(self):
-        """Return the names of the weights that an average with today's may contain.
-
-        In a cooldown the weights improve so quickly that those from before it would spoil it.
-        """
-        first = cooldown_start(self.settings)
-        if not self.settings.cooldown or self.step <= first:
-            return self.weights
-        return [name for name in self.weights if self.folder.step_of(name) > first]
 
     def save_model(self, arrays, count):
         """Write the model for translate.py; `arrays` are the average of `count` sets of weights."""
@@ -366,8 +353,7 @@ class Trainer:
             "seconds": self.clock.total(),
             "settings": dataclasses.asdict(self.settings),
             "config": self.config.to_dict(),
-            "machine": self.updater.machine,
-            "data": self.fingerprint,
+            "facts": self.facts,
             "probe": probe(self.model),
             "notes": self.notes,
             "languages": [corpus.source_language, corpus.target_language],
@@ -386,16 +372,3 @@ class Trainer:
         self.notes = kept_notes(meta["notes"])
         self.scores = Scores(**{name: meta[name] for name in vars(self.scores)})
         self.clock.earlier = meta["seconds"]
-
-    def changes(self, meta):
-        """Return the facts, of machine and text, that are not a checkpoint's: {name: (old, new)}.
-
-        They decide the last bits of a sum, or more.
-        """
-        facts = self.updater.machine | {"training pairs": self.fingerprint[:8]}
-        before = meta["machine"] | {"training pairs": meta["data"][:8]}
-        return {
-            name: (before.get(name), value)
-            for name, value in facts.items()
-            if before.get(name) != value
-        }

@@ -80,7 +80,7 @@ TRAINER = {
     "--start-from nowhere --preset small": "leave out --preset",
     f"{TEXTS} --start-from model --set d_ff=8": (
         "inner.weight has shape (16, 24) in the weights and (16, 8) in the model: use the settings "
-        "and the code that it was saved with, without --set"
+        "and the code that it was saved with"
     ),
     f"{TEXTS} --start-from model-cut": ".safetensors: changed since it was saved",
     f"{TEXTS} --start-from model-card": "model-card/config.json: damaged",
@@ -97,6 +97,7 @@ TRAINER = {
     ),
     "--resume --out run-words": "words.txt: changed since the checkpoint",
     "--resume --out run --preset small": "cannot change --preset (the run has --preset tiny)",
+    "--resume --out run --quick": "new model of your own: leave them out, or leave out --resume",
     "--resume --out run --set d_ff=8": "cannot change --set (the run has --set n_layers=1 ",
 }
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from models import small_model
 
+from minitf.commands.output import rendered
 from minitf.data.corpora import Pairs
 from minitf.errors import UserError
 from minitf.text import BOS, EOS, Words
@@ -23,8 +24,10 @@ from minitf.training.evaluation import (
     paper_bleu,
     perplexity,
     score_files,
+    tokenizer_of,
 )
 from minitf.training.signals import StopRequest
+from minitf.translation.reading import Translation
 
 needs_moses = pytest.mark.skipif(
     importlib.util.find_spec("sacremoses") is None,
@@ -185,9 +188,43 @@ def test_tokenised_text_is_noticed(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "tokenizer"),
+    [("test.zh", "zh"), ("test.ja", "char"), ("test.km", "char"), ("test.de", "13a")],
+)
+def test_the_language_of_the_references_decides_how_text_is_cut(
+    tmp_path, monkeypatch, name, tokenizer
+):
+    """Where no spaces are between words, a sentence would be one token, and BLEU always 0."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # no MeCab
+    ours, good = ["我喜欢在公园里看书。"], ["我喜欢在公园里读书。"]
+    files = write(tmp_path / "out", ours), write(tmp_path / name, good)
+    said = score_files(*files).splitlines()[0]
+    assert f"|tok:{tokenizer}|" in said and said == bleu(ours, good, tokenize=tokenizer).text
+    assert (bleu(ours, good, tokenize=tokenizer).score > 40) == (tokenizer != "13a")
+    corpus = SimpleNamespace(target_language=name[-2:], tokenized=False)
+    dataset = SimpleNamespace(corpus=corpus, references=list)
+    assert Validator(dataset, None, StopRequest()).score(ours, good).text == said
+
+
+def test_japanese_is_cut_by_mecab_where_it_is_installed(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    assert tokenizer_of("ja") == "ja-mecab"
+
+
+@pytest.mark.parametrize("options", [{"format": "json"}, {"format": "text", "nbest": 2}])
+def test_only_plain_translations_are_scored(tmp_path, options):
+    """The lines are those that translate.py writes."""
+    each = Translation("Das ist gut.", -5.0, -1.0)
+    lines = rendered(["That is good."], 1, [[each, each]], SimpleNamespace(**options))
+    (tmp_path / "out").write_text(lines, encoding="utf-8")
+    with pytest.raises(UserError, match="out has lines of --format json or --nbest: translate wit"):
+        score_files(tmp_path / "out", write(tmp_path / "test.de", ["Das ist gut."]))
+
+
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--score", "out", "short.de"], "out has 2 lines but short.de has 1"),
+        (["--score", "out", "short.de"], "2 translations but 1 reference: give one"),
         (["--score", "out", "missing.de"], "missing.de cannot be read"),
         (["--score", "empty", "empty"], "nothing to score"),
         (["--score", "out"], "--score: expected 2 arguments"),

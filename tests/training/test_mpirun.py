@@ -161,7 +161,6 @@ def test_sums_and_messages():
             "program: out of memory after step 6: lower --batch-tokens, which is 60",
         ),
         (1, "use up the memory", "and raise --accumulate (rank 1 on "),
-        (1, "exit", "program: the program called sys.exit(5) (rank 1 on "),
         (
             1,
             "spoil a weight",

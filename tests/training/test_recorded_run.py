@@ -5,7 +5,7 @@ On the recorded machine it also has the bits that were recorded with this versio
 How fixtures/recorded-run/ was made: with minitf 0.1 (commit b8bc38b) and OPENBLAS_NUM_THREADS=1,
 beside 80 and 8 pairs of the toy corpus,
 
-    python -m minitf.train --train train.en train.de --valid valid.en valid.de \
+    python -m minitf train --train train.en train.de --valid valid.en valid.de \
         --vocabulary-size 318 --set n_layers=1 --set d_model=4 --set d_ff=8 --set n_heads=2 \
         --set attention_dropout=0.1 \
         --batch-tokens 256 --accumulate 2 --clip 0.4 --replicas 1 --warmup-steps 8 --valid-every 8 \
@@ -14,7 +14,7 @@ beside 80 and 8 pairs of the toy corpus,
 without its curves, results and test translations; its arrays were then stored in the files of
 today. In a copy of the run of 0.1,
 
-    python -m minitf.train --resume --out run --steps 30
+    python -m minitf train --resume --out run --steps 30
 
 and resumed.json has what log.jsonl says of updates 15 to 30 (the loss and the length of the
 gradient) and of the validations, the sha256 of the arrays of the checkpoint in the order of their

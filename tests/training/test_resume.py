@@ -157,13 +157,13 @@ def test_a_run_from_python_tells_how_python_continues(folder, monkeypatch, capsy
     assert "continue with resume=True and more minutes\n" in said
 
 
-def test_fewer_steps_end_a_run_with_its_average(folder, monkeypatch):
+def test_fewer_steps_end_a_run_with_its_average(folder, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         at_step(patch, 9, terminate)
         assert run("here", "--steps", "100") == 0
     assert read_model("here").notes["step"] == 8, "the average stays, also behind the checkpoint"
     assert run("here", "--resume", "--steps", "8", text=False) == 0
-    assert read_model("here").notes["averaged"] == 2
+    assert "average  of the last 2 checkpoints: " in capsys.readouterr().out
 
 
 def test_a_run_goes_on_without_forms_but_says_so(folder, capsys, monkeypatch):
@@ -460,7 +460,9 @@ def test_a_second_signal_stops_at_once(folder, monkeypatch, capsys):
 
 def test_minutes(folder, monkeypatch, capsys):
     monkeypatch.setattr(
-        Validator, "measure", lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up"))
+        Validator,
+        "measure",
+        lambda *_: (9.0, SimpleNamespace(score=50.0, signature="made up", reference_length=99)),
     )
     assert run("here", "--steps", "1000000", "--minutes", "0.001") == 0
     assert re.search(
@@ -474,7 +476,9 @@ def test_minutes(folder, monkeypatch, capsys):
 def test_the_exit_code_of_a_model_that_cannot_translate(folder, monkeypatch, capsys, score, code):
     """The exit code says so after --minutes or --patience; few --steps were asked for."""
     monkeypatch.setattr(
-        Validator, "measure", lambda *_: (9.0, SimpleNamespace(score=score, signature="made up"))
+        Validator,
+        "measure",
+        lambda *_: (9.0, SimpleNamespace(score=score, signature="made up", reference_length=99)),
     )
     for more, found, hint in (
         ("--steps 1000000 --minutes 0.001", code, "more minutes"),
@@ -491,6 +495,19 @@ def test_the_exit_code_of_a_model_that_cannot_translate(folder, monkeypatch, cap
                 notice.endswith(f"continue with --resume --out {shlex.quote(hint)} and {hint}")
                 and "0.99 BLEU" in notice
             )
+
+
+def test_a_run_that_diverged_is_not_told_to_continue(folder, monkeypatch, capsys):
+    """Its perplexity is above that of a guess, and above that of its first updates."""
+    worse = SimpleNamespace(score=0.0, signature="made up", reference_length=99)
+    monkeypatch.setattr(Validator, "measure", lambda *_: (1e6, worse))
+    assert run("here", "--steps", "9", "--learning-rate", "2") == 0
+    said = capsys.readouterr().out
+    assert "notice   training has diverged: a perplexity of 1,000,000 on the val" in said
+    assert (
+        "worse than guessing among 30 subwords: begin again, with a --learning-rate lower" in said
+    )
+    assert "continue" not in said
 
 
 def test_short_validation_sentences_are_not_taken_for_a_model_that_cannot_translate(folder, capsys):

@@ -81,8 +81,9 @@ def test_a_recipe_is_a_set_of_defaults(name):
     assert found == Settings(**recipe | changed)
     assert given == {"cooldown", "set", "corpus"}
     assert model_changes(found.set)["dropout"] == 0.4
-    with pytest.raises(UserError, match="leave out --start-from"):
-        parse(["--recipe", name, "--start-from", "there"])
+    for other in (["--start-from", "there"], ["--resume"]):
+        with pytest.raises(UserError, match=f"leave out {other[0]}"):
+            parse(["--recipe", name, *other])
 
 
 def test_recipes_by_name():
