@@ -11,6 +11,7 @@ _MARK = re.compile(
     r"|(?:[-+*#·–—•‣⁃∙\uf0a7\uf0b7\u2190-\u21ff\u25a0-\u27bf\u2b00-\u2bff]|#{2,6})(?=\s)"
     r"|[-–—](?=[^\W\d_])"  # what a second person says
     r"|(?:\(?(?:\d{1,3}|[A-Za-z]|[ivx]+)\)|(?:\d{1,3}\.)+\)?)(?=\s)"
+    r"|[a-h]\.(?=\s+[A-Z]\w)"  # but z. B. and d. h. begin a sentence
 )
 
 

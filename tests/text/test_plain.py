@@ -13,6 +13,7 @@ EDGES = """
 a) |Go to bed
 (b) |Go to bed
 iv) |Go to bed
+b. |Add the eggs
 - |No, he said.
 -|No, he said.
 * |Wash the car
@@ -36,6 +37,9 @@ I. Newton was here.
 ... and then he left.
 ...und dann ging er.
 "No," he said.
+a. M. is a letter.
+z. B. morgen
+d. h. morgen
 24 Stunden sind ein Tag.
 12:30 is late.
 $5 is too much.
