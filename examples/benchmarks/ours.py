@@ -23,7 +23,7 @@ from minitf.gpu.matmul import use_precision
 from minitf.optim import Adam
 from minitf.text import Batch
 from minitf.training.update import Updater
-from minitf.translation.translator import Translator, slices
+from minitf.translation.translator import Search, Translator, slices
 
 # The instruction sets that change the speed of matrix products, as Linux names them; the last three
 # are those of 64-bit Arm.
@@ -128,11 +128,10 @@ def decoder(task):
     keep_memory()
     source = work.sentences(task)
     translator = Translator(model_of(task), None, placeholders=())
+    options = Search(task["beam"], task["alpha"], task["length"] - task["source"])
 
     def search(rows):
-        return translator._search(
-            rows, task["beam"], task["alpha"], task["length"] - task["source"], 1
-        )
+        return translator._search(rows, options)
 
     batches = [source] if "precision" in task else slices(source, task["beam"])
 
