@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitf.cli import Progress, counted, exit_code, quoted
-from minitf.data import recipes, treebank
+from minitf.data import read_table, recipes, treebank
 from minitf.errors import UserError
 from minitf.text.encoding import Damage, not_text, refusal
 from minitf.text.trees import WITH_WORDS
@@ -107,36 +107,21 @@ class Corpus:
 
 
 class _Layout(NamedTuple):
-    """The files of a corpus: the path of each text in the data folder, without the language."""
+    """A row of corpora.txt: the path of each text in the data folder, without the language."""
 
     source_language: str
     target_language: str
     train: str
     valid: str
-    test_name: str
     test: str
+    test_name: str
 
     def files(self, stem, data):
         return [data / f"{stem}.{side}" for side in (self.source_language, self.target_language)]
 
 
-def _layout(source, target, folder, test="test"):
-    return _Layout(source, target, f"{folder}/train", f"{folder}/val", test, f"{folder}/{test}")
-
-
-def _wmt14(source, target):
-    train, test = f"wmt14-{source}-{target}/train", f"newstest2014/{source}-{target}/test"
-    return _Layout(source, target, train, "newstest2013/test", "newstest2014", test)
-
-
-_CORPORA = {
-    "multi30k": _layout("en", "de", "multi30k", "test_2016_flickr"),
-    "tatoeba-en-de": _layout("en", "de", "tatoeba-en-de"),
-    "tatoeba-de-en": _layout("de", "en", "tatoeba-en-de"),
-    "tatoeba-en-fr": _layout("en", "fr", "tatoeba-en-fr"),
-    "wmt14-en-de": _wmt14("en", "de"),
-    "wmt14-en-fr": _wmt14("en", "fr"),
-}
+_TABLE = read_table(Path(__file__).parent, "corpora.txt")
+_CORPORA = {name: _Layout(*columns) for name, *columns in _TABLE}
 _CRAFT = {"craft": False, "craft-words": True}  # with the words in the trees, instead of XX
 NAMES = ("toy", *_CORPORA, *_CRAFT)
 _LEAST_HELD_OUT = 500  # trees of craft

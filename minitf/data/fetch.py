@@ -65,17 +65,14 @@ def fetch(remote, path, say=print):
     if it wants an account, and UserError for every other failure.
     """
     path = Path(path)
-    if not path.exists():
-        _download(remote, path, say)
-    elif reason := _difference(remote, path):
-        raise UserError(
-            f"{path} differs from the published {remote.url} ({reason}): delete it, and it will "
-            "be downloaded again"
-        )
-
-
-def _download(remote, path, say):
     part = path.with_name(path.name + ".part")
+    if path.exists():
+        if reason := _difference(remote, path):
+            raise UserError(
+                f"{path} differs from the published {remote.url} ({reason}): delete it, and it "
+                "will be downloaded again"
+            )
+        return
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if not (remote.size or remote.digest):  # parts of two versions would make one file

@@ -22,6 +22,7 @@ from xml.sax.saxutils import unescape
 
 from minitf.atomic import filling, writing
 from minitf.cli import counted
+from minitf.data import read_table
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
 
@@ -292,10 +293,8 @@ def _opened(path, wanted):
 def _recipes():
     """Return {folder: Recipe}."""
     remotes = {}
-    for line in Path(__file__).with_name("downloads.txt").read_text(encoding="ascii").splitlines():
-        if line[0] != "#":
-            folder, url, size, digest = line.split()
-            remotes.setdefault(folder, []).append(Remote(url, int(size), digest.strip("-")))
+    for folder, url, size, digest in read_table(Path(__file__).parent, "downloads.txt"):
+        remotes.setdefault(folder, []).append(Remote(url, int(size), digest.strip("-")))
     build = {
         "wmt14-en-de": partial(_training, "de"),
         "wmt14-en-fr": partial(_training, "fr"),

@@ -7,9 +7,9 @@ the environment names one (`https_proxy`), as by any program that uses Python's 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from minitf.atomic import filling, writing
+from minitf.data import read_table
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
@@ -17,7 +17,7 @@ from minitf.public.formats import languages_of_name
 from minitf.public.hugging_face import CONFIG, MODELS, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
 
-__all__ = ["PINNED", "Pinned", "fetched", "imported", "notes_of"]
+__all__ = ["PINNED", "fetched", "imported", "notes_of"]
 
 HUB = "https://huggingface.co"
 OPUS = "CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/)"
@@ -25,30 +25,8 @@ SMALL = (CONFIG, VOCABULARY, *MODELS)
 CARD = "README.md"
 
 
-class Pinned(NamedTuple):
-    """One version of a model of OPUS-MT. sha256: of its weights, "" if unknown."""
-
-    commit: str
-    sha256: str = ""
-
-
-# Read from stored pages of the hub, and not yet confirmed by a download.
-PINNED = {
-    "Helsinki-NLP/opus-mt-en-de": Pinned(
-        "0012d6d6ff4b4dd06bee042d3294295f0e587abd",
-        "3fb78700bce624990eff6468d0e14fbde18a6aedac35821fa8c0c4ead5fae014",
-    ),
-    "Helsinki-NLP/opus-mt-de-en": Pinned(
-        "8be33f00bcaf451dc5ed05fdd94282649696b8e7",
-        "5b1a66c79f6e871eb01b8818819e29bbdb6a25139af210b97b6efbf862493b4d",
-    ),
-    "Helsinki-NLP/opus-mt-en-fr": Pinned("f0fc6145f2a2c3b83955154b8fbae0cbb1554c78"),
-    "Helsinki-NLP/opus-mt-fr-en": Pinned("d1e0695bb7088571b5fdc25e950f415ad45c8ff1"),
-    "Helsinki-NLP/opus-mt-fr-de": Pinned(
-        "7592c843356dbb193e81569c13ec7399f508bdd9",
-        "c7839abc93d759c9a2017c46f7f976ef50a25de320691e3d7b33e705e2edbf9f",
-    ),
-}
+# {name of a model: (commit, sha256 of its weights)} of the versions that are pinned.
+PINNED = {name: pinned for name, *pinned in read_table(Path(__file__).parent, "pinned.txt")}
 
 
 def imported(name: str, say: Callable[[str], object] = print) -> Path:
@@ -69,7 +47,7 @@ def notes_of(name: str) -> dict:
     """Return source and licence, for the card of the converted model."""
     notes = {"source": f"{HUB}/{name}"}
     if name in PINNED:
-        notes = {"source": f"{HUB}/{name}/tree/{PINNED[name].commit}", "licence": OPUS}
+        notes = {"source": f"{HUB}/{name}/tree/{PINNED[name][0]}", "licence": OPUS}
     return notes | languages_of_name(name)
 
 
@@ -80,17 +58,16 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     Raises UserError if a file cannot be had, differs from its digest, or if there is no connection:
     then with the files and the folder to put them into.
     """
-    pinned = PINNED.get(name)
+    commit, sha256 = PINNED.get(name, ("main", "-"))
     folder = data_folder() / "downloads" / "public" / name.replace("/", "--")
     base = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
     if not base.startswith(("https://", "http://")):
         raise UserError(f"HF_ENDPOINT is {base!r}: begin the address of a mirror with https://")
-    commit = pinned.commit if pinned else "main"
     page, base = f"{base}/{name}/tree/{commit}", f"{base}/{name}/resolve/{commit}"
     files = ", ".join([*SMALL, WEIGHTS])
     if not all((folder / file).exists() for file in SMALL):
         about = "usually 35 to 600 MB; licence: see its card, which is downloaded too"
-        say(f"model    {name}: {f'about 300 MB; licence: {OPUS}' if pinned else about}")
+        say(f"model    {name}: {f'about 300 MB; licence: {OPUS}' if name in PINNED else about}")
     try:
         for file in SMALL:
             fetch(Remote(f"{base}/{file}"), folder / file, say)
@@ -98,7 +75,7 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
             fetch(Remote(f"{base}/{CARD}"), folder / CARD, say)
         except (NotFound, NoConnection):
             say(f"notice   there is no {CARD}: the licence is not known from it")
-        _fetch_weights(base, folder, pinned, say)
+        _fetch_weights(base, folder, sha256, say)
     except NoConnection as error:
         raise UserError(
             f"{error}, and {name} is not complete on this machine: go online; or set HF_ENDPOINT "
@@ -114,9 +91,9 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
     return folder
 
 
-def _fetch_weights(base, folder, pinned, say):
+def _fetch_weights(base, folder, sha256, say):
     """Download the weights, in the older format if there is no other."""
-    digest = f"sha256:{pinned.sha256}" if pinned and pinned.sha256 else ""
+    digest = f"sha256:{sha256}" if sha256 != "-" else ""
     try:
         if digest or not (folder / TORCH_WEIGHTS).exists():
             fetch(Remote(f"{base}/{WEIGHTS}", digest=digest), folder / WEIGHTS, say)

@@ -35,7 +35,7 @@ def a_machine(monkeypatch, tmp_path):
     for name in ("http_proxy", "https_proxy", "no_proxy", "HF_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    monkeypatch.setitem(remote.PINNED, NAME, remote.Pinned("0123abcd", SHA256))
+    monkeypatch.setitem(remote.PINNED, NAME, ("0123abcd", SHA256))
 
 
 def hub(files):

@@ -13,19 +13,17 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from minitf.data import read_table
+
+HERE = Path(__file__).parent
+
 # ---- 1. The words, their forms, and the combinations that make sense.
-
-
-def read_table(name):
-    """Return the rows of a table beside this file, as lists of columns; # begins a remark."""
-    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
-    return [line.split("|") for line in text.splitlines() if line[0] != "#"]
 
 
 def read_words():
     """Return {table: {entry: what it stands for}} of words.txt."""
     tables = defaultdict(dict)
-    for name, entries in read_table("words.txt"):
+    for name, entries in read_table(HERE, "words.txt", "|"):
         for entry in entries.split(","):
             word, _, meaning = entry.strip().partition(": ")
             tables[name.strip()][word] = meaning
@@ -73,7 +71,7 @@ Verb = namedtuple(
 def read_nouns():
     """Return the nouns by their English names."""
     nouns = {}
-    for group, articles, adjectives, entries in read_table("nouns.txt"):
+    for group, articles, adjectives, entries in read_table(HERE, "nouns.txt", "|"):
         articles = ARTICLES.get(articles.strip(), articles).split()
         for entry in entries.split(","):
             english, gender, german, german_plural = [*entry.split(), ""][:4]
@@ -88,7 +86,7 @@ def read_nouns():
 def read_verbs():
     """Return the verbs."""
     verbs = []
-    for row in read_table("verbs.txt"):
+    for row in read_table(HERE, "verbs.txt", "|"):
         english, german, subjects, objects, places, notes = map(str.split, row)
         english = ["" if form == "-" else form.replace("_", " ") for form in [*english, ""][:5]]
         prefix, _, infinitive = german[0].rpartition("-")
