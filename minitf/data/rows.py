@@ -12,7 +12,6 @@ pair costs a few bytes of memory. The folder of such a text contains
 import hashlib
 import json
 import os
-import time
 from collections import Counter
 from itertools import chain, islice
 
@@ -130,18 +129,10 @@ def encode_pairs(name, pairs, subwords, max_length, log=print):
     once. pairs: of Lines. Raises UserError if the folder cannot be written.
     """
     folder = corpora.encoded_folder() / f"{name}-{_key(pairs, subwords, max_length)[:16]}"
-    if folder.exists():
-        log(f"encoded  {folder} exists already")
-    else:
-        started = time.monotonic()
+    if not folder.exists():
         with writing(folder), filling(folder) as temporary:
             _write(temporary, pairs, subwords, max_length)
-        size = sum(path.stat().st_size for path in folder.iterdir()) / 1e9
-        minutes = (time.monotonic() - started) / 60
-        log(
-            f"encoded  {folder}, {size:.2f} GB in {minutes:.1f} minutes; delete it when no "
-            "run needs it any more"
-        )
+    log(f"encoded  {folder}: delete it when no run needs it any more")
     return EncodedPairs.load(folder, id_type(len(subwords)))
 
 

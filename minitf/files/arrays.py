@@ -98,22 +98,14 @@ def digest(arrays, meta):
 
 def load_arrays(
     path: str | Path, shapes: dict[str, tuple] | None = None
-) -> tuple[dict[str, np.ndarray], dict]:
-    """Return the named arrays and the dictionary that `save_arrays` wrote.
+) -> tuple[dict[str, np.ndarray], dict | None]:
+    """Return the named arrays of a .safetensors file, and the dictionary that `save_arrays` wrote.
 
+    The dictionary of a file that another program wrote is None.
     shapes: the exact names and shapes that are expected; None accepts any.
 
-    Raises UserError, naming the file, if it is missing, damaged, not a checkpoint, or if its
-    shapes differ.
+    Raises UserError, naming the file, if it is missing or damaged, or if its shapes differ.
     """
-    arrays, meta = read_arrays(path, shapes)
-    if not isinstance(meta, dict):
-        raise UserError(f"{path}: not a checkpoint (it contains arrays only): choose another file")
-    return arrays, meta
-
-
-def read_arrays(path, shapes=None):
-    """Return the arrays of a .safetensors file, and its dictionary, None if missing."""
     from safetensors import safe_open
 
     with user_errors(path):

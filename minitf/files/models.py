@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from minitf.atomic import save_bytes, save_text, sha256, writing
 from minitf.backend import is_finite
 from minitf.errors import UserError
-from minitf.files.arrays import file_content, read_arrays, user_errors
+from minitf.files.arrays import file_content, load_arrays, user_errors
 from minitf.text import Vocabulary, load_subwords
 
 __all__ = [
@@ -173,7 +173,7 @@ def read_model(directory: str | Path) -> SavedModel:
         if name not in hashes:
             raise UserError(f"{directory / name}: belongs to another model: copy the model again")
     path = directory / _weights_of(hashes)
-    arrays, _ = read_arrays(path)
+    arrays, _ = load_arrays(path)
     for name, array in arrays.items():
         if not is_finite(array):
             raise UserError(f"{path}: array {name!r} contains NaN or infinity: use another model")

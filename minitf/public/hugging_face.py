@@ -10,7 +10,7 @@ import numpy as np
 from minitf.atomic import check_empty, save_bytes, save_text, writing
 from minitf.config import Config
 from minitf.errors import UserError, in_file
-from minitf.files.arrays import file_content, read_arrays, user_errors
+from minitf.files.arrays import file_content, load_arrays, user_errors
 from minitf.files.models import exported_notes
 from minitf.public.formats import (
     PublicModel,
@@ -103,7 +103,7 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     exported = notes if isinstance(notes, dict) else {}
     subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], exported)
     config = config.replace(vocabulary_size=len(rows))
-    arrays = read_torch(path) if path.name == TORCH_WEIGHTS else read_arrays(path)[0]
+    arrays = read_torch(path) if path.name == TORCH_WEIGHTS else load_arrays(path)[0]
     with in_file(path):
         notices = _forget_stray_output(arrays)
         arrays = _minitf_arrays(arrays, config, size)

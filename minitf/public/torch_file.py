@@ -138,12 +138,13 @@ def _unpickled(file):
 
 def _tensors(content):
     """Return the content of a pickle. Raises ValueError unless it is {name: _Tensor}."""
-    if not isinstance(content, dict):
-        raise ValueError("it contains more than tensors by name")
-    for name, tensor in content.items():
-        if type(name) is not str or not isinstance(tensor, _Tensor) or type(tensor.key) is not str:
-            raise ValueError("it contains more than tensors by name")
-        if tensor.dtype not in _TYPES.values() or not len(tensor.shape) == len(tensor.strides) <= 4:
+    tensors = content.items() if isinstance(content, dict) else [(None, content)]
+    for name, tensor in tensors:
+        if (
+            not (type(name) is str and isinstance(tensor, _Tensor) and type(tensor.key) is str)
+            or tensor.dtype not in _TYPES.values()
+            or not len(tensor.shape) == len(tensor.strides) <= 4
+        ):
             raise ValueError("it contains more than tensors by name")
         numbers = (tensor.offset, *tensor.shape, *tensor.strides)
         if not all(type(n) is int and 0 <= n <= sys.maxsize for n in numbers):
