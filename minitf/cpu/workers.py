@@ -19,6 +19,7 @@ import warnings
 
 from minitf.cpu.machine import cores
 from minitf.cpu.threads import use_second_thread
+from minitf.forms import in_threads
 
 _MAX_PROCESSES = 8  # each needs memory for the sentences that it decodes
 _MAX_THREADS = 4  # more threads would only wait for each other
@@ -44,7 +45,7 @@ def over_cores(function, items):
         from concurrent.futures import ThreadPoolExecutor  # lazily: it loads logging
 
         with ThreadPoolExecutor(min(n, _MAX_THREADS)) as pool:
-            yield from pool.map(function, items)
+            yield from pool.map(in_threads(function), items)
     else:
         workers = [_Worker(function, items[i::n]) for i in range(1, n)]
         try:

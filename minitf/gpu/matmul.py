@@ -28,6 +28,8 @@ from minitf.gpu.launch import gemm, has_kernels, launch
 from minitf.gpu.warps import THREADS
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
+# How far the numbers of a model may be off with forms: these and equations do not round the
+# operands of products in the same places.
 _TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2}
 
 _chosen = {"precision": "float32"}
@@ -37,9 +39,13 @@ def use_precision(precision):
     """Choose the precision of matrix products on a GPU, for the process. Raises UserError."""
     if precision not in PRECISIONS:
         raise UserError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
-    if precision == "float32":
-        _chosen["precision"] = precision
-        return
+    if precision != "float32":
+        _refuse_coarse(precision)
+    _chosen["precision"], forms.tolerances["gpu"] = precision, _TOLERANCE[precision]
+
+
+def _refuse_coarse(precision):
+    """Raise UserError where products cannot be computed in less than float32."""
     if not has_kernels():
         raise UserError(
             f"precision {precision} needs a GPU: use --precision float32, or --backend cupy"
@@ -54,15 +60,6 @@ def use_precision(precision):
             f"precision {precision} needs minitf's GPU programs, which MINITF_FORMS=off turns off: "
             "unset it, or use --precision float32"
         )
-    _chosen["precision"] = precision
-
-
-def tolerance() -> float:
-    """Return how far the numbers of a model may be off with forms, relative to the largest.
-
-    Forms and equations do not round the operands of products in the same places.
-    """
-    return _TOLERANCE[_chosen["precision"]]
 
 
 def as_operand(x):

@@ -179,7 +179,7 @@ class Updater:
         for flat in flats[1:]:
             flat.zero_grad()
         with one_blas_thread():
-            figures = list(self.pool.map(compute, self.models, parts))
+            figures = list(self.pool.map(forms.in_threads(compute), self.models, parts))
         mine, *others = [flat.gather_gradients() for flat in flats]
 
         def add(core):

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -60,21 +61,29 @@ def test_forms_compute_in_a_block_alone(form):
             assert double(4)[0] == "equation"
         with forms.on([double]):
             assert double(4)[0] == "form"
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(double, 4).result()[0] == "form"
     assert double(4)[0] == "equation"
 
 
-def test_threads_leave_their_blocks_in_any_order(form):
-    first, second, third = forms.on(), forms.off(), forms.on()
-    for block in (first, second, third):
-        block.__enter__()
-    second.__exit__(None, None, None)
-    assert double(4)[0] == "form"
-    third.__exit__(None, None, None)
-    assert double(4)[0] == "form"
-    first.__exit__(None, None, None)
-    assert double(4)[0] == "equation"
+def test_a_block_is_one_threads_alone(form):
+    """So Translators that are made in two threads do not spoil each other's comparison."""
+    with ThreadPoolExecutor(1) as pool:
+        with forms.on():
+            assert pool.submit(double, 4).result()[0] == "equation"
+            assert pool.submit(forms.in_threads(double), 4).result()[0] == "form"
+        both_open = threading.Barrier(2)
+
+        def computed(block):
+            with block:
+                both_open.wait(10)
+                return double(4)[0]
+
+        other = pool.submit(computed, forms.off())
+        assert (computed(forms.on()), other.result()) == ("form", "equation")
+
+
+def test_a_block_has_the_forms_of_the_library_in_use_when_it_opens(form):
+    with forms.on(), using(strict.module):
+        assert double(4)[0] == "form"
 
 
 def test_another_library_has_its_own_forms(form):
