@@ -1,0 +1,163 @@
+"""Markdown, by tree-sitter's two grammars: blocks, and what is inside a line of text."""
+
+import html
+import re
+from functools import partial
+
+from minitf.documents.tagged import attribute_units, html_units
+from minitf.documents.units import (
+    BETWEEN,
+    MARKUP,
+    WORD,
+    Mark,
+    Spelling,
+    Unit,
+    characters_of,
+    units_between,
+)
+from minitf.errors import UserError
+
+# What the grammars do not know. The names of the groups are the kinds of the marks. A list of
+# definitions, an alert and a container keep their lines; escapes, keys, codes, attributes and
+# emoji are words.
+_MORE = re.compile(
+    r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*|<br\s*/?>)"
+    r"|(?P<word>\w*(?:\\[!-/:-@\[-`{-~]\w*)+|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|\{[#.:{%][^{}]*\}+"
+    r"|(?<![\w:]):[a-z]\w*:(?![\w:]))",
+    re.MULTILINE,
+)
+_GAP = re.compile(r"[\s>]*")
+# Pandoc's rule for a formula: no space inside the signs, no digit after the last.
+_FORMULA = re.compile(rb"\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)")
+_WORDS = {"code_span", "latex_block", "uri_autolink", "email_autolink"}
+_LINKS = {"inline_link", "full_reference_link", "collapsed_reference_link", "shortcut_link"}
+# What would begin a block at the start of a line, or something inside one.
+_BLOCK = re.compile(r"\d+(?=[.)](?:\s|$))|(?=[-+*](?:\s|$)|>|#{1,6}(?:\s|$)|~~~)")
+_SPECIAL = r"(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)|`|<(?=[A-Za-z/!?])|\\(?=[!-/:-@\[-`{-~])"
+
+
+def _read(raw):
+    """Return a text in one line: `>` and spaces begin the later lines of a quote or an item."""
+    return html.unescape(re.sub(r"\s*\n[\s>]*", " ", raw))
+
+
+def _write(text, special=_SPECIAL):
+    return re.sub(special, r"\\\g<0>", re.sub(r"&(?=#?\w+;)", "&amp;", text))
+
+
+def _complete(text, replaced):
+    """Escape what would begin a list, a quote or a heading, unless it was there before."""
+    begun = None if _BLOCK.match(replaced) else _BLOCK.match(text)
+    return f"{begun[0]}\\{text[begun.end() :]}" if begun else text
+
+
+_TEXT = Spelling(_read, _write)
+_FIRST = Spelling(_read, _write, _complete)
+_CELL = Spelling(_read, partial(_write, special=rf"{_SPECIAL}|\|"))
+_TITLE = Spelling(_read, partial(_write, special=rf"{_SPECIAL}|[\"']"))
+
+
+def read_markdown(document: str) -> tuple[str, list[Unit]]:
+    """Return the units of Markdown: paragraphs, headings, cells, descriptions of images, titles.
+
+    Code, front matter and comments are none. The lines of a paragraph are one text, and so is its
+    translation. Raises UserError if the parser is not installed.
+    """
+    blocks, inline = _parsers()
+    data, units, labels, texts = document.encode(), [], set(), []
+    places, todo = characters_of(data), [blocks.parse(data).root_node]
+    while todo:
+        node = todo.pop()
+        start, stop = places[node.start_byte], places[node.end_byte]
+        if node.type == "html_block":
+            units += html_units(document, start, stop)
+        elif node.type == "link_label":
+            labels.add(_label(document[start:stop]))
+        elif node.type == "link_title":
+            units += units_between(document, start + 1, stop - 1, [], _TITLE)
+        elif node.type in ("inline", "pipe_table_cell"):
+            texts.append(node)
+        todo += node.children
+    for node in texts:
+        start, stop = places[node.start_byte], places[node.end_byte]
+        if node.parent.type == "atx_heading":  # without the signs that close it
+            stop = start + len(re.sub(r"\s#+\s*$", "", document[start:stop]))
+        marks = [
+            Mark(start + each.start(), start + each.end(), each.lastgroup)
+            for each in _MORE.finditer(document[start:stop])
+        ]
+        todo = [_without_prices(inline, data[node.start_byte : node.end_byte])]
+        while todo:
+            child = todo.pop()
+            begin, end = (places[node.start_byte + i] for i in (child.start_byte, child.end_byte))
+            if child.type in _LINKS or child.type == "image":
+                marks += _link_marks(document, child, begin, end, labels)
+            elif child.type in _WORDS:
+                marks.append(Mark(begin, end, WORD))
+            elif child.type == "hard_line_break":
+                marks.append(Mark(begin, _GAP.match(document, end).end(), BETWEEN))
+            elif child.type in ("emphasis_delimiter", "html_tag"):
+                marks.append(Mark(begin, end))
+                units += attribute_units(document, begin, end)
+            elif child.type in ("image_description", "link_title"):
+                edge = child.type == "link_title"
+                units += units_between(document, begin + edge, end - edge, [], _TITLE)
+            todo += child.children
+        spelling = _CELL if node.type == "pipe_table_cell" else _FIRST
+        units += units_between(document, start, stop, marks, spelling)
+    return document, units
+
+
+def _link_marks(document, link, start, stop, labels):
+    """Return the marks of a link or an image: its brackets, and its address.
+
+    A link [text] without an address has one by its text, which must stay: [Text][text].
+    """
+    text = document[start:stop]
+    if link.type == "image":
+        return [Mark(start, stop)]
+    if text.startswith("[^"):  # a footnote
+        return [Mark(start, stop, WORD)]
+    shown = next(child for child in link.children if child.type == "link_text")
+    place = start + len(link.text[: shown.end_byte - link.start_byte].decode())
+    if link.type in ("inline_link", "full_reference_link"):
+        return [Mark(start, start + 1), Mark(place, stop)]
+    label = document[start:place] + "]"
+    if _label(label) not in labels:
+        return []
+    return [Mark(start, start + 1), Mark(place, stop, MARKUP, f"]{label}")]
+
+
+def _label(text):
+    return " ".join(text.split()).casefold()
+
+
+def _without_prices(parser, data):
+    """Return the tree of a text in which dollar signs are no formula unless Pandoc says so.
+
+    The grammar takes "$5 here and $" for one. As another sign the dollar is no part of the tree.
+    """
+    while True:
+        root = parser.parse(data).root_node
+        todo, price = [root], None
+        while todo and price is None:
+            node = todo.pop()
+            if node.type == "latex_block" and not _FORMULA.match(data, node.start_byte):
+                price = node.start_byte
+            todo += node.children
+        if price is None:
+            return root
+        data = data[:price] + b"x" + data[price + 1 :]
+
+
+def _parsers():
+    """Return tree-sitter's parsers of blocks, and of what is inside a line."""
+    try:
+        import tree_sitter
+        import tree_sitter_markdown as grammars
+    except ImportError:
+        raise UserError(
+            'Markdown needs its parser: pip install -e ".[documents]"   (or --format-in plain)'
+        ) from None
+    languages = grammars.language(), grammars.inline_language()
+    return [tree_sitter.Parser(tree_sitter.Language(each)) for each in languages]

@@ -1,0 +1,160 @@
+"""The strings of programs: JSON, and the messages of gettext (.po). Keys and msgid stay."""
+
+import json
+import re
+from collections.abc import Container
+from functools import partial
+
+from minitf.documents.units import (
+    BETWEEN,
+    COUNTED,
+    MARKUP,
+    WORD,
+    Mark,
+    Spelling,
+    Unit,
+    edited,
+    place_of,
+    units_between,
+)
+from minitf.errors import UserError
+
+_BRACES = r"\{[^{}]*+\}"
+for _ in range(3):  # in balance, four deep
+    _BRACES = rf"\{{(?:[^{{}}]|{_BRACES})*+\}}"
+# What is no text in a string of a program; the names of the groups are the kinds of the marks.
+_IN_STRINGS = re.compile(
+    r"(?P<between>(?:\\[nrt])+)|\\.|(?P<markup></?[A-Za-z][^<>]*>)"
+    rf"|(?P<word>[$%@#]?{_BRACES}|\$t\([^()]*\)|%\(\w+\)[a-z]|%\d+\$[\w.]*[a-z@]|%\w\w+%"
+    r"|(?<![\w&])#(?!\w))"
+    r"|(?P<counted>(?<![\d%])%[-+0#]*[\d*]*(?:\.[\d*]+)?(?:hh|h|ll|l|z|j)?[diouxXeEfgGcsp@])"
+)
+# The cases of {count, plural, one {# file} other {# files}} are texts of their own.
+_CHOICE = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
+_CASE = re.compile(rf"[=\w]+\s*({_BRACES})")
+_QUOTED = r'"(?:[^"\\\n]|\\.)*+"'
+
+
+def marks_in(document: str, start: int, stop: int, kinds: Container[str]) -> list[Mark]:
+    """Return what a program puts into a range of a text, as {name} and %s: marks of some kinds."""
+    return [
+        Mark(found.start(), found.end(), found.lastgroup)
+        for found in _IN_STRINGS.finditer(document, start, stop)
+        if found.lastgroup in kinds
+    ]
+
+
+def _string_units(document, start, stop, spelling):
+    """Return the units of a string, whose range has no quotation marks; a line break parts them."""
+    marks = marks_in(document, start, stop, (BETWEEN, MARKUP, COUNTED, WORD))
+    units = units_between(document, start, stop, marks, spelling)
+    for mark in marks:
+        if choice := _CHOICE.match(document, mark.start, mark.stop):
+            for case in _CASE.finditer(document, choice.end(), mark.stop - 1):
+                units += _string_units(document, case.start(1) + 1, case.end(1) - 1, spelling)
+    return units
+
+
+# JSON ---------------------------------------------------------------------------------------------
+
+
+def read_json(document: str) -> tuple[str, list[Unit]]:
+    """Return the units of a JSON document: its strings that are no keys.
+
+    A document in ASCII alone stays so: é is written \\u00e9.
+    """
+    try:
+        json.loads(document)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno:,}, column {error.colno}"
+        raise UserError(f"{place}: this is no JSON ({error.msg}): correct it") from None
+    except RecursionError:
+        raise UserError("this JSON is nested too deeply: give its parts one by one") from None
+    spelling = Spelling(_from_json, partial(_to_json, is_ascii=document.isascii()))
+    units = []
+    # In valid JSON quotes begin and end strings, and a colon follows keys alone.
+    for found in re.finditer(rf"({_QUOTED})(\s*:)?", document):
+        if not found[2]:
+            units += _string_units(document, found.start(1) + 1, found.end(1) - 1, spelling)
+    return document, units
+
+
+def _from_json(raw):
+    return json.loads(f'"{raw}"')
+
+
+def _to_json(text, is_ascii):
+    return json.dumps(text, ensure_ascii=is_ascii)[1:-1]
+
+
+# gettext ------------------------------------------------------------------------------------------
+
+_STRINGS = rf"{_QUOTED}(?:\s*\n\s*{_QUOTED})*"
+_MESSAGE = re.compile(
+    r"(?P<comments>(?:^#[^|~].*\n|^#\n)*+)(?P<before>(?:^#.*\n)*+)"
+    rf"(?P<context>^msgctxt\s+{_STRINGS}\s*\n)?^msgid\s+(?P<one>{_STRINGS})\s*\n"
+    rf"(?:^msgid_plural\s+(?P<many>{_STRINGS})\s*\n)?"
+    rf"(?P<targets>(?:^msgstr(?:\[\d+\])?\s+{_STRINGS}[^\S\n]*(?:\n|\Z))+)",
+    re.MULTILINE,
+)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_SIGNS = {sign: f"\\{letter}" for letter, sign in _LETTERS.items()} | {'"': '\\"', "\\": "\\\\"}
+
+
+def read_po(document: str) -> tuple[str, list[Unit]]:
+    """Return a file of gettext with the msgid in each empty msgstr, and the units of these.
+
+    Such a message is marked as fuzzy, because no person has seen it yet. Messages that have a
+    translation stay as they are, and so do the header and all comments.
+    """
+    edits, place = [], 0
+    for message in _MESSAGE.finditer(document):
+        _check_no_line(document, place, message.start())
+        edits += _filled(message, "\r\n" if "\r\n" in document else "\n")
+        place = message.end()
+    _check_no_line(document, place, len(document))
+    document, ranges = edited(document, edits)
+    spelling = Spelling(_from_po, _to_po)
+    return document, [unit for each in ranges for unit in _string_units(document, *each, spelling)]
+
+
+def _check_no_line(document, start, stop):
+    """Raise UserError if there is more than comments between two messages."""
+    if rest := re.compile(r"^\s*[^#\s]", re.MULTILINE).search(document, start, stop):
+        place = place_of(document, rest.end() - 1)
+        raise UserError(f"{place}: here is no message of a .po file: correct it")
+
+
+def _filled(message, end):
+    """Yield the edits that fill the targets of a message; none if some have a text already."""
+    targets = list(re.finditer(_STRINGS, message["targets"]))
+    if not _raw(message["one"]) or any(_raw(target[0]) for target in targets):
+        return
+    flags = re.search(r"^#,", message["comments"], re.MULTILINE)
+    if not flags:
+        yield message.end("comments"), message.end("comments"), [f"#, fuzzy{end}"]
+    elif not re.search(r"^#,.*\bfuzzy\b", message["comments"], re.MULTILINE):
+        place = message.start("comments") + flags.end()
+        yield place, place, [" fuzzy,"]
+    for i, target in enumerate(targets):
+        is_many = message["many"] and (i or len(targets) == 1)
+        source = _raw(message["many" if is_many else "one"])
+        lines = re.findall(r"(?:[^\\]|\\[^n])*+\\n|.+", source)
+        pieces = ['"' if len(lines) == 1 else f'""{end}"']
+        for line in lines:
+            pieces += [line, f'"{end}"']
+        place = message.start("targets")
+        yield place + target.start(), place + target.end(), [*pieces[:-1], '"']
+
+
+def _raw(strings):
+    """Return the lines of a text of gettext as one, as it is written, without quotation marks."""
+    return "".join(quoted[1:-1] for quoted in re.findall(_QUOTED, strings))
+
+
+def _from_po(raw):
+    return re.sub(r"\\(.)", lambda found: _LETTERS.get(found[1], found[1]), raw)
+
+
+def _to_po(text):
+    return re.sub(r'[\n\t\r\a\b\f\v"\\]', lambda found: _SIGNS[found[0]], text)

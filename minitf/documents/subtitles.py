@@ -1,0 +1,48 @@
+"""Subtitles (.srt, .vtt): after a line with --> the text of a cue stands, up to an empty line."""
+
+import html
+import re
+import textwrap
+
+from minitf.documents.units import Mark, Spelling, Unit, units_between
+from minitf.errors import UserError
+
+_CUE = re.compile(r"^[^\n]*-->[^\n]*\n((?:[^\n]*\S[^\n]*(?:\n|\Z))+)", re.MULTILINE)
+# What a second person says begins with a dash on a line of its own, or with a name in a tag.
+_MARKS = re.compile(
+    r"(?P<between>(?:^|\n)\s*[-–—]\s*|\n(?=\s*<v[. ]))|(?P<markup><[^<>\n]*>|\{\\[^{}\n]*\})", re.M
+)
+
+
+def read_subtitles(document: str) -> tuple[str, list[Unit]]:
+    """Return the units of subtitles: the text of each cue, or what each person says in it."""
+    if "-->" not in document:
+        raise UserError("no line has a time such as 00:01 --> 00:03: these are no subtitles")
+    is_vtt = document.startswith("WEBVTT")
+    read, write = (html.unescape, _escaped) if is_vtt else (str, str)
+    spelling = Spelling(lambda raw: read(re.sub(r"\s*\n\s*", " ", raw)), write, _in_lines)
+    units = []
+    for cue in _CUE.finditer(document):
+        found = _MARKS.finditer(document, *cue.span(1))
+        marks = [Mark(*each.span(), each.lastgroup) for each in found]
+        units += units_between(document, *cue.span(1), marks, spelling)
+    return document, units
+
+
+def _escaped(text):
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _in_lines(text, replaced):
+    """Return a text in as many lines as it replaces, at most, of about equal length.
+
+    >>> _in_lines("Ich weiß nicht, wo er ist.", "I do not know\\nwhere he is.")
+    'Ich weiß nicht,\\nwo er ist.'
+    """
+    most, end = replaced.count("\n") + 1, "\r\n" if "\r\n" in replaced else "\n"
+    text = re.sub("<[^>]*>", lambda tag: tag[0].replace(" ", "\0"), text)  # no line ends in a tag
+    for width in range(len(text) // most, len(text) + 1):
+        lines = textwrap.wrap(text, width or 1, break_long_words=False, break_on_hyphens=False)
+        if len(lines) <= most:
+            break
+    return end.join(lines).replace("\0", " ")

@@ -1,0 +1,297 @@
+"""HTML and XML, with Android's strings and XLIFF: what stands between tags is text."""
+
+import html
+import re
+from bisect import bisect_left
+from functools import partial
+from html.parser import HTMLParser
+from typing import NamedTuple
+from xml.parsers import expat
+
+from minitf.documents.strings import marks_in
+from minitf.documents.units import (
+    BETWEEN,
+    COUNTED,
+    MARKUP,
+    WORD,
+    Mark,
+    Spelling,
+    Unit,
+    characters_of,
+    edited,
+    units_between,
+)
+from minitf.errors import UserError
+
+# The elements of HTML inside a sentence; any other one separates two texts.
+_INLINE = re.compile(
+    "a|abbr|acronym|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|img|input|ins|kbd|mark|math|q|"
+    "ruby|rp|rt|s|samp|small|span|strike|strong|sub|sup|svg|time|tt|u|var|wbr"
+)
+_VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
+_CODE = re.compile("script|style|pre|code|kbd|samp|var|svg|math|iframe|object")
+_HIDDEN = re.compile(
+    r"\stranslat(?:e|able)\s*=\s*[\"']?(?:no|false)\b|\sclass\s*=\s*[\"'][^\"']*\bnotranslate\b"
+)
+_VISIBLE = {"alt", "title", "placeholder", "aria-label"}
+_ABOUT = re.compile(
+    r"<meta\b[^>]*\b(?:name|property)\s*=\s*[\"']?(?:og:|twitter:)?(?:description|title)\b", re.I
+)
+_ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>]+)")
+
+
+class _Event(NamedTuple):
+    """What a parser has found from a place of a document up to the next one.
+
+    kind: "open" or "close" for a tag, "text", "other" for comments, "declaration".
+    """
+
+    start: int
+    stop: int
+    kind: str
+    name: str = ""
+
+
+def _events(found, stop):
+    """Return the Events of [(start, kind, name), ...]."""
+    stops = [start for start, *_ in found[1:]] + [stop]
+    return [_Event(start, stop, *rest) for (start, *rest), stop in zip(found, stops, strict=True)]
+
+
+def _escaped(text, quote=""):
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace(quote, f"&#{ord(quote)};") if quote else text
+
+
+def _unescaped(raw):
+    return re.sub(r"\s+", " ", html.unescape(raw))
+
+
+_TEXT = Spelling(_unescaped, _escaped)
+_IN_QUOTES = {quote: Spelling(_unescaped, partial(_escaped, quote=quote)) for quote in "\"'"}
+_BARE = Spelling(_unescaped, partial(_escaped, quote='"'), lambda text, _: f'"{text}"')
+
+
+def _marks(document, events, inline, codes):
+    """Return the marks of all tags, and the opening tags outside of what is hidden.
+
+    inline: where the tags begin that are inside a text. codes: a pattern of the names of elements
+    that are hidden because they have no text.
+    """
+    marks, tags, hidden, depth = [], [], None, 0
+    for event in events:
+        if hidden is None and event.kind == "open":
+            tag = document[event.start : event.stop]
+            if codes.fullmatch(event.name) or (
+                _HIDDEN.search(tag) and not _VOID.fullmatch(event.name)
+            ):
+                hidden = event
+            else:
+                tags.append(event)
+        if hidden is None and event.kind not in ("text", "[", "]") and event.start < event.stop:
+            is_inside = event.kind == "other" or event.start in inline
+            marks.append(Mark(event.start, event.stop, MARKUP if is_inside else BETWEEN))
+        if hidden and (event.name == hidden.name or event is events[-1]):
+            depth += {"open": 1, "close": -1}.get(event.kind, 0)
+            if not depth or event is events[-1]:
+                kind = COUNTED if hidden.start in inline else BETWEEN
+                marks.append(Mark(hidden.start, event.stop, kind))
+                hidden, depth = None, 0
+    return marks, tags
+
+
+# HTML ---------------------------------------------------------------------------------------------
+
+
+class _Tags(HTMLParser):
+    """Collects the events of a piece of HTML."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=False)
+        self.lines = [0, *(found.end() for found in re.finditer("\n", text))]
+        self.found = []
+        self.feed(text)
+        self.close()
+
+    def _add(self, kind, name="", after=0):
+        line, column = self.getpos()
+        self.found.append((self.lines[line - 1] + column + after, kind, name))
+
+    def handle_starttag(self, tag, attrs):
+        self._add("open", tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self._add("open", tag)
+        self._add("close", tag, len(self.get_starttag_text()))
+
+    def handle_endtag(self, tag):
+        self._add("close", tag)
+
+    def handle_data(self, data):
+        self._add("text")
+
+    def handle_comment(self, data):
+        self._add("other")
+
+    def handle_decl(self, data):
+        self._add("declaration")
+
+    handle_entityref = handle_charref = handle_data
+    handle_pi = unknown_decl = handle_comment
+
+
+def read_html(document: str) -> tuple[str, list[Unit]]:
+    """Return the units of a page: its texts, and the attributes that people see."""
+    return document, html_units(document, 0, len(document))
+
+
+def html_units(document: str, start: int, stop: int, spelling: Spelling = _TEXT) -> list[Unit]:
+    """Return the units of a range of a document that is HTML."""
+    found = [(start + place, *rest) for place, *rest in _Tags(document[start:stop]).found]
+    events = _events(found, stop)
+    inline = {event.start for event in events if _INLINE.fullmatch(event.name)}
+    marks, tags = _marks(document, events, inline, _CODE)
+    for event in events:
+        if event.kind == "text":
+            marks += marks_in(document, event.start, event.stop, (WORD,))
+    units = units_between(document, start, stop, marks, spelling)
+    for tag in tags:
+        units += attribute_units(document, tag.start, tag.stop)
+    return units
+
+
+def attribute_units(document: str, start: int, stop: int) -> list[Unit]:
+    """Return the units of the attributes of a tag that people see."""
+    units, is_about = [], _ABOUT.match(document, start)
+    for found in _ATTRIBUTE.finditer(document, start, stop):
+        if found[1].lower() in _VISIBLE or (is_about and found[1].lower() == "content"):
+            begin, end = found.span(2)
+            spelling = _IN_QUOTES.get(document[begin], _BARE)
+            if spelling is not _BARE:
+                begin, end = begin + 1, end - 1
+            units += units_between(
+                document, begin, end, marks_in(document, begin, end, (WORD,)), spelling
+            )
+    return units
+
+
+# XML ----------------------------------------------------------------------------------------------
+
+
+def _from_android(raw):
+    return re.sub(
+        r"\\(u([0-9A-Fa-f]{4})|.)",
+        lambda found: chr(int(found[2], 16)) if found[2] else found[1],
+        _unescaped(raw),
+    )
+
+
+def _to_android(text):
+    return re.sub(r"[\\'\"]", r"\\\g<0>", _escaped(text))
+
+
+# The quotation marks around a text, and a string that is a reference to another one.
+_IN_ANDROID = re.compile(r"(?P<markup>(?<!\\)\")|(?P<word>(?<=>)[@?][\w:.+]*/[\w.]+(?=<))")
+# A string that begins with @ or ? is a reference.
+_ANDROID = Spelling(
+    _from_android, _to_android, lambda text, _: "\\" + text if text[:1] in ("@", "?") else text
+)
+
+_CODE_IN_XML = re.compile(r"xliff:g|(?:\w+:)?(?:ph|it|x|bx|ex|bpt|ept|sc|ec)")  # XLIFF's
+_SOURCE = re.compile(
+    r"(?P<space>\s*)<(?P<prefix>\w+:|)source\b[^>]*>(?P<text>.*?)</(?P=prefix)source\s*>"
+    r"(?:\s*<(?P=prefix)seg-source\b.*?</(?P=prefix)seg-source\s*>)?"
+    r"(?:\s*(?P<target><(?P=prefix)target\b[^>]*?)(?:/>|>(?P<old>.*?)</(?P=prefix)target\s*>))?",
+    re.DOTALL,
+)
+_ENTITY = r"&(?!(?:amp|lt|gt|quot|apos|#\w+);)[\w.:-]+;"  # that the document declares
+
+
+def read_xml(document: str) -> tuple[str, list[Unit]]:
+    """Return the units of an XML document: the text of each element.
+
+    An element beside text, as the <b> of a paragraph, is a part of that text. In XLIFF each empty
+    target gets its source first, and only these are translated. In Android's strings a backslash
+    escapes. Raises UserError for a document that is not well-formed.
+    """
+    events = _xml_events(document)
+    root = next(event.name for event in events if event.kind == "open").rpartition(":")[2]
+    if root != "xliff":
+        return document, _xml_units(document, events, root)
+    document, ranges = edited(document, _targets(document))
+    units, stops = _xml_units(document, _xml_events(document), root), [stop for _, stop in ranges]
+    ranges.append((len(document), 0))
+    return document, [
+        unit for unit in units if ranges[bisect_left(stops, unit.stop)][0] <= unit.start
+    ]
+
+
+def _targets(document):
+    """Yield the edits that copy each source of XLIFF to its target, if that is empty."""
+    for found in _SOURCE.finditer(document):
+        end, target = f"</{found['prefix']}target>", found["target"]
+        if target and not (found["old"] or "").strip():
+            pieces = [f"{target.rstrip()}>", found["text"], end]
+            yield found.start("target"), found.end(), pieces
+        elif not target:
+            pieces = [f"{found['space']}<{found['prefix']}target>", found["text"], end]
+            yield found.end(), found.end(), pieces
+
+
+def _xml_events(document):
+    """Return the Events of XML. Raises UserError for a document that is not well-formed."""
+    parser, found = expat.ParserCreate("utf-8"), []
+
+    def add(kind):
+        return lambda name="", *_: found.append((parser.CurrentByteIndex, kind, name))
+
+    parser.StartElementHandler, parser.EndElementHandler = add("open"), add("close")
+    parser.StartCdataSectionHandler, parser.EndCdataSectionHandler = add("["), add("]")
+    parser.CommentHandler = parser.ProcessingInstructionHandler = add("other")
+    parser.CharacterDataHandler, parser.DefaultHandlerExpand = add("text"), add("declaration")
+    data = document.encode()
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        place, reason = (
+            f"line {error.lineno:,}, column {error.offset + 1}",
+            expat.ErrorString(error.code),
+        )
+        raise UserError(f"{place}: this is no XML ({reason}): correct it") from None
+    places = characters_of(data)
+    return _events([(places[start], kind, name) for start, kind, name in found], len(document))
+
+
+def _xml_units(document, events, root):
+    marks, _ = _marks(document, events, _inline(document, events), _CODE_IN_XML)
+    marks += [Mark(*found.span(), WORD) for found in re.finditer(_ENTITY, document)]
+    spelling, kinds, units = _TEXT, (WORD, COUNTED), []
+    if root == "resources":
+        spelling, kinds = _ANDROID, (WORD, COUNTED, BETWEEN)
+        marks += [Mark(*each.span(), each.lastgroup) for each in _IN_ANDROID.finditer(document)]
+    for event in events:
+        if event.kind == "text":
+            marks += marks_in(document, event.start, event.stop, kinds)
+        elif event.kind == "[":
+            data = event
+        elif event.kind == "]":
+            marks.append(Mark(data.start, event.stop, BETWEEN))
+            units += html_units(document, data.stop, event.start, spelling)
+    return units_between(document, 0, len(document), marks, spelling) + units
+
+
+def _inline(document, events):
+    """Return where the tags begin of elements beside text, or inside such an element."""
+    parents, mixed, opened, inline = {}, set(), [None], set()
+    for event in events:
+        if event.kind == "open":
+            parents[event.start] = opened[-1]
+            opened.append(event.start)
+        elif event.kind == "close":
+            parents[event.start] = parents[opened.pop()]
+        elif event.kind == "text" and document[event.start : event.stop].strip():
+            mixed.add(opened[-1])
+    for start in sorted(parents):
+        if parents[start] in mixed or parents[start] in inline:
+            inline.add(start)
+    return inline

@@ -1,0 +1,225 @@
+"""The texts of a document: what is translated, what is copied inside, and both put back.
+
+A format finds the marks between and inside its texts; what lies between two marks is text. Whatever
+is outside of the texts stays as it is, because only their ranges are replaced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+__all__ = [
+    "BETWEEN",
+    "COUNTED",
+    "MARKUP",
+    "WORD",
+    "Mark",
+    "Spelling",
+    "Unit",
+    "characters_of",
+    "edited",
+    "place_of",
+    "splice",
+    "units_between",
+]
+
+# What a mark is for the text around it:
+BETWEEN = "between"  # it separates two texts: a tag <p>
+MARKUP = (
+    "markup"  # it opens or closes something: <b>, **. At the edge of a text it is no part of it
+)
+COUNTED = "counted"  # it stands for a word, and such words keep their order: %s
+WORD = "word"  # it stands for a word, wherever a translation needs it: {name}, `code`
+
+
+class Mark(NamedTuple):
+    """A range of a document that is not translated; text: written in its place (default: it)."""
+
+    start: int
+    stop: int
+    kind: str = MARKUP
+    text: str | None = None
+
+
+class Spelling(NamedTuple):
+    """How a format spells a text.
+
+    read: from the document to what a person reads, as &eacute; to é. write: back, with what must be
+    escaped. complete(text, replaced): at last, of all of a text, with its markup; replaced: what
+    the document had there.
+    """
+
+    read: Callable[[str], str] = str
+    write: Callable[[str], str] = str
+    complete: Callable[[str, str], str] = lambda text, replaced: text
+
+
+PLAIN = Spelling()
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """One text of a document: a paragraph, a heading, a cell, an attribute, a string.
+
+    start, stop: its range of the document. text: what is translated, in one line. kept: the ranges
+    of `text` that are copied, each with its Mark in the document.
+    """
+
+    start: int
+    stop: int
+    text: str
+    kept: tuple[tuple[int, int, Mark], ...] = ()
+    spelling: Spelling = PLAIN
+
+    @property
+    def protected(self) -> list[tuple[int, int]]:
+        """Return the ranges of the text that a translator copies."""
+        return [(start, stop) for start, stop, _ in self.kept]
+
+    def pieces(self) -> list[str | Mark]:
+        """Return the text in turns: a text, a mark, a text, ..."""
+        pieces, place = [], 0
+        for start, stop, mark in self.kept:
+            pieces += [self.text[place:start], mark]
+            place = stop
+        return [*pieces, self.text[place:]]
+
+    def pieces_of(self, translation: str) -> list[str | Mark] | None:
+        """Return a translation in turns, None if a mark is missing, twice there, or out of order.
+
+        In another order a closing tag could come before its opening one.
+        """
+        if not self.kept:
+            return [translation]
+        left = {}
+        for start, stop, mark in self.kept:
+            left.setdefault(self.text[start:stop], []).append(mark)
+        tokens = sorted(map(re.escape, left), key=len, reverse=True)
+        pieces = re.split(f"({'|'.join(tokens)})", translation)
+        for i in range(1, len(pieces), 2):
+            if not left[pieces[i]]:
+                return None
+            pieces[i] = left[pieces[i]].pop(0)
+        ordered = [mark for mark in pieces[1::2] if mark.kind != WORD]
+        return pieces if ordered == sorted(ordered) and not any(left.values()) else None
+
+
+def units_between(
+    document: str, start: int, stop: int, marks: Iterable[Mark], spelling: Spelling
+) -> list[Unit]:
+    """Return the units of a range of a document: its texts between the marks that separate them.
+
+    Of marks inside another one, only the outer counts. What has no letter is no text.
+    """
+    units, inside, place, begin = [], [], start, start
+    marks = sorted(marks, key=lambda mark: (mark.start, -mark.stop))
+    for mark in [*marks, Mark(stop, stop, BETWEEN)]:
+        if mark.start < place:
+            continue
+        place = mark.stop
+        if mark.kind != BETWEEN:
+            if (
+                inside
+                and inside[-1][1:] == (mark.start, MARKUP, None)
+                and mark[2:] == (MARKUP, None)
+            ):
+                mark = inside.pop()._replace(stop=mark.stop)
+            inside.append(mark)
+            continue
+        units += _unit(document, begin, mark.start, inside, spelling)
+        begin, inside = mark.stop, []
+    return units
+
+
+def _unit(document, start, stop, marks, spelling):
+    """Return the unit of a range in a list, or none, without spaces and markup at its edges."""
+    while True:
+        start = re.compile(r"\s*").match(document, start, stop).end()
+        stop = start + len(document[start:stop].rstrip())
+        if marks and marks[0][0] == start and marks[0].kind == MARKUP and not marks[0].text:
+            start = marks.pop(0).stop
+        elif marks and marks[-1][1] == stop and marks[-1].kind == MARKUP and not marks[-1].text:
+            stop = marks.pop().start
+        else:
+            break
+    text, kept, place, is_text = "", [], start, False
+    for mark in [*marks, Mark(stop, stop, text="")]:
+        read = spelling.read(document[place : mark.start])
+        is_text = is_text or any(map(str.isalpha, read))
+        token = document[mark.start : mark.stop] if mark.text is None else mark.text
+        token, begin = " ".join(token.split()), len(text + read)
+        kept.append((begin, begin + len(token), mark))
+        text, place = text + read + token, mark.stop
+    return [Unit(start, stop, text, tuple(kept[:-1]), spelling)] if is_text else []
+
+
+def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]]) -> str:
+    """Return a document with each unit's translation, in turns, in its place.
+
+    A unit may lie inside a mark of another one, as an attribute lies in its tag.
+    """
+    todo = sorted(translations, key=lambda each: (each[0].start, -each[0].stop), reverse=True)
+
+    def written(start, stop):
+        parts = []
+        while todo and todo[-1][0].stop <= stop:
+            unit, pieces = todo.pop()
+            text = "".join(pieces_written(unit, pieces))
+            replaced = document[unit.start : unit.stop]
+            parts += [document[start : unit.start], unit.spelling.complete(text, replaced)]
+            start = unit.stop
+        return "".join([*parts, document[start:stop]])
+
+    def pieces_written(unit, pieces):
+        marks = {
+            mark: written(mark.start, mark.stop) if mark.text is None else mark.text
+            for mark in sorted(piece for piece in pieces if isinstance(piece, Mark))
+        }
+        for piece in pieces:
+            yield marks[piece] if isinstance(piece, Mark) else unit.spelling.write(piece)
+
+    return written(0, len(document))
+
+
+def edited(
+    document: str, edits: Iterable[tuple[int, int, list[str]]]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Return a document with ranges replaced, and the ranges where texts stand in it now.
+
+    edits: (start, stop, pieces), in order; the pieces are in turns what a text stands in, a text...
+
+    >>> edited('msgstr ""', [(7, 9, ['"', "Hello", '"'])])
+    ('msgstr "Hello"', [(8, 13)])
+    """
+    written, ranges, place, length = [], [], 0, 0
+    for start, stop, pieces in edits:
+        for i, piece in enumerate([document[place:start], *pieces]):
+            if i and i % 2 == 0:
+                ranges.append((length, length + len(piece)))
+            written.append(piece)
+            length += len(piece)
+        place = stop
+    return "".join([*written, document[place:]]), ranges
+
+
+def place_of(document: str, start: int) -> str:
+    """Return where a character of a document is, for a message.
+
+    >>> place_of("one\\ntwo", 5)
+    'line 2, column 2'
+    """
+    before = document[:start]
+    return f"line {before.count(chr(10)) + 1:,}, column {start - before.rfind(chr(10))}"
+
+
+def characters_of(data: bytes) -> list[int]:
+    """Return the number of the character that begins at each byte of UTF-8, for parsers of bytes.
+
+    >>> characters_of("né.".encode())
+    [0, 1, 2, 2, 3]
+    """
+    return [0, *accumulate(byte & 0xC0 != 0x80 for byte in data)]
