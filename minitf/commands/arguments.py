@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from minitf.cli import OptionParser, misspelt, number
+from minitf.documents import FORMATS, format_of
 
 INSTALLED = "minitf-translate"  # the command of the installed package, which brings no model
 PAGES = (".html", ".htm")  # endings of --attention
@@ -17,6 +18,7 @@ examples:
   translate.py "The children are playing in the garden."
   translate.py                                 (asks for sentences to translate)
   translate.py --input letter.txt --paragraphs --output letter.de.txt
+  translate.py --input README.md --output README.de.md
   translate.py -- "-5 degrees?"                (text that starts with a dash)
   tail -f chat.txt | translate.py --format json
   translate.py --attention picture.png "The cat I saw was black."
@@ -37,6 +39,13 @@ lines and paragraphs:
   that are not UTF-8 become U+FFFD. Only a line feed ends a line (or a carriage
   return, if there is no line feed). The output has no control characters. What
   was lost, or cut, is said at the end, with the numbers of the lines.
+
+documents:
+  The ending of --input, or --format-in, names the format: md, html, xml,
+  xliff, json, po, srt, vtt.
+  Only the texts in it are translated; tags, code, keys, addresses and all else
+  stay byte for byte. Of .po and .xliff the empty targets are filled. Markdown
+  needs a parser: pip install -e ".[documents]".
 
 output formats:
   --format text       TRANSLATION
@@ -112,6 +121,16 @@ def _check(parser, options):
     is_page = picture.lower().endswith(PAGES)
     is_chosen = options.attention_kind or options.layer or options.attention_subwords
     files = {os.path.realpath(path) for path in (options.input, options.output) if path}
+    name = options.format_in or ""
+    options.format_in = FORMATS.get(name) if name else format_of(options.input or "")
+    for_lines = {
+        "--paragraphs": options.paragraphs,
+        "--nbest": options.nbest > 1,
+        "--scores": options.scores,
+        "--format json": options.format == "json",
+        "--attention": options.attention is not None,
+    }
+    given = [name for name, is_given in for_lines.items() if is_given]
     mistakes = {
         "name a trained model with --model DIR: a folder that the trainer wrote, "
         "examples/models/en-de in a copy of the repository, or a public one, opus-mt-en-de": (
@@ -119,6 +138,13 @@ def _check(parser, options):
         ),
         "TEXT and --input are both given: choose one of them (--input takes one file)": (
             options.text and options.input is not None
+        ),
+        "--format-in needs a document: give it with --input FILE, or through a pipe": (
+            options.format_in and options.text
+        ),
+        f"{' and '.join(given)}: only for lines of text, and this is a document "
+        f"({options.format_in}): leave it out, or add --format-in plain": (
+            options.format_in and given
         ),
         "--temperature, --top-k, --top-p and --seed are only used with --sample: add it": (
             options.sampling and not options.sample
@@ -171,6 +197,11 @@ def _add_text(parser):
     text = "text to translate, in quotes (default: read it from a pipe or the keyboard)"
     add("text", nargs="*", metavar="TEXT", help=text)
     add("--input", metavar="FILE", action=StoreOnce, help="read the text from this file")
+    formats = (
+        "the format of the text, such as md, html or srt (default: that of the ending of --input); "
+        "plain: lines of text, whatever the ending"
+    )
+    add("--format-in", choices=("plain", *FORMATS), action=StoreOnce, help=formats)
     paragraphs = (
         "join the lines of each paragraph first: for text whose sentences run over several lines"
     )

@@ -36,7 +36,8 @@ class Source(NamedTuple):
 
 @contextlib.contextmanager
 def opened_input(options):
-    """Yield the Source that the options name."""
+    """Yield the Source that the options name; of a document, without any lines."""
+    is_document = bool(getattr(options, "format_in", None))
     if options.text:
         _hint(options.text)
         # A line feed at the end of an argument begins no other line.
@@ -53,11 +54,11 @@ def opened_input(options):
                 hint = "give yourself permission to read it, or name another file"
             raise UserError(f"{options.input}: cannot be read ({error.strerror}): {hint}") from None
         with file:
-            yield _source_of(file, options.input)
+            yield _source_of(file, options.input, is_document)
     elif sys.stdin is None:
         raise UserError("standard input is closed: give TEXT or --input FILE")
     else:
-        yield _source_of(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
+        yield _source_of(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer), "", is_document)
 
 
 def _hint(arguments):
@@ -71,8 +72,10 @@ def _hint(arguments):
         say(f"{len(arguments)} single words, each taken as a line: put a sentence in quotes")
 
 
-def _source_of(file, path=""):
+def _source_of(file, path, is_document):
     """Return the Source of an open file; path: its name, "" for standard input."""
+    if is_document:
+        return Source(iter(()), file)
     if file.isatty() and is_terminal(sys.stderr):
         return Source(_typed(file), file, typed=True)
     size = _size_of(file)

@@ -16,7 +16,7 @@ from minitf.text.vocabulary import LOST
 
 @contextlib.contextmanager
 def opened_output(path, input_file):
-    """Yield a function that writes text: to standard output, a device or a new file.
+    """Yield a function that writes text or bytes: to standard output, a device or a new file.
 
     A new file appears under its name when it is complete. input_file: the file that is translated,
     which the output must not replace; None if there is none.
@@ -38,7 +38,7 @@ def opened_output(path, input_file):
         if hasattr(sys.stdout, "buffer"):
             yield lambda text: _write(sys.stdout.buffer, "standard output", text)
         else:  # as in a notebook
-            yield sys.stdout.write
+            yield lambda text: sys.stdout.write(text.decode() if isinstance(text, bytes) else text)
         return
     # No file must replace a device or a pipe, nor a file that /dev/stderr leads to.
     is_device = path.startswith("/dev/") or (os.path.exists(path) and not os.path.isfile(path))
@@ -79,7 +79,7 @@ def _replaced(path):
 
 
 def _write(file, name, text):
-    rest = memoryview(text.encode())
+    rest = memoryview(text if isinstance(text, bytes) else text.encode())
     with _mistake_about(name):
         while rest:  # without a buffer, as under python -u, a pipe may take less than all of it
             rest = rest[file.write(rest) or 0 :]

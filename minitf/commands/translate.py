@@ -42,6 +42,11 @@ def translate(options, bundled=None):
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
     ):
+        document = None
+        if options.format_in:
+            from minitf.commands.documents import read_input  # lazily: most texts are plain
+
+            document = read_input(source.file, options)
         translator = Translator.load(options.model)
         if translator.notes.get("target_language", "").startswith("trees"):
             raise UserError(
@@ -55,13 +60,39 @@ def translate(options, bundled=None):
         if source.typed:
             unit = "an empty line ends a paragraph" if options.paragraphs else None
             greet(options.model, translator.notes, unit)
-        _translate_batches(translator, source, options, write)
+        if document:
+            _translate_document(translator, document, options, write)
+        else:
+            _translate_batches(translator, source, options, write)
+
+
+def _method(translator, options):
+    """Return how a translator translates with the options: a function of lines."""
+    search = Search(options.beam, options.alpha, options.max_extra, options.nbest)
+    method = translator.sample if options.sample else translator.translate
+    return functools.partial(method, search=search, keep=options.keep, **options.sampling)
+
+
+def _translate_document(translator, document, options, write):
+    """Write a Document with its texts translated."""
+    from minitf.commands.documents import translated
+
+    subwords, lost = translator.subwords, LostText()
+    if isinstance(subwords, PairedSubwords) and subwords.languages():
+        raise UserError(
+            f"{options.model} needs the target language in each line, which a document has not: "
+            "choose a model with one target language"
+        )
+    total = sum(len(unit.text) for unit in document.units)
+    with lost.reported(), Progress("text translated", total) as bar:
+        progress = functools.partial(_show, bar, 0, total)
+        method = functools.partial(_method(translator, options), progress=progress)
+        write(translated(document, method, lost))
 
 
 def _translate_batches(translator, source, options, write):
     """Write the translations of a Source, a batch of lines at a time."""
-    search = Search(options.beam, options.alpha, options.max_extra, options.nbest)
-    method = translator.sample if options.sample else translator.translate
+    method = _method(translator, options)
     lost = LostText("paragraph" if options.paragraphs else "line")
     batches = lost.checked(source.batches)
     if options.paragraphs:
@@ -84,10 +115,8 @@ def _translate_batches(translator, source, options, write):
             ranges = [text_range(line) for line in lines]
             found = method(
                 [line[start:stop] for line, (start, stop) in zip(lines, ranges, strict=True)],
-                search,
-                keep=options.keep,
                 progress=functools.partial(_show, bar, begin, end) if bar else None,
-                **(options.sampling | {"first": number} if options.sample else {}),
+                **({"first": number} if options.sample else {}),
             )
             translations = list(map(_framed, lines, ranges, found))
             if bar:

@@ -1,46 +1,24 @@
 """Documents: the texts of a file that are translated, by its format; all else stays as it is."""
 
-import codecs
-import contextlib
-import dataclasses
 import os
-import re
-from collections.abc import Sequence
 
-from minitf.documents.markdown import read_markdown
-from minitf.documents.strings import read_json, read_po
-from minitf.documents.subtitles import read_subtitles
-from minitf.documents.tagged import read_html, read_xml
-from minitf.documents.units import Mark, Unit, splice
-from minitf.errors import UserError
-from minitf.text.encoding import not_text, refusal
+__all__ = ["FORMATS", "format_of"]
 
-__all__ = ["FORMATS", "Document", "format_of", "read_document"]
-
-# Of each ending: the function from a document to its units. It returns the document, too, because
-# an empty target of .po and .xliff first gets its source.
+# The format of each ending of a file's name, by the names of `minitf.documents.reading.READERS`.
 FORMATS = {
-    "htm": read_html,
-    "html": read_html,
-    "json": read_json,
-    "markdown": read_markdown,
-    "md": read_markdown,
-    "po": read_po,
-    "pot": read_po,
-    "srt": read_subtitles,
-    "vtt": read_subtitles,
-    "xlf": read_xml,
-    "xliff": read_xml,
-    "xml": read_xml,
+    "htm": "html",
+    "html": "html",
+    "json": "json",
+    "markdown": "markdown",
+    "md": "markdown",
+    "po": "po",
+    "pot": "po",
+    "srt": "subtitles",
+    "vtt": "subtitles",
+    "xlf": "xml",
+    "xliff": "xml",
+    "xml": "xml",
 }
-_MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF16_LE: "utf-16-le",
-    codecs.BOM_UTF16_BE: "utf-16-be",
-}
-# What XML, HTML and gettext say about their encoding.
-_DECLARED = rb"<\?xml[^>]*encoding=[\"']([\w-]+)|<meta[^>]*charset=[\"']?([\w-]+)"
-_DECLARED += rb"|^\"Content-Type:.*charset=([\w-]+)"
 
 
 def format_of(path: str | os.PathLike) -> str | None:
@@ -49,51 +27,4 @@ def format_of(path: str | os.PathLike) -> str | None:
     >>> format_of("strings.de.JSON"), format_of("letter.txt")
     ('json', None)
     """
-    ending = os.path.splitext(path)[1][1:].lower()
-    return ending if ending in FORMATS else None
-
-
-@dataclasses.dataclass(frozen=True)
-class Document:
-    """The text of a document, and its units; mark: the byte-order mark that it begins with."""
-
-    text: str
-    units: list[Unit]
-    encoding: str = "utf-8"
-    mark: bytes = b""
-
-    def written(self, translations: Sequence[list[str | Mark]]) -> bytes:
-        """Return the document with a translation, in turns, in the place of each unit.
-
-        Raises UserError for a character that its encoding lacks.
-        """
-        text = splice(self.text, list(zip(self.units, translations, strict=True)))
-        try:
-            return self.mark + text.encode(self.encoding)
-        except UnicodeEncodeError as error:
-            lacks = f"its encoding, {self.encoding}, lacks {text[error.start]!r}"
-            raise UserError(f"{lacks}: convert the document to UTF-8 first") from None
-
-
-def read_document(data: bytes, format: str, name: str) -> Document:
-    """Return the document of some bytes. Raises UserError for what is no document of the format.
-
-    name: that of the file, for messages.
-    """
-    mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
-    encoding = _MARKS.get(mark, "utf-8")
-    if not mark and (declared := re.search(_DECLARED, data, re.MULTILINE)):
-        with contextlib.suppress(LookupError):  # the CHARSET of a new .pot
-            encoding = codecs.lookup(declared[declared.lastindex].decode()).name
-    try:
-        text = data[len(mark) :].decode(encoding)
-    except UnicodeDecodeError:
-        kind = not_text(data)
-        message = (
-            f"{name} is {kind}: give a document of text" if kind else refusal(name, data, name)
-        )
-        raise UserError(message) from None
-    try:
-        return Document(*FORMATS[format](text), encoding, mark)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from None
+    return FORMATS.get(os.path.splitext(path)[1][1:].lower())

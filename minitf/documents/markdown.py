@@ -18,14 +18,15 @@ from minitf.documents.units import (
 from minitf.errors import UserError
 
 # What the grammars do not know. The names of the groups are the kinds of the marks. A list of
-# definitions, an alert and a container keep their lines; escapes, keys, codes, attributes and
+# definitions, an alert, a container and a footnote keep their lines; keys, code, attributes and
 # emoji are words.
 _MORE = re.compile(
     r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*|<br\s*/?>)"
-    r"|(?P<word>\w*(?:\\[!-/:-@\[-`{-~]\w*)+|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|\{[#.:{%][^{}]*\}+"
+    r"|(?P<word>\\[\[\]$~<>{}|&\\`]|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|\{[#.:{%][^{}]*\}+"
     r"|(?<![\w:]):[a-z]\w*:(?![\w:]))",
     re.MULTILINE,
 )
+_ESCAPED = re.compile(r"\\([!\"%'()+,./:;=?@^*_#-])")
 _GAP = re.compile(r"[\s>]*")
 # Pandoc's rule for a formula: no space inside the signs, no digit after the last.
 _FORMULA = re.compile(rb"\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)")
@@ -38,7 +39,7 @@ _SPECIAL = r"(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)|`|<(?=[A-Za-z/!?])|\\(?=[!-/:-@
 
 def _read(raw):
     """Return a text in one line: `>` and spaces begin the later lines of a quote or an item."""
-    return html.unescape(re.sub(r"\s*\n[\s>]*", " ", raw))
+    return _ESCAPED.sub(r"\1", html.unescape(re.sub(r"\s*\n[\s>]*", " ", raw)))
 
 
 def _write(text, special=_SPECIAL):
@@ -75,8 +76,11 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
             labels.add(_label(document[start:stop]))
         elif node.type == "link_title":
             units += units_between(document, start + 1, stop - 1, [], _TITLE)
-        elif node.type in ("inline", "pipe_table_cell"):
+        elif node.type in ("inline", "pipe_table_cell") or (
+            node.type == "link_reference_definition" and document.startswith("[^", start)
+        ):  # [^1]: Yes is a footnote of one word, and not the address of a link
             texts.append(node)
+            continue
         todo += node.children
     for node in texts:
         start, stop = places[node.start_byte], places[node.end_byte]
@@ -139,15 +143,15 @@ def _without_prices(parser, data):
     """
     while True:
         root = parser.parse(data).root_node
-        todo, price = [root], None
-        while todo and price is None:
+        todo, prices = [root], []
+        while todo:
             node = todo.pop()
             if node.type == "latex_block" and not _FORMULA.match(data, node.start_byte):
-                price = node.start_byte
+                prices.append(node.start_byte)
             todo += node.children
-        if price is None:
+        if not prices:
             return root
-        data = data[:price] + b"x" + data[price + 1 :]
+        data = data[: min(prices)] + b"x" + data[min(prices) + 1 :]
 
 
 def _parsers():

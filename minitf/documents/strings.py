@@ -24,7 +24,8 @@ for _ in range(3):  # in balance, four deep
     _BRACES = rf"\{{(?:[^{{}}]|{_BRACES})*+\}}"
 # What is no text in a string of a program; the names of the groups are the kinds of the marks.
 _IN_STRINGS = re.compile(
-    r"(?P<between>(?:\\[nrt])+)|\\.|(?P<markup></?[A-Za-z][^<>]*>)"
+    r"(?P<markup>(?:<|&lt;|\\u003c)/?[A-Za-z][^<>]*?(?:>|&gt;|\\u003e))"
+    r"|(?P<between>(?:\\[nrt])+)|\\."
     rf"|(?P<word>[$%@#]?{_BRACES}|\$t\([^()]*\)|%\(\w+\)[a-z]|%\d+\$[\w.]*[a-z@]|%\w\w+%"
     r"|(?<![\w&])#(?!\w))"
     r"|(?P<counted>(?<![\d%])%[-+0#]*[\d*]*(?:\.[\d*]+)?(?:hh|h|ll|l|z|j)?[diouxXeEfgGcsp@])"

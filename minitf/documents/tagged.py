@@ -5,6 +5,7 @@ import re
 from bisect import bisect_left
 from functools import partial
 from html.parser import HTMLParser
+from itertools import pairwise
 from typing import NamedTuple
 from xml.parsers import expat
 
@@ -53,7 +54,12 @@ class _Event(NamedTuple):
 
 
 def _events(found, stop):
-    """Return the Events of [(start, kind, name), ...]."""
+    """Return the Events of [(start, kind, name), ...]; texts that follow each other are one."""
+    found = [
+        each
+        for before, each in pairwise([("", "", ""), *found])
+        if {before[1], each[1]} != {"text"}
+    ]
     stops = [start for start, *_ in found[1:]] + [stop]
     return [_Event(start, stop, *rest) for (start, *rest), stop in zip(found, stops, strict=True)]
 
@@ -265,9 +271,9 @@ def _xml_events(document):
 def _xml_units(document, events, root):
     marks, _ = _marks(document, events, _inline(document, events), _CODE_IN_XML)
     marks += [Mark(*found.span(), WORD) for found in re.finditer(_ENTITY, document)]
-    spelling, kinds, units = _TEXT, (WORD, COUNTED), []
+    spelling, kinds, units = _TEXT, (MARKUP, WORD, COUNTED), []
     if root == "resources":
-        spelling, kinds = _ANDROID, (WORD, COUNTED, BETWEEN)
+        spelling, kinds = _ANDROID, (*kinds, BETWEEN)
         marks += [Mark(*each.span(), each.lastgroup) for each in _IN_ANDROID.finditer(document)]
     for event in events:
         if event.kind == "text":

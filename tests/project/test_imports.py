@@ -25,6 +25,7 @@ ALLOWED = {
     "cli": {"errors"},
     "plot": set(),
     "text": {"errors", "atomic"},
+    "documents": {"errors", "text"},
     "data": {"errors", "atomic", "text", "cli"},
     "files": {"errors", "atomic", "backend", "text"},
     "translation": {*CORE, "atomic", "text", "files", "cpu", "page"},
@@ -32,7 +33,7 @@ ALLOWED = {
     "__init__": {*CORE, "translation"},  # the Translator, when it is asked for
 }
 ALLOWED["public"] = ALLOWED["translation"] | {"translation", "data", "cli"}
-ALLOWED["commands"] = ALLOWED["public"] | {"public", "plot"}
+ALLOWED["commands"] = ALLOWED["public"] | {"public", "plot", "documents"}
 ALLOWED["parsing"] = ALLOWED["commands"] | {"commands"}
 ALLOWED["training"] = set(ALLOWED)
 ALLOWED["course"] = set(ALLOWED)
@@ -43,6 +44,8 @@ HOMES = {  # a folder, or a file of it
     "cupy_backends": {"gpu"},
     "matplotlib": {"plot", "course"},
     "sentencepiece": {"text"},
+    "tree_sitter": {"documents"},
+    "tree_sitter_markdown": {"documents"},
     "safetensors": {"files"},
     "sacrebleu": {"training.evaluation"},
     "mpi4py": {"training.distributed"},
@@ -51,6 +54,7 @@ HOMES = {  # a folder, or a file of it
 }
 # Not while `import minitf` runs.
 LAZY = {"cupy", "matplotlib", "mpi4py", "sentencepiece", "safetensors", "sacrebleu", "sacremoses"}
+LAZY |= {"tree_sitter", "tree_sitter_markdown"}
 UPWARD = {("forms", "cpu"), ("forms", "gpu")}  # by name: the only imports of what is higher
 FILES = sorted(PACKAGE.rglob("*.py"))
 CODE = [

@@ -1,0 +1,221 @@
+"""translate.py with documents: the format by the ending, mistakes in one line, small cases."""
+
+import builtins
+import re
+
+import pytest
+from command import QUICK, Command
+from test_documents import FOLDER, one, swapped
+from tiny_translator import make_subwords, save
+
+from minitf.commands.documents import translated
+from minitf.commands.output import LostText
+from minitf.documents.reading import read_document
+from minitf.errors import UserError
+from minitf.translation import Translation
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "tiny", make_subwords())
+
+
+@pytest.fixture
+def run(model):
+    command = Command(model)
+    yield command
+    command.stop()
+
+
+@pytest.mark.parametrize("name", ["shop.html", "strings.xml", "de.po", "film.srt", "readme.md"])
+def test_a_document_is_written_with_its_markup(run, name, tmp_path):
+    if name.endswith(".md"):
+        pytest.importorskip("tree_sitter_markdown", reason='pip install -e ".[documents]"')
+    output = tmp_path / name
+    code, out, _ = run(*QUICK, "--input", FOLDER / name, "--output", output)
+    assert (code, out) == (0, "")
+    before, after = ((folder / name).read_text("utf-8") for folder in (FOLDER, tmp_path))
+    assert before != after
+    marks = r"</?\w[^<>]*>|-->|^#.*$" if "po" not in name else r"^msg\w+"
+    marks = re.sub(r"\|\^#\.\*\$", "", marks) if name.endswith(".md") else marks
+    found = [re.findall(marks, each, re.MULTILINE) for each in (before, after)]
+    assert len(found[0]) == len(found[1]) > 3
+
+
+def test_the_format_is_that_of_the_ending_or_of_the_option(run, tmp_path):
+    text = '{"a": "b c"}'
+    (tmp_path / "a.JSON").write_text(text)
+    (tmp_path / "a.txt").write_text(text)
+    as_json = run(*QUICK, "--input", tmp_path / "a.JSON")[1]
+    assert as_json.startswith('{"a": "') and not as_json.endswith("\n")
+    assert run(*QUICK, "--format-in", "json", "--input", tmp_path / "a.txt")[1] == as_json
+    assert run(*QUICK, "--format-in", "json", stdin=text.encode())[1] == as_json
+    plain = run(*QUICK, "--input", tmp_path / "a.txt")[1]
+    assert plain.endswith("\n")
+    assert run(*QUICK, "--format-in", "plain", "--input", tmp_path / "a.JSON")[1] == plain
+
+
+@pytest.mark.parametrize(
+    "name, content, said",
+    [
+        ("a.json", '{"a": "b",\n "c" "d"}', r"line 2, column 6: this is no JSON \(Expecting ':'"),
+        ("a.json", "[" * 100_000, "nested too deeply"),
+        ("a.xml", "<a>\n<b></a>", r"line 2, column 6: this is no XML \(mismatched tag\)"),
+        ("a.xml", "<a>&eacute;</a>", "undefined entity"),
+        ("a.xliff", "", "no element found"),
+        ("a.po", 'msgid "a"\nmsgstr "b\n', "line 1, column 1: here is no message"),
+        ("a.po", '# c\nmsgid "a"\nmsgstr ""\n\nmsgstr "b"\n', "line 5, column 1"),
+        ("a.po", 'msgid "a" b"\nmsgstr ""\n', "line 1, column 1"),
+        ("a.srt", "Hello.\n", "these are no subtitles"),
+        ("a.json", b'"\xe4"', "a.json is not UTF-8 but probably latin1: iconv"),
+        ("a.md", b"PK\x03\x04\xff", "is a Word, LibreOffice or zip file"),
+    ],
+)
+def test_a_damaged_document_gets_one_line_and_no_output(run, tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    code, out, err = run("--input", tmp_path / name, "--output", tmp_path / "out")
+    assert code == 2 and out == "" and err.count("\n") == 1 and name in err
+    assert re.search(said, err), err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--nbest", "2", "--scores"], "--nbest and --scores: only for lines of text"),
+        (["--paragraphs"], "--paragraphs: only for lines of text"),
+        (["--format", "json"], "--format json: only for lines of text"),
+        (["--attention", "a.png"], "--attention: only for lines of text"),
+    ],
+)
+def test_options_for_lines_are_refused(run, options, said):
+    code, out, err = run(*options, "--input", FOLDER / "en.json")
+    assert code == 2 and out == "" and said in err and err.count("\n") == 1
+
+
+def test_text_in_quotes_is_no_document(run):
+    code, _, err = run("--format-in", "json", "Hello.")
+    assert code == 2 and "--format-in needs a document" in err
+
+
+def test_markdown_without_its_parser_names_the_command(run, monkeypatch):
+    real = builtins.__import__
+
+    def missing(name, *rest):
+        if name.startswith("tree_sitter"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    code, _, err = run("--input", FOLDER / "readme.md")
+    assert code == 2 and 'pip install -e ".[documents]"' in err and err.count("\n") == 1
+
+
+# Encodings and small cases ------------------------------------------------------------------------
+
+
+def translate_with(function, text, format):
+    """Return a document that a function of texts translates, as the command does it."""
+
+    def translate(lines, protected=()):
+        return [[Translation(function(line), 0.0, 0.0)] for line in lines]
+
+    document = read_document(text if isinstance(text, bytes) else text.encode(), format, "a")
+    return translated(document, translate, LostText())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
+def test_the_encoding_stays(encoding):
+    start = '<?xml version="1.0" encoding="ISO-8859-1"?>' if encoding == "latin-1" else ""
+    text = f"{start}<p>é</p>\r\n"
+    output = translate_with(lambda line: f"{line}ü", text.encode(encoding), "xml")
+    assert output == text.replace("é", "éü").encode(encoding)
+
+
+def test_a_letter_that_the_encoding_lacks_is_a_reference_or_refused():
+    xml = '<?xml version="1.0" encoding="latin-1"?><p>e</p>'
+    assert translate_with(lambda _: "ж", xml, "xml").endswith(b"<p>&#1078;</p>")
+    po = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=latin-1\\n"\n\n'
+    po += 'msgid "é"\nmsgstr ""'
+    with pytest.raises(UserError, match="its encoding, iso8859-1, lacks 'ж': convert"):
+        translate_with(lambda _: "ж", po.encode("latin-1"), "po")
+
+
+def test_marks_out_of_order_do_not_leave_the_text():
+    """A closing tag before its opening one would be no XML: then each text is translated alone."""
+
+    def turned(line):
+        return " ".join(reversed(line.split(" ")))
+
+    text = '{"a": "The <b>red</b> house"}'
+    assert translate_with(turned, "<p>a <b>c d</b> e</p>", "xml") == b"<p>a <b>d c</b> e</p>"
+    assert b"<b>" in translate_with(turned, text, "json")
+    # What stands for a word may go elsewhere; %s and %d may not.
+    assert translate_with(turned, '"{a} has {b}"', "json") == b'"{b} has {a}"'
+    assert translate_with(turned, '"%s x y %d"', "json") == b'"%s y x %d"'
+    assert translate_with(lambda line: line.replace("{a}", ""), '"{a} is"', "json") == b'"{a} is"'
+
+
+@pytest.mark.parametrize(
+    "ending, text, expected",
+    [
+        ("html", "<p title=a>b</p>", '<p title="A">B</p>'),
+        ("html", "<p>a<br>b <!-- c --> d", "<p>A<br>B <!-- c --> D"),
+        ("html", "<p>a <code>b</code> c</p><pre>d", "<p>A <code>b</code> C</p><pre>d"),
+        ("html", "<img alt='it\"s'>", "<img alt='IT\"S'>"),
+        ("html", "<p>a &lt;b> &amp;amp;</p>", "<p>A &lt;B&gt; &amp;AMP;</p>"),
+        ("xml", "<a><b>c</b> <b>d</b></a>", "<a><b>C</b> <b>D</b></a>"),
+        ("xml", "<a>x <b>c</b> <b>d</b></a>", "<a>X <b>C</b> <b>D</b></a>"),
+        (
+            "json",
+            '["{n, plural, one {# a} other {# b}}"]',
+            '["{n, plural, one {# A} other {# B}}"]',
+        ),
+        ("json", '"%s%%, 50% de"', '"%s%%, 50% DE"'),
+        ("json", r'"\u00e9\n\\n"', r'"\u00c9\n\\N"'),
+        ("po", 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n', "#, fuzzy\n"),
+        ("vtt", "WEBVTT\n\n00:01 --> 00:02\n<v A>b\n", "WEBVTT\n\n00:01 --> 00:02\n<v A>B\n"),
+        ("md", "a [b] c\n\n[b]: x\n", "A [B][b] C\n\n[b]: x\n"),
+        ("md", "a [b][] c\n\n[B]: x\n", "A [B][b] C\n\n[B]: x\n"),
+        ("md", "a [b] c\n", "A [B] C\n"),
+        ("md", "> a\n> *b\n> c* d\n", "> A *B C* D\n"),
+        ("md", "# a # b #\n", "# A # B #\n"),
+        ("md", "| a |\n|---|\n| b \\| c |\n", "| A |\n|---|\n| B \\| C |\n"),
+        ("md", "pay $5 or $6, $x$ and\n$y z$\n", "PAY $5 OR $6, $x$ AND $y z$\n"),
+        ("md", "> [!NOTE]\n> a\n", "> [!NOTE]\n> A\n"),
+        ("md", "[^1]: a\n[^2]: b[^1]\n", "[^1]: A\n[^2]: B[^1]\n"),
+        ("md", "a\\\nb  \nc\n", "A\\\nB  \nC\n"),
+        ("md", '[a](b "c") ![d](e "f")\n', '[A](b "C") ![D](e "F")\n'),
+        ("md", "1986\\. a\n", "1986\\. A\n"),
+    ],
+)
+def test_a_small_document(ending, text, expected):
+    if ending == "md":
+        pytest.importorskip("tree_sitter_markdown", reason='pip install -e ".[documents]"')
+    assert one(text, ending) == (expected if ending != "po" else f'{expected}{text[:-3]}"B"\n')
+
+
+@pytest.mark.parametrize(
+    "written, expected",
+    [
+        ("1986. x", "1986\\. x"),
+        ("- x", "\\- x"),
+        ("# x", "\\# x"),
+        ("> x", "\\> x"),
+        ("*x* `y <b>", "\\*x\\* \\`y \\<b>"),
+        ("2 * 3 a_b 5 < 6", "2 * 3 a_b 5 < 6"),
+        ("&amp; & co", "&amp;amp; & co"),
+    ],
+)
+def test_what_markdown_would_read_is_escaped(written, expected):
+    pytest.importorskip("tree_sitter_markdown", reason='pip install -e ".[documents]"')
+    assert translate_with(lambda _: written, "text\n", "markdown").decode() == f"{expected}\n"
+
+
+def test_a_subtitle_has_no_more_lines_than_before():
+    text = "1\n00:01 --> 00:02\na b\nc\n"
+    words = "word " * 12
+    output = translate_with(lambda _: words.strip(), text, "subtitles").decode()
+    lines = output.split("\n")[2:4]
+    assert abs(len(lines[0]) - len(lines[1])) < 6 and output.count("word") == 12
+    assert swapped(output)
