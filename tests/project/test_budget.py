@@ -8,11 +8,12 @@ from paths import ROOT
 BUDGET = {
     "minitf/*.py": 5_050,
     "minitf/beyond/*.py": 340,
-    "minitf/commands/*.py": 990,
+    "minitf/commands/*.py": 1_110,
     "minitf/course/**/*.py": 6_610,
     "minitf/common/*.py": 393,
     "minitf/cpu/*.py": 1_423,
     "minitf/data/**/*.py": 2_260,
+    "minitf/documents/*.py": 1_020,
     "minitf/files/*.py": 460,
     "minitf/gpu/*.py": 2_150,
     "minitf/page/*.py": 430,
@@ -22,7 +23,7 @@ BUDGET = {
     "minitf/training/*.py": 2_790,
     "minitf/translation/*.py": 1_520,
     "examples/**/*.py": 4_610,
-    "tests/**/*.py": 36_690,
+    "tests/**/*.py": 37_100,
 }
 
 
