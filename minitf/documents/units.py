@@ -222,4 +222,4 @@ def characters_of(data: bytes) -> list[int]:
     >>> characters_of("né.".encode())
     [0, 1, 2, 2, 3]
     """
-    return [0, *accumulate(byte & 0xC0 != 0x80 for byte in data)]
+    return [0, *accumulate(int(byte & 0xC0 != 0x80) for byte in data)]
