@@ -14,6 +14,7 @@ import shutil
 import tarfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -106,23 +107,18 @@ def _listed(remotes):
 
 def _training(language, archives, folder, say):
     """Write the training texts one after the other."""
-    languages = ("en", language)
-    with contextlib.ExitStack() as stack:
-        files = {
-            each: stack.enter_context(open(folder / f"train.{each}", "wb")) for each in languages
-        }
-        for pattern, archive in zip(_TEXTS[language], archives, strict=True):
-            names = {pattern.format(language): language for language in languages}
-            with members(archive, names) as found:
-                counts = {names[name]: _append(file, files[names[name]]) for name, file in found}
-            if len(set(counts.values())) > 1:
-                lines = " but ".join(
-                    f"{counted(n, 'line')} of {side}" for side, n in counts.items()
-                )
-                raise UserError(
-                    f"{archive} has {lines}: line i of one must translate line i of the other"
-                )
-            say(f"read     {archive.name}: {counted(counts[language], 'pair')}")
+    for pattern, archive in zip(_TEXTS[language], archives, strict=True):
+        names, counts = {pattern.format(side): side for side in ("en", language)}, {}
+        with members(archive, names) as found:
+            for name, lines in found:
+                with open(folder / f"train.{names[name]}", "ab") as file:
+                    counts[names[name]] = _append(lines, file)
+        if len(set(counts.values())) > 1:
+            lines = " but ".join(f"{counted(n, 'line')} of {side}" for side, n in counts.items())
+            raise UserError(
+                f"{archive} has {lines}: line i of one must translate line i of the other"
+            )
+        say(f"read     {archive.name}: {counted(counts[language], 'pair')}")
 
 
 def _append(source, target):
@@ -175,34 +171,33 @@ def _tatoeba(language, text, archives, folder, say):
     in both directions.
     """
     listed = _held_out(f"tatoeba-en-{language}")
-    translations = {translation for _, _, translation in listed.values()}
-    splits, n_train, sides = {split: {} for split, *_ in listed.values()}, 0, ("en", language)
-    with contextlib.ExitStack() as stack:
-        train = [stack.enter_context(open(folder / f"train.{side}", "wb")) for side in sides]
-        _, file = next(stack.enter_context(members(archives[0], [text])))
+    translations = {translation for _, translation in listed.values()}
+    train, held_out = [], {}
+    with members(archives[0], [text]) as found:
+        _, file = next(found)
         for line in file:
             pair = [field.strip() for field in line.decode(errors="replace").split("\t")[:2]]
             if len(pair) < 2 or not all(pair):
                 continue
             sentence, translated = map(hashed, pair)
             if sentence in listed:
-                split, number, translation = listed[sentence]
-                if translated == translation:
-                    splits[split].setdefault(number, pair)
+                if translated == listed[sentence][1]:
+                    held_out.setdefault(sentence, pair)
             elif translated not in translations:
-                n_train += 1
-                for stream, text in zip(train, pair, strict=True):
-                    stream.write(text.encode() + b"\n")
-    sizes = [f"{n_train:,} train"]
-    for split, pairs in splits.items():
-        for i, side in enumerate(sides):
-            _write_lines(folder / f"{split}.{side}", [pairs[n][i] for n in sorted(pairs)])
-        n = sum(name == split for name, *_ in listed.values())
-        if not pairs:
+                train.append(pair)
+    splits, sizes = {"train": train}, [f"{len(train):,} train"]
+    for split, n in Counter(split for split, _ in listed.values()).items():
+        of_split = [sentence for sentence in listed if listed[sentence][0] == split]
+        splits[split] = [held_out[sentence] for sentence in of_split if sentence in held_out]
+        found = len(splits[split])
+        if not found:
             raise UserError(
                 f"{archives[0].name} has none of the {n:,} sentences of {folder.name}/{split}"
             )
-        sizes.append(f"{len(pairs):,} {split}" + (f" of {n:,}" if len(pairs) < n else ""))
+        sizes.append(f"{found:,} {split}" + (f" of {n:,}" if found < n else ""))
+    for split, pairs in splits.items():
+        for i, side in enumerate(("en", language)):
+            _write_lines(folder / f"{split}.{side}", [pair[i] for pair in pairs])
     say(f"split    {', '.join(sizes)}: the sentences of val and test are the same for everyone")
 
 
@@ -212,14 +207,14 @@ def _craft(archives, folder, say):
 
 
 def _held_out(corpus):
-    """Return {hash of the English sentence: (split, number, hash of its translation)}."""
+    """Return {hash of an English sentence: (split, hash of its translation)}, in their order."""
     sentences, split = {}, ""
     for line in (_HELD_OUT / f"{corpus}.txt").read_text(encoding="ascii").splitlines():
         if line.startswith("#"):
             split = line[1:].strip()
         else:
             sentence, translation = line.split()
-            sentences[sentence] = split, len(sentences), translation
+            sentences[sentence] = split, translation
     return sentences
 
 

@@ -12,17 +12,8 @@ from minitf.config import Config
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import file_content, load_arrays, user_errors
 from minitf.files.models import exported_notes
-from minitf.public.formats import (
-    PublicModel,
-    check_pulled,
-    config_of,
-    in_order,
-    is_opus,
-    notes_of_card,
-    read_json,
-    rows_of,
-    two_models,
-)
+from minitf.public import formats
+from minitf.public.formats import PublicModel
 from minitf.public.names import (
     TABLES,
     arrays_of_model,
@@ -79,7 +70,7 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     like: "marian" computes as the program that trained the public models, "transformers" as the
     library does. Raises UserError for a missing or damaged file, and for another architecture.
     """
-    settings = read_json(folder / CONFIG)
+    settings = formats.read_json(folder / CONFIG)
     with in_file(folder / CONFIG):
         config = _minitf_config(settings, like)
         if OURS in settings:
@@ -92,13 +83,13 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     if not weights:
         raise UserError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}: add one of them")
     path, size = weights[0], config.vocabulary_size
-    check_pulled(path, *(folder / name for name in (VOCABULARY, *MODELS)))
-    pieces = in_order(read_json(folder / VOCABULARY), size, folder / VOCABULARY)
+    formats.check_pulled(path, *(folder / name for name in (VOCABULARY, *MODELS)))
+    pieces = formats.in_order(formats.read_json(folder / VOCABULARY), size, folder / VOCABULARY)
     unk = pieces.index("<unk>")
     special = {pad, unk, start, eos}
     if not special <= set(range(size)) or len({pad, unk, eos}) < 3 or start in (unk, eos):
         raise UserError(f"{folder / CONFIG}: a special id is wrong: copy the model again")
-    rows = rows_of(size, pad, unk, start, eos)
+    rows = formats.rows_of(size, pad, unk, start, eos)
     notes = settings.get(OUR_NOTES)
     exported = notes if isinstance(notes, dict) else {}
     subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], exported)
@@ -114,7 +105,7 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
         )
     known = exported_notes(exported).items()
     notes = {name: value for name, value in known if type(value) in (str, int, bool)}
-    notes = notes_of_card(folder) | notes
+    notes = formats.notes_of_card(folder) | notes
     return PublicModel(config, arrays, rows, subwords, notes, tuple(notices))
 
 
@@ -136,7 +127,7 @@ def _minitf_config(settings, like):
     for name in ("ffn_dim", "attention_heads"):
         if _integer(settings, f"encoder_{name}") != _integer(settings, f"decoder_{name}"):
             raise UserError(f"its encoder and decoder differ in {name}: minitf cannot run it")
-    return config_of(
+    return formats.config_of(
         like,
         settings.get("activation_function"),
         vocabulary_size=_integer(settings, "vocab_size"),
@@ -159,7 +150,7 @@ def _integer(settings, name):
 
 def _subwords(folder, pieces, exported):
     """Return the vocabulary; one that minitf exported becomes one file again."""
-    models = two_models(folder)
+    models = formats.two_models(folder)
     if models[0] == models[1]:
         with contextlib.suppress(UserError):
             one = Subwords(models[0])
@@ -167,7 +158,7 @@ def _subwords(folder, pieces, exported):
                 return one
     with in_file(folder / VOCABULARY):
         how = exported.get(NORMALISE)
-        return PairedSubwords(*models, pieces, how == "opus" if how else is_opus(folder))
+        return PairedSubwords(*models, pieces, how == "opus" if how else formats.is_opus(folder))
 
 
 def _forget_stray_output(arrays):

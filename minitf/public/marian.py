@@ -11,17 +11,8 @@ from numpy.lib import format as npy
 
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
-from minitf.public.formats import (
-    PublicModel,
-    check_pulled,
-    check_size,
-    config_of,
-    in_order,
-    notes_of_card,
-    read_json,
-    rows_of,
-    two_models,
-)
+from minitf.public import formats
+from minitf.public.formats import PublicModel
 from minitf.public.names import arrays_of_model, take
 from minitf.text import PairedSubwords
 from minitf.text.vocabulary import SPECIALS, processor, read
@@ -56,7 +47,7 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
     like: as for `read_hugging_face`. Raises UserError for a missing or damaged file, and for a
     model of another architecture.
     """
-    check_pulled(path, *path.parent.glob("*.spm"), *path.parent.glob("*vocab.yml"))
+    formats.check_pulled(path, *path.parent.glob("*.spm"), *path.parent.glob("*vocab.yml"))
     arrays = read_npz(path)
     with in_file(path):
         config = _config(arrays, like)
@@ -64,13 +55,13 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
     pieces, subwords_of = _vocabulary(path.parent, len(table))
     if "</s>" not in pieces:
         raise UserError(f"{path.parent}: its vocabulary lacks </s>: copy the model again")
-    rows = rows_of(len(pieces), -1, pieces.index("<unk>"), -1, pieces.index("</s>"))
+    rows = formats.rows_of(len(pieces), -1, pieces.index("<unk>"), -1, pieces.index("</s>"))
     with in_file(path.parent):
         subwords = subwords_of([pieces[i] for i in rows[len(SPECIALS) :]])
     config = config.replace(vocabulary_size=len(rows))
     with in_file(path):
         found = arrays_of_model(arrays, config, table, "decoder_ff_logit_out_b", "marian")
-    return PublicModel(config, found, rows, subwords, notes_of_card(path.parent))
+    return PublicModel(config, found, rows, subwords, formats.notes_of_card(path.parent))
 
 
 def _config(arrays, like):
@@ -88,7 +79,7 @@ def _config(arrays, like):
     for name, (needed, meaning) in _REFUSED.items():
         if settings.get(name, "") not in needed:
             raise UserError(f"{meaning} ({name}): minitf cannot run this architecture")
-    return config_of(
+    return formats.config_of(
         like,
         settings.get("transformer-ffn-activation", "swish"),
         vocabulary_size=len(arrays["Wemb"]),
@@ -164,15 +155,15 @@ def _vocabulary(folder, size):
             content = read(files[0])
             one = processor(content)
         pieces = one.id_to_piece(list(range(one.get_piece_size())))
-        check_size(pieces, size, files[0])
+        formats.check_size(pieces, size, files[0])
         return pieces, lambda rest: PairedSubwords(content, content, rest, opus=False)
-    models = two_models(folder)
+    models = formats.two_models(folder)
     if lists[0].suffix == ".json":
-        ids = read_json(lists[0])
+        ids = formats.read_json(lists[0])
     else:
         with user_errors(lists[0]):
             ids = _yaml_pairs(lists[0].read_bytes().decode())
-    pieces = in_order(ids, size, lists[0])
+    pieces = formats.in_order(ids, size, lists[0])
     return pieces, lambda rest: PairedSubwords(*models, rest)
 
 

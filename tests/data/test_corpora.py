@@ -162,7 +162,7 @@ def test_the_held_out_lists_are_those_of_the_corpus(name):
     corpus, listed = corpora.load(name), recipes._held_out(name)
     for split, pairs in (("val", corpus.valid), ("test", corpus.tests["test"])):
         hashes = list(zip(*(map(recipes.hashed, side) for side in pairs), strict=True))
-        assert hashes == [(key, row[2]) for key, row in listed.items() if row[0] == split]
+        assert hashes == [(key, row[1]) for key, row in listed.items() if row[0] == split]
     assert not any(recipes.hashed(line) in listed for line in corpus.train.source)
 
 
