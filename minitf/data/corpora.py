@@ -193,42 +193,17 @@ def _craft(name, data, with_words, say):
 
 def data_folder() -> Path:
     """Return the folder of the corpora: `MINITF_DATA`, else `minitf` in the user's cache folder."""
-    if not (named := os.environ.get("MINITF_DATA")):
-        return _cache_folder()
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    named = os.environ.get("MINITF_DATA") or f"{cache}/minitf"
     try:
         folder = Path(named).expanduser()
         folder.exists()  # raises an error if it is inaccessible
     except (RuntimeError, OSError) as error:
         reason = getattr(error, "strerror", None) or "this home folder does not exist"
         raise UserError(
-            f"MINITF_DATA={named}: cannot be read ({reason}): name another folder"
+            f"{named}: cannot be read ({reason}): set MINITF_DATA to another folder"
         ) from None
     return folder
-
-
-def _cache_folder():
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "minitf"
-    except RuntimeError:
-        raise UserError("there is no home folder: set MINITF_DATA to a folder") from None
-
-
-def encoded_folder() -> Path:
-    """Return the folder for texts that are cut into subwords, and create it.
-
-    It is in the data folder, or in the cache folder if the data folder is read-only.
-    """
-    for folder in (data_folder() / "encoded", _cache_folder() / "encoded"):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    raise UserError(
-        f"neither {data_folder()} nor {_cache_folder()} can be written: set MINITF_DATA to "
-        "another folder"
-    )
 
 
 def read_lines(path) -> list[str]:

@@ -128,7 +128,8 @@ def encode_pairs(name, pairs, subwords, max_length, log=print):
     name: of the folder, together with a hash of all arguments, so that the same pairs are encoded
     once. pairs: of Lines. Raises UserError if the folder cannot be written.
     """
-    folder = corpora.encoded_folder() / f"{name}-{_key(pairs, subwords, max_length)[:16]}"
+    key = _key(pairs, subwords, max_length)[:16]
+    folder = corpora.data_folder() / "encoded" / f"{name}-{key}"
     if not folder.exists():
         with writing(folder), filling(folder) as temporary:
             _write(temporary, pairs, subwords, max_length)

@@ -99,7 +99,12 @@ def import_model(
 
 
 def read_public(source: Path, like: str) -> PublicModel:
-    """Return the model in a folder or file. Raises UserError if it is of no known format."""
+    """Return the model in a folder or file. Raises UserError if it is of no known format.
+
+    A new format is one more reader, in a file of its own, and a line here. The reader refuses what
+    minitf cannot run, makes a Config with `formats.config_of`, takes each array out of the file by
+    its name with `names.arrays_of_model`, and returns a PublicModel; everything else is common.
+    """
     if not source.exists():
         raise UserError(f"{source}: no such file or folder, and not the name of a public model")
     folder = source if source.is_dir() else source.parent

@@ -204,17 +204,6 @@ def test_a_disk_that_is_full(data, monkeypatch, pairs):
     assert files(data) == []
 
 
-def test_the_folder_of_encoded_texts(tmp_path, monkeypatch):
-    monkeypatch.setenv("MINITF_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert corpora.encoded_folder() == tmp_path / "data" / "encoded"
-    monkeypatch.setattr(os, "access", lambda path, mode: "cache" in str(path))
-    assert corpora.encoded_folder() == tmp_path / "cache" / "minitf" / "encoded"
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(UserError, match="set MINITF_DATA to another folder"):
-        corpora.encoded_folder()
-
-
 def test_a_run_on_the_disk_is_the_run_in_memory_and_resumes(tmp_path, monkeypatch):
     """The losses are the same in each step; a resumed run finds its pairs without encoding."""
     folder = prepare_folder(tmp_path, monkeypatch)
