@@ -62,6 +62,7 @@ class ReversedRows:
 
     def __init__(self, rows, vocabulary):
         self.rows, self.vocabulary = rows, vocabulary
+        self.pairs = self  # of a Dataset, these have the fingerprint
 
     def plan(self, epoch, batch_tokens, seed):
         """Return which rows make each batch; the order never changes."""

@@ -84,7 +84,8 @@ def build(
     """
     ranks = ranks or Ranks()
     read = _read_checkpoint if settings.resume else _read_new
-    start, log = read(settings, given, model) if ranks.rank == 0 else (None, RunLog(None))
+    silent = RunLog(None, write=lambda text: None)
+    start, log = read(settings, given, model) if ranks.rank == 0 else (None, silent)
     start, library = ranks.broadcast((start, backend.xp.__name__))
     if ranks.rank:
         _choose_device(dataclasses.replace(start.settings, backend=library))
@@ -434,10 +435,9 @@ def _run(arguments, typed, model, ranks):
     if len(arguments) == 3 and arguments[0] == "--score":
         print(score_files(*arguments[1:]))
         return 0
-    with ranks.quiet():
-        ranks.join()
-        ranks.keep_to_cores()
-        settings, given = parse(arguments, typed)
-        resume = f"--resume --out {quoted(settings.out)}"
-        typed = f"{typed} {quoted(*arguments)}"
-        return _session(settings, given, ranks, model, typed, resume)[1]
+    ranks.join()
+    ranks.keep_to_cores()
+    settings, given = parse(arguments, typed)
+    resume = f"--resume --out {quoted(settings.out)}"
+    command = f"{typed} {quoted(*arguments)}"
+    return _session(settings, given, ranks, model, command, resume)[1]

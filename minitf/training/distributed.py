@@ -9,7 +9,6 @@ found. Rank 0 also does what must be done only once: it reads the text and sends
 validates, and writes the log and the files.
 """
 
-import contextlib
 import hashlib
 import os
 import platform
@@ -117,15 +116,6 @@ class Ranks:
         """
         if self.size > 1 and hasattr(xp, "cuda"):
             self._gpu = _Gpu(self._world, self._machine)
-
-    @contextlib.contextmanager
-    def quiet(self):
-        """Let only rank 0 print in this block."""
-        if self.rank == 0:
-            yield
-        else:
-            with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-                yield
 
     # What the ranks send each other ---------------------------------------------------------------
 

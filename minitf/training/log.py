@@ -31,7 +31,8 @@ class RunLog:
     def __init__(self, folder, after=None, write=None):
         self.folder = None if folder is None else Path(folder)
         self.history, self.closed, self.bar = [], False, None
-        self._write, self._lossy, self._drawn = write or _print, False, time.monotonic()
+        self._write, self._drawn = write or _print, time.monotonic()
+        self._is_stored = self.folder is not None
         if self.folder and after is not None:
             with user_errors(self.folder / LINES):
                 entries = read_history(self.folder)
@@ -53,21 +54,17 @@ class RunLog:
         """Log an entry: a dictionary with "step" and figures."""
         entry = {**entry, "time": round(time.time(), 1)}
         self.history.append(entry)
-        if self.folder:
-            self._append(entry)
-        self.say(step_line(entry))
-
-    def _append(self, entry):
         try:
-            with open(self.folder / LINES, "a", encoding="utf-8") as file:
-                file.write(_as_line(entry))
+            if self._is_stored:
+                with open(self.folder / LINES, "a", encoding="utf-8") as file:
+                    file.write(_as_line(entry))
         except OSError as error:
-            if not self._lossy:
-                self.say(
-                    f"notice   {self.folder / LINES}: entries from here on are missing "
-                    f"({error.strerror}); training continues"
-                )
-            self._lossy = True
+            self._is_stored = False
+            self.say(
+                f"notice   {self.folder / LINES}: entries from here on are missing "
+                f"({error.strerror}); training continues"
+            )
+        self.say(step_line(entry))
 
     def draw(self, seconds=0):
         """Draw the history as curves.png, unless it was drawn less than `seconds` seconds ago."""

@@ -80,13 +80,6 @@ def check_model(settings, config, n_subwords):
         )
 
 
-def try_batch(updater, batch):
-    """Run a batch forward and backward, and discard the results."""
-    loss, _ = updater.backward(batch, batch.n_tokens, 0)
-    float(loss)  # waits for a GPU
-    updater.models[0].zero_grad()
-
-
 def plan(trainer):
     """Log the memory and the time of a run, measured on slices of its batches.
 
@@ -155,9 +148,9 @@ def _memory(trainer):
         tokens = min(SLICE_TOKENS, total * width // 2)
         # Equally many rows for each replica.
         few, more = (min(max(most // width // n, 1) * n, total) for most in (tokens // 4, tokens))
-        try_batch(updater, batch.rows(0, few))  # allocates what is made only once
+        updater.try_batch(batch.rows(0, few))  # allocates what is made only once
         small, large = (
-            memory_of(lambda rows=rows: try_batch(updater, batch.rows(0, rows)))  # noqa: B023
+            memory_of(lambda rows=rows: updater.try_batch(batch.rows(0, rows)))  # noqa: B023
             for rows in (few, more)
         )
         slope = large / more

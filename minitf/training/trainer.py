@@ -16,7 +16,6 @@ from minitf.data.dataset import Cursor, Dataset, UpdateBatches
 from minitf.errors import UserError
 from minitf.files.models import kept_notes, save_model
 from minitf.optim import Adam
-from minitf.training import planning
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks
 from minitf.training.evaluation import Scores, Validator
@@ -132,7 +131,7 @@ class Trainer:
     def _try_largest_batches(self):
         """Compute the largest batches before the first update: memory runs out now or never."""
         for batch in self.largest_batches():
-            planning.try_batch(self.updater, batch)
+            self.updater.try_batch(batch)
 
     def largest_batches(self):
         """Return this rank's slices of the batches that may need the most memory.
@@ -204,11 +203,8 @@ class Trainer:
         Returns and raises what `Updater.update` does.
         """
         batches = batches or self.cursor.next(self.settings.accumulate)
-        return self.updater.update(batches, self.rate(self.step + 1))
-
-    def rate(self, step):
-        """Return the learning rate of a step; steps count from 1."""
-        return learning_rate(self.settings, self.config.d_model, step)
+        rate = learning_rate(self.settings, self.config.d_model, self.step + 1)
+        return self.updater.update(batches, rate)
 
     # The log --------------------------------------------------------------------------------------
 
@@ -247,7 +243,7 @@ class Trainer:
             "loss": loss,
             "perplexity": math.exp(min(nll, 50)),
             "tokens_per_second": sum(tokens) / seconds,  # of the target
-            "learning_rate": self.rate(self.step),
+            "learning_rate": learning_rate(self.settings, self.config.d_model, self.step),
             "gradient_norm": norm,
             "seconds_left": self.clock.left(self.step, self.settings.steps, self.settings.minutes),
         }

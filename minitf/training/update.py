@@ -192,6 +192,12 @@ class Updater:
 
     # The checks -----------------------------------------------------------------------------------
 
+    def try_batch(self, batch):
+        """Run a batch forward and backward, and discard the results."""
+        loss, _ = self.backward(batch, batch.n_tokens, 0)
+        float(loss)  # waits for a GPU
+        self.models[0].zero_grad()
+
     def agreeing_forms(self):
         """Return the ops whose forms may train this model: see `forms.agreeing`.
 

@@ -37,7 +37,7 @@ def main():
         raise AssertionError("a difference went unnoticed")
     one.broadcast_array(mine)
     one.check_same(mine, "copies")
-    with one.quiet():
+    if one.rank == 0:
         print(f"{one.size} ranks agree")
 
 

@@ -190,7 +190,7 @@ def test_a_mistake_is_reported_once():
 def test_a_plan_is_measured_by_all_ranks():
     """All make the same number of updates, although each has its own clock."""
     said = train(2, "here", "--plan")
-    assert "on each of 2 ranks" in said and said.count("\nspeed  ") == 1
+    assert "GB on each rank" in said and said.count("\nspeed  ") == 1
     first, second = rows(2)
     steps = [{line.split(" ", 1)[0] for line in each} for each in (first, second)]
     assert len(steps[0]) > 3 and steps[0] == steps[1]

@@ -89,7 +89,10 @@ MUTANTS = {
         "largest / (norm + 1e-12)",
     ),
     # The trainer
-    "the rate of the step before": ("self.rate(self.step + 1)", "self.rate(self.step or 1)"),
+    "the rate of the step before": (
+        "self.config.d_model, self.step + 1)",
+        "self.config.d_model, self.step or 1)",
+    ),
     "a trainer that ignores its learning rate": (
         "settings.warmup_steps, settings.learning_rate)",
         "settings.warmup_steps)",
