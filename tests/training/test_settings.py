@@ -1,6 +1,7 @@
 """Settings: every one arrives, a resumed run keeps those it had, and what follows from the text."""
 
 import dataclasses
+import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from minitf.training.settings import (
     Settings,
     cooldown_start,
     fill_in,
+    flag,
     learning_rate,
     model_changes,
     parse,
@@ -215,6 +217,13 @@ def test_resuming_takes_what_was_and_what_is_given():
 def test_resuming_cannot_change_what_the_weights_depend_on(given):
     with pytest.raises(UserError, match=f"--resume cannot change {given.split()[0]} .*--start-fro"):
         resumed(*parse(["--resume", *given.split()]), Settings())
+
+
+def test_the_manual_says_what_resuming_cannot_change():
+    text = Path(__file__).parents[2].joinpath("examples", "README.md").read_text(encoding="utf-8")
+    (sentence,) = re.findall(r"(?s)on which the weights depend:(.*?)\.\n", text)
+    fixed = [flag(f.name) for f in dataclasses.fields(Settings) if f.metadata["fixed"]]
+    assert re.findall("--[a-z-]+", sentence) == [*fixed, "--recipe", "--quick"]
 
 
 def test_resuming_with_other_texts():
