@@ -168,22 +168,17 @@ class LostText:
             before += len(lines)
             yield lines
 
-    @contextlib.contextmanager
-    def reported(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
         """Write the line at the end of the block, also if Ctrl-C ends it."""
-        stopped = None
-        try:
-            yield
-        except KeyboardInterrupt as error:
-            stopped = error
-        mistakes = [
-            f"{unit}{_numbers(*numbers)}: {problem}"
-            for (unit, problem), numbers in self._lines.items()
-        ]
-        if mistakes:
+        if self._lines and kind in (None, KeyboardInterrupt):
+            mistakes = [
+                f"{unit}{_numbers(*numbers)}: {problem}"
+                for (unit, problem), numbers in self._lines.items()
+            ]
             say(f"{PROGRAM}: check {'; '.join(mistakes)}")
-        if stopped:
-            raise stopped
 
 
 _DAMAGE = {

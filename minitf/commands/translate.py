@@ -84,7 +84,7 @@ def _translate_document(translator, document, options, write):
             "choose a model with one target language"
         )
     total = sum(len(unit.text) for unit in document.units)
-    with lost.reported(), Progress("text translated", total) as bar:
+    with lost, Progress("text translated", total) as bar:
         progress = functools.partial(_show, bar, 0, total)
         method = functools.partial(_method(translator, options), progress=progress)
         write(translated(document, method, lost))
@@ -109,7 +109,7 @@ def _translate_batches(translator, source, options, write):
     told = "text translated" if source.size else "bytes translated"
     has_bar = source.file and not source.typed
     bar = Progress(told, source.size or 0) if has_bar else None
-    with lost.reported(), bar or contextlib.nullcontext():
+    with lost, bar or contextlib.nullcontext():
         for lines in batches:
             begin, end = end, end + sum(len(line.encode()) + 1 for line in lines)
             ranges = [text_range(line) for line in lines]

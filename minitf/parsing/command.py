@@ -129,7 +129,7 @@ def _parse(options):
     with (
         opened_input(options) as source,
         opened_output(options.output, source.file) as write,
-        lost.reported(),
+        lost,
         Progress("sentences parsed") as bar,
     ):
         parser = Parser.load(options.model)

@@ -483,7 +483,7 @@ def test_a_picture_replaces_neither_the_text_nor_its_translation(run, tmp_path):
     path = tmp_path / "a.html"
     path.write_text("the dog\n")
     for option in ("--input", "--output"):
-        text = [] if option == "--input" else ["the dog"]
+        text = ["--format-in", "plain"] if option == "--input" else ["the dog"]
         code, _, error = run(*QUICK, option, path, "--attention", path, *text)
         assert code == 2 and "--attention names the file of --input or --output" in error, option
     assert path.read_text() == "the dog\n"
