@@ -23,8 +23,9 @@ examples:
   python -m minitf public --export hf runs/mine out/
 
 MODEL is the name of a public model, which is downloaded; a folder with config.json,
-model.safetensors or pytorch_model.bin, vocab.json, source.spm and target.spm; a .npz of
-Marian with its vocabulary in the same folder; or a release of OPUS-MT as .zip.
+model.safetensors or pytorch_model.bin, vocab.json, source.spm and target.spm; a .npz or
+.bin of Marian, as Firefox's models are, with its vocabulary in the same folder, or that
+folder; or a release of OPUS-MT as .zip.
 With --export, MODEL is a folder of minitf.
 """
 

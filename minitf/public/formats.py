@@ -71,6 +71,14 @@ def rows_of(size, pad, unk, start, eos):
     return [*special, *(i for i in range(size) if i not in special)]
 
 
+def in_rows(array, rows):
+    """Return these rows of an array, zeros for -1."""
+    rows = np.array(rows)
+    array = array[np.maximum(rows, 0)]
+    array[rows < 0] = 0
+    return array
+
+
 def in_order(ids, size, path):
     """Return the subwords of {subword: id} in the order of their ids.
 
@@ -148,6 +156,16 @@ def languages_of_name(name):
     {}
     """
     languages = _PAIR.search(name.removesuffix(".zip"))
+    return {"source_language": languages[1], "target_language": languages[2]} if languages else {}
+
+
+def languages_of_file(name):
+    """Return the notes about the languages that the name of a file of Firefox tells, or {}.
+
+    >>> languages_of_file("model.enpt.intgemm.alphas.bin")
+    {'source_language': 'en', 'target_language': 'pt'}
+    """
+    languages = re.match(r"model\.([a-z]{2})([a-z]{2})\.", name)
     return {"source_language": languages[1], "target_language": languages[2]} if languages else {}
 
 

@@ -12,7 +12,8 @@ from minitf.atomic import check_empty, save_text
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 from minitf.files.models import CONFIG, save_model, stored_as
-from minitf.public.formats import PublicModel, languages_of_name
+from minitf.public.binary import binaries, is_binary
+from minitf.public.formats import PublicModel, in_rows, languages_of_name
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords
@@ -59,7 +60,8 @@ def import_model(
 ) -> None:
     """Write a public model as a folder that `translate.py --model` and `--start-from` read.
 
-    source: a folder of Hugging Face, a .npz of Marian or its folder, or an OPUS release as .zip.
+    source: a folder of Hugging Face, a .npz or .bin of Marian or its folder, or an OPUS release as
+    .zip.
     like: whose arithmetic to follow, see `read_hugging_face`. notes: for config.json, such as
     source and licence.
     Raises UserError for a damaged file, for another architecture, and if `out` is not empty.
@@ -113,13 +115,13 @@ def read_public(source: Path, like: str) -> PublicModel:
         return read_hugging_face(folder, like)
     if source.is_dir():
         return read_marian(_weights_of_marian(source), like)
-    if source.suffix == ".npz":
+    if source.suffix == ".npz" or is_binary(source):
         return read_marian(source, like)
     if source.suffix == ".zip":
         return _read_release(source, like)
     raise UserError(
-        f"{source}: not a public model: give a folder with {CONFIG}, a .npz of Marian (its .bin, "
-        "which Firefox has, cannot be read), or a release's .zip"
+        f"{source}: not a public model: give a folder with {CONFIG}, a .npz or .bin of Marian, or "
+        "a release's .zip"
     )
 
 
@@ -136,12 +138,11 @@ def _read_release(path, like):
 
 
 def _weights_of_marian(folder):
-    """Return the only .npz of a folder."""
-    files = sorted(folder.glob("*.npz"))
+    """Return the only .npz of a folder, or else its only .bin."""
+    files = sorted(folder.glob("*.npz")) or binaries(folder)
     if len(files) != 1:
         raise UserError(
-            f"{folder} has no {CONFIG}, and {len(files)} .npz files: name one model's files "
-            "(Marian's .bin, which Firefox has, cannot be read)"
+            f"{folder} has no {CONFIG}, and {len(files)} .npz or .bin files: name one model's files"
         )
     return files[0]
 
@@ -151,11 +152,10 @@ def _reordered(model, dtype):
 
     Each array of the file is forgotten as soon as it is copied, which halves the memory.
     """
-    arrays, rows = {}, np.array(model.rows)
+    arrays = {}
     for name in list(model.arrays):
         array = model.arrays.pop(name)
         if name in ("embedding.weight", "output_bias"):
-            array = array[np.maximum(rows, 0)]
-            array[rows < 0] = 0  # no row of the file
+            array = in_rows(array, model.rows)
         arrays[name] = np.ascontiguousarray(stored_as(dtype, name, array))
     return arrays

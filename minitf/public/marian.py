@@ -1,4 +1,4 @@
-"""A model of Marian: an .npz with weights and settings, and its vocabulary."""
+"""A model of Marian: an .npz or .bin with weights and settings, and its vocabulary."""
 
 import io
 import os
@@ -12,10 +12,11 @@ from numpy.lib import format as npy
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.public import formats
+from minitf.public.binary import is_binary, read_binary, unpacked
 from minitf.public.formats import PublicModel
 from minitf.public.names import arrays_of_model, take
 from minitf.text import PairedSubwords
-from minitf.text.vocabulary import SPECIALS, processor, read
+from minitf.text.vocabulary import SPECIALS, processor
 
 __all__ = ["read_marian"]
 
@@ -23,8 +24,8 @@ _SETTINGS = "special:model.yml"
 _REFUSED = {  # setting: (the values that minitf needs, what another one means); "" if it is missing
     "type": (("transformer", ""), "it is not a Transformer"),
     "transformer-decoder-autoreg": (
-        ("self-attention", ""),
-        "its decoder has no self-attention, as in Firefox's models with an SSRU",
+        ("self-attention", "rnn", ""),
+        "its decoder has neither self-attention nor an SSRU",
     ),
     "transformer-preprocess": (("",), "its norms come before the sub-layers (pre-norm)"),
     "transformer-postprocess": (("dan",), "its sub-layers do not end in Add & Norm"),
@@ -36,59 +37,102 @@ _REFUSED = {  # setting: (the values that minitf needs, what another one means);
     "transformer-decoder-ffn-depth": (("2", "0", ""), "its feed-forward networks differ in depth"),
     "transformer-decoder-dim-ffn": (("0", ""), "its decoder has another d_ff"),
     "right-left": (("false", ""), "it writes from the last word to the first"),
-    "tied-embeddings-all": (("true",), "its source and target have tables of their own"),
 }
+_OF_SSRU = {"dec-cell": (("ssru",), "its decoder has another recurrent cell than the SSRU")}
+_OF_TWO_TABLES = {"tied-embeddings": (("true",), "its output has a matrix of its own")}
 _LINE = re.compile(r"^([\w-]+):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 
 
 def read_marian(path: Path, like: str = "marian") -> PublicModel:
-    """Return the model of an .npz file, and of the vocabulary in its folder.
+    """Return the model of an .npz or .bin file, and of the vocabulary in its folder.
 
     like: as for `read_hugging_face`. Raises UserError for a missing or damaged file, and for a
     model of another architecture.
     """
-    formats.check_pulled(path, *path.parent.glob("*.spm"), *path.parent.glob("*vocab.yml"))
-    arrays = read_npz(path)
+    folder = path.parent
+    formats.check_pulled(
+        path, *folder.glob("*.spm"), *folder.glob("*.spm.gz"), *folder.glob("*vocab.yml")
+    )
+    arrays = read_binary(path) if is_binary(path) else read_npz(path)
     with in_file(path):
-        config = _config(arrays, like)
-        table = take(arrays, "Wemb", (config.vocabulary_size, config.d_model))
-    pieces, subwords_of = _vocabulary(path.parent, len(table))
-    if "</s>" not in pieces:
-        raise UserError(f"{path.parent}: its vocabulary lacks </s>: copy the model again")
-    rows = formats.rows_of(len(pieces), -1, pieces.index("<unk>"), -1, pieces.index("</s>"))
-    with in_file(path.parent):
-        subwords = subwords_of([pieces[i] for i in rows[len(SPECIALS) :]])
+        config, tables = _config_and_tables(arrays, like)
+    pieces, subwords_of = _vocabulary(folder, list(map(len, tables)))
+    if not all("</s>" in each for each in pieces):
+        raise UserError(f"{folder}: its vocabulary lacks </s>: copy the model again")
+    target = pieces[-1]
+    rows = formats.rows_of(len(target), -1, target.index("<unk>"), -1, target.index("</s>"))
+    names = [target[i] for i in rows[len(SPECIALS) :]]
+    with in_file(path):
+        found = arrays_of_model(arrays, config, tables[-1], "decoder_ff_logit_out_b", "marian")
+    if not config.tie:
+        config, rows, names = _joined(config, found, rows, names, *pieces, tables[0])
+    with in_file(folder):
+        subwords = subwords_of(names)
     config = config.replace(vocabulary_size=len(rows))
-    with in_file(path):
-        found = arrays_of_model(arrays, config, table, "decoder_ff_logit_out_b", "marian")
-    return PublicModel(config, found, rows, subwords, formats.notes_of_card(path.parent))
+    notes = formats.languages_of_file(path.name) | formats.notes_of_card(folder)
+    return PublicModel(config, found, rows, subwords, notes)
 
 
-def _config(arrays, like):
-    """Return minitf's Config. Raises UserError for another architecture."""
-    if any("rnn" in name or "ssru" in name for name in arrays):
-        raise UserError(f"{_REFUSED['transformer-decoder-autoreg'][1]}: minitf cannot run it")
+def _joined(config, found, rows, names, source, target, table):
+    """Return the Config, rows and names of a model whose two vocabularies become one list of ids.
+
+    First come the subwords of the target, then those that only the source has, which the model
+    never writes. A row that a table lacks is of zeros; the tables in `found` are put in this order.
+    table: of the source.
+    """
+    known = set(target)
+    only = [piece for piece in source if piece not in known]
+    rows, names = [*rows, *[-1] * len(only)], [*names, *only]
+    places = {piece: i for i, piece in enumerate(source)}
+    special = -1, places["<unk>"], -1, places["</s>"]
+    written = found.pop("embedding.weight")
+    found["embedding.weight"] = formats.in_rows(
+        table, [*special, *(places.get(x, -1) for x in names)]
+    )
+    for name in ("target_embedding.weight", "output_embedding.weight"):
+        found[name] = formats.in_rows(written, rows)
+    found["output_bias"] = formats.in_rows(found["output_bias"], rows)
+    never = *config.suppressed_ids, *range(len(rows) - len(only), len(rows))
+    config = config.replace(vocabulary_size=len(rows), suppressed_ids=never)
+    return config, list(range(len(rows))), names
+
+
+def _config_and_tables(arrays, like):
+    """Return minitf's Config, and the embedding, or those of source and target.
+
+    Raises UserError for another architecture.
+    """
     if "Wpos" in arrays:
         raise UserError("its positions are learned: minitf cannot run this architecture")
     if any(array.dtype.kind != "f" for name, array in arrays.items() if name != _SETTINGS):
         raise UserError("its weights are integers (int8): take the model that was not quantised")
-    if _SETTINGS not in arrays or "Wemb" not in arrays:
-        raise UserError("not a model of Marian with one table: it has no settings, or no Wemb")
+    if _SETTINGS not in arrays:
+        raise UserError("not a model of Marian: it has no settings")
     text = arrays.pop(_SETTINGS).tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
     settings = {name: value.strip("\"'") for name, value in _LINE.findall(text)}
-    for name, (needed, meaning) in _REFUSED.items():
+    recurrent = settings.get("transformer-decoder-autoreg") == "rnn"
+    tie = settings.get("tied-embeddings-all") == "true"
+    needs = _REFUSED | (_OF_SSRU if recurrent else {}) | ({} if tie else _OF_TWO_TABLES)
+    for name, (needed, meaning) in needs.items():
         if settings.get(name, "") not in needed:
             raise UserError(f"{meaning} ({name}): minitf cannot run this architecture")
-    return formats.config_of(
+    d_model = _number(settings, "dim-emb")
+    names = ("Wemb",) if tie else ("encoder_Wemb", "decoder_Wemb")
+    shapes = [(*np.shape(arrays.get(name, ()))[:1], d_model) for name in names]
+    tables = [take(arrays, *each) for each in zip(names, shapes, strict=True)]
+    config = formats.config_of(
         like,
         settings.get("transformer-ffn-activation", "swish"),
-        vocabulary_size=len(arrays["Wemb"]),
+        vocabulary_size=len(tables[-1]),
         n_layers=_number(settings, "enc-depth"),
         n_decoder_layers=_number(settings, "dec-depth"),
-        d_model=_number(settings, "dim-emb"),
+        d_model=d_model,
         d_ff=_number(settings, "transformer-dim-ffn"),
         n_heads=_number(settings, "transformer-heads"),
+        decoder="ssru" if recurrent else "self-attention",
+        tie=tie,
     )
+    return config, tables
 
 
 def _number(settings, name):
@@ -141,30 +185,48 @@ def _array(archive, member):
 # The vocabulary -----------------------------------------------------------------------------------
 
 
-def _vocabulary(folder, size):
-    """Return the subwords in the order of their ids, and a function that makes the vocabulary.
+def _vocabulary(folder, sizes):
+    """Return the subwords of each table in the order of their ids, and what makes the vocabulary.
 
-    That function takes the subwords without special tokens.
+    sizes: the rows of the only table, or of the source's and the target's. The second result is a
+    function that takes the subwords without special tokens.
     """
     lists = [*sorted(folder.glob("*vocab.yml")), *sorted(folder.glob("vocab.json"))]
     if not lists:  # Marian can read a SentencePiece model itself; its ids are the model's
-        files = sorted(folder.glob("*.spm"))
-        if len(files) != 1:
-            raise UserError(f"{folder} has {len(files)} files *.spm: copy the model's vocabulary")
-        with in_file(files[0]):
-            content = read(files[0])
-            one = processor(content)
-        pieces = one.id_to_piece(list(range(one.get_piece_size())))
-        formats.check_size(pieces, size, files[0])
-        return pieces, lambda rest: PairedSubwords(content, content, rest, opus=False)
+        contents, pieces = [], []
+        for path, size in zip(_sentencepiece_files(folder, len(sizes)), sizes, strict=True):
+            contents.append(unpacked(path))
+            with in_file(path):
+                one = processor(contents[-1])
+            pieces.append(one.id_to_piece(list(range(one.get_piece_size()))))
+            formats.check_size(pieces[-1], size, path)
+        return pieces, lambda rest: PairedSubwords(contents[0], contents[-1], rest, opus=False)
+    if len(sizes) == 2:
+        raise UserError(f"{folder}: it has two tables, but not srcvocab.*.spm and trgvocab.*.spm")
     models = formats.two_models(folder)
     if lists[0].suffix == ".json":
         ids = formats.read_json(lists[0])
     else:
         with user_errors(lists[0]):
             ids = _yaml_pairs(lists[0].read_bytes().decode())
-    pieces = formats.in_order(ids, size, lists[0])
-    return pieces, lambda rest: PairedSubwords(*models, rest)
+    pieces = formats.in_order(ids, sizes[0], lists[0])
+    return [pieces], lambda rest: PairedSubwords(*models, rest)
+
+
+def _sentencepiece_files(folder, count):
+    """Return the only .spm or .spm.gz of a folder, or those of source and target, in this order.
+
+    The names of the latter begin with src and trg, as those of Firefox's models.
+    """
+    files = {path.name.removesuffix(".gz"): path for path in folder.glob("*.spm.gz")}
+    files |= {path.name: path for path in folder.glob("*.spm")}
+    names = sorted(files)
+    if len(names) != count or (count == 2 and [name[:3] for name in names] != ["src", "trg"]):
+        needed = "one" if count == 1 else "srcvocab.*.spm and trgvocab.*.spm"
+        raise UserError(
+            f"{folder} has {len(names)} files *.spm, not {needed}: copy the model's vocabulary"
+        )
+    return [files[name] for name in names]
 
 
 def _yaml_pairs(text):

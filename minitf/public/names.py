@@ -49,12 +49,20 @@ def names_of_layers(config: Config) -> Iterator[Names]:
     for side, n in (("encoder", config.n_layers), ("decoder", config.n_decoder_layers)):
         for i in range(n):
             places = f"{side}.layers.{i}.", f"model.{side}.layers.{i}.", f"{side}_l{i + 1}_"
-            for names in _names_of_a_layer(side, config.d_model, config.d_ff):
+            for names in _names_of_a_layer(side, config):
                 yield Names(*(a + b for a, b in zip(places, names[:3], strict=True)), names[3])
 
 
-def _names_of_a_layer(side, d_model, d_ff):
-    for ours, residual, theirs, marian in _ATTENTIONS[side]:
+def _names_of_a_layer(side, config):
+    d_model, d_ff, attentions = config.d_model, config.d_ff, _ATTENTIONS[side]
+    if side == "decoder" and config.decoder == "ssru":  # at Hugging Face no model has one
+        ours, residual = attentions[0][:2]
+        yield f"{ours}.value.weight", "", "rnn_W", (d_model, d_model)
+        yield f"{ours}.forget.weight", "", "rnn_Wf", (d_model, d_model)
+        yield f"{ours}.forget.bias", "", "rnn_bf", (d_model,)
+        yield from _norm(residual, "", "rnn_ffn", d_model)
+        attentions = attentions[1:]
+    for ours, residual, theirs, marian in attentions:
         for name, letter in _PROJECTIONS:
             projection = f"{theirs}.{'out' if letter == 'o' else letter}_proj"
             shape = d_model, d_model

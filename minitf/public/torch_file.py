@@ -81,7 +81,7 @@ def _read_zip(path):
 def _read_legacy(path, file):
     start = io.BytesIO(file.read(MAX_PICKLE))
     if start.getvalue()[:8] == (1).to_bytes(8, "little"):
-        raise UserError("a binary of Marian, as Firefox's models are: minitf reads Marian's .npz")
+        raise UserError("a binary of Marian, as Firefox's models are: give it as a .bin of its own")
     if _unpickled(start) != _LEGACY or _unpickled(start) != _PROTOCOL:
         raise ValueError("not a file of PyTorch")
     system = _unpickled(start)

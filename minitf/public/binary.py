@@ -1,0 +1,123 @@
+"""Marian's binaries, .bin: float32, or int8 as in the models of Firefox and Bergamot."""
+
+import gzip
+import itertools
+import math
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from minitf.errors import UserError
+from minitf.files.arrays import user_errors
+from minitf.public.formats import check_pulled
+
+__all__ = ["binaries", "is_binary", "read_binary", "unpacked"]
+
+_MOST = 64  # how many times its own size a .gz may unpack to; a real one has about the same size
+_SHORTLIST = 0xF11A48D5013417F5  # how a file of likely translations of each subword begins
+_FLOAT, _INT8, _SCALED_INT8 = 0x0404, 0x0101, 0x4101
+
+
+def is_binary(path: Path) -> bool:
+    """Return whether a file's name is that of a binary, packed or not."""
+    return path.name.endswith((".bin", ".bin.gz"))
+
+
+def binaries(folder: Path) -> list[Path]:
+    """Return the binaries of a folder but for its shortlists, each packed or not."""
+    files = {path.name.removesuffix(".gz"): path for path in sorted(folder.glob("*.bin.gz"))}
+    files |= {path.name: path for path in sorted(folder.glob("*.bin"))}
+    check_pulled(*files.values())
+    return [path for path in files.values() if _beginning(path) != _SHORTLIST]
+
+
+def _beginning(path):
+    """Return the first number of a file, packed or not; 0 for a shorter one."""
+    with user_errors(path), (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        return int.from_bytes(file.read(8), "little")
+
+
+def unpacked(path: Path) -> bytes:
+    """Return the content of a file, that of a .gz unpacked. Raises UserError for a damaged one."""
+    with user_errors(path):
+        if path.suffix != ".gz":
+            return path.read_bytes()
+        most = _MOST * os.path.getsize(path)
+        with gzip.open(path) as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise ValueError(f"it unpacks to more than {_MOST} times its size")
+        return content
+
+
+def read_binary(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a binary, all but its settings as float32.
+
+    The file has, as little-endian numbers of 64 bits, a version and the number of arrays; for each
+    array the length of its name, its type, its number of axes and its bytes; then all names, all
+    shapes (32 bits an axis), the length of a gap, the gap, and the numbers of all arrays.
+    Raises UserError for a damaged file, a shortlist, and numbers of another type.
+    """
+    content = unpacked(path)
+    with user_errors(path):
+        version, count = struct.unpack_from("<2Q", content)
+        if version == _SHORTLIST:
+            raise UserError(
+                f"{path}: a shortlist of likely subwords: name the model's file, model.*.bin"
+            )
+        if version != 1:
+            raise UserError(f"{path}: not a binary of Marian: name the model's file, model.*.bin")
+        at = 16 + 32 * count
+        if at > len(content):
+            raise ValueError("its header is longer than the file")
+        lengths, kinds, axes, sizes = zip(*struct.iter_unpack("<4Q", content[16:at]), strict=True)
+        names_end = at + sum(lengths)
+        shapes_end = names_end + 4 * sum(axes)
+        if shapes_end > len(content):
+            raise ValueError("its names and shapes are longer than the file")
+        (gap,) = struct.unpack_from("<Q", content, shapes_end)
+        start = shapes_end + 8 + gap
+        if start + sum(sizes) != len(content):
+            raise ValueError("its arrays are longer or shorter than the file")
+        names = [name.rstrip(b"\0").decode() for name in _pieces(content, at, lengths)]
+        shapes = _pieces(content, names_end, [4 * n for n in axes])
+        shapes = [np.frombuffer(shape, "<i4").tolist() for shape in shapes]
+        arrays, data = {}, _pieces(content, start, sizes)
+        for name, kind, shape, numbers in zip(names, kinds, shapes, data, strict=True):
+            if name in arrays:
+                raise ValueError(f"array {name!r} is there twice")
+            if not name.endswith("_QuantMultA"):  # for activations as int8, which minitf has not
+                arrays[name] = _array(name, kind, shape, numbers)
+        return arrays
+
+
+def _pieces(content, start, sizes):
+    """Return consecutive pieces of these sizes, the first of which begins at `start`."""
+    ends = itertools.accumulate(sizes, initial=start)
+    return [content[begin:end] for begin, end in itertools.pairwise(ends)]
+
+
+def _array(name, kind, shape, numbers):
+    """Return an array from its bytes; int8 as float32.
+
+        w = int8 / m    with m the float32 that follows the numbers
+
+    A matrix of int8 lies transposed, under its untransposed shape, unless it is an embedding.
+    """
+    if kind not in (_FLOAT, _INT8, _SCALED_INT8):
+        raise ValueError(f"array {name!r} is of type {kind:#x}, not float32 or int8")
+    count = math.prod(shape)
+    needed = {_FLOAT: 4 * count, _INT8: count, _SCALED_INT8: count + 4}[kind]
+    if min(shape, default=1) < 1 or needed > len(numbers):
+        raise ValueError(f"array {name!r} has fewer numbers than its shape {tuple(shape)}")
+    if kind != _SCALED_INT8:
+        dtype = "<f4" if kind == _FLOAT else "i1"
+        return np.frombuffer(numbers, dtype, count).reshape(shape)
+    (scale,) = np.frombuffer(numbers, "<f4", 1, count)
+    if not (0 < scale < np.inf):
+        raise ValueError(f"array {name!r} has the scale {scale}")
+    whole = np.frombuffer(numbers, "i1", count)
+    whole = whole.reshape(shape) if "Wemb" in name else whole.reshape(shape[::-1]).T
+    return whole / scale

