@@ -103,14 +103,12 @@ def sha256(path):
 
 def check_empty(folder):
     """Raise UserError unless a folder is new or empty, so that nothing in it is overwritten."""
-    folder = Path(folder)
-    if folder.exists():
-        with writing(folder):
-            names = sorted(path.name for path in folder.iterdir())
-        if names:
-            raise UserError(
-                f"{folder} is not empty (it contains {names[0]}): choose a new or an empty folder"
-            )
+    with writing(folder):
+        names = sorted(os.listdir(folder)) if os.path.exists(folder) else []
+    if names:
+        raise UserError(
+            f"{folder} is not empty (it contains {names[0]}): choose a new or an empty folder"
+        )
 
 
 @contextlib.contextmanager

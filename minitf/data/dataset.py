@@ -124,23 +124,19 @@ class Cursor:
 
     def next(self, n):
         """Return the next n batches, as UpdateBatches; they may reach into the next epoch."""
-        self._begin_epoch_if_due()
-        epoch, position = self.epoch, self.position
-        return UpdateBatches(epoch, position, [self._next_batch() for _ in range(n)])
+        start, batches = None, []
+        for _ in range(n):
+            # Beyond the last batch only if a resumed run has less text than before.
+            if self.position >= len(self.plan):
+                self.move(self.epoch + 1, 0)
+            start = start or (self.epoch, self.position)
+            batches.append(self.plan[self.position])
+            self.position += 1
+        return UpdateBatches(*start, batches)
 
     def epochs(self):
         """Return the number of epochs done, the current one as a fraction."""
         return self.epoch + self.position / len(self.plan)
-
-    def _next_batch(self):
-        self._begin_epoch_if_due()
-        self.position += 1
-        return self.plan[self.position - 1]
-
-    def _begin_epoch_if_due(self):
-        # Beyond the last batch only if a resumed run has less text than before.
-        if self.position >= len(self.plan):
-            self.move(self.epoch + 1, 0)
 
 
 def read_corpus(settings):
