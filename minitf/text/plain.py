@@ -8,7 +8,8 @@ from minitf.text.normalise import normalise
 _MARK = re.compile(
     r"\s+"
     r"|>+(?=\s|\w)(?!\w+<<)"  # of a quote; >>de<< names a language
-    r"|(?:[-+*#·–—•‣⁃∙\uf0a7\uf0b7\u2190-\u21ff\u25a0-\u27bf\u2b00-\u2bff]|#{2,6})(?=\s)"
+    r"|(?:[-+*·–—]|#{1,6})(?=\s)"
+    r"|[•‣⁃∙\uf0a7\uf0b7\u2190-\u21ff\u25a0-\u27bf\u2b00-\u2bff]\ufe0f?"  # bullets everywhere
     r"|[-–—](?=[^\W\d_])"  # what a second person says
     r"|(?:\(?(?:\d{1,3}|[A-Za-z]|[ivx]+)\)|(?:\d{1,3}\.)+\)?)(?=\s)"
     r"|[a-h]\.(?=\s+[A-Z]\w)"  # but z. B. and d. h. begin a sentence

@@ -19,7 +19,8 @@ b. |Add the eggs
 * |Wash the car
 \uf0b7\t|Wash the car
   • |Wash the car
-☐ |Wash the car
+•|Wash the car
+☑ ✅\ufe0f |Wash the car
 → |Go on
 ## |The car
 > > |Hello there,
