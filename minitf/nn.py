@@ -43,24 +43,6 @@ class Parameter(Tensor):
         return {**vars(self), "_gradient_view": None}
 
 
-def gradient_out(x, inputs):
-    """Return the array to which a form may write the gradient of x, or None.
-
-    It is the slice of the flat gradients that belongs to x. A `backward` that writes to it also
-    returns it, and the gradient need not be copied.
-    inputs: all inputs of the op. If x occurs among them more than once, its gradients have to be
-    added, and one would overwrite the other.
-    None for that, for anything but a parameter of a Flat, and if there is a gradient already:
-    `out=None` is a new array.
-    """
-    view = x._gradient_view if isinstance(x, Parameter) and x.grad is None else None
-    if view is None or [x is each for each in inputs].count(True) > 1:
-        return None
-    # None if x has an array of another shape or dtype now, which Adam will refuse.
-    data = x.data
-    return view if view.shape == data.shape and view.dtype == data.dtype else None
-
-
 class Module:
     """A layer or a model: parameters and other modules, held in attributes.
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -603,7 +603,8 @@ def is_recording():
     return not _recording.off
 
 
-class no_grad(contextlib.ContextDecorator):
+@contextlib.contextmanager
+def no_grad() -> Iterator[None]:
     """Compute without recording: the results have no history, and no array is kept for backward.
 
     Write `with no_grad():`, or `@no_grad()` above a function. Blocks may be nested: a thread
@@ -611,11 +612,10 @@ class no_grad(contextlib.ContextDecorator):
     Do not `yield` inside a block: it stays open until the generator continues, so the caller's
     operations are not recorded either, and those values get no gradient.
     """
-
-    def __enter__(self) -> None:
-        _recording.off += 1
-
-    def __exit__(self, *error: object) -> None:
+    _recording.off += 1
+    try:
+        yield
+    finally:
         # A generator, which must not yield in a block, may end in another thread than it began in:
         # this keeps at least that thread's count from falling below 0.
         _recording.off = max(0, _recording.off - 1)

@@ -441,7 +441,11 @@ class Transformer(Module):
 
     def _decoded(self, target, memory, target_mask, source_mask, start=0, caches=None):
         """Return the decoder's output for target ids of which the first is at position `start`."""
-        _check_rows(len(memory), len(target))
+        if len(memory) != len(target):  # attention would broadcast a single row
+            raise ValueError(
+                f"{len(memory)} rows of source, but {len(target)} of target: give one target for "
+                "each source"
+            )
         x = self.target_embedding(target) * self.config.d_model**0.5
         x = self.target_positions(x, start)
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
@@ -452,18 +456,13 @@ class Transformer(Module):
 
         logits = hidden E^T + b    with E the output embedding and b = logit_bias()
         """
-        return F.linear(hidden, self.output_embedding.weight.transpose(), self._logit_bias())
+        return F.linear(hidden, self.output_embedding.weight.transpose(), self.logit_bias())
 
-    def logit_bias(self) -> np.ndarray | None:
-        """Return the array (V,) that is added to the logits of each position, or None if none is.
+    def logit_bias(self) -> Tensor | None:
+        """Return what is added to the logits of each position, (V,), or None if nothing is.
 
         It contains the output bias, and -infinity for suppressed ids, whose probability is thus 0.
         """
-        bias = self._logit_bias()
-        return None if bias is None else bias.data
-
-    def _logit_bias(self) -> Tensor | None:
-        """Return `logit_bias()` as a Tensor, through which the output bias gets its gradient."""
         ids = self.config.suppressed_ids
         if not ids:
             return self.output_bias
@@ -486,7 +485,6 @@ class Transformer(Module):
 
         The target begins with the start mark.
         """
-        source, target = _batch(source, target)
         memory, mask = self.encode(source)
         return self.logits(self.decode(target, memory, mask))
 
@@ -504,7 +502,7 @@ class Transformer(Module):
         default it is that of this batch: see `count_targets`.
         """
         c = self.config
-        source, target_in = _batch(source, target_in)
+        target_in = _ids(target_in, "target", "(B, T)")
         target_out = _ids(target_out, "target_out", "(B, T)")
         if target_out.shape != target_in.shape:
             raise ValueError(
@@ -515,7 +513,7 @@ class Transformer(Module):
         hidden = self.decode(target_in, memory, mask)
         target_out = np.where(np.isin(target_out, c.suppressed_ids), c.pad_id, target_out)
         smoothing = c.label_smoothing if smoothing is None else smoothing
-        weight, bias = self.output_embedding.weight, self._logit_bias()
+        weight, bias = self.output_embedding.weight, self.logit_bias()
         return projected_cross_entropy(
             hidden, weight, target_out, smoothing, c.pad_id, n_tokens, bias
         )
@@ -535,21 +533,3 @@ def _ids(ids, name, axes):
             "one, ids[None]"
         )
     return ids
-
-
-def _batch(source, target):
-    """Return the ids of a batch as arrays.
-
-    Raises ValueError unless there is one target for each source.
-    """
-    source, target = _ids(source, "source", "(B, S)"), _ids(target, "target", "(B, T)")
-    _check_rows(len(source), len(target))
-    return source, target
-
-
-def _check_rows(sources, targets):
-    """Raise ValueError unless the numbers are equal: attention would broadcast a single row."""
-    if sources != targets:
-        raise ValueError(
-            f"{sources} rows of source, but {targets} of target: give one target for each source"
-        )

@@ -129,7 +129,8 @@ class FusedDecoding(decode.Decoding):
         self.embedding = model.target_embedding.weight.data
         self.layers = [_layer_of(layer, steps.norm) for layer in model.decoder.layers]
         self.norm = steps.norm(model.decoder.norm) if model.decoder.norm else None
-        self.vocabulary = Affine((model.output_embedding.weight.data.T, model.logit_bias()))
+        bias = getattr(model.logit_bias(), "data", None)
+        self.vocabulary = Affine((model.output_embedding.weight.data.T, bias))
         of_layers = [
             x for layer in self.layers for x in vars(layer).values() if isinstance(x, Affine)
         ]
@@ -197,15 +198,14 @@ class FusedDecoder(decode.Scorer):
 
     def __init__(self, decoding, source, width):
         self.decoding, self.steps, self.width = decoding, decoding.steps, width
-        model = decoding.model
-        memory, mask = model.encode(source)
+        memory, mask = decoding.model.encode(source)
         batch, length, d = memory.shape
-        rows, in_heads = memory.data.reshape(batch * length, d), self.steps.in_heads
+        rows, config = memory.data.reshape(batch * length, d), decoding.model.config
         self.layout, self.caches, self.source_caches = Layout(batch, width), [], []
         for layer in decoding.layers:
             keys_and_values = layer.source_key_value(rows).reshape(batch, length, -1)
-            self.source_caches.append(in_heads(keys_and_values, model.config))
-            self.caches.append(in_heads(keys_and_values[:, :0], model.config))
+            self.source_caches.append(self.steps.in_heads(keys_and_values, config))
+            self.caches.append(self.steps.in_heads(keys_and_values[:, :0], config))
         self.source_mask = self.steps.mask(mask[:, 0], memory.dtype)
 
     def __call__(self, texts):

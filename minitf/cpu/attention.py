@@ -387,18 +387,13 @@ class _RowProjection:
     def __init__(self, x, layers, n_heads):
         self.parents = [x, *(p for layer in layers for p in (layer.weight, layer.bias))]
         arrays = [linear_arrays(x, layer.weight, layer.bias) for layer in layers]
-        x_data = arrays[0][0]
-        self.weights = [weight for _, weight, _ in arrays]
-        biases = [bias for _, _, bias in arrays]
-        self.shape, self.n_heads = x_data.shape, n_heads
-        self.rows = x_data.reshape(math.prod(self.shape[:-1]), self.shape[-1])  # (N, D)
-        self.has_bias = [bias is not None for bias in biases]
-        self.columns, start = [], 0  # the slice of y that belongs to each layer
-        for weight in self.weights:
-            self.columns.append(slice(start, start + weight.shape[1]))
-            start += weight.shape[1]
+        inputs, self.weights, self.biases = zip(*arrays, strict=True)
+        self.shape, self.n_heads = inputs[0].shape, n_heads
+        self.rows = inputs[0].reshape(math.prod(self.shape[:-1]), self.shape[-1])  # (N, D)
+        ends = itertools.accumulate((weight.shape[1] for weight in self.weights), initial=0)
+        self.columns = list(itertools.starmap(slice, itertools.pairwise(ends)))  # of y, by layer
         self.y = self.rows @ self._weight()
-        for columns, bias in zip(self.columns, biases, strict=True):
+        for columns, bias in zip(self.columns, self.biases, strict=True):
             if bias is not None:
                 self.y[:, columns] += bias
 
@@ -408,18 +403,18 @@ class _RowProjection:
 
     def heads(self, array):
         """Return the heads of each layer, (B, H, T, K), as views of an array like y."""
-        heads = []
-        for columns in self.columns:
-            size = (columns.stop - columns.start) // self.n_heads
-            y = array[:, columns].reshape(*self.shape[:-1], self.n_heads, size)
-            heads.append(y.transpose(0, 2, 1, 3))
-        return heads
+        by_layer = [array[:, columns] for columns in self.columns]
+        shapes = [(*self.shape[:-1], self.n_heads, y.shape[1] // self.n_heads) for y in by_layer]
+        return [
+            y.reshape(shape).transpose(0, 2, 1, 3)
+            for y, shape in zip(by_layer, shapes, strict=True)
+        ]
 
     def backward(self, gy):
         """Return the gradients of the parents."""
         gradients = [(gy @ self._weight().T).reshape(self.shape)]
         g_weight = self.rows.T @ gy  # (D, F)
-        for columns, has_bias in zip(self.columns, self.has_bias, strict=True):
-            g_bias = column_sums(gy[:, columns]) if has_bias else None
+        for columns, bias in zip(self.columns, self.biases, strict=True):
+            g_bias = None if bias is None else column_sums(gy[:, columns])
             gradients += [g_weight[:, columns], g_bias]
         return gradients

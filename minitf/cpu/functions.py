@@ -18,7 +18,8 @@ from minitf.cpu.threads import parallel_for
 from minitf.dropout import next_mask
 from minitf.forms import form_of
 from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
-from minitf.nn import Parameter, gradient_out
+from minitf.nn import Parameter
+from minitf.optim import gradient_out
 from minitf.tensor import as_array, is_recording, record
 
 

@@ -64,12 +64,14 @@ def product(x, panels, f):
     n = len(x)
     y = np.empty((n, count * width), dtype=x.dtype)
     out = y.reshape(n, count, width).swapaxes(0, 1)  # (F/64, N, 64)
-    most = max(4, _FEW // (d * width) & ~3)  # rows of one product, a multiple of four
+    # Of one product, a multiple of four: OpenBLAS computes four rows at a time, and takes as long
+    # for those that are left over.
+    most = max(4, _FEW // (d * width) // 4 * 4)
     if n <= most:
         np.matmul(x, panels, out=out)
     else:
         slices = -(-n // most)
-        few = -(-n // slices) + 3 & ~3  # rows of each slice: the same number, rounded up to fours
+        few = -(-n // (4 * slices)) * 4  # rows of each slice: the same number, rounded up to fours
         for start in range(0, n, few):
             start = min(start, n - 2)  # never a single row: the one before it is computed again
             np.matmul(x[start : start + few], panels, out=out[:, start : start + few])

@@ -22,7 +22,8 @@ from minitf.gpu.fused import numbers_of_next_mask
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
 from minitf.gpu.warps import THREADS
-from minitf.nn import Linear, Parameter, gradient_out
+from minitf.nn import Linear, Parameter
+from minitf.optim import gradient_out
 from minitf.tensor import Tensor, as_array, is_recording, record
 
 CACHED = 2**24  # bytes of an array that stays in the cache of a GPU, which has 40 MB or more

@@ -8,7 +8,7 @@ from minitf.forms import form_of
 from minitf.gpu import fused, kernels
 from minitf.gpu.launch import has_kernels, launch
 from minitf.gpu.matmul import add_product, as_operand, matmul
-from minitf.nn import gradient_out
+from minitf.optim import gradient_out
 from minitf.tensor import is_recording, no_grad, record
 
 CHUNK_ROWS = 4096  # rows of logits held in memory at once

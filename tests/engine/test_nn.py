@@ -20,9 +20,8 @@ from minitf.nn import (
     Linear,
     Module,
     Parameter,
-    gradient_out,
 )
-from minitf.optim import Adam, Flat
+from minitf.optim import Adam, Flat, gradient_out
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer, feed_forward_network
 

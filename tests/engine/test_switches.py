@@ -85,7 +85,7 @@ def test_the_feed_forward_network_with_swish_by_hand(library, rng):
 
 def test_the_bias_of_the_logits():
     model = small_model(output_bias=True, suppressed_ids=NEVER)
-    bias = model.logit_bias()
+    bias = model.logit_bias().data
     assert isinstance(bias, np.ndarray) and bias.dtype == np.float64
     allowed = np.isin(np.arange(V), NEVER, invert=True)
     assert np.array_equal(bias[allowed], model.output_bias.data[allowed])

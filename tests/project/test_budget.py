@@ -6,16 +6,16 @@ from paths import ROOT
 # The most lines of Python, docstrings and comments included, in the files that a pattern finds.
 # Anyone may lower a row; a commit that raises one names the user who needs it.
 BUDGET = {
-    "minitf/*.py": 5_050,
-    "minitf/beyond/*.py": 340,
+    "minitf/*.py": 5_025,
+    "minitf/beyond/*.py": 326,
     "minitf/commands/*.py": 1_110,
     "minitf/course/**/*.py": 6_610,
     "minitf/common/*.py": 393,
-    "minitf/cpu/*.py": 1_423,
+    "minitf/cpu/*.py": 1_422,
     "minitf/data/**/*.py": 2_140,
     "minitf/documents/*.py": 1_020,
     "minitf/files/*.py": 450,
-    "minitf/gpu/*.py": 2_150,
+    "minitf/gpu/*.py": 2_143,
     "minitf/page/*.py": 430,
     "minitf/parsing/*.py": 750,
     "minitf/public/*.py": 1_620,

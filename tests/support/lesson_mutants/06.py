@@ -75,7 +75,7 @@ MUTANTS = {
         "self.output_embedding = self.embedding if True",
     ),
     "probabilities in place of logits": (
-        "return F.linear(hidden, self.output_embedding.weight.transpose(), self._logit_bias())",
+        "return F.linear(hidden, self.output_embedding.weight.transpose(), self.logit_bias())",
         "return F.softmax(F.linear(hidden, self.output_embedding.weight.transpose()))",
     ),
     # The sizes.
