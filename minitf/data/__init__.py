@@ -1,4 +1,4 @@
-"""Corpora of sentence pairs: where they come from, and the batches that are made of them."""
+"""Corpora, built-in or fetched: read, cleaned, cut into subwords and grouped into batches."""
 
 from pathlib import Path
 
