@@ -641,13 +641,12 @@ claim(
     best_warm < best_cold - 0.05,
     f"{best_warm:.2f} against {best_cold:.2f}",
 )
-of_schedules = {name: means_of_seeds(name) for name in warmup.SCHEDULES}
 of_seeds = {name: ends_of_seeds(name) for name in warmup.SCHEDULES}
 levels = {
     f"knows frequencies only: {frequencies_only:.2f}": frequencies_only,
     f"the goal: {entropy:.2f}": entropy,
 }
-draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_schedules, of_seeds, levels)
+draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_seeds, levels)
 
 # %% [markdown]
 # ![The loss after 600 updates against the peak rate: without warm-up it is lowest at 0.002, 0.84 with a fixed rate, and rises to 2.46; with warm-up it falls to 0.64 at 0.006, and rises only at 0.016. Two level lines: the goal, 0.58, and frequencies only, 2.46](figures/07_warmup.png)

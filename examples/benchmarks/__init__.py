@@ -5,9 +5,7 @@
     gpu_check.py    everything on a GPU: tests, lessons, and the rows `gpu` of benchmark.py
     results/        the measurements, as JSON
 
-A contender is a program that is timed. A rival is a contender other than minitf itself. `rows.py`
-has the rows of the table, `work.py` the sentences and weights that all contenders share,
-`compare.py` checks that they compute the same results, `protocol.py` starts them. Each contender
-runs in its own process (`python -m benchmarks.ours` and so on), also on a GPU: `ours.py`,
-`pytorch.py`, `with_ctranslate2.py`.
+A contender is a program that is timed; a rival is one other than minitf itself. `rows.py` has the
+rows of the table, `work.py` the sentences and weights that all contenders share. `protocol.py`
+starts each in its own process: `ours.py`, `pytorch.py`, `with_ctranslate2.py`.
 """

@@ -25,6 +25,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+
 # What keeps all contenders from using more than AVX2: OpenBLAS, oneDNN, MKL, PyTorch, CTranslate2.
 AVX2 = {
     "OPENBLAS_CORETYPE": "HASWELL",
@@ -33,11 +35,21 @@ AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "CT2_FORCE_CPU_ISA": "AVX2",
 }
+LOSS, GRADIENT, PROBABILITY = 1e-5, 1e-8, 1e-4
+# On a GPU, the largest relative difference between the losses, and between the lengths of the
+# gradients. Both programs round the operands of products, to 10 bits of fraction (tf32) or 7
+# (bfloat16), but not in the same places. The loss of a new model hardly shows that, as it is close
+# to that of equal logits; the gradient does, as a product of many rounded factors. With base on an
+# H200, the losses were 2.6e-7 and 1.9e-5 apart, and the gradients 2.8e-4 and 4.0e-3, about as much
+# as rounding can change one operand (4.9e-4 and 3.9e-3). A wrong backward would be off by far more.
+APART = {"float32": (1e-5, 1e-5), "tf32": (1e-5, 1e-3), "bfloat16": (2e-4, 1e-2)}
+# The fraction of translations that must be equal: two may differ in probability by rounding only.
+SENTENCES = 0.9
 LONG = 0.1  # seconds; shorter work is repeated until a measurement takes as long
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
-from benchmarks import compare, report, rows  # noqa: E402
+from benchmarks import report, rows  # noqa: E402
 from benchmarks.protocol import ON_GPU, Missing, Worker, cores  # noqa: E402
 from minitf.cli import number  # noqa: E402
 
@@ -180,7 +192,7 @@ class Contest:
                     continue
                 try:
                     worker = stack.enter_context(self.worker(name, row))
-                    answer = worker.prepare(self._task(name, row, shared))
+                    answer = worker.ask("prepare", task=self._task(name, row, shared))
                 except Missing as reason:
                     if name == "minitf":
                         raise RuntimeError(f"{row.name}: {reason}") from None
@@ -215,15 +227,15 @@ class Contest:
         try:
             with self.worker("minitf", row) as ours, self.worker(name, row) as theirs:
                 if row.kind == "command":
-                    ours.prepare(self._task("minitf", row, shared))
-                    theirs.prepare(self._task(name, row, shared))
-                    found = compare.texts(*(_output(each, shared) for each in ("minitf", name)))
+                    ours.ask("prepare", task=self._task("minitf", row, shared))
+                    theirs.ask("prepare", task=self._task(name, row, shared))
+                    found = compare_texts(*(_output(each, shared) for each in ("minitf", name)))
                 else:
-                    found = compare.compare(row.kind, shared, ours, theirs)
+                    found = compare(row.kind, shared, ours, theirs)
             result["equal"][name] = found
         except Missing as reason:
             result["skipped"][name] = str(reason)
-        except compare.Differs as error:
+        except Differs as error:
             self.wrong = True
             result["skipped"][name] = f"not timed, it computes something else: {error}"
 
@@ -261,6 +273,108 @@ def commit_of(root):
     except OSError:
         return "unknown"
     return done.stdout.strip() or "unknown"
+
+
+# Do both compute the same? ------------------------------------------------------------------------
+
+
+class Differs(Exception):
+    """Two contenders compute different things; the text names the difference."""
+
+
+def compare(kind, task, ours, theirs):
+    """Let both workers do the same work, smaller and without dropout; return the differences.
+
+    Gradients are compared in float64. In float32, two correct implementations differ by more than
+    rounding, because a number that is 0 except for rounding passes the ReLU of one and not of the
+    other. Losses are compared in float32 too. Raises Differs.
+    """
+    paths = [Path(task["folder"], f"{name}.npz") for name in ("ours", "theirs")]
+
+    def both(**changes):
+        return [
+            worker.call(**{**task, **changes, "job": f"check {kind}", "out": str(path)})
+            for worker, path in zip((ours, theirs), paths, strict=True)
+        ]
+
+    if kind == "decode":
+        return _sentences(*both())
+    exact = {"model": task["model"] | {"dropout": 0.0}}
+    if "precision" in task:
+        loss, gradient = APART[task["precision"]]
+        apart = _losses(*(losses[:1] for losses in both(**exact)), loss)
+        return {"loss": apart, "gradient": _lengths(*paths, gradient)}
+    exact["pairs"] = min(task["pairs"], 8)
+    loss = _losses(*both(**exact, dtype="float64", padded=True))
+    found = {"loss, float64": loss, "gradients, float64": _arrays(*paths)}
+    return found | {"loss, float32": _losses(*both(**exact))}
+
+
+def compare_texts(ours, theirs):
+    """Return the fraction of equal lines of two files. Raises Differs."""
+    left, right = (path.read_text(encoding="utf-8").splitlines() for path in (ours, theirs))
+    if len(left) != len(right):
+        raise Differs(f"one file has {len(left)} lines, the other {len(right)}")
+    return {"same translations": _enough(sum(map(str.__eq__, left, right)) / len(left))}
+
+
+def _enough(fraction):
+    """Return the fraction of equal translations, if it is high enough."""
+    if not fraction >= SENTENCES:
+        raise Differs(f"only {fraction:.0%} of the translations are the same")
+    return fraction
+
+
+def _losses(ours, theirs, tolerance=LOSS):
+    """Return the largest relative difference of the losses of some steps."""
+    error = _largest(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
+    if not error <= tolerance:
+        raise Differs(f"the losses are {ours} and {theirs}")
+    return error
+
+
+def _arrays(ours, theirs):
+    """Return the largest difference of any array, relative to its largest element."""
+    errors = {}
+    with contextlib.closing(np.load(ours)) as left, contextlib.closing(np.load(theirs)) as right:
+        if odd := sorted(set(left.files) ^ set(right.files)):
+            raise Differs(f"only one of them has {odd[0]}")
+        for name in left.files:
+            a, b = left[name], right[name]
+            errors[name] = float(abs(a - b).max() / abs(b).max())
+    worst = list(errors)[int(np.argmax(list(errors.values())))]  # NaN counts as the largest
+    if not errors[worst] <= GRADIENT:
+        raise Differs(f"{worst} differs by {errors[worst]:.1e} of its largest element")
+    return errors[worst]
+
+
+def _lengths(ours, theirs, tolerance):
+    """Return the relative difference of the lengths of the two gradients."""
+    lengths = []
+    for path in (ours, theirs):
+        with np.load(path) as arrays:
+            squares = [np.sum(arrays[name].astype("float64") ** 2) for name in arrays]
+        lengths.append(float(np.sum(squares)) ** 0.5)
+    error = abs(lengths[0] / lengths[1] - 1)
+    if not error <= tolerance:
+        raise Differs(f"the lengths of the gradients are {lengths}")
+    return error
+
+
+def _sentences(ours, theirs):
+    """Return the fraction of equal translations, and the largest difference of their ln P."""
+    equal = [
+        abs(a[1] - b[1]) / abs(b[1]) for a, b in zip(ours, theirs, strict=True) if a[0] == b[0]
+    ]
+    fraction = _enough(len(equal) / len(ours))
+    if not _largest(equal) <= PROBABILITY:
+        raise Differs(f"ln P of a translation differs by {_largest(equal):.1e}")
+    return {"same translations": fraction, "ln P": _largest(equal)}
+
+
+def _largest(errors):
+    """Return the largest number, or NaN if one is NaN, which max() would ignore."""
+    return float(np.max(list(errors)))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Check minitf on a GPU, and measure it: two commands of a few minutes each.
+"""Check minitf on a GPU, and measure it, in at most 480 seconds.
 
-    python examples/benchmarks/gpu_check.py first --out FOLDER     # is it right?  280 seconds
-    python examples/benchmarks/gpu_check.py second --out FOLDER    # how fast?     200 seconds
+    python examples/benchmarks/gpu_check.py --out FOLDER [PART ...]
 
-Each ends by then, finished or not. They run these parts, one after the other; each can also be run
-alone by its name, and writes its results to FOLDER/PART.json as soon as they are known, so that a
-part that is killed leaves what was done. All its work is that of other programs: what they print is
-in FOLDER/PART.log. Nothing else may run beside them.
+These parts run one after the other, or those that are named; each writes its results to
+FOLDER/PART.json as soon as they are known, so that a part that is killed leaves what was done. All
+its work is that of other programs: what they print is in FOLDER/PART.log. Nothing else may run
+beside them.
 
     tests           the tests marked gpu: every op and form, a training step and decoding on CuPy,
                     compared with NumPy. Each file has a process of its own, since a process in
@@ -52,13 +51,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 from benchmarks.benchmark import commit_of  # noqa: E402
 from minitf.atomic import save_text  # noqa: E402
 
-# What each command runs, and the seconds of each part. One that ends early leaves its seconds to
-# those after it.
-COMMANDS = {
-    "first": {"tests": 100, "sanitizer": 60, "course": 120},
-    "second": {"small": 45, "tf32": 60, "bfloat16": 55, "decoding": 40},
-}
-LONGEST = 600  # seconds for a part that runs alone
+LONGEST = 600  # seconds for a part that is named
 TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
 PAIRS = 9  # timings of minitf and of PyTorch
 PYTEST = ["-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts="]
@@ -91,31 +84,27 @@ def main(arguments=None):
     (folder / "machine.json").write_text(machine + "\n", encoding="utf-8")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    passed, deadline = {}, time.perf_counter()
-    for name in options.what:
-        for part, seconds in COMMANDS.get(name, {name: LONGEST}).items():
-            deadline += seconds
-            options.deadline = deadline
-            found = _result_of(part, options, folder)
-            passed[part] = found["passed"]
-            print(f"{part}: {json.dumps(found, indent=1)[:1500]}", flush=True)
+    passed, options.deadline = {}, time.perf_counter()
+    for part in options.parts or PARTS:
+        options.deadline += LONGEST if options.parts else PARTS[part][0]
+        found = _result_of(part, options, folder)
+        passed[part] = found["passed"]
+        print(f"{part}: {json.dumps(found, indent=1)[:1500]}", flush=True)
     print("\n".join(f"{part}: {'passed' if good else 'FAILED'}" for part, good in passed.items()))
     return 0 if all(passed.values()) else 1
 
 
 def _options(arguments):
     parser = argparse.ArgumentParser(description="Check minitf on a GPU, and measure it.")
-    said = f"{', '.join(COMMANDS)} (both by default), or parts: {', '.join(PARTS)}"
-    parser.add_argument("what", nargs="*", metavar="WHAT", help=said)
+    said = f"of {', '.join(PARTS)} (default: all)"
+    parser.add_argument("parts", nargs="*", metavar="PART", help=said)
     parser.add_argument("--out", default="gpu", help="the folder of the results (default gpu)")
     parser.add_argument("--commit", help="the commit of the code, if git does not know it")
     said = "the same parts with small sizes: to see that they run, and not how fast"
     parser.add_argument("--small", action="store_true", help=said)
     options = parser.parse_args(arguments)
-    for name in options.what:
-        if name not in (*COMMANDS, *PARTS):
-            parser.error(f"there is no part {name!r}: choose {', '.join((*COMMANDS, *PARTS))}")
-    options.what = options.what or list(COMMANDS)
+    if odd := [part for part in options.parts if part not in PARTS]:
+        parser.error(f"there is no part {odd[0]!r}: choose {', '.join(PARTS)}")
     return options
 
 
@@ -143,7 +132,7 @@ def _result_of(part, options, folder):
         contextlib.redirect_stdout(log),
     ):
         try:
-            found = PARTS[part](options, note)
+            found = PARTS[part][1](options, note)
         except Exception:
             found = noted | {"passed": False, "error": traceback.format_exc()[-2000:]}
     return write(found)
@@ -337,12 +326,10 @@ def measure(name, options, note):
     return found | {"passed": code == 0 and measured == [True]}
 
 
-PARTS = {
-    "tests": run_tests,
-    "sanitizer": sanitize,
-    "course": run_course,
-    **{name: functools.partial(measure, name) for name in COMMANDS["second"]},
-}
+# The seconds of each part, if all run: one that ends early leaves them to those after it.
+PARTS = {"tests": (100, run_tests), "sanitizer": (60, sanitize), "course": (120, run_course)}
+for name, seconds in {"small": 45, "tf32": 60, "bfloat16": 55, "decoding": 40}.items():
+    PARTS[name] = seconds, functools.partial(measure, name)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -147,15 +147,6 @@ def decoder(task):
 # The processor ------------------------------------------------------------------------------------
 
 
-def machine(task):
-    """Return the name of the processor, and how fast it runs Python, copies and multiplies.
-
-    A ratio of two programs depends on all of that. Each speed is that of the fastest of a few
-    trials; all take about a second. task: {"threads": a number, or None for all cores}.
-    """
-    return processor() | speed(task["threads"] or cores())
-
-
 def processor(cpuinfo="/proc/cpuinfo"):
     """Return the name of the processor and its instruction sets, which only Linux lists."""
     found = {}
@@ -175,8 +166,9 @@ def processor(cpuinfo="/proc/cpuinfo"):
 def speed(threads):
     """Return additions a second, bytes and floating-point operations a second.
 
-    Additions are those of a Python loop; a thread copies 64 MB; the products are of 1,024 x 1,024
-    float32 matrices, on one thread and on all.
+    A ratio of two programs depends on all of that. Additions are those of a Python loop; a thread
+    copies 64 MB; the products are of 1,024 x 1,024 float32 matrices, on one thread and on all. Each
+    speed is that of the fastest of a few trials; all take about a second.
     """
     x = np.ones(1 << 24, np.float32)
     y, square = np.ones_like(x), x[: 1 << 20].reshape(1024, 1024)
@@ -185,26 +177,20 @@ def speed(threads):
         with threadpool_limits(count, "blas"):
             products[str(count)] = 2 * 1024**3 / _fastest(lambda: square @ square)
     return {
-        "additions": 1_000_000 / _fastest(_additions),
+        "additions": 1_000_000 / _fastest("for i in range(1_000_000): total += i", "total = 0"),
         "copy": 2 * x.nbytes / _fastest(lambda: np.copyto(y, x)),
         "products": products,
     }
 
 
-def _additions():
-    total = 0
-    for i in range(1_000_000):
-        total += i
-
-
-def _fastest(work):
+def _fastest(work, setup="pass"):
     """Return the seconds of the fastest trial."""
-    return min(timeit.repeat(work, number=1, repeat=TRIALS))
+    return min(timeit.repeat(work, setup, number=1, repeat=TRIALS))
 
 
 JOBS = {
     "about": about,
-    "machine": machine,
+    "machine": lambda task: processor() | speed(task["threads"] or cores()),
     "draw": draw,
     "bundled": bundled,
     "train": lambda task: Training(task).step,

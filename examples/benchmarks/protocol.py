@@ -188,12 +188,8 @@ class Worker:
         """Run a job once and return its result."""
         return self.ask("call", task=task)["result"]
 
-    def prepare(self, task):
-        """Prepare for `run`; return {"seconds": roughly, of one run}."""
-        return self.ask("prepare", task=task)
-
     def run(self, times=1, warm=0):
-        """Run the work so many times, after `warm` untimed ones.
+        """Run the work of `ask("prepare", task=...)` so many times, after `warm` untimed ones.
 
         Returns {"seconds": of one run, "memory": the peak so far in bytes, None if unknown}.
         """

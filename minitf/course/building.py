@@ -25,7 +25,7 @@ import numpy as np
 
 from minitf.cli import exit_code
 from minitf.course.answering import ends_empty
-from minitf.course.checks.compare import advice, as_array, difference, looks_like
+from minitf.course.checks.compare import as_array, difference, explained, looks_like
 from minitf.course.pieces import PIECES, Piece
 from minitf.errors import UserError
 
@@ -184,13 +184,6 @@ def outcome_of(piece: Piece, module: ModuleType) -> dict:
             return {name: as_outcome(name, value) for name, value in found.items()}
     except (Exception, SystemExit) as error:
         return {"error": explained(error), "line": line_of(error, module)}
-
-
-def explained(error):
-    """Return what went wrong, with what helps if the error is a common one."""
-    message = " ".join(str(error).split())
-    plain = isinstance(error, AssertionError | TimeoutError)
-    return f"{'' if plain else f'{type(error).__name__}: '}{message}{advice(message)}"
 
 
 def as_outcome(name, value):

@@ -24,8 +24,7 @@ from minitf.check import COLUMNS, proved
 from minitf.cli import OptionParser, drop_unwritten, piped
 from minitf.commands import picture
 from minitf.course.answering import is_empty
-from minitf.course.calls import AnswerError, Ended
-from minitf.course.checks.compare import advice
+from minitf.course.checks.compare import explained
 from minitf.errors import UserError
 from minitf.translation import Translator
 
@@ -300,10 +299,7 @@ def state_of(exercise, check):
         if not own and name not in WITHOUT_RESULT and last and last[0] is None:
             return "wrong", "it returns nothing: is `return` missing?"
         where = f"(line {own[-1].lineno}): " if own else ""
-        is_explained = isinstance(error, AssertionError | AnswerError | Ended)
-        kind = "" if is_explained else f"{type(error).__name__}: "
-        text = " ".join(str(error).split())
-        return "wrong", f"{where}{kind}{text}{advice(text)}"
+        return "wrong", f"{where}{explained(error)}"
     finally:
         names[name] = exercise
     return "right", ""

@@ -6,29 +6,18 @@ page's names, and returns what came out as named arrays; the student's and the p
 The result of a wrong answer is compared with theirs, so that the message names the mistake.
 """
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import NamedTuple
-
 import numpy as np
 
 
-class Piece(NamedTuple):
+class Piece:
     """A function of the page whose body the student writes.
 
     name: as in `softmax` or `Tensor.backward`. section: the heading in the lesson that derives it.
     """
 
-    name: str
-    lesson: str
-    section: str
-    hint: str
-    try_it: Callable[[ModuleType], dict]
-    wrong: tuple  # hashable, as a Piece is the key of caches
-
-
-def _piece(name, lesson, section, hint, try_it, *wrong):
-    return Piece(name, lesson, section, hint, try_it, wrong)
+    def __init__(self, name, lesson, section, hint, try_it, *wrong):
+        self.name, self.lesson, self.section = name, lesson, section
+        self.hint, self.try_it, self.wrong = hint, try_it, wrong
 
 
 def numbers(*shape, seed=0):
@@ -126,10 +115,6 @@ def _try_attention_weights(w):
     }
 
 
-def _try_causal_mask(w):
-    return {"the mask of 4 positions": w.causal_mask(4), "of 1 position": w.causal_mask(1)}
-
-
 # Lesson 02 ----------------------------------------------------------------------------------------
 
 
@@ -199,19 +184,6 @@ def _try_transpose(w):
     return under("axes 1, 0", two) | under("axes 1, 2, 0, 3", four)
 
 
-def _try_attention(w):
-    arrays = {"Q": numbers(2, 3, 4, 5), "K": numbers(2, 3, 6, 5), "V": numbers(2, 3, 6, 5, seed=2)}
-    return walked(w, lambda Q, K, V: w.attention(Q, K, V, MASK), **arrays)
-
-
-# Lesson 03 ----------------------------------------------------------------------------------------
-
-
-def _try_multi_head(w):
-    arrays = {"x": numbers(2, 5, 12), "memory": numbers(2, 6, 12)}
-    return both_ways(w, w.MultiHeadAttention, **arrays, mask=MASK)
-
-
 # Lesson 04 ----------------------------------------------------------------------------------------
 
 
@@ -275,12 +247,6 @@ def _try_enter(w):
     return found | {"the dtype, if E has float32": str(small.data.dtype)}
 
 
-def _try_decoder_layer(w):
-    arrays = {"y": numbers(2, 5, 12), "memory": numbers(2, 6, 12, seed=1)}
-    masks = {"target_mask": np.tri(5, dtype=bool)[None, None], "source_mask": MASK}
-    return both_ways(w, w.DecoderLayer, **arrays, **masks)
-
-
 def _try_decode(w):
     memory = w.Tensor(numbers(2, 4, 12))
     target = np.where(TARGET == w.PAD, 6, TARGET)  # what is computed at padding is used by nobody
@@ -322,11 +288,6 @@ def _try_cross_entropy(w):
         found |= under(f"epsilon_ls {epsilon}", case)
     large = w.Tensor(numbers(2, 5, 11) + 1000)
     return found | {"logits near 1000": np.array(w.cross_entropy(large, TARGET, 0.1).data)}
-
-
-def _try_learning_rate(w):
-    steps = [1, 2, 39, 40, 41, 400]
-    return {f"step {step}": w.learning_rate(step, 12, 40) for step in steps}
 
 
 def _try_adam(w):
@@ -385,10 +346,6 @@ def _try_greedy(w):
     return found
 
 
-def _try_length_penalty(w):
-    return {f"length {n}, alpha {a}": w.length_penalty(n, a) for n in (1, 8, 12) for a in (0.6, 1)}
-
-
 def _try_beam_search(w):
     found = {}
     for seed in range(1, 27):
@@ -441,7 +398,7 @@ def _try_average(w):
 
 
 PIECES = [
-    _piece(
+    Piece(
         "softmax", "01", "What does the library compute?",
         "Two lines: e, and e divided by its sum. Subtract the largest x of each row first.",
         _try_softmax,
@@ -451,7 +408,7 @@ PIECES = [
         ("return e / e.sum(axis=-1, keepdims=True)", "return e", "the weights do not sum to 1: divide by their sum"),
         ("x.max(axis=-1, keepdims=True)", "x.max()", "the largest of all numbers was subtracted, so that a row far below it is 0 / 0: subtract the largest of each row"),
     ),
-    _piece(
+    Piece(
         "attention_weights", "01", "How is a position kept from looking?",
         "Scores, root, mask, softmax. swapaxes(-1, -2) transposes the last two axes.",
         _try_attention_weights,
@@ -461,7 +418,7 @@ PIECES = [
         ("softmax(np.where(mask, scores, -np.inf))", "softmax(scores) * mask", "zero afterwards: the weights no longer sum to 1"),
         ("np.where(mask, scores, -np.inf)", "np.where(mask, scores, 0)", "a masked score of 0 still gets a weight: it must be minus infinity"),
     ),
-    _piece(
+    Piece(
         "padding_mask", "01", "How is a position kept from looking?",
         "ids != PAD is True at tokens. None in an index adds an axis of length 1.",
         lambda w: {"the mask": w.padding_mask(SOURCE)},
@@ -471,17 +428,17 @@ PIECES = [
         ("(ids != PAD)", "(ids != EOS)", "it hides the end mark, not the padding"),
         ("(ids != PAD)[:, None, None, :]", "np.where(ids != PAD, 0.0, -np.inf)[:, None, None, :]", "numbers to be added to scores, where True and False are needed"),
     ),
-    _piece(
+    Piece(
         "causal_mask", "01", "How is a position kept from looking?",
         "np.tri is a triangle of ones.",
-        _try_causal_mask,
+        lambda w: {"the mask of 4 positions": w.causal_mask(4), "of 1 position": w.causal_mask(1)},
         ("np.tri(length, dtype=bool)", "np.tri(length, k=-1, dtype=bool)", "a position does not see itself"),
         ("np.tri(length, dtype=bool)", "np.tri(length, k=1, dtype=bool)", "a position sees the next one, which it must predict"),
         ("np.tri(length, dtype=bool)", "np.tri(length, dtype=bool).T", "transposed: positions see the future and not the past"),
         ("[None, None]", "", "two axes are missing, for sentences and heads"),
         ("np.tri(length, dtype=bool)", "np.tri(length)", "numbers, where True and False are needed"),
     ),
-    _piece(
+    Piece(
         "Tensor.backward", "02", "Why does the order matter?",
         "Begin with 1 at this node. topological_order(self) is the order, to be read from its end; node.input_gradients(node.grad) are the gradients of node.inputs.",
         _try_backward,
@@ -491,7 +448,7 @@ PIECES = [
         ("x.grad = x.grad + gx", "x.grad = x.grad + gx if x.inputs else x.grad", "a Tensor without inputs gets no gradient: parameters are such Tensors"),
         ("        for node in reversed(topological_order(self)):\n            gradients = node.input_gradients(node.grad)\n            for x, gx in zip(node.inputs, gradients, strict=True):\n                x.grad = x.grad + gx\n", "        def walk(node):\n            for x, gx in zip(node.inputs, node.input_gradients(node.grad), strict=True):\n                x.grad = x.grad + gx\n                walk(x)\n\n        walk(self)\n", "a node hands on each time that it is reached, and so hands on twice what had come before"),
     ),
-    _piece(
+    Piece(
         "Tensor.__add__", "02", "What does each operation hand back?",
         "Both inputs get gy; one that was added to many rows gets the sum over these rows.",
         _try_add,
@@ -501,7 +458,7 @@ PIECES = [
         (".sum(axis=0)", ".mean(axis=0)", "the bias gets the mean over its copies, not the sum"),
         ("(self, other), input_gradients", "(other, self), input_gradients", "the inputs are listed in the other order than their gradients"),
     ),
-    _piece(
+    Piece(
         "Tensor.__matmul__", "02", "What does a matrix product hand back?",
         "Make rows of all positions with reshape(-1, x.shape[-1]); then gW is one product.",
         _try_matmul,
@@ -511,7 +468,7 @@ PIECES = [
         ("rows.T @ g_rows", "x.swapaxes(-1, -2) @ gy", "of several sentences, W gets one gradient for each: add them up"),
         ("rows.T @ g_rows", "x.T @ gy", "x.T reverses all axes of x, also that of the sentences: make rows first"),
     ),
-    _piece(
+    Piece(
         "Tensor.transpose", "02", "What does each operation hand back?",
         "np.argsort(axes) is the order that puts the axes back.",
         _try_transpose,
@@ -521,7 +478,7 @@ PIECES = [
         ("gy.transpose(back)", "gy.reshape(self.data.shape)", "reshape does not move numbers: use transpose"),
         ("self.data.transpose(axes)", "self.data.reshape([self.data.shape[i] for i in axes])", "the result has the right shape with the numbers in the old order"),
     ),
-    _piece(
+    Piece(
         "topological_order", "02", "Why does the order matter?",
         "Write list_inputs_first of that section as a function visit(node) inside this one: unless the node was seen, it visits the inputs, then appends the node.",
         _try_topological_order,
@@ -531,17 +488,20 @@ PIECES = [
         ("if node not in seen:", "if node.inputs and node not in seen:", "Tensors without inputs are left out"),
         ("    return order", "    return seen", "a set has no order: return the list"),
     ),
-    _piece(
+    Piece(
         "attention", "02", "What does attention hand back?",
         "The table of that section has the lines of input_gradients; its Z is scores here, its S is product.",
-        _try_attention,
+        lambda w: walked(
+            w, lambda Q, K, V: w.attention(Q, K, V, MASK),
+            Q=numbers(2, 3, 4, 5), K=numbers(2, 3, 6, 5), V=numbers(2, 3, 6, 5, seed=2),
+        ),
         ("g_scores / math.sqrt(Q.data.shape[-1])", "g_scores", "the gradient misses the division by sqrt(d_k)"),
         ("P * (gP - (gP * P).sum(axis=-1, keepdims=True))", "P * gP", "in the softmax, the average of gP is not subtracted"),
         ("(gP * P).sum(axis=-1, keepdims=True)", "(gP * P).mean(axis=-1, keepdims=True)", "a mean over the keys, where a sum with the weights P belongs"),
         ("return g_product @ K.data, g_product.swapaxes(-1, -2) @ Q.data, gV", "return g_product.swapaxes(-1, -2) @ Q.data, g_product @ K.data, gV", "the gradients of Q and K are exchanged"),
         ("g_product.swapaxes(-1, -2) @ Q.data", "g_product @ Q.data", "in gK, g_product must be transposed"),
     ),
-    _piece(
+    Piece(
         "split_heads", "03", "How are the heads cut apart?",
         "Reshape to (B, L, h, d_k), then exchange the axes of positions and heads.",
         lambda w: walked(w, lambda x: w.split_heads(x, 3), x=numbers(2, 5, 12)),
@@ -551,7 +511,7 @@ PIECES = [
         ("return x.reshape", "return x.data.reshape", "the Tensor's own reshape and transpose keep the way back"),
         ("d_model // h", "d_model / h", "d_model / h is a float: // divides integers"),
     ),
-    _piece(
+    Piece(
         "merge_heads", "03", "How are the heads cut apart?",
         "The way back: exchange the axes first, then reshape.",
         lambda w: walked(w, w.merge_heads, heads=numbers(2, 3, 5, 4)),
@@ -561,17 +521,19 @@ PIECES = [
         ("return heads.transpose", "return heads.data.transpose", "the Tensor's own transpose and reshape keep the way back"),
         ("B, h, L, d_k = heads.data.shape", "B, L, h, d_k = heads.data.shape", "the axes of heads are (B, h, L, d_k), in this order"),
     ),
-    _piece(
+    Piece(
         "MultiHeadAttention.__call__", "03", "What is multi-head attention, exactly?",
         "Queries come from x, keys and values from the memory; self.c.h is the number of heads. dropout(..., self.c), from lesson 04, is lent until you write it.",
-        _try_multi_head,
+        lambda w: both_ways(
+            w, w.MultiHeadAttention, x=numbers(2, 5, 12), memory=numbers(2, 6, 12), mask=MASK
+        ),
         ("V = split_heads(memory", "V = split_heads(x", "the values are made of x: they come from the memory"),
         ("K = split_heads(memory @ self.W_K", "K = split_heads(x @ self.W_K", "the keys are made of x: they come from the memory"),
         ("attention(Q, K, V, mask)", "attention(Q, K, V, True)", "the mask is not used"),
         (" @ self.W_O", "", "the last product, with W^O, is missing"),
         ("dropout(merge_heads(heads) @ self.W_O, self.c)", "merge_heads(heads) @ self.W_O", "dropout is missing"),
     ),
-    _piece(
+    Piece(
         "layer_norm", "04", "What is the gradient of layer norm?",
         "With u = gain * gy, gx has three terms; each mean runs over the features.",
         _try_layer_norm,
@@ -581,7 +543,7 @@ PIECES = [
         ("var(axis=-1, keepdims=True)", "var(axis=-1, ddof=1, keepdims=True)", "the variance divides by D - 1, where the number of features belongs"),
         ("np.sqrt(x.data.var(axis=-1, keepdims=True) + 1e-6)", "np.sqrt(x.data.var(axis=-1, keepdims=True)) + 1e-6", "10^-6 belongs inside the root"),
     ),
-    _piece(
+    Piece(
         "relu", "04", "What is the feed-forward network for?",
         "np.maximum(0, x.data); the slope is 1 where x is positive, and 0 elsewhere.",
         lambda w: walked(w, w.relu, x=numbers(2, 3, 5)),
@@ -591,7 +553,7 @@ PIECES = [
         ("gy * (x.data > 0)", "1.0 * (x.data > 0)", "the slope alone: gy is missing"),
         ("np.maximum(0, x.data)", "np.abs(x.data)", "this is the absolute value"),
     ),
-    _piece(
+    Piece(
         "dropout", "04", "What does dropout do?",
         "rng.random(x.data.shape) >= c.P_drop keeps a number. What keeps the mean?",
         _try_dropout,
@@ -601,7 +563,7 @@ PIECES = [
         ("    if not c.training:\n        return x\n", "", "it drops numbers although the model is not training"),
         ("rng.random(x.data.shape)", "np.random.default_rng().random(x.data.shape)", "the numbers are not drawn from rng, the generator of this file: nobody could repeat a training"),
     ),
-    _piece(
+    Piece(
         "FeedForward.__call__", "04", "What is the feed-forward network for?",
         "Two products with a relu between them; dropout(..., self.c) comes last.",
         lambda w: both_ways(w, w.FeedForward, x=numbers(2, 5, 12)),
@@ -611,7 +573,7 @@ PIECES = [
         ("        inner = relu(x @ self.W_1 + self.b_1)  # (B, L, d_ff)\n        return dropout(inner @ self.W_2 + self.b_2, self.c)", "        inner = x @ self.W_1 + self.b_1\n        return dropout(relu(inner @ self.W_2 + self.b_2), self.c)", "the relu comes after the second product: it belongs between the two"),
         ("dropout(inner @ self.W_2 + self.b_2, self.c)", "inner @ self.W_2 + self.b_2", "dropout is missing"),
     ),
-    _piece(
+    Piece(
         "EncoderLayer.__call__", "04", "Why is x added to the output of a sub-layer?",
         "One line for each sub-layer; self.self_norm(...) is a layer norm. The sub-layers end with dropout themselves.",
         lambda w: both_ways(w, w.EncoderLayer, x=numbers(2, 6, 12), mask=MASK),
@@ -621,7 +583,7 @@ PIECES = [
         ("        x = self.self_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = self.self_norm(self.self_attention(x, x, mask))\n        return self.feed_forward_norm(self.feed_forward(x))\n", "x is not added"),
         ("        x = self.self_norm(x + self.self_attention(x, x, mask))\n        return self.feed_forward_norm(x + self.feed_forward(x))\n", "        x = x + self.self_norm(self.self_attention(x, x, mask))\n        return x + self.feed_forward_norm(self.feed_forward(x))\n", "the norms are of the sub-layers alone: they must be of the sums"),
     ),
-    _piece(
+    Piece(
         "embedding", "05", "How does a word become a vector?",
         "E.data[ids] are the rows. np.add.at(gE, ids, gy) adds also where an id occurs twice.",
         lambda w: walked(w, lambda E: w.embedding(E, TARGET), E=numbers(11, 4)),
@@ -631,7 +593,7 @@ PIECES = [
         ("np.zeros_like(E.data)", "E.data.copy()", "the gradient begins with the table itself, not with 0"),
         ("E.data[ids], (E,)", "E.data[ids] * math.sqrt(E.data.shape[-1]), (E,)", "the factor sqrt(d_model) is not here but in enter"),
     ),
-    _piece(
+    Piece(
         "sinusoids", "05", "How does a position become a vector?",
         "i runs from 0 to d_model / 2 - 1. PE[:, 0::2] are the even columns.",
         lambda w: {"7 positions": w.sinusoids(7, 12), "1 position": w.sinusoids(1, 4)},
@@ -641,7 +603,7 @@ PIECES = [
         ("PE[:, 1::2] = np.cos(angles)", "PE[:, 1::2] = np.cos(np.arange(length)[:, None] / 10000 ** ((2 * i + 1) / d_model))", "sine and cosine of a pair have the same angle, with 2i in its exponent"),
         ("np.arange(d_model // 2)", "np.arange(0, d_model, 2)", "i counts the pairs of columns, 0, 1, 2, ..., not 0, 2, 4, ..."),
     ),
-    _piece(
+    Piece(
         "enter", "05", "What enters the model?",
         "Embedding, times the root, plus positions (as a Tensor of the same dtype), dropout.",
         _try_enter,
@@ -651,17 +613,20 @@ PIECES = [
         ("return dropout(x + Tensor(PE.astype(x.data.dtype)), c)", "return dropout((embedding(E, ids) + Tensor(PE.astype(x.data.dtype))) * math.sqrt(c.d_model), c)", "the positions are scaled too: only the embedding is"),
         ("PE.astype(x.data.dtype)", "PE", "the positions are float64, and so is then everything that follows: PE.astype(x.data.dtype)"),
     ),
-    _piece(
+    Piece(
         "DecoderLayer.__call__", "06", "How do the pieces make a Transformer?",
         "As EncoderLayer, with an attention more; target_mask is for the first, source_mask for the second.",
-        _try_decoder_layer,
+        lambda w: both_ways(
+            w, w.DecoderLayer, y=numbers(2, 5, 12), memory=numbers(2, 6, 12, seed=1),
+            target_mask=np.tri(5, dtype=bool)[None, None], source_mask=MASK,
+        ),
         ("self.self_attention(y, y, target_mask)", "self.self_attention(y, y, True)", "self-attention has no mask: it sees the future"),
         ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, memory, True)", "attention to the source has no mask: it sees padding"),
         ("self.source_attention(y, memory, source_mask)", "self.source_attention(y, y, target_mask)", "the second attention looks at the target, not at the memory"),
         ("        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "        y = y + self.self_attention(self.self_norm(y), self.self_norm(y), target_mask)\n        y = y + self.source_attention(self.source_norm(y), memory, source_mask)\n        return y + self.feed_forward(self.feed_forward_norm(y))\n", "the norms come before the sub-layers: in the paper they come after the sums"),
         ("        y = self.self_norm(y + self.self_attention(y, y, target_mask))\n        y = self.source_norm(y + self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(y + self.feed_forward(y))\n", "        y = self.self_norm(self.self_attention(y, y, target_mask))\n        y = self.source_norm(self.source_attention(y, memory, source_mask))\n        return self.feed_forward_norm(self.feed_forward(y))\n", "y is not added"),
     ),
-    _piece(
+    Piece(
         "Transformer.encode", "06", "How do the pieces make a Transformer?",
         "enter(self.E, source, self.c) makes the first x; each layer of self.encoder takes x and the padding mask.",
         lambda w: whole_model(w, lambda model: model.encode(SOURCE)),
@@ -671,7 +636,7 @@ PIECES = [
         ("x = layer(x, padding_mask(source))", "layer(x, padding_mask(source))", "what a layer returns is not used"),
         ("x = layer(x, padding_mask(source))", "x = layer(enter(self.E, source, self.c), padding_mask(source))", "each layer begins with the embeddings, not with what the one before has made"),
     ),
-    _piece(
+    Piece(
         "Transformer.decode", "06", "How do the pieces make a Transformer?",
         "As encode, with two masks; at the end self.logits(y).",
         _try_decode,
@@ -681,7 +646,7 @@ PIECES = [
         ("y, memory, causal_mask(target.shape[1]), padding_mask(source)", "y, memory, padding_mask(source), causal_mask(target.shape[1])", "the two masks are exchanged"),
         ("memory, causal_mask", "enter(self.E, source, self.c), causal_mask", "the decoder looks at the embeddings of the source, not at the memory"),
     ),
-    _piece(
+    Piece(
         "make_batch", "06", "How can it learn all positions at once without seeing the answer?",
         "Three lines, each pad([... for source, target in pairs]); target_in is the target shifted to the right by the start mark.",
         _try_make_batch,
@@ -691,7 +656,7 @@ PIECES = [
         ("pad([[BOS] + target for", "pad([[BOS] + target + [EOS] for", "the decoder's input has an end mark: it is one token too long"),
         ("pad([source + [EOS] for source, _ in pairs])", "pad([source for source, _ in pairs if not source.append(EOS)])", "append changes the pairs themselves: source + [EOS] is a new list"),
     ),
-    _piece(
+    Piece(
         "cross_entropy", "07", "When is a model sure enough?",
         "Make ln p, then q, then the loss; p is np.exp(ln_p). np.where chooses between two numbers: where target[..., None] is the number of the token, and elsewhere.",
         _try_cross_entropy,
@@ -701,17 +666,17 @@ PIECES = [
         ("(np.exp(ln_p) - q) / n_targets", "(np.exp(ln_p) - q)", "the gradient is not divided by n_targets"),
         ("gy * counts * (np.exp(ln_p) - q)", "gy * (np.exp(ln_p) - q)", "padding gets a gradient"),
     ),
-    _piece(
+    Piece(
         "learning_rate", "07", "How large is the learning rate?",
         "One line, equation 3.",
-        _try_learning_rate,
+        lambda w: {f"step {n}": w.learning_rate(n, 12, 40) for n in (1, 2, 39, 40, 41, 400)},
         ("min(", "max(", "max, where min belongs"),
         ("step * warmup_steps**-1.5", "step * warmup_steps**-0.5", "warmup_steps has the exponent -1.5"),
         ("min(step**-0.5, step * warmup_steps**-1.5)", "step**-0.5", "there is no warm-up"),
         ("min(step**-0.5, step", "min((step + 1) ** -0.5, (step + 1)", "the first step is 1, not 0: do not add 1"),
         ("min(step**-0.5, step * warmup_steps**-1.5)", "step * warmup_steps**-1.5", "the rate never falls"),
     ),
-    _piece(
+    Piece(
         "Adam.update", "07", "How far should each number move?",
         "self.m[i] and self.v[i] belong to parameter i; both are kept as they are, only the step uses m_hat and v_hat.",
         _try_adam,
@@ -721,7 +686,7 @@ PIECES = [
         ("            x.grad = 0.0", "            pass", "the gradient is kept: the next one would be added to it"),
         ("np.sqrt(v_hat)", "v_hat", "divided by v, where its root belongs"),
     ),
-    _piece(
+    Piece(
         "next_ln_p", "08", "How does a model write a sentence?",
         "model.decode takes an array of texts, here of one: np.array([text]). .data[0, -1] are the logits at its last position.",
         _try_next_ln_p,
@@ -731,7 +696,7 @@ PIECES = [
         ("    ln_p = log_softmax(logits)\n    ln_p[[PAD, BOS]] = -np.inf", "    logits[[PAD, BOS]] = -np.inf\n    ln_p = log_softmax(logits)", "forbidden before the softmax, so that the other tokens share the probability: forbid afterwards"),
         (".data[0, -1]", ".data[:, -1]", "the result has an axis of texts: (vocab_size,) is needed"),
     ),
-    _piece(
+    Piece(
         "greedy", "08", "How does a model write a sentence?",
         "Encode once. Then, until the end mark or the limit: ask next_ln_p, append the argmax.",
         _try_greedy,
@@ -741,17 +706,19 @@ PIECES = [
         ("next_ln_p(model, text,", "next_ln_p(model, text[-1:],", "the model sees the last token only, not the whole text"),
         ("return text", "return text[1:]", "the start mark is missing: the text is returned with its marks"),
     ),
-    _piece(
+    Piece(
         "length_penalty", "08", "Why do short texts win?",
         "One line.",
-        _try_length_penalty,
+        lambda w: {
+            f"length {n}, alpha {a}": w.length_penalty(n, a) for n in (1, 8, 12) for a in (0.6, 1)
+        },
         ("** alpha", "* alpha", "times alpha, where alpha is the exponent"),
         ("((5 + length) / 6) ** alpha", "(5 + length / 6) ** alpha", "5 + length is divided by 6 as a whole"),
         ("((5 + length) / 6) ** alpha", "((5 + length) / 6) ** -alpha", "the exponent is alpha, not -alpha"),
         ("((5 + length) / 6) ** alpha", "length**alpha", "5 and 6 are missing"),
         ("((5 + length) / 6) ** alpha", "(5 + length) ** alpha / 6", "the 6 has the exponent alpha too"),
     ),
-    _piece(
+    Piece(
         "beam_search", "08", "When does a text end, and when the search?",
         "The program of that section has all rules; continuations, which is given, finds the best; in its pairs, the number comes first. c.beam_size and c.alpha are numbers of the Config.",
         _try_beam_search,
@@ -761,7 +728,7 @@ PIECES = [
         ("len(finished) >= c.beam_size and best_possible <= max(finished)[0]", "len(finished) >= c.beam_size", "it stops when beam_size texts are finished, though another may still win"),
         ("max(finished or beam)[1]", "max(finished)[1]", "no text may have ended: then the best that goes on is the result"),
     ),
-    _piece(
+    Piece(
         "make_batches", "09", "What is a batch of 25,000 tokens?",
         "Sort by length; begin a batch when there is none, or when a pair more would be too much; at the end rng.shuffle.",
         _try_make_batches,
@@ -771,7 +738,7 @@ PIECES = [
         ("(len(batches[-1]) + 1) * lengths[i] > n_tokens", "sum(len(s) for s, _ in batches[-1]) > n_tokens", "padding is not counted: rows times the longest"),
         ("        batches[-1].append(pairs[i])", "        if lengths[i] <= n_tokens:\n            batches[-1].append(pairs[i])", "a pair that is longer than n_tokens is lost: it is a batch alone"),
     ),
-    _piece(
+    Piece(
         "average", "09", "Why average the last checkpoints?",
         "zip(*checkpoints) gives the same array of all checkpoints, one after the other.",
         _try_average,

@@ -41,6 +41,14 @@ def test_lines_have_their_axes_and_differ_without_colour(saved):
     assert len({(line.get_linestyle(), line.get_marker()) for line in drawn}) == 3
 
 
+def test_of_several_numbers_the_mean_is_a_curve_and_each_is_a_mark(saved):
+    figures.lines({"one": ([1, 2], [[3, 5], [4, 8]])}, "a.png", "x", "y")
+    mean, *seeds = saved[0].axes[0].get_lines()
+    assert list(mean.get_ydata()) == [4, 6] and mean.get_linestyle() != "None"
+    assert [list(seed.get_ydata()) for seed in seeds] == [[3, 4], [5, 8]]
+    assert {seed.get_linestyle() for seed in seeds} == {"None"} and not legend(saved[0].axes[0])
+
+
 def test_levels_are_named_lines_and_notes_point_at_their_points(saved):
     figures.lines(
         {"one": ([1, 2], [3, 4])}, "a.png", "x", "y",

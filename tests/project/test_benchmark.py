@@ -19,7 +19,7 @@ from paths import EXAMPLES, ROOT
 sys.path.insert(0, str(EXAMPLES))
 
 from benchmarks import benchmark as program
-from benchmarks import compare, ours, protocol, report, rows, work
+from benchmarks import ours, protocol, report, rows, work
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 MODEL = {"vocabulary_size": 50, "n_layers": 2, "d_model": 16, "d_ff": 32, "n_heads": 2}
@@ -105,25 +105,25 @@ def test_what_differs_is_not_timed(kind, answer, gradient, complaint, tmp_path):
     right = [[[5, 6], -1.0], [[7], -2.0]] if kind == "decode" else [4.0, 3.0, 2.0]
     both = Contender(right, np.array([1.0, 0.0])), Contender(answer, np.array(gradient))
     said = (
-        pytest.raises(compare.Differs, match=complaint) if complaint else contextlib.nullcontext()
+        pytest.raises(program.Differs, match=complaint) if complaint else contextlib.nullcontext()
     )
     with said:
-        assert compare.compare(kind, {"model": MODEL, "pairs": 4, "folder": tmp_path}, *both)
+        assert program.compare(kind, {"model": MODEL, "pairs": 4, "folder": tmp_path}, *both)
 
 
 @pytest.mark.parametrize(("loss", "gradient"), [(0, 0), (1, 0), (0, 1)])
 def test_on_a_gpu_products_may_be_rounded(loss, gradient, tmp_path):
     """The loss, and the length of the gradient, may be apart by as much as the precision allows."""
-    for precision, (loss_apart, gradient_apart) in compare.APART.items():
+    for precision, (loss_apart, gradient_apart) in program.APART.items():
         task = {"model": MODEL, "pairs": 4, "folder": tmp_path, "precision": precision}
         ours = Contender([4.0, 3.0], np.array([3.0, 4.0]))
         for share in (0.9, 1.1):
             losses = [4 + 4 * loss * share * loss_apart, 2.0]
             gradients = np.array([5 + 5 * gradient * share * gradient_apart, 0.0])
             passes = share < 1 or loss == gradient == 0
-            said = contextlib.nullcontext() if passes else pytest.raises(compare.Differs)
+            said = contextlib.nullcontext() if passes else pytest.raises(program.Differs)
             with said:
-                compare.compare("train", task, ours, Contender(losses, gradients))
+                program.compare("train", task, ours, Contender(losses, gradients))
 
 
 def test_files_of_translations_are_compared(tmp_path):
@@ -131,18 +131,18 @@ def test_files_of_translations_are_compared(tmp_path):
     for path, other in zip(paths, ("", "other "), strict=True):
         lines = [f"{other if i < 10 else ''}{i}\n" for i in range(100)]
         path.write_text("".join(lines), encoding="utf-8")
-    assert compare.texts(*paths) == {"same translations": 0.9}
+    assert program.compare_texts(*paths) == {"same translations": 0.9}
     for text, said in {"x\n" * 100: "only 0%", "0\n": "has 100 lines, the other 1"}.items():
         paths[1].write_text(text, encoding="utf-8")
-        with pytest.raises(compare.Differs, match=said):
-            compare.texts(*paths)
+        with pytest.raises(program.Differs, match=said):
+            program.compare_texts(*paths)
 
 
 def test_what_differs_is_skipped(monkeypatch):
     def differ(*arguments):
-        raise compare.Differs("the losses are 1 and 2")
+        raise program.Differs("the losses are 1 and 2")
 
-    monkeypatch.setattr(compare, "compare", differ)
+    monkeypatch.setattr(program, "compare", differ)
     monkeypatch.setattr(program.Contest, "worker", lambda *names: contextlib.nullcontext())
     contest, result = program.Contest(None), {"equal": {}, "skipped": {}}
     contest._compare("torch", rows.ROWS["train-small"], {}, result)
@@ -232,7 +232,9 @@ def test_a_process_that_ends_leaves_its_last_word(no_rivals):
 )
 def test_a_command_that_fails_is_missing(arguments, said):
     with protocol.Worker("protocol") as worker, pytest.raises(protocol.Missing, match=said):
-        worker.prepare({"job": "command", "arguments": arguments, "root": str(EXAMPLES)})
+        worker.ask(
+            "prepare", task={"job": "command", "arguments": arguments, "root": str(EXAMPLES)}
+        )
 
 
 @pytest.mark.slow
@@ -240,7 +242,9 @@ def test_a_command_is_measured_with_its_start():
     """Memory is that of the command, not of the process that starts it."""
     code = "x = bytearray(100_000_000); import time; time.sleep(0.2)"
     with protocol.Worker("protocol") as worker:
-        worker.prepare({"job": "command", "arguments": ["-c", code], "root": str(EXAMPLES)})
+        worker.ask(
+            "prepare", task={"job": "command", "arguments": ["-c", code], "root": str(EXAMPLES)}
+        )
         found = worker.run()
     assert found["seconds"] >= 0.2
     assert found["memory"] is None or found["memory"] >= 100_000_000

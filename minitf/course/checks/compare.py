@@ -18,7 +18,7 @@ import numpy as np
 
 from minitf.backend import to_numpy
 from minitf.check import index_text
-from minitf.course.calls import AnswerError
+from minitf.course.calls import AnswerError, Ended
 from minitf.tensor import Tensor
 
 Answer = Callable[..., object]
@@ -295,6 +295,13 @@ ADVICE = {
     ),
     r"truth value of an array": "True or False is needed here, but this is an array of them",
 }
+
+
+def explained(error: Exception) -> str:
+    """Return what went wrong in an answer, with what helps if the error is a common one."""
+    is_plain = isinstance(error, AssertionError | TimeoutError | AnswerError | Ended)
+    kind, text = "" if is_plain else f"{type(error).__name__}: ", " ".join(str(error).split())
+    return f"{kind}{text}{advice(text)}"
 
 
 def advice(message: str) -> str:

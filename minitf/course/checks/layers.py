@@ -142,10 +142,6 @@ def check_sees_one_position(sees_one_position):
         yield f"for {name}", np.bool(answer)
 
 
-def _root(x):
-    return np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6)
-
-
 def _gx(gy, gain, n, r):
     u = gy * gain
     return (u - n * (u * n).mean(axis=-1, keepdims=True)) / r
@@ -155,7 +151,7 @@ def _rms(y=None, gx=_gx, g_gain=lambda gy, n: (gy * n).sum(axis=(0, 1))):
     """Return an answer of these parts: y(x, gain), gx(gy, gain, n, r) and g_gain(gy, n)."""
 
     def rms_norm(x, gain):
-        r = _root(x)
+        r = np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-6)
         result = y(x, gain) if y else gain * x / r
         return result, lambda gy: (gx(gy, gain, x / r, r), g_gain(gy, x / r))
 

@@ -37,12 +37,6 @@ COMMAND = (
     "--set label_smoothing=0.05 --batch-tokens 2048 --warmup-steps 500 --learning-rate 0.7 "
     "--valid-every 1500 --save-every 50 --average 30 --replicas 1 --steps 1500"
 )
-SEARCHES = {
-    "greedy": greedy,
-    "beam 4, alpha 0": lambda *given: best_of_four(*given, 0.0),
-    "beam 4, alpha 0.6": lambda *given: best_of_four(*given, 0.6),
-    "beam 4, alpha 1": lambda *given: best_of_four(*given, 1.0),
-}
 FOLDER = Path(__file__).parents[3] / "lessons" / "toy-model-early"
 
 
@@ -55,8 +49,10 @@ def measure(translator, english, german):
     """Return BLEU and the length in % of the references', for each way to search."""
     model, subwords = translator.model, translator.subwords
     source = pad_rows(subwords.encode(english), len(subwords), last=model.config.eos_id)
-    row = {}
-    for name, search in SEARCHES.items():
+    row, searches = {}, {"greedy": greedy}
+    for alpha in (0, 0.6, 1):
+        searches[f"beam 4, alpha {alpha}"] = functools.partial(best_of_four, alpha=alpha)
+    for name, search in searches.items():
         texts = subwords.decode([found.ids for found in search(model, source)])
         score = bleu(texts, german)
         length = 100 * score.hypothesis_length / score.reference_length

@@ -90,6 +90,7 @@ def line_panels(panels, path, x, title="", marks=True):
 def draw_curves(axes, curves, marks, names=(), log="", limits=None, levels=None, notes=None):
     """Draw curves; return {name: line}. names: of all panels' curves, in the order of their styles.
 
+    Of several numbers at a place on the x axis the curve has the mean, and each is a small mark.
     log: the logarithmic axes, "", "x", "y" or "xy"; numbers on the x axis that are not far apart
     double from tick to tick. limits: (lowest, highest) y. levels: {name: y}
     of dashed horizontal lines, each with its name above its right end, or, with (y, "left"), above
@@ -100,9 +101,11 @@ def draw_curves(axes, curves, marks, names=(), log="", limits=None, levels=None,
     for name, (across, up) in curves.items():
         i = order.index(name)
         style = {"marker": MARKS[i % len(MARKS)], "markersize": 8} if marks else {}
-        (drawn[name],) = axes.plot(
-            np.asarray(across), np.asarray(up), label=name, linewidth=2.5, **curve_style(i), **style
-        )
+        up, looks = np.asarray(up), style | curve_style(i)
+        mean = up.mean(axis=1) if up.ndim == 2 else up
+        (drawn[name],) = axes.plot(np.asarray(across), mean, label=name, linewidth=2.5, **looks)
+        if up.ndim == 2:
+            axes.plot(across, up, **looks | {"linestyle": "", "markersize": 5, "alpha": 0.6})
     if "x" in log:
         near = max(across) / min(across) < 10_000
         axes.set_xscale("log", base=2 if near else 10)

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from minitf.course.figures import SMALL, draw_curves, line_panels, lines, new_axes
-from minitf.plot import save_figure
+from minitf.course.figures import line_panels, lines
 
 SCHEDULES = {
     "warm-up": "warm-up",
@@ -111,26 +110,18 @@ def alike(shares, apart, path):
     line_panels(panels, path, "update", title, marks=False)
 
 
-def warmup(peaks, losses_by_schedule, of_seeds, levels, path):
+def warmup(peaks, of_seeds, levels, path):
     """Draw the loss at the end over the peak rate.
 
-    losses_by_schedule: {schedule: mean losses}. of_seeds: {schedule: losses[peak, seed]}, drawn as
-    single marks. levels: {name: loss} of lines to compare with.
+    of_seeds: {schedule: losses[peak, seed]}. levels: {name: loss} of lines to compare with.
     """
     thousandths = 1000 * np.array(peaks)
-    curves = {SCHEDULES[name]: (thousandths, losses) for name, losses in losses_by_schedule.items()}
-    title = "A warm-up makes higher rates usable (small marks: single seeds)"
-    x = "peak rate, in thousandths (each tick doubles it)"
-    figure, axes = new_axes(x, "loss after 600 updates", title)
-    on_the_left = {name: (level, "left") for name, level in levels.items()}
-    looks = {"log": "x", "limits": (0.4, 3.15), "levels": on_the_left}
-    drawn = draw_curves(axes, curves, marks=True, **looks)
-    for name, losses in of_seeds.items():
-        curve = drawn[SCHEDULES[name]]
-        style = {"marker": curve.get_marker(), "color": curve.get_color(), "markersize": 5}
-        axes.plot(thousandths, losses, linestyle="", alpha=0.6, **style)
-    axes.legend(fontsize=SMALL, frameon=False)
-    save_figure(figure, path)
+    lines(
+        {SCHEDULES[name]: (thousandths, losses) for name, losses in of_seeds.items()}, path,
+        "peak rate, in thousandths (each tick doubles it)", "loss after 600 updates",
+        "A warm-up makes higher rates usable (small marks: single seeds)", log="x",
+        limits=(0.4, 3.15), levels={name: (level, "left") for name, level in levels.items()},
+    )  # fmt: skip
 
 
 def bleu(updates, perplexities, bleus, path):
