@@ -17,7 +17,6 @@ trained again. At the end it writes table3.md as well, which can be made again:
 import json
 import math
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from minitf.atomic import save_text, writing
-from minitf.cli import OptionParser, exit_code, number
+from minitf.cli import OptionParser, exit_code, number, signals_as_exceptions
 from minitf.config import Config
 from minitf.cpu.machine import cores
 from minitf.data import corpora
@@ -397,8 +396,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    for name in ("SIGTERM", "SIGHUP"):  # stop the trainers as Ctrl-C does
-        signal_number = getattr(signal, name, None)  # Windows has no SIGHUP; nohup ignores it
-        if signal_number and signal.getsignal(signal_number) is not signal.SIG_IGN:
-            signal.signal(signal_number, signal.default_int_handler)
-    sys.exit(exit_code("table3.py", lambda: main(sys.argv[1:])))
+    with signals_as_exceptions():  # which stop the trainers, as Ctrl-C does
+        sys.exit(exit_code("table3.py", lambda: main(sys.argv[1:])))

@@ -49,7 +49,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 from benchmarks.benchmark import commit_of  # noqa: E402
+from minitf import backend  # noqa: E402
 from minitf.atomic import save_text  # noqa: E402
+from minitf.errors import UserError  # noqa: E402
 
 LONGEST = 600  # seconds for a part that is named
 TEST_FILES, LESSONS = 9, 5  # processes at a time, for 16 cores
@@ -63,16 +65,13 @@ PYTEST_WITHOUT_POOL = (
 
 
 def main(arguments=None):
-    """Run commands or parts; returns exit code 0 if all of them passed."""
+    """Run the parts; return exit code 0 if all of them passed."""
     options = _options(arguments)
     # CuPy compiles several times as fast with its headers compiled once, where CUDA can do that.
     os.environ.setdefault("CUPY_NVRTC_USE_PCH", "1")
     # Lessons and translate.py are processes, and minitf may not be installed.
     path = filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)])
     os.environ["PYTHONPATH"] = os.pathsep.join(path)
-    from minitf import backend
-    from minitf.errors import UserError
-
     try:
         backend.use("cupy")
     except UserError as error:
@@ -80,8 +79,7 @@ def main(arguments=None):
         return 2
     folder = Path(options.out)
     folder.mkdir(parents=True, exist_ok=True)
-    machine = json.dumps(described(options), indent=1)
-    (folder / "machine.json").write_text(machine + "\n", encoding="utf-8")
+    save_text(folder / "machine.json", json.dumps(described(options), indent=1) + "\n")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     passed, options.deadline = {}, time.perf_counter()

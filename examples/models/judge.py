@@ -132,8 +132,7 @@ def odd(folder):
 
 def read_rows(path):
     """Return the rows of a file with tabs between its columns, a dictionary each."""
-    lines = corpora.read_lines(path)
-    return list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return list(csv.DictReader(corpora.read_lines(path), delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 # Pasted text, and values --------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import __future__
 import ast
 import contextlib
 import ctypes
-import functools
 import inspect
 import linecache
 import os
@@ -21,6 +20,7 @@ import types
 
 from minitf.course.calls import LONGEST, Channel, Ended, described
 
+DEFINITIONS = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
 SHEET = "answers.py"  # what a sheet is called here, where a notebook has cells
 
 # What a notebook may have in a line that is not Python, and its name.
@@ -110,7 +110,7 @@ class Answers:
                     self.notes.append(f"{place} was skipped: {described(error, ())}")
                 continue
             for statement in statements:
-                if not only_definitions or _defines(statement):
+                if not only_definitions or isinstance(statement, DEFINITIONS):
                     self._run(statement, place, source, quiet=only_definitions)
             for number, text, reason in [] if only_definitions else left_out:
                 self._skip(place, number, text, reason)
@@ -153,11 +153,6 @@ class Answers:
         return self.own[name](*arguments, **options)
 
 
-def _defines(statement):
-    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-    return isinstance(statement, kinds)
-
-
 def main():
     """Serve the process that started this one until it hangs up."""
     receiving, sending = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -176,19 +171,18 @@ def main():
         sending.write(message)
         sending.flush()
 
-    channel = Channel(send, functools.partial(_received, receiving), [], trusted=True)
+    def receive():
+        message = receiving.readline()
+        if not message:
+            os._exit(0)
+        return message
+
+    channel = Channel(send, receive, [], trusted=True)
     answers = Answers(channel)
     channel.keep(answers.read)
     channel.keep(answers.answer)
     while True:
         channel.serve()
-
-
-def _received(stream):
-    message = stream.readline()
-    if not message:
-        os._exit(0)
-    return message
 
 
 def limit_memory(size):

@@ -19,7 +19,6 @@ import time
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 import numpy as np
 
@@ -61,13 +60,6 @@ LAST_CELL = """\
 from minitf.course.building import run_notebook
 
 run_notebook()"""
-
-
-class Verdict(NamedTuple):
-    """What the check of a piece says: its state is "right", "wrong" or "to do"."""
-
-    state: str
-    message: str = ""
 
 
 # The student's file -------------------------------------------------------------------------------
@@ -273,35 +265,35 @@ def outcomes_of_mistakes(piece: Piece) -> list:
     return outcomes
 
 
-def checked(text: str, piece: Piece, file: str) -> Verdict:
-    """Return whether the piece in the student's text is right, and if not, what is wrong."""
+def checked(text: str, piece: Piece, file: str) -> tuple[str, str]:
+    """Return ("right", "wrong" or "to do", what is wrong) of the piece in the student's text."""
     tree = ast.parse(text, file)
     node = definitions(tree).get(piece.name)
     if node is None:
-        return Verdict("wrong", "the function is missing")
+        return "wrong", "the function is missing"
     if ends_empty(node):
-        return Verdict("to do")
+        return "to do", ""
     try:
         module = module_with(tree, piece.name, file)
     except (Exception, SystemExit) as error:
         reason = " ".join(str(error).split())
-        return Verdict("wrong", f"the file cannot be run: {type(error).__name__}: {reason}")
+        return "wrong", f"the file cannot be run: {type(error).__name__}: {reason}"
     found, expected = outcome_of(piece, module), expected_of(piece)
     if same(found, expected):
-        return Verdict("right")
+        return "right", ""
     mistakes = outcomes_of_mistakes(piece)
     looks = next((f": {told}" for told, outcome in mistakes if same(found, outcome)), "")
     if "error" in found:
         line = f" (line {found['line']})" if found.get("line") else ""
-        return Verdict("wrong", f"{found['error']}{line}{looks}")
+        return "wrong", f"{found['error']}{line}{looks}"
     for name, one in expected.items():
         words = compared(found[name], one) if name in found else "is missing"
         if words:
             arrays = [isinstance(each.get(name), np.ndarray) for each in (found, expected)]
             if not looks and all(arrays):
                 looks = looks_like(found[name], one)
-            return Verdict("wrong", f"{name}: {words}{looks}")
-    return Verdict("wrong", looks)
+            return "wrong", f"{name}: {words}{looks}"
+    return "wrong", looks
 
 
 # The command --------------------------------------------------------------------------------------
@@ -355,10 +347,10 @@ def grade_file(path: Path) -> int:
     for number, piece in enumerate(PIECES, 1):
         begun = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):  # of what the answers print, nothing
-            verdict = checked(text, piece, str(path))
+            state, message = checked(text, piece, str(path))
         seconds = round(time.perf_counter() - begun, 2)
-        row = {"number": number, "name": piece.name} | verdict._asdict() | {"seconds": seconds}
-        exercises.append(row)
+        row = {"number": number, "name": piece.name, "state": state, "message": message}
+        exercises.append(row | {"seconds": seconds})
     right = sum(row["state"] == "right" for row in exercises)
     result = {"lesson": "my_transformer", "exercises": exercises, "right": right}
     print(json.dumps(result | {"total": len(PIECES)}, indent=2))
@@ -372,14 +364,14 @@ def tell(text, file, sentence=""):
     """
     right, lesson = 0, ""
     for number, piece in enumerate(PIECES, 1):
-        verdict = checked(text, piece, file)
-        right += verdict.state == "right"
+        state, message = checked(text, piece, file)
+        right += state == "right"
         if piece.lesson != lesson:
             lesson = piece.lesson
             print(f"lesson {lesson}")
-        separator = ": " if verdict.message else ""
-        print(f"  {verdict.state:6s} {number:2}. {piece.name}{separator}{verdict.message}")
-        if verdict.state == "wrong":
+        separator = ": " if message else ""
+        print(f"  {state:6s} {number:2}. {piece.name}{separator}{message}")
+        if state == "wrong":
             print(f"             hint: {piece.hint}\n             see {section_of(piece)}")
     print(f"{right} of {len(PIECES)} pieces are yours.")
     if right < len(PIECES):

@@ -53,14 +53,6 @@ class Channel:
         self.kept.append(thing)
         return len(self.kept) - 1
 
-    def function(self, key):
-        """Return the function that the other end keeps under this number."""
-
-        def remote(*arguments, **options):
-            return self.ask(key, arguments, options)
-
-        return remote
-
     def ask(self, key, arguments=(), options=None):
         """Call a function of the other end, and serve its own calls until it returns.
 
@@ -194,7 +186,10 @@ class Channel:
         raise TypeError(f"{type(value).__name__} is no number, text, list, array or function")
 
     def _unpacked(self, packed, inputs=()):
-        """Return the value of `_packed`: nothing but the types that this function makes."""
+        """Return the value of `_packed`: nothing but the types that this function makes.
+
+        inputs: the Tensors from which a Tensor of the other end was computed.
+        """
         if not isinstance(packed, list):
             if isinstance(packed, dict):
                 raise Ended("it answered with something that is no value")
@@ -204,9 +199,12 @@ class Channel:
             array = _from_array(parts[0])
             return array if kind == "array" else array[()]
         if kind == "tensor":
-            return self._tensor(_from_array(parts[0]), parts[1], inputs)
+            data, key = _from_array(parts[0]), parts[1]
+            if not inputs:
+                return Tensor(data)
+            return record(data, inputs, lambda gy: tuple(self.ask(key, [gy])), converts=True)
         if kind == "function":
-            return self.function(parts[0])
+            return lambda *arguments, **options: self.ask(parts[0], arguments, options)
         if kind == "dict":
             return {self._unpacked(key): self._unpacked(value, inputs) for key, value in parts[0]}
         values = [self._unpacked(part, inputs) for part in parts[0]]
@@ -215,16 +213,6 @@ class Channel:
 
             return Hypothesis(*values)
         return {"list": list, "tuple": tuple, "set": set}[kind](values)
-
-    def _tensor(self, data, key, inputs):
-        """Return a Tensor of the other end. inputs: the Tensors from which it was computed."""
-        if not inputs:
-            return Tensor(data)
-
-        def backward(gy):
-            return tuple(self.ask(key, [gy]))
-
-        return record(data, inputs, backward, converts=True)
 
 
 class _Pickler(pickle.Pickler):

@@ -170,7 +170,9 @@ class _Process:
         """
         if self.unread:
             raise self.unread
-        if self.running and self.running.poll() is None and not self._is_lost():
+        is_there = self.running and self.running.poll() is None
+        # After a call that has had no end, it may still be at it.
+        if is_there and not any(isinstance(error, Ended) for error in self.channel.failures):
             return self.states
         self.end()
         self._start()
@@ -191,10 +193,6 @@ class _Process:
             raise self.unread
         self.doing = "runs the check"
         return self.states
-
-    def _is_lost(self):
-        """Return whether a call has had no end: the process may still be at it."""
-        return any(isinstance(error, Ended) for error in self.channel.failures)
 
     def limit(self):
         """Let the time of an exercise begin."""

@@ -19,7 +19,6 @@ from minitf.data.dataset import UpdateBatches
 from minitf.tensor import Tensor
 from minitf.text import make_batch, plan_batches
 from minitf.training import Settings
-from minitf.training.distributed import Ranks
 from minitf.training.trainer import Trainer
 from minitf.training.update import Updater
 
@@ -115,27 +114,15 @@ def gradients_of_ranks(model, optimizer, batches, size, seed, step):
     update = UpdateBatches(0, 0, [np.full(len(b.target_out), i) for i, b in enumerate(batches)])
     gradients = []
     for rank in range(size):
-        ranks = _Alone(rank, size, n_tokens)
+        ranks = SimpleNamespace(
+            rank=rank, size=size, cores=lambda: 1,
+            # Asked for the tokens, or for the sums of the loss in two forms.
+            sum_numbers=lambda *numbers: (n_tokens,) if len(numbers) == 1 else numbers,
+            all_reduce=lambda gradients: None, broadcast=lambda value: value,
+        )  # fmt: skip
         Updater(model, optimizer, dataset, ranks=ranks, seed=seed).gradient(update, step)
         gradients.append(to_numpy(optimizer.gradients).copy())
     return gradients
-
-
-class _Alone(Ranks):
-    """A rank that sends nothing, and knows the target tokens of all ranks."""
-
-    def __init__(self, rank, size, n_tokens):
-        super().__init__(rank, size)
-        self.n_tokens = n_tokens
-
-    def sum_numbers(self, *numbers):
-        return (self.n_tokens,) if len(numbers) == 1 else numbers  # else the loss, in two forms
-
-    def all_reduce(self, array):
-        """Leave the gradient of this rank as it is."""
-
-    def broadcast(self, value):
-        return value
 
 
 class ContinuedTraining:
