@@ -63,17 +63,12 @@ def main(arguments=None):
     found = contest.describe()
     print("\n".join(report.head(found)), flush=True)
     found["rows"] = []
-    _write(found, options.json)
     for row in options.rows:
         found["rows"].append(contest.measure(row))
         print("\n".join(report.lines_of(found["rows"][-1])), flush=True)
-        _write(found, options.json)  # after each row, or an error would lose an hour of measuring
+        if options.json:  # after each row, or an error would lose an hour of measuring
+            Path(options.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 1 if contest.wrong else 0
-
-
-def _write(found, path):
-    if path:
-        Path(path).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _options(arguments):
