@@ -1,8 +1,8 @@
-"""What must not be translated: numbers, dates, addresses, tags, codes.
+"""What must not be translated in a sentence: numbers, dates, addresses, tags, codes, signs.
 
-Each leaves its sentence before a model reads it, a placeholder stands in its place, and it comes
-back where the model writes that placeholder. A model learns to copy them from pairs in which both
-sides have them (examples/models/prepare.py finds their values by `KINDS` as well).
+Each is a *value*. It leaves its sentence before a model reads it, and comes back at its place. A
+model learns to copy placeholders from pairs in which both sides have the same values
+(examples/models/prepare.py finds them by `KINDS` as well).
 """
 
 import re
@@ -12,63 +12,65 @@ from itertools import chain, islice
 # A sentence gets them in this order. Each is a piece of the subwords that minitf learns.
 PLACEHOLDERS = "①②③④⑤⑥⑦⑧"
 
-_DOMAINS = "com|org|net|edu|gov|info|io|dev|app|eu|de|ch|uk|fr|nl|example"
-_FILES = (
+# The last character of an address is not the full stop or the bracket after it.
+_REST = r"[^\s<>\"]*[^\s<>\".,;:!?)\]}']"
+# A full stop is part of an address before one of these; before another word, a space was forgotten.
+_ENDINGS = (
+    "com|org|net|edu|gov|info|io|dev|app|eu|de|ch|uk|fr|nl|example|"
     "txt|md|pdf|docx?|xlsx?|pptx?|od[tsp]|csv|tsv|json|ya?ml|toml|xml|html?|css|[jt]sx?|py|ipynb|"
     "java|[ch](?:pp)?|rs|go|php|sh|bat|exe|dll|zip|rar|tar|t?gz|bz2|xz|iso|jpe?g|png|gif|svg|webp|"
     "bmp|mp[34]|wav|ogg|flac|avi|mov|mkv|srt|vtt|log|ini|cfg|conf|sql|db|bak|tmp|epub"
 )
-# The last character of an address is not the full stop or the bracket after it.
-_REST = r"[^\s<>\"]*[^\s<>\".,;:!?)\]}']"
-# Digits with one mark between two of them: the full stop after a number is no part of it. Digits
-# alone are a value from the fifth on: a shorter number is a word that the grammar may need.
-_NUMBER = r"(?:\d+(?:[.,:/'\u2013×-]\d+)+|\d{5,})"
-_ANY_NUMBER = rf"(?:{_NUMBER}|\d+)"
-_MONEY = "[$€£¥₹]"
-_APART = r"(?<![\w.,])"
+_BEGINS = r"(?<![^\s(\[\"'])"  # a bracket or a quote may be before it
+_ALNUM = r"[^\W_]"
+# The full stop after a number is no part of it. Figures alone are a value from the fifth on: a
+# shorter number is a word that the grammar may need.
+_ANY_NUMBER = r"\d+(?:[.,:/'\u2013×-]\d+)*(?![.,]?\d)"
+_NUMBER = r"(?:\d+(?:[.,:/'\u2013×-]\d+)+|\d{5,})(?![.,]?\d)"
+_SIGN = r"[^\w\s.,;:!?'\"(){}\[\]\u2013-]"  # one that is no punctuation
+_KEY = r"[B-HJ-Z]\d*"  # A and I are words
+_TERM = rf"(?:{_ANY_NUMBER}|{_KEY}\b)"
 
-# Tried in this order at each place of a sentence.
+# Tried in this order at each place of a sentence; each says what fails without it.
 KINDS = {
-    "code": r"`[^`]+`",
-    "tag": r"<!--.*?-->|</?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>|</?[A-Za-z][^<>]*>"
-    r"|\[/?(?:b|i|u|s|url|img|quote|code)(?:=[^\]]*)?\]",
-    "entity": r"&(?:[A-Za-z]+|#\d+|#x[0-9A-Fa-f]+);",
-    "link of Markdown": r"!?\[(?:[^\[\]]|!\[[^\[\]]*\]\([^()\s]*\))*\]\([^()\s]*(?: \"[^\"]*\")?\)",
-    "footnote": r"(?:\[\^?\d{1,3}\])+|\[\^\w+\]",
-    "emphasis": r"(?<![\w*])\*{1,3}(?=\w[^*]*\*)|(?<=[\w.!?])\*{1,3}(?![\w*])",
-    "command or formula of LaTeX": r"\\[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})+"
-    r"|\$[^$\s](?:[^$]*[^$\s])?\$(?![\w.])",
-    "e-mail address": r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    "URL": rf"\b(?:(?:https?|ftps?|file)://|(?:mailto|tel):|www\.){_REST}"
-    rf"|\b(?:[\w-]+\.)+(?:{_DOMAINS})\b(?:/{_REST})?(?![\w@])",
-    "placeholder": r"\{\{[^{}]*\}\}|\$?\{[^{}\s]*\}|%\(\w+\)[a-z]|%[A-Z_]{2,}%|\b__\w+__\b"
-    r"|(?<![\w%])%(?:\d+\$)?[-+#0]?\d*(?:\.\d+)?[sdfgxi]\b|\$[A-Za-z_]\w*",
-    "path": r"(?<!\w)(?:[A-Za-z]:\\(?:[\w.-]+\\)*[\w.-]*\w|(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?)(?!\w)",
-    "file": rf"(?<![\w@.])[\w-]+(?:\.[\w-]+)*\.(?:{_FILES})\b(?::\d+)*",
-    "handle": r"(?<![\w@])@\w(?:[\w.]*\w)?|(?<![\w#&])#\w+",
-    "identifier": r"\b[A-Za-z]\w*(?:\.\w+)*\(\)|\b[A-Za-z]+(?:_[A-Za-z0-9]+)+\b"
-    r"|(?<!\w)--?[a-z][\w-]*=\S*\w",
-    "amount": rf"{_MONEY} ?{_ANY_NUMBER}|{_APART}[-+\u2013]?{_ANY_NUMBER} ?(?:[€%‰]|{_MONEY}(?!\w))"
-    rf"|{_APART}[-+\u2013]?{_ANY_NUMBER} ?°(?: ?[CF]\b)?",
-    "IP address": r"(?<![\w:])(?:[0-9A-Fa-f]{1,4}:){1,7}:?(?:[0-9A-Fa-f]{1,4}:)*[0-9A-Fa-f]*"
-    r"[A-Fa-f][0-9A-Fa-f:]*\b|(?<![\w:])[0-9A-Fa-f:]*::[0-9A-Fa-f:]*\b",
-    "date": r"(?<![\w.])\d{1,2}\. \d{1,2}\. ?(?:\d{4}|\d{2})\b",
-    "paragraph of a law": r"§§? ?\d+[a-z]?(?: (?:Abs\.|S\.|Satz|Nr\.) ?\d+)*",
-    "emoticon": r"(?<!\S)[:;=]['-]?[()DP](?!\w)",
-    "version": r"\bv\d+(?:\.\d+)*(?:-\w+)*\b|\b\d+(?:\.\d+)+-?[A-Za-z]+\d*\b",
-    "telephone number": r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?)?\d+(?:[ /-]\d{2,})+"
-    r"(?![\w-])|(?<!\w)(?:\+\d{1,3}[ /-]?)?\(\d+\)[ /-]?\d+(?!\w)|(?<!\w)\+\d{5,}",
-    "number": rf"{_APART}[-+\u2013]?{_NUMBER}(?:\s?(?:[KMGT]B|[kcm]?m|kg|ms))?(?!\w)"
-    r"|(?<!\w)[-+\u2013]\d+(?!\w)",
-    "unit": r"\b\d+(?:[KMGT]B|[kcm]m|kg|ms)\b",
-    "name with digits": r"\b(?=[\w-]*\d)(?=[\w-]*[A-Z]{2}|[A-Z]-?\d)[A-Z0-9]+(?:-[A-Za-z0-9]+)*\b"
-    r"|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b",
-    "emoji": "(?:[\u2190-\u2bff\u3030\u303d\U0001f000-\U0001faff][\u200d\ufe0f\u20e3]*)+",
+    # What stands between a pair of signs: code, tags, gaps to be filled, formulas, notes. A model
+    # would translate the words inside.
+    "enclosed": r"`[^`]+`|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|%\(\w+\)[a-z]|%[A-Z_]{2,}%|\b__\w+__\b"
+    r"|<!--.*?-->|</?[A-Za-z][^\s<>]*(?:\s[^<>]*=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?\s*/?>"
+    r"|\$[^$\s](?:[^$]*[^$\s])?\$(?![\w.])|\\[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})+"
+    r"|(?:\[(?:\^\w+|\d{1,3})\])+|\[/\w+\]|\[\w+(?:=[^\]]*)?\](?=[\w\[])"
+    r"|(?:\]\([^()\s]*(?: \"[^\"]*\")?\))+|(?<=\w)\(\w{1,2}\)",
+    # An address has signs between its letters that no word has; one wrong letter is another one.
+    "address": rf"\b(?:\w+://|(?:mailto|tel):|www\.){_REST}|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    rf"|(?<![\w@.])(?:[\w-]+\.)+(?:{_ENDINGS})\b(?:/{_REST}|(?::\d+)+)?(?![\w@])"
+    r"|(?<!\w)(?:[A-Za-z]:\\(?:[\w.-]+\\)*[\w.-]*\w|(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?)(?!\w)",
+    # So has what is written for a computer, at its beginning or inside: @tom, %s, \n, a_b, C#, w/o.
+    "identifier": r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[^\w\s]"
+    rf"|{_BEGINS}(?:[@#$%\\]+[^\W\d](?:[\w.]*\w)?|--?[a-z][\w-]*=\S*\w)|{_BEGINS}%[\d.$+-]*[a-z]\b"
+    rf"|\b[A-Za-z]\w*(?:\.\w+)*\(\)|\b{_ALNUM}+(?:[@_=^%$&#+]+{_ALNUM}+)+"
+    r"|\b[A-Za-z]/[A-Za-z]\b|\b[A-Z](?:\+\+|[#*+])(?!\w)|&#?\w+;"
+    rf"|{_BEGINS}[:;=](?:[^\s\w]+\w?|\w)(?!\w)",
+    # Figures with a letter are spelled anew.
+    "name with figures": rf"(?<!\w)(?=[\w.:-]*?(?:[^\W\d_]\d|[A-Z]-\d|\d-?[A-Z]))\w+(?:[.:-]+\w+)*"
+    rf"|(?<![\w.,]){_NUMBER}-?[^\W\d_]\w*",
+    # Groups of figures are one number.
+    "telephone number or date": r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?)?\d+"
+    r"(?:[ /-]\d{2,})+(?![\w-])|(?<!\w)(?:\+\d{1,3}[ /-]?)?\(\d+\)[ /-]?\d+(?!\w)"
+    r"|(?<![\w.])\d{1,2}\. \d{1,2}\. ?\d{2,4}\b",
+    # Numbers that have a sign beside them or between them, which would join.
+    "computed": rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b"
+    rf"|(?<![\w.,])(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
+    rf"(?: ?{_SIGN}+ ?{_TERM})*(?!\w)"
+    rf"|[-+\u2013]?{_ANY_NUMBER} ?{_SIGN}+(?: ?[CF]\b|(?!\w)))",
+    "number": rf"(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)",
+    # Around words they were taken for words, and never closed.
+    "emphasis": rf"(?<!{_ALNUM})[*_~]+(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]+(?!{_ALNUM})",
     "placeholder of minitf": f"[{PLACEHOLDERS}]",
 }
 
 
-_PLAIN = r"(?:[A-Za-z ,!?'\"-]|\.+(?= |$))*"  # without a full stop inside a word, as in x.org
+# Words, and what is usual at their edges; a full stop inside a word is none of that, as in x.org.
+_PLAIN = r"(?:['\"]?[A-Za-z][A-Za-z'-]*(?:[,!?]|\.+)*['\"]?(?: |$))*"
 
 
 def has_no_values(text: str) -> bool:
@@ -79,16 +81,23 @@ def has_no_values(text: str) -> bool:
     return bool(re.fullmatch(_PLAIN, text))
 
 
-def protected_pattern(own: Iterable[str] = (), characters: Collection[str] = ()) -> re.Pattern:
+def protected_pattern(
+    own: Iterable[str] = (), characters: Collection[str] = (), alone: Collection[str] = ()
+) -> re.Pattern:
     """Return a pattern of everything that is kept: of a person's own patterns, and of KINDS.
 
-    characters: those that the model can write; a word with any other is kept, too (default: each).
+    characters: those that the model can write; any other is kept, too, and a word with such a
+    letter (default: each can be written). alone: the signs that it can write between two spaces.
     Raises re.error for a pattern that is none.
     """
     kinds = [*own, *KINDS.values()]
     if characters:
-        known = re.escape("".join(sorted(characters)))
-        kinds.append(rf"[^\W\d_]*[^\s!-~{known}](?:[^\s!-~]|\w)*")
+        known, lone = (re.escape("".join(sorted(each))) for each in (characters, alone))
+        kinds.append(rf"[^\W\d_]*(?={_ALNUM})[^{known}](?:[^\s!-~]|\w)*")
+        # A bracket, or other signs, with the hyphens of an arrow.
+        kinds.append(rf"(?![{known}])[()\[\]{{}}]")
+        kinds.append(rf"(?:(?<!\S)-+)?(?:(?!{_ALNUM})[^\s()\[\]{{}}{known}])+(?:-+(?!\S))?")
+        kinds.append(rf"(?<!\S)[^\w\s{lone}]+(?= )|(?<= )[\"'](?= )")
     return re.compile("|".join(f"(?:{kind})" for kind in kinds))
 
 

@@ -29,6 +29,14 @@ _SURROGATE = "[\ud800-\udfff]"
 _PLAIN = "[!-~]+(?: [!-~]+)*"  # ASCII without a space too many: nothing to do
 # A dash between two words without spaces, as English prints it.
 _TIGHT_DASH = r"(?<=[^\W\d_])\u2014(?=[^\W\d_])"
+# A character of HTML, as others write it. Those of HTML's own signs & < > stay as they are.
+_OWN = "amp|lt|gt|#38|#60|#62|#[xX](?:26|3[cCeE])"
+_ENTITY = rf"&(?!(?:{_OWN});)(?:[A-Za-z]+\d*|#\d+|#[xX][0-9A-Fa-f]+);"
+_AND_SIGN = r"(?<=\w) (?:&|&amp;) (?=\w)"
+_AND = """
+    bg и, cs a, da og, de und, el και, en and, es y, et ja, fi ja, fr et, hi और, hu és, it e, lt ir,
+    nl en, no og, pl i, pt e, ro și, ru и, sk a, sl in, sv och, tr ve, uk і, vi và
+"""
 
 
 def normalise(line: str) -> str:
@@ -53,3 +61,26 @@ def normalise(line: str) -> str:
     # What is beside a joiner that goes may be alike, or compose, only now.
     may_join = "\u200c" in line or "\u200d" in line
     return normalise(re.sub(_JOINER, "", line)) if may_join and re.search(_JOINER, line) else line
+
+
+def without_entities(line: str) -> str:
+    """Return a line in which the entities of HTML that are letters or other signs are these.
+
+    >>> without_entities("Caf&eacute; &lt; I don&#39;t &amp; &nothing;")
+    "Café &lt; I don't &amp; &nothing;"
+    """
+    if "&" not in line or ";" not in line:
+        return line
+    from html import unescape  # most lines have none
+
+    return re.sub(_ENTITY, lambda entity: unescape(entity[0]), line)
+
+
+def with_and(line: str, language: str) -> str:
+    """Return a line with the word for & between two words, in a language such as "en".
+
+    >>> with_and("Tom & Mary at AT&T", "en"), with_and("TOM & ANNA", "de")
+    ('Tom and Mary at AT&T', 'TOM UND ANNA')
+    """
+    word = dict(re.findall(r"(\w+) (\w+)", _AND)).get(language, "&")
+    return re.sub(_AND_SIGN, f" {word.upper() if line.isupper() else word} ", line)

@@ -97,6 +97,7 @@ _RULES = (
 )
 _SENTENCE = (
     rf"[.!?…]{_CLOSING}\s+(?!\s)|[。！？]+[」』”’]*\s*"
+    r"|:[①-⑧]\s+"  # a label in bold letters
     rf"|{_EMOJI}\s+(?=(?:{_STARTERS})(?!\w|-))"
     rf"|(?<=[^\W\d_A-Z]{{2}})[.!?](?=(?:{_STARTERS})(?:\s|[,']))"  # a space was forgotten
 )

@@ -1,5 +1,6 @@
 """What all vocabularies share, SentencePiece, and Words: for text that is already cut."""
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ SPACE_SIGN = "\N{LOWER ONE EIGHTH BLOCK}"  # what SentencePiece writes for a spa
 LOST = re.compile("[\0\ufffd]")  # in a line of which some bytes are lost
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE_CONTROL = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -54,6 +56,21 @@ class Vocabulary:
         """Return the token of each id, for tables and plots; U+2581 means a space."""
         names = [self.names[i] for i in in_range(ids, len(self))]
         return [printable(name) or repr(name) for name in names]
+
+    @functools.cached_property
+    def characters(self) -> frozenset[str]:
+        """The characters that have a token, or are in one: a text with others is spelled in bytes.
+
+        A letter is one of them if it is there in another case: Ö may be too rare for a token.
+        """
+        text = "".join(name for name in self.names[len(SPECIALS) :] if not _BYTE.fullmatch(name))
+        return frozenset(text + text.upper() + text.lower())
+
+    @functools.cached_property
+    def signs_alone(self) -> frozenset[str]:
+        """The signs that are a token after a space; what has none is seldom alone in a text."""
+        after_space = (name[1:] for name in self.names if name[:1] == SPACE_SIGN)
+        return frozenset(sign for sign in after_space if len(sign) == 1 and not sign.isalnum())
 
     def split_language(self, line: str) -> tuple[list[int], str]:
         """Return the ids of the token that names the language of a line, and the rest of it."""

@@ -22,8 +22,9 @@ from minitf.text.kept import (
     split_protected,
     with_placeholders,
 )
-from minitf.text.normalise import normalise
+from minitf.text.normalise import normalise, with_and, without_entities
 from minitf.text.sentences import sentences
+from minitf.translation.signs import Sign, without_signs
 
 __all__ = [
     "PLACEHOLDER",
@@ -42,12 +43,7 @@ __all__ = [
 Range = tuple[int, int]
 
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
-# Several in a row, with no word and no end of a sentence between them, stand for one value.
-_PLACEHOLDERS = rf"[{PLACEHOLDERS}](?:[^\w.!?…]*[{PLACEHOLDERS}])*"
-# Before or after a value that belongs to a word there, as a tag does: a value that is a word of its
-# own has a space there.
-_WORD_BEFORE = r"[\w.,:;!?)\]]$"
-_WORD_AFTER = r"[\w(\[]"
+_PLACEHOLDERS = f"[{PLACEHOLDERS}]+"  # several that touch each other stand for one value
 # A sentence that is too long is cut after a clause; a clause that is too long, after a word.
 _CLAUSE = r"[,;:–—)]\s+|[，、；：]\s*"
 _WORD = r"\s+"
@@ -85,9 +81,10 @@ class Part:
     """What a model reads at once: the texts around some values, and a placeholder for each.
 
     place: the number of its line, and its own number in that line; of a text around a value, its
-    number in the part as well. head: the ids of a token that names a language, or none.
-    in_capitals: whether its translation is written so. before, after: what is copied at its edges.
-    ids: what a model reads of the text; None if it is not known yet.
+    number in the part as well. signs: what is beside the words, and not read. head: the ids of a
+    token that names a language, or none. in_capitals: whether its translation is written so.
+    before, after: what is copied at its edges. ids: what a model reads of the text; None if it is
+    not known yet.
     """
 
     place: tuple[int, ...]
@@ -97,6 +94,7 @@ class Part:
     in_capitals: bool = False
     before: str = ""
     after: str = ""
+    signs: tuple[Sign, ...] = ()
     ids: list[int] | None = dataclasses.field(default=None, compare=False)
 
     @property
@@ -105,33 +103,8 @@ class Part:
         return with_placeholders(self.texts, self.values)
 
     def read(self, placeholders: Sequence[str]) -> str:
-        """Return the text with placeholders, which are words of their own for the model."""
-        around = zip(self.touching, self.texts[1:], cycle(placeholders or PLACEHOLDERS))
-        text = self.texts[0]
-        for (word_before, word_after), after, placeholder in around:
-            text += " " * word_before + placeholder + " " * word_after + after
-        return text
-
-    @property
-    def touching(self) -> list[tuple[bool, bool]]:
-        """Return, for each value, whether it belongs to a word before it, and to one after it."""
-        return [
-            (bool(re.search(_WORD_BEFORE, before)), bool(re.match(_WORD_AFTER, after)))
-            for before, after in pairwise(self.texts)
-        ]
-
-    def without_edges(self) -> Part:
-        """Return the part without values at its edges that belong to a word inside: `<b>` Hello.
-
-        They stay at the edges, whatever a model writes between them.
-        """
-        texts, values, touching = self.texts, self.values, self.touching
-        before = after = ""
-        if values and not texts[0] and touching[0][1]:
-            before, values, texts = values[0], values[1:], texts[1:]
-        if values and not texts[-1] and touching[-1][0]:
-            after, values, texts = values[-1], values[:-1], texts[:-1]
-        return dataclasses.replace(self, texts=texts, values=values, before=before, after=after)
+        """Return the text with placeholders."""
+        return with_placeholders(self.texts, cycle(placeholders or PLACEHOLDERS))
 
     def copied(self) -> list[Translation]:
         """Return the text as its own translation if no letter is around its values, else none."""
@@ -141,19 +114,25 @@ class Part:
 
     def between_values(self) -> Line:
         """Return the texts as parts of their own, and the values as what is copied around them."""
-        parts, before = [], ""
+        parts, before, n_words, left = [], "", 0, list(self.signs)
         for number, (text, value) in enumerate(zip(self.texts, [*self.values, ""], strict=True)):
             core = text.strip()
+            n_before, n_words = n_words, n_words + len(f"{text}{value and 'value'}".split())
             if not any(map(str.isalpha, core)):
                 before += text + value
                 continue
-            start = text.index(core)
-            part = Part((*self.place, number), (core,), (), self.head, self.in_capitals)
-            after = text[start + len(core) :] + value
-            parts.append(dataclasses.replace(part, before=before + text[:start], after=after))
+            start, signs = text.index(core), []
+            while left and left[0].gap <= n_before + len(core.split()):
+                sign = left.pop(0)
+                signs.append(dataclasses.replace(sign, gap=max(0, sign.gap - n_before)))
+            around = before + text[:start], text[start + len(core) :] + value
+            place = *self.place, number
+            parts.append(
+                Part(place, (core,), (), self.head, self.in_capitals, *around, tuple(signs))
+            )
             before = ""
-        last = dataclasses.replace(parts[-1], after=parts[-1].after + before)
-        return Line((*parts[:-1], last), is_sentence=True)
+        end = "".join(sign.text for sign in left) + parts[-1].after + before
+        return Line((*parts[:-1], dataclasses.replace(parts[-1], after=end)), is_sentence=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,10 +162,13 @@ class Line:
         parts, left = [], iter(text.values)
         for i, (piece, ids) in enumerate(cut):
             texts = PLACEHOLDER.split(piece) if text.values else [piece]
-            values = tuple(islice(left, len(texts) - 1))
-            known = None if values else ids
-            part = Part((number, i), tuple(texts), values, head, in_capitals, ids=known)
-            parts.append(part.without_edges())
+            values, signs, known = list(islice(left, len(texts) - 1)), [], ids
+            if values:
+                known = None
+                if any(map(str.isalpha, "".join(texts))):
+                    texts, values, signs = without_signs(texts, values)
+            part = Part((number, i), tuple(texts), tuple(values), head, in_capitals, ids=known)
+            parts.append(dataclasses.replace(part, signs=tuple(signs)) if signs else part)
         return cls(tuple(parts))
 
 
@@ -194,12 +176,16 @@ class Line:
 
 
 def read_text(
-    line: str, protected: Iterable[Range], subwords: Vocabulary, keep: Iterable[str]
+    line: str,
+    protected: Iterable[Range],
+    subwords: Vocabulary,
+    keep: Iterable[str],
+    language: str = "",
 ) -> Text:
     """Return a line as a model reads it: normalised, with a placeholder for each value.
 
     Values are what is protected, in the order of the line, and what `minitf.text.kept` finds.
-    keep: a person's own patterns. Raises UserError for one that is none.
+    keep: a person's own patterns. language: of the line. Raises UserError for no pattern.
     """
     pieces, given, start = [], [], 0
     for begin, end in protected:
@@ -208,7 +194,9 @@ def read_text(
         start = end
     pieces.append(line[start:])
     given += PLACEHOLDER.findall(pieces[-1])
-    text = normalise(PLACEHOLDERS[0].join(pieces))
+    text = normalise(without_entities(PLACEHOLDERS[0].join(pieces)))
+    if "&" in text and "&" not in subwords.characters:
+        text = with_and(text, language)
     if not given and not keep and has_no_values(text):
         return Text(text)
     around, found = split_protected(text, _pattern(tuple(keep), subwords))
@@ -219,19 +207,13 @@ def read_text(
 
 @functools.lru_cache(maxsize=8)
 def _pattern(own, subwords):
-    """Return the pattern of what is kept: also words with a character that has no subword.
-
-    A capital letter that is too rare for a subword, such as Ö, was spelled in bytes in the training
-    text, too.
-    """
+    """Return the pattern of what is kept: also each character that has no subword."""
     for each in own:
         try:
             re.compile(f"(?:{each})")  # as it will be read: (?i) would hold for all kinds
         except re.error as error:
             raise UserError(f"{each!r} is no regular expression: {error}") from None
-    text = "".join(subwords.names)
-    characters = frozenset(text + text.upper() + text.lower())
-    return protected_pattern((_PLACEHOLDERS, *own), characters)
+    return protected_pattern((_PLACEHOLDERS, *own), subwords.characters, subwords.signs_alone)
 
 
 # From a text to its parts -------------------------------------------------------------------------

@@ -18,7 +18,9 @@ from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
 from minitf.decode import Allowed, beam_search, fastest_decoding, greatest_lengths, greedy
 from minitf.errors import UserError
-from minitf.text import BOS, EOS, Vocabulary, Words
+from minitf.functions import log_softmax
+from minitf.tensor import no_grad
+from minitf.text import BOS, EOS, PAD, Vocabulary, Words
 from minitf.text.batches import pad_rows
 from minitf.text.kept import PLACEHOLDERS
 from minitf.text.normalise import normalise
@@ -33,6 +35,7 @@ from minitf.translation.reading import (
     in_small_letters,
     read_text,
 )
+from minitf.translation.signs import placed
 from minitf.translation.wellformed import Wellformed
 from minitf.translation.writing import (
     alike_quotes,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
 _ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
+_SCORED = 32  # places of a sign are looked at side by side
 _SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: slices}
 
 
@@ -251,7 +255,8 @@ class Translator:
 
     def _text(self, line, protected, keep):
         if self.as_text and (self.placeholders or protected):
-            return read_text(line, protected, self.subwords, keep)
+            language = self.notes.get("source_language", "")
+            return read_text(line, protected, self.subwords, keep, language)
         return Text(normalise(line) if self.as_text else line)
 
     def _encoded(self, lines):
@@ -322,7 +327,10 @@ class Translator:
         def translate_batch(rows):
             source = pad_rows([ids[i] for i in rows], len(self.subwords), last=EOS)
             hypotheses = decode_batch(source, [parts[read[i]] for i in rows])
-            return [self._as_texts(best) for best in hypotheses]
+            return [
+                self._with_signs(parts[read[i]], self._as_texts(best))
+                for i, best in zip(rows, hypotheses, strict=True)
+            ]
 
         batches, done = _batches(list(map(len, ids)), search.beam, search.batch_tokens), 0
         with one_blas_thread(), forms.on(self.forms), self.model.evaluating():
@@ -352,6 +360,38 @@ class Translator:
             Translation(alike_quotes(text.strip()), each.log_probability, each.score)
             for text, each in zip(texts, hypotheses, strict=True)
         ]
+
+    def _with_signs(self, part, translations):
+        """Return translations of a part with a character for each of its signs."""
+        if not part.signs:
+            return translations
+        source, (mark, *_) = (
+            part.read(self.placeholders),
+            (*self.placeholders[len(part.values) :], ""),
+        )
+        log_probabilities = functools.partial(self._log_probabilities, part.head)
+        return [
+            dataclasses.replace(
+                each, text=placed(each.text, part.signs, source, mark, log_probabilities)
+            )
+            for each in translations
+        ]
+
+    def _log_probabilities(self, head, pairs):
+        """Return ln P of each target, (n,), given its source. head: the first ids of each."""
+        size, config, found = len(self.subwords), self.model.config, []
+        most = config.max_length - 1 if config.positions == "learned" else None
+        for start in range(0, len(pairs), _SCORED):
+            sources, targets = zip(*pairs[start : start + _SCORED], strict=True)
+            read = [[*head, *ids][:most] for ids in self.subwords.encode(sources)]
+            ids = [each[:most] for each in self.subwords.encode(targets, side="target")]
+            written = pad_rows(ids, size, last=EOS)
+            with no_grad():
+                logits = self.model(pad_rows(read, size, last=EOS), pad_rows(ids, size, first=BOS))
+                log_p = log_softmax(logits).numpy()
+            log_p = np.take_along_axis(log_p, written[..., None], axis=-1)[..., 0]
+            found.append(np.where(written == PAD, 0, log_p).sum(axis=-1))
+        return np.concatenate(found)
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `max_subwords` ids; none if there is no text."""
@@ -408,7 +448,7 @@ class Translator:
                 ids = ids[: c.max_length]
             beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
             weights, logits, vectors = watched_pass(self.model, source, beginning)
-        written = self._as_texts([best])
+            written = self._with_signs(first, self._as_texts([best]))
         shown = first.copied() or restored(first, written, self.placeholders, False) or written
         beam_steps = steps[0] if steps else []
         seen = sorted({i for step in beam_steps for i in step.tokens})

@@ -1,14 +1,13 @@
 """From the translations of the parts of a line to one that reads as if it had not been cut."""
 
 import dataclasses
-import functools
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 from minitf.text import Vocabulary
 from minitf.text.sentences import is_abbreviated
 from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join
+from minitf.translation.signs import written
 
 CUT = "a sentence is too long for the model, and was translated in parts"
 
@@ -62,7 +61,8 @@ def as_one_sentence(
     reason, is_begun, found = AROUND if line.is_sentence else CUT, False, []
     for part, best in zip(line.parts, translations, strict=True):
         source = part.source
-        is_open = part is not line.parts[-1] and is_unfinished(source)
+        is_label = source.endswith(":") and part.signs  # **Note:** we sing
+        is_open = part is not line.parts[-1] and is_unfinished(source) and not is_label
         if is_begun:
             best = [
                 each if each.text.startswith(part.values) else _with_small_letter(each, subwords)
@@ -117,55 +117,30 @@ def restored(
 ) -> list[Translation]:
     """Return the translations that have each placeholder once, with the part's values in its place.
 
-    Values that belong to a word, as tags do, keep their order, and touch a word where they did.
     wellformed: leave out a full stop that the source has not.
     Those that are the same then are returned once.
     """
-    given = dict(zip(placeholders, zip(part.values, part.touching, strict=True), strict=False))
+    given = dict(zip(placeholders, part.values, strict=False))
     if len(given) < len(part.values):
         return []
     source, distinct = part.source.rstrip(), {}
-    pattern = rf"( ?)(?<!\w)({'|'.join(map(re.escape, given))})(?!\w)( ?)"
+    pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, given))})(?!\w)"
     for each in translations:
         if given and (
-            sum(map(each.text.count, placeholders)) != len(given)  # one twice, or in a word
-            or not _are_well_placed(list(re.finditer(pattern, each.text)), given)
+            sorted(re.findall(pattern, each.text)) != sorted(given)
+            or sum(map(each.text.count, placeholders)) != len(given)  # one twice, or in a word
         ):
             continue
         text = each.text.upper() if part.in_capitals else each.text
         if given:
-            text = re.sub(pattern, functools.partial(_in_place, given), text)
+            text = re.sub(pattern, lambda found: given[found[0]], text)
         elif placeholders:
             text = PLACEHOLDER.sub("", text)  # the source has none
         if wellformed:
             text = without_added_stop(text, source)
+        text = written(text, part.signs)
         distinct.setdefault(text, dataclasses.replace(each, text=text))
     return list(distinct.values())
-
-
-def _are_well_placed(found, given):
-    """Return whether each placeholder is there once, and tags are in order, around a text."""
-    written = [match[2] for match in found]
-    tags = [placeholder for placeholder, (_, touching) in given.items() if any(touching)]
-    return (
-        sorted(written) == sorted(given)
-        and [placeholder for placeholder in written if placeholder in tags] == tags
-        and not any(
-            first.end() == second.start() and given[first[2]][1][1] and given[second[2]][1][0]
-            for first, second in pairwise(found)
-        )
-    )
-
-
-def _in_place(given, found):
-    """Return what stands for a placeholder, with the spaces around it."""
-    before, placeholder, after = found.groups()
-    value, (word_before, word_after) = given[placeholder]
-    if word_before or word_after:
-        last, following = found.string[: found.start()][-1:], found.string[found.end() :][:1]
-        before = "" if word_before else before or " " * last.isalnum()
-        after = "" if word_after else after or " " * following.isalnum()
-    return before + value + after
 
 
 def joined(line: Line, translations: Sequence[list[Translation]], n: int) -> list[Translation]:

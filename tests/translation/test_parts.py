@@ -111,11 +111,10 @@ def marked(line):
 @pytest.mark.parametrize(
     ("line", "read", "values"),
     [
-        ("It is |<b>|so|</b>|.", "It is ① so ②.", ["<b>", "</b>"]),
         ("|{a}| is here,  |{b}| there", "① is here, ② there", ["{a}", "{b}"]),
         ("It\u00a0is |\u201ex\u201c| 5,000 \u201eyes\u201c ②", 'It is ① ② "yes" ③',
          ["\u201ex\u201c", "5,000", "②"]),
-        ("See |[|this|](u)|, |**|now|**|!", "See ① this ② now ③!", ["[", "](u), **", "**"]),
+        ("See |[|this|](u)|, |**|`now`|**|!", "See this, ①!", ["`now`"]),
         ("Look |`a`|. |`b`| is so", "Look ①. ② is so", ["`a`", "`b`"]),
         ("See https://x.org/|%s|/a now", "See ① now", ["https://x.org/%s/a"]),
     ],
@@ -125,33 +124,6 @@ def test_what_is_protected_is_a_value(echo, line, read, values):
     found = read_text(text, ranges, echo.subwords, [])
     (part,) = Line.from_text(0, found, [(found.text, [])]).parts
     assert (part.read(PLACEHOLDERS), list(part.values)) == (read, values)
-
-
-def test_tags_at_the_edges_of_a_part_stay_there():
-    for line, edges, values in (
-        ("|<b>|Hello.|</b>|", ("<b>", "</b>"), ()),
-        ("|**|Note:|**| we sing", ("**", ""), ("**",)),
-        ("|`foo`| sings, so does |`bar`|", ("", ""), ("`foo`", "`bar`")),
-        ("|`foo`|.", ("", ""), ("`foo`",)),
-    ):
-        pieces = line.split("|")
-        part = Part((0, 0), pieces[::2], pieces[1::2]).without_edges()
-        assert (part.before, part.after) == edges and tuple(part.values) == values
-        assert part.before + part.source + part.after == line.replace("|", "")
-
-
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("Es ist ① so ②.", ["Es ist <b>so</b>."]),
-        ("Es ① ist ②, so.", ["Es <b>ist</b>, so."]),
-        ("Es ② ist ① so.", []),  # it would close before it opens
-        ("Es ist so ① ②.", []),  # with nothing between
-    ],
-)
-def test_tags_are_in_order_and_beside_their_word(written, expected):
-    tags = Part((0, 0), ["It is ", "so", "."], ["<b>", "</b>"])
-    assert [t.text for t in restored(tags, said(written), PLACEHOLDERS)] == expected
 
 
 def test_protected_ranges_arrive_as_they_are(echo):
@@ -189,7 +161,8 @@ def echo():
     from minitf.text import Subwords
 
     lines = [f"Write to ① or call ② {word}." for word in ("now", "Tom", "us", "THEM")]
-    subwords = Subwords.train(lines, 320, log=lambda notice: None)
+    lines += ['The quick brown fox jumps over the lazy dog, "THE QUICK BROWN FOX ...?" 1234567890!']
+    subwords = Subwords.train(lines, 370, log=lambda notice: None)
     return Echo(make_model(subwords), subwords)
 
 
@@ -199,7 +172,8 @@ def echo():
         "Write to anna@x.org now.",
         "Write to anna@x.org or call 030 1234567 now.",  # here the model loses one
         "to 1,1 2,2 3,3 4,4 5,5 6,6 7,7 8,8 9,9 now.",
-        "call Дом \U0001f600 now.",  # letters and signs that are not in the vocabulary
+        "call Дом now.",  # letters that are not in the vocabulary
+        "call now \U0001f600.",
         "call ② now.",
     ],
 )

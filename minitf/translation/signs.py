@@ -1,0 +1,211 @@
+"""Signs beside the words of a sentence, and where each stands in the translation.
+
+A value such as a date is a word of its sentence, and a model copies its placeholder. A sign is
+none: a bracket, a tag, an arrow, the ** around a word. A placeholder for it would make another
+sentence of the words around. So the model reads these alone; and in their translation y_1 ... y_n
+the sign stands in the gap j where
+
+    P(y_1 ... y_j, placeholder, y_j+1 ... y_n | x_1 ... x_i, placeholder, x_i+1 ... x_m)
+
+is greatest, if it is in the gap i of the source. Several signs keep their order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+_VALUE = "\0"
+# Markup begins and ends with neither letter nor figure, and belongs to a word that it touches.
+_MARKUP = r"[\W_](?:.*[\W_])?"
+_WORD_BEFORE = r"[\w.,:;!?)\]]$"
+_WORD_AFTER = r"[\"'(\[]*\w"
+_LETTER = r"[^\W\d_]"
+_STOPS = tuple(".,:;!?")
+_WORD = r"(\W*)(.*?)(\W*)"  # between its punctuation
+_FAR = 1000  # nats
+_FIRST = 0xE000  # characters for private use stand for signs until a text is complete
+
+
+@dataclasses.dataclass(frozen=True)
+class Sign:
+    """A sign in a sentence.
+
+    gap: the number of words before it. before, after: what it touches there, "" if that is a space.
+    """
+
+    text: str
+    gap: int
+    before: str = ""
+    after: str = ""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it belongs to the word before it: not to one after it, as *so in "*so"."""
+        if not self.before or self.after in _STOPS:
+            return self.after in _STOPS
+        return self.before.isalnum() or self.before in _STOPS or not self.after.isalnum()
+
+    @property
+    def is_in_front(self) -> bool:
+        """Whether it belongs to the word after it alone."""
+        return bool(self.after) and not self.is_behind
+
+
+def is_sign(value: str, before: str, after: str) -> bool:
+    """Return whether a value between two texts is a sign beside their words.
+
+    >>> is_sign("**", "It is ", "not"), is_sign("<b>", "", "No"), is_sign("</b>", "No.", " One")
+    (True, True, True)
+    >>> is_sign("5%", "It is ", " of it"), is_sign("<name>", "Dear ", ", come")
+    (False, False)
+    """
+    if not re.search(r"[^\W_]", value) or re.fullmatch(r"\\\w", value):
+        return True
+    if re.search(rf"{_LETTER}$", before) or re.match(_LETTER, after):
+        return True
+    is_beside = re.search(_WORD_BEFORE, before) or re.match(_WORD_AFTER, after)
+    return bool(is_beside and re.fullmatch(_MARKUP, value))
+
+
+def without_signs(
+    texts: Sequence[str], values: Sequence[str]
+) -> tuple[list[str], list[str], list[Sign]]:
+    """Return the texts around the values that are words, these values, and the signs.
+
+    >>> without_signs(["It is ", "not", " ", " so."], ["**", "**", "5%"])[:2]
+    (['It is not ', ' so.'], ['5%'])
+    """
+    read, words, signs = texts[0], [], []
+    beside = zip(["", *values], values, [*values[1:], ""], pairwise(texts), strict=False)
+    for previous, value, following, (before, after) in beside:
+        if not is_sign(value, before, after):
+            words.append(value)
+            read += _VALUE + after
+            continue
+        touched = (before or previous)[-1:].strip(), (after or following)[:1].strip()
+        if touched[1] in _STOPS or read[-1:] in ("", " "):
+            read, after = read.rstrip(" "), after.lstrip(" ")
+            read += " " * bool(read and (after or following) and touched[1] not in _STOPS)
+        elif touched[1].isalnum() and read[-1:].isalnum():  # he/she
+            read += " "
+        gap = len(read.split())
+        if gap and touched[1].isalnum() and not read[-1:].isspace():  # behind a quote
+            gap -= 1
+        signs.append(Sign(value, gap, *touched))
+        read += after
+    return read.split(_VALUE), words, signs
+
+
+def with_sign(text: str, gap: int, sign: str) -> str:
+    """Return a text with a sign as a word of its own, after so many others.
+
+    >>> with_sign("Das ist so.", 1, "①")
+    'Das ① ist so.'
+    """
+    words = text.split()
+    return " ".join([*words[:gap], sign, *words[gap:]])
+
+
+def placed(
+    target: str,
+    signs: Sequence[Sign],
+    source: str,
+    mark: str,
+    log_probabilities: Callable[[Sequence[tuple[str, str]]], Sequence[float]],
+) -> str:
+    """Return a translation with a character for each sign, which `written` replaces.
+
+    mark: a placeholder that is not in the source. log_probabilities: of pairs of a source and a
+    target, it returns ln P of each target. Without a mark, a sign stands as far from the beginning
+    as it does in the source.
+    """
+    n_source, words = len(source.split()), target.split()
+    n, gaps = len(words), range(len(words) + 1)
+    scores = [[-abs(sign.gap / n_source - gap / max(n, 1)) for gap in gaps] for sign in signs]
+    scores = np.array(scores)
+    inside = [number for number, sign in enumerate(signs) if 0 < sign.gap < n_source]
+    if mark and inside:
+        pairs = [
+            (with_sign(source, signs[number].gap, mark), with_sign(target, gap, mark))
+            for number in inside
+            for gap in gaps
+        ]
+        scores[inside] = np.reshape(log_probabilities(pairs), (len(inside), n + 1))
+    for sign, row in zip(signs, scores, strict=True):
+        if sign.before in _STOPS:  # it touches one here as well, if there is another
+            row[1:] -= _FAR * np.array([not word.endswith(sign.before) for word in words])
+    return with_signs(target, signs, gaps_of(signs, n_source, scores))
+
+
+def gaps_of(signs: Sequence[Sign], n_source: int, scores: np.ndarray) -> list[int]:
+    """Return the gap of each sign in a translation: the best ones in the order of the source.
+
+    n_source: the number of words of the source. scores (K, n + 1): of each of K signs in each gap
+    of n words. What is before all words of the source is before those of the translation, and the
+    like behind them. Between two signs is a word where the source has one.
+    """
+    scores = np.array(scores, dtype=float)
+    n = scores.shape[1] - 1
+    gaps = np.arange(n + 1)
+    for sign, row in zip(signs, scores, strict=True):
+        if sign.gap in (0, n_source):
+            row -= _FAR * (gaps != (0 if sign.gap == 0 else n))
+        else:  # what touches a word needs one there
+            row -= _FAR * ((gaps == 0) * sign.is_behind + (gaps == n) * sign.is_in_front)
+    best, came_from = scores[0], []
+    for (first, second), row in zip(pairwise(signs), scores[1:], strict=True):
+        if first.gap == second.gap:
+            before = gaps
+        else:  # the best of the gaps before each; nothing is before the first
+            before = np.array([np.argmax(best[: max(1, gap)]) for gap in gaps])
+            row = row - _FAR * (gaps == 0)
+        came_from.append(before)
+        best = row + best[before]
+    found = [int(np.argmax(best))]
+    for before in reversed(came_from):
+        found.insert(0, int(before[found[0]]))
+    return found
+
+
+def with_signs(text: str, signs: Sequence[Sign], gaps: Sequence[int]) -> str:
+    """Return a text with a character for each sign in its gap, which `written` replaces.
+
+    A sign that touches a word in the source touches one here, on the same side of its punctuation.
+
+    >>> signs = [Sign("(", 2, "", "i"), Sign(")", 4, "e", ".")]
+    >>> written(with_signs("Komm, falls möglich.", signs, [1, 3]), signs)
+    'Komm, (falls möglich).'
+    """
+    words = []  # each as its outer signs, punctuation, and inner signs: before it, then after it
+    for word in text.split():
+        start, core, end = re.fullmatch(_WORD, word, re.DOTALL).groups()
+        words.append(["", start, "", core, "", end, ""])
+    alone = [[] for _ in range(len(words) + 1)]
+    spaces = [" "] * len(words)
+    for number, (sign, gap) in enumerate(zip(signs, gaps, strict=True)):
+        character = chr(_FIRST + number)
+        if gap and sign.is_behind:
+            place = 6 if sign.before in _STOPS else 4
+            words[gap - 1][place] += character if sign.before else f" {character}"
+            if sign.before and sign.after.isalnum() and gap < len(words):
+                spaces[gap] = ""
+        elif gap < len(words) and sign.is_in_front:
+            words[gap][2 if sign.after.isalnum() else 0] += character
+        else:
+            alone[gap].append(character)
+    found = " ".join(alone[0])
+    for space, word, after in zip(spaces, words, alone[1:], strict=True):
+        found = " ".join([found + space + "".join(word), *after])
+    return found.strip()
+
+
+def written(text: str, signs: Sequence[Sign]) -> str:
+    """Return a text with the signs in the place of their characters."""
+    for number, sign in enumerate(signs):
+        text = text.replace(chr(_FIRST + number), sign.text)
+    return text

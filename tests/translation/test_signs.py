@@ -1,0 +1,95 @@
+"""A sign beside the words is not read, and stands at its place in the translation."""
+
+import numpy as np
+import pytest
+
+from minitf.text.kept import PLACEHOLDERS, protected_pattern, split_protected
+from minitf.translation.reading import Line, Text
+from minitf.translation.signs import Sign, gaps_of, placed, with_sign, without_signs, written
+
+KNOWN = frozenset("abcdefghijklmnopqrstuvwxyzIHST .,:;!?\"'0123456789")
+
+
+def read(line):
+    """Return what a model reads of a line, and its signs."""
+    texts, values, signs = without_signs(*split_protected(line, protected_pattern((), KNOWN)))
+    return "①".join(texts), values, signs
+
+
+@pytest.mark.parametrize(
+    ("line", "expected", "signs"),
+    [
+        ("It is > so.", "It is so.", [(">", 2, "", "")]),
+        ("* It is so", "It is so", [("*", 0, "", "")]),
+        ("It is so %.", "It is so.", [("%", 3, "", ".")]),
+        ("It is (so).", "It is so.", [("(", 2, "", "s"), (")", 3, "o", ".")]),
+        ("**It:** is so", "It: is so", [("**", 0, "", "I"), ("**", 1, ":", "")]),
+        ('"*It* is"', '"It is"', [("*", 0, '"', "I"), ("*", 1, "t", "")]),
+        ("he/she is", "he she is", [("/", 1, "e", "s")]),
+        ("It is\\nso", "It is so", [("\\n", 2, "s", "s")]),
+        ("Is <b>it</b>?", "Is it?", [("<b>", 1, "", "i"), ("</b>", 2, "t", "?")]),
+        ("It is (5%) so", "It is ① so", [("(", 2, "", "5"), (")", 3, "%", "")]),
+    ],
+)
+def test_what_a_model_reads(line, expected, signs):
+    text, values, found = read(line)
+    assert (text, found) == (expected, [Sign(*each) for each in signs])
+    assert values == ["5%"] * ("5%" in line)
+
+
+def likely(*pairs):
+    """Return a stand-in for a model to which these pairs of a source and a target are likely."""
+    return lambda asked: [float(pair in pairs) for pair in asked]
+
+
+@pytest.mark.parametrize(
+    ("line", "translation", "likely_pairs", "expected"),
+    [
+        ("It is > so.", "So ist es.", [("It is ① so.", "So ① ist es.")], "So > ist es."),
+        ("It is so %.", "So ist es.", [], "So ist es %."),
+        ("**It:** is so", "Es: so ist es", [("It: ① is so", "Es: ① so ist es")],
+         "**Es:** so ist es"),
+        ("It is (so).", "Es ist (so.", [("It is ① so.", "Es ① ist (so.")], "Es (ist (so)."),
+        ('Is "*it* so"', 'Ist "es so"', [('Is "it ① so"', 'Ist "es ① so"'),
+         ('Is ① "it so"', 'Ist ① "es so"')], 'Ist "*es* so"'),
+        ("he/she is", "er sie ist", [("he ① she is", "er ① sie ist")], "er/sie ist"),
+        ("It is *so* it", "So ist es", [("It is ① so it", "① So ist es"),
+         ("It is so ① it", "So ① ist es")], "*So* ist es"),
+        ("It (is) so", "So", [], "(So)"),
+    ],
+)  # fmt: skip
+def test_a_sign_stands_where_the_model_expects_it(line, translation, likely_pairs, expected):
+    source, _, signs = read(line)
+    text = placed(translation, signs, source, "①", likely(*likely_pairs))
+    assert written(text, signs) == expected
+
+
+def test_signs_keep_their_order_and_a_word_between_them():
+    signs = [Sign("<b>", 1, "", "x"), Sign("</b>", 2, "x", ""), Sign("!", 2)]
+    scores = np.zeros((3, 6))
+    scores[0, 4], scores[1, 1], scores[2, 3] = 2, 1, 3
+    first, second, third = gaps_of(signs, 3, scores)
+    assert first < second == third == 3
+    assert gaps_of(signs[:1], 1, scores[:1]) == [5]  # at the end, as in the source
+
+
+def test_without_a_placeholder_a_sign_stands_as_far_from_the_beginning():
+    signs = [Sign("%", 1)]
+    found = placed("eins zwei drei vier", signs, "one two", "", None)
+    assert written(found, signs) == "eins zwei % drei vier"
+    assert with_sign("eins zwei", 2, "%") == "eins zwei %"
+
+
+def test_around_lost_values_the_signs_are_in_their_piece():
+    values = ("(", ")", "5%", "<", ">", "6%", "*", "*", "%")
+    line = "①yes② ③ is ④so⑤ and ⑥ ⑦no⑧ one ①"
+    (part,) = Line.from_text(0, Text(line, values), [(line, [])]).parts
+    assert part.values == ("5%", "6%") and len(part.signs) == 7
+    around = part.between_values().parts
+    assert [each.texts for each in around] == [("yes",), ("is so and",), ("no one",)]
+    assert [[sign.text for sign in each.signs] for each in around] == [
+        ["(", ")"], ["<", ">"], ["*", "*", "%"]
+    ]  # fmt: skip
+    for each in around:
+        assert all(0 <= sign.gap <= len(each.texts[0].split()) for sign in each.signs)
+    assert part.read(PLACEHOLDERS) == "yes ① is so and ② no one"
