@@ -162,13 +162,12 @@ class Line:
         parts, left = [], iter(text.values)
         for i, (piece, ids) in enumerate(cut):
             texts = PLACEHOLDER.split(piece) if text.values else [piece]
-            values, signs, known = list(islice(left, len(texts) - 1)), [], ids
-            if values:
-                known = None
-                if any(map(str.isalpha, "".join(texts))):
-                    texts, values, signs = without_signs(texts, values)
-            part = Part((number, i), tuple(texts), tuple(values), head, in_capitals, ids=known)
-            parts.append(dataclasses.replace(part, signs=tuple(signs)) if signs else part)
+            values, signs = list(islice(left, len(texts) - 1)), []
+            known = None if values else ids
+            if values and any(map(str.isalpha, piece)):
+                texts, values, signs = without_signs(texts, values)
+            read, edges = (tuple(texts), tuple(values)), ("", "")
+            parts.append(Part((number, i), *read, head, in_capitals, *edges, tuple(signs), known))
         return cls(tuple(parts))
 
 
