@@ -116,19 +116,20 @@ def filling(folder):
     """Give a new folder beside `folder`, to be filled by a block, and rename it afterwards.
 
     If the block fails, it is deleted. If there is a folder of the final name by then, that stays.
-    Raises UserError if another process is filling the same folder, OSError if the disk refuses.
+    Raises UserError if another process is filling the same folder, and if the disk refuses.
     """
     temporary = folder.with_name(f"{folder.name}.tmp")
-    temporary.mkdir(parents=True, exist_ok=True)
-    with locked(temporary):
-        try:
-            for path in temporary.iterdir():  # left by a killed process
-                path.unlink()
-            yield temporary
-            if not folder.is_dir():
-                os.replace(temporary, folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with writing(folder):
+        temporary.mkdir(parents=True, exist_ok=True)
+        with locked(temporary):
+            try:
+                for path in temporary.iterdir():  # left by a killed process
+                    path.unlink()
+                yield temporary
+                if not folder.is_dir():
+                    os.replace(temporary, folder)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
-from minitf.atomic import filling, writing
+from minitf.atomic import filling
 from minitf.cli import counted
 from minitf.data import read_table
 from minitf.data.fetch import NoConnection, Remote, fetch
@@ -85,7 +85,7 @@ def make(folders, data, say=print):
             f"into {data / 'downloads'}"
         ) from None
     for folder in folders:
-        with writing(data / folder), filling(data / folder) as temporary:
+        with filling(data / folder) as temporary:
             recipe = RECIPES[folder]
             recipe.build([archives[remote] for remote in recipe.remotes], temporary, say)
         say(f"made     {data / folder}")

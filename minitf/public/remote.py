@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from minitf.atomic import filling, writing
+from minitf.atomic import filling
 from minitf.data import read_table
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
@@ -37,7 +37,7 @@ def imported(name: str, say: Callable[[str], object] = print) -> Path:
     out = data_folder() / "models" / name.replace("/", "--")
     if not out.is_dir():
         source = fetched(name, say)
-        with writing(out), filling(out) as folder:
+        with filling(out) as folder:
             import_model(source, folder, notes=notes_of(name), say=say)
         say(f"made     {out}")
     return out
