@@ -22,19 +22,19 @@ from minitf.errors import UserError
 # emoji are words.
 _MORE = re.compile(
     r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*|<br\s*/?>)"
-    r"|(?P<word>\\[\[\]$~<>{}|&\\`]|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|\{[#.:{%][^{}]*\}+"
-    r"|(?<![\w:]):[a-z]\w*:(?![\w:]))",
+    r"|(?P<word>\w*(?:\\_\w*)+|\\[*`\[\]$~<>{}|&\\]|\{[#.:{%][^{}]*\}+|(?<![\w:]):[a-z]\w*:(?![\w:])"
+    r"|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|(?<!`)(`+)(?!`)[^`](?s:.*?)(?<!`)\4(?!`))"
+    r"|(?P<markup>[\[\]]+)",
     re.MULTILINE,
 )
-_ESCAPED = re.compile(r"\\([!\"%'()+,./:;=?@^*_#-])")
+_ESCAPED = re.compile(r"\\([!\"%'()+,./:;=?@^#-])")
 _GAP = re.compile(r"[\s>]*")
 # Pandoc's rule for a formula: no space inside the signs, no digit after the last.
 _FORMULA = re.compile(rb"\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)")
-_WORDS = {"code_span", "latex_block", "uri_autolink", "email_autolink"}
+_WORDS = {"latex_block", "uri_autolink", "email_autolink"}
 _LINKS = {"inline_link", "full_reference_link", "collapsed_reference_link", "shortcut_link"}
-# What would begin a block at the start of a line, or something inside one.
+# What would begin a block at the start of a line.
 _BLOCK = re.compile(r"\d+(?=[.)](?:\s|$))|(?=[-+*](?:\s|$)|>|#{1,6}(?:\s|$)|~~~)")
-_SPECIAL = r"(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w)|`|<(?=[A-Za-z/!?])|\\(?=[!-/:-@\[-`{-~])"
 
 
 def _read(raw):
@@ -42,20 +42,22 @@ def _read(raw):
     return _ESCAPED.sub(r"\1", html.unescape(re.sub(r"\s*\n[\s>]*", " ", raw)))
 
 
-def _write(text, special=_SPECIAL):
-    return re.sub(special, r"\\\g<0>", re.sub(r"&(?=#?\w+;)", "&amp;", text))
+def _write(text, more="(?!)"):
+    text = re.sub(r"&(?=#?\w+;)", "&amp;", text)
+    return re.sub(rf"<(?=[A-Za-z/!?])|{more}", r"\\\g<0>", text)
 
 
 def _complete(text, replaced):
-    """Escape what would begin a list, a quote or a heading, unless it was there before."""
+    """Escape what the text had not before: emphasis, code, or the start of a list or a heading."""
+    for sign in "*_`":
+        text = text if sign in replaced else text.replace(sign, f"\\{sign}")
     begun = None if _BLOCK.match(replaced) else _BLOCK.match(text)
     return f"{begun[0]}\\{text[begun.end() :]}" if begun else text
 
 
-_TEXT = Spelling(_read, _write)
-_FIRST = Spelling(_read, _write, _complete)
-_CELL = Spelling(_read, partial(_write, special=rf"{_SPECIAL}|\|"))
-_TITLE = Spelling(_read, partial(_write, special=rf"{_SPECIAL}|[\"']"))
+_TEXT = Spelling(_read, _write, _complete)
+_CELL = Spelling(_read, partial(_write, more=r"\|"), _complete)
+_TITLE = Spelling(_read, partial(_write, more="[\"']"), _complete)
 
 
 def read_markdown(document: str) -> tuple[str, list[Unit]]:
@@ -90,7 +92,7 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
             Mark(start + each.start(), start + each.end(), each.lastgroup)
             for each in _MORE.finditer(document[start:stop])
         ]
-        todo = [_without_prices(inline, data[node.start_byte : node.end_byte])]
+        todo = [_tree(inline, data[node.start_byte : node.end_byte])]
         while todo:
             child = todo.pop()
             begin, end = (places[node.start_byte + i] for i in (child.start_byte, child.end_byte))
@@ -107,7 +109,7 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
                 edge = child.type == "link_title"
                 units += units_between(document, begin + edge, end - edge, [], _TITLE)
             todo += child.children
-        spelling = _CELL if node.type == "pipe_table_cell" else _FIRST
+        spelling = _CELL if node.type == "pipe_table_cell" else _TEXT
         units += units_between(document, start, stop, marks, spelling)
     return document, units
 
@@ -136,11 +138,13 @@ def _label(text):
     return " ".join(text.split()).casefold()
 
 
-def _without_prices(parser, data):
-    """Return the tree of a text in which dollar signs are no formula unless Pandoc says so.
+def _tree(parser, data):
+    """Return the tree of a text, in which two rules of CommonMark and Pandoc hold.
 
-    The grammar takes "$5 here and $" for one. As another sign the dollar is no part of the tree.
+    The grammar takes "$5 here and $" for a formula, and "_in 2021_" for no emphasis: it never sees
+    such a dollar sign, nor a digit before an underscore.
     """
+    data = re.sub(rb"\d(?=_)", b"x", data)
     while True:
         root = parser.parse(data).root_node
         todo, prices = [root], []

@@ -185,7 +185,7 @@ def test_markdown(path):
     pages = [
         lxml.fragment_fromstring(markdown.render(data.decode()), "div") for data in (before, after)
     ]
-    kept = r"\{\{.*?\}\}|\{%.*?%\}|:tea:|::: ?\w+|\[(?:!\w+|x)\]|<[^<>]*>|https://\S*team|tea@example.org"
+    kept = r"\{\{.*?\}\}|\{%.*?%\}|:tea:|::: ?\w+|\[(?:!\w+|x)\]|<[^<>]*>|https://\S*team|tea@example.org|_line_"
     assert_swapped(*pages, kept)
 
 
