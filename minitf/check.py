@@ -372,10 +372,8 @@ def _mistake(compare, moves, slopes, gradient, weights, others):
         cause = ": the function has a kink there, and so no slope; move the input away from it"
     elif not np.isfinite(numeric).all():
         cause = ""
-    elif gradient.size <= SMALL:
-        cause = _likely_cause(gradient, numeric.reshape(gradient.shape), weights, others)
     else:
-        cause = _common_cause(got, numeric)
+        cause = _likely_cause(got, numeric, gradient, weights, others)
     where = index_text(np.unravel_index(np.flatnonzero(v)[0], gradient.shape))
     return f"{where} is {slope.got:.9g}, but should be {slope.numeric:.9g}{cause}"
 
@@ -404,34 +402,12 @@ def index_text(index):
     return f" at {tuple(int(k) for k in index)}" if index else ""
 
 
-def _likely_cause(got, wanted, gy, others):
+def _likely_cause(got, wanted, gradient, gy, others):
     """Recognise frequent mistakes in a gradient; return "" if it is none of them.
 
-    got, wanted: the gradient from backward and the right one. gy: the gradient of the output.
-    others: the other inputs.
+    got, wanted: elements of the gradient from backward, and the right ones. gradient: all that came
+    from backward. gy: the gradient of the output. others: the other inputs.
     """
-    if got.ndim >= 2 and got.shape[-1] == got.shape[-2] and _close(got.swapaxes(-1, -2), wanted):
-        return ": it is the transpose of the right one (a product with its factors exchanged?)"
-    for other in others:
-        made = [text for text, product in _products(gy, other) if _close(product, got)]
-        needed = [text for text, product in _products(gy, other) if _close(product, wanted)]
-        if made and needed:
-            return f": it is {made[0]}, where {needed[0]} is needed (a transposed product)"
-    if cause := _common_cause(got, wanted):
-        return cause
-    for axis in range(got.ndim):
-        off = wanted - got
-        along = np.broadcast_to(off.mean(axis, keepdims=True), off.shape)
-        if got.shape[axis] > 1 and _close(off, along):
-            return (
-                f": it is off by the same amount all along axis {axis} (a missing mean or sum "
-                "over that axis?)"
-            )
-    return ""
-
-
-def _common_cause(got, wanted):
-    """Recognise a mistake that any sample of the elements shows; return "" if it is another one."""
     if not got.any():
         return (
             ": it is zero everywhere, as if the gradient did not arrive (was .data used, "
@@ -447,6 +423,24 @@ def _common_cause(got, wanted):
             f": every element is off by a factor of {factor:.6g} (a factor, a sign, or a mean "
             "instead of a sum?)"
         )
+    if got.size < gradient.size:  # the other mistakes show in a whole gradient
+        return ""
+    got, wanted = gradient, wanted.reshape(gradient.shape)
+    if got.ndim >= 2 and got.shape[-1] == got.shape[-2] and _close(got.swapaxes(-1, -2), wanted):
+        return ": it is the transpose of the right one (a product with its factors exchanged?)"
+    for other in others:
+        made = [text for text, product in _products(gy, other) if _close(product, got)]
+        needed = [text for text, product in _products(gy, other) if _close(product, wanted)]
+        if made and needed:
+            return f": it is {made[0]}, where {needed[0]} is needed (a transposed product)"
+    for axis in range(got.ndim):
+        off = wanted - got
+        along = np.broadcast_to(off.mean(axis, keepdims=True), off.shape)
+        if got.shape[axis] > 1 and _close(off, along):
+            return (
+                f": it is off by the same amount all along axis {axis} (a missing mean or sum "
+                "over that axis?)"
+            )
     return ""
 
 
