@@ -26,11 +26,14 @@ def cpu_cores() -> int:
 
     A container may have a quota of fewer cores than its machine; one of 1.5 cores counts as two.
     """
+    return max(1, math.ceil(min(len(own_cores()), _quota())))
+
+
+def own_cores() -> set[int]:
+    """Return the numbers of the cores on which this process may run."""
     if hasattr(os, "sched_getaffinity"):
-        count = len(os.sched_getaffinity(0))
-    else:
-        count = os.cpu_count() or 1
-    return max(1, math.ceil(min(count, _quota())))
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
 
 
 def _quota():

@@ -380,7 +380,7 @@ def log_next_steps(trainer, valid, resume):
     first = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry][:1]
     if done > settings.warmup_steps and value > max([size, *first]):
         trainer.log.say(
-            f"notice   training has diverged: a perplexity of {value:,.0f} on the validation text "
+            f"notice   training has diverged: a perplexity of {value:.3g} on the validation text "
             f"is worse than guessing among {size:,} subwords: begin again, with a --learning-rate "
             f"lower than {settings.learning_rate:g}"
         )

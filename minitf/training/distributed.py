@@ -19,7 +19,7 @@ import numpy as np
 
 from minitf.backend import to_device, to_numpy, xp
 from minitf.cli import counted, drop_unwritten, report_error
-from minitf.cpu.machine import cpu_cores
+from minitf.cpu.machine import cpu_cores, own_cores
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import libraries
 from minitf.errors import UserError
@@ -89,7 +89,7 @@ class Ranks:
 
     def _find_cores(self):
         """Find out which ranks share the cores of this one, and which cores have no rank."""
-        mine = _own_cores()
+        mine = own_cores()
         everyone = self._machine.allgather(mine)
         self._sharing = sum(bool(mine & theirs) for theirs in everyone)
         machines = sum(self._world.allgather(self._machine.rank == 0))
@@ -214,13 +214,6 @@ class Ranks:
         if self._world is not None:
             time.sleep(_FLUSH_TIME)
             self._world.Abort(code)
-
-
-def _own_cores():
-    """Return the numbers of the cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
 
 
 class _Gpu:

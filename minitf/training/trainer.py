@@ -157,7 +157,8 @@ class Trainer:
                 self._log_if_due()
                 with self.clock.pause():
                     self._validate_if_due()
-            if self.updater.has_figures():
+            self.updater.fetch_figures()
+            if self.updater.unlogged:
                 self._log_updates()
         if not self.stop.agreed and self.scores.validated < self.step:
             self.validate()
@@ -224,7 +225,7 @@ class Trainer:
         self.log.bar.update_to(self.step)
 
     def _log_updates(self):
-        self.updater.fetch_figures()
+        self.updater.fetch_figures()  # on a GPU, that waits for the updates
         self.log.step(self._entry())
         self.updater.unlogged.clear()
         self.clock.next_lap()
@@ -232,7 +233,6 @@ class Trainer:
 
     def _entry(self):
         """Return the average figures of the updates since the last entry of the log."""
-        # After updater.fetch_figures(): on a GPU, that waits for the updates.
         seconds = self.clock.lap()
         tokens = [n for *_, n in self.updater.unlogged]
         figures = [row[:3] for row in self.updater.unlogged]

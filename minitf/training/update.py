@@ -258,10 +258,6 @@ class Updater:
             self.loss = row[0]
             self.unlogged.append((*row, n_tokens))
 
-    def has_figures(self):
-        """Return whether there were updates since the last entry of the log."""
-        return bool(self._unread or self.unlogged)
-
     def _not_finite(self, loss):
         """Name what is not finite: a weight spoils the loss, and the loss the gradients."""
         parameters = self.optimizer.named_parameters

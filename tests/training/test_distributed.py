@@ -113,7 +113,7 @@ def test_rank_and_size_come_from_the_environment(monkeypatch, names):
 def test_ranks_on_the_same_cores_share_them(monkeypatch):
     monkeypatch.setattr(distributed.os, "cpu_count", lambda: 8)
     monkeypatch.setattr(distributed, "cpu_cores", lambda: 4)
-    monkeypatch.setattr(distributed, "_own_cores", lambda: {0, 1, 2, 3})
+    monkeypatch.setattr(distributed, "own_cores", lambda: {0, 1, 2, 3})
 
     def beside(*others):
         one = Ranks(len(others), len(others) + 1)
