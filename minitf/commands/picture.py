@@ -20,6 +20,13 @@ CAPTIONS = {
     "decoder": (
         "Where the model looks in the output so far to choose its next word (decoder self-attention"
     ),
+    "ssru": (
+        "How much of the decoder's state comes from each word of the output so far (SSRU, the mean "
+        "of its features"
+    ),
+}
+SUMS = {
+    "ssru": "Darker means more of it; each row sums to less than 1, because the state begins at 0."
 }
 
 
@@ -92,10 +99,9 @@ def _draw_maps(translator, sentence, options, search):
     (title,) = translator.subwords.decode(translator.parts(sentence)[:1], side="source")
     model = translator.model
     last = len((model.encoder if kind == "encoder" else model.decoder).layers)
-    caption = (
-        f"{CAPTIONS[kind]}, layer {options.layer or last} of {last}). Darker means more attention; "
-        "each row sums to 1."
-    )
+    shown = "ssru" if kind == "decoder" and model.config.decoder == "ssru" else kind
+    sums = SUMS.get(shown, "Darker means more attention; each row sums to 1.")
+    caption = f"{CAPTIONS[shown]}, layer {options.layer or last} of {last}). {sums}"
     source, target = languages_of(translator.notes)
     read, written = f"{source or ''} input".strip(), f"{target or ''} output".strip()
     axes = {"source": (written, read), "encoder": (read, read), "decoder": (written, written)}

@@ -21,6 +21,8 @@ import numpy as np
 
 from minitf import decode, forms
 from minitf.backend import to_device, xp
+from minitf.beyond.functions import sigmoid
+from minitf.beyond.ssru import SSRU
 from minitf.common.layers import is_standard
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer
@@ -98,9 +100,14 @@ def _affine(*linears):
 def _layer_of(layer, norm):
     """Return the weights of one decoder layer, by name."""
     own, source, network = layer.self_attention, layer.source_attention, layer.feed_forward
+    if isinstance(own, SSRU):
+        own_input, own_output = _affine(own.value, own.forget), None
+    else:
+        own_input = _affine(own.query, own.key, own.value)  # all queries, keys, values
+        own_output = _affine(own.output)
     return types.SimpleNamespace(
-        query_key_value=_affine(own.query, own.key, own.value),  # all queries, keys, values
-        self_output=_affine(own.output),
+        own_input=own_input,
+        own_output=own_output,  # None for an SSRU
         self_norm=norm(layer.self_residual.norm),
         source_query=_affine(source.query),
         source_key_value=_affine(source.key, source.value),
@@ -193,7 +200,8 @@ class FusedDecoder(decode.Scorer):
     """The Scorer (see minitf/decode.py) that computes all layers of a step itself.
 
     caches: of each layer, the keys and values of the tokens of all beams, arrays with space for
-    `layout.capacity` tokens. source_caches: those of the source.
+    `layout.capacity` tokens; none of an SSRU. source_caches: those of the source.
+    states: of each layer that is an SSRU, {number of the layer: its state (R, D)}.
     """
 
     def __init__(self, decoding, source, width):
@@ -202,10 +210,12 @@ class FusedDecoder(decode.Scorer):
         batch, length, d = memory.shape
         rows, config = memory.data.reshape(batch * length, d), decoding.model.config
         self.layout, self.caches, self.source_caches = Layout(batch, width), [], []
+        self.states = {}
         for layer in decoding.layers:
             keys_and_values = layer.source_key_value(rows).reshape(batch, length, -1)
             self.source_caches.append(self.steps.in_heads(keys_and_values, config))
-            self.caches.append(self.steps.in_heads(keys_and_values[:, :0], config))
+            nothing = self.steps.in_heads(keys_and_values[:, :0], config)
+            self.caches.append([] if layer.own_output is None else nothing)
         self.source_mask = self.steps.mask(mask[:, 0], memory.dtype)
 
     def __call__(self, texts):
@@ -234,15 +244,24 @@ class FusedDecoder(decode.Scorer):
     def _layer(self, x, layer, i, own_mask, source_mask):
         """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
         attend, newest = self.steps.attend, self.layout.length - self.width
-        y = layer.query_key_value(self._before(x, layer.self_norm))
-        y = attend(y, self.caches[i], own_mask, write_at=newest)
-        x = self._after(x, layer.self_output(y), layer.self_norm)
+        y = layer.own_input(self._before(x, layer.self_norm))
+        if layer.own_output is None:
+            y = self._recur(y, i)
+        else:
+            y = layer.own_output(attend(y, self.caches[i], own_mask, write_at=newest))
+        x = self._after(x, y, layer.self_norm)
         y = layer.source_query(self._before(x, layer.source_norm))
         y = attend(y, self.source_caches[i], source_mask, write_at=None)
         x = self._after(x, layer.source_output(y), layer.source_norm)
         y = self._before(x, layer.feed_forward_norm)
         y = self.steps.hidden(layer.inner, y, layer.activation)
         return self._after(x, layer.outer(y), layer.feed_forward_norm)
+
+    def _recur(self, y, i):
+        """Return the output (R, D) of an SSRU, from its values and gates side by side (R, 2*D)."""
+        values, gates = y[:, : y.shape[1] // 2], sigmoid(y[:, y.shape[1] // 2 :]).data
+        state = self.states[i] = gates * self.states.get(i, 0) + (1 - gates) * values
+        return xp.maximum(state, 0)
 
     def _before(self, x, norm):
         """Return what a sub-layer gets: x, or LayerNorm(x) in a pre-norm model."""
@@ -265,6 +284,7 @@ class FusedDecoder(decode.Scorer):
             if self.source_mask is not None:
                 self.source_mask = self.source_mask[kept]
         self.layout.select(rows)
+        self.states = {i: state[to_device(rows)] for i, state in self.states.items()}
 
 
 def fused_decoding(model, steps):

@@ -6,6 +6,7 @@ the equation, which calls what it is given.
 
 from minitf import functions as F
 from minitf import nn, transformer
+from minitf.beyond import ssru
 from minitf.nn import Dropout, LayerNorm, Linear
 from minitf.transformer import MultiHeadAttention
 
@@ -47,7 +48,7 @@ def attends_plainly(attention, x, memory):
 
 def is_standard(module):
     """Return whether a module is of this library, and nobody changed it: apart from those in it."""
-    is_own = type(module).__module__ in (nn.__name__, transformer.__name__)
+    is_own = type(module).__module__ in (nn.__name__, transformer.__name__, ssru.__name__)
     return is_own and module.can_cache and not is_changed(module)
 
 

@@ -28,13 +28,15 @@ class Explained:
     has one too, which the model did not write.
     source, target: the tokens of these ids, for pictures.
     weights: for "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "source" (L, H, T, S), who
-    attends to whom. The decoder's row t decides on target token t and has read those before it.
+    attends to whom. The decoder's row t decides on target token t and has read those before it. Of
+    an SSRU: (L, 1, T, T), how much of its state each token is.
     vectors: some numbers of each token's vectors: see watched_pass.
     steps: for each target token the five most probable tokens and their P, most probable first.
     beam: the steps of beam search; none for greedy decoding. names: of the ids in them.
     parts: into how many parts the line was cut; only the first is explained.
     width, alpha, max_extra: of the search, as in beam_search; greedy decoding has the width 1.
     limit: the greatest length of the translation, with its end mark.
+    decoder: of the Config.
     """
 
     line: str
@@ -55,6 +57,7 @@ class Explained:
     alpha: float
     max_extra: int
     limit: int
+    decoder: str
 
     def tokens(self, kind: str) -> tuple[list[str], list[str]]:
         """Return the tokens of the rows and columns of weights[kind].

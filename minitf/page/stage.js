@@ -326,8 +326,9 @@ function buildStage() {
     partOfModel(g, "source", "attention", "attention to the input",
       "Attention to the input, of the decoder", x.source, zone.source),
     orderOf(g, "source", x.source + zone.source / 2),
-    partOfModel(g, "decoder", "attention", "masked self-attention",
-      "Masked self-attention of the decoder", x.decoder, zone.decoder),
+    partOfModel(g, "decoder", "attention", ...(data.decoder === "ssru"
+      ? ["state (SSRU)", "State of the decoder (SSRU)"]
+      : ["masked self-attention", "Masked self-attention of the decoder"]), x.decoder, zone.decoder),
     orderOf(g, "decoder", x.decoder + zone.decoder / 2),
     svg("text", { x: x.output, y: g.top - 23, "font-size": g.isNarrow ? 9.5 : 13, class: "quiet" },
       "output"),

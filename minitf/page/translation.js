@@ -8,11 +8,11 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const hasModel = document.getElementById("head") !== null;
 const KINDS = {
   encoder: "self-attention of the input",
-  decoder: "self-attention of the output",
+  decoder: data.decoder === "ssru" ? "SSRU state of the output" : "self-attention of the output",
   source: "from the output to the input",
 };
 const NAMES = { source: "decoder-to-source attention", encoder: "encoder self-attention",
-  decoder: "decoder self-attention" };
+  decoder: data.decoder === "ssru" ? "decoder SSRU state" : "decoder self-attention" };
 let shown = null;
 // What the reader has chosen. view: the one that is open; head: -1 for the mean of all; row: the
 // number of a token in the line of those that look, or with `reverse`, of those that are looked at;

@@ -163,8 +163,14 @@ def _vectors(explained, n_shown):
 
 
 def _note(explained, n_shown):
-    """Return a sentence about what of a line is not shown, or none."""
+    """Return sentences about what of a line is not shown, or is not as usual, or none."""
     sentences = []
+    if explained.decoder == "ssru":
+        sentences.append(
+            "The decoder of this model has no self-attention but a state (SSRU). In its place, the "
+            "page shows how much of the state comes from each token: the mean of its features. A "
+            "row sums to less than 1, because the state begins at 0."
+        )
     if explained.parts > 1:
         sentences.append(
             f"The line was translated in {explained.parts} parts; this is the first of them."
@@ -201,6 +207,7 @@ def _data(explained, n_shown, weights, limits, languages):
         },
         "source": explained.source[:n_shown],
         "target": explained.target[:n_shown],
+        "decoder": explained.decoder,
         "is_cut": max(len(explained.source), len(explained.target)) > n_shown,
         "weights": weights,
         "vectors": _vectors(explained, n_shown),

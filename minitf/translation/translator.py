@@ -471,6 +471,7 @@ class Translator:
             alpha=search.alpha,
             max_extra=search.max_extra,
             limit=int(greatest_lengths(self.model, source, search.max_extra)[0]),
+            decoder=c.decoder,
         )
 
 

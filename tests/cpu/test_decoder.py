@@ -114,7 +114,7 @@ def test_a_changed_model_is_decoded_by_its_modules(change, rng, monkeypatch):
     assert_same(beam_search(decoding_of(model), source, 3, max_extra=6), expected)
 
 
-@each_switch("paper", "public models", "all")
+@each_switch("paper", "public models", "ssru", "all")
 def test_it_decodes_as_the_modules(changes, rng):
     """Also one sentence alone, and shorter sentences beside it, which are padded."""
     model, source = likely_end(small_model(**changes)), random_batch(rng, rows=5).source

@@ -8,9 +8,12 @@ import pytest
 from models import random_batch, small_config, small_model
 from sizes import B, D, T
 
+from minitf import forms
+from minitf.backend import to_numpy
 from minitf.beyond.functions import gated_recurrence
 from minitf.beyond.ssru import SSRU
-from minitf.decode import Cache, agrees, cached_scorer
+from minitf.common.decoder import FusedDecoding
+from minitf.decode import Cache, Decoding, fastest_decoding
 from minitf.tensor import Tensor, no_grad
 
 
@@ -50,16 +53,40 @@ def cut(x, cuts):
     return np.split(x, cuts, axis=1)
 
 
+def assert_decoded_as_the_whole(model, decoding, rng, tolerance):
+    """The logits of each step are those of the whole text, also after one text has ended."""
+    batch = random_batch(rng, rows=4)
+    with model.evaluating(), no_grad():
+        whole = to_numpy(model(batch.source, batch.target_in).data)
+        scorer, rows = decoding.start(batch.source, 1), np.arange(4)
+        for t in range(batch.target_in.shape[1]):
+            found = to_numpy(scorer(batch.target_in[rows, : t + 1]))
+            assert np.abs(found - whole[rows, t]).max() < tolerance * np.abs(whole).max()
+            if t == 1:
+                rows = rows[[0, 2, 3]]
+                scorer.select(rows)
+
+
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_model_decodes_with_the_state_in_its_cache(norm, rng):
     model = small_model(decoder="ssru", norm=norm)
-    assert agrees(model, lambda source, width: cached_scorer(model, source, width))
-    source, target = (random_batch(rng).source, random_batch(rng).target_in)
-    with model.evaluating(), no_grad():
-        whole = model(source, target).data
-        scorer = cached_scorer(model, source, 1)
-        steps = [scorer(target[:, : t + 1]) for t in range(target.shape[1])]
-    assert np.allclose(np.stack(steps, axis=1), whole, rtol=0, atol=1e-9)
+    with forms.on():
+        fused = fastest_decoding(model)
+    assert type(fused) is FusedDecoding and fastest_decoding(model).cached
+    for decoding in (Decoding(model), fused):
+        assert_decoded_as_the_whole(model, decoding, rng, 1e-9)
+
+
+LIBRARIES = "strict", pytest.param("kernels", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("library", LIBRARIES, indirect=True)
+def test_it_decodes_on_gpu_like_arrays(library, rng):
+    model = small_model("float32", decoder="ssru", d_k=4, d_v=4)
+    with forms.on():
+        decoding = fastest_decoding(model)
+    assert (type(decoding) is FusedDecoding) == (library == "kernels") and decoding.cached
+    assert_decoded_as_the_whole(model, decoding, rng, 1e-5)
 
 
 def test_the_kept_weights_are_those_of_the_state(rng):

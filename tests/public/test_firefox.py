@@ -13,6 +13,8 @@ from firefox_files import SHORTLIST, firefox
 from plain import Plain
 from saved_files import message
 
+from minitf import plot
+from minitf.commands import translate
 from minitf.data import toy
 from minitf.decode import greedy
 from minitf.errors import UserError
@@ -70,6 +72,23 @@ def test_the_command_takes_the_folder_or_the_model(name, tmp_path, capsys):
     firefox(tmp_path / "in")
     assert main([str(tmp_path / "in" / name), str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "config.json").exists()
+
+
+def test_pictures_say_that_they_show_a_state(tmp_path, monkeypatch):
+    firefox(tmp_path / "in")
+    imported(tmp_path / "in", tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    drawn = []
+    monkeypatch.setattr(plot, "attention_maps", lambda *given: drawn.append(given))
+    command = ["--model", "out", "--max-extra", "2", "the dog", "--attention"]
+    assert translate.main([*command, "picture.png", "--attention-kind", "decoder"]) == 0
+    ((weights, rows, columns, _, _, caption, *_),) = drawn
+    assert weights.shape == (1, len(rows), len(columns)) and (weights.sum(-1) < 1).all()
+    assert "decoder's state" in caption and "sums to less than 1" in caption
+    assert translate.main([*command, "page.html"]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "no self-attention but a state (SSRU)" in page and '"decoder":"ssru"' in page
+    assert translate.main([*command, "page.html", "--with-model"]) == 2
 
 
 # What is refused ----------------------------------------------------------------------------------
