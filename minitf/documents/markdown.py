@@ -88,10 +88,7 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
         start, stop = places[node.start_byte], places[node.end_byte]
         if node.parent.type == "atx_heading":  # without the signs that close it
             stop = start + len(re.sub(r"\s#+\s*$", "", document[start:stop]))
-        marks = [
-            Mark(start + each.start(), start + each.end(), each.lastgroup)
-            for each in _MORE.finditer(document[start:stop])
-        ]
+        marks = []
         todo = [_tree(inline, data[node.start_byte : node.end_byte])]
         while todo:
             child = todo.pop()
@@ -109,6 +106,10 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
                 edge = child.type == "link_title"
                 units += units_between(document, begin + edge, end - edge, [], _TITLE)
             todo += child.children
+        marks += [
+            Mark(start + each.start(), start + each.end(), each.lastgroup)
+            for each in _MORE.finditer(document[start:stop])
+        ]
         spelling = _CELL if node.type == "pipe_table_cell" else _TEXT
         units += units_between(document, start, stop, marks, spelling)
     return document, units
