@@ -83,8 +83,7 @@ class Part:
     place: the number of its line, and its own number in that line; of a text around a value, its
     number in the part as well. signs: what is beside the words, and not read. head: the ids of a
     token that names a language, or none. in_capitals: whether its translation is written so.
-    before, after: what is copied at its edges. ids: what a model reads of the text; None if it is
-    not known yet.
+    ids: of the text, None if it is not encoded yet.
     """
 
     place: tuple[int, ...]
@@ -92,8 +91,6 @@ class Part:
     values: tuple[str, ...] = ()
     head: Sequence[int] = ()
     in_capitals: bool = False
-    before: str = ""
-    after: str = ""
     signs: tuple[Sign, ...] = ()
     ids: list[int] | None = dataclasses.field(default=None, compare=False)
 
@@ -114,36 +111,34 @@ class Part:
 
     def between_values(self) -> Line:
         """Return the texts as parts of their own, and the values as what is copied around them."""
-        parts, before, n_words, left = [], "", 0, list(self.signs)
+        parts, around, n_words, left = [], [""], 0, list(self.signs)
         for number, (text, value) in enumerate(zip(self.texts, [*self.values, ""], strict=True)):
             core = text.strip()
             n_before, n_words = n_words, n_words + len(f"{text}{value and 'value'}".split())
             if not any(map(str.isalpha, core)):
-                before += text + value
+                around[-1] += text + value
                 continue
             start, signs = text.index(core), []
             while left and left[0].gap <= n_before + len(core.split()):
                 sign = left.pop(0)
                 signs.append(dataclasses.replace(sign, gap=max(0, sign.gap - n_before)))
-            around = before + text[:start], text[start + len(core) :] + value
             place = *self.place, number
-            parts.append(
-                Part(place, (core,), (), self.head, self.in_capitals, *around, tuple(signs))
-            )
-            before = ""
-        end = "".join(sign.text for sign in left) + parts[-1].after + before
-        return Line((*parts[:-1], dataclasses.replace(parts[-1], after=end)), is_sentence=True)
+            parts.append(Part(place, (core,), (), self.head, self.in_capitals, tuple(signs)))
+            around[-1] += text[:start]
+            around.append(text[start + len(core) :] + value)
+        end = "".join(sign.text for sign in left) + around[-1]
+        return Line(tuple(parts), (*around[:-1], end))
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
     """A line as its parts.
 
-    is_sentence: whether it is a single sentence, of which the texts between the parts are values.
+    around: of a single sentence with values, what is copied before, between and after the parts.
     """
 
     parts: tuple[Part, ...]
-    is_sentence: bool = False
+    around: tuple[str, ...] = ()
 
     @classmethod
     def from_text(
@@ -166,8 +161,8 @@ class Line:
             known = None if values else ids
             if values and any(map(str.isalpha, piece)):
                 texts, values, signs = without_signs(texts, values)
-            read, edges = (tuple(texts), tuple(values)), ("", "")
-            parts.append(Part((number, i), *read, head, in_capitals, *edges, tuple(signs), known))
+            read = tuple(texts), tuple(values)
+            parts.append(Part((number, i), *read, head, in_capitals, tuple(signs), known))
         return cls(tuple(parts))
 
 

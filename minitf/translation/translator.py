@@ -248,10 +248,10 @@ class Translator:
         most = max(1, self.max_subwords - max((len(head) for head, _ in split), default=0))
         cut = cut_texts([rest for _, rest in split], self.subwords, most, self.max_unsplit)
         rows = enumerate(zip(texts, cut, split, in_capitals, strict=True))
-        return self._encoded(
+        return [
             Line.from_text(number, text, pieces, head, is_loud)
             for number, (text, pieces, (head, _), is_loud) in rows
-        )
+        ]
 
     def _text(self, line, protected, keep):
         if self.as_text and (self.placeholders or protected):
@@ -259,26 +259,14 @@ class Translator:
             return read_text(line, protected, self.subwords, keep, language)
         return Text(normalise(line) if self.as_text else line)
 
-    def _encoded(self, lines):
-        """Return the Lines with what the model reads of each part: placeholders for its values."""
-        lines = list(lines)
-        new = [part for line in lines for part in line.parts if part.ids is None]
-        texts = [part.read(self.placeholders) for part in new]
-        ids = iter(self.subwords.encode(texts) if texts else [])
+    def _ids(self, parts):
+        """Return what the model reads of each part: those with values have placeholders."""
+        new = [part.read(self.placeholders) for part in parts if part.ids is None]
+        encoded = iter(self.subwords.encode(new) if new else [])
         return [
-            dataclasses.replace(
-                line,
-                parts=tuple(
-                    part if part.ids is not None else dataclasses.replace(part, ids=next(ids))
-                    for part in line.parts
-                ),
-            )
-            for line in lines
+            [*part.head, *(next(encoded) if part.ids is None else part.ids)][: self.max_subwords]
+            for part in parts
         ]
-
-    def _ids(self, part):
-        """Return all that the model reads of a part."""
-        return [*part.head, *part.ids][: self.max_subwords]
 
     def _rules(self, search, source):
         """Return what may be written for each row of source ids, None for anything."""
@@ -298,7 +286,7 @@ class Translator:
         parts = [part for line in lines for part in line.parts]
         found = self._translate_parts(parts, decode_batch, search, progress)
         if lost := [number for number, best in enumerate(found) if not best]:
-            around = self._encoded(parts[number].between_values() for number in lost)
+            around = [parts[number].between_values() for number in lost]
             pieces = self._translate_lines(around, decode_batch, search)
             for number, best in zip(lost, pieces, strict=True):
                 found[number] = best
@@ -322,7 +310,7 @@ class Translator:
             for number, part in enumerate(parts)
             if not found[number] and len(part.values) <= len(self.placeholders)
         ]
-        ids = [self._ids(parts[number]) for number in read]
+        ids = self._ids([parts[number] for number in read])
 
         def translate_batch(rows):
             source = pad_rows([ids[i] for i in rows], len(self.subwords), last=EOS)
@@ -365,15 +353,11 @@ class Translator:
         """Return translations of a part with a character for each of its signs."""
         if not part.signs:
             return translations
-        source, (mark, *_) = (
-            part.read(self.placeholders),
-            (*self.placeholders[len(part.values) :], ""),
-        )
-        log_probabilities = functools.partial(self._log_probabilities, part.head)
+        source = part.read(self.placeholders)
+        mark = next(iter(self.placeholders[len(part.values) :]), "")
+        ln_p = functools.partial(self._log_probabilities, part.head)
         return [
-            dataclasses.replace(
-                each, text=placed(each.text, part.signs, source, mark, log_probabilities)
-            )
+            dataclasses.replace(each, text=placed(each.text, part.signs, source, mark, ln_p))
             for each in translations
         ]
 
@@ -396,7 +380,7 @@ class Translator:
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `max_subwords` ids; none if there is no text."""
         (read,) = self._read([(line, ())])
-        return list(map(self._ids, read.parts))
+        return self._ids(read.parts)
 
     def attention(
         self,
@@ -435,7 +419,7 @@ class Translator:
 
         search = dataclasses.replace(search or Search(), n_best=1, **changes)
         (read,) = self._read([(line, ())])
-        parts = list(map(self._ids, read.parts))
+        parts = self._ids(read.parts)
         if not parts:
             raise UserError("the line has no text: there is no attention to draw")
         first, steps = read.parts[0], []
@@ -453,8 +437,8 @@ class Translator:
         beam_steps = steps[0] if steps else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
-            line=f"{first.before}{first.source}{first.after}".strip(),
-            translation=first.before + shown[0].text + first.after,
+            line=first.source.strip(),
+            translation=shown[0].text,
             log_probability=best.log_probability,
             score=best.score,
             source_ids=[*parts[0], EOS],

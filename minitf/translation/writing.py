@@ -58,7 +58,7 @@ def as_one_sentence(
     small, and the full stop the mark of the source, such as its comma. A value stays as it is. Why
     a sentence has parts is noted in `given_up`.
     """
-    reason, is_begun, found = AROUND if line.is_sentence else CUT, False, []
+    reason, is_begun, found = AROUND if line.around else CUT, False, []
     for part, best in zip(line.parts, translations, strict=True):
         source = part.source
         is_label = source.endswith(":") and part.signs  # **Note:** we sing
@@ -146,17 +146,16 @@ def restored(
 def joined(line: Line, translations: Sequence[list[Translation]], n: int) -> list[Translation]:
     """Return the n best translations of a line, made of those of its parts.
 
-    The parts of a sentence bring their spaces; other parts are joined as sentences are.
+    What is around the parts of a sentence has spaces; other parts are joined as sentences are.
     """
     if not line.parts:
         return [Translation("", 0.0, 0.0)]
-    best = None
-    for part, found in zip(line.parts, translations, strict=True):
-        found = [
-            dataclasses.replace(each, text=part.before + each.text + part.after) for each in found
-        ]
-        glue = "".join if line.is_sentence else join
-        best = found if best is None else _together(best, found, n, glue)
+    first, *between = line.around or [""] * (len(line.parts) + 1)
+    best = []
+    for after, found in zip(between, translations, strict=True):
+        before = "" if best else first
+        found = [dataclasses.replace(each, text=before + each.text + after) for each in found]
+        best = _together(best, found, n, "".join if line.around else join) if best else found
     return best
 
 

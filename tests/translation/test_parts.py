@@ -62,8 +62,8 @@ def test_more_values_than_placeholders_are_translated_around():
 
 
 def test_around_its_values_a_part_is_whole_again():
-    line = dataclasses.replace(PART, before="<b>").between_values()
-    assert "".join(each.before + each.source + each.after for each in line.parts) == PART.source
+    line = PART.between_values()
+    assert line.around == ("", " 030 1234567 ", " 17:45!")
     assert [part.texts for part in line.parts] == [("Call",), ("at",)]
     assert [part.place for part in line.parts] == [(0, 0, 0), (0, 0, 1)]
 
@@ -89,13 +89,9 @@ def test_what_is_given_up_in_any_part_is_told_once():
     assert joined(Line((PART,) * 3), found, 1)[0].given_up == ("one", "two", "three")
 
 
-def test_the_edges_of_parts_bring_their_own_spaces():
-    bold = Part((0, 0), ("Yes.",), before="<b>", after="</b>")
-    for is_sentence, expected in (
-        (False, "<b>Ja.</b> <b>Nein.</b>"),
-        (True, "<b>Ja.</b><b>Nein.</b>"),
-    ):
-        found = joined(Line((bold, bold), is_sentence), [said("Ja."), said("Nein.")], 1)
+def test_what_is_around_the_parts_of_a_sentence_brings_its_spaces():
+    for around, expected in (((), "Ja. Nein."), (("<b>", "</b>, ", "!"), "<b>Ja.</b>, Nein.!")):
+        found = joined(Line((PART, PART), around), [said("Ja."), said("Nein.")], 1)
         assert found[0].text == expected
 
 

@@ -363,7 +363,7 @@ def test_a_model_that_reads_capitals_is_not_made_to_write_them(subwords):
 
 
 def test_the_tokens_of_a_batch_count_end_marks(translator, monkeypatch):
-    monkeypatch.setattr(translator, "_ids", lambda part: [5, 6, 7])
+    monkeypatch.setattr(translator, "_ids", lambda parts: [[5, 6, 7] for _ in parts])
     done = []
     translator.translate(
         list("abcdefgh"), Search(2, 0.6, 3), batch_tokens=24, progress=lambda n, _: done.append(n)
