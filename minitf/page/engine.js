@@ -86,6 +86,13 @@ function normalise(text) {
   return JOINER.test(line) ? normalise(line.replace(new RegExp(JOINER, "gu"), "")) : line;
 }
 
+// Return a line with a word for each & that is between two words.
+function withAnd(line, word) {
+  const between = /(?<=[\p{L}\p{N}_]) (?:&|&amp;) (?=[\p{L}\p{N}_])/gu;
+  const isLoud = /\p{Uppercase}/u.test(line) && !/\p{Lowercase}|\p{Lt}/u.test(line);
+  return line.replace(between, ` ${isLoud ? word.toUpperCase() : word} `);
+}
+
 // Return the ids of a text by byte-pair encoding: join the two neighbours whose union was learned
 // first, again and again. What is not in the vocabulary is spelled in bytes.
 function encodeText(model, text) {
@@ -562,6 +569,6 @@ function byHead(rows) {
 
 if (typeof module !== "undefined") // in node, for tests
   module.exports = {
-    loadModel, normalise, encodeText, inSmallLetters, decodeIds, nameOf, encode, greedy,
+    loadModel, normalise, withAnd, encodeText, inSmallLetters, decodeIds, nameOf, encode, greedy,
     beamSearch, explainPass, sampled,
   };

@@ -133,7 +133,8 @@ async function translate(text, { width, temperature = 0, draw }, onText = () => 
   const model = await unpackModel();
   const { alpha, max_extra: maxExtra } = data.search;
   const { max_subwords: maxSubwords, max_unsplit: maxUnsplit } = data.search;
-  const given = normalise(text), line = data.search.reads_capitals ? given : inSmallLetters(model, given);
+  const given = withAnd(normalise(text), data.search.and);
+  const line = data.search.reads_capitals ? given : inSmallLetters(model, given);
   if (!line) throw new Error("Type a sentence first.");
   if (hasMoreThan(model, line, maxSubwords))
     throw new Error(`This is too long: the model reads up to ${maxSubwords} tokens at once, and a word `

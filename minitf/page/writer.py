@@ -20,6 +20,7 @@ from minitf.errors import UserError
 from minitf.page.explained import Explained
 from minitf.text import PairedSubwords, Subwords, Words
 from minitf.text.kept import PLACEHOLDERS
+from minitf.text.normalise import word_for_and
 from minitf.text.vocabulary import SPACE_SIGN, SPECIALS
 from minitf.transformer import Transformer
 
@@ -87,6 +88,9 @@ def page(
         "max_subwords": max_subwords,
         "max_unsplit": max_unsplit,
         "reads_capitals": reads_capitals,
+        "and": "&"
+        if subwords is None or "&" in subwords.characters
+        else word_for_and(languages[0]),
     }
     names = [name for name in PROGRAM if model is not None or name not in OF_MODEL]
     script = "".join(_source(name) for name in names)

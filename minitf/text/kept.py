@@ -36,7 +36,7 @@ KINDS = {
     # What stands between a pair of signs: code, tags, gaps to be filled, formulas, notes. A model
     # would translate the words inside.
     "enclosed": r"`[^`]+`|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|%\(\w+\)[a-z]|%[A-Z_]{2,}%|\b__\w+__\b"
-    r"|<!--.*?-->|</?[A-Za-z][^\s<>]*(?:\s[^<>]*=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?\s*/?>"
+    r"|</?[A-Za-z][^\s<>]*(?:\s[^<>]*=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?\s*/?>"
     r"|\$[^$\s](?:[^$]*[^$\s])?\$(?![\w.])|\\[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})+"
     r"|(?:\[(?:\^\w+|\d{1,3})\])+|\[/\w+\]|\[\w+(?:=[^\]]*)?\](?=[\w\[])"
     r"|(?:\]\([^()\s]*(?: \"[^\"]*\")?\))+|(?<=\w)\(\w{1,2}\)",
@@ -94,10 +94,10 @@ def protected_pattern(
     if characters:
         known, lone = (re.escape("".join(sorted(each))) for each in (characters, alone))
         kinds.append(rf"[^\W\d_]*(?={_ALNUM})[^{known}](?:[^\s!-~]|\w)*")
+        kinds.append(rf"(?<!\S)[^\w\s{lone}]+(?= )|(?<= )[\"'](?= )")
         # A bracket, or other signs, with the hyphens of an arrow.
         kinds.append(rf"(?![{known}])[()\[\]{{}}]")
         kinds.append(rf"(?:(?<!\S)-+)?(?:(?!{_ALNUM})[^\s()\[\]{{}}{known}])+(?:-+(?!\S))?")
-        kinds.append(rf"(?<!\S)[^\w\s{lone}]+(?= )|(?<= )[\"'](?= )")
     return re.compile("|".join(f"(?:{kind})" for kind in kinds))
 
 

@@ -76,11 +76,17 @@ def without_entities(line: str) -> str:
     return re.sub(_ENTITY, lambda entity: unescape(entity[0]), line)
 
 
-def with_and(line: str, language: str) -> str:
-    """Return a line with the word for & between two words, in a language such as "en".
+def word_for_and(language: str) -> str:
+    """Return the word for & in a language such as "en"; & itself where it is not known."""
+    return dict(re.findall(r"(\w+) (\w+)", _AND)).get(language, "&")
 
-    >>> with_and("Tom & Mary at AT&T", "en"), with_and("TOM & ANNA", "de")
+
+def with_and(line: str, word: str) -> str:
+    """Return a line with a word for each & that is between two words.
+
+    The page does the same, in minitf/page/engine.js.
+
+    >>> with_and("Tom & Mary at AT&T", "and"), with_and("TOM & ANNA", "und")
     ('Tom and Mary at AT&T', 'TOM UND ANNA')
     """
-    word = dict(re.findall(r"(\w+) (\w+)", _AND)).get(language, "&")
     return re.sub(_AND_SIGN, f" {word.upper() if line.isupper() else word} ", line)

@@ -68,9 +68,9 @@ class Vocabulary:
 
     @functools.cached_property
     def signs_alone(self) -> frozenset[str]:
-        """The signs that are a token after a space; what has none is seldom alone in a text."""
+        """The signs with a token of their own after a space; others are seldom alone in a text."""
         after_space = (name[1:] for name in self.names if name[:1] == SPACE_SIGN)
-        return frozenset(sign for sign in after_space if len(sign) == 1 and not sign.isalnum())
+        return frozenset("".join(name for name in after_space if not any(map(str.isalnum, name))))
 
     def split_language(self, line: str) -> tuple[list[int], str]:
         """Return the ids of the token that names the language of a line, and the rest of it."""

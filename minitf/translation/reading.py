@@ -22,7 +22,7 @@ from minitf.text.kept import (
     split_protected,
     with_placeholders,
 )
-from minitf.text.normalise import normalise, with_and, without_entities
+from minitf.text.normalise import normalise, with_and, without_entities, word_for_and
 from minitf.text.sentences import sentences
 from minitf.translation.signs import Sign, without_signs
 
@@ -190,7 +190,7 @@ def read_text(
     given += PLACEHOLDER.findall(pieces[-1])
     text = normalise(without_entities(PLACEHOLDERS[0].join(pieces)))
     if "&" in text and "&" not in subwords.characters:
-        text = with_and(text, language)
+        text = with_and(text, word_for_and(language))
     if not given and not keep and has_no_values(text):
         return Text(text)
     around, found = split_protected(text, _pattern(tuple(keep), subwords))

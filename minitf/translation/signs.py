@@ -91,7 +91,7 @@ def without_signs(
         if touched[1] in _STOPS or read[-1:] in ("", " "):
             read, after = read.rstrip(" "), after.lstrip(" ")
             read += " " * bool(read and (after or following) and touched[1] not in _STOPS)
-        elif touched[1].isalnum() and read[-1:].isalnum():  # he/she
+        elif re.match(_WORD_AFTER, after or following) and read[-1:].isalnum():  # he/she
             read += " "
         gap = len(read.split())
         if gap and touched[1].isalnum() and not read[-1:].isspace():  # behind a quote

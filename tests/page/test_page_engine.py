@@ -17,7 +17,7 @@ from paths import EXAMPLES, PACKAGE, ROOT, SUPPORT
 from minitf.config import Config
 from minitf.decode import Decoding, beam_search, greedy
 from minitf.page.writer import _weights_of, page
-from minitf.text.normalise import normalise
+from minitf.text.normalise import normalise, with_and
 from minitf.text.vocabulary import valid
 from minitf.transformer import Transformer
 from minitf.translation.reading import in_small_letters
@@ -175,6 +175,19 @@ def test_a_line_in_capitals_is_written_small_as_in_python(translator, tmp_path):
     lines = [normalise(line) for line in lines]
     found = run_engine(tmp_path, translator, lines, small=True)
     assert found == in_small_letters(lines, translator.subwords) != lines
+
+
+def test_a_sign_for_and_is_read_as_in_python(translator, tmp_path):
+    lines = [
+        "Tom & Mary",
+        "TOM & ANNA & 3",
+        "AT&T & you",
+        "& so on &",
+        "\u00fc & \u00fc",
+        "a &amp; b",
+    ]
+    found = run_engine(tmp_path, translator, lines, **{"and": "und"})
+    assert found == [with_and(line, "und") for line in lines] != lines
 
 
 PROGRAM = """

@@ -1,7 +1,7 @@
 // node page_engine.js ENGINE.js PAGE.json: translate lines with the engine and the model of a page.
 // PAGE.json: {head, low, high (as in the page), lines, width, search, ...}.
 // search: alpha and max_extra. ids_only: only the ids of the lines. small: only the lines
-// in small letters. texts_of: the lines are lists of ids; their texts.
+// in small letters. and: only the lines, with this word for &. texts_of: the lines are lists of ids; their texts.
 // explained: also what explainPass returns.
 "use strict";
 const fs = require("node:fs"), zlib = require("node:zlib");
@@ -30,6 +30,7 @@ async function run() {
   const begun = performance.now(), results = [];
   for (const line of request.lines)
     if (request.texts_of) results.push(engine.decodeIds(model, line));
+    else if (request.and) results.push(engine.withAnd(line, request.and));
     else if (request.small) results.push(engine.inSmallLetters(model, engine.normalise(line)));
     else if (request.ids_only) results.push({ ids: engine.encodeText(model, line) });
     else results.push(await translated(model, line));
