@@ -36,9 +36,8 @@ FOLDER = Path(__file__).resolve().parent
 # of old books, fewer of German, which makes new words of two.
 FAMILIAR = {"en": 0.95, "de": 0.8}
 BACK = "⓪"  # the first token of a source that a translator wrote (Caswell et al. 2019)
-# Of Latin letters and usual signs; others are kept as values, as long as no vocabulary is learned.
-_KNOWN = frozenset([*map(chr, range(0x20, 0x250)), "\u2013", "€"])
-_KEPT = protected_pattern((), _KNOWN, alone=_KNOWN)
+_USUAL = "".join(map(chr, [*range(0x20, 0x250), 0x2013]))  # what a vocabulary may learn
+_KEPT = protected_pattern((), _USUAL, alone=_USUAL)
 _A_MARK = re.compile(f"[{PLACEHOLDERS}]")
 
 
