@@ -196,9 +196,10 @@ def _vocabulary(folder, sizes):
         contents, pieces = [], []
         for path, size in zip(_sentencepiece_files(folder, len(sizes)), sizes, strict=True):
             contents.append(unpacked(path))
-            with in_file(path):
-                one = processor(contents[-1])
-            pieces.append(one.id_to_piece(list(range(one.get_piece_size()))))
+            with user_errors(path):  # a subword that is not UTF-8
+                with in_file(path):
+                    one = processor(contents[-1])
+                pieces.append(one.id_to_piece(list(range(one.get_piece_size()))))
             formats.check_size(pieces[-1], size, path)
         return pieces, lambda rest: PairedSubwords(contents[0], contents[-1], rest, opus=False)
     if len(sizes) == 2:

@@ -141,6 +141,15 @@ def test_other_files_in_the_place_of_the_model(tmp_path):
     assert "git lfs pull" in refused(folder, tmp_path)
 
 
+def test_a_subword_that_is_not_utf_8(tmp_path):
+    """SentencePiece loads such a file, and fails when it is asked for the subword."""
+    firefox(tmp_path / "in")
+    path = tmp_path / "in" / "vocab.ende.spm"
+    content = path.read_bytes()
+    path.write_bytes(content.replace("\u2581the".encode(), "\u2581th".encode() + b"\xb1", 1))
+    assert "vocab.ende.spm: damaged ('utf-8' codec" in refused(tmp_path / "in", tmp_path)
+
+
 def test_a_vocabulary_of_another_model(tmp_path):
     firefox(tmp_path / "in", two=True)
     firefox(tmp_path / "other")

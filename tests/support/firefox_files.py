@@ -45,6 +45,7 @@ def vocabulary(size, *sides):
         unk_id=1,
         bos_id=-1,
         pad_id=-1,
+        minloglevel=2,
     )
     return model.getvalue()
 

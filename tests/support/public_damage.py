@@ -12,6 +12,7 @@ from unittest import mock
 
 import numpy as np
 from damage import ODD_VALUES
+from firefox_files import firefox
 from public_files import hugging_face, logits_of, marian
 
 from minitf.errors import UserError
@@ -20,11 +21,14 @@ from minitf.public.importing import import_model
 from minitf.translation.loading import load_model
 
 SPARE = 6 << 20  # bytes that a small import takes besides its arrays, as tracemalloc counts them
-KINDS = ("model.safetensors", "new.bin", "legacy.bin", "marian", "release")
+KINDS = ("model.safetensors", "new.bin", "legacy.bin", "marian", "release", "firefox")
 
 
 def make(folder, kind):
     """Write an undamaged model; returns what to import, and the files to damage."""
+    if kind == "firefox":
+        firefox(folder)
+        return folder, sorted(folder.iterdir())
     if kind in ("marian", "release"):
         source = marian(folder)
         if kind == "release":
