@@ -1327,7 +1327,7 @@ caches = empty_caches(exact)
 steps = []
 for t, word in enumerate(whole_text):
     # t is the token's position: its sinusoids are those of position t, not of 0.
-    steps.append(exact.decode_step(np.array([[word]]), memory, mask, t, caches).numpy())
+    steps.append(exact.decode(np.array([[word]]), memory, mask, t, caches).numpy())
 all_at_once = exact.decode(np.array([whole_text]), memory, mask)
 same("a token at a time, with the cache = all at once", np.hstack(steps), all_at_once)
 
@@ -1339,18 +1339,15 @@ same("a token at a time, with the cache = all at once", np.hstack(steps), all_at
 # %%
 def positions_read(cached):
     """Return how many positions the decoder reads at the last step of greedy."""
-    read_at_steps = []
+    read_at_steps, decode = [], exact.decode
 
-    def counted(method):
-        def counting(target, *others):
-            read_at_steps.append(np.shape(target)[1])
-            return method(target, *others)
+    def counting(target, *others):
+        read_at_steps.append(np.shape(target)[1])
+        return decode(target, *others)
 
-        return counting
-
-    exact.decode, exact.decode_step = map(counted, (exact.decode, exact.decode_step))
+    exact.decode = counting
     greedy(Decoding(exact, cached), source[4:5])
-    del exact.decode, exact.decode_step
+    del exact.decode
     return read_at_steps[-1]
 
 

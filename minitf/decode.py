@@ -118,10 +118,9 @@ def decode_with(
     choose: see write_texts. Greedy decoding picks the most probable token, sampling draws one. The
     other arguments are those of greedy.
     """
-    source = _checked(source, alpha)
+    decoding, source = _checked(model, source, alpha)
     if len(source) == 0:
         return []
-    decoding = _decoding_of(model)
     c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
     texts = np.full((len(source), 1), c.bos_id)
     with decoding.model.evaluating(), no_grad():
@@ -246,14 +245,13 @@ def beam_search(
     Raises ValueError for a beam, n_best or alpha out of range.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
-    source = _checked(source, alpha)
+    decoding, source = _checked(model, source, alpha)
     if beam < 1:
         raise ValueError(f"the beam width must be at least 1, not {beam}")
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best must be from 1 to the beam width {beam}, not {n_best}")
     if len(source) == 0:
         return []
-    decoding = _decoding_of(model)
     c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
     keeps_steps = steps is not None
     searches = [_Search(limit, beam, alpha, n_best, c.eos_id, keeps_steps) for limit in limits]
@@ -389,8 +387,11 @@ def continuations(
     return best % size, best // size, np.take_along_axis(sums, best, axis=-1)
 
 
-def _checked(source, alpha):
-    """Return source ids as an array (B, S). Raises ValueError for other shapes, and for alpha."""
+def _checked(model, source, alpha):
+    """Return the Decoding, of a model the fastest, and source ids as an array (B, S).
+
+    Raises ValueError for ids of other shapes, and for alpha.
+    """
     source = np.asarray(source)
     if source.ndim != 2 and source.shape != (0,):
         raise ValueError(
@@ -398,7 +399,7 @@ def _checked(source, alpha):
         )
     if not 0 <= alpha <= 10:
         raise ValueError(f"alpha must be at least 0 and at most 10, not {alpha}")
-    return source
+    return model if isinstance(model, Decoding) else fastest_decoding(model), source
 
 
 def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> np.ndarray:
@@ -416,6 +417,7 @@ def greatest_lengths(model: Transformer, source: np.ndarray, max_extra: int) -> 
     return np.maximum(lengths, 1)
 
 
+@dataclasses.dataclass
 class Decoding:
     """A model with the program that scores the next tokens of its texts: its own modules.
 
@@ -423,8 +425,8 @@ class Decoding:
     each text from its beginning at every step, which is slower and gives the same result.
     """
 
-    def __init__(self, model: Transformer, cached: bool = True):
-        self.model, self.cached = model, cached
+    model: Transformer
+    cached: bool = True
 
     def start(self, source: Ids, width: int) -> Scorer:
         """Return the Scorer of `width` texts for each sentence of source ids (B, S)."""
@@ -443,11 +445,6 @@ def fastest_decoding(model: Transformer) -> Decoding:
     if all(module.can_cache for module in model.modules()) and agrees(Decoding(model)):
         return Decoding(model)
     return Decoding(model, cached=False)
-
-
-def _decoding_of(model):
-    """Return a Decoding as it is, and of a model the fastest."""
-    return model if isinstance(model, Decoding) else fastest_decoding(model)
 
 
 def agrees(decoding: Decoding) -> bool:
@@ -498,10 +495,8 @@ class TokenScorer(Scorer):
         if self.caches is None:
             hidden = self.model.decode(texts, self.memory, self.mask)
         else:
-            start = texts.shape[1] - 1
-            hidden = self.model.decode_step(
-                texts[:, -1:], self.memory, self.mask, start, self.caches
-            )
+            last = texts.shape[1] - 1
+            hidden = self.model.decode(texts[:, -1:], self.memory, self.mask, last, self.caches)
         return self.model.logits(hidden[:, -1]).data
 
     def select(self, rows: np.ndarray) -> None:

@@ -196,20 +196,20 @@ def linear(x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None) -> Te
     y = x_data @ w if b is None else x_data @ w + b  # (..., F)
 
     def backward(gy):
-        g_weight = _rows(x_data).T @ _rows(gy)  # (D, F), summed over all positions
+        g_weight = as_rows(x_data).T @ as_rows(gy)  # (D, F), summed over all positions
         return gy @ w.T, g_weight, sum_rows(gy)  # without a bias, the last is ignored
 
     return record(y, (x, weight, bias), backward)
 
 
-def _rows(x):
+def as_rows(x):
     """Return x with one row for each position: (..., D) -> (N, D)."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def sum_rows(x):
     """Return the sum over all axes but the last: (..., D) -> (D,)."""
-    return _rows(x).sum(axis=0)
+    return as_rows(x).sum(axis=0)
 
 
 @accelerated

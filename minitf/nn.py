@@ -59,7 +59,11 @@ class Module:
         A parameter with several names, such as the matrix of tied embeddings, is listed under its
         first one only, so that the optimizer updates it once.
         """
-        return [(name, value) for name, value in _contents(self) if isinstance(value, Parameter)]
+        return [
+            (name, value)
+            for name, value in _contents(self).values()
+            if isinstance(value, Parameter)
+        ]
 
     def parameters(self) -> list[Parameter]:
         """List the parameters, each once."""
@@ -67,7 +71,7 @@ class Module:
 
     def modules(self) -> list[Module]:
         """List this module and all modules inside it, each once."""
-        return [value for _, value in _contents(self) if isinstance(value, Module)]
+        return [value for _, value in _contents(self).values() if isinstance(value, Module)]
 
     def train(self, training: bool = True) -> Self:
         """Switch dropout on (off with False) here and in all modules inside; return the module."""
@@ -150,30 +154,26 @@ class Module:
         return "\n".join(_tree("", self, {}))
 
 
-def _contents(module):
-    """Return (name, object) for a module and every module and parameter inside it, each once.
-
-    They come in the order of definition, a module before its contents.
-    """
-    contents = {}
-    _walk(module, "", contents)
-    return contents.values()
-
-
 _HOLDERS = Module, Parameter, list, tuple, dict  # the types of attributes that are walked
 
 
-def _walk(value, name, contents):
-    """Add (name, object) for every module and parameter in a value to `contents`, a dict by id."""
+def _contents(value, name="", found=None):
+    """Return {id: (name, object)} for a module and every module and parameter inside it.
+
+    They come in the order of definition, a module before its contents. Each comes once: found has
+    those that were there before.
+    """
+    found = {} if found is None else found
     if isinstance(value, (list, tuple, dict)):
         for key, child in _items(value):
-            _walk(child, f"{name}.{key}", contents)
-    elif isinstance(value, (Module, Parameter)) and id(value) not in contents:
-        contents[id(value)] = name, value
+            _contents(child, f"{name}.{key}", found)
+    elif isinstance(value, (Module, Parameter)) and id(value) not in found:
+        found[id(value)] = name, value
         if isinstance(value, Module):
             for key, child in vars(value).items():
                 if isinstance(child, _HOLDERS):  # most attributes are numbers
-                    _walk(child, f"{name}.{key}" if name else key, contents)
+                    _contents(child, f"{name}.{key}" if name else key, found)
+    return found
 
 
 def _and_more(names):

@@ -412,42 +412,31 @@ class Transformer(Module):
         x = self.embedding(source) * self.config.d_model**0.5
         return self.encoder(self.source_positions(x), to_device(mask)), mask
 
-    def decode(self, target: Ids, memory: Tensor, source_mask: np.ndarray | None) -> Tensor:
+    def decode(
+        self,
+        target: Ids,
+        memory: Tensor,
+        source_mask: np.ndarray | None,
+        position: int = 0,
+        caches: Sequence | None = None,
+    ) -> Tensor:
         """Return the decoder's output (B, T, D) for the target ids (B, T) written so far.
 
         The mask of the target is the causal one. Padding comes only at the end of a text, so that
         mask keeps every real token from seeing it.
+        caches: for each layer a pair, one cache for self-attention and one for attention to the
+        source (see minitf.decode). Then the target is the newest token of each text alone, (B, 1),
+        which may attend to all tokens in its cache. position: that of the first token, from 0.
         """
         target = _ids(target, "target", "(B, T)")
-        target_mask = causal_mask(target.shape[1])
-        return self._decoded(target, memory, target_mask, source_mask)
-
-    def decode_step(
-        self,
-        newest: Ids,
-        memory: Tensor,
-        source_mask: np.ndarray | None,
-        position: int,
-        caches: Sequence,
-    ) -> Tensor:
-        """Return the decoder's output (B, 1, D) for the newest token of each text, ids (B, 1).
-
-        position: that of these tokens in their texts, from 0.
-        caches: for each layer a pair, one cache for self-attention and one for attention to the
-        source (see minitf.decode). The newest token may attend to all tokens in its cache.
-        """
-        newest = _ids(newest, "newest", "(B, 1)")
-        return self._decoded(newest, memory, None, source_mask, position, caches)
-
-    def _decoded(self, target, memory, target_mask, source_mask, start=0, caches=None):
-        """Return the decoder's output for target ids of which the first is at position `start`."""
         if len(memory) != len(target):  # attention would broadcast a single row
             raise ValueError(
                 f"{len(memory)} rows of source, but {len(target)} of target: give one target for "
                 "each source"
             )
         x = self.target_embedding(target) * self.config.d_model**0.5
-        x = self.target_positions(x, start)
+        x = self.target_positions(x, position)
+        target_mask = causal_mask(target.shape[1]) if caches is None else None
         masks = [None if mask is None else to_device(mask) for mask in (target_mask, source_mask)]
         return self.decoder(x, memory, *masks, caches)
 

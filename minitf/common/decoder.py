@@ -60,18 +60,18 @@ class Steps(NamedTuple):
 class Affine:
     """The map x W + b of rows, or several maps of the same rows side by side: (R, D) -> (R, F).
 
-    linears: pairs of a weight (D, F) and a bias (F,) or None.
+    linears: Linears, or others with a weight (D, F) and a bias (F,) or None.
     multiply: the function that multiplies rows by W, which the step `pack` provides.
     """
 
     def __init__(self, *linears):
-        self.weights, biases = zip(*linears, strict=True)
+        self.weights = [each.weight.data for each in linears]
         self.shape = len(self.weights[0]), sum(weight.shape[1] for weight in self.weights)
         self.bias = self.multiply = None
-        if any(bias is not None for bias in biases):
+        if any(each.bias is not None for each in linears):
             self.bias = _side_by_side(
-                xp.zeros(weight.shape[1], dtype=weight.dtype) if bias is None else bias
-                for weight, bias in linears
+                xp.zeros(weight.shape[1], weight.dtype) if each.bias is None else each.bias.data
+                for weight, each in zip(self.weights, linears, strict=True)
             )
 
     def take_matrix(self):
@@ -92,30 +92,25 @@ def _side_by_side(arrays):
     return xp.concatenate([first, *others], axis=-1) if others else first
 
 
-def _affine(*linears):
-    """Return the Affine of some Linears that multiply the same rows."""
-    return Affine(*((x.weight.data, None if x.bias is None else x.bias.data) for x in linears))
-
-
 def _layer_of(layer, norm):
     """Return the weights of one decoder layer, by name."""
     own, source, network = layer.self_attention, layer.source_attention, layer.feed_forward
     if isinstance(own, SSRU):
-        own_input, own_output = _affine(own.value, own.forget), None
+        own_input, own_output = Affine(own.value, own.forget), None
     else:
-        own_input = _affine(own.query, own.key, own.value)  # all queries, keys, values
-        own_output = _affine(own.output)
+        own_input = Affine(own.query, own.key, own.value)  # all queries, keys, values
+        own_output = Affine(own.output)
     return types.SimpleNamespace(
         own_input=own_input,
         own_output=own_output,  # None for an SSRU
         self_norm=norm(layer.self_residual.norm),
-        source_query=_affine(source.query),
-        source_key_value=_affine(source.key, source.value),
-        source_output=_affine(source.output),
+        source_query=Affine(source.query),
+        source_key_value=Affine(source.key, source.value),
+        source_output=Affine(source.output),
         source_norm=norm(layer.source_residual.norm),
-        inner=_affine(network.inner),
+        inner=Affine(network.inner),
         activation=network.activation,  # the name of a function in minitf.functions
-        outer=_affine(network.outer),
+        outer=Affine(network.outer),
         feed_forward_norm=norm(layer.feed_forward_residual.norm),
     )
 
@@ -136,8 +131,8 @@ class FusedDecoding(decode.Decoding):
         self.embedding = model.target_embedding.weight.data
         self.layers = [_layer_of(layer, steps.norm) for layer in model.decoder.layers]
         self.norm = steps.norm(model.decoder.norm) if model.decoder.norm else None
-        bias = getattr(model.logit_bias(), "data", None)
-        self.vocabulary = Affine((model.output_embedding.weight.data.T, bias))
+        weight, bias = model.output_embedding.weight.T, model.logit_bias()
+        self.vocabulary = Affine(types.SimpleNamespace(weight=weight, bias=bias))
         of_layers = [
             x for layer in self.layers for x in vars(layer).values() if isinstance(x, Affine)
         ]

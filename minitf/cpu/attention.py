@@ -26,7 +26,7 @@ from minitf.common.layers import attends_plainly
 from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums
 from minitf.dropout import drop, next_mask
 from minitf.forms import form_of
-from minitf.functions import attention_arrays, linear_arrays, swap
+from minitf.functions import as_rows, attention_arrays, linear_arrays, swap
 from minitf.tensor import is_recording, record
 
 LONGEST_KEPT = 512  # keys; with more, backward recomputes the weights instead of storing them
@@ -389,7 +389,7 @@ class _RowProjection:
         arrays = [linear_arrays(x, layer.weight, layer.bias) for layer in layers]
         inputs, self.weights, self.biases = zip(*arrays, strict=True)
         self.shape, self.n_heads = inputs[0].shape, n_heads
-        self.rows = inputs[0].reshape(math.prod(self.shape[:-1]), self.shape[-1])  # (N, D)
+        self.rows = as_rows(inputs[0])  # (N, D)
         ends = itertools.accumulate((weight.shape[1] for weight in self.weights), initial=0)
         self.columns = list(itertools.starmap(slice, itertools.pairwise(ends)))  # of y, by layer
         self.y = self.rows @ self._weight()

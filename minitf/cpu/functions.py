@@ -7,8 +7,6 @@ optim.py.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from minitf import functions, optim, transformer
@@ -17,7 +15,7 @@ from minitf.cpu.sums import add_segments, blocks, column_sums, row_dots, row_sum
 from minitf.cpu.threads import parallel_for
 from minitf.dropout import next_mask
 from minitf.forms import form_of
-from minitf.functions import checked_ids, layer_norm_arrays, linear_arrays
+from minitf.functions import as_rows, checked_ids, layer_norm_arrays, linear_arrays
 from minitf.nn import Parameter
 from minitf.optim import gradient_out
 from minitf.tensor import as_array, is_recording, record
@@ -27,20 +25,18 @@ from minitf.tensor import as_array, is_recording, record
 def linear(x, weight, bias=None):
     """Multiply all positions as the rows of one matrix product."""
     x_data, w, b = linear_arrays(x, weight, bias)
-    shape = x_data.shape
-    n = math.prod(shape[:-1])
-    rows = x_data.reshape(n, shape[-1])  # (N, D)
+    rows = as_rows(x_data)  # (N, D)
     y = rows @ w  # (N, F)
     if b is not None:
         y += b
 
     def backward(gy):
-        gy = gy.reshape(n, w.shape[1])  # (N, F)
+        gy = as_rows(gy)  # (N, F)
         g_bias = None if b is None else column_sums(gy)
         g_weight = np.matmul(rows.T, gy, out=gradient_out(weight, (x, weight, bias)))
-        return (gy @ w.T).reshape(shape), g_weight, g_bias
+        return (gy @ w.T).reshape(x_data.shape), g_weight, g_bias
 
-    return record(y.reshape(shape[:-1] + w.shape[1:]), (x, weight, bias), backward)
+    return record(y.reshape(*x_data.shape[:-1], w.shape[1]), (x, weight, bias), backward)
 
 
 @form_of(transformer.feed_forward_network)
@@ -50,8 +46,7 @@ def feed_forward_network(x, inner, activation, dropout, outer):
         return NotImplemented
     x_data, w, b = linear_arrays(x, inner.weight, inner.bias)
     shape = *x_data.shape[:-1], w.shape[1]
-    n = math.prod(shape[:-1])
-    rows = x_data.reshape(n, x_data.shape[-1])  # (N, D)
+    rows = as_rows(x_data)  # (N, D)
     hidden = rows @ w  # (N, F)
     if b is not None:
         hidden += b

@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 
+from minitf.functions import as_rows
+
 
 def add_segments(ids, rows, out):
     """Add each row to the row of `out` at its id: the gradient of a look-up in a table.
@@ -34,7 +36,7 @@ def row_sums(x):
 
 def column_sums(x):
     """Return the sum over all axes but the last: (..., D) -> (D,)."""
-    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    rows = as_rows(x)
     return np.ones(len(rows), dtype=x.dtype) @ rows
 
 

@@ -6,11 +6,11 @@ from paths import ROOT
 # The most lines of Python, docstrings and comments included, in the files that a pattern finds.
 # Anyone may lower a row; a commit that raises one names the user who needs it.
 BUDGET = {
-    "minitf/*.py": 5_025,
+    "minitf/*.py": 5_004,
     "minitf/beyond/*.py": 326,
     "minitf/commands/*.py": 1_110,
     "minitf/course/**/*.py": 6_500,
-    "minitf/common/*.py": 420,
+    "minitf/common/*.py": 409,
     "minitf/cpu/*.py": 1_422,
     "minitf/data/**/*.py": 2_130,
     "minitf/documents/*.py": 1_020,
