@@ -253,8 +253,7 @@ def recipe(steps):
 
 
 def keep(out, steps, runs):
-    order = list(PAPER)
-    runs = sorted(runs, key=lambda run: (order.index(run["row"]), run["seed"]))
+    runs = sorted(runs, key=lambda run: (list(PAPER).index(run["row"]), run["seed"]))
     save_text(out / KEPT, json.dumps(recipe(steps) | {"runs": runs}, indent=1) + "\n")
 
 
