@@ -26,6 +26,7 @@ _WORD_BEFORE = r"[\w.,:;!?)\]]$"
 _WORD_AFTER = r"[\"'(\[]*\w"
 _LETTER = r"[^\W\d_]"
 _STOPS = tuple(".,:;!?")
+_ENDED = r"[^\W_]$|[.,:;!?]$"  # a word, or a word and its stop
 _WORD = r"(\W*)(.*?)(\W*)"  # between its punctuation
 _FAR = 1000  # nats
 _FIRST = 0xE000  # characters for private use stand for signs until a text is complete
@@ -91,7 +92,7 @@ def without_signs(
         if touched[1] in _STOPS or read[-1:] in ("", " "):
             read, after = read.rstrip(" "), after.lstrip(" ")
             read += " " * bool(read and (after or following) and touched[1] not in _STOPS)
-        elif re.match(_WORD_AFTER, after or following) and read[-1:].isalnum():  # he/she
+        elif re.match(_WORD_AFTER, after or following) and re.search(_ENDED, read):  # he/she
             read += " "
         gap = len(read.split())
         if gap and touched[1].isalnum() and not read[-1:].isspace():  # behind a quote
