@@ -1,8 +1,10 @@
 """An imported model is fine-tuned on a person's own text, as any other model."""
 
 import json
+import shutil
 
 import pytest
+from firefox_files import firefox
 from public_files import PUBLIC
 
 from minitf import Translator
@@ -46,7 +48,12 @@ def settings(tmp_path, monkeypatch):
     }
 
 
-def test_it_learns_and_keeps_its_vocabulary(settings):
+@pytest.mark.parametrize("model", ["public", "firefox", "two vocabularies"])
+def test_it_learns_and_keeps_its_vocabulary(model, settings, tmp_path):
+    if model != "public":
+        firefox(tmp_path / "in", two=model != "firefox")
+        shutil.rmtree("public")
+        import_model("in", "public", say=quiet)
     train(Settings(**settings))
     with open("tuned/log.jsonl") as log:
         losses = [entry["loss"] for entry in map(json.loads, log) if "loss" in entry]
