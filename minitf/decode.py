@@ -526,6 +526,7 @@ class Cache:
     Elsewhere called a KV cache.
     grows: whether each step adds the newest token, as in self-attention; the source is the same at
     all steps.
+    kept: the keys and the values; of an SSRU, its state (R, D) alone.
     positions: of the queries (1, 1) and of the keys (1, n) in their texts, at the latest step.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from minitf import functions as F
@@ -20,8 +22,9 @@ class SSRU(Module):
         y_t = max(0, c_t)    with c_t = f_t c_(t-1) + (1 - f_t) x_t W,  c_0 = 0
         f_t = sigmoid(x_t W_f + b_f)
 
-    So a step of decoding costs the same at each length. It has no heads, no output projection.
-    With `keep_weights` set, the last weights (B, 1, T, T) are kept in `weights`, for pictures.
+    So a step of decoding costs the same at each length. There are neither heads nor an output
+    projection. With `keep_weights` set, the last weights (B, 1, T, T) are kept in `weights`, for
+    pictures.
     Source: Kim et al. 2019, "From Research to Production and Back: Ludicrously Fast Neural Machine
     Translation".
     """
@@ -32,7 +35,13 @@ class SSRU(Module):
         self.value = Linear(config.d_model, config.d_model, rng, bias=False)
         self.forget = Linear(config.d_model, config.d_model, rng)
 
-    def __call__(self, x: Tensor, memory: Tensor, mask=None, cache=None) -> Tensor:
+    def __call__(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: np.ndarray | None = None,
+        cache: Callable | None = None,
+    ) -> Tensor:
         """Return the outputs (B, T, D) for x (B, T, D); called as a MultiHeadAttention.
 
         memory, mask: not used, as a state has seen the text so far and nothing else.

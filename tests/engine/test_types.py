@@ -21,6 +21,7 @@ MODULES = (
     *(
         "beyond.functions",
         "beyond.sampling",
+        "beyond.ssru",
         "text",
         "text.batches",
         "files.arrays",

@@ -6,8 +6,8 @@ from paths import ROOT
 # The most lines of Python, docstrings and comments included, in the files that a pattern finds.
 # Anyone may lower a row; a commit that raises one names the user who needs it.
 BUDGET = {
-    "minitf/*.py": 5_004,
-    "minitf/beyond/*.py": 326,
+    "minitf/*.py": 5_005,
+    "minitf/beyond/*.py": 336,
     "minitf/commands/*.py": 1_110,
     "minitf/course/**/*.py": 6_500,
     "minitf/common/*.py": 409,
@@ -16,7 +16,7 @@ BUDGET = {
     "minitf/documents/*.py": 1_020,
     "minitf/files/*.py": 445,
     "minitf/gpu/*.py": 2_143,
-    "minitf/page/*.py": 440,
+    "minitf/page/*.py": 441,
     "minitf/parsing/*.py": 750,
     "minitf/public/*.py": 1_620,
     "minitf/text/*.py": 1_530,
