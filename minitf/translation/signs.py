@@ -207,6 +207,7 @@ def with_signs(text: str, signs: Sequence[Sign], gaps: Sequence[int]) -> str:
 
 def written(text: str, signs: Sequence[Sign]) -> str:
     """Return a text with the signs in the place of their characters."""
-    for number, sign in enumerate(signs):
-        text = text.replace(chr(_FIRST + number), sign.text)
-    return text
+    if not signs:
+        return text
+    characters = "".join(chr(_FIRST + number) for number in range(len(signs)))
+    return re.sub(f"[{characters}]", lambda found: signs[ord(found[0]) - _FIRST].text, text)

@@ -5,7 +5,15 @@ import pytest
 
 from minitf.text.kept import PLACEHOLDERS, protected_pattern, split_protected
 from minitf.translation.reading import Line, Text
-from minitf.translation.signs import Sign, gaps_of, placed, with_sign, without_signs, written
+from minitf.translation.signs import (
+    Sign,
+    gaps_of,
+    placed,
+    with_sign,
+    with_signs,
+    without_signs,
+    written,
+)
 
 KNOWN = frozenset("abcdefghijklmnopqrstuvwxyzIHST .,:;!?\"'0123456789")
 
@@ -94,3 +102,8 @@ def test_around_lost_values_the_signs_are_in_their_piece():
     for each in around:
         assert all(0 <= sign.gap <= len(each.texts[0].split()) for sign in each.signs)
     assert part.read(PLACEHOLDERS) == "yes ① is so and ② no one"
+
+
+def test_a_sign_that_is_a_character_for_private_use_stays():
+    signs = [Sign("\ue001", 1), Sign("*", 2)]
+    assert written(with_signs("so ist es", signs, [1, 2]), signs) == "so \ue001 ist * es"
