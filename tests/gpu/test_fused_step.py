@@ -212,7 +212,7 @@ def test_sentences_that_go_on_keep_all_that_is_theirs():
         scorer.width, scorer.layout = 2, Layout(3, 2)
         scorer.caches = [[to_device(np.arange(3))], [to_device(np.arange(3))]]
         scorer.source_caches = [[to_device(np.arange(3))]]
-        scorer.source_mask = to_device(np.arange(3))
+        scorer.source_mask, scorer.states = to_device(np.arange(3)), {}
         scorer.layout.own = np.arange(6).reshape(3, 2, 1)
         scorer.layout.capacity = 1
         scorer.select(np.array([1, 0, 5, 4]))
