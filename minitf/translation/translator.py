@@ -314,11 +314,13 @@ class Translator:
 
         def translate_batch(rows):
             source = pad_rows([ids[i] for i in rows], len(self.subwords), last=EOS)
-            hypotheses = decode_batch(source, [parts[read[i]] for i in rows])
-            return [
-                self._with_signs(parts[read[i]], self._as_texts(best))
-                for i, best in zip(rows, hypotheses, strict=True)
-            ]
+            batch = [parts[read[i]] for i in rows]
+            texts = []
+            for part, best in zip(batch, decode_batch(source, batch), strict=True):
+                # No value can be missing in a translation of a part without any: the best will do.
+                is_any = part.values or search.n_best > 1
+                texts.append(self._with_signs(part, self._as_texts(best if is_any else best[:1])))
+            return texts
 
         batches, done = _batches(list(map(len, ids)), search.beam, search.batch_tokens), 0
         with one_blas_thread(), forms.on(self.forms), self.model.evaluating():
