@@ -29,8 +29,8 @@ _MORE = re.compile(
 )
 _ESCAPED = re.compile(r"\\([!\"%'()+,./:;=?@^#-])")
 _GAP = re.compile(r"[\s>]*")
-# Pandoc's rule for a formula: no space inside the signs, no digit after the last.
-_FORMULA = re.compile(rb"\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)")
+# Pandoc's rule for a formula: no space inside the signs, no digit after the last. Or one lone sign.
+_FORMULA = re.compile(rb"\$\$[^$]*\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)|\$")
 _WORDS = {"latex_block", "uri_autolink", "email_autolink"}
 _LINKS = {"inline_link", "full_reference_link", "collapsed_reference_link", "shortcut_link"}
 # What would begin a block at the start of a line.
@@ -39,7 +39,7 @@ _BLOCK = re.compile(r"\d+(?=[.)](?:\s|$))|(?=[-+*](?:\s|$)|>|#{1,6}(?:\s|$)|~~~)
 
 def _read(raw):
     """Return a text in one line: `>` and spaces begin the later lines of a quote or an item."""
-    return _ESCAPED.sub(r"\1", html.unescape(re.sub(r"\s*\n[\s>]*", " ", raw)))
+    return _ESCAPED.sub(r"\1", html.unescape(re.sub(r"(?<!\s)\s*\n[\s>]*", " ", raw)))
 
 
 def _write(text, more="(?!)"):
@@ -121,11 +121,11 @@ def _link_marks(document, link, start, stop, labels):
     A link [text] without an address has one by its text, which must stay: [Text][text].
     """
     text = document[start:stop]
-    if link.type == "image":
-        return [Mark(start, stop)]
     if text.startswith("[^"):  # a footnote
         return [Mark(start, stop, WORD)]
-    shown = next(child for child in link.children if child.type == "link_text")
+    shown = next((child for child in link.children if child.type == "link_text"), None)
+    if link.type == "image" or shown is None:
+        return [Mark(start, stop)]
     place = start + len(link.text[: shown.end_byte - link.start_byte].decode())
     if link.type in ("inline_link", "full_reference_link"):
         return [Mark(start, start + 1), Mark(place, stop)]
@@ -140,23 +140,13 @@ def _label(text):
 
 
 def _tree(parser, data):
-    """Return the tree of a text, in which two rules of CommonMark and Pandoc hold.
+    """Return the tree of a text, in which two rules of Pandoc and CommonMark hold.
 
     The grammar takes "$5 here and $" for a formula, and "_in 2021_" for no emphasis: it never sees
     such a dollar sign, nor a digit before an underscore.
     """
-    data = re.sub(rb"\d(?=_)", b"x", data)
-    while True:
-        root = parser.parse(data).root_node
-        todo, prices = [root], []
-        while todo:
-            node = todo.pop()
-            if node.type == "latex_block" and not _FORMULA.match(data, node.start_byte):
-                prices.append(node.start_byte)
-            todo += node.children
-        if not prices:
-            return root
-        data = data[: min(prices)] + b"x" + data[min(prices) + 1 :]
+    data = _FORMULA.sub(lambda found: found[0] if len(found[0]) > 1 else b"x", data)
+    return parser.parse(re.sub(rb"\d(?=_)", b"x", data)).root_node
 
 
 def _parsers():

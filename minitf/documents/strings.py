@@ -92,12 +92,12 @@ def _to_json(text, is_ascii):
 
 _STRINGS = rf"{_QUOTED}(?:\s*\n\s*{_QUOTED})*"
 _MESSAGE = re.compile(
-    r"(?P<comments>(?:^#[^|~].*\n|^#\n)*+)(?P<before>(?:^#.*\n)*+)"
-    rf"(?P<context>^msgctxt\s+{_STRINGS}\s*\n)?^msgid\s+(?P<one>{_STRINGS})\s*\n"
+    rf"(?:^msgctxt\s+{_STRINGS}\s*\n)?^msgid\s+(?P<one>{_STRINGS})\s*\n"
     rf"(?:^msgid_plural\s+(?P<many>{_STRINGS})\s*\n)?"
     rf"(?P<targets>(?:^msgstr(?:\[\d+\])?\s+{_STRINGS}[^\S\n]*(?:\n|\Z))+)",
     re.MULTILINE,
 )
+_APART = r"(?m)^(?:#~.*|[^\S\n]*)\n"  # between the comments of two messages
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _SIGNS = {sign: f"\\{letter}" for letter, sign in _LETTERS.items()} | {'"': '\\"', "\\": "\\\\"}
 
@@ -108,39 +108,39 @@ def read_po(document: str) -> tuple[str, list[Unit]]:
     Such a message is marked as fuzzy, because no person has seen it yet. Messages that have a
     translation stay as they are, and so do the header and all comments.
     """
-    edits, place = [], 0
-    for message in _MESSAGE.finditer(document):
-        _check_no_line(document, place, message.start())
-        edits += _filled(message, "\r\n" if "\r\n" in document else "\n")
-        place = message.end()
-    _check_no_line(document, place, len(document))
+    edits, place, end = [], 0, "\r\n" if "\r\n" in document else "\n"
+    for message in [*_MESSAGE.finditer(document), None]:
+        stop = message.start() if message else len(document)
+        if rest := re.compile(r"^\s*[^#\s]", re.MULTILINE).search(document, place, stop):
+            where = place_of(document, rest.end() - 1)
+            raise UserError(f"{where}: here is no message of a .po file: correct it")
+        if message:
+            edits += _filled(document, place, message, end)
+            place = message.end()
     document, ranges = edited(document, edits)
     spelling = Spelling(_from_po, _to_po)
     return document, [unit for each in ranges for unit in _string_units(document, *each, spelling)]
 
 
-def _check_no_line(document, start, stop):
-    """Raise UserError if there is more than comments between two messages."""
-    if rest := re.compile(r"^\s*[^#\s]", re.MULTILINE).search(document, start, stop):
-        place = place_of(document, rest.end() - 1)
-        raise UserError(f"{place}: here is no message of a .po file: correct it")
+def _filled(document, start, message, end):
+    """Yield the edits that fill the targets of a message; none if some have a text already.
 
-
-def _filled(message, end):
-    """Yield the edits that fill the targets of a message; none if some have a text already."""
+    start: where the message before it ends. end: of a line.
+    """
     targets = list(re.finditer(_STRINGS, message["targets"]))
     if not _raw(message["one"]) or any(_raw(target[0]) for target in targets):
         return
-    flags = re.search(r"^#,", message["comments"], re.MULTILINE)
-    if not flags:
-        yield message.end("comments"), message.end("comments"), [f"#, fuzzy{end}"]
-    elif not re.search(r"^#,.*\bfuzzy\b", message["comments"], re.MULTILINE):
-        place = message.start("comments") + flags.end()
-        yield place, place, [" fuzzy,"]
+    comments = re.split(_APART, document[start : message.start()])[-1]
+    begin = message.start() - len(comments)
+    previous = re.search(r"(?m)^#\|", comments)
+    if not (flags := re.search(r"(?m)^#,(.*\bfuzzy\b)?", comments)):
+        place = begin + previous.start() if previous else message.start()
+        yield place, place, [f"#, fuzzy{end}"]
+    elif not flags[1]:
+        yield begin + flags.end(), begin + flags.end(), [" fuzzy,"]
     for i, target in enumerate(targets):
         is_many = message["many"] and (i or len(targets) == 1)
-        source = _raw(message["many" if is_many else "one"])
-        lines = re.findall(r"(?:[^\\]|\\[^n])*+\\n|.+", source)
+        lines = re.findall(r"(?:[^\\]|\\[^n])*+\\n|.+", _raw(message["many" if is_many else "one"]))
         pieces = ['"' if len(lines) == 1 else f'""{end}"']
         for line in lines:
             pieces += [line, f'"{end}"']

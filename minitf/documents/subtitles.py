@@ -20,7 +20,7 @@ def read_subtitles(document: str) -> tuple[str, list[Unit]]:
         raise UserError("no line has a time such as 00:01 --> 00:03: these are no subtitles")
     is_vtt = document.startswith("WEBVTT")
     read, write = (html.unescape, _escaped) if is_vtt else (str, str)
-    spelling = Spelling(lambda raw: read(re.sub(r"\s*\n\s*", " ", raw)), write, _in_lines)
+    spelling = Spelling(lambda raw: read(re.sub(r"(?<!\s)\s*\n\s*", " ", raw)), write, _in_lines)
     units = []
     for cue in _CUE.finditer(document):
         found = _MARKS.finditer(document, *cue.span(1))

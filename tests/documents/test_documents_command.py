@@ -214,6 +214,13 @@ def test_what_markdown_would_read_is_escaped(written, expected):
     assert translate_with(lambda _: written, "text\n", "markdown").decode() == f"{expected}\n"
 
 
+def test_the_mark_of_a_new_translation_stands_before_the_former_text():
+    old = '#, c-format\n#~ msgid "gone"\n#~ msgstr ""\n\n# y\n'
+    text = '#| msgid "c"\nmsgid "a"\nmsgstr ""\n'
+    output = translate_with(lambda _: "b", old + text, "po").decode()
+    assert output == f'{old}#, fuzzy\n{text[:-3]}"b"\n'
+
+
 def test_a_subtitle_has_no_more_lines_than_before():
     text = "1\n00:01 --> 00:02\na b\nc\n"
     words = "word " * 12
