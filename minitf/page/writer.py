@@ -88,9 +88,7 @@ def page(
         "max_subwords": max_subwords,
         "max_unsplit": max_unsplit,
         "reads_capitals": reads_capitals,
-        "and": "&"
-        if subwords is None or "&" in subwords.characters
-        else word_for_and(languages[0]),
+        "and": word_for_and(languages[0], subwords.characters if subwords else "&"),
     }
     names = [name for name in PROGRAM if model is not None or name not in OF_MODEL]
     script = "".join(_source(name) for name in names)

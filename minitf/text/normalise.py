@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Collection
 
 # The patterns are strings, which `re` compiles when they are first used: most lines need only one.
 
@@ -76,9 +77,12 @@ def without_entities(line: str) -> str:
     return re.sub(_ENTITY, lambda entity: unescape(entity[0]), line)
 
 
-def word_for_and(language: str) -> str:
-    """Return the word for & in a language such as "en"; & itself where it is not known."""
-    return dict(re.findall(r"(\w+) (\w+)", _AND)).get(language, "&")
+def word_for_and(language: str, characters: Collection[str]) -> str:
+    """Return the word for & in a language such as "en".
+
+    It is & itself where the word is not known, or & is one of the characters of the vocabulary.
+    """
+    return "&" if "&" in characters else dict(re.findall(r"(\w+) (\w+)", _AND)).get(language, "&")
 
 
 def with_and(line: str, word: str) -> str:

@@ -189,8 +189,8 @@ def read_text(
     pieces.append(line[start:])
     given += PLACEHOLDER.findall(pieces[-1])
     text = normalise(without_entities(PLACEHOLDERS[0].join(pieces)))
-    if "&" in text and "&" not in subwords.characters:
-        text = with_and(text, word_for_and(language))
+    if "&" in text:
+        text = with_and(text, word_for_and(language, subwords.characters))
     if not given and not keep and has_no_values(text):
         return Text(text)
     around, found = split_protected(text, _pattern(tuple(keep), subwords))
