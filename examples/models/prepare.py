@@ -36,8 +36,7 @@ FOLDER = Path(__file__).resolve().parent
 # of old books, fewer of German, which makes new words of two.
 FAMILIAR = {"en": 0.95, "de": 0.8}
 BACK = "⓪"  # the first token of a source that a translator wrote (Caswell et al. 2019)
-_USUAL = "".join(map(chr, [*range(0x20, 0x250), 0x2013]))  # what a vocabulary may learn
-_KEPT = protected_pattern((), _USUAL, alone=_USUAL)
+_KEPT = protected_pattern((), list(map(chr, [*range(0x20, 0x250), 0x2013])))
 _A_MARK = re.compile(f"[{PLACEHOLDERS}]")
 
 

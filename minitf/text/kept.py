@@ -82,17 +82,19 @@ def has_no_values(text: str) -> bool:
 
 
 def protected_pattern(
-    own: Iterable[str] = (), characters: Collection[str] = (), alone: Collection[str] = ()
+    own: Iterable[str] = (), characters: Collection[str] = (), alone: Collection[str] | None = None
 ) -> re.Pattern:
     """Return a pattern of everything that is kept: of a person's own patterns, and of KINDS.
 
     characters: those that the model can write; any other is kept, too, and a word with such a
-    letter (default: each can be written). alone: the signs that it can write between two spaces.
+    letter (default: each can be written). alone: the signs that it can write between two spaces
+    (default: all of these).
     Raises re.error for a pattern that is none.
     """
     kinds = [*own, *KINDS.values()]
     if characters:
-        known, lone = (re.escape("".join(sorted(each))) for each in (characters, alone))
+        both = characters, characters if alone is None else alone
+        known, lone = (re.escape("".join(sorted(each))) for each in both)
         kinds.append(rf"[^\W\d_]*(?={_ALNUM})[^{known}](?:[^\s!-~]|\w)*")
         kinds.append(rf"(?<!\S)[^\w\s{lone}]+(?= )|(?<= )[\"'](?= )")
         # A bracket, or other signs, with the hyphens of an arrow.

@@ -144,7 +144,7 @@ def test_the_page_searches_as_the_line_was_searched(toy):
     )
     assert data["search"] == {
         "width": 3, "alpha": 1.25, "max_extra": 7, "limit": 12,
-        "max_subwords": 20, "max_unsplit": 3, "reads_capitals": True,
+        "max_subwords": 20, "max_unsplit": 3, "reads_capitals": True, "and": "&",
     }  # fmt: skip
 
 
