@@ -40,6 +40,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+from minitf.atomic import exists
 from minitf.cli import counted, exit_code
 from minitf.course import gradebook
 from minitf.course.answering import SHEET, limit_memory
@@ -292,7 +293,7 @@ def grade_for_gradescope(arguments):
 
 def submitted(folder):
     """Return the Python files and notebooks of a folder and the folders in it."""
-    if not folder.is_dir():
+    if not (exists(folder) and folder.is_dir()):
         raise UserError(f"{folder}: there is no such folder")
     found = [
         path

@@ -7,6 +7,7 @@ import gc
 import os
 from pathlib import Path
 
+from minitf.atomic import exists
 from minitf.backend import use
 from minitf.cli import Progress, exit_code, say, signals_as_exceptions
 from minitf.commands.arguments import PROGRAM, parse
@@ -159,13 +160,13 @@ def _model_folder(model, bundled):
 
     bundled: the folder of a model, or None; the others beside it are named in a message.
     """
-    if os.path.exists(model):
+    if exists(model):
         return model
     from minitf.public import model_folder  # lazily: most models are here
     from minitf.translation.languages import languages_of
 
     folder = model_folder(model, say)
-    if os.path.exists(folder):
+    if exists(folder):
         return folder
     choices = []
     for path in sorted(Path(bundled).parent.glob("*/config.json")) if bundled else ():

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minitf.atomic import exists
 from minitf.cli import Progress, counted, exit_code, quoted
 from minitf.data import read_table, recipes, treebank
 from minitf.errors import UserError
@@ -161,7 +162,7 @@ def _complete(layout, data, say):
     incomplete = []
     for stem in (layout.train, layout.valid, layout.test):
         folder = stem.rpartition("/")[0]
-        missing = [path.name for path in layout.files(stem, data) if not path.exists()]
+        missing = [path.name for path in layout.files(stem, data) if not exists(path)]
         if missing and (data / folder).is_dir():
             raise UserError(
                 f"{data / folder} lacks {' and '.join(missing)}: move this folder away, and it "
@@ -179,7 +180,7 @@ def _craft(name, data, with_words, say):
     Validated on articles that are held out of the training text, so `dev` decides nothing.
     """
     folder = data / "craft"
-    if missing := [f"craft/{split}" for split in ("train", "dev") if not (folder / split).is_dir()]:
+    if missing := [f"craft/{split}" for split in ("train", "dev") if not exists(folder / split)]:
         recipes.make(missing, data, say)
     train, valid = treebank.held_out(treebank.articles(folder / "train"), least=_LEAST_HELD_OUT)
     parts = train, valid, treebank.articles(folder / "dev")
@@ -197,7 +198,8 @@ def data_folder() -> Path:
     named = os.environ.get("MINITF_DATA") or f"{cache}/minitf"
     try:
         folder = Path(named).expanduser()
-        folder.exists()  # raises an error if it is inaccessible
+        with contextlib.suppress(FileNotFoundError):
+            folder.stat()  # raises an error if it is inaccessible
     except (RuntimeError, OSError) as error:
         reason = getattr(error, "strerror", None) or "this home folder does not exist"
         raise UserError(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from minitf.atomic import save_bytes, save_text, sha256, writing
+from minitf.atomic import exists, save_bytes, save_text, sha256, writing
 from minitf.backend import is_finite
 from minitf.errors import UserError
 from minitf.files.arrays import file_content, load_arrays, user_errors
@@ -146,14 +146,13 @@ def read_model(directory: str | Path) -> SavedModel:
     unknown format.
     """
     directory = Path(directory)
-    with user_errors(directory):  # a folder of another user, which may not be entered
-        if not directory.is_dir():
-            raise UserError(f"{directory}: no such folder: give the folder of a trained model")
-        if not (directory / CONFIG).exists():
-            raise UserError(
-                f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
-                "name the folder that has one"
-            )
+    if not exists(directory):
+        raise UserError(f"{directory}: no such folder: give the folder of a trained model")
+    if not exists(directory / CONFIG):
+        raise UserError(
+            f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
+            "name the folder that has one"
+        )
     config = _read_config(directory / CONFIG)
     hashes = config["sha256"]
     for name in hashes:

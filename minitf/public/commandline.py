@@ -4,7 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
-from minitf.atomic import check_empty
+from minitf.atomic import check_empty, exists
 from minitf.cli import OptionParser, exit_code
 from minitf.public import name_on_hub
 from minitf.public.hugging_face import export_model
@@ -41,7 +41,7 @@ def _run(options):
         return
     source, notes = Path(options.model), {}
     name = name_on_hub(options.model)
-    if not source.exists() and (name or _NAME.fullmatch(options.model)):  # files come first
+    if not exists(source) and (name or _NAME.fullmatch(options.model)):  # files come first
         check_empty(options.out)  # before 300 MB are downloaded
         if not name:  # it may be a mistyped folder
             name = options.model

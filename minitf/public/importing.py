@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.atomic import check_empty, save_text
+from minitf.atomic import check_empty, exists, save_text
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 from minitf.files.models import CONFIG, save_model, stored_as
@@ -107,11 +107,11 @@ def read_public(source: Path, like: str) -> PublicModel:
     minitf cannot run, makes a Config with `formats.config_of`, takes each array out of the file by
     its name with `names.arrays_of_model`, and returns a PublicModel; everything else is common.
     """
-    if not source.exists():
+    if not exists(source):
         raise UserError(f"{source}: no such file or folder, and not the name of a public model")
     folder = source if source.is_dir() else source.parent
     named = source.name == CONFIG or source.suffix in (".safetensors", ".bin")
-    if (folder / CONFIG).exists() and (source.is_dir() or named):
+    if exists(folder / CONFIG) and (source.is_dir() or named):
         return read_hugging_face(folder, like)
     if source.is_dir():
         return read_marian(_weights_of_marian(source), like)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.atomic import check_empty, locked, writing
+from minitf.atomic import check_empty, exists, locked, writing
 from minitf.errors import UserError
 from minitf.files.arrays import average, load_arrays, save_arrays
 from minitf.files.models import CONFIG
@@ -48,7 +48,7 @@ class RunFolder:
 
     def has_model(self):
         """Return whether there is a model to translate with."""
-        return (self.path / CONFIG).exists()
+        return exists(self.path / CONFIG)
 
     @contextlib.contextmanager
     def locked(self):
@@ -67,7 +67,7 @@ class RunFolder:
 
     def check_new(self):
         """Raise UserError unless a new run can begin here: the folder must be new or empty."""
-        if self.checkpoint.exists():
+        if exists(self.checkpoint):
             raise UserError(
                 f"{self.path} already contains a run: resume it with --resume, or choose "
                 "another folder with --out"
@@ -127,7 +127,7 @@ class RunFolder:
                     f"{name} contains NaN or infinity after step {meta['step']}; the checkpoint "
                     "before it is kept: continue from it with --resume and a lower --learning-rate"
                 )
-        is_first = not self.checkpoint.exists()
+        is_first = not exists(self.checkpoint)
         try:
             if is_first:
                 subwords.save(self.path / subwords.file_name)
@@ -142,7 +142,7 @@ class RunFolder:
 
         Raises UserError for a missing, damaged or changed file.
         """
-        if not self.checkpoint.exists():
+        if not exists(self.checkpoint):
             raise UserError(
                 f"{self.path} contains no checkpoint: omit --resume, or name another "
                 "folder with --out"

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from minitf import __version__
-from minitf.atomic import save_text
+from minitf.atomic import exists, save_text
 from minitf.files.arrays import user_errors
 
 LINES = "log.jsonl"
@@ -88,7 +88,7 @@ def read_history(folder):
     """Return the entries of log.jsonl, without lines that a killed run left unfinished."""
     entries = []
     path = Path(folder) / LINES
-    if path.exists():
+    if exists(path):
         for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
             try:
                 entry = json.loads(line)

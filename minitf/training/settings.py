@@ -279,6 +279,7 @@ def parse(arguments, program=None):
     parser.add_argument(
         "--score",
         nargs=2,
+        type=_one_of_two,
         metavar=("HYP", "REF"),
         help="train nothing: score the translations in file HYP against the references in file "
         "REF (plain text; the name of REF ends in its language, .de or .fr)",
@@ -314,7 +315,7 @@ def _add_option(parser, field):
     if field.default:
         help += f" (default {field.default})"
     if field.metadata["files"]:
-        how = {"nargs": 2, "metavar": ("SOURCE", "TARGET")}
+        how = {"nargs": 2, "type": _one_of_two, "metavar": ("SOURCE", "TARGET")}
     elif kind is bool:
         how = {"action": "store_true"}
     elif kind is list:
@@ -324,6 +325,16 @@ def _add_option(parser, field):
     else:
         how = {"metavar": "N"}
     parser.add_argument(flag(field.name), help=help, **how)
+
+
+def _one_of_two(value):
+    """Return a value of an option that takes two.
+
+    The argparse of Python 3.14 takes the next option for the second one if that is missing.
+    """
+    if value.startswith("-"):
+        raise argparse.ArgumentTypeError("expected 2 arguments")
+    return value
 
 
 # Checks of several settings -----------------------------------------------------------------------

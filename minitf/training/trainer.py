@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf import forms
+from minitf.atomic import exists
 from minitf.cli import Progress, counted
 from minitf.config import Config
 from minitf.cpu.machine import keep_memory
@@ -109,7 +110,7 @@ class Trainer:
                         "fit into memory"
                     )
                     self._try_largest_batches()
-                if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
+                if self.ranks.rank == 0 and not exists(self.folder.checkpoint):
                     self._write_checkpoint()  # if the disk is full, fail now
                 limit = self._train()
                 if self.stop.agreed:

@@ -227,6 +227,7 @@ OTHER = exercise.sheet(LESSONS[4])
             "its name is of lesson 04_layers, its title is of lesson 05_embeddings: which one",
         ),
         (["--class", "missing"], "missing: there is no such folder"),
+        (["--class", "x" * 300], "x: cannot be read (File name too long)"),
         (["--class", "nothing"], "nothing: there is no Python file and no notebook in it"),
         (["--class", "nothing", "12"], "there is no lesson 12"),
         (["--gradescope"], "give the number of one lesson"),

@@ -177,6 +177,7 @@ def test_translate_tells_how_to_convert_a_folder_of_the_hub(tmp_path, capsys):
 
 def test_files_that_are_missing_or_something_else(tmp_path):
     assert "no such file or folder" in refused(tmp_path / "nothing", tmp_path)
+    assert "cannot be read (File name too long)" in refused(tmp_path / ("x" * 300), tmp_path)
     (tmp_path / "text.txt").write_text("hello")
     assert "not a public model" in refused(tmp_path / "text.txt", tmp_path)
     (tmp_path / "empty").mkdir()

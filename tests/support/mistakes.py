@@ -34,10 +34,12 @@ TRAINER = {
     f"{TEXTS} --add nowhere.en train.de": "nowhere.en cannot be read",
     "--train latin1.txt latin1.txt --valid valid.en valid.de": "iconv -f latin1 -t utf-8",
     f"{TEXTS} --add train.en": "--add: expected 2 arguments",
+    "--train train.en --resume": "--train: expected 2 arguments",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
     "--replicas 9999": "--replicas must be at most 256",
     # texts
     "--train nowhere.en train.de --valid valid.en valid.de": "nowhere.en cannot be read",
+    f"--start-from {LONG}": "cannot be read (File name too long)",
     f"--train {LONG} train.de --valid valid.en valid.de": "cannot be read (File name too long)",
     f"{TEXTS} --out {LONG}": "could not be written (File name too long): choose a shorter",
     "--train . train.de --valid valid.en valid.de": ". is a folder: name a text file",
@@ -89,6 +91,7 @@ TRAINER = {
     ),
     # runs to go on with
     "--resume --out nowhere": "nowhere contains no checkpoint: omit --resume",
+    f"--plan --resume --out {LONG}": "cannot be read (File name too long)",
     "--resume --out run-cut": "run-cut/checkpoint.safetensors: damaged",
     "--resume --out run-flipped": "checkpoint.safetensors: damaged (its sha256 differs)",
     "--resume --out run-swapped": "not a checkpoint (it contains arrays only)",
@@ -138,6 +141,7 @@ TRANSLATE = {
         "a public model such as opus-mt-fr-en (French to English), which is downloaded once"
     ),
     "--model '\n\x1b[31m' 'the dog'": "no such folder",
+    f"--model {LONG} 'the dog'": "cannot be read (File name too long)",
     "--model . 'the dog'": "config.json",
     "--model model-cut 'the dog'": ".safetensors: changed since it was saved",
     "--model model-card 'the dog'": "model-card/config.json: damaged",
