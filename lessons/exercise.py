@@ -40,12 +40,12 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from minitf.atomic import exists
 from minitf.cli import counted, exit_code
 from minitf.course import gradebook
 from minitf.course.answering import SHEET, limit_memory
 from minitf.course.grading import POINTS, exercises, grade
 from minitf.errors import UserError
+from minitf.files.arrays import exists
 
 MARK = "# ## Your turn"
 MINUTES, MEMORY = 10, 12 * 2**30  # of the grading of one file in a class; bytes

@@ -98,21 +98,6 @@ def sha256(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def exists(path):
-    """Return whether there is a file or folder. Raises UserError if the system does not tell.
-
-    Path.exists raises an OSError then, and since Python 3.14 it says that there is none.
-    """
-    try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        hint = "give yourself permission to read it, or choose another"
-        raise UserError(f"{path}: cannot be read ({error.strerror}): {hint}") from None
-    return True
-
-
 # Folders ------------------------------------------------------------------------------------------
 
 

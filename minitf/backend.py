@@ -100,14 +100,22 @@ def _load(name):
 def to_device(array: np.ndarray | Sequence | float, dtype: DType | None = None) -> np.ndarray:
     """Return an array, list or number as an array of the library in use, on its device.
 
-    Raises TypeError for anything but numbers on a GPU, where NumPy would make an array of objects.
+    Raises TypeError for a masked array, and for anything but numbers on a GPU, where NumPy would
+    make an array of objects.
     """
     try:
-        return xp.asarray(array, dtype=dtype)
+        return xp.asarray(unmasked(array), dtype=dtype)
     except ValueError as error:
         if str(error).startswith("Unsupported dtype"):
             raise TypeError(f"a GPU has only arrays of numbers: {error}") from None
         raise
+
+
+def unmasked(array):
+    """Return the same array, list or number. Raises TypeError for a masked array."""
+    if hasattr(array, "filled"):
+        raise TypeError("a masked array would lose its mask: use .filled(0) and functions.where")
+    return array
 
 
 def to_numpy(array: np.ndarray | Sequence | float) -> np.ndarray:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minitf.backend import to_device, xp
+from minitf.backend import to_device, unmasked, xp
 from minitf.dropout import drop, dropout_mask, dropout_state, next_mask
 from minitf.forms import accelerated
 from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, record
@@ -102,6 +102,8 @@ def where(mask: ArrayLike, x: ArrayLike, value: ArrayLike) -> Tensor:
         y = x if mask else value
 
     mask: bool (...)   x: (...)   value: (...), or a number   ->   (...)
+    An element that is not taken gets the gradient 0, and 0 times an infinite slope is NaN: so
+    choose x first, as in where(x > 0, log(where(x > 0, x, 1)), 0).
     Raises TypeError for a mask that is not boolean.
     """
     mask = boolean(mask)
@@ -479,7 +481,7 @@ def checked_ids(ids, table):
 
 def integers(ids, name):
     """Return ids as a NumPy array of integers. Raises TypeError for an array of another type."""
-    ids = np.asarray(ids)
+    ids = np.asarray(unmasked(ids))
     if ids.dtype.kind in "iu":
         return ids
     if ids.size:

@@ -88,6 +88,12 @@ class _Node:
         self.backward = backward
         self.gradient = None  # dL/d(this result): the sum of the gradients that have arrived
 
+    def __reduce__(self):
+        raise TypeError(
+            "a computed Tensor cannot be pickled or copied deeply, because functions are its "
+            "history: use .detach() of it, or .numpy()"
+        )
+
     # The chain rule: gradients arrive, are summed, and are sent on.
 
     def _receive(self, gradient):
@@ -325,6 +331,9 @@ class Tensor:
         return self.data.item()
 
     __float__ = item
+
+    def __int__(self):
+        return int(self.item())
 
     def __repr__(self):
         numbers = np.array2string(self.numpy(), precision=4, separator=", ", prefix="Tensor(")

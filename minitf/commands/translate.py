@@ -7,7 +7,6 @@ import gc
 import os
 from pathlib import Path
 
-from minitf.atomic import exists
 from minitf.backend import use
 from minitf.cli import Progress, exit_code, say, signals_as_exceptions
 from minitf.commands.arguments import PROGRAM, parse
@@ -15,6 +14,7 @@ from minitf.commands.input import greet, joined_paragraphs, opened_input
 from minitf.commands.output import LostText, opened_output, rendered
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
+from minitf.files.arrays import exists
 from minitf.files.models import read_notes
 from minitf.text import PairedSubwords
 from minitf.text.plain import text_range

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minitf.atomic import exists
 from minitf.cli import Progress, counted, exit_code, quoted
 from minitf.data import read_table, recipes, treebank
 from minitf.errors import UserError
@@ -162,7 +161,7 @@ def _complete(layout, data, say):
     incomplete = []
     for stem in (layout.train, layout.valid, layout.test):
         folder = stem.rpartition("/")[0]
-        missing = [path.name for path in layout.files(stem, data) if not exists(path)]
+        missing = [path.name for path in layout.files(stem, data) if not path.exists()]
         if missing and (data / folder).is_dir():
             raise UserError(
                 f"{data / folder} lacks {' and '.join(missing)}: move this folder away, and it "
@@ -180,7 +179,7 @@ def _craft(name, data, with_words, say):
     Validated on articles that are held out of the training text, so `dev` decides nothing.
     """
     folder = data / "craft"
-    if missing := [f"craft/{split}" for split in ("train", "dev") if not exists(folder / split)]:
+    if missing := [f"craft/{split}" for split in ("train", "dev") if not (folder / split).is_dir()]:
         recipes.make(missing, data, say)
     train, valid = treebank.held_out(treebank.articles(folder / "train"), least=_LEAST_HELD_OUT)
     parts = train, valid, treebank.articles(folder / "dev")
@@ -199,7 +198,7 @@ def data_folder() -> Path:
     try:
         folder = Path(named).expanduser()
         with contextlib.suppress(FileNotFoundError):
-            folder.stat()  # raises an error if it is inaccessible
+            os.stat(folder / "downloads")  # raises an error if nothing in it can be read
     except (RuntimeError, OSError) as error:
         reason = getattr(error, "strerror", None) or "this home folder does not exist"
         raise UserError(

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
-from minitf.atomic import exists, writing
+from minitf.atomic import writing
 from minitf.cli import Progress, terminal_safe
 from minitf.errors import UserError
 
@@ -66,7 +66,7 @@ def fetch(remote, path, say=print):
     """
     path = Path(path)
     part = path.with_name(path.name + ".part")
-    if exists(path):
+    if path.exists():
         if reason := _difference(remote, path):
             raise UserError(
                 f"{path} differs from the published {remote.url} ({reason}): delete it, and it "

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
-from minitf.atomic import exists, filling
+from minitf.atomic import filling
 from minitf.cli import counted
 from minitf.data import read_table
 from minitf.data.fetch import NoConnection, Remote, fetch
@@ -71,14 +71,14 @@ def make(folders, data, say=print):
     folders = list(dict.fromkeys(folders))
     remotes = [remote for folder in folders for remote in RECIPES[folder].remotes]
     archives = {remote: data / "downloads" / remote.name for remote in remotes}
-    missing = [remote for remote, path in archives.items() if not exists(path)]
+    missing = [remote for remote, path in archives.items() if not path.exists()]
     if len(missing) > _MANY:
         say(f"fetch    {_listed(missing)}, {sum(each.size for each in missing) / 1e6:,.1f} MB")
     try:
         for remote, path in archives.items():
             fetch(remote, path, (lambda line: None) if len(missing) > _MANY else say)
     except NoConnection as error:
-        missing = [remote for remote, path in archives.items() if not exists(path)]
+        missing = [remote for remote, path in archives.items() if not path.exists()]
         raise UserError(
             f"{error}, and {data / folders[0]} is not on this machine: go online and try again, "
             f"set MINITF_DATA to the folder that contains {folders[0]}, or put {_listed(missing)} "

@@ -17,7 +17,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from minitf.atomic import exists, filling
+from minitf.atomic import filling
 from minitf.cli import Progress
 from minitf.data import corpora
 from minitf.errors import UserError
@@ -130,7 +130,7 @@ def encode_pairs(name, pairs, subwords, max_length, log=print):
     """
     key = _key(pairs, subwords, max_length)[:16]
     folder = corpora.data_folder() / "encoded" / f"{name}-{key}"
-    if not exists(folder):
+    if not folder.exists():
         with filling(folder) as temporary:
             _write(temporary, pairs, subwords, max_length)
     log(f"encoded  {folder}: delete it when no run needs it any more")

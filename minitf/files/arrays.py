@@ -7,6 +7,7 @@ memory is taken for an array, and nothing is unpickled.
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -149,6 +150,17 @@ def user_errors(name):
         raise UserError(
             f"{name}: damaged ({reason}): copy the file again or use an older one"
         ) from error
+
+
+def exists(path):
+    """Return whether there is a file or folder. Raises UserError if the system does not tell.
+
+    Path.exists raises an OSError then, and since Python 3.14 it says that there is none.
+    """
+    with user_errors(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.stat(path)
+        return True
+    return False
 
 
 def _check_shapes(path, found, wanted):

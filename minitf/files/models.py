@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from minitf.atomic import exists, save_bytes, save_text, sha256, writing
+from minitf.atomic import save_bytes, save_text, sha256, writing
 from minitf.backend import is_finite
 from minitf.errors import UserError
-from minitf.files.arrays import file_content, load_arrays, user_errors
+from minitf.files.arrays import exists, file_content, load_arrays, user_errors
 from minitf.text import Vocabulary, load_subwords
 
 __all__ = [

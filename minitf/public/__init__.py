@@ -1,13 +1,12 @@
 """Public translation models to and from minitf's format; `python -m minitf public` is the command.
 
-Nothing heavy is imported here, so that translate.py starts quickly.
+Nothing else is imported here, so that translate.py starts quickly.
 """
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-
-from minitf.atomic import exists
 
 __all__ = ["model_folder", "name_on_hub"]
 
@@ -38,7 +37,7 @@ def model_folder(model: str | Path, say: Callable[[str], object] = print) -> str
     Raises UserError if the model cannot be had.
     """
     name = name_on_hub(str(model))
-    if exists(model) or not name:
+    if os.path.exists(model) or not name:
         return model
     from minitf.public.remote import imported  # lazily: most translations need no network
 

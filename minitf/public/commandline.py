@@ -4,8 +4,9 @@ import argparse
 import re
 from pathlib import Path
 
-from minitf.atomic import check_empty, exists
+from minitf.atomic import check_empty
 from minitf.cli import OptionParser, exit_code
+from minitf.files.arrays import exists
 from minitf.public import name_on_hub
 from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.atomic import check_empty, exists, save_text
+from minitf.atomic import check_empty, save_text
 from minitf.errors import UserError
-from minitf.files.arrays import user_errors
+from minitf.files.arrays import exists, user_errors
 from minitf.files.models import CONFIG, save_model, stored_as
 from minitf.public.binary import binaries, is_binary
 from minitf.public.formats import PublicModel, in_rows, languages_of_name

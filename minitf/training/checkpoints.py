@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minitf.atomic import check_empty, exists, locked, writing
+from minitf.atomic import check_empty, locked, writing
 from minitf.errors import UserError
-from minitf.files.arrays import average, load_arrays, save_arrays
+from minitf.files.arrays import average, exists, load_arrays, save_arrays
 from minitf.files.models import CONFIG
 from minitf.text import load_subwords
 

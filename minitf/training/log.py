@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from minitf import __version__
-from minitf.atomic import exists, save_text
-from minitf.files.arrays import user_errors
+from minitf.atomic import save_text
+from minitf.files.arrays import exists, user_errors
 
 LINES = "log.jsonl"
 CURVES = "curves.png"

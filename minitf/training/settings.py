@@ -328,10 +328,7 @@ def _add_option(parser, field):
 
 
 def _one_of_two(value):
-    """Return a value of an option that takes two.
-
-    The argparse of Python 3.14 takes the next option for the second one if that is missing.
-    """
+    """Return a value of an option with two: in Python 3.14, the next option may come as one."""
     if value.startswith("-"):
         raise argparse.ArgumentTypeError("expected 2 arguments")
     return value

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import numpy as np
 
 from minitf import forms
-from minitf.atomic import exists
 from minitf.cli import Progress, counted
 from minitf.config import Config
 from minitf.cpu.machine import keep_memory
@@ -110,7 +109,7 @@ class Trainer:
                         "fit into memory"
                     )
                     self._try_largest_batches()
-                if self.ranks.rank == 0 and not exists(self.folder.checkpoint):
+                if self.ranks.rank == 0 and not self.folder.checkpoint.exists():
                     self._write_checkpoint()  # if the disk is full, fail now
                 limit = self._train()
                 if self.stop.agreed:

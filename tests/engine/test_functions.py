@@ -349,6 +349,30 @@ def test_where_takes_nothing_from_masked_elements():
     assert never.numpy().tolist() == [1, -np.inf, -np.inf]
 
 
+def test_the_remedy_that_where_names():
+    """As its docstring says: NaN comes back from a branch that was not taken."""
+    x = Tensor([0.0, 2.0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        F.where(x > 0, F.log(x), 0).sum().backward()
+    assert np.isnan(x.grad).tolist() == [True, False]
+    x = Tensor([0.0, 2.0])
+    F.where(x > 0, F.log(F.where(x > 0, x, 1)), 0).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.5]
+
+
+def test_masked_arrays_are_refused():
+    """Their masks would be lost without a word: as numbers, constants, masks and ids."""
+    x, masked = Tensor([1.0, 2.0]), np.ma.masked_greater([0, 1], 0)
+    for use in (
+        lambda: Tensor(masked),
+        lambda: x * masked,
+        lambda: F.where(masked > 0, x, 0),
+        lambda: F.embedding(np.ones((2, 2)), masked),
+    ):
+        with pytest.raises(TypeError, match=r"a masked array would lose its mask: use \.filled"):
+            use()
+
+
 def test_the_variance_survives_a_large_mean(rng):
     """The mean of the squares less the square of the mean would lose all digits in float32."""
     x = rng.integers(-8, 8, (3, 16)) / 4

@@ -1,5 +1,7 @@
 """The tape: what is remembered, walked, added up and freed."""
 
+import copy
+import pickle
 import threading
 import weakref
 from unittest import mock
@@ -307,10 +309,11 @@ def test_repr_float_len(library):
     assert repr(x) == "Tensor([[1.5, 2. ]])"
     assert float(x.sum()) == x.sum().item() == Tensor([[3.5]]).item() == 3.5
     assert type(x.sum().item()) is float
+    assert int(Tensor(2.7)) == 2 and int(Tensor([-2.7])) == -2
     assert len(x) == 1 and x.ndim == 2 and x.size == 2
     with pytest.raises(TypeError, match="unsized"):
         len(x.sum())
-    for takes_one in (float, Tensor.item, "{:.3f}".format):
+    for takes_one in (float, int, Tensor.item, "{:.3f}".format):
         with pytest.raises(ValueError, match="array of size 1"):
             takes_one(x)
 
@@ -329,6 +332,14 @@ def test_iteration(library):
     assert list(Tensor(np.zeros((0, 3)))) == []
     with pytest.raises(TypeError, match="unsized"):
         list(Tensor(3.0))
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
+def test_a_computed_tensor_is_not_pickled(copied):
+    x = Tensor([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"cannot be pickled .* use \.detach\(\) of it"):
+        copied([x * 2])
+    assert pickle.loads(pickle.dumps((x * 2).detach())).numpy().tolist() == [2.0, 4.0]
 
 
 def test_numpy_reads_a_tensor(library):
