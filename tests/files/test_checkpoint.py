@@ -670,4 +670,4 @@ def test_subwords_of_another_model_are_refused(tmp_path, words):
 def test_a_model_must_be_a_folder(tmp_path):
     assert "no such folder" in message(read_model, tmp_path / "none")
     (tmp_path / "file").write_text("")
-    assert "no such folder" in message(read_model, tmp_path / "file")
+    assert "not the folder of a trained model" in message(read_model, tmp_path / "file")

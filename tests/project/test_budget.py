@@ -6,7 +6,7 @@ from paths import ROOT
 # The most lines of Python, docstrings and comments included, in the files that a pattern finds.
 # Anyone may lower a row; a commit that raises one names the user who needs it.
 BUDGET = {
-    "minitf/*.py": 5_005,
+    "minitf/*.py": 5_024,
     "minitf/beyond/*.py": 336,
     "minitf/commands/*.py": 1_110,
     "minitf/course/**/*.py": 6_500,
@@ -14,16 +14,16 @@ BUDGET = {
     "minitf/cpu/*.py": 1_422,
     "minitf/data/**/*.py": 2_130,
     "minitf/documents/*.py": 1_040,
-    "minitf/files/*.py": 445,
+    "minitf/files/*.py": 455,
     "minitf/gpu/*.py": 2_143,
     "minitf/page/*.py": 441,
     "minitf/parsing/*.py": 750,
     "minitf/public/*.py": 1_620,
     "minitf/text/*.py": 1_540,
-    "minitf/training/*.py": 2_740,
+    "minitf/training/*.py": 2_746,
     "minitf/translation/*.py": 1_680,
     "examples/**/*.py": 4_500,
-    "tests/**/*.py": 37_680,
+    "tests/**/*.py": 37_721,
 }
 
 
