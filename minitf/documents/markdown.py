@@ -17,11 +17,12 @@ from minitf.documents.units import (
 )
 from minitf.errors import UserError
 
-# What the grammars do not know. The names of the groups are the kinds of the marks. A list of
-# definitions, an alert, a container and a footnote keep their lines; keys, code, attributes and
-# emoji are words.
+# What the grammars do not know; the names of the groups are the kinds of the marks. A list of
+# definitions, an alert, a container and a footnote keep their lines, and a bar separates links.
+# Keys, code, attributes and emoji are words.
 _MORE = re.compile(
-    r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*|<br\s*/?>)"
+    r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*|<br\s*/?>"
+    r"|(?<=\s)[|·•](?=\s))"
     r"|(?P<word>\w*(?:\\_\w*)+|\\[*`\[\]$~<>{}|&\\]|\{[#.:{%][^{}]*\}+|(?<![\w:]):[a-z]\w*:(?![\w:])"
     r"|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|(?<!`)(`+)(?!`)[^`](?s:.*?)(?<!`)\4(?!`))"
     r"|(?P<markup>[\[\]]+)",

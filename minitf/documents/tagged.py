@@ -41,6 +41,9 @@ _ABOUT = re.compile(
 _ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>]+)")
 
 
+_BAR = re.compile(r"(?<=[\s>])[|·•](?=[\s<])")  # between two links
+
+
 class _Event(NamedTuple):
     """What a parser has found from a place of a document up to the next one.
 
@@ -100,7 +103,8 @@ def _marks(document, events, inline, codes):
         if hidden and (event.name == hidden.name or event is events[-1]):
             depth += {"open": 1, "close": -1}.get(event.kind, 0)
             if not depth or event is events[-1]:
-                kind = COUNTED if hidden.start in inline else BETWEEN
+                kind = WORD if _INLINE.fullmatch(hidden.name) else COUNTED
+                kind = kind if hidden.start in inline else BETWEEN
                 marks.append(Mark(hidden.start, event.stop, kind))
                 hidden, depth = None, 0
     return marks, tags
@@ -163,6 +167,8 @@ def html_units(document: str, start: int, stop: int, spelling: Spelling = _TEXT)
     for event in events:
         if event.kind == "text":
             marks += marks_in(document, event.start, event.stop, (WORD,))
+            bars = _BAR.finditer(document, event.start, event.stop)
+            marks += [Mark(*bar.span(), BETWEEN) for bar in bars]
     units = units_between(document, start, stop, marks, spelling)
     for tag in tags:
         units += attribute_units(document, tag.start, tag.stop)

@@ -164,6 +164,12 @@ def test_marks_out_of_order_do_not_leave_the_text():
         ("html", "<p>a <code>b</code> c</p><pre>d", "<p>A <code>b</code> C</p><pre>d"),
         ("html", "<img alt='it\"s'>", "<img alt='IT\"S'>"),
         ("html", "<p>a &lt;b> &amp;amp;</p>", "<p>A &lt;B&gt; &amp;AMP;</p>"),
+        ("html", "<a>b</a>|<a>c</a> | d", "<a>B</a>|<a>C</a> | D"),
+        (
+            "html",
+            "<pre>a</pre><code>b</code> c <var>d</var> e",
+            "<pre>a</pre><code>b</code> C <var>d</var> E",
+        ),
         ("xml", "<a><b>c</b> <b>d</b></a>", "<a><b>C</b> <b>D</b></a>"),
         ("xml", "<a>x <b>c</b> <b>d</b></a>", "<a>X <b>C</b> <b>D</b></a>"),
         (
@@ -186,6 +192,7 @@ def test_marks_out_of_order_do_not_leave_the_text():
         ("md", "[^1]: a\n[^2]: b[^1]\n", "[^1]: A\n[^2]: B[^1]\n"),
         ("md", "a\\\nb  \nc\n", "A\\\nB  \nC\n"),
         ("md", '[a](b "c") ![d](e "f")\n', '[A](b "C") ![D](e "F")\n'),
+        ("md", "[a](b) | [c](d) · e\n", "[A](b) | [C](d) · E\n"),
         ("md", "1986\\. a\n", "1986\\. A\n"),
         ("md", "`` a ``` b `` c\n", "`` a ``` b `` C\n"),
         ("md", "_a 1_ \\_b\\_ \\*c\\*\n", "_A 1_ \\_b\\_ \\*C\\*\n"),
