@@ -63,8 +63,7 @@ def _events(found, stop):
         for before, each in pairwise([("", "", ""), *found])
         if {before[1], each[1]} != {"text"}
     ]
-    stops = [start for start, *_ in found[1:]] + [stop]
-    return [_Event(start, stop, *rest) for (start, *rest), stop in zip(found, stops, strict=True)]
+    return [_Event(start, after[0], *rest) for (start, *rest), after in pairwise([*found, (stop,)])]
 
 
 def _escaped(text, quote=""):

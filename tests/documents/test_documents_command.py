@@ -165,6 +165,7 @@ def test_marks_out_of_order_do_not_leave_the_text():
         ("html", "<img alt='it\"s'>", "<img alt='IT\"S'>"),
         ("html", "<p>a &lt;b> &amp;amp;</p>", "<p>A &lt;B&gt; &amp;AMP;</p>"),
         ("html", "<p>a &# b &# c<pre>d</pre>", "<p>A &amp;# B &amp;# C<pre>d</pre>"),
+        ("html", "", ""),
         ("html", "<p>a <![x b]> c", "<p>A <![x b]> C"),
         ("html", "<a>b</a>|<a>c</a> | d", "<a>B</a>|<a>C</a> | D"),
         (
