@@ -149,6 +149,11 @@ def read_model(directory: str | Path) -> SavedModel:
     if not exists(directory):
         raise UserError(f"{directory}: no such folder: give the folder of a trained model")
     if not exists(directory / CONFIG):
+        if any(directory.glob("*.bin*")):
+            raise UserError(
+                f"{directory}: a model of another program, such as Firefox: convert it first: "
+                f"python -m minitf public {directory} OUT"
+            )
         raise UserError(
             f"{directory} is not the folder of a trained model: it has no {CONFIG}: "
             "name the folder that has one"

@@ -14,7 +14,7 @@ BUDGET = {
     "minitf/cpu/*.py": 1_422,
     "minitf/data/**/*.py": 2_130,
     "minitf/documents/*.py": 1_040,
-    "minitf/files/*.py": 455,
+    "minitf/files/*.py": 460,
     "minitf/gpu/*.py": 2_143,
     "minitf/page/*.py": 441,
     "minitf/parsing/*.py": 750,
@@ -23,7 +23,7 @@ BUDGET = {
     "minitf/training/*.py": 2_746,
     "minitf/translation/*.py": 1_680,
     "examples/**/*.py": 4_500,
-    "tests/**/*.py": 37_735,
+    "tests/**/*.py": 37_745,
 }
 
 

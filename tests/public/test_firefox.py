@@ -91,6 +91,14 @@ def test_pictures_say_that_they_show_a_state(tmp_path, monkeypatch):
     assert translate.main([*command, "page.html", "--with-model"]) == 2
 
 
+def test_translate_tells_how_to_convert_a_folder_of_firefox(tmp_path, capsys):
+    for packed in (False, True):
+        firefox(tmp_path / str(packed), packed=packed)
+        assert translate.main(["--model", str(tmp_path / str(packed)), "the dog"]) == 2
+        said = capsys.readouterr().err
+        assert f"convert it first: python -m minitf public {tmp_path / str(packed)} OUT" in said
+
+
 # What is refused ----------------------------------------------------------------------------------
 
 
