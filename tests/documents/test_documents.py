@@ -250,7 +250,10 @@ def test_po(path, tmp_path):
             continue
         assert new.fuzzy and set(old.flags) <= set(new.flags)
         if forms:
-            forms = {i: swapped(old.msgid_plural if i else old.msgid, PRINTF) for i in forms}
+            forms = {
+                i: swapped(old.msgid_plural if i or len(forms) == 1 else old.msgid, PRINTF)
+                for i in forms
+            }
             assert new.msgstr_plural == forms
         else:
             assert new.msgstr == swapped(old.msgid, PRINTF)
