@@ -246,7 +246,7 @@ VALUES = {
     "version": ("vδ.1δ.δ", "1δ.δ.2δ"),
     "code": ("AB-4δδ", "QXR-1δδδδδ"),
     "tag": ("<ω>", "</ω>", '<a href="ω">', "<br/>"),
-    "entity of HTML's own signs": ("&amp;", "&lt;", "&gt;"),
+    "entity of an angle bracket": ("&lt;", "&gt;"),
     "placeholder": ("{ω}", "%s", "%d", "%(ω)s", "${ω}", "{{ ω }}"),
     "emoji": ("\U0001f600", "\U0001f60d", "\U0001f632", "\U0001f64f"),
 }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitf.text.normalise import normalise
+from minitf.text.normalise import normalise, with_and, without_entities, word_for_and
 
 PLAIN = '"It isn\'t far," she said - 5 km... Größe: fünf.'
 SPACES = "\u00a0\u1680\u2000\u2003\u2007\u2009\u200a\u202f\u205f\u3000\t\x0b\x0c\r\u2028\u2029\x85"
@@ -65,6 +65,24 @@ def test_what_somebody_needs_stays(line):
 def test_a_dash_without_spaces_gets_them():
     assert normalise("He came\u2014late.") == "He came \u2013 late."
     assert normalise("1990\u20142000") == "1990\u20132000"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("I don&#39;t, &apos;so&apos;, &quot;yes&quot;", "I don't, 'so', \"yes\""),
+        ("Caf&eacute; Sch&ouml;ne &#xE9;&nbsp;a", "Café Schöne é\u00a0a"),
+        ("a &lt;b&gt; AT&amp;T &#60; &#x26;", "a &lt;b&gt; AT&amp;T &#60; &#x26;"),  # HTML's own
+        ("&c; & so; R&D; &", "&c; & so; R&D; &"),
+    ],
+)
+def test_entities_that_are_letters_are_read_as_these(written, read):
+    assert without_entities(written) == read
+
+
+def test_a_sign_for_and_is_read_in_the_language_of_the_line():
+    assert with_and("a & b &amp; c&d & (e)", word_for_and("fr", "ab")) == "a et b et c&d & (e)"
+    assert word_for_and("xx", "ab") == word_for_and("en", "a&b") == "&"
 
 
 # What changes beside what goes: accents that compose, Greek accents that become apostrophes, what

@@ -135,3 +135,26 @@ def test_the_best_translations_differ():
         texts = [translation.text for translation in found]
         assert len(set(texts)) == len(texts) <= 4
     assert texts[0] == "Ich weiß nicht, was ich tun soll."
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("en-de", "My brother was at the station and bought two tickets."),
+     ("de-en", "Mein Bruder war am Bahnhof und hat zwei Karten gekauft.")],
+)  # fmt: skip
+def test_signs_change_nothing_but_their_place(name, line):
+    translator = Translator.load(EXAMPLES / "models" / name)
+    signs = ("+", "*", "<", "→", "%", "|", "§", "\\n", ";")
+    first, second, rest = line.split(" ", 2)
+    before, after = f"{first} {second}", f" {rest}"
+    lines = [f"{before} {sign}{after}" for sign in signs]
+    lines += [
+        f"**{before}**{after}",
+        f"({line})",
+        line.replace(" and ", " & ").replace(" und ", " & "),
+    ]
+    plain, *found = (best[0].text for best in translator.translate([line, *lines]))
+    for sign, text in zip([*signs, "**", "(", "&"], found, strict=True):
+        kept = text if sign == "&" else text.replace(f" {sign}", "")
+        assert re.sub(r"[*()]", "", kept) == plain
+        assert text.count(sign) == {"**": 2, "&": 0}.get(sign, 1)
