@@ -33,7 +33,7 @@ _TIGHT_DASH = r"(?<=[^\W\d_])\u2014(?=[^\W\d_])"
 # A character of HTML, as others write it. Those of HTML's own signs & < > stay as they are.
 _OWN = "amp|lt|gt|#38|#60|#62|#[xX](?:26|3[cCeE])"
 _ENTITY = rf"&(?!(?:{_OWN});)(?:[A-Za-z]+\d*|#\d+|#[xX][0-9A-Fa-f]+);"
-_AND_SIGN = r"(?<=\w) (?:&|&amp;) (?=\w)"
+_AND_SIGN = r"(?<=[\w.,;:!?)\"']) (?:&|&amp;) (?=[\w(\"'])"
 _AND = """
     bg и, cs a, da og, de und, el και, en and, es y, et ja, fi ja, fr et, hi और, hu és, it e, lt ir,
     nl en, no og, pl i, pt e, ro și, ru и, sk a, sl in, sv och, tr ve, uk і, vi và
