@@ -47,7 +47,8 @@ _BAR = re.compile(r"(?<=[\s>])[|·•](?=[\s<])")  # between two links
 class _Event(NamedTuple):
     """What a parser has found from a place of a document up to the next one.
 
-    kind: "open" or "close" for a tag, "text", "other" for comments, "declaration".
+    kind: "open" or "close" for a tag, "text", "[" or "]" for CDATA, "other" for a comment,
+    "declaration".
     """
 
     start: int
@@ -81,14 +82,14 @@ _BARE = Spelling(_unescaped, partial(_escaped, quote='"'), lambda text, _: f'"{t
 
 
 def _marks(document, events, inline, codes):
-    """Return the marks of all tags, and the opening tags outside of what is hidden.
+    """Return the marks of all tags, and the opening tags (and CDATA) outside of what is hidden.
 
     inline: where the tags begin that are inside a text. codes: a pattern of the names of elements
     that are hidden because they have no text.
     """
     marks, tags, hidden, depth = [], [], None, 0
     for event in events:
-        if hidden is None and event.kind == "open":
+        if hidden is None and event.kind in ("open", "["):
             tag = document[event.start : event.stop]
             if codes.fullmatch(event.name) or (
                 _HIDDEN.search(tag) and not _VOID.fullmatch(event.name)
@@ -266,17 +267,15 @@ def _xml_events(document):
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
-        place, reason = (
-            f"line {error.lineno:,}, column {error.offset + 1}",
-            expat.ErrorString(error.code),
-        )
+        place = f"line {error.lineno:,}, column {error.offset + 1}"
+        reason = expat.ErrorString(error.code)
         raise UserError(f"{place}: this is no XML ({reason}): correct it") from None
     places = characters_of(data)
     return _events([(places[start], kind, name) for start, kind, name in found], len(document))
 
 
 def _xml_units(document, events, root):
-    marks, _ = _marks(document, events, _inline(document, events), _CODE_IN_XML)
+    marks, tags = _marks(document, events, _inline(document, events), _CODE_IN_XML)
     marks += [Mark(*found.span(), WORD) for found in re.finditer(_ENTITY, document)]
     spelling, kinds, units = _TEXT, (MARKUP, WORD, COUNTED), []
     if root == "resources":
@@ -285,11 +284,10 @@ def _xml_units(document, events, root):
     for event in events:
         if event.kind == "text":
             marks += marks_in(document, event.start, event.stop, kinds)
-        elif event.kind == "[":
-            data = event
-        elif event.kind == "]":
-            marks.append(Mark(data.start, event.stop, BETWEEN))
-            units += html_units(document, data.stop, event.start, spelling)
+    for data in (tag for tag in tags if tag.kind == "["):
+        stop = document.index("]]>", data.stop)
+        marks.append(Mark(data.start, stop + len("]]>"), BETWEEN))
+        units += html_units(document, data.stop, stop, spelling)
     return units_between(document, 0, len(document), marks, spelling) + units
 
 
