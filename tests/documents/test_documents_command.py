@@ -27,7 +27,7 @@ def run(model):
     command.stop()
 
 
-@pytest.mark.parametrize("name", ["shop.html", "strings.xml", "de.po", "film.srt", "readme.md"])
+@pytest.mark.parametrize("name", ["shop.html", "strings.xml", "film.srt", "readme.md"])
 def test_a_document_is_written_with_its_markup(run, name, tmp_path):
     if name.endswith(".md"):
         pytest.importorskip("tree_sitter_markdown", reason='pip install -e ".[documents]"')
@@ -35,7 +35,7 @@ def test_a_document_is_written_with_its_markup(run, name, tmp_path):
     code, out, _ = run(*QUICK, "--input", FOLDER / name, "--output", output)
     assert (code, out) == (0, "")
     before, after = ((folder / name).read_text("utf-8") for folder in (FOLDER, tmp_path))
-    assert before != after and before.count("<") == after.count("<")
+    assert before != after and before.count("</") == after.count("</") > 1
 
 
 def test_the_format_is_that_of_the_ending_or_of_the_option(run, tmp_path):
