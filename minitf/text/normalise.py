@@ -74,7 +74,11 @@ def without_entities(line: str) -> str:
         return line
     from html import unescape  # most lines have none
 
-    return re.sub(_ENTITY, lambda entity: unescape(entity[0]), line)
+    def sign(entity):
+        found = unescape(entity[0])
+        return found if len(found) <= 2 else entity[0]  # of &nothing; it reads &not
+
+    return re.sub(_ENTITY, sign, line)
 
 
 def word_for_and(language: str, characters: Collection[str]) -> str:

@@ -46,7 +46,7 @@ MUTANTS = {
         "y = xp.concatenate(arrays[::-1], axis=axis)",
     ),
     "a shared parameter that is listed twice": (
-        "elif isinstance(value, (Module, Parameter)) and id(value) not in contents:",
-        "elif isinstance(value, (Module, Parameter)):",
+        "found[id(value)] = name, value",
+        "found[name] = name, value",
     ),
 }

@@ -85,7 +85,7 @@ MUTANTS = {
     ),
     "another row in Table 3": ('"C-N2": {"n_layers": 2}', '"C-N2": {"n_layers": 3}'),
     "a count that forgets a norm": (
-        "2 * attention + feed_forward + 3 * norm",
-        "2 * attention + feed_forward + 2 * norm",
+        "own + attention + feed_forward + 3 * norm",
+        "own + attention + feed_forward + 2 * norm",
     ),
 }

@@ -88,8 +88,8 @@ MUTANTS = {
         "self.kept = list(new)",
     ),
     "positions that stay 0 with the cache": (
-        "self.mask, start, self.caches",
-        "self.mask, 0, self.caches",
+        "x = self.target_positions(x, position)",
+        "x = self.target_positions(x, 0)",
     ),
     "a source that belongs to the wrong beam": (
         "self.memory, self.mask = self.memory[to_device(rows)], self.mask[rows]",
