@@ -11,9 +11,8 @@ import numpy as np
 
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
-from minitf.public.formats import check_pulled
 
-__all__ = ["binaries", "is_binary", "read_binary", "unpacked"]
+__all__ = ["files_of", "is_binary", "read_binary", "unpacked"]
 
 _MOST = 64  # how many times its own size a .gz may unpack to; a real one has about the same size
 _SHORTLIST = 0xF11A48D5013417F5  # how a file of likely translations of each subword begins
@@ -25,18 +24,11 @@ def is_binary(path: Path) -> bool:
     return path.name.endswith((".bin", ".bin.gz"))
 
 
-def binaries(folder: Path) -> list[Path]:
-    """Return the binaries of a folder but for its shortlists, each packed or not."""
-    files = {path.name.removesuffix(".gz"): path for path in sorted(folder.glob("*.bin.gz"))}
-    files |= {path.name: path for path in sorted(folder.glob("*.bin"))}
-    check_pulled(*files.values())
-    return [path for path in files.values() if _beginning(path) != _SHORTLIST]
-
-
-def _beginning(path):
-    """Return the first number of a file, packed or not; 0 for a shorter one."""
-    with user_errors(path), (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        return int.from_bytes(file.read(8), "little")
+def files_of(folder: Path, ending: str) -> list[Path]:
+    """Return the files of a folder with an ending, or with .gz after it if there is no other."""
+    files = {path.name.removesuffix(".gz"): path for path in folder.glob(f"*{ending}.gz")}
+    files |= {path.name: path for path in folder.glob(f"*{ending}")}
+    return [files[name] for name in sorted(files)]
 
 
 def unpacked(path: Path) -> bytes:
@@ -70,13 +62,11 @@ def read_binary(path: Path) -> dict[str, np.ndarray]:
         if version != 1:
             raise UserError(f"{path}: not a binary of Marian: name the model's file, model.*.bin")
         at = 16 + 32 * count
-        if at > len(content):
-            raise ValueError("its header is longer than the file")
         lengths, kinds, axes, sizes = zip(*struct.iter_unpack("<4Q", content[16:at]), strict=True)
         names_end = at + sum(lengths)
         shapes_end = names_end + 4 * sum(axes)
-        if shapes_end > len(content):
-            raise ValueError("its names and shapes are longer than the file")
+        if shapes_end + 8 > len(content):
+            raise ValueError("its header is longer than the file")
         (gap,) = struct.unpack_from("<Q", content, shapes_end)
         start = shapes_end + 8 + gap
         if start + sum(sizes) != len(content):

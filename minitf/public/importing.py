@@ -12,7 +12,7 @@ from minitf.atomic import check_empty, save_text
 from minitf.errors import UserError
 from minitf.files.arrays import exists, user_errors
 from minitf.files.models import CONFIG, save_model, stored_as
-from minitf.public.binary import binaries, is_binary
+from minitf.public.binary import files_of, is_binary
 from minitf.public.formats import PublicModel, in_rows, languages_of_name
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
@@ -138,8 +138,9 @@ def _read_release(path, like):
 
 
 def _weights_of_marian(folder):
-    """Return the only .npz of a folder, or else its only .bin."""
-    files = sorted(folder.glob("*.npz")) or binaries(folder)
+    """Return the only .npz of a folder, or else its only .bin that is no lexical shortlist."""
+    files = sorted(folder.glob("*.npz"))
+    files = files or [x for x in files_of(folder, ".bin") if not x.name.startswith("lex")]
     if len(files) != 1:
         raise UserError(
             f"{folder} has no {CONFIG}, and {len(files)} .npz or .bin files: name one model's files"

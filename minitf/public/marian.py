@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.public import formats
-from minitf.public.binary import is_binary, read_binary, unpacked
+from minitf.public.binary import files_of, is_binary, read_binary, unpacked
 from minitf.public.formats import PublicModel
 from minitf.public.names import arrays_of_model, take
 from minitf.text import PairedSubwords
@@ -50,9 +50,7 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
     model of another architecture.
     """
     folder = path.parent
-    formats.check_pulled(
-        path, *folder.glob("*.spm"), *folder.glob("*.spm.gz"), *folder.glob("*vocab.yml")
-    )
+    formats.check_pulled(path, *files_of(folder, ".spm"), *folder.glob("*vocab.yml"))
     arrays = read_binary(path) if is_binary(path) else read_npz(path)
     with in_file(path):
         config, tables = _config_and_tables(arrays, like)
@@ -219,15 +217,13 @@ def _sentencepiece_files(folder, count):
 
     The names of the latter begin with src and trg, as those of Firefox's models.
     """
-    files = {path.name.removesuffix(".gz"): path for path in folder.glob("*.spm.gz")}
-    files |= {path.name: path for path in folder.glob("*.spm")}
-    names = sorted(files)
-    if len(names) != count or (count == 2 and [name[:3] for name in names] != ["src", "trg"]):
+    files = files_of(folder, ".spm")
+    if len(files) != count or (count == 2 and [x.name[:3] for x in files] != ["src", "trg"]):
         needed = "one" if count == 1 else "srcvocab.*.spm and trgvocab.*.spm"
         raise UserError(
-            f"{folder} has {len(names)} files *.spm, not {needed}: copy the model's vocabulary"
+            f"{folder} has {len(files)} files *.spm, not {needed}: copy the model's vocabulary"
         )
-    return [files[name] for name in names]
+    return files
 
 
 def _yaml_pairs(text):

@@ -50,9 +50,7 @@ def arithmetic(config, rows, source, target, n_tokens):
     c = config
     heads = c.n_heads * (c.d_k + c.d_v)
     encoder = rows * source * (4 * c.d_model * heads + 2 * source * heads + 4 * c.d_model * c.d_ff)
-    own = 4 * c.d_model * heads + 2 * target * heads
-    if c.decoder == "ssru":
-        own = 4 * c.d_model**2
+    own = 4 * c.d_model**2 if c.decoder == "ssru" else heads * (4 * c.d_model + 2 * target)
     decoder = rows * target * (own + 4 * c.d_model * c.d_ff)
     across = 2 * rows * heads * (c.d_model * (source + target) + source * target)
     return 3 * (

@@ -91,8 +91,8 @@ def test_marians_binaries(tmp_path):
     (tmp_path / "in").mkdir()
     path = tmp_path / "in" / "model.intgemm.alphas.bin"
     path.write_bytes(struct.pack("<QQ", 1, 300) + bytes(200))
-    assert "its header is longer than the file" in refused(path, tmp_path)
-    assert "its header is longer than the file" in refused(path.parent, tmp_path)
+    assert "damaged" in refused(path, tmp_path)
+    assert "damaged" in refused(path.parent, tmp_path)
     folder = hugging_face(tmp_path / "hf", "new.bin")
     shutil.copy(path, folder / "pytorch_model.bin")
     assert "Firefox" in refused(folder, tmp_path)

@@ -10,6 +10,7 @@ import sentencepiece
 
 from minitf.config import Config
 from minitf.data import toy
+from minitf.public.names import names_of_layers
 
 SIZES = {"n_layers": 2, "n_decoder_layers": 1, "d_model": 16, "d_ff": 24, "n_heads": 4}
 SETTINGS = {
@@ -53,32 +54,6 @@ def vocabulary(size, *sides):
 def pieces_of(model):
     found = sentencepiece.SentencePieceProcessor(model_proto=model)
     return found.id_to_piece(list(range(found.get_piece_size())))
-
-
-def names_of(side):
-    """Return {Marian's name: minitf's} of one layer."""
-    own = {"encoder": "self_attention.", "decoder": "source_attention."}[side]
-    theirs = {"encoder": "self_", "decoder": "context_"}[side]
-    residual = {"encoder": "attention_residual", "decoder": "source_residual"}[side]
-    norms = {f"{theirs}Wo": residual, "ffn_ffn": "feed_forward_residual"}
-    found = {}
-    for letter, name in zip("qkvo", ("query", "key", "value", "output"), strict=True):
-        found[f"{theirs}W{letter}"] = f"{own}{name}.weight"
-        found[f"{theirs}b{letter}"] = f"{own}{name}.bias"
-    for number, name in (("1", "inner"), ("2", "outer")):
-        found[f"ffn_W{number}"] = f"feed_forward.{name}.weight"
-        found[f"ffn_b{number}"] = f"feed_forward.{name}.bias"
-    if side == "decoder":
-        found["rnn_W"], found["rnn_Wf"] = (
-            f"self_attention.{x}.weight" for x in ("value", "forget")
-        )
-        found["rnn_bf"] = "self_attention.forget.bias"
-        norms["rnn_ffn"] = "self_residual"
-    for name, residual in norms.items():
-        found[f"{name}_ln_scale"], found[f"{name}_ln_bias"] = (
-            f"{residual}.norm.{x}" for x in ("gain", "bias")
-        )
-    return found
 
 
 def quantised(name, array):
@@ -140,13 +115,9 @@ def firefox(folder, two=False, packed=False, settings=(), **more):
         for name, each in zip(tables, pieces, strict=True)
     ]
     bias = add("decoder_ff_logit_out_b", rng.normal(size=(1, len(pieces[-1]))))[0]
-    for side, layers in (("encoder", 2), ("decoder", 1)):
-        for i in range(layers):
-            for theirs, ours in names_of(side).items():
-                shape = {"ffn_W1": (16, 24), "ffn_W2": (24, 16), "ffn_b1": (1, 24)}.get(theirs)
-                shape = shape or ((1, 16) if theirs[-2] == "b" or "ln_" in theirs else (16, 16))
-                array = rng.normal(0.2, 0.4, shape)
-                add(f"{side}_l{i + 1}_{theirs}", array, f"{side}.layers.{i}.{ours}")
+    for names in names_of_layers(Config(90, **SIZES, decoder="ssru")):
+        shape = names.shape if len(names.shape) == 2 else (1, *names.shape)
+        add(names.marian, rng.normal(0.2, 0.4, shape), names.minitf)
     for name, array in more.items():
         add(name, array)
     changed = {"tied-embeddings": "true", "tied-embeddings-all": "false"} if two else {}
