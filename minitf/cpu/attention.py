@@ -7,10 +7,13 @@ of the past and the numbers of dropout grow with the square, in one byte for eac
 
 Apart from the products of matrices, the time goes into passes over the scores. Two things make
 these fewer or faster:
-* Where no power can be 0, powers of 2 replace those of e, because NumPy often computes them in half
-  the time: exp(x) = 2^(x log2(e)). The queries' factor 1/sqrt(d_k) is multiplied by log2(e) once.
-* The largest score of a row is subtracted only if a score is large. That changes no weight, and
-  only keeps the powers from overflowing.
+* Where no mask makes powers 0, powers of 2 replace those of e, because NumPy often computes them in
+  half the time: exp(x) = 2^(x log2(e)). The factor 1/sqrt(d_k) is multiplied by log2(e) once.
+* The largest score of a row is subtracted only if it is large. That changes no weight, and only
+  keeps the powers from overflowing or vanishing.
+
+Both are decided by what a row may attend to, or by its mask. If other rows or hidden keys had a say
+in it, they would change the last bits of its result: the future would change the past.
 """
 
 from __future__ import annotations
@@ -140,26 +143,16 @@ def _weights(query, key, limit):
     """Return softmax(min(query key^T / sqrt(d_k), limit)), computed in one array."""
     scores = query @ swap(key)  # (..., T, S)
     scores *= LOG_E / math.sqrt(query.shape[-1])
-    is_small = _are_small(scores)
-    if not is_small:  # each head by itself, so that no result depends on the others of the tile
-        is_small = _are_small(scores, axes=(-2, -1))
+    # False if a score is NaN. 0 counts as well: there may be no scores.
+    all_are_small = scores.max(initial=0) < LARGE and scores.min(initial=0) > -LARGE
     if limit is not None:
         np.fmin(scores, limit, out=scores)  # unlike a sum, -inf also for a score that is NaN
-    if not is_small.all():
-        scores -= np.where(is_small, 0, _largest_of_rows(scores))
-    # Powers also vanish where a largest score was subtracted. But if the choice depended on that,
-    # the last bits of a head would depend on the other heads.
-    weights = _powers_of(scores, may_vanish=limit is not None)
-    weights /= _divisors(row_sums(weights))
+    # Where all are small, each row has a 0, found without the slow search for its largest score.
+    shifts = None if all_are_small else _shifts(scores.max(axis=-1, keepdims=True))
+    weights = _powers_of(scores, shifts, is_masked=limit is not None)
+    sums = row_sums(weights)
+    weights /= sums + (sums == 0)  # 1 for a row that may attend to nothing
     return weights
-
-
-def _are_small(scores, axes=None):
-    """Return whether all scores of the axes are small: false if one is NaN."""
-    # 0 counts as well: there may be no scores.
-    highest = scores.max(axis=axes, keepdims=True, initial=0)
-    lowest = scores.min(axis=axes, keepdims=True, initial=0)
-    return (highest < LARGE) & (lowest > -LARGE)
 
 
 def _add_product(x, y, out, first):
@@ -199,7 +192,7 @@ def _attend_in_blocks(q, k, v, visible, keep, factor):
 class _Head:
     """The attention of one head, computed in blocks of scores: of some queries and some keys.
 
-        E = 2^(X - m)    X = Z log2(e), (T, S)    m: the largest of each row, or 0 if none is large
+        E = 2^(X - m)    X = Z log2(e), (T, S)    m: see _shifts, of each row
         y = E v / s      s: the sum of each row of E
         gZ = E * (g v^T - rowsum(g * y))    with g = gy / s
 
@@ -210,7 +203,7 @@ class _Head:
 
     def __init__(self, q, k, v, y, visible, keep, factor):
         self.q, self.k, self.v, self.y, self.keep, self.factor = q, k, v, y, keep, factor
-        self.largest = self.sums = None  # m (or None for 0) and s, (T, 1)
+        self.shifts = self.sums = None  # m (or None for 0) and s, (T, 1)
         # (rows, columns, the mask or None if all is visible), of the blocks with visible keys
         self.blocks = []
         cuts = _slices(len(q), BLOCK_QUERIES), _slices(len(k), BLOCK_KEYS)
@@ -224,14 +217,15 @@ class _Head:
     def forward(self):
         """Write y; store m and s for backward."""
         queries, y = self._queries(), np.zeros(self.y.shape, dtype=self.y.dtype)
-        self.largest = self._largest(queries)
+        self.shifts = self._find_shifts(queries)
         self.sums = np.zeros((len(queries), 1), dtype=queries.dtype)
         for block in self.blocks:
             rows, columns, _ = block
             powers = self._powers(block, queries)
             self.sums[rows] += row_sums(powers)
             y[rows] += self._drop(powers, block) @ self.v[columns]
-        np.divide(y, _divisors(self.sums), out=self.y)
+        self.sums += self.sums == 0  # 1 for a row that may attend to nothing
+        np.divide(y, self.sums, out=self.y)
 
     def backward(self, gy, g_query, g_key, g_value):
         """Write the gradients of q, k and v."""
@@ -262,16 +256,16 @@ class _Head:
         """Return the queries times log2(e) / sqrt(d_k), so that their products with keys are X."""
         return self.q * (LOG_E / math.sqrt(self.q.shape[-1]))
 
-    def _largest(self, queries):
-        """Return m, or None if no score can be large: |q . k| is at most |q| |k|."""
+    def _find_shifts(self, queries):
+        """Return m, or None if it is 0 in all rows, because |q . k| is at most |q| |k|."""
         longest = [math.sqrt(row_dots(x, x).max()) for x in (queries, self.k)]  # |q| and |k|
-        if math.prod(longest) < LARGE:  # false if one is NaN
+        if math.prod(longest) < LARGE - 1:  # 1 for what was rounded; false if one is NaN
             return None
-        largest = np.full((len(queries), 1), -1e30, dtype=queries.dtype)
+        largest = np.full((len(queries), 1), -np.inf, dtype=queries.dtype)
         for block in self.blocks:
             rows, scores = block[0], self._scores(block, queries)
-            np.maximum(largest[rows], _largest_of_rows(scores), out=largest[rows])
-        return largest
+            np.maximum(largest[rows], scores.max(axis=-1, keepdims=True), out=largest[rows])
+        return _shifts(largest)
 
     def _scores(self, block, queries):
         """Return X of a block."""
@@ -283,10 +277,8 @@ class _Head:
 
     def _powers(self, block, queries):
         """Return E of a block."""
-        scores = self._scores(block, queries)
-        if self.largest is not None:
-            scores -= self.largest[block[0]]
-        return _powers_of(scores, may_vanish=block[2] is not None or self.largest is not None)
+        shifts = None if self.shifts is None else self.shifts[block[0]]
+        return _powers_of(self._scores(block, queries), shifts, is_masked=block[2] is not None)
 
     def _drop(self, x, block):
         """Return x, which has the shape of a block, after dropout."""
@@ -312,30 +304,30 @@ def _limit(mask, shape, dtype):
     return np.broadcast_to(np.where(mask, np.nan, -np.inf).astype(dtype), shape)
 
 
-def _powers_of(scores, may_vanish):
-    """Return 2^scores, computed in their array.
+def _shifts(largest):
+    """Return what is subtracted from rows of scores with these largest scores, (..., 1).
 
-    may_vanish: whether some results can be 0 or almost 0. For these np.exp2 takes 20 times as long,
-    np.exp does not.
+    0 from a row whose largest score is small: beside it, the power of a far lower one is 0 anyway.
+    0 also from a row that may attend to nothing, whose largest score is -infinity.
     """
-    if HAS_FAST_EXP2 and not may_vanish:
+    return np.where((abs(largest) < LARGE) | np.isneginf(largest), 0, largest)
+
+
+def _powers_of(scores, shifts, is_masked):
+    """Return 2^(scores - shifts), computed in the array of the scores.
+
+    shifts: (..., 1), or None for 0 from all rows.
+
+    For a power of 0 or almost 0, np.exp2 takes 20 to 600 times as long; np.exp does not.
+    """
+    if shifts is not None:
+        scores -= shifts
+    if HAS_FAST_EXP2 and not is_masked:
+        if shifts is not None:  # else no power is almost 0
+            np.maximum(scores, np.finfo(scores.dtype).minexp, out=scores)
         return np.exp2(scores, out=scores)
     scores *= math.log(2)
     return np.exp(scores, out=scores)
-
-
-def _largest_of_rows(scores):
-    """Return the largest score of each row: (..., S) -> (..., 1).
-
-    For a row that may attend to nothing it is -1e30 instead of -inf, so that its powers become 0.
-    """
-    return np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
-
-
-def _divisors(sums):
-    """Replace the sums of rows that may attend to nothing, which are 0, by 1; return the sums."""
-    sums[sums == 0] = 1
-    return sums
 
 
 # Multi-head attention: queries, keys and values from one product ---------------------------------

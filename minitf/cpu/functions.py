@@ -31,7 +31,7 @@ def linear(x, weight, bias=None):
         y += b
 
     def backward(gy):
-        gy = as_rows(gy)  # (N, F)
+        gy = gy.reshape(len(rows), w.shape[1])  # (N, F)
         g_bias = None if b is None else column_sums(gy)
         g_weight = np.matmul(rows.T, gy, out=gradient_out(weight, (x, weight, bias)))
         return (gy @ w.T).reshape(x_data.shape), g_weight, g_bias

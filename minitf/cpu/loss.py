@@ -82,17 +82,18 @@ def loss_and_gradient(logits, target, smoothing):
     impossible = None
     if np.isneginf(total).any():
         impossible = np.isneginf(logits)
-        size = size - np.count_nonzero(impossible, axis=1).astype(logits.dtype)
+        size = size - np.count_nonzero(impossible, axis=1)  # one number for each row
         wrong = loss.probability_of_others(smoothing, size)
         total = row_sums(np.where(impossible, 0, logits))[:, 0]
-    rest = 1 - smoothing - wrong
+    # Rounded only here: so these numbers of a row are the same, whether others have impossible ids.
+    size, wrong, rest = (np.asarray(x, logits.dtype) for x in (size, wrong, 1 - smoothing - wrong))
     p = np.exp(logits, out=logits)
     sums = row_sums(p)
     log_sums = np.log(sums[:, 0])
     nll = log_sums - true
     losses = rest * nll + wrong * (size * log_sums - total)
     p /= sums
-    p -= wrong if impossible is None else wrong[:, None]
+    p -= wrong.reshape(-1, 1)
     if impossible is not None:
         impossible[rows, target] = False
         p[impossible] = 0  # as their q is

@@ -11,9 +11,11 @@ import pytest
 import strict
 from form_cases import call, close, outcome, strided
 
-from minitf import forms
+from minitf import Config, Tensor, forms, no_grad
 from minitf.backend import using
+from minitf.functions import attention
 from minitf.loss import projected_cross_entropy
+from minitf.transformer import Transformer, causal_mask
 
 ROWS, CASES = form_cases.rows(), form_cases.cases()
 LIBRARY = {"cpu": "numpy", "gpu": strict.with_kernels}
@@ -153,6 +155,64 @@ def refuse_alike(row, folder):
                 call(row, "float32")
             said.append((error.type, str(error.value)))
     assert said[0] == said[1], row
+
+
+@pytest.mark.parametrize("length", [24, 600])  # complete rows of scores, and blocks of them
+@pytest.mark.parametrize("largest", [1, 4])
+@pytest.mark.parametrize("hidden", ["later positions", "padding", "another sentence"])
+def test_what_a_query_may_not_see_changes_no_bit_of_its_result(length, largest, hidden, rng):
+    """With scores that are small, or as of a trained model; what is hidden gets far larger ones."""
+    middle, positions = length // 2, np.arange(length)
+    mask, seen = {
+        "later positions": (causal_mask(length), np.s_[:, :, :middle]),
+        "padding": ((positions < middle)[None, None, None], np.s_[:, :, :middle]),
+        "another sentence": (None, np.s_[:1]),
+    }[hidden]
+    scale = np.linspace(0.5, largest, length)[:, None]
+    arrays = [(scale * rng.normal(size=(2, 2, length, 8))).astype(np.float32) for _ in range(3)]
+    others = [30 * array for array in arrays]
+    gy = np.zeros_like(arrays[0])
+    gy[seen] = rng.normal(size=gy[seen].shape)
+    for array, other in zip(arrays, others, strict=True):
+        other[seen] = array[seen]
+    results = []
+    with forms.on():
+        for inputs in (arrays, others):
+            tensors = [Tensor(array) for array in inputs]
+            y = attention(*tensors, mask)
+            y.backward(gy)
+            results.append([y.data[seen], *(tensor.grad[seen] for tensor in tensors)])
+    for name, one, other in zip(("y", "gquery", "gkey", "gvalue"), *results, strict=True):
+        assert np.array_equal(one, other), name
+
+
+def test_the_future_and_other_sentences_change_no_bit_of_a_logit(rng):
+    config = Config(32, n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0)
+    model = Transformer(config)
+    for name, p in model.named_parameters():
+        if ".query." in name or ".key." in name:
+            p.data *= 3  # until scores are about as large as those of a trained model
+    source, target = rng.integers(3, 32, size=(2, 4, 9))
+    source[0, 6:] = config.pad_id
+    with forms.on(), no_grad():
+        before = model(source, target).data
+        for _ in range(20):
+            source[1:], target[1:] = rng.integers(3, 32, size=(2, 3, 9))
+            target[0, -1] = rng.integers(3, 32)
+            assert np.array_equal(model(source, target).data[0, :-1], before[0, :-1])
+
+
+def test_impossible_ids_of_a_row_change_no_bit_of_another_gradient(rng):
+    x, weight = (rng.normal(size=shape).astype(np.float32) for shape in ((5, 4), (28, 4)))
+    x[:, 0], weight[:, 0], weight[3, 0] = 0, 0, 1e38
+    gradients = []
+    with forms.on(), np.errstate(over="ignore"):
+        for first in (0, -100):  # the product with 1e38 is -infinity
+            x[0, 0] = first
+            rows = Tensor(x)
+            projected_cross_entropy(rows, weight, np.arange(4, 9))[0].backward()
+            gradients.append(rows.grad[1:])
+    assert np.array_equal(*gradients)
 
 
 @pytest.mark.parametrize("row", simulated(FORMED, lambda row: row is FIRST[row.function]), ids=str)
