@@ -76,9 +76,11 @@ PROGRAM = USAGE.removeprefix("python -m ")  # its name in messages
 
 
 class StoreOnce(argparse.Action):
-    """Keeps the value of an option that may be given once."""
+    """Keeps the value of an option that may be given once: the name of a file, or of a format."""
 
     def __call__(self, parser, namespace, value, option_string=None):
+        if not value:
+            parser.error(f"{option_string} needs the name of a file")
         if getattr(namespace, self.dest) is not None:
             parser.error(f"{option_string} is given twice: give it once")
         setattr(namespace, self.dest, value)
@@ -128,7 +130,7 @@ def _check(parser, options):
         "--nbest": options.nbest > 1,
         "--scores": options.scores,
         "--format json": options.format == "json",
-        "--attention": options.attention is not None,
+        "--attention": options.attention,
     }
     given = [name for name, is_given in for_lines.items() if is_given]
     mistakes = {
@@ -152,7 +154,6 @@ def _check(parser, options):
         "--sample draws one translation of each line: leave out --beam, --nbest and --attention": (
             options.sample and (options.beam or options.nbest > 1 or picture)
         ),
-        "--attention needs the name of a file": options.attention == "",
         f"--attention {picture} has no ending: use .png, .pdf or .svg for a picture, .html for a "
         "page": picture and not os.path.splitext(picture)[1],
         "--attention names the file of --input or --output: choose another": (

@@ -18,11 +18,10 @@ from minitf.text.vocabulary import LOST
 def opened_output(path, input_file):
     """Yield a function that writes text or bytes: to standard output, a device or a new file.
 
-    A new file appears under its name when it is complete. input_file: the file that is translated,
-    which the output must not replace; None if there is none.
+    A new file appears under its name when it is complete: after an error or a signal, what was
+    there is unchanged. input_file: the file that is translated, which the output must not replace;
+    None if there is none.
     """
-    if path == "":
-        raise UserError("--output needs the name of a file")
     if path in (None, "-") or _is_same(sys.stdout, path):  # such as /dev/stdout
         if sys.stdout is None:
             raise UserError("standard output is closed: use --output FILE")
@@ -40,15 +39,24 @@ def opened_output(path, input_file):
         else:  # as in a notebook
             yield lambda text: sys.stdout.write(text.decode() if isinstance(text, bytes) else text)
         return
-    # No file must replace a device or a pipe, nor a file that /dev/stderr leads to.
-    is_device = path.startswith("/dev/") or (os.path.exists(path) and not os.path.isfile(path))
-    path = path if is_device else os.path.realpath(path)  # a link stays a link
     if input_file and os.path.isfile(path) and _is_same(input_file, path):
         raise UserError(
             f"{path}: the text would be replaced by its translation: give --output another name"
         )
-    with _opened_device(path) if is_device else _replaced(path) as file:
-        yield lambda text: _write(file, path, text)
+    # No file must replace a device or a pipe, nor a file that /dev/stderr leads to.
+    if path.startswith("/dev/") or (os.path.exists(path) and not os.path.isfile(path)):
+        with _mistake_about(path):
+            device = open(path, "ab", buffering=0)  # noqa: SIM115
+        with device:
+            yield lambda text: _write(device, path, text)
+        return
+    path = os.path.realpath(path)  # a link stays a link
+    try:
+        # Unbuffered: a full disk refuses a write, and does not refuse the rest of it in close().
+        with replacing(path, buffering=0) as file:
+            yield lambda text: _write(file, path, text)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped: nothing was written to {path}") from None
 
 
 def _is_same(file, path):
@@ -57,25 +65,6 @@ def _is_same(file, path):
         return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
     except (AttributeError, OSError, ValueError):  # not an open file of the operating system
         return False
-
-
-def _opened_device(path):
-    with _mistake_about(path):
-        return open(path, "ab", buffering=0)
-
-
-@contextlib.contextmanager
-def _replaced(path):
-    """Yield a new file, which takes the name `path` at the end of the block.
-
-    After an error or a signal the file is removed, and what was at `path` is unchanged.
-    """
-    try:
-        # Unbuffered: a full disk refuses a write, and does not refuse the rest of it in close().
-        with replacing(path, buffering=0) as file:
-            yield file
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped: nothing was written to {path}") from None
 
 
 def _write(file, name, text):

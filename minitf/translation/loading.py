@@ -19,15 +19,6 @@ from minitf.tensor import no_grad
 from minitf.text import Vocabulary
 from minitf.transformer import Transformer
 
-__all__ = [
-    "agreeing_forms",
-    "check_probe",
-    "check_size",
-    "check_subwords",
-    "load_model",
-    "probe",
-]
-
 
 def load_model(
     directory: str | Path, model: Callable[..., Transformer] = Transformer
@@ -110,7 +101,7 @@ def probe(model: Transformer, arrays: dict[str, np.ndarray] | None = None) -> li
     return [float(f"{x:.6g}") for x in chosen] if np.isfinite(chosen).all() else None
 
 
-def made_up_texts(config):
+def made_up_texts(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the ids of a fixed input, and from them a source and a target (2, length).
 
     The second sentence of the source has padding. They must never change, because some of their
@@ -126,7 +117,7 @@ def made_up_texts(config):
     return ids, source, target
 
 
-def some_logits(model):
+def some_logits(model: Transformer) -> tuple[np.ndarray, np.ndarray]:
     """Return the ids of a fixed input, and a model's logits (2, length, V) for it."""
     ids, source, target = made_up_texts(model.config)
     with model.evaluating(), no_grad():

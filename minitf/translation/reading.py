@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from itertools import chain, cycle, islice, pairwise
+from itertools import cycle, islice
 
 from minitf.errors import UserError
 from minitf.text import Vocabulary
@@ -26,32 +26,19 @@ from minitf.text.normalise import normalise, with_and, without_entities, word_fo
 from minitf.text.sentences import sentences
 from minitf.translation.signs import Sign, without_signs
 
-__all__ = [
-    "PLACEHOLDER",
-    "Line",
-    "Part",
-    "Range",
-    "Text",
-    "Translation",
-    "cut_texts",
-    "in_small_letters",
-    "join",
-    "read_text",
-]
-
 # The start and the stop of what is copied of a line.
 Range = tuple[int, int]
 
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
 _PLACEHOLDERS = f"[{PLACEHOLDERS}]+"  # several that touch each other stand for one value
-# A sentence that is too long is cut after a clause; a clause that is too long, after a word.
-_CLAUSE = r"[,;:–—)]\s+|[，、；：]\s*"
-_WORD = r"\s+"
+# What is too long is cut after a clause, else after a word, else between two characters: never
+# inside the bytes of one.
+_ENDS = r"[,;:–—)]\s+|[，、；：]\s*", r"\s+", r"(?s:.)"
 _LETTERS = r"[^\W\d_]+"
 # Words whose small letters would have as few subwords.
 _AS_IT_IS = "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
 # The characters of Chinese and Japanese, which have no spaces between sentences or words.
-_WIDE = ("\u3000", "\u30ff"), ("\u3400", "\u4dbf"), ("\u4e00", "\u9fff"), ("\uff00", "\uffef")
+_WIDE = "[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +57,16 @@ class Translation:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A line before it is cut into parts, normalised, with a placeholder for each of its values."""
+    """A line before it is cut into parts, normalised, with a placeholder for each of its values.
+
+    head: the ids of a token that names a language, or none. in_capitals: whether the line was
+    written so.
+    """
 
     text: str
     values: tuple[str, ...] = ()
+    head: Sequence[int] = ()
+    in_capitals: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +74,8 @@ class Part:
     """What a model reads at once: the texts around some values, and a placeholder for each.
 
     place: the number of its line, and its own number in that line; of a text around a value, its
-    number in the part as well. signs: what is beside the words, and not read. head: the ids of a
-    token that names a language, or none. in_capitals: whether its translation is written so.
-    ids: of the text, None if it is not encoded yet.
+    number in the part as well. head, in_capitals: of the Text. signs: what is beside the words, and
+    not read. ids: of the text, None if it is not encoded yet.
     """
 
     place: tuple[int, ...]
@@ -123,7 +115,8 @@ class Part:
                 sign = left.pop(0)
                 signs.append(dataclasses.replace(sign, gap=max(0, sign.gap - n_before)))
             place = *self.place, number
-            parts.append(Part(place, (core,), (), self.head, self.in_capitals, tuple(signs)))
+            new = {"texts": (core,), "values": (), "signs": tuple(signs)}
+            parts.append(dataclasses.replace(self, place=place, **new))
             around[-1] += text[:start]
             around.append(text[start + len(core) :] + value)
         end = "".join(sign.text for sign in left) + around[-1]
@@ -141,18 +134,10 @@ class Line:
     around: tuple[str, ...] = ()
 
     @classmethod
-    def from_text(
-        cls,
-        number: int,
-        text: Text,
-        cut: Iterable[tuple[str, list[int]]],
-        head: Sequence[int] = (),
-        in_capitals: bool = False,
-    ) -> Line:
+    def from_text(cls, number: int, text: Text, cut: Iterable[tuple[str, list[int]]]) -> Line:
         """Return a line with a Part for each piece of a Text, and the values that are in it.
 
-        number: of the line. cut: the pieces that a model reads at once, with their ids. head,
-        in_capitals: of each part.
+        number: of the line. cut: the pieces that a model reads at once, with their ids.
         """
         parts, left = [], iter(text.values)
         for i, (piece, ids) in enumerate(cut):
@@ -161,8 +146,8 @@ class Line:
             known = None if values else ids
             if values and any(map(str.isalpha, piece)):
                 texts, values, signs = without_signs(texts, values)
-            read = tuple(texts), tuple(values)
-            parts.append(Part((number, i), *read, head, in_capitals, tuple(signs), known))
+            read = tuple(texts), tuple(values), text.head, text.in_capitals
+            parts.append(Part((number, i), *read, tuple(signs), known))
         return cls(tuple(parts))
 
 
@@ -175,8 +160,8 @@ def read_text(
     subwords: Vocabulary,
     keep: Iterable[str],
     language: str = "",
-) -> Text:
-    """Return a line as a model reads it: normalised, with a placeholder for each value.
+) -> tuple[str, list[str]]:
+    """Return a line as a model reads it, with a placeholder for each value, and the values.
 
     Values are what is protected, in the order of the line, and what `minitf.text.kept` finds.
     keep: a person's own patterns. language: of the line. Raises UserError for no pattern.
@@ -192,11 +177,11 @@ def read_text(
     if "&" in text:
         text = with_and(text, word_for_and(language, subwords.characters))
     if not given and not keep and has_no_values(text):
-        return Text(text)
+        return text, []
     around, found = split_protected(text, _pattern(tuple(keep), subwords))
     given = iter(given)
     values = [PLACEHOLDER.sub(lambda _: next(given), value) for value in found]
-    return Text(with_placeholders(around, cycle(PLACEHOLDERS)), tuple(values))
+    return with_placeholders(around, cycle(PLACEHOLDERS)), values
 
 
 @functools.lru_cache(maxsize=8)
@@ -216,7 +201,7 @@ def _pattern(own, subwords):
 def cut_texts(
     texts: Sequence[str], subwords: Vocabulary, max_subwords: int, max_unsplit: int
 ) -> list[list[tuple[str, list[int]]]]:
-    """Cut each text into its sentences, and a sentence that is too long after clauses or words.
+    """Cut each text into its sentences, and a sentence that is too long in two, again and again.
 
     Return the parts of each text, with their ids.
 
@@ -239,34 +224,25 @@ def join(texts: Sequence[str]) -> str:
     >>> join(["Der Hund.", "Er schläft."]), join(["我喜欢它。", "他也喜欢。", "OK."])
     ('Der Hund. Er schläft.', '我喜欢它。他也喜欢。 OK.')
     """
-    between = (
-        "" if _is_wide(first[-1:]) and _is_wide(second[:1]) else " "
-        for first, second in pairwise(texts)
-    )
-    return "".join(chain(*zip(texts, chain(between, [""]), strict=False)))
+    joined, *others = texts or [""]
+    for text in others:
+        is_wide = re.fullmatch(f"{_WIDE}{{2}}", joined[-1:] + text[:1])
+        joined += text if is_wide else f" {text}"
+    return joined
 
 
-def _is_wide(character):
-    return any(first <= character <= last for first, last in _WIDE)
-
-
-def in_small_letters(lines: Sequence[str], subwords: Vocabulary) -> list[str]:
-    """Return the lines, those IN CAPITALS as they would be written otherwise.
+def in_small_letters(line: str, subwords: Vocabulary) -> str:
+    """Return a line IN CAPITALS as it would be written otherwise, any other as it is.
 
     A model that has read few words in capitals cuts them into many subwords, and makes nonsense of
     them. So a line is taken for one in capitals if it has no small letter, and fewer subwords when
     written small. Each word is written in the way that has the fewest subwords: the, Tom, Straße
-    for STRASSE, TV. The first of a sentence begins with a capital letter. No line is changed if all
-    of the text is in capitals that the model learned from.
+    for STRASSE, TV. The first of a sentence begins with a capital letter.
     """
-    lines = list(lines)
-    for row, line in enumerate(lines):
-        if line.isupper():
-            text = "".join(_small(sentence, subwords) for sentence in sentences(line))
-            n_capitals, n_small = map(len, subwords.encode([line, text]))
-            if n_small < n_capitals:
-                lines[row] = text
-    return lines
+    if not line.isupper():
+        return line
+    small = "".join(_small(sentence, subwords) for sentence in sentences(line))
+    return min(line, small, key=lambda text: len(subwords.encode([text])[0]))
 
 
 def _small(sentence, subwords):
@@ -289,42 +265,22 @@ def _small_form(word, subwords):
     return word if counts[-1] == least > 1 else forms[counts.index(least)]
 
 
-def _fitting(texts, subwords, max_subwords, cuts=(_CLAUSE, _WORD)):
-    """Return texts with their ids; one that has too many is cut.
-
-    cuts: the patterns after which it may be cut, the best first.
-    """
+def _fitting(texts, subwords, max_subwords):
+    """Return texts with their ids; one that has too many is cut in two, again and again."""
     texts, fitting = [text.strip() for text in texts], []
     for text, ids in zip(texts, subwords.encode(texts), strict=True):
-        if not ids:
-            continue
-        if len(ids) <= max_subwords or (not cuts and len(text) == 1):
+        if len(ids) > max_subwords and len(text) > 1:
+            n = -(-len(ids) // max_subwords)  # parts
+            middle = _nearest_end(text, len(text) * (n - n // 2) / n)
+            fitting += _fitting([text[:middle], text[middle:]], subwords, max_subwords)
+        elif ids:
             fitting.append((text, ids))
-            continue
-        if cuts:
-            slices = _joined(_slices(text, cuts[0]), subwords, max_subwords)
-        else:  # One endless word: between two characters, never inside the bytes of one.
-            middle = len(text) // 2
-            slices = [text[:middle], text[middle:]]
-        fitting += _fitting(slices, subwords, max_subwords, cuts[1:])
     return fitting
 
 
-def _joined(texts, subwords, max_subwords):
-    """Join neighboring texts that together are not too long."""
-    joined, size = [], 0
-    lengths = map(len, subwords.encode([text.strip() for text in texts]))
-    for text, length in zip(texts, lengths, strict=True):
-        if joined and size + length <= max_subwords:
-            joined[-1] += text
-            size += length
-        else:
-            joined.append(text)
-            size = length
-    return joined
-
-
-def _slices(text, end):
-    """Cut a text after each match of the pattern; joined, the slices are the text."""
-    ends = [match.end() for match in re.finditer(end, text)]
-    return [text[start:stop] for start, stop in pairwise([0, *ends, len(text)])]
+def _nearest_end(text, place):
+    """Return where a text is best cut in two: at the best kind of end it has, the nearest one."""
+    for end in _ENDS:
+        ends = [match.end() for match in re.finditer(end, text) if match.end() < len(text)]
+        if ends:
+            return min(ends, key=lambda end: abs(end - place))

@@ -236,28 +236,22 @@ class Translator:
         return self._translate_lines(read, decode_batch, search, progress)
 
     def _read(self, lines, keep=()):
-        """Return each line, a pair of its text and what is protected of it, as a Line.
-
-        One IN CAPITALS is written small.
-        """
+        """Return each line, a pair of its text and what is protected of it, as a Line."""
         texts = [self._text(line, protected, keep) for line, protected in lines]
+        most = max(1, self.max_subwords - max((len(text.head) for text in texts), default=0))
         strings = [text.text for text in texts]
-        small = strings if self.reads_capitals else in_small_letters(strings, self.subwords)
-        in_capitals = [read != string for read, string in zip(small, strings, strict=True)]
-        split = [self.subwords.split_language(read.strip()) for read in small]
-        most = max(1, self.max_subwords - max((len(head) for head, _ in split), default=0))
-        cut = cut_texts([rest for _, rest in split], self.subwords, most, self.max_unsplit)
-        rows = enumerate(zip(texts, cut, split, in_capitals, strict=True))
-        return [
-            Line.from_text(number, text, pieces, head, is_loud)
-            for number, (text, pieces, (head, _), is_loud) in rows
-        ]
+        cut = cut_texts(strings, self.subwords, most, self.max_unsplit)
+        return [Line.from_text(i, *read) for i, read in enumerate(zip(texts, cut, strict=True))]
 
     def _text(self, line, protected, keep):
+        """Return a line as a Text; one IN CAPITALS is written small."""
+        text, values = normalise(line) if self.as_text else line, ()
         if self.as_text and (self.placeholders or protected):
             language = self.notes.get("source_language", "")
-            return read_text(line, protected, self.subwords, keep, language)
-        return Text(normalise(line) if self.as_text else line)
+            text, values = read_text(line, protected, self.subwords, keep, language)
+        small = text if self.reads_capitals else in_small_letters(text, self.subwords)
+        head, rest = self.subwords.split_language(small.strip())
+        return Text(rest, tuple(values), head, small != text)
 
     def _ids(self, parts):
         """Return what the model reads of each part: those with values have placeholders."""

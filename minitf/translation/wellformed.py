@@ -38,8 +38,7 @@ class Wellformed:
         names = subwords.names
         spelled = [_BYTE.fullmatch(name) if name[:3] == "<0x" else None for name in names]
         self._byte = np.array([int(match[1], 16) if match else -1 for match in spelled])
-        self._id_of_byte = {byte: i for i, byte in enumerate(self._byte.tolist()) if byte >= 0x80}
-        self._next_bytes = {}  # by the bytes before them, and the number of tokens left
+        self._high = np.flatnonzero(self._byte >= 0x80)  # the ids of bytes beyond ASCII
         names = [  # of the ASCII characters without a subword of their own: often a digit
             chr(byte) if 0 <= byte < 0x80 else name
             for byte, name in zip(self._byte.tolist(), names, strict=True)
@@ -87,13 +86,9 @@ class Wellformed:
 
         left: the number of tokens that may still follow, this one included.
         """
-        if (begun, left) not in self._next_bytes:
-            missing = {i: _missing(begun + bytes([byte])) for byte, i in self._id_of_byte.items()}
-            self._next_bytes[begun, left] = [
-                i for i, n in missing.items() if n is not None and n < left
-            ]
         mask = (self._byte < 0x80) & (not begun)
-        mask[self._next_bytes[begun, left]] = True
+        missing = [_missing(begun + bytes([byte])) for byte in self._byte[self._high].tolist()]
+        mask[self._high] = [n is not None and n < left for n in missing]
         return mask
 
     # Loops ----------------------------------------------------------------------------------------
@@ -121,21 +116,17 @@ def _unfinished(latest):
     return b""
 
 
+@functools.cache
 def _missing(begun):
     """Return how many bytes the character lacks that begins so in UTF-8, None if there is none.
 
     >>> _missing("é".encode()), _missing("🙂".encode()[:1]), _missing(b"\\xff")
     (0, 3, None)
     """
-    first = begun[0]
-    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-    # The second byte tells whether more may follow; after it, any of 0x80 to 0xBF may.
-    second = {0xE0: b"\xa0", 0xF0: b"\x90"}.get(first, b"\x80")
-    rest = (begun + (second if len(begun) == 1 else b"")).ljust(size, b"\x80")
-    try:
-        return size - len(begun) if rest.decode() != "\N{REPLACEMENT CHARACTER}" else None
-    except UnicodeDecodeError:
-        return None
+    size = 2 if begun[0] < 0xE0 else 3 if begun[0] < 0xF0 else 4
+    completed = (begun.ljust(size, byte).decode(errors="replace") for byte in (b"\x80", b"\xbf"))
+    is_one = any("\N{REPLACEMENT CHARACTER}" not in text for text in completed)
+    return size - len(begun) if is_one else None
 
 
 def _repeated(texts):

@@ -72,11 +72,16 @@ def _methods(kind):
             yield function
 
 
+def _is_public(name, thing, module):
+    return not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__
+
+
 def _public():
     """Give every public function and method by its full name."""
     found = [backend.use, backend.using, backend.to_numpy, backend.to_device, Trainer.__init__]
     for module in [minitf, *(importlib.import_module(f"minitf.{name}") for name in MODULES)]:
-        for thing in (getattr(module, name) for name in module.__all__):
+        own = [name for name, thing in vars(module).items() if _is_public(name, thing, module)]
+        for thing in (getattr(module, name) for name in getattr(module, "__all__", own)):
             if inspect.isclass(thing):
                 found += _methods(thing)
             elif inspect.isfunction(thing):

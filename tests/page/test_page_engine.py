@@ -174,7 +174,7 @@ def test_a_line_in_capitals_is_written_small_as_in_python(translator, tmp_path):
     lines += ["AN SSD IS HERE", "THE SS IS NOT", "I", "Tom", "\u00dcBER DEM HAUS"]
     lines = [normalise(line) for line in lines]
     found = run_engine(tmp_path, translator, lines, small=True)
-    assert found == in_small_letters(lines, translator.subwords) != lines
+    assert found == [in_small_letters(line, translator.subwords) for line in lines] != lines
 
 
 def test_a_sign_for_and_is_read_as_in_python(translator, tmp_path):

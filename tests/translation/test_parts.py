@@ -70,7 +70,7 @@ def test_around_its_values_a_part_is_whole_again():
 
 def test_each_part_gets_its_own_values():
     cut = [("Call ① now.", [8]), ("Or ② or ③.", [9]), ("So it is.", [6, 5])]
-    line = Line.from_text(4, Text("", ("a", "b", "c")), cut, head=[7])
+    line = Line.from_text(4, Text("", ("a", "b", "c"), head=[7]), cut)
     first, second, plain = line.parts
     assert first == Part((4, 0), ("Call ", " now."), ("a",), [7])
     assert second.values == ("b", "c") and second.read(PLACEHOLDERS) == "Or ① or ②."
@@ -117,8 +117,8 @@ def marked(line):
 )  # fmt: skip
 def test_what_is_protected_is_a_value(echo, line, read, values):
     text, ranges = marked(line)
-    found = read_text(text, ranges, echo.subwords, [])
-    (part,) = Line.from_text(0, found, [(found.text, [])]).parts
+    found, kept = read_text(text, ranges, echo.subwords, [])
+    (part,) = Line.from_text(0, Text(found, kept), [(found, [])]).parts
     assert (part.read(PLACEHOLDERS), list(part.values)) == (read, values)
 
 

@@ -285,7 +285,7 @@ def cut(longest, subwords, line, max_unsplit=None):
     "line, parts",
     [
         ("the dog saw, the old bird", ["the dog saw,", "the old bird"]),
-        ("the dog saw Vogel", ["the dog saw", "Vogel"]),
+        ("the dog saw Vogel", ["the dog", "saw Vogel"]),
         ("a bird, Vogel, in the old house", ["a bird, Vogel,", "in the old house"]),
         ("東京、東京、", ["東京、", "東京、"]),
     ],
@@ -557,7 +557,7 @@ def test_words_in_capitals_are_written_as_the_model_has_read_them():
         "DIE STRASSE WAR LANG.": "Die Straße war lang.",
         '- "WE SEE TOM." TOM AND I SEE MY TV.': '- "We see Tom." Tom and I see my TV.',
     }
-    assert in_small_letters(list(lines), subwords) == list(lines.values())
+    assert all(in_small_letters(line, subwords) == small for line, small in lines.items())
 
 
 def test_no_letter_of_a_word_in_capitals_is_lost():
@@ -565,7 +565,7 @@ def test_no_letter_of_a_word_in_capitals_is_lost():
     lines = ["THE SS CAME", "AN SSD, SSL", "MASSSTAB UND STRASSE", "ESSEN, ASS. TO KISS A BOSS"]
     text = "the S came an Sd Sl Maßstab und Straße essen ass to kiss a boss"
     subwords = Subwords.train([text] * 9, 370, log=lambda _: None)
-    small = in_small_letters(lines, subwords)
+    small = [in_small_letters(line, subwords) for line in lines]
     assert [line.upper() for line in small] == lines and "Straße" in small[2]
 
 
