@@ -40,8 +40,7 @@ def attends_plainly(attention, x, memory):
         all(type(layer) is Linear for layer in layers)
         and x.ndim == memory.ndim == 3
         and len(x) == len(memory)
-        and x.shape[1] > 0
-        and memory.shape[1] > 0  # without keys there is no greatest score
+        and min(x.size, memory.size) > 0  # without keys there is no greatest score
         and len({array.dtype for array in (x, memory, *(layer.weight for layer in layers))}) == 1
     )
 

@@ -143,8 +143,7 @@ def _weights(query, key, limit):
     """Return softmax(min(query key^T / sqrt(d_k), limit)), computed in one array."""
     scores = query @ swap(key)  # (..., T, S)
     scores *= LOG_E / math.sqrt(query.shape[-1])
-    # False if a score is NaN. 0 counts as well: there may be no scores.
-    all_are_small = scores.max(initial=0) < LARGE and scores.min(initial=0) > -LARGE
+    all_are_small = scores.max() < LARGE and scores.min() > -LARGE  # false if one is NaN
     if limit is not None:
         np.fmin(scores, limit, out=scores)  # unlike a sum, -inf also for a score that is NaN
     # Where all are small, each row has a 0, found without the slow search for its largest score.
@@ -206,8 +205,8 @@ class _Head:
         self.shifts = self.sums = None  # m (or None for 0) and s, (T, 1)
         # (rows, columns, the mask or None if all is visible), of the blocks with visible keys
         self.blocks = []
-        cuts = _slices(len(q), BLOCK_QUERIES), _slices(len(k), BLOCK_KEYS)
-        for rows, columns in itertools.product(*cuts):
+        cuts = blocks((len(q),), BLOCK_QUERIES), blocks((len(k),), BLOCK_KEYS)
+        for (rows,), (columns,) in itertools.product(*cuts):
             part = None if visible is None else visible[rows, columns]
             if part is None or part.all():
                 self.blocks.append((rows, columns, None))
@@ -283,11 +282,6 @@ class _Head:
     def _drop(self, x, block):
         """Return x, which has the shape of a block, after dropout."""
         return x if self.keep is None else drop(x, self.keep[block[:2]], self.factor)
-
-
-def _slices(length, size):
-    """Return slices of at most `size` that together cover a length."""
-    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
 
 
 # Shared by both programs --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The cores and the memory of this machine, or of the GPU in use."""
+"""The cores, instruction sets and memory of this machine, or of the GPU in use."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 from minitf.backend import on_gpu, xp
 
@@ -43,6 +45,16 @@ def _quota():
         quota, period = map(int, (_CGROUP / "cpu.max").read_text().split())
         return quota / period
     return math.inf
+
+
+def instruction_sets() -> str:
+    """Return the instruction sets that NumPy uses here, such as "X86_V2 X86_V3".
+
+    For each it has its own programs of exp, tanh and others, which differ in the last bits. The
+    variable NPY_DISABLE_CPU_FEATURES leaves some out.
+    """
+    names = np.show_config(mode="dicts").get("SIMD Extensions", {})
+    return " ".join([*names.get("baseline", ()), *names.get("found", ())])
 
 
 def keep_memory() -> None:

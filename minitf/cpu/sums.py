@@ -17,7 +17,8 @@ def add_segments(ids, rows, out):
 
     ids: int (N,)   rows: (N, D)   out: (V, D)
 
-    Sorting the ids and summing each run of equal ids is three times as fast as np.add.at.
+    Sorting the ids and summing each run of equal ids takes about as long as np.add.at, and is more
+    exact: of an id in thousands of rows, small numbers are not added to a large sum one by one.
     """
     if len(ids):
         order = np.argsort(ids, kind="stable")

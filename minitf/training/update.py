@@ -13,6 +13,7 @@ import numpy as np
 from minitf import forms
 from minitf import functions as F
 from minitf.backend import on_gpu, to_device, to_numpy, xp
+from minitf.cpu.machine import instruction_sets
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import libraries, one_blas_thread, use_pool
 from minitf.errors import UserError
@@ -280,7 +281,7 @@ def _sketch(gradient):
 
 
 def _machine():
-    """Return the array library, and the libraries of its matrix products."""
+    """Return the array library, NumPy's instruction sets, and the libraries of matrix products."""
     blas = {
         f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')} "
         f"x{pool['num_threads']}"
@@ -289,5 +290,6 @@ def _machine():
     }
     return {
         "arrays": f"{xp.__name__} {getattr(xp, '__version__', '')}".strip(),
+        "instruction sets": instruction_sets(),
         "matrix products": ", ".join(sorted(blas)),
     }

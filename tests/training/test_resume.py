@@ -27,6 +27,7 @@ from runs import (
 from saved_files import assert_same
 
 from minitf import atomic
+from minitf.cpu.machine import instruction_sets
 from minitf.data.corpora import read_pairs
 from minitf.data.dataset import Dataset
 from minitf.errors import UserError
@@ -172,6 +173,16 @@ def test_a_run_goes_on_without_forms_but_says_so(folder, capsys, monkeypatch):
     assert run("here", "--resume", "--steps", "5") == 0
     assert "notice   the result will differ" in (said := capsys.readouterr().out)
     assert "forms on -> off" in said
+
+
+def test_a_run_goes_on_with_other_programs_of_numpy_but_says_so(folder, capsys, monkeypatch):
+    """As with NPY_DISABLE_CPU_FEATURES: they decide how exp and tanh round."""
+    copied_run("here", "--steps", "3")
+    before, after = instruction_sets(), {"SIMD Extensions": {"baseline": ["OLD"], "found": ["NEW"]}}
+    monkeypatch.setattr(np, "show_config", lambda mode: after)
+    assert run("here", "--resume", "--steps", "5") == 0
+    assert "notice   the result will differ" in (said := capsys.readouterr().out)
+    assert f": instruction sets {before} -> OLD NEW\n" in said
 
 
 @pytest.mark.parametrize("ends", [(6, 13), slow((3, 6, 10, 13))])
