@@ -1,10 +1,10 @@
 """The command translate.py: text in, translations out, a batch of lines at a time."""
 
 import contextlib
-import dataclasses
 import functools
 import gc
 import os
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 from minitf.backend import use
@@ -17,9 +17,10 @@ from minitf.errors import UserError
 from minitf.files.arrays import exists
 from minitf.files.models import read_notes
 from minitf.text import PairedSubwords
-from minitf.text.plain import text_range
+from minitf.text.plain import text_ranges
 from minitf.text.vocabulary import printable, valid
 from minitf.translation.translator import Search, Translator
+from minitf.translation.writing import joined
 
 
 def main(arguments=None, model=None):
@@ -48,6 +49,8 @@ def translate(options, bundled=None):
             from minitf.commands.documents import read_input  # lazily: most texts are plain
 
             document = read_input(source.file, options)
+            if not document.units:
+                say(f"{PROGRAM}: the document has no text to translate: it stays as it is")
         translator = Translator.load(options.model)
         if translator.notes.get("target_language", "").startswith("trees"):
             raise UserError(
@@ -106,37 +109,40 @@ def _translate_batches(translator, source, options, write):
         from minitf.commands.picture import drawing
 
         batches = drawing(batches, translator, options)
-    number = end = 0  # of the first line of the batch, and of the bytes up to its last one
+    number = n_texts = end = 0  # before the batch: lines and texts; the bytes up to its last line
     told = "text translated" if source.size else "bytes translated"
     has_bar = source.file and not source.typed
     bar = Progress(told, source.size or 0) if has_bar else None
     with lost, bar or contextlib.nullcontext():
         for lines in batches:
             begin, end = end, end + sum(len(line.encode()) + 1 for line in lines)
-            ranges = [text_range(line) for line in lines]
+            ranges = [(line, text_ranges(line)) for line in lines]
             found = method(
-                [line[start:stop] for line, (start, stop) in zip(lines, ranges, strict=True)],
+                [line[start:stop] for line, texts in ranges for start, stop in texts],
                 progress=functools.partial(_show, bar, begin, end) if bar else None,
-                **({"first": number} if options.sample else {}),
+                **({"first": n_texts} if options.sample else {}),
             )
-            translations = list(map(_framed, lines, ranges, found))
+            left = iter(found)
+            translations = [
+                joined(list(islice(left, len(texts))), options.nbest, _around(line, texts))
+                for line, texts in ranges
+            ]
             if bar:
                 bar.wipe()
             if number == 0 and not any(best[0].text for best in found):
                 _tell_if_empty(translator, lines)
             write(rendered(lines, number, translations, options))
             lost.note(translations, number)
-            number += len(lines)
+            number, n_texts = number + len(lines), n_texts + len(found)
 
 
-def _framed(line, text_range, translations):
-    """Return translations of a range of a line with what is around it, as it may be printed."""
-    start, stop = text_range
-    before, after = (
-        "\t".join(printable(valid(each)) for each in text.split("\t"))
-        for text in (line[:start], line[stop:])
-    )
-    return [dataclasses.replace(each, text=before + each.text + after) for each in translations]
+def _around(line, ranges):
+    """Return what is before, between and after some ranges of a line, as it may be printed."""
+    edges = pairwise([0, *chain(*ranges), len(line)])
+    return [
+        "\t".join(printable(valid(each)) for each in line[start:stop].split("\t"))
+        for start, stop in islice(edges, None, None, 2)
+    ]
 
 
 def _show(bar, before, after, done, parts):

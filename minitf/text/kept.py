@@ -29,14 +29,15 @@ _ANY_NUMBER = r"\d+(?:[.,:/'\u2013×-]\d+)*(?![.,]?\d)"
 _NUMBER = r"(?:\d+(?:[.,:/'\u2013×-]\d+)+|\d{5,})(?![.,]?\d)"
 _SIGN = r"[^\w\s.,;:!?'\"(){}\[\]\u2013-]"  # one that is no punctuation
 _KEY = r"[B-HJ-Z]\d*"  # A and I are words
+_NAME = rf"(?:{_ANY_NUMBER}|[A-HJ-Za-z]\d*\b)"
 _TERM = rf"(?:{_ANY_NUMBER}|{_KEY}\b)"
 
 # Tried in this order at each place of a sentence; each says what fails without it.
 KINDS = {
     # What stands between a pair of signs: code, tags, gaps to be filled, formulas, notes. A model
     # would translate the words inside.
-    "enclosed": r"`[^`]+`|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|%\(\w+\)[a-z]|%[A-Z_]{2,}%|\b__\w+__\b"
-    r"|</?[A-Za-z][^\s<>]*(?:\s[^<>]*=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?\s*/?>"
+    "enclosed": r"`[^`]+`|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|\{[%#][^{}]*\}|%\(\w+\)[a-z]"
+    r"|%[A-Z_]{2,}%|\b__\w+__\b|</?[A-Za-z\d][^\s<>]*(?:\s[^<>]*=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?\s*/?>"
     r"|\$[^$\s](?:[^$]*[^$\s])?\$(?![\w.])|\\[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})+"
     r"|(?:\[(?:\^\w+|\d{1,3})\])+|\[/\w+\]|\[\w+(?:=[^\]]*)?\](?=[\w\[])"
     r"|(?:\]\([^()\s]*(?: \"[^\"]*\")?\))+|(?<=\w)\(\w{1,2}\)",
@@ -45,7 +46,7 @@ KINDS = {
     rf"|(?<![\w@.])(?:[\w-]+\.)+(?:{_ENDINGS})\b(?:/{_REST}|(?::\d+)+)?(?![\w@])"
     r"|(?<!\w)(?:[A-Za-z]:\\(?:[\w.-]+\\)*[\w.-]*\w|(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?)(?!\w)",
     # So has what is written for a computer, at its beginning or inside: @tom, %s, \n, a_b, C#, w/o.
-    "identifier": r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[^\w\s]"
+    "identifier": r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[\"']|\\[^\w\s](?!\d)"
     rf"|{_BEGINS}(?:[@#$%\\]+[^\W\d](?:[\w.]*\w)?|--?[a-z][\w-]*=\S*\w)|{_BEGINS}%[\d.$+-]*[a-z]\b"
     rf"|\b[A-Za-z]\w*(?:\.\w+)*\(\)|\b{_ALNUM}+(?:[@_=^%$&#+]+{_ALNUM}+)+"
     r"|\b[A-Za-z]/[A-Za-z]\b|\b[A-Z](?:\+\+|[#*+])(?!\w)|&#?\w+;"
@@ -57,14 +58,16 @@ KINDS = {
     "telephone number or date": r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?)?\d+"
     r"(?:[ /-]\d{2,})+(?![\w-])|(?<!\w)(?:\+\d{1,3}[ /-]?)?\(\d+\)[ /-]?\d+(?!\w)"
     r"|(?<![\w.])\d{1,2}\. \d{1,2}\. ?\d{2,4}\b",
-    # Numbers that have a sign beside them or between them, which would join.
-    "computed": rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b"
+    # Numbers that have a sign beside them or between them, which would join, and letters for them.
+    "computed": rf"(?<![\w.,']){_NAME}(?: {_SIGN}+ {_NAME})+(?!\w)|"
+    rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b"
     rf"|(?<![\w.,])(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
     rf"(?: ?{_SIGN}+ ?{_TERM})*(?!\w)"
     rf"|[-+\u2013]?{_ANY_NUMBER} ?{_SIGN}+(?: ?[CF]\b|(?!\w)))",
-    "number": rf"(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)",
+    "number": rf"(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)"
+    rf"|(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'])",
     # Around words they were taken for words, and never closed.
-    "emphasis": rf"(?<!{_ALNUM})[*_~]+(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]+(?!{_ALNUM})",
+    "emphasis": rf"(?<!{_ALNUM})[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",
     "placeholder of minitf": f"[{PLACEHOLDERS}]",
 }
 
@@ -96,7 +99,7 @@ def protected_pattern(
         both = characters, characters if alone is None else alone
         known, lone = (re.escape("".join(sorted(each))) for each in both)
         kinds.append(rf"[^\W\d_]*(?={_ALNUM})[^{known}](?:[^\s!-~]|\w)*")
-        kinds.append(rf"(?<!\S)[^\w\s{lone}]+(?= )|(?<= )[\"'](?= )")
+        kinds.append(rf"(?<!\S)(?![-{lone}]+ )[^\w\s]+(?= )|(?<= )[\"'](?= )")
         # A bracket, or other signs, with the hyphens of an arrow.
         kinds.append(rf"(?![{known}])[()\[\]{{}}]")
         kinds.append(rf"(?:(?<!\S)-+)?(?:(?!{_ALNUM})[^\s()\[\]{{}}{known}])+(?:-+(?!\S))?")

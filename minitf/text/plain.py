@@ -1,4 +1,4 @@
-"""Which range of a line of plain text is translated: all but a list mark and a quote mark."""
+"""What is translated of a line of plain text: all but a list mark and a quote mark."""
 
 import re
 
@@ -13,20 +13,23 @@ _MARK = re.compile(
     r"|[-–—](?=[^\W\d_])"  # what a second person says
     r"|(?:\(?(?:\d{1,3}|[A-Za-z]|[ivx]+)\)|(?:\d{1,3}\.)+\)?)(?=\s)"
     r"|[a-h]\.(?=\s+[A-Z]\w)"  # but z. B. and d. h. begin a sentence
+    r"|(?:[A-Z]:|\[[ xX]\])(?=\s)"  # of a question or who answers; of a task
 )
+_BETWEEN_TABS = re.compile(r"\S(?:[^\t]*\S)?")
 
 
-def text_range(line: str) -> tuple[int, int]:
-    """Return the start and the stop of what is translated of a line.
+def text_ranges(line: str) -> list[tuple[int, int]]:
+    """Return the start and the stop of each text of a line: tabs separate texts, as lines do.
 
-    A line without a letter stays as it is; one in which nothing is to be seen becomes empty.
+    What has no letter is no text. A line in which nothing is to be seen becomes empty.
 
-    >>> text_range("  - Wash the car "), text_range("> 2. Go"), text_range("12:30")
-    ((4, 16), (5, 7), (0, 0))
+    >>> text_ranges("  - Wash the car "), text_ranges("> 2. Go\\t12\\tNow"), text_ranges("12:30")
+    ([(4, 16)], [(5, 7), (11, 14)], [])
     """
-    if not any(map(str.isalpha, line)):
-        return 0, 0 if normalise(line) else len(line)
+    if not normalise(line):
+        return [(0, len(line))]
     start = 0
     while match := _MARK.match(line, start):
         start = match.end()
-    return start, len(line.rstrip())
+    texts = _BETWEEN_TABS.finditer(line, start)
+    return [text.span() for text in texts if any(map(str.isalpha, text[0]))]

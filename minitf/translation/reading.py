@@ -30,7 +30,8 @@ from minitf.translation.signs import Sign, without_signs
 Range = tuple[int, int]
 
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
-_PLACEHOLDERS = f"[{PLACEHOLDERS}]+"  # several that touch each other stand for one value
+# Several with signs alone between them stand for one value.
+_PLACEHOLDERS = rf"[{PLACEHOLDERS}](?:[^\w\s]*[{PLACEHOLDERS}])*"
 # What is too long is cut after a clause, else after a word, else between two characters: never
 # inside the bytes of one.
 _ENDS = r"[,;:–—)]\s+|[，、；：]\s*", r"\s+", r"(?s:.)"

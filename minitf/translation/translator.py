@@ -290,7 +290,7 @@ class Translator:
             of_parts = list(islice(left, len(line.parts)))
             if len(line.parts) > 1:
                 of_parts = as_one_sentence(line, of_parts, self.subwords)
-            translated.append(joined(line, of_parts, search.beam))
+            translated.append(joined(of_parts, search.beam, line.around))
         return translated
 
     def _translate_parts(self, parts, decode_batch, search, progress):

@@ -143,19 +143,21 @@ def restored(
     return list(distinct.values())
 
 
-def joined(line: Line, translations: Sequence[list[Translation]], n: int) -> list[Translation]:
+def joined(
+    translations: Sequence[list[Translation]], n: int, around: Sequence[str] = ()
+) -> list[Translation]:
     """Return the n best translations of a line, made of those of its parts.
 
-    What is around the parts of a sentence has spaces; other parts are joined as sentences are.
+    around: what is copied before, between and after them; without it, they are joined as sentences.
     """
-    if not line.parts:
-        return [Translation("", 0.0, 0.0)]
-    first, *between = line.around or [""] * (len(line.parts) + 1)
+    if not translations:
+        return [Translation("".join(around), 0.0, 0.0)]
+    first, *between = around or [""] * (len(translations) + 1)
     best = []
     for after, found in zip(between, translations, strict=True):
         before = "" if best else first
         found = [dataclasses.replace(each, text=before + each.text + after) for each in found]
-        best = _together(best, found, n, "".join if line.around else join) if best else found
+        best = _together(best, found, n, "".join if around else join) if best else found
     return best
 
 

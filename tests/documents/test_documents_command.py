@@ -89,6 +89,12 @@ def test_options_for_lines_are_refused(run, options, said):
     assert code == 2 and out == "" and said in err and err.count("\n") == 1
 
 
+def test_a_document_without_a_text_stays_and_is_told(run, tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 5}')
+    code, out, err = run("--input", tmp_path / "a.json")
+    assert (code, out) == (0, '{"a": 5}') and "no text to translate" in err
+
+
 def test_text_in_quotes_is_no_document(run):
     code, _, err = run("--format-in", "json", "Hello.")
     assert code == 2 and "--format-in needs a document" in err

@@ -19,9 +19,9 @@ BUDGET = {
     "minitf/page/*.py": 441,
     "minitf/parsing/*.py": 750,
     "minitf/public/*.py": 1_605,
-    "minitf/text/*.py": 1_540,
+    "minitf/text/*.py": 1_546,
     "minitf/training/*.py": 2_746,
-    "minitf/translation/*.py": 1_610,
+    "minitf/translation/*.py": 1_612,
     "examples/**/*.py": 4_500,
     "tests/**/*.py": 37_800,
 }

@@ -16,6 +16,8 @@ from minitf.text.kept import (
 PATTERN = protected_pattern()
 # A sentence of each kind, in which what is between two | is kept.
 FOUND = """
+|{% if a b %}|Hello|{% endif %}| my |<0>|friend|</0>|.
+|a + b = c| if |x > 3|, I am at |200 g|; it is |\\$5| or |\\$| 5.
 Call |030 1234567| or |+49 (30) 1234567|.
 The card |4111 1111 1111 1111|, the number |12345|, the number |15.441.912|, and |1'000|.
 It costs |$5|-|$6|, |$815.88|, |12,50 €|, |€100| or |$ 5|.
@@ -63,7 +65,8 @@ It is |5 > 3|. Mix |1 + 1|. I ate |5 * 3| apples at |10 × 5| m.
 It's |50%| now, |3 %| of |~10|, not |5#|, |50%ige| or |(||±5||)|.
 Press |Ctrl + C|, |Alt + F4| or |Ctrl+C|.
 I know |C++| and |C#|, |x^2|, tea |w/o| sugar. I |<3| you.
-|**|Note:|**| It is |*|not|*| so |~~|old|~~|.
+|**|Note:|**| It is |*|not|*| so |~~|old|~~|. It works|**|very|**|.
+|<!--| This is old |-->|
 first|\\n|second and |\\n| third|\\t|x. He said |\\"|go|\\"|.
 Tom |%| went |→| there |{| |}| |->| |<-| |=>| it |•| was |$| ten |;| yes |!| no.
 the dog|(s)| |(|really|)| or he|/|she |[|so|]| is |<|I am|>| km|/|h

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minitf.text.plain import text_range
+from minitf.text.plain import text_ranges
 
 # What is before | is copied.
 EDGES = """
@@ -26,6 +26,9 @@ b. |Add the eggs
 > > |Hello there,
 >|Hello there,
 > - |Hello
+Q: |Where are you?
+- [x] |Wash the car
+1.	|Wash the car
 """.strip("\n").split("\n")
 SENTENCES = """
 A. Smith came.
@@ -65,18 +68,23 @@ Name = Tom
 @pytest.mark.parametrize("line", EDGES)
 def test_marks_at_the_left_edge_stay(line):
     before, _, text = line.partition("|")
-    assert text_range(before + text + " \t") == (len(before), len(before + text))
+    assert text_ranges(before + text + " \t") == [(len(before), len(before + text))]
 
 
 @pytest.mark.parametrize("line", SENTENCES)
 def test_a_sentence_has_no_mark(line):
-    assert text_range(line) == (0, len(line))
+    assert text_ranges(line) == [(0, len(line))]
 
 
 @pytest.mark.parametrize("line", ["...", "|------|:--:|", "1984", "00:00:01,600 --> 00:00:04,200"])
 def test_a_line_without_a_letter_stays(line):
-    assert text_range(line) == (0, 0)
+    assert text_ranges(line) == []
 
 
 def test_a_line_in_which_nothing_is_to_be_seen_becomes_empty():
-    assert text_range(" \x00\u3000") == (0, 3)
+    assert text_ranges(" \x00\u3000") == [(0, 3)]
+
+
+def test_tabs_separate_texts():
+    line = "\tapple \t12\t\tred house\t"
+    assert [line[start:stop] for start, stop in text_ranges(line)] == ["apple", "red house"]

@@ -86,12 +86,12 @@ def test_a_placeholder_without_values_is_a_character():
 def test_what_is_given_up_in_any_part_is_told_once():
     notes = [("one",), ("one", "two"), ("three",)]
     found = [[Translation("Ja.", -1.0, -1.0, each)] for each in notes]
-    assert joined(Line((PART,) * 3), found, 1)[0].given_up == ("one", "two", "three")
+    assert joined(found, 1)[0].given_up == ("one", "two", "three")
 
 
 def test_what_is_around_the_parts_of_a_sentence_brings_its_spaces():
     for around, expected in (((), "Ja. Nein."), (("<b>", "</b>, ", "!"), "<b>Ja.</b>, Nein.!")):
-        found = joined(Line((PART, PART), around), [said("Ja."), said("Nein.")], 1)
+        found = joined([said("Ja."), said("Nein.")], 1, around)
         assert found[0].text == expected
 
 

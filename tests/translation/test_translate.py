@@ -89,6 +89,13 @@ def test_lines_of_a_file_come_out_in_order(run, tmp_path):
     assert len(set(alone.values())) > 4
 
 
+def test_tabs_separate_texts_as_lines_do(run):
+    dog, bird = (run(*QUICK, each)[1].removesuffix("\n") for each in ("the dog", "a bird"))
+    assert run(*QUICK, stdin=b"the dog\t12\ta bird\t\n")[1] == f"{dog}\t12\t{bird}\t\n"
+    best = run("--max-extra", "3", "--nbest", "2", stdin=b"the dog\ta bird\n")[1].split(" ||| ")
+    assert best[1].count("\t") == 1
+
+
 def test_final_line_feed_makes_no_line(run):
     counts = {
         b"": 0,

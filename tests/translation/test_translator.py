@@ -509,13 +509,13 @@ def test_the_n_best_of_a_line_are_those_of_all_its_parts_together(rng):
             for chosen in itertools.product(*parts)
         ]
         for n in (1, 2, 4, 5):
-            found = joined(Line((part_of(),) * len(parts)), [ranked[:n] for ranked in parts], n)
+            found = joined([ranked[:n] for ranked in parts], n)
             expected = sorted(every, reverse=True)[:n]
             assert [t.text for t in found] == [text for _, text in expected]
             assert np.allclose([t.score for t in found], [score for score, _ in expected])
             assert np.allclose([t.log_probability for t in found], [2 * s for s, _ in expected])
     same = [Translation("x", -1.0, -1.0), Translation("", -2.0, -2.0)]
-    found = joined(Line((part_of(),) * 2), [same, same], 4)
+    found = joined([same, same], 4)
     assert [t.text for t in found] == ["x x", "x", ""]
 
 
