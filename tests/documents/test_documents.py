@@ -234,16 +234,8 @@ def test_po(path, tmp_path):
     assert (before.metadata, before.header) == (after.metadata, after.header)
     assert len(before) == len(after)
     for old, new in zip(before, after, strict=True):
-        assert (old.msgctxt, old.msgid, old.msgid_plural) == (
-            new.msgctxt,
-            new.msgid,
-            new.msgid_plural,
-        )
-        assert (old.comment, old.tcomment, old.occurrences) == (
-            new.comment,
-            new.tcomment,
-            new.occurrences,
-        )
+        for name in "msgctxt msgid msgid_plural comment tcomment occurrences".split():
+            assert getattr(old, name) == getattr(new, name)
         forms = dict(old.msgstr_plural)
         if old.obsolete or old.msgstr or any(forms.values()):
             assert (old.msgstr, forms, old.flags) == (new.msgstr, new.msgstr_plural, new.flags)

@@ -76,17 +76,12 @@ def test_a_damaged_document_gets_one_line_and_no_output(run, tmp_path, name, con
 
 
 @pytest.mark.parametrize(
-    "options, said",
-    [
-        (["--nbest", "2", "--scores"], "--nbest and --scores: only for lines of text"),
-        (["--paragraphs"], "--paragraphs: only for lines of text"),
-        (["--format", "json"], "--format json: only for lines of text"),
-        (["--attention", "a.png"], "--attention: only for lines of text"),
-    ],
+    "options", ["--nbest 2 --scores", "--paragraphs", "--format json", "--attention a.png"]
 )
-def test_options_for_lines_are_refused(run, options, said):
-    code, out, err = run(*options, "--input", FOLDER / "en.json")
-    assert code == 2 and out == "" and said in err and err.count("\n") == 1
+def test_options_for_lines_are_refused(run, options):
+    code, out, err = run(*options.split(), "--input", FOLDER / "en.json")
+    said = options.replace(" 2 ", " and ").removesuffix(" a.png")
+    assert code == 2 and out == "" and f"{said}: only for lines of text" in err
 
 
 def test_a_document_without_a_text_stays_and_is_told(run, tmp_path):
