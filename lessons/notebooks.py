@@ -38,7 +38,7 @@ FILL_IN = "# (Put the address of its repository in place of ADDRESS.)\n"
 ADDRESS = "git+ADDRESS"  # of a clone without a public address
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
+    "language_info": {"name": "python", "file_extension": ".py"},
 }
 
 

@@ -134,7 +134,9 @@ def notebook() -> str:
     text = skeleton("my_transformer.ipynb").partition("\nif __name__")[0]
     text = text.replace("    python my_transformer.ipynb\n\nsays", "The last cell says")
     cells = [*re.split(r"\n\n\n+", text.strip()), LAST_CELL]
-    return jupytext.writes(jupytext.reads("\n\n# %%\n".join(cells), "py:percent"), "ipynb")
+    made = jupytext.reads("\n\n# %%\n".join(cells), "py:percent")
+    made.metadata["language_info"] = {"name": "python", "file_extension": ".py"}
+    return jupytext.writes(made, "ipynb")
 
 
 # A check ------------------------------------------------------------------------------------------
@@ -319,7 +321,7 @@ def run_notebook() -> None:
 
 def is_python(cell):
     """Return whether a cell is Python alone, without a magic or a mistake of syntax."""
-    with contextlib.suppress(SyntaxError):
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         return bool(ast.parse(cell))
     return False
 

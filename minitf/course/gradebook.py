@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from minitf.course.grading import exercises, points_of
+from minitf.course.grading import POINTS, exercises
 
 WIDTH = 80
 NAME = 36  # columns of a file's name in the table
@@ -37,22 +37,26 @@ def table(graded: dict[str, dict]) -> str:
     return "\n".join(lines)
 
 
-def as_csv(graded: dict[str, dict]) -> str:
+def as_csv(graded: dict[str, dict], students: dict[str, str]) -> str:
     """Return the gradings of one lesson as CSV: a row a file, three columns an exercise.
 
-    student: the folder of the file, or its name if it is in none.
+    students: {the file's name: whose it is}.
     """
-    first, text = next(iter(graded.values())), io.StringIO()
+    first = next(iter(graded.values()))
     kinds = "", ": state", ": message"
     heads = [tuple(one["name"] + kind for kind in kinds) for one in first["exercises"]]
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["student", "file", "lesson", "points", "max_points", *sum(heads, ()), "notes"])
+    rows = [["student", "file", "lesson", "points", "max_points", *sum(heads, ()), "notes"]]
     for name, result in graded.items():
-        student = Path(name).parts[0] if len(Path(name).parts) > 1 else Path(name).stem
-        row = [student, name, result["lesson"], result["points"], result["max_points"]]
+        row = [students[name], name, result["lesson"], result["points"], result["max_points"]]
         for one in result["exercises"]:
             row += [one["points"], one["state"], one["message"] if one["state"] == "wrong" else ""]
-        writer.writerow(_cell(value) for value in [*row, "; ".join(result["notes"])])
+        rows.append([*row, "; ".join(result["notes"])])
+    return _csv(rows)
+
+
+def _csv(rows):
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(_cell, row) for row in rows)
     return text.getvalue()
 
 
@@ -162,7 +166,7 @@ jobs:
           runners: {runners}
 """
 STEP = """\
-      - id: {id}
+      - id: {name}
         uses: classroom-resources/autograding-command-grader@v1
         with:
           test-name: {name}
@@ -185,24 +189,19 @@ def github_starter(folder: Path, lesson: Path, sheet: str) -> None:
     sheet: the text of the lesson's empty sheet.
     """
     names, file = exercises(sheet), f"my_{lesson.name}"
-    ids = [name.replace("_", "-") for name in names]
     results = "".join(
-        f"          {each.upper()}_RESULTS: ${{{{ steps.{each}.outputs.result }}}}\n"
-        for each in ids
+        f"          {name.upper()}_RESULTS: ${{{{ steps.{name}.outputs.result }}}}\n"
+        for name in names
     )
-    steps = "".join(
-        STEP.format(id=each, name=name, sheet=file, points=points_of(name))
-        for each, name in zip(ids, names, strict=True)
-    )
+    steps = "".join(STEP.format(name=name, sheet=file, points=POINTS[name]) for name in names)
     title = re.search(r'"""(.*)"""', sheet)[1]
     folder.mkdir()
     (folder / file).write_text(sheet, encoding="utf-8")
-    points = sum(points_of(name) for name in names)
-    about = ABOUT.format(title=title, sheet=file, points=points)
+    about = ABOUT.format(title=title, sheet=file, points=sum(POINTS[name] for name in names))
     (folder / "README.md").write_text(about, encoding="utf-8")
     workflow = folder / ".github" / "workflows" / "classroom.yml"
     workflow.parent.mkdir(parents=True)
-    text = WORKFLOW.format(steps=steps, results=results, runners=",".join(ids))
+    text = WORKFLOW.format(steps=steps, results=results, runners=",".join(names))
     workflow.write_text(text, encoding="utf-8")
     for path in course_files(lesson):
         copy = folder / ".github" / "course" / path.relative_to(lesson.parents[1])
@@ -210,18 +209,28 @@ def github_starter(folder: Path, lesson: Path, sheet: str) -> None:
         shutil.copyfile(path, copy)
 
 
-def write_class(folder: Path, graded: dict[str, dict]) -> None:
-    """Write the gradings of a class: CSV by lesson, and by file two JSON files in its folder."""
-    folder.mkdir(exist_ok=True)
-    for lesson in sorted({result["lesson"] for result in graded.values()}):
-        own = {name: each for name, each in graded.items() if each["lesson"] == lesson}
-        (folder / f"{lesson}.csv").write_text(as_csv(own), encoding="utf-8")
-    for name, result in graded.items():
-        path = folder / Path(name).parent / _short(Path(name).name)
+def write_class(folder: Path, lessons: dict, reasons: dict, students: dict[str, str]) -> None:
+    """Write CSV and JSON of a class: by lesson, by file, and of what was not graded.
+
+    lessons: {lesson: {the file's name: what `grade` returned}}. reasons: {the file's name: why it
+    was not graded}. students: {the file's name: whose it is}.
+    """
+    rows = [(students[name], name, reason) for name, reason in reasons.items()]
+    found = {"not-graded.json": reasons}
+    found["not-graded.csv"] = _csv([("student", "file", "reason"), *rows])
+    for lesson, graded in lessons.items():
+        found[f"{lesson}.csv"] = as_csv(graded, students)
+        for name, result in graded.items():
+            *folders, file = map(_short, name.split("/"))
+            # A folder whose name is that of a file here would stop the class.
+            path = "/".join([*(each.replace(".json", "-json") for each in folders), file])
+            found |= {f"{path}.json": result, f"{path}.results.json": for_gradescope(result)}
+    for name, thing in found.items():
+        is_text = isinstance(thing, str)
+        text = thing if is_text else json.dumps(thing, indent=2, ensure_ascii=False) + "\n"
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        for ending, thing in ((".json", result), (".results.json", for_gradescope(result))):
-            text = json.dumps(thing, indent=2, ensure_ascii=False) + "\n"
-            path.with_name(path.name + ending).write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
 
 
 def _short(name):

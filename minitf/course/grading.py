@@ -34,6 +34,7 @@ from pathlib import Path
 
 import numpy as np
 
+from minitf.cli import terminal_safe
 from minitf.course.calls import LONGEST, AnswerError, Channel, Ended
 from minitf.course.lesson import state_of
 from minitf.errors import UserError
@@ -59,11 +60,6 @@ POINTS = {
 def exercises(sheet: str) -> list[str]:
     """Return the names of the exercises of a sheet, in their order."""
     return re.findall(r"^def check_(\w+)\(", sheet, re.MULTILINE)
-
-
-def points_of(name: str) -> int:
-    """Return the points of an exercise, by its difficulty."""
-    return POINTS.get(name, 1)
 
 
 def grade(
@@ -92,7 +88,7 @@ def grade(
             begun = time.perf_counter()
             state, message = _judged(process, empty, name)
             spent = round(time.perf_counter() - begun, 2)
-            points = points_of(name)
+            points = POINTS.get(name, 1)
             found.append(
                 {"number": number, "name": name, "state": state, "message": _printable(message)}
                 | {"hint": "" if state == "right" else " ".join(hint.split())}
@@ -151,8 +147,7 @@ def _judged(process, names, name):
 
 def _printable(text):
     """Return a text of the other process in one line that any terminal and file can show."""
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    text = "".join(each if each.isprintable() else " " for each in text)
+    text = terminal_safe(text.encode("utf-8", "replace").decode("utf-8"))
     return text if len(text) <= 500 else text[:499] + "…"
 
 
@@ -210,11 +205,7 @@ class _Process:
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",
         }
-        own_group = (
-            {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-            if os.name == "nt"
-            else {"start_new_session": True}
-        )
+        own_group = {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}  # Windows
         beside = [str(self.beside.resolve())] if self.beside else []
         if user := os.environ.get(AS_USER):
             own_group |= _process_options(user, self.folder.name)
@@ -223,7 +214,7 @@ class _Process:
             self.running = subprocess.Popen(
                 [sys.executable, "-m", "minitf.course.answering", *beside],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                cwd=self.folder.name, env=environment, **own_group,
+                cwd=self.folder.name, env=environment, start_new_session=True, **own_group,
             )  # fmt: skip
         except PermissionError as error:
             raise UserError(

@@ -186,6 +186,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
 def test_the_notebook_has_the_pieces_too(tmp_path, capsys):
     path = tmp_path / "my_transformer.ipynb"
     text = building.notebook()
+    assert json.loads(text)["metadata"]["language_info"]["file_extension"] == ".py"
     for cell in json.loads(text)["cells"][1:]:
         ast.parse("".join(cell["source"]))
     path.write_text(text, encoding="utf-8")

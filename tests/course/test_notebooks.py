@@ -61,9 +61,9 @@ def test_a_notebook_has_the_code_of_its_lesson_and_checks_the_exercises(notebook
 @each_lesson
 def test_a_notebook_has_a_title_a_kernel_and_no_scaffolding(notebooks, lesson):
     path = notebooks / f"{lesson.stem}.ipynb"
-    assert (
-        json.loads(path.read_text(encoding="utf-8"))["metadata"]["kernelspec"]["name"] == "python3"
-    )
+    metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
+    assert metadata["kernelspec"]["name"] == "python3"
+    assert metadata["language_info"]["file_extension"] == ".py"  # nbconvert --to script asks
     prose, code = cells_of(path, "markdown"), cells_of(path, "code")
     assert re.match(rf"# Lesson {lesson.stem[:2]}\. .+\n\n", prose[0]) and len(prose) >= 4
     assert not any("INTRODUCES" in cell for cell in code)
