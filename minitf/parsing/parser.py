@@ -79,7 +79,10 @@ class Parser:
         parts = [_parts(words) for words in sentences]
         lines = [" ".join(map(self._readable, part)) for sentence in parts for part in sentence]
         found = self._translator.translate(
-            lines, Search(beam, alpha, max_extra), progress=progress, allowed=self._allowed
+            lines,
+            Search(beam, alpha, max_extra, wellformed=False),
+            progress=progress,
+            allowed=self._allowed,
         )
         hypotheses = iter(found)
         trees = [[_tree(next(hypotheses)[0].text, part) for part in these] for these in parts]

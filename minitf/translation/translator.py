@@ -184,11 +184,9 @@ class Translator:
         keys = list(zip(lines, map(tuple, protected or repeat((), len(lines))), strict=True))
         distinct = list(dict.fromkeys(keys))
 
-        def decode_batch(source, parts):
+        def decode_batch(source, parts, rules):
             if allowed:
                 rules = allowed([distinct[part.place[0]][0] for part in parts])
-            else:
-                rules = self._rules(search, source)
             # All of the beam, since some may be the same text, or lack what must be kept.
             asked = search.beam if search.n_best > 1 or any(part.values for part in parts) else 1
             return self._search(source, dataclasses.replace(search, n_best=asked), rules)
@@ -217,7 +215,7 @@ class Translator:
         """
         from minitf.beyond.sampling import sample  # lazily: most translations are searched for
 
-        def decode_batch(source, parts):
+        def decode_batch(source, parts, rules):
             rows = [(first + line, *numbers) for line, *numbers in (part.place for part in parts)]
             hypotheses = sample(
                 self.decoding,
@@ -225,7 +223,7 @@ class Translator:
                 max_extra=search.max_extra,
                 alpha=search.alpha,
                 rows=rows,
-                allowed=self._rules(search, source),
+                allowed=rules,
                 **settings,
             )
             return [[best] for best in hypotheses]
@@ -262,10 +260,6 @@ class Translator:
             for part in parts
         ]
 
-    def _rules(self, search, source):
-        """Return what may be written for each row of source ids, None for anything."""
-        return self._wellformed.allowed(source) if search.wellformed else None
-
     @functools.cached_property
     def _wellformed(self):
         return Wellformed(self.subwords)
@@ -275,7 +269,8 @@ class Translator:
 
         A part in whose translations a placeholder is missing is translated as a Line of its own:
         the pieces between its values.
-        decode_batch(source, parts): returns the hypotheses of each row of a batch.
+        decode_batch(source, parts, rules): returns the hypotheses of each row of a batch. rules:
+        what may be written for it, None for anything.
         """
         parts = [part for line in lines for part in line.parts]
         found = self._translate_parts(parts, decode_batch, search, progress)
@@ -309,11 +304,13 @@ class Translator:
         def translate_batch(rows):
             source = pad_rows([ids[i] for i in rows], len(self.subwords), last=EOS)
             batch = [parts[read[i]] for i in rows]
+            rules = self._wellformed.allowed(source) if search.wellformed else None
             texts = []
-            for part, best in zip(batch, decode_batch(source, batch), strict=True):
+            for part, best in zip(batch, decode_batch(source, batch, rules), strict=True):
                 # No value can be missing in a translation of a part without any: the best will do.
                 is_any = part.values or search.n_best > 1
-                texts.append(self._with_signs(part, self._as_texts(best if is_any else best[:1])))
+                best = self._with_signs(part, self._as_texts(best if is_any else best[:1]))
+                texts.append(restored(part, best, self.placeholders, search.wellformed))
             return texts
 
         batches, done = _batches(list(map(len, ids)), search.beam, search.batch_tokens), 0
@@ -321,9 +318,7 @@ class Translator:
             translated = over_cores(translate_batch, batches)
             for rows, translations in zip(batches, translated, strict=True):
                 for i, best in zip(rows, translations, strict=True):
-                    found[read[i]] = restored(
-                        parts[read[i]], best, self.placeholders, search.wellformed
-                    )
+                    found[read[i]] = best
                 done += len(rows)
                 if progress:
                     progress(done, len(read))
@@ -415,17 +410,14 @@ class Translator:
 
         search = dataclasses.replace(search or Search(), n_best=1, **changes)
         (read,) = self._read([(line, ())])
-        parts = self._ids(read.parts)
-        if not parts:
+        if not read.parts:
             raise UserError("the line has no text: there is no attention to draw")
-        first, steps = read.parts[0], []
-        source = pad_rows(parts[:1], len(self.subwords), last=EOS)
+        first, steps, c = read.parts[0], [], self.model.config
+        source = pad_rows(self._ids([first]), len(self.subwords), last=EOS)
         with one_blas_thread(), forms.on(self.forms):
             best = self._search(source, search, steps=steps)[0][0]
-            ids = [*best.ids, EOS]
-            c = self.model.config
-            if c.positions == "learned":  # none is left for an end mark at the limit
-                ids = ids[: c.max_length]
+            # Of learned positions, none is left for an end mark at the limit.
+            ids = [*best.ids, EOS][: c.max_length if c.positions == "learned" else None]
             beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
             weights, logits, vectors = watched_pass(self.model, source, beginning)
             written = self._with_signs(first, self._as_texts([best]))
@@ -437,16 +429,16 @@ class Translator:
             translation=shown[0].text,
             log_probability=best.log_probability,
             score=best.score,
-            source_ids=[*parts[0], EOS],
+            source_ids=source[0].tolist(),
             target_ids=ids,
-            source=[*self.subwords.pieces(parts[0]), "</s>"],
-            target=[*self.subwords.pieces(best.ids), "</s>"][: len(ids)],
+            source=self.subwords.pieces(source[0]),
+            target=self.subwords.pieces(ids),
             weights=weights,
             vectors=vectors,
-            steps=likely_next(logits, self.model.config, self.subwords),
+            steps=likely_next(logits, c, self.subwords),
             beam=beam_steps,
             names=dict(zip(seen, self.subwords.pieces(seen), strict=True)),
-            parts=len(parts),
+            parts=len(read.parts),
             width=search.beam,
             alpha=search.alpha,
             max_extra=search.max_extra,

@@ -83,7 +83,7 @@ def test_the_model_reads_the_words_and_searches_as_it_is_told(subwords, monkeypa
         alpha=0.9,
         max_extra=7,
     )
-    assert call == (["The cat", f"a {'x' * 60} ?"], Search(3, 0.9, 7))
+    assert call == (["The cat", f"a {'x' * 60} ?"], Search(3, 0.9, 7, wellformed=False))
 
 
 @pytest.mark.parametrize("with_words", [False, True])
