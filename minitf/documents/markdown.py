@@ -25,7 +25,7 @@ _MORE = re.compile(
     r"|(?<=\s)[|·•](?=\s))"
     r"|(?P<word>\w*(?:\\_\w*)+|\\[*`\[\]$~<>{}|&\\]|\{[#.:{%][^{}]*\}+|(?<![\w:]):[a-z]\w*:(?![\w:])"
     r"|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|(?<!`)(`+)(?!`)[^`](?s:.*?)(?<!`)\4(?!`))"
-    r"|(?P<markup>[\[\]]+)",
+    r"|(?P<markup>[\[\]]*\]\([^\s()]*\)|[\[\]]+)",
     re.MULTILINE,
 )
 _ESCAPED = re.compile(r"\\([!\"%'()+,./:;=?@^#-])")
@@ -68,7 +68,8 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
     translation. Raises UserError if the parser is not installed.
     """
     blocks, inline = _parsers()
-    data, units, labels, texts = document.encode(), [], set(), []
+    # The grammar ends an underline, a rule and front matter only where a line ends.
+    data, units, labels, texts = f"{document}\n".encode(), [], set(), []
     places, todo = characters_of(data), [blocks.parse(data).root_node]
     while todo:
         node = todo.pop()

@@ -29,9 +29,7 @@ __all__ = [
 
 # What a mark is for the text around it:
 BETWEEN = "between"  # it separates two texts: a tag <p>
-MARKUP = (
-    "markup"  # it opens or closes something: <b>, **. At the edge of a text it is no part of it
-)
+MARKUP = "markup"  # it opens or closes something: <b>, **. At the edge of a text it is cut off
 COUNTED = "counted"  # it stands for a word, and such words keep their order: %s
 WORD = "word"  # it stands for a word, wherever a translation needs it: {name}, `code`
 

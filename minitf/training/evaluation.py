@@ -21,7 +21,6 @@ from minitf.text import make_batch, plan_batches
 from minitf.training.signals import Interrupted
 from minitf.translation import Search
 
-CHARACTERS = ("th", "lo", "my", "km")  # languages in which no space is between words
 _COMPOUND = re.compile(r"(\S)-(\S)")
 _NOT_PLAIN = re.compile(r'\{"source": |\d+ \|\|\| ')  # lines of --format json and of --nbest
 
@@ -76,17 +75,18 @@ def bleu(hypotheses, references, lowercase: bool = False, tokenize: str = "13a")
 
 
 def tokenizer_of(language: str) -> str:
-    """Return which of sacreBLEU's schemes cuts a language into tokens, by its two-letter code.
+    """Return which of sacreBLEU's schemes cuts a language into tokens, by its code.
 
     Between words of Chinese, Japanese, Thai, Lao, Burmese and Khmer there are no spaces: "13a"
     would take a whole sentence for one token. "ja-mecab" needs the packages of sacrebleu[ja].
 
-    >>> [tokenizer_of(language) for language in ("de", "zh", "th")]
+    >>> [tokenizer_of(language) for language in ("de", "zh-CN", "th")]
     ['13a', 'zh', 'char']
     """
-    if language == "ja" and all(map(importlib.util.find_spec, ("MeCab", "ipadic"))):
+    code = re.split("[-_]", language.lower())[0]  # of zh-CN, zh
+    if code == "ja" and all(map(importlib.util.find_spec, ("MeCab", "ipadic"))):
         return "ja-mecab"
-    return {"zh": "zh", **dict.fromkeys(("ja", *CHARACTERS), "char")}.get(language, "13a")
+    return {"zh": "zh", **dict.fromkeys(("ja", "th", "lo", "my", "km"), "char")}.get(code, "13a")
 
 
 def paper_bleu(hypotheses, references, language: str = "de") -> Bleu:
