@@ -234,7 +234,7 @@ def test_po(path, tmp_path):
     assert (before.metadata, before.header) == (after.metadata, after.header)
     assert len(before) == len(after)
     for old, new in zip(before, after, strict=True):
-        for name in "msgctxt msgid msgid_plural comment tcomment occurrences".split():
+        for name in ["msgctxt", "msgid", "msgid_plural", "comment", "tcomment", "occurrences"]:
             assert getattr(old, name) == getattr(new, name)
         forms = dict(old.msgstr_plural)
         if old.obsolete or old.msgstr or any(forms.values()):
