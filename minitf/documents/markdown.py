@@ -2,19 +2,9 @@
 
 import html
 import re
-from functools import partial
 
 from minitf.documents.tagged import attribute_units, html_units
-from minitf.documents.units import (
-    BETWEEN,
-    MARKUP,
-    WORD,
-    Mark,
-    Spelling,
-    Unit,
-    characters_of,
-    units_between,
-)
+from minitf.documents.units import Kind, Mark, Spelling, Unit, characters_of, units_between
 from minitf.errors import UserError
 
 # What the grammars do not know; the names of the groups are the kinds of the marks. A list of
@@ -23,12 +13,12 @@ from minitf.errors import UserError
 _MORE = re.compile(
     r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*|<br\s*/?>"
     r"|(?<=\s)[|·•](?=\s))"
-    r"|(?P<word>\w*(?:\\_\w*)+|\\[*`\[\]$~<>{}|&\\]|\{[#.:{%][^{}]*\}+|(?<![\w:]):[a-z]\w*:(?![\w:])"
-    r"|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|(?<!`)(`+)(?!`)[^`](?s:.*?)(?<!`)\4(?!`))"
-    r"|(?P<markup>[\[\]]*\]\([^\s()]*\)|[\[\]]+)",
+    r"|(?P<word>\w*(?:\\_\w*)+|\\&|(?<!\\)\{[#.:{%][^{}]*\}+|(?<![\w:]):[a-z]\w*:(?![\w:])"
+    r"|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|(?<![`\\])(`+)(?!`)[^`](?s:.*?)(?<!`)\4(?!`))"
+    r"|(?P<markup>(?<!\\)(?:[\[\]]*\]\([^\s()]*\)|[\[\]]+))",
     re.MULTILINE,
 )
-_ESCAPED = re.compile(r"\\([!\"%'()+,./:;=?@^#-])")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _GAP = re.compile(r"[\s>]*")
 # Pandoc's rule for a formula: no space inside the signs, no digit after the last. Or one lone sign.
 _FORMULA = re.compile(rb"\$\$[^$]*\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)|\$")
@@ -43,22 +33,21 @@ def _read(raw):
     return _ESCAPED.sub(r"\1", html.unescape(re.sub(r"(?<!\s)\s*\n[\s>]*", " ", raw)))
 
 
-def _write(text, more="(?!)"):
-    text = re.sub(r"&(?=#?\w+;)", "&amp;", text)
-    return re.sub(rf"<(?=[A-Za-z/!?])|{more}", r"\\\g<0>", text)
+def _spelling(raw, more=""):
+    """Return how a text is spelled: emphasis is escaped if it has none, and what it has escaped."""
+    signs = {*"*_`"} - {*raw} | {*re.findall(r"\\([*_`\[\]$~<>{}|\\])", raw), *more}
+    signs = "|".join([r"<(?=[A-Za-z/!?])", *map(re.escape, sorted(signs))])
+
+    def write(text):
+        return re.sub(signs, r"\\\g<0>", re.sub(r"&(?=#?\w+;)", "&amp;", text))
+
+    return Spelling(_read, write, _begin)
 
 
-def _complete(text, replaced):
-    """Escape what the text had not before: emphasis, code, or the start of a list or a heading."""
-    for sign in "*_`":
-        text = text if sign in replaced else text.replace(sign, f"\\{sign}")
+def _begin(text, replaced):
+    """Return a text that begins no list or heading, unless it began one before."""
     begun = None if _BLOCK.match(replaced) else _BLOCK.match(text)
     return f"{begun[0]}\\{text[begun.end() :]}" if begun else text
-
-
-_TEXT = Spelling(_read, _write, _complete)
-_CELL = Spelling(_read, partial(_write, more=r"\|"), _complete)
-_TITLE = Spelling(_read, partial(_write, more="[\"']"), _complete)
 
 
 def read_markdown(document: str) -> tuple[str, list[Unit]]:
@@ -79,7 +68,7 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
         elif node.type == "link_label":
             labels.add(_label(document[start:stop]))
         elif node.type == "link_title":
-            units += units_between(document, start + 1, stop - 1, [], _TITLE)
+            units += _title_units(document, start + 1, stop - 1)
         elif node.type in ("inline", "pipe_table_cell") or (
             node.type == "link_reference_definition" and document.startswith("[^", start)
         ):  # [^1]: Yes is a footnote of one word, and not the address of a link
@@ -98,23 +87,27 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
             if child.type in _LINKS or child.type == "image":
                 marks += _link_marks(document, child, begin, end, labels)
             elif child.type in _WORDS:
-                marks.append(Mark(begin, end, WORD))
+                marks.append(Mark(begin, end, Kind.WORD))
             elif child.type == "hard_line_break":
-                marks.append(Mark(begin, _GAP.match(document, end).end(), BETWEEN))
+                marks.append(Mark(begin, _GAP.match(document, end).end(), Kind.BETWEEN))
             elif child.type in ("emphasis_delimiter", "html_tag"):
                 marks.append(Mark(begin, end))
                 units += attribute_units(document, begin, end)
             elif child.type in ("image_description", "link_title"):
                 edge = child.type == "link_title"
-                units += units_between(document, begin + edge, end - edge, [], _TITLE)
+                units += _title_units(document, begin + edge, end - edge)
             todo += child.children
         marks += [
             Mark(start + each.start(), start + each.end(), each.lastgroup)
             for each in _MORE.finditer(document[start:stop])
         ]
-        spelling = _CELL if node.type == "pipe_table_cell" else _TEXT
+        spelling = _spelling(document[start:stop], "|" * (node.type == "pipe_table_cell"))
         units += units_between(document, start, stop, marks, spelling)
     return document, units
+
+
+def _title_units(document, start, stop):
+    return units_between(document, start, stop, [], _spelling(document[start:stop], "\"'"))
 
 
 def _link_marks(document, link, start, stop, labels):
@@ -124,7 +117,7 @@ def _link_marks(document, link, start, stop, labels):
     """
     text = document[start:stop]
     if text.startswith("[^"):  # a footnote
-        return [Mark(start, stop, WORD)]
+        return [Mark(start, stop, Kind.WORD)]
     shown = next((child for child in link.children if child.type == "link_text"), None)
     if link.type == "image" or shown is None:
         return [Mark(start, stop)]
@@ -134,7 +127,7 @@ def _link_marks(document, link, start, stop, labels):
     label = document[start:place] + "]"
     if _label(label) not in labels:
         return []
-    return [Mark(start, start + 1), Mark(place, stop, MARKUP, f"]{label}")]
+    return [Mark(start, start + 1), Mark(place, stop, Kind.MARKUP, f"]{label}")]
 
 
 def _label(text):

@@ -5,18 +5,7 @@ import re
 from collections.abc import Container
 from functools import partial
 
-from minitf.documents.units import (
-    BETWEEN,
-    COUNTED,
-    MARKUP,
-    WORD,
-    Mark,
-    Spelling,
-    Unit,
-    edited,
-    place_of,
-    units_between,
-)
+from minitf.documents.units import Kind, Mark, Spelling, Unit, edited, units_between
 from minitf.errors import UserError
 
 _BRACES = r"\{[^{}]*+\}"
@@ -47,7 +36,7 @@ def marks_in(document: str, start: int, stop: int, kinds: Container[str]) -> lis
 
 def _string_units(document, start, stop, spelling):
     """Return the units of a string, whose range has no quotation marks; a line break parts them."""
-    marks = marks_in(document, start, stop, (BETWEEN, MARKUP, COUNTED, WORD))
+    marks = marks_in(document, start, stop, (Kind.BETWEEN, Kind.MARKUP, Kind.COUNTED, Kind.WORD))
     units = units_between(document, start, stop, marks, spelling)
     for mark in marks:
         if choice := _CHOICE.match(document, mark.start, mark.stop):
@@ -112,8 +101,8 @@ def read_po(document: str) -> tuple[str, list[Unit]]:
     for message in [*_MESSAGE.finditer(document), None]:
         stop = message.start() if message else len(document)
         if rest := re.compile(r"^\s*[^#\s]", re.MULTILINE).search(document, place, stop):
-            where = place_of(document, rest.end() - 1)
-            raise UserError(f"{where}: here is no message of a .po file: correct it")
+            line = document.count("\n", 0, rest.end()) + 1
+            raise UserError(f"line {line:,}: here is no message of a .po file: correct it")
         if message:
             edits += _filled(document, place, message, end)
             place = message.end()

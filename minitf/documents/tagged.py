@@ -10,18 +10,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from minitf.documents.strings import marks_in
-from minitf.documents.units import (
-    BETWEEN,
-    COUNTED,
-    MARKUP,
-    WORD,
-    Mark,
-    Spelling,
-    Unit,
-    characters_of,
-    edited,
-    units_between,
-)
+from minitf.documents.units import Kind, Mark, Spelling, Unit, characters_of, edited, units_between
 from minitf.errors import UserError
 
 # The elements of HTML inside a sentence; any other one separates two texts.
@@ -99,12 +88,12 @@ def _marks(document, events, inline, codes):
                 tags.append(event)
         if hidden is None and event.kind not in ("text", "[", "]") and event.start < event.stop:
             is_inside = event.kind == "other" or event.start in inline
-            marks.append(Mark(event.start, event.stop, MARKUP if is_inside else BETWEEN))
+            marks.append(Mark(event.start, event.stop, Kind.MARKUP if is_inside else Kind.BETWEEN))
         if hidden and (event.name == hidden.name or event is events[-1]):
             depth += {"open": 1, "close": -1}.get(event.kind, 0)
             if not depth or event is events[-1]:
-                kind = WORD if _INLINE.fullmatch(hidden.name) else COUNTED
-                kind = kind if hidden.start in inline else BETWEEN
+                kind = Kind.WORD if _INLINE.fullmatch(hidden.name) else Kind.COUNTED
+                kind = kind if hidden.start in inline else Kind.BETWEEN
                 marks.append(Mark(hidden.start, event.stop, kind))
                 hidden, depth = None, 0
     return marks, tags
@@ -165,9 +154,9 @@ def html_units(document: str, start: int, stop: int, spelling: Spelling = _TEXT)
     marks, tags = _marks(document, events, inline, _CODE)
     for event in events:
         if event.kind == "text":
-            marks += marks_in(document, event.start, event.stop, (WORD,))
+            marks += marks_in(document, event.start, event.stop, (Kind.WORD,))
             bars = _BAR.finditer(document, event.start, event.stop)
-            marks += [Mark(*bar.span(), BETWEEN) for bar in bars]
+            marks += [Mark(*bar.span(), Kind.BETWEEN) for bar in bars]
     units = units_between(document, start, stop, marks, spelling)
     for tag in tags:
         units += attribute_units(document, tag.start, tag.stop)
@@ -184,7 +173,7 @@ def attribute_units(document: str, start: int, stop: int) -> list[Unit]:
             if spelling is not _BARE:
                 begin, end = begin + 1, end - 1
             units += units_between(
-                document, begin, end, marks_in(document, begin, end, (WORD,)), spelling
+                document, begin, end, marks_in(document, begin, end, (Kind.WORD,)), spelling
             )
     return units
 
@@ -276,17 +265,17 @@ def _xml_events(document):
 
 def _xml_units(document, events, root):
     marks, tags = _marks(document, events, _inline(document, events), _CODE_IN_XML)
-    marks += [Mark(*found.span(), WORD) for found in re.finditer(_ENTITY, document)]
-    spelling, kinds, units = _TEXT, (MARKUP, WORD, COUNTED), []
+    marks += [Mark(*found.span(), Kind.WORD) for found in re.finditer(_ENTITY, document)]
+    spelling, kinds, units = _TEXT, (Kind.MARKUP, Kind.WORD, Kind.COUNTED), []
     if root == "resources":
-        spelling, kinds = _ANDROID, (*kinds, BETWEEN)
+        spelling, kinds = _ANDROID, (*kinds, Kind.BETWEEN)
         marks += [Mark(*each.span(), each.lastgroup) for each in _IN_ANDROID.finditer(document)]
     for event in events:
         if event.kind == "text":
             marks += marks_in(document, event.start, event.stop, kinds)
     for data in (tag for tag in tags if tag.kind == "["):
         stop = document.index("]]>", data.stop)
-        marks.append(Mark(data.start, stop + len("]]>"), BETWEEN))
+        marks.append(Mark(data.start, stop + len("]]>"), Kind.BETWEEN))
         units += html_units(document, data.stop, stop, spelling)
     return units_between(document, 0, len(document), marks, spelling) + units
 

@@ -9,29 +9,18 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple
 
-__all__ = [
-    "BETWEEN",
-    "COUNTED",
-    "MARKUP",
-    "WORD",
-    "Mark",
-    "Spelling",
-    "Unit",
-    "characters_of",
-    "edited",
-    "place_of",
-    "splice",
-    "units_between",
-]
 
-# What a mark is for the text around it:
-BETWEEN = "between"  # it separates two texts: a tag <p>
-MARKUP = "markup"  # it opens or closes something: <b>, **. At the edge of a text it is cut off
-COUNTED = "counted"  # it stands for a word, and such words keep their order: %s
-WORD = "word"  # it stands for a word, wherever a translation needs it: {name}, `code`
+class Kind(StrEnum):
+    """What a mark is for the text around it."""
+
+    BETWEEN = "between"  # it separates two texts: a tag <p>
+    MARKUP = "markup"  # it opens or closes something: <b>, **. At the edge of a text it is cut off
+    COUNTED = "counted"  # it stands for a word, and such words keep their order: %s
+    WORD = "word"  # it stands for a word, wherever a translation needs it: {name}, `code`
 
 
 class Mark(NamedTuple):
@@ -39,7 +28,7 @@ class Mark(NamedTuple):
 
     start: int
     stop: int
-    kind: str = MARKUP
+    kind: Kind = Kind.MARKUP
     text: str | None = None
 
 
@@ -89,7 +78,7 @@ class Unit:
     def pieces_of(self, translation: str) -> list[str | Mark] | None:
         """Return a translation in turns, None if a mark is missing, twice there, or out of order.
 
-        In another order a closing tag could come before its opening one.
+        In another order a closing tag could come before its opening one, or a link inside another.
         """
         if not self.kept:
             return [translation]
@@ -102,8 +91,19 @@ class Unit:
             if not left[pieces[i]]:
                 return None
             pieces[i] = left[pieces[i]].pop(0)
-        ordered = [mark for mark in pieces[1::2] if mark.kind != WORD]
-        return pieces if ordered == sorted(ordered) and not any(left.values()) else None
+        ordered = [mark for mark in pieces[1::2] if mark.kind != Kind.WORD]
+        is_whole = ordered == sorted(ordered) and not any(left.values())
+        return pieces if is_whole and _insides(pieces) == _insides(self.pieces()) else None
+
+
+def _insides(pieces):
+    """Return the words that are inside of markup, which opens and closes in turns."""
+    inside, is_open = set(), False
+    for mark in pieces[1::2]:
+        is_open ^= mark.kind == Kind.MARKUP
+        if is_open and mark.kind == Kind.WORD:
+            inside.add(mark)
+    return inside
 
 
 def units_between(
@@ -115,16 +115,13 @@ def units_between(
     """
     units, inside, place, begin = [], [], start, start
     marks = sorted(marks, key=lambda mark: (mark.start, -mark.stop))
-    for mark in [*marks, Mark(stop, stop, BETWEEN)]:
+    for mark in [*marks, Mark(stop, stop, Kind.BETWEEN)]:
         if mark.start < place:
             continue
         place = mark.stop
-        if mark.kind != BETWEEN:
-            if (
-                inside
-                and inside[-1][1:] == (mark.start, MARKUP, None)
-                and mark[2:] == (MARKUP, None)
-            ):
+        if mark.kind != Kind.BETWEEN:
+            markup = mark.start, Kind.MARKUP, None
+            if inside and inside[-1][1:] == markup == (mark.start, *mark[2:]):
                 mark = inside.pop()._replace(stop=mark.stop)
             inside.append(mark)
             continue
@@ -138,9 +135,9 @@ def _unit(document, start, stop, marks, spelling):
     while True:
         start = re.compile(r"\s*").match(document, start, stop).end()
         stop = start + len(document[start:stop].rstrip())
-        if marks and marks[0][0] == start and marks[0].kind == MARKUP and not marks[0].text:
+        if marks and marks[0] == (start, marks[0].stop, Kind.MARKUP, None):
             start = marks.pop(0).stop
-        elif marks and marks[-1][1] == stop and marks[-1].kind == MARKUP and not marks[-1].text:
+        elif marks and marks[-1] == (marks[-1].start, stop, Kind.MARKUP, None):
             stop = marks.pop().start
         else:
             break
@@ -202,16 +199,6 @@ def edited(
             length += len(piece)
         place = stop
     return "".join([*written, document[place:]]), ranges
-
-
-def place_of(document: str, start: int) -> str:
-    """Return where a character of a document is, for a message.
-
-    >>> place_of("one\\ntwo", 5)
-    'line 2, column 2'
-    """
-    before = document[:start]
-    return f"line {before.count(chr(10)) + 1:,}, column {start - before.rfind(chr(10))}"
 
 
 def characters_of(data: bytes) -> list[int]:

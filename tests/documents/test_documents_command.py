@@ -59,9 +59,9 @@ def test_the_format_is_that_of_the_ending_or_of_the_option(run, tmp_path):
         ("a.xml", "<a>\n<b></a>", r"line 2, column 6: this is no XML \(mismatched tag\)"),
         ("a.xml", "<a>&eacute;</a>", "undefined entity"),
         ("a.xliff", "", "no element found"),
-        ("a.po", 'msgid "a"\nmsgstr "b\n', "line 1, column 1: here is no message"),
-        ("a.po", '# c\nmsgid "a"\nmsgstr ""\n\nmsgstr "b"\n', "line 5, column 1"),
-        ("a.po", 'msgid "a" b"\nmsgstr ""\n', "line 1, column 1"),
+        ("a.po", 'msgid "a"\nmsgstr "b\n', "line 1: here is no message"),
+        ("a.po", '# c\nmsgid "a"\nmsgstr ""\n\nmsgstr "b"\n', "line 5: here is no message"),
+        ("a.po", 'msgid "a" b"\nmsgstr ""\n', "line 1: here"),
         ("a.srt", "Hello.\n", "these are no subtitles"),
         ("a.json", b'"\xe4"', "a.json is not UTF-8 but probably latin1: iconv"),
         ("a.md", b"PK\x03\x04\xff", "is a Word, LibreOffice or zip file"),
@@ -151,6 +151,10 @@ def test_marks_out_of_order_do_not_leave_the_text():
     assert translate_with(turned, '"{a} has {b}"', "json") == b'"{b} has {a}"'
     assert translate_with(turned, '"%s x y %d"', "json") == b'"%s y x %d"'
     assert translate_with(lambda line: line.replace("{a}", ""), '"{a} is"', "json") == b'"{a} is"'
+    # Nor goes a word into a link.
+    text = '"{a} and <a>b c</a> d"'
+    into = translate_with(lambda line: line.replace("{a} and <a>", "and <a>{a} "), text, "json")
+    assert into == text.encode()
 
 
 @pytest.mark.parametrize(
@@ -202,6 +206,8 @@ def test_marks_out_of_order_do_not_leave_the_text():
         ("md", "1986\\. a\n===", "1986\\. A\n==="),
         ("md", "`` a ``` b `` c\n", "`` a ``` b `` C\n"),
         ("md", "_a 1_ \\_b\\_ \\*c\\*\n", "_A 1_ \\_b\\_ \\*C\\*\n"),
+        ("md", "2 \\* 3, \\[a\\] \\<b>\n", "2 \\* 3, \\[A\\] \\<B>\n"),
+        ("md", "\\`a\\` \\\\ \\$5\n", "\\`A\\` \\\\ \\$5\n"),
     ],
 )
 def test_a_small_document(ending, text, expected):

@@ -6,11 +6,9 @@ import string
 import pytest
 
 from minitf.text.kept import (
-    PLACEHOLDERS,
     has_no_values,
     protected_pattern,
     split_protected,
-    with_placeholders,
 )
 
 PATTERN = protected_pattern()
@@ -102,11 +100,6 @@ def test_what_the_vocabulary_has_no_piece_for_is_kept(line):
     pattern = protected_pattern((), USUAL, alone="-")
     pieces = line.split("|")
     assert split_protected(line.replace("|", ""), pattern) == (pieces[::2], pieces[1::2])
-
-
-def test_marks_stand_between_texts():
-    assert with_placeholders(["Call ", " at ", "!"], PLACEHOLDERS) == "Call ① at ②!"
-    assert with_placeholders(["no value"], []) == "no value"
 
 
 def test_ones_own_patterns_come_first_and_what_matches_nothing_keeps_nothing():
