@@ -45,9 +45,6 @@ class Spelling(NamedTuple):
     complete: Callable[[str, str], str] = lambda text, replaced: text
 
 
-PLAIN = Spelling()
-
-
 @dataclasses.dataclass(frozen=True)
 class Unit:
     """One text of a document: a paragraph, a heading, a cell, an attribute, a string.
@@ -59,8 +56,8 @@ class Unit:
     start: int
     stop: int
     text: str
-    kept: tuple[tuple[int, int, Mark], ...] = ()
-    spelling: Spelling = PLAIN
+    kept: tuple[tuple[int, int, Mark], ...]
+    spelling: Spelling
 
     @property
     def protected(self) -> list[tuple[int, int]]:
