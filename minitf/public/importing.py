@@ -82,7 +82,7 @@ def import_model(
     numbers = probe(network)
     if numbers is None:
         raise UserError("the model's logits are NaN or infinite: its weights are damaged")
-    translator = Translator(network, model.subwords, LINES["max_subwords"], LINES["max_unsplit"])
+    translator = Translator(network, model.subwords, **LINES, placeholders=[])
     notes["placeholders"] = copied_placeholders(translator, str(notes.get("source_language", "")))
     settings = model.config.to_dict()
     save_model(out, arrays, settings, model.subwords, dtype, notes, lambda stored: numbers)

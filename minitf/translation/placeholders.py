@@ -29,25 +29,21 @@ _ENOUGH = 0.8  # of the sentences
 def copied_placeholders(translator: Translator, language: str = "") -> list[str]:
     """Return the words that a translator copies best in a few sentences; none if it copies none.
 
-    language: that of its sources, such as "en"; without sentences in it, the words stand alone.
+    translator: one without placeholders, which reads the words themselves. language: that of its
+    sources, such as "en"; without sentences in it, the words stand alone.
     """
-    sentences, before = _SENTENCES.get(language, _ANY), translator.placeholders
-    best, most = [], _ENOUGH
-    try:
-        for words in _CANDIDATES:
-            translator.placeholders = []  # the words themselves are to be read
-            lines = [
-                (sentence.format(*words[i:]), words[i : i + sentence.count("{}")])
-                for sentence in sentences
-                for i in range(0, len(words) - 1, 2)
-            ]
-            translations = translator.translate([line for line, _ in lines])
-            share = sum(
-                all(word in texts[0].text for word in asked)
-                for texts, (_, asked) in zip(translations, lines, strict=True)
-            ) / len(lines)
-            if share > most:
-                best, most = list(words), share
-    finally:
-        translator.placeholders = before
+    sentences, best, most = _SENTENCES.get(language, _ANY), [], _ENOUGH
+    for words in _CANDIDATES:
+        lines = [
+            (sentence.format(*words[i:]), words[i : i + sentence.count("{}")])
+            for sentence in sentences
+            for i in range(0, len(words) - 1, 2)
+        ]
+        translations = translator.translate([line for line, _ in lines])
+        share = sum(
+            all(word in texts[0].text for word in asked)
+            for texts, (_, asked) in zip(translations, lines, strict=True)
+        ) / len(lines)
+        if share > most:
+            best, most = list(words), share
     return best

@@ -249,8 +249,7 @@ def in_small_letters(line: str, subwords: Vocabulary) -> str:
 def _small(sentence, subwords):
     """Return a sentence in small letters; a quote before it is none."""
     text = re.sub(_LETTERS, lambda match: _small_form(match[0], subwords), sentence)
-    first = next((i for i, sign in enumerate(text) if sign.isalnum()), 0)
-    return text[:first] + text[first : first + 1].upper() + text[first + 1 :]
+    return re.sub(r"[^\W_]", lambda first: first[0].upper(), text, count=1)
 
 
 def _small_form(word, subwords):

@@ -64,10 +64,7 @@ def as_one_sentence(
         is_label = source.endswith(":") and part.signs  # **Note:** we sing
         is_open = part is not line.parts[-1] and is_unfinished(source) and not is_label
         if is_begun:
-            best = [
-                each if each.text.startswith(part.values) else _with_small_letter(each, subwords)
-                for each in best
-            ]
+            best = [_with_small_letter(each, part.values, subwords) for each in best]
         if is_open:
             best = [_without_stop(each, source.rstrip(), part.values, reason) for each in best]
         found.append(best)
@@ -84,14 +81,16 @@ def _without_stop(translation, source, values, reason):
     return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, reason))
 
 
-def _with_small_letter(translation, subwords):
+def _with_small_letter(translation, values, subwords):
     """Return a Translation that begins with a small letter, unless its first word has a capital.
 
     A name, or a noun in German, takes more subwords in small letters: the model has not read it so.
     """
     text = translation.text
     word = re.match(_WORD, text)
-    if not word or word[0] == "I" or word[0][1:] != word[0][1:].lower() or text.isupper():
+    if not word or text.startswith(values):
+        return translation
+    if word[0] == "I" or word[0][1:] != word[0][1:].lower() or text.isupper():
         return translation  # the English word I, an abbreviation such as NATO, all in capitals
     small = word[0].lower()
     n_capital, n_small = map(len, subwords.encode([word[0], small], side="target"))
