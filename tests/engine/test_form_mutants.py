@@ -17,7 +17,7 @@ from minitf.errors import UserError
 MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text, wrong text)
     (F.linear, "cpu/functions"): [
         ("    if b is not None:\n        y += b\n", ""),
-        ("else column_sums(gy)", "else column_sums(gy) / max(2, n)"),
+        ("else column_sums(gy)", "else column_sums(gy) / max(2, len(gy))"),
     ],
     (F.layer_norm, "cpu/functions"): [
         ("normal) / size + eps", "normal) / max(1, size - 1) + eps"),

@@ -160,6 +160,21 @@ def test_no_word_sees_the_words_after_it(rng, changes, dtype):
         )
 
 
+def test_with_forms_the_future_and_other_sentences_change_no_bit(rng):
+    model = small_model("float32")
+    for name, p in model.named_parameters():
+        if ".query." in name or ".key." in name:
+            p.data *= 3  # until scores are about as large as those of a trained model
+    source, target = rng.integers(3, V, size=(2, 4, 9))
+    source[0, 6:] = model.config.pad_id
+    with forms.on():
+        before = model(source, target).numpy()
+        for _ in range(20):
+            source[1:], target[1:] = rng.integers(3, V, size=(2, 3, 9))
+            target[0, -1] = rng.integers(3, V)
+            assert np.array_equal(model(source, target).numpy()[0, :-1], before[0, :-1])
+
+
 @switches
 def test_padding_and_batching_change_nothing(rng, changes):
     model = small_model(**changes)

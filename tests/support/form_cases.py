@@ -108,6 +108,8 @@ def _attention(rng):
         Row("long", function, (*inputs((1, 2), 37, 41), mask(1, 1, 37, 41), 0.2), {"seed": 9}),
         Row("large scores, one mask for all", F.attention_weights, (*inputs()[:2], mask(T, S))),
         Row("a mask of more axes than all", function, (*inputs((B, 1)), mask(B, H, T, S))),
+        Row("scores far above 0", function, (30 * abs(inputs()[0]), *map(abs, inputs()[1:]))),
+        Row("scores far below 0", function, (-60 * abs(inputs()[0]), *map(abs, inputs()[1:]))),
     ]
 
 
