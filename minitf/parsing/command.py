@@ -92,11 +92,11 @@ def _check(options, refuse):
         refuse("--score prints scores: leave out --draw and --pretty, and give --output a file")
     if options.text and options.input is not None:
         refuse("TEXT and --input are both given: choose one of them")
-    if options.draw is not None and Path(options.draw).suffix.lower() not in _PICTURES:
+    if options.draw and Path(options.draw).suffix.lower() not in _PICTURES:
         refuse(f"--draw: unknown picture format {options.draw!r}: use .png, .svg or .pdf")
     read = {os.path.realpath(path) for path in (*(options.score or ()), options.input or "-")}
     written = [options.output, options.draw]
-    written = [os.path.realpath(path) for path in written if path not in (None, "", "-")]
+    written = [os.path.realpath(path) for path in written if path not in (None, "-")]
     if len({*written} - read) < len(written):
         refuse("--output or --draw would replace another file: give it a name of its own")
     if options.model is None:

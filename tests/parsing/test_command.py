@@ -173,7 +173,7 @@ def test_the_scores_are_of_the_right_sentences_and_the_right_way_round(
         (["a", "--model", "HERE", "--draw", "x.svg", "--output", "./x.svg"], "would replace"),
         (["--model", "HERE", "--draw", "x.svg", "--input", "./x.svg"], "--draw would replace"),
         (["--model", "HERE", "--draw", "x.gif2", "a"], "unknown picture format 'x.gif2'"),
-        (["--model", "HERE", "--draw", "", "a"], "unknown picture format ''"),
+        (["--model", "HERE", "--draw", "", "a"], "--draw needs the name of a file"),
         (["--model", "HERE", "--draw", "x.png", ""], "there is no text"),
     ],
 )
