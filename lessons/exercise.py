@@ -350,7 +350,10 @@ def grade_for_gradescope(arguments):
 def submitted(folder):
     """Yield (name, content or why there is none) of all that is in a folder."""
     if not (exists(folder) and folder.is_dir()):
-        raise UserError(f"{folder}: there is no such folder")
+        said = f"{folder} is a file: put it into a folder, and give that"
+        raise UserError(
+            said if folder.is_file() else f"{folder}: there is no such folder"
+        )
     found = False
     for name, content in entries(folder):
         if name.partition("/")[0] != GRADES:
@@ -382,11 +385,14 @@ def of_lesson(name, content, expected=None):
     cells = cells_of(text)
     if cells is None and ending == "ipynb":
         raise UserError("this is no notebook: ask for it again")
+    read = [("code", text)] if cells is None else cells
     try:
-        is_named = cells is not None or ending
-        if not is_named and not (len(text) < PARSED and is_python(text)):
+        # Markdown may have pictures in it.
+        if sum(len(source) for kind, source in read if kind == "code") > LONGEST_CODE:
+            raise NoAnswers(f"code of more than {LONGEST_CODE >> 20} MB: {ASK}")
+        if cells is None and not ending and not is_python(text):
             raise NoAnswers
-        lesson = lesson_in(name, cells or [("code", text)])
+        lesson = lesson_in(name, read)
     except NoAnswers:
         if ending:
             raise
@@ -423,7 +429,7 @@ MOST = 2**32  # bytes in a zip, with those in the zips in it
 MOST_INSIDE = 2**28  # bytes in a zip that is in another
 MEMBERS, LONGEST = 10_000, 500  # of a zip; characters of a member's name
 DEPTH = 2  # a zip of all, with a zip of each
-PARSED = 2**20  # characters of a text that is parsed to see whether it is Python
+LONGEST_CODE = 2**20  # characters of a sheet, or of the code cells of a notebook
 
 ASK = "ask for the .py or .ipynb file, or a zip of it"
 OF_A_PROGRAM = "hidden, made by a program for itself: nothing to do"
@@ -620,10 +626,10 @@ def lesson_in(name, cells):
     all_lessons = lessons()
     by_title = [one for one in all_lessons if title and one.stem[:2] == title[1]]
     by_name = [one for one in all_lessons if one.stem in file]
-    by_answers, by_one_answer = [], []
+    by_answers, by_one_answer, names = [], [], defined(text)
     for one in all_lessons:
         own = exercises(one.read_text(encoding="utf-8"))
-        if 2 * len(defined(text).intersection(own)) > len(own):
+        if 2 * len(names.intersection(own)) > len(own):
             by_answers.append(one)
         if re.search(rf"^def ({'|'.join(own)})\(", text, re.MULTILINE):
             by_one_answer.append(one)

@@ -181,10 +181,12 @@ def test_each_entry_of_a_class_is_graded_or_named(made_by, tmp_path, graded, cap
 def test_no_zip_leads_out_of_the_class_or_takes_its_memory(tmp_path, graded, monkeypatch, capsys):
     """Names that lead out, twice the same name, and zips that become a thousand times larger."""
     large = b"#" * (EXERCISE["LARGEST"] + 1)
-    monkeypatch.setitem(GLOBALS, "MOST_INSIDE", len(large))
+    for name, most in {"MOST_INSIDE": len(large), "MOST": 2 * len(large)}.items():
+        monkeypatch.setitem(GLOBALS, name, most)
     write(tmp_path, dict.fromkeys((f"venv/{number}.py" for number in range(30)), b"x = 1"))
     write(tmp_path, {"a.zip": dict.fromkeys(("../../x.py", "/etc/x.py", "C:\\x.py"), PY)})
     write(tmp_path, {"b.zip": {"b.zip": {"1": large, "2": large}, "c.py": large}, "d.py": large})
+    write(tmp_path, {"f.zip": dict.fromkeys("123", large), "g.py": large[: 2**20] + b"#"})
     with zipfile.ZipFile(tmp_path / "e.zip", "w") as archive, pytest.warns(UserWarning):
         archive.writestr("e.py", PY)
         archive.writestr("e.py", ONE)
@@ -193,6 +195,7 @@ def test_no_zip_leads_out_of_the_class_or_takes_its_memory(tmp_path, graded, mon
     assert short == dict.fromkeys(["a.zip/_/_/x.py", "a.zip/etc/x.py", "a.zip/C_/x.py"], "=a") | {
         "b.zip/b.zip": "a zip of too man", "b.zip/c.py": "a file of more t",
         "d.py": "a file of more t", "e.zip/e.py": "=e", "e.zip/e.py~": "=e",
+        "f.zip": "a zip of too man", "g.py": "code of more tha",
     }  # fmt: skip
     assert not [*tmp_path.parent.glob("x.py*")] and len([*tmp_path.rglob("x.py.json")]) == 3
     assert "venv: 25 more: see grades/not-graded.csv" in capsys.readouterr().err and code == 2
