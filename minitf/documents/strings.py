@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Container
-from functools import partial
 
 from minitf.documents.units import Kind, Mark, Spelling, Unit, edited, units_between
 from minitf.errors import UserError
@@ -60,21 +59,16 @@ def read_json(document: str) -> tuple[str, list[Unit]]:
         raise UserError(f"{place}: this is no JSON ({error.msg}): correct it") from None
     except RecursionError:
         raise UserError("this JSON is nested too deeply: give its parts one by one") from None
-    spelling = Spelling(_from_json, partial(_to_json, is_ascii=document.isascii()))
+    spelling = Spelling(
+        lambda raw: json.loads(f'"{raw}"'),
+        lambda text: json.dumps(text, ensure_ascii=document.isascii())[1:-1],
+    )
     units = []
     # In valid JSON quotes begin and end strings, and a colon follows keys alone.
     for found in re.finditer(rf"({_QUOTED})(\s*:)?", document):
         if not found[2]:
             units += _string_units(document, found.start(1) + 1, found.end(1) - 1, spelling)
     return document, units
-
-
-def _from_json(raw):
-    return json.loads(f'"{raw}"')
-
-
-def _to_json(text, is_ascii):
-    return json.dumps(text, ensure_ascii=is_ascii)[1:-1]
 
 
 # gettext ------------------------------------------------------------------------------------------
@@ -87,8 +81,6 @@ _MESSAGE = re.compile(
     re.MULTILINE,
 )
 _APART = r"(?m)^(?:#~.*|[^\S\n]*)\n"  # between the comments of two messages
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_SIGNS = {sign: f"\\{letter}" for letter, sign in _LETTERS.items()} | {'"': '\\"', "\\": "\\\\"}
 
 
 def read_po(document: str) -> tuple[str, list[Unit]]:
@@ -107,7 +99,10 @@ def read_po(document: str) -> tuple[str, list[Unit]]:
             edits += _filled(document, place, message, end)
             place = message.end()
     document, ranges = edited(document, edits)
-    spelling = Spelling(_from_po, _to_po)
+    spelling = Spelling(  # line ends and tabs are no part of a text
+        lambda raw: re.sub(r"\\(.)", r"\1", raw),
+        lambda text: re.sub(r'["\\]', r"\\\g<0>", text),
+    )
     return document, [unit for each in ranges for unit in _string_units(document, *each, spelling)]
 
 
@@ -140,11 +135,3 @@ def _filled(document, start, message, end):
 def _raw(strings):
     """Return the lines of a text of gettext as one, as it is written, without quotation marks."""
     return "".join(quoted[1:-1] for quoted in re.findall(_QUOTED, strings))
-
-
-def _from_po(raw):
-    return re.sub(r"\\(.)", lambda found: _LETTERS.get(found[1], found[1]), raw)
-
-
-def _to_po(text):
-    return re.sub(r'[\n\t\r\a\b\f\v"\\]', lambda found: _SIGNS[found[0]], text)

@@ -232,13 +232,11 @@ def read_xml(document: str) -> tuple[str, list[Unit]]:
 def _targets(document):
     """Yield the edits that copy each source of XLIFF to its target, if that is empty."""
     for found in _SOURCE.finditer(document):
-        end, target = f"</{found['prefix']}target>", found["target"]
-        if target and not (found["old"] or "").strip():
-            pieces = [f"{target.rstrip()}>", found["text"], end]
-            yield found.start("target"), found.end(), pieces
-        elif not target:
-            pieces = [f"{found['space']}<{found['prefix']}target>", found["text"], end]
-            yield found.end(), found.end(), pieces
+        if not (found["old"] or "").strip():
+            start, tag = found.end(), f"{found['space']}<{found['prefix']}target>"
+            if found["target"]:
+                start, tag = found.start("target"), f"{found['target'].rstrip()}>"
+            yield start, found.end(), [tag, found["text"], f"</{found['prefix']}target>"]
 
 
 def _xml_events(document):

@@ -44,11 +44,11 @@ KINDS = {
     # An address has signs between its letters that no word has; one wrong letter is another one.
     "address": rf"\b(?:\w+://|(?:mailto|tel):|www\.){_REST}|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
     rf"|(?<![\w@.])(?:[\w-]+\.)+(?:{_ENDINGS})\b(?:/{_REST}|(?::\d+)+)?(?![\w@])"
-    r"|(?<!\w)(?:[A-Za-z]:\\(?:[\w.-]+\\)*[\w.-]*\w|(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?)(?!\w)",
+    r"|(?<!\w)(?:[A-Za-z]:\\(?:[\w.-]+\\)*(?:[\w.-]*\w)?|(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?)(?!\w)",
     # So has what is written for a computer, at its beginning or inside: @tom, %s, \n, a_b, C#, w/o.
     "identifier": r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[\"']|\\[^\w\s](?!\d)"
     rf"|{_BEGINS}(?:[@#$%\\]+[^\W\d](?:[\w.]*\w)?|--?[a-z][\w-]*=\S*\w)|{_BEGINS}%[\d.$+-]*[a-z]\b"
-    rf"|\b[A-Za-z]\w*(?:\.\w+)*\(\)|\b{_ALNUM}+(?:[@_=^%$&#+]+{_ALNUM}+)+"
+    rf"|\b[A-Za-z]\w*(?:\.\w+)*\(\)|\b{_ALNUM}+(?:[@_=^%$&#+~]+{_ALNUM}+)+"
     r"|\b[A-Za-z]/[A-Za-z]\b|\b[A-Z](?:\+\+|[#*+])(?!\w)|&#?\w+;"
     rf"|{_BEGINS}[:;=](?:[^\s\w]+\w?|\w)(?!\w)",
     # Figures with a letter are spelled anew.
@@ -64,8 +64,8 @@ KINDS = {
     rf"|(?<![\w.,])(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
     rf"(?: ?{_SIGN}+ ?{_TERM})*(?!\w)"
     rf"|[-+\u2013]?{_ANY_NUMBER} ?{_SIGN}+(?: ?[CF]\b|(?!\w)))",
-    "number": rf"(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)"
-    rf"|(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'])",
+    "number": rf"(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'])"  # a unit of one letter is no word
+    rf"|(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)",
     # Around words they were taken for words, and never closed.
     "emphasis": rf"(?<!{_ALNUM})[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",
     "placeholder of minitf": f"[{PLACEHOLDERS}]",
