@@ -389,7 +389,8 @@ def of_lesson(name, content, expected=None):
     try:
         # Markdown may have pictures in it.
         if sum(len(source) for kind, source in read if kind == "code") > LONGEST_CODE:
-            raise NoAnswers(f"code of more than {LONGEST_CODE >> 20} MB: {ASK}")
+            said = f"code of more than {LONGEST_CODE >> 20} MB: {ASK}"
+            raise (UserError if ending else NoAnswers)(said)
         if cells is None and not ending and not is_python(text):
             raise NoAnswers
         lesson = lesson_in(name, read)
@@ -583,7 +584,7 @@ def cells_of(text):
     try:
         book = json.loads(text)
         return [
-            (cell["cell_type"], "".join(cell.get("source", cell.get("input", ""))))
+            (cell["cell_type"], "".join(cell.get("source") or cell.get("input") or ""))
             for sheet in book.get("worksheets", [book])
             for cell in sheet["cells"]
         ]
