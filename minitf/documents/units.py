@@ -76,6 +76,7 @@ class Unit:
         """Return a translation in turns, None if a mark is missing, twice there, or out of order.
 
         In another order a closing tag could come before its opening one, or a link inside another.
+        None also if nothing is left between two tags that had a text.
         """
         if not self.kept:
             return [translation]
@@ -90,17 +91,20 @@ class Unit:
             pieces[i] = left[pieces[i]].pop(0)
         ordered = [mark for mark in pieces[1::2] if mark.kind != Kind.WORD]
         is_whole = ordered == sorted(ordered) and not any(left.values())
-        return pieces if is_whole and _insides(pieces) == _insides(self.pieces()) else None
+        (inside, empty), (was_inside, was_empty) = map(_places, (pieces, self.pieces()))
+        return pieces if is_whole and inside == was_inside and empty <= was_empty else None
 
 
-def _insides(pieces):
-    """Return the words that are inside of markup, which opens and closes in turns."""
-    inside, is_open = set(), False
-    for mark in pieces[1::2]:
+def _places(pieces):
+    """Return the words inside of markup, which opens and closes in turns, and the empty markup."""
+    inside, empty, is_open = set(), set(), False
+    for mark, text in zip(pieces[1::2], pieces[2::2], strict=True):
         is_open ^= mark.kind == Kind.MARKUP
         if is_open and mark.kind == Kind.WORD:
             inside.add(mark)
-    return inside
+        if is_open and mark.kind == Kind.MARKUP and not text.strip():
+            empty.add(mark)
+    return inside, empty
 
 
 def units_between(

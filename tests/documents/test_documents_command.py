@@ -151,10 +151,11 @@ def test_marks_out_of_order_do_not_leave_the_text():
     assert translate_with(turned, '"{a} has {b}"', "json") == b'"{b} has {a}"'
     assert translate_with(turned, '"%s x y %d"', "json") == b'"%s y x %d"'
     assert translate_with(lambda line: line.replace("{a}", ""), '"{a} is"', "json") == b'"{a} is"'
-    # Nor goes a word into a link.
+    # Nor goes a word into a link, and none is left without words.
     text = '"{a} and <a>b c</a> d"'
     into = translate_with(lambda line: line.replace("{a} and <a>", "and <a>{a} "), text, "json")
     assert into == text.encode()
+    assert translate_with(lambda line: line.replace(">b c<", "><"), text, "json") == text.encode()
 
 
 @pytest.mark.parametrize(
