@@ -14,7 +14,7 @@ from minitf.text.kept import (
 PATTERN = protected_pattern()
 # A sentence of each kind, in which what is between two | is kept.
 FOUND = """
-|{% if a b %}|Hello|{% endif %}| my |<0>|friend|</0>|.
+|{% if a b %}|Hello|{% endif %}| my |<0>|friend|</0>|, |<?xml version="1.0"?>|.
 |a + b = c| if |x > 3|, |200 g|, |1.80 m|, |H~2~O|, |C:\\|; it is |\\$5| or |\\$| 5.
 Call |030 1234567| or |+49 (30) 1234567|.
 The card |4111 1111 1111 1111|, the number |12345|, the number |15.441.912|, and |1'000|.
