@@ -29,7 +29,6 @@ _ABOUT = re.compile(
 )
 _ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>]+)")
 
-
 _BAR = re.compile(r"(?<=[\s>])[|·•](?=[\s<])")  # between two links
 
 
@@ -80,9 +79,7 @@ def _marks(document, events, inline, codes):
     for event in events:
         if hidden is None and event.kind in ("open", "["):
             tag = document[event.start : event.stop]
-            if codes.fullmatch(event.name) or (
-                _HIDDEN.search(tag) and not _VOID.fullmatch(event.name)
-            ):
+            if codes.fullmatch(event.name) or _HIDDEN.search(tag):
                 hidden = event
             else:
                 tags.append(event)
@@ -117,7 +114,10 @@ class _Tags(HTMLParser):
         self.found.append((self.lines[line - 1] + column + after, kind, name))
 
     def handle_starttag(self, tag, attrs):
-        self._add("open", tag)
+        if _VOID.fullmatch(tag):
+            self.handle_startendtag(tag, attrs)
+        else:
+            self._add("open", tag)
 
     def handle_startendtag(self, tag, attrs):
         self._add("open", tag)
