@@ -72,7 +72,7 @@ class Allowed(Protocol):
     def __call__(self, texts: np.ndarray, rows: np.ndarray, left: np.ndarray) -> np.ndarray:
         """Return for each text whether each token of the vocabulary may follow: bool (R, V).
 
-        The array may be on the device already, where large ones are made faster.
+        The array is NumPy's, or one of the library in use.
         texts: ids (R, t), each with the start mark. rows: the sentence of each text, its row in the
         source. left: how many tokens each text may still get, the end mark included.
         Some token must be allowed after each text that can occur. In a beam some texts may be
@@ -133,7 +133,7 @@ class Scorer(Protocol):
     """Scores the next tokens of texts that are extended side by side."""
 
     def __call__(self, texts: np.ndarray) -> np.ndarray:
-        """Return the logits (R, V) of the tokens after texts, ids (R, t), on the device.
+        """Return the logits (R, V) of the tokens after texts, ids (R, t).
 
         They may be changed by the caller. A scorer may have a cache. So the first call is for texts
         of one token, and each later one for the same texts, or those of `select`, with one token
@@ -374,9 +374,9 @@ def continuations(
     """Return the best `count` continuations of each sentence, best first: three arrays (B, count).
 
     The arrays are the tokens, the texts that they continue (0 to W - 1), and the new totals.
-    logits: of each next token (R, V), on the device. totals: ln P of each text so far (B, W), to
-    which ln P of the token is added in float64. never, allowed: see `rule_out`. Among equal ones
-    the earlier text comes first, and of one text the lower id.
+    logits: of each next token (R, V). totals: ln P of each text so far (B, W), to which ln P of the
+    token is added in float64. never, allowed: see `rule_out`. Among equal ones the earlier text
+    comes first, and of one text the lower id.
     """
     n, width = totals.shape
     size = logits.shape[-1]
@@ -513,7 +513,7 @@ def logsumexp(logits: np.ndarray) -> np.ndarray:
 
         logsumexp = ln sum_j exp(logit_j)
 
-    They are float64 (R,), on the CPU.
+    They are float64 (R,), and NumPy's.
     """
     greatest = logits.max(axis=-1, keepdims=True)  # subtracted first, or exp could overflow
     sums = xp.log(xp.exp(logits - greatest).sum(axis=-1, keepdims=True)) + greatest

@@ -1,8 +1,8 @@
 """The masks of dropout.
 
 Each mask is computed from (seed, step, place, row), so no random state has to be saved: a training
-run that was stopped resumes with the masks that it would have drawn, and a batch that is split over
-cores or machines, each slice padded as the batch is, gets the masks of the undivided batch.
+run that was stopped resumes with the masks that it would have drawn, and a batch that is split,
+each slice padded as the batch is, gets the masks of the undivided batch.
 
 step: the number of the batch. place: the number of a dropout among those of one step, counted from
 0 in the order in which they compute; a step can have 65536 places. row: the index of a sentence in

@@ -4,12 +4,12 @@ Letters in shape lines: B batch, T target length, S source length, D d_model, F 
 K d_k, U d_v, V vocabulary, N any other size; `...` means any axes in front. In equations, gx is
 dL/dx, the gradient of x (see tensor.py), and delta_ij is 1 if i = j and 0 otherwise.
 
-Inputs are Tensors, which get a gradient, or arrays, which are constants. Ids are NumPy integers on
-the CPU: there a wrong one raises an error, while a GPU would silently read some other row.
+Inputs are Tensors, which get a gradient, or arrays, which are constants. Ids are NumPy integers, so
+that a wrong one raises an error: another library might silently read some other row.
 
 An *op* is a function that computes an equation: of the paper, or of a switch of the model. One
-marked `@accelerated` may be computed by a *form*, a faster program of the same meaning in
-`minitf/cpu/` or `minitf/gpu/`: see forms.py.
+marked `@accelerated` may be computed by a *form*, a faster program of the same meaning: see
+forms.py.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def adam_update(
     t: 1 for the first step, which starts from m = v = 0. So after t steps, none of them skipped,
     the weights of the gradients in m sum to 1 - beta_1^t instead of 1; dividing by that makes m
     their mean, and v likewise. eps keeps the quotient finite where all gradients so far were zero.
-    finite: a bool, or an array with one element, which a form can read without waiting for it; if
-    False, nothing changes.
+    finite: if False, nothing changes. It is a bool, or an array with one element, which need not be
+    known yet when this is called.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
     if not finite:

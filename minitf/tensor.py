@@ -295,7 +295,7 @@ class Tensor:
     Python numbers, lists, integers and float16 become float32. float64 stays float64, for gradient
     checks. An array that need not be converted is not copied: do not change it before backward(),
     nor ids, masks and indices that a function was given.
-    A NumPy array is moved to the device in use; `.numpy()`, `np.asarray(t)` and `float(t)` bring
+    A NumPy array becomes one of the library in use; `.numpy()`, `np.asarray(t)` and `float(t)` give
     the values back. Comparisons, including `==`, work element by element and return boolean arrays,
     which are constants; so to look for a Tensor in a list, write `any(t is x for x in tensors)`.
     NumPy's own functions refuse a Tensor, because their results would have no history; but
@@ -321,8 +321,8 @@ class Tensor:
     def numpy(self) -> np.ndarray:
         """Return the values as a NumPy array.
 
-        On a CPU it is the Tensor's own array, which an update of a Parameter changes: to keep the
-        values, copy it.
+        If NumPy computes, it is the Tensor's own array, which an update of a Parameter changes: to
+        keep the values, copy it.
         """
         return to_numpy(self.data)
 
@@ -455,7 +455,7 @@ class Tensor:
     def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return the sum over the axes (all of them by default)."""
         shape = self.shape
-        if axis is not None:  # NumPy's sum knows an axis 0 of a single number, CuPy's does not
+        if axis is not None:  # only NumPy's sum knows an axis 0 of a single number
             normalize_axis_tuple(axis, self.ndim)
 
         def backward(gy):
@@ -633,6 +633,6 @@ def no_grad() -> Iterator[None]:
 # Type hints ---------------------------------------------------------------------------------------
 
 
-# On a GPU np.ndarray means CuPy's array, here and in every other hint.
+# np.ndarray means an array of the library in use, here and in every other hint.
 ArrayLike = Tensor | np.ndarray | np.number | Sequence | float  # nested lists and numbers as well
 Ids = np.ndarray | Sequence  # NumPy integers, or nested lists of them

@@ -285,7 +285,7 @@ class DecoderLayer(Module):
         source_mask: np.ndarray | None,
         caches: Sequence = (None, None),
     ) -> Tensor:
-        # The fused decoder has this again, without modules.
+        # `fastest_decoding` may compute this again, without modules.
         own_cache, source_cache = caches  # one for each attention
         x = self.self_residual(x, lambda y: self.self_attention(y, y, target_mask, own_cache))
         x = self.source_residual(

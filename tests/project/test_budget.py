@@ -6,7 +6,7 @@ from paths import ROOT
 # The most lines of Python, docstrings and comments included, in the files that a pattern finds.
 # Anyone may lower a row; a commit that raises one names the user who needs it.
 BUDGET = {
-    "minitf/*.py": 5_024,
+    "minitf/*.py": 5024,
     "minitf/beyond/*.py": 336,
     "minitf/commands/*.py": 1_098,
     "minitf/course/**/*.py": 6_500,
