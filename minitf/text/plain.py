@@ -26,10 +26,9 @@ def text_ranges(line: str) -> list[tuple[int, int]]:
     >>> text_ranges("  - Wash the car "), text_ranges("> 2. Go\\t12\\tNow"), text_ranges("12:30")
     ([(4, 16)], [(5, 7), (11, 14)], [])
     """
-    if not normalise(line):
-        return [(0, len(line))]
     start = 0
     while match := _MARK.match(line, start):
         start = match.end()
     texts = _BETWEEN_TABS.finditer(line, start)
-    return [text.span() for text in texts if any(map(str.isalpha, text[0]))]
+    ranges = [text.span() for text in texts if any(map(str.isalpha, text[0]))]
+    return ranges if ranges or normalise(line) else [(0, len(line))]

@@ -243,10 +243,12 @@ class Translator:
 
     def _text(self, line, protected, keep):
         """Return a line as a Text; one IN CAPITALS is written small."""
-        text, values = normalise(line) if self.as_text else line, ()
+        text, values = line, ()
         if self.as_text and (self.placeholders or protected):
             language = self.notes.get("source_language", "")
             text, values = read_text(line, protected, self.subwords, keep, language)
+        elif self.as_text:
+            text = normalise(line)
         small = text if self.reads_capitals else in_small_letters(text, self.subwords)
         head, rest = self.subwords.split_language(small.strip())
         return Text(rest, tuple(values), head, small != text)
@@ -394,12 +396,7 @@ class Translator:
             raise UserError(f"no layer {layer}: the model has layers 1 to {len(layers)}")
         return layers[-1 if layer is None else layer - 1], *explained.tokens(kind)
 
-    def explain(
-        self,
-        line: str,
-        search: Search | None = None,
-        **changes: float,
-    ) -> Explained:
+    def explain(self, line: str, search: Search | None = None, **changes: float) -> Explained:
         """Return how a line is translated: all attention weights, next tokens, and the beam.
 
         It is what the model by itself writes, as `translate` does with wellformed=False. search,
