@@ -50,7 +50,7 @@ class Document:
     errors: str = "strict"
 
     def written(self, translations: Sequence[list[str | Mark]]) -> bytes:
-        """Return the document with a translation, in turns, in the place of each unit.
+        """Return the document with a translation, as `Unit.pieces`, in the place of each unit.
 
         Raises UserError for a character that its encoding lacks.
         """
@@ -63,23 +63,24 @@ class Document:
 
 
 def read_document(data: bytes, format: str, name: str) -> Document:
-    """Return the document of some bytes. Raises UserError for what is no document of the format.
+    """Return the document of some bytes. Raises UserError for what is not a document of the format.
 
     name: that of the file, for messages.
     """
     mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
     encoding = _MARKS.get(mark, "utf-8")
     if not mark and (declared := re.search(_DECLARED, data, re.MULTILINE)):
-        with contextlib.suppress(LookupError):  # the CHARSET of a new .pot
-            encoding = codecs.lookup(declared[declared.lastindex].decode()).name
+        label = declared[declared.lastindex]
+        # Not the CHARSET of a new .pot, nor rot13, nor UTF-16 in what could be read as ASCII.
+        with contextlib.suppress(LookupError, UnicodeError):
+            if label.decode(label.decode()) == label.decode():
+                encoding = codecs.lookup(label.decode()).name
     try:
         text = data[len(mark) :].decode(encoding)
-    except UnicodeDecodeError:
-        kind = not_text(data)
-        message = (
-            f"{name} is {kind}: give a document of text" if kind else refusal(name, data, name)
-        )
-        raise UserError(message) from None
+    except UnicodeError:
+        if kind := not_text(data):
+            raise UserError(f"{name} is {kind}: give a document of text") from None
+        raise UserError(refusal(name, data, name)) from None
     try:
         text, units = READERS[format](text)
     except UserError as error:

@@ -10,7 +10,7 @@ from minitf.errors import UserError
 _BRACES = r"\{[^{}]*+\}"
 for _ in range(3):  # in balance, four deep
     _BRACES = rf"\{{(?:[^{{}}]|{_BRACES})*+\}}"
-# What is no text in a string of a program; the names of the groups are the kinds of the marks.
+# What is not text in a string of a program; the names of the groups are the kinds of the marks.
 _IN_STRINGS = re.compile(
     r"(?P<markup>(?:<|&lt;|\\u003c)/?[A-Za-z][^<>]*?(?:>|&gt;|\\u003e))"
     r"|(?P<between>(?:\\[nrt])+)|\\."
@@ -48,7 +48,7 @@ def _string_units(document, start, stop, spelling):
 
 
 def read_json(document: str) -> tuple[str, list[Unit]]:
-    """Return the units of a JSON document: its strings that are no keys.
+    """Return the units of a JSON document: its strings that are not keys.
 
     A document in ASCII alone stays so: é is written \\u00e9.
     """
@@ -56,7 +56,7 @@ def read_json(document: str) -> tuple[str, list[Unit]]:
         json.loads(document)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno:,}, column {error.colno}"
-        raise UserError(f"{place}: this is no JSON ({error.msg}): correct it") from None
+        raise UserError(f"{place}: this is not valid JSON ({error.msg}): correct it") from None
     except RecursionError:
         raise UserError("this JSON is nested too deeply: give its parts one by one") from None
     spelling = Spelling(
@@ -94,12 +94,12 @@ def read_po(document: str) -> tuple[str, list[Unit]]:
         stop = message.start() if message else len(document)
         if rest := re.compile(r"^\s*[^#\s]", re.MULTILINE).search(document, place, stop):
             line = document.count("\n", 0, rest.end()) + 1
-            raise UserError(f"line {line:,}: here is no message of a .po file: correct it")
+            raise UserError(f"line {line:,}: this is not a message of a .po file: correct it")
         if message:
             edits += _filled(document, place, message, end)
             place = message.end()
     document, ranges = edited(document, edits)
-    spelling = Spelling(  # line ends and tabs are no part of a text
+    spelling = Spelling(  # line ends and tabs are not part of a text
         lambda raw: re.sub(r"\\(.)", r"\1", raw),
         lambda text: re.sub(r'["\\]', r"\\\g<0>", text),
     )

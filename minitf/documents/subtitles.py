@@ -7,7 +7,9 @@ import textwrap
 from minitf.documents.units import Mark, Spelling, Unit, units_between
 from minitf.errors import UserError
 
-_CUE = re.compile(r"^[^\n]*-->[^\n]*\n((?:[^\n]*\S[^\n]*(?:\n|\Z))+)", re.MULTILINE)
+# The next cue begins without an empty line, too: with its time, or with its number before that.
+_TIME = r"(?:[^\S\n]*\d+[^\S\n]*\n)?[^\n]*-->"
+_CUE = re.compile(rf"^[^\n]*-->[^\n]*\n((?:(?!{_TIME})[^\n]*\S[^\n]*(?:\n|\Z))+)", re.MULTILINE)
 # What a second person says begins with a dash on a line of its own, or with a name in a tag.
 _MARKS = re.compile(
     r"(?P<between>(?:^|\n)\s*[-–—]\s*|\n(?=\s*<v[. ]))|(?P<markup><[^<>\n]*>|\{\\[^{}\n]*\})", re.M
@@ -17,7 +19,7 @@ _MARKS = re.compile(
 def read_subtitles(document: str) -> tuple[str, list[Unit]]:
     """Return the units of subtitles: the text of each cue, or what each person says in it."""
     if "-->" not in document:
-        raise UserError("no line has a time such as 00:01 --> 00:03: these are no subtitles")
+        raise UserError("no line has a time such as 00:01 --> 00:03: these are not subtitles")
     is_vtt = document.startswith("WEBVTT")
     read, write = (html.unescape, _escaped) if is_vtt else (str, str)
     spelling = Spelling(lambda raw: read(re.sub(r"(?<!\s)\s*\n\s*", " ", raw)), write, _in_lines)

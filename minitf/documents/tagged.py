@@ -47,11 +47,8 @@ class _Event(NamedTuple):
 
 def _events(found, stop):
     """Return the Events of [(start, kind, name), ...]; texts that follow each other are one."""
-    found = [
-        each
-        for before, each in pairwise([("", "", ""), *found])
-        if {before[1], each[1]} != {"text"}
-    ]
+    pairs = pairwise([("", "", ""), *found])
+    found = [each for before, each in pairs if {before[1], each[1]} != {"text"}]
     return [_Event(start, after[0], *rest) for (start, *rest), after in pairwise([*found, (stop,)])]
 
 
@@ -172,9 +169,8 @@ def attribute_units(document: str, start: int, stop: int) -> list[Unit]:
             spelling = _IN_QUOTES.get(document[begin], _BARE)
             if spelling is not _BARE:
                 begin, end = begin + 1, end - 1
-            units += units_between(
-                document, begin, end, marks_in(document, begin, end, (Kind.WORD,)), spelling
-            )
+            marks = marks_in(document, begin, end, (Kind.WORD,))
+            units += units_between(document, begin, end, marks, spelling)
     return units
 
 
@@ -224,9 +220,8 @@ def read_xml(document: str) -> tuple[str, list[Unit]]:
     document, ranges = edited(document, _targets(document))
     units, stops = _xml_units(document, _xml_events(document), root), [stop for _, stop in ranges]
     ranges.append((len(document), 0))
-    return document, [
-        unit for unit in units if ranges[bisect_left(stops, unit.stop)][0] <= unit.start
-    ]
+    filled = [unit for unit in units if ranges[bisect_left(stops, unit.stop)][0] <= unit.start]
+    return document, filled
 
 
 def _targets(document):
@@ -256,7 +251,7 @@ def _xml_events(document):
     except expat.ExpatError as error:
         place = f"line {error.lineno:,}, column {error.offset + 1}"
         reason = expat.ErrorString(error.code)
-        raise UserError(f"{place}: this is no XML ({reason}): correct it") from None
+        raise UserError(f"{place}: this is not valid XML ({reason}): correct it") from None
     places = characters_of(data)
     return _events([(places[start], kind, name) for start, kind, name in found], len(document))
 

@@ -36,7 +36,7 @@ class Spelling(NamedTuple):
     """How a format spells a text.
 
     read: from the document to what a person reads, as &eacute; to é. write: back, with what must be
-    escaped. complete(text, replaced): at last, of all of a text, with its markup; replaced: what
+    escaped. complete(text, replaced): finally, of all of a text, with its markup; replaced: what
     the document had there.
     """
 
@@ -65,7 +65,7 @@ class Unit:
         return [(start, stop) for start, stop, _ in self.kept]
 
     def pieces(self) -> list[str | Mark]:
-        """Return the text in turns: a text, a mark, a text, ..."""
+        """Return texts and marks alternately: a text, a mark, a text, ..."""
         pieces, place = [], 0
         for start, stop, mark in self.kept:
             pieces += [self.text[place:start], mark]
@@ -73,10 +73,10 @@ class Unit:
         return [*pieces, self.text[place:]]
 
     def pieces_of(self, translation: str) -> list[str | Mark] | None:
-        """Return a translation in turns, None if a mark is missing, twice there, or out of order.
+        """Return a translation as `pieces`; None if a mark is missing, doubled, or out of order.
 
         In another order a closing tag could come before its opening one, or a link inside another.
-        None also if nothing is left between two tags that had a text.
+        None also if a word has crossed a tag, or if nothing is left between two that had a text.
         """
         if not self.kept:
             return [translation]
@@ -91,20 +91,21 @@ class Unit:
             pieces[i] = left[pieces[i]].pop(0)
         ordered = [mark for mark in pieces[1::2] if mark.kind != Kind.WORD]
         is_whole = ordered == sorted(ordered) and not any(left.values())
-        (inside, empty), (was_inside, was_empty) = map(_places, (pieces, self.pieces()))
-        return pieces if is_whole and inside == was_inside and empty <= was_empty else None
+        (words, filled), (were_words, were_filled) = map(_between_markup, (pieces, self.pieces()))
+        return pieces if is_whole and words == were_words and filled >= were_filled else None
 
 
-def _places(pieces):
-    """Return the words inside of markup, which opens and closes in turns, and the empty markup."""
-    inside, empty, is_open = set(), set(), False
-    for mark, text in zip(pieces[1::2], pieces[2::2], strict=True):
-        is_open ^= mark.kind == Kind.MARKUP
-        if is_open and mark.kind == Kind.WORD:
-            inside.add(mark)
-        if is_open and mark.kind == Kind.MARKUP and not text.strip():
-            empty.add(mark)
-    return inside, empty
+def _between_markup(pieces):
+    """Return after which markup each word stands, and after which markup there is a text."""
+    place, words, filled = None, set(), set()
+    for mark, text in zip([None, *pieces[1::2]], pieces[::2], strict=True):
+        if mark and mark.kind == Kind.MARKUP:
+            place = mark
+        if mark and mark.kind == Kind.WORD:
+            words.add((place, mark))
+        if text.strip():
+            filled.add(place)
+    return words, filled
 
 
 def units_between(
@@ -112,7 +113,7 @@ def units_between(
 ) -> list[Unit]:
     """Return the units of a range of a document: its texts between the marks that separate them.
 
-    Of marks inside another one, only the outer counts. What has no letter is no text.
+    Of marks inside another one, only the outer counts. What has no letter is not a text.
     """
     units, inside, place, begin = [], [], start, start
     marks = sorted(marks, key=lambda mark: (mark.start, -mark.stop))
@@ -154,7 +155,7 @@ def _unit(document, start, stop, marks, spelling):
 
 
 def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]]) -> str:
-    """Return a document with each unit's translation, in turns, in its place.
+    """Return a document with each unit's translation, as `pieces`, in its place.
 
     A unit may lie inside a mark of another one, as an attribute lies in its tag.
     """
@@ -186,7 +187,7 @@ def edited(
 ) -> tuple[str, list[tuple[int, int]]]:
     """Return a document with ranges replaced, and the ranges where texts stand in it now.
 
-    edits: (start, stop, pieces), in order; the pieces are in turns what a text stands in, a text...
+    edits: (start, stop, pieces), in order; pieces alternate: what a text stands in, a text, ...
 
     >>> edited('msgstr ""', [(7, 9, ['"', "Hello", '"'])])
     ('msgstr "Hello"', [(8, 13)])

@@ -192,7 +192,7 @@ def _pattern(own, subwords):
         try:
             re.compile(f"(?:{each})")  # as it will be read: (?i) would hold for all kinds
         except re.error as error:
-            raise UserError(f"{each!r} is no regular expression: {error}") from None
+            raise UserError(f"{each!r} is not a regular expression: {error}") from None
     return protected_pattern((_PLACEHOLDERS, *own), subwords.characters, subwords.signs_alone)
 
 

@@ -54,15 +54,15 @@ def test_the_format_is_that_of_the_ending_or_of_the_option(run, tmp_path):
 @pytest.mark.parametrize(
     "name, content, said",
     [
-        ("a.json", '{"a": "b",\n "c" "d"}', r"line 2, column 6: this is no JSON \(Expecting ':'"),
+        ("a.json", '{"a": "b",\n "c" "d"}', r"line 2, column 6: this is not valid JSON \(E"),
         ("a.json", "[" * 100_000, "nested too deeply"),
-        ("a.xml", "<a>\n<b></a>", r"line 2, column 6: this is no XML \(mismatched tag\)"),
+        ("a.xml", "<a>\n<b></a>", r"line 2, column 6: this is not valid XML \(mismatched tag\)"),
         ("a.xml", "<a>&eacute;</a>", "undefined entity"),
         ("a.xliff", "", "no element found"),
-        ("a.po", 'msgid "a"\nmsgstr "b\n', "line 1: here is no message"),
-        ("a.po", '# c\nmsgid "a"\nmsgstr ""\n\nmsgstr "b"\n', "line 5: here is no message"),
-        ("a.po", 'msgid "a" b"\nmsgstr ""\n', "line 1: here"),
-        ("a.srt", "Hello.\n", "these are no subtitles"),
+        ("a.po", 'msgid "a"\nmsgstr "b\n', "line 1: this is not a message"),
+        ("a.po", '# c\nmsgid "a"\nmsgstr ""\n\nmsgstr "b"\n', "line 5: this is not a message"),
+        ("a.po", 'msgid "a" b"\nmsgstr ""\n', "line 1: this"),
+        ("a.srt", "Hello.\n", "these are not subtitles"),
         ("a.json", b'"\xe4"', "a.json is not UTF-8 but probably latin1: iconv"),
         ("a.md", b"PK\x03\x04\xff", "is a Word, LibreOffice or zip file"),
     ],
@@ -121,10 +121,10 @@ def translate_with(function, text, format):
     return translated(document, translate, LostText())
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
-def test_the_encoding_stays(encoding):
-    start = '<?xml version="1.0" encoding="ISO-8859-1"?>' if encoding == "latin-1" else ""
-    text = f"{start}<p>é</p>\r\n"
+@pytest.mark.parametrize("named", ["utf-8-sig", "utf-16", "latin-1", "utf-8 UTF-16", "utf-8 rot13"])
+def test_the_encoding_stays(named):
+    encoding, declared = (named.split() * 2)[:2]
+    text = f'<?xml version="1.0" encoding="{declared}"?><p>é</p>\r\n'
     output = translate_with(lambda line: f"{line}ü", text.encode(encoding), "xml")
     assert output == text.replace("é", "éü").encode(encoding)
 
@@ -156,6 +156,8 @@ def test_marks_out_of_order_do_not_leave_the_text():
     into = translate_with(lambda line: line.replace("{a} and <a>", "and <a>{a} "), text, "json")
     assert into == text.encode()
     assert translate_with(lambda line: line.replace(">b c<", "><"), text, "json") == text.encode()
+    text = b'"a <b>c</b><i>d {a}</i> e"'  # the mark in the middle closes and opens
+    assert translate_with(lambda line: "{a} " + line.replace(" {a}", ""), text, "json") == text
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,8 @@ def test_marks_out_of_order_do_not_leave_the_text():
         ("json", '"%s%%, 50% de"', '"%s%%, 50% DE"'),
         ("json", r'"\u00e9\n\\n"', r'"\u00c9\n\\N"'),
         ("po", 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n', "#, fuzzy\n"),
-        ("vtt", "WEBVTT\n\n00:01 --> 00:02\n<v A>b\n", "WEBVTT\n\n00:01 --> 00:02\n<v A>B\n"),
+        ("vtt", "WEBVTT\n\n1 --> 2\n<v A>b\n2 --> 3\nc", "WEBVTT\n\n1 --> 2\n<v A>B\n2 --> 3\nC"),
+        ("srt", "1\n1 --> 2\na\n2\n2 --> 3\nb 2\n", "1\n1 --> 2\nA\n2\n2 --> 3\nB 2\n"),
         ("md", "a [b] c\n\n[b]: x\n", "A [B][b] C\n\n[b]: x\n"),
         ("md", "a [b][] c\n\n[B]: x\n", "A [B][b] C\n\n[B]: x\n"),
         ("md", "a [b] c\n", "A [B] C\n"),

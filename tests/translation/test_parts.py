@@ -200,9 +200,9 @@ def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):
 
 def test_a_pattern_of_ones_own(echo):
     assert echo.translate(["call TOM now"], keep=["TOM"])[0][0].text == "call TOM now"
-    with pytest.raises(UserError, match=r"'TOM\(' is no regular expression: missing"):
+    with pytest.raises(UserError, match=r"'TOM\(' is not a regular expression: missing"):
         echo.translate(["call"], keep=["TOM("])
-    with pytest.raises(UserError, match=r"'\(\?i\)tom' is no .*: global flags"):
+    with pytest.raises(UserError, match=r"'\(\?i\)tom' is not .*: global flags"):
         echo.translate(["call"], keep=["(?i)tom"])
     assert echo.translate(["call TOM now"], keep=["(?i:tom)"])[0][0].text == "call TOM now"
 
