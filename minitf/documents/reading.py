@@ -26,7 +26,7 @@ READERS = {
     "subtitles": read_subtitles,
     "xml": read_xml,
 }
-_MARKS = {
+_BOMS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
@@ -40,13 +40,13 @@ _DECLARED += rb"|^\"Content-Type:.*charset=([\w-]+)"
 class Document:
     """The text of a document, and its units.
 
-    mark: the byte-order mark that it begins with. errors: as of `str.encode`.
+    bom: the byte-order mark that it begins with. errors: as of `str.encode`.
     """
 
     text: str
     units: list[Unit]
     encoding: str = "utf-8"
-    mark: bytes = b""
+    bom: bytes = b""
     errors: str = "strict"
 
     def written(self, translations: Sequence[list[str | Mark]]) -> bytes:
@@ -56,7 +56,7 @@ class Document:
         """
         text = splice(self.text, list(zip(self.units, translations, strict=True)))
         try:
-            return self.mark + text.encode(self.encoding, self.errors)
+            return self.bom + text.encode(self.encoding, self.errors)
         except UnicodeEncodeError as error:
             lacks = f"its encoding, {self.encoding}, lacks {text[error.start]!r}"
             raise UserError(f"{lacks}: convert the document to UTF-8 first") from None
@@ -67,16 +67,16 @@ def read_document(data: bytes, format: str, name: str) -> Document:
 
     name: that of the file, for messages.
     """
-    mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
-    encoding = _MARKS.get(mark, "utf-8")
-    if not mark and (declared := re.search(_DECLARED, data, re.MULTILINE)):
+    bom = next((bom for bom in _BOMS if data.startswith(bom)), b"")
+    encoding = _BOMS.get(bom, "utf-8")
+    if not bom and (declared := re.search(_DECLARED, data, re.MULTILINE)):
         label = declared[declared.lastindex]
         # Not the CHARSET of a new .pot, nor rot13, nor UTF-16 in what could be read as ASCII.
         with contextlib.suppress(LookupError, UnicodeError):
             if label.decode(label.decode()) == label.decode():
                 encoding = codecs.lookup(label.decode()).name
     try:
-        text = data[len(mark) :].decode(encoding)
+        text = data[len(bom) :].decode(encoding)
     except UnicodeError:
         if kind := not_text(data):
             raise UserError(f"{name} is {kind}: give a document of text") from None
@@ -87,4 +87,4 @@ def read_document(data: bytes, format: str, name: str) -> Document:
         raise UserError(f"{name}: {error}") from None
     errors = "xmlcharrefreplace" if format in ("html", "xml") else "strict"  # &#1078;
     units = sorted(units, key=lambda unit: unit.start)
-    return Document(text, units, encoding, mark, errors)
+    return Document(text, units, encoding, bom, errors)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -102,40 +102,38 @@ def without_signs(
     return read.split(_VALUE), words, signs
 
 
-def with_sign(text: str, gap: int, sign: str) -> str:
-    """Return a text with a sign as a word of its own, after so many others.
+def with_extra_word(text: str, gap: int, word: str) -> str:
+    """Return a text with an extra word after so many others.
 
-    >>> with_sign("Das ist so.", 1, "①")
+    >>> with_extra_word("Das ist so.", 1, "①")
     'Das ① ist so.'
     """
     words = text.split()
-    return " ".join([*words[:gap], sign, *words[gap:]])
+    return " ".join([*words[:gap], word, *words[gap:]])
 
 
-def placed(
+def place_signs(
     target: str,
     signs: Sequence[Sign],
     source: str,
-    mark: str,
+    placeholder: str,
     log_probabilities: Callable[[Sequence[tuple[str, str]]], Sequence[float]],
 ) -> str:
-    """Return a translation with a character for each sign, which `written` replaces.
+    """Return a translation with a character for each sign, which `insert_signs` replaces.
 
-    mark: a placeholder that is not in the source. log_probabilities: of pairs of a source and a
-    target, it returns ln P of each target. Without a mark, a sign stands as far from the beginning
-    as it does in the source.
+    placeholder: one that is not in the source. log_probabilities: of pairs of a source and a
+    target, it returns ln P of each target. Without a placeholder, a sign stands as far from the
+    beginning as it does in the source.
     """
     n_source, words = len(source.split()), target.split()
     n, gaps = len(words), range(len(words) + 1)
     scores = [[-abs(sign.gap / n_source - gap / max(n, 1)) for gap in gaps] for sign in signs]
     scores = np.array(scores)
     inside = [number for number, sign in enumerate(signs) if 0 < sign.gap < n_source]
-    if mark and inside:
-        pairs = [
-            (with_sign(source, signs[number].gap, mark), with_sign(target, gap, mark))
-            for number in inside
-            for gap in gaps
-        ]
+    if placeholder and inside:
+        sources = [with_extra_word(source, signs[number].gap, placeholder) for number in inside]
+        targets = [with_extra_word(target, gap, placeholder) for gap in gaps]
+        pairs = list(product(sources, targets))
         scores[inside] = np.reshape(log_probabilities(pairs), (len(inside), n + 1))
     for sign, row in zip(signs, scores, strict=True):
         if sign.before in _STOPS:  # it touches one here as well, if there is another
@@ -174,12 +172,12 @@ def gaps_of(signs: Sequence[Sign], n_source: int, scores: np.ndarray) -> list[in
 
 
 def with_signs(text: str, signs: Sequence[Sign], gaps: Sequence[int]) -> str:
-    """Return a text with a character for each sign in its gap, which `written` replaces.
+    """Return a text with a character for each sign in its gap, which `insert_signs` replaces.
 
     A sign that touches a word in the source touches one here, on the same side of its punctuation.
 
     >>> signs = [Sign("(", 2, "", "i"), Sign(")", 4, "e", ".")]
-    >>> written(with_signs("Komm, falls möglich.", signs, [1, 3]), signs)
+    >>> insert_signs(with_signs("Komm, falls möglich.", signs, [1, 3]), signs, {})
     'Komm, (falls möglich).'
     """
     words = []  # each as its outer signs, punctuation, and inner signs: before it, then after it
@@ -205,9 +203,11 @@ def with_signs(text: str, signs: Sequence[Sign], gaps: Sequence[int]) -> str:
     return found.strip()
 
 
-def written(text: str, signs: Sequence[Sign]) -> str:
-    """Return a text with the signs in the place of their characters."""
-    if not signs:
-        return text
-    characters = "".join(chr(_FIRST + number) for number in range(len(signs)))
-    return re.sub(f"[{characters}]", lambda found: signs[ord(found[0]) - _FIRST].text, text)
+def insert_signs(text: str, signs: Sequence[Sign], values: Mapping[str, str]) -> str:
+    """Return a text with the signs in the place of their characters.
+
+    values: {placeholder: value}, put back at once: a value may have the character of a sign.
+    """
+    texts = {**values, **{chr(_FIRST + number): sign.text for number, sign in enumerate(signs)}}
+    pattern = "|".join(map(re.escape, texts)) or "(?!)"
+    return re.sub(pattern, lambda found: texts[found[0]], text)

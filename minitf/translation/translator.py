@@ -35,7 +35,7 @@ from minitf.translation.reading import (
     in_small_letters,
     read_text,
 )
-from minitf.translation.signs import placed
+from minitf.translation.signs import place_signs
 from minitf.translation.wellformed import Wellformed
 from minitf.translation.writing import (
     alike_quotes,
@@ -230,8 +230,8 @@ class Translator:
 
         search = dataclasses.replace(search or Search(), beam=1, n_best=1)
         lines = _listed(lines)
-        read = self._read(list(zip(lines, protected or repeat(()), strict=False)), keep)
-        return self._translate_lines(read, decode_batch, search, progress)
+        keys = list(zip(lines, protected or repeat((), len(lines)), strict=True))
+        return self._translate_lines(self._read(keys, keep), decode_batch, search, progress)
 
     def _read(self, lines, keep=()):
         """Return each line, a pair of its text and what is protected of it, as a Line."""
@@ -347,10 +347,10 @@ class Translator:
         if not part.signs:
             return translations
         source = part.read(self.placeholders)
-        mark = next(iter(self.placeholders[len(part.values) :]), "")
+        unused = next(iter(self.placeholders[len(part.values) :]), "")
         ln_p = functools.partial(self._log_probabilities, part.head)
         return [
-            dataclasses.replace(each, text=placed(each.text, part.signs, source, mark, ln_p))
+            dataclasses.replace(each, text=place_signs(each.text, part.signs, source, unused, ln_p))
             for each in translations
         ]
 

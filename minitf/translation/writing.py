@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from minitf.text import Vocabulary
 from minitf.text.sentences import is_abbreviated
 from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join
-from minitf.translation.signs import written
+from minitf.translation.signs import insert_signs
 
 CUT = "a sentence is too long for the model, and was translated in parts"
 
@@ -131,13 +131,11 @@ def restored(
         ):
             continue
         text = each.text.upper() if part.in_capitals else each.text
-        if given:
-            text = re.sub(pattern, lambda found: given[found[0]], text)
-        elif placeholders:
+        if placeholders and not given:
             text = PLACEHOLDER.sub("", text)  # the source has none
         if wellformed:
             text = without_added_stop(text, source)
-        text = written(text, part.signs)
+        text = insert_signs(text, part.signs, given)
         distinct.setdefault(text, dataclasses.replace(each, text=text))
     return list(distinct.values())
 

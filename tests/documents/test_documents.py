@@ -67,8 +67,8 @@ def one(text, ending):
 def test_all_but_the_texts_stays_byte_for_byte(path):
     document = read(path)
     output, place = translated(document), 0
-    assert output.startswith(document.mark) and len(document.units) > 4
-    text = output[len(document.mark) :].decode(document.encoding)
+    assert output.startswith(document.bom) and len(document.units) > 4
+    text = output[len(document.bom) :].decode(document.encoding)
     gaps, end = [], 0
     for unit in document.units:  # those that lie in the markup of another one are checked with it
         if unit.start >= end:

@@ -10,6 +10,7 @@ from minitf.text.kept import PLACEHOLDERS
 from minitf.translation import Translation, Translator
 from minitf.translation.placeholders import copied_placeholders
 from minitf.translation.reading import Line, Part, Text, read_text
+from minitf.translation.signs import Sign
 from minitf.translation.writing import AROUND, joined, restored
 
 PART = Part((0, 0), ("Call ", " at ", "!"), ("030 1234567", "17:45"))
@@ -42,6 +43,11 @@ def test_a_placeholder_inside_a_word_is_not_there():
 def test_capitals_do_not_change_a_value():
     part = Part((0, 0), ["write to ", ""], ["anna@x.org"], in_capitals=True)
     assert restored(part, said("schreib ①"), PLACEHOLDERS)[0].text == "SCHREIB anna@x.org"
+
+
+def test_a_value_beside_a_sign_may_have_a_character_for_private_use():
+    part = Part((0, 0), ["see it ", ""], ["\ue000x9\ue000"], signs=(Sign("*", 1),))
+    assert restored(part, said("sieh \ue000 ①"), PLACEHOLDERS)[0].text == "sieh * \ue000x9\ue000"
 
 
 def test_what_the_model_writes_by_itself_keeps_its_full_stop():
@@ -133,8 +139,9 @@ def test_protected_ranges_arrive_as_they_are(echo):
             (best,) = method([text], protected=[ranges])[0]
             values = line.split("|")[1::2]
             assert all(best.text.count(value) == values.count(value) for value in values)
-    with pytest.raises(ValueError, match="longer"):
-        echo.translate(["call"], protected=[[], []])
+    for method in (echo.translate, echo.sample):
+        with pytest.raises(ValueError, match="shorter"):
+            method(["call", "Tom"], protected=[[]])
 
 
 class Echo(Translator):

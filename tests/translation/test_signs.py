@@ -8,11 +8,11 @@ from minitf.translation.reading import Line, Text
 from minitf.translation.signs import (
     Sign,
     gaps_of,
-    placed,
-    with_sign,
+    insert_signs,
+    place_signs,
+    with_extra_word,
     with_signs,
     without_signs,
-    written,
 )
 
 KNOWN = frozenset("abcdefghijklmnopqrstuvwxyzIHST .,:;!?\"'0123456789")
@@ -69,8 +69,8 @@ def likely(*pairs):
 )  # fmt: skip
 def test_a_sign_stands_where_the_model_expects_it(line, translation, likely_pairs, expected):
     source, _, signs = read(line)
-    text = placed(translation, signs, source, "①", likely(*likely_pairs))
-    assert written(text, signs) == expected
+    text = place_signs(translation, signs, source, "①", likely(*likely_pairs))
+    assert insert_signs(text, signs, {}) == expected
 
 
 def test_signs_keep_their_order_and_a_word_between_them():
@@ -84,9 +84,9 @@ def test_signs_keep_their_order_and_a_word_between_them():
 
 def test_without_a_placeholder_a_sign_stands_as_far_from_the_beginning():
     signs = [Sign("%", 1)]
-    found = placed("eins zwei drei vier", signs, "one two", "", None)
-    assert written(found, signs) == "eins zwei % drei vier"
-    assert with_sign("eins zwei", 2, "%") == "eins zwei %"
+    found = place_signs("eins zwei drei vier", signs, "one two", "", None)
+    assert insert_signs(found, signs, {}) == "eins zwei % drei vier"
+    assert with_extra_word("eins zwei", 2, "%") == "eins zwei %"
 
 
 def test_around_lost_values_the_signs_are_in_their_piece():
@@ -106,4 +106,4 @@ def test_around_lost_values_the_signs_are_in_their_piece():
 
 def test_a_sign_that_is_a_character_for_private_use_stays():
     signs = [Sign("\ue001", 1), Sign("*", 2)]
-    assert written(with_signs("so ist es", signs, [1, 2]), signs) == "so \ue001 ist * es"
+    assert insert_signs(with_signs("so ist es", signs, [1, 2]), signs, {}) == "so \ue001 ist * es"
