@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Collection
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +14,25 @@ from minitf.files.arrays import user_errors
 from minitf.text import BOS, PAD, UNK, PairedSubwords, Vocabulary
 from minitf.text.vocabulary import read
 
-__all__ = ["PublicModel"]
+__all__ = [
+    "PublicModel",
+    "check_pulled",
+    "check_subwords",
+    "config_of",
+    "in_order",
+    "in_rows",
+    "is_opus",
+    "languages_of_name",
+    "notes_of_card",
+    "read_json",
+    "rows_of",
+    "two_models",
+]
 
 _POINTER = "version https://git-lfs"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _PAIR = re.compile(r"(?:^|[-/]|_tiny_)([a-z]{2,3})-([a-z]{2,3})$")
+_PAIR_OF_FIREFOX = re.compile(r"model\.([a-z]{2})([a-z]{2})\.")
 _OPUS_CARD = re.compile(
     r"^(#+|-|base_model:(\n-)?) *(Helsinki-NLP/)?opus-mt|OPUS readme", re.MULTILINE | re.IGNORECASE
 )
@@ -38,7 +54,7 @@ class PublicModel(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
-def config_of(like, activation, **fields):
+def config_of(like: str, activation: str, **fields: object) -> Config:
     """Return minitf's Config of a public model, which has all biases and never writes some ids.
 
     like: "marian", or "transformers" for the exponents 2i/d_model of the sinusoid, and 1e-5 in
@@ -62,7 +78,7 @@ def config_of(like, activation, **fields):
 # Subwords -----------------------------------------------------------------------------------------
 
 
-def rows_of(size, pad, unk, start, eos):
+def rows_of(size: int, pad: int, unk: int, start: int, eos: int) -> list[int]:
     """Return the row of the file for each of minitf's ids.
 
     pad, start: -1 for a row of zeros. The ids 4, 5, ... are the remaining rows in their order.
@@ -71,7 +87,7 @@ def rows_of(size, pad, unk, start, eos):
     return [*special, *(i for i in range(size) if i not in special)]
 
 
-def in_rows(array, rows):
+def in_rows(array: np.ndarray, rows: list[int]) -> np.ndarray:
     """Return these rows of an array, zeros for -1."""
     rows = np.array(rows)
     array = array[np.maximum(rows, 0)]
@@ -79,18 +95,18 @@ def in_rows(array, rows):
     return array
 
 
-def in_order(ids, size, path):
+def in_order(ids: dict[str, object], size: int, path: Path) -> list[str]:
     """Return the subwords of {subword: id} in the order of their ids.
 
     Raises UserError unless there is one for each row of the table, `<unk>` among them.
     """
     if sorted(i for i in ids.values() if type(i) is int) != list(range(len(ids))):
         raise UserError(f"{path}: the ids are not 0, 1, 2, ...: copy the model again")
-    check_size(ids, size, path)
+    check_subwords(ids, size, path)
     return sorted(ids, key=ids.get)
 
 
-def check_size(pieces, size, path):
+def check_subwords(pieces: Collection[str], size: int, path: Path) -> None:
     """Raise UserError unless there is a subword for each row, and `<unk>` is one."""
     if len(pieces) != size:
         raise UserError(
@@ -101,7 +117,7 @@ def check_size(pieces, size, path):
         raise UserError(f"{path}: lacks <unk>: copy the model again")
 
 
-def two_models(folder):
+def two_models(folder: Path) -> list[bytes]:
     """Return the contents of source.spm and target.spm. Raises UserError if one is missing."""
     contents = []
     for name in (PairedSubwords.source_name, PairedSubwords.target_name):
@@ -115,17 +131,17 @@ def two_models(folder):
     return contents
 
 
-def check_pulled(*paths):
+def check_pulled(*paths: Path) -> None:
     """Raise UserError for a file that git, without git-lfs, has replaced by a pointer to it."""
     for path in paths:
-        if beginning(path).startswith(_POINTER):
+        if _beginning(path).startswith(_POINTER):
             raise UserError(
                 f"{path}: a pointer of git-lfs in place of the file: install git-lfs, and run "
                 "`git lfs pull` in this folder"
             )
 
 
-def read_json(path):
+def read_json(path: Path) -> dict:
     """Return the content of a JSON file, a dictionary. Raises UserError for any other content."""
     with user_errors(path):
         content = json.loads(path.read_bytes())
@@ -137,48 +153,40 @@ def read_json(path):
 # What is known about a model ----------------------------------------------------------------------
 
 
-def notes_of_card(folder):
+def notes_of_card(folder: Path) -> dict[str, str]:
     """Return {"licence": as the card of a folder names it, or LICENSE in its first line}, or {}."""
-    for line in beginning(folder / "README.md").split("\n"):
+    for line in _beginning(folder / "README.md").split("\n"):
         name, _, value = line.partition(":")
         if name.strip() == "license" and value.strip():
             return {"licence": value.strip()[:100]}
-    title = beginning(folder / "LICENSE").strip().split("\n")[0].strip()
+    title = _beginning(folder / "LICENSE").strip().split("\n")[0].strip()
     return {"licence": title[:100]} if title else {}
 
 
-def languages_of_name(name):
-    """Return the notes about the languages that the name of a model tells; {} if not one of each.
+def languages_of_name(name: str) -> dict[str, str]:
+    """Return the languages that the name of a model, or Firefox's of its file, tells, or {}.
 
     >>> languages_of_name("opus-mt-en-de")
     {'source_language': 'en', 'target_language': 'de'}
+    >>> languages_of_name("model.enpt.intgemm.alphas.bin")
+    {'source_language': 'en', 'target_language': 'pt'}
     >>> languages_of_name("opus-mt-tc-big-en-cat_oci_spa")
     {}
     """
-    languages = _PAIR.search(name.removesuffix(".zip"))
+    languages = _PAIR.search(name.removesuffix(".zip")) or _PAIR_OF_FIREFOX.match(name)
     return {"source_language": languages[1], "target_language": languages[2]} if languages else {}
 
 
-def languages_of_file(name):
-    """Return the notes about the languages that the name of a file of Firefox tells, or {}.
-
-    >>> languages_of_file("model.enpt.intgemm.alphas.bin")
-    {'source_language': 'en', 'target_language': 'pt'}
-    """
-    languages = re.match(r"model\.([a-z]{2})([a-z]{2})\.", name)
-    return {"source_language": languages[1], "target_language": languages[2]} if languages else {}
-
-
-def is_opus(folder):
+def is_opus(folder: Path) -> bool:
     """Return whether the name of a folder or its card says that the model is OPUS-MT's.
 
     A card that compares a model with OPUS-MT's, or names its corpus, says no such thing.
     """
-    card = beginning(folder / "README.md")
+    card = _beginning(folder / "README.md")
     return "opus-mt" in folder.resolve().name.lower() or bool(_OPUS_CARD.search(card))
 
 
-def beginning(path):
+def _beginning(path: Path) -> str:
     """Return the beginning of a text file, "" if there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

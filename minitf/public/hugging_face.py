@@ -11,16 +11,9 @@ from minitf.atomic import check_empty, save_bytes, save_text, writing
 from minitf.config import Config
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import file_content, load_arrays, user_errors
-from minitf.files.models import exported_notes
+from minitf.files.models import CONFIG, check_notes, exported_notes
 from minitf.public import formats
-from minitf.public.formats import PublicModel
-from minitf.public.names import (
-    TABLES,
-    arrays_of_model,
-    names_of_layers,
-    take,
-    to_halves,
-)
+from minitf.public.names import TABLES, arrays_of_model, names_of_layers, pop_checked, to_halves
 from minitf.public.torch_file import read_torch
 from minitf.text import PairedSubwords, Subwords, Words
 from minitf.text.vocabulary import SPECIALS
@@ -29,7 +22,7 @@ from minitf.translation.loading import load_model
 
 __all__ = ["export_model", "read_hugging_face"]
 
-CONFIG, VOCABULARY = "config.json", "vocab.json"
+VOCABULARY = "vocab.json"
 WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)
 OURS = "minitf"  # the entry of config.json with the Config of a model that minitf exported
@@ -49,6 +42,7 @@ _REFUSED = {  # entry: (the value that minitf needs, what another one means)
     "share_encoder_decoder_embeddings": (True, "its source and target have separate vocabularies"),
     "tie_word_embeddings": (True, "its output has a matrix of its own"),
 }
+_KINDS = {int: "an integer", bool: "true or false", str: "a text", dict: "an object"}
 _DEFAULTS = {"scale_embedding": False}  # of transformers, where they are not what minitf needs
 _CARD = """\
 # {}
@@ -64,7 +58,7 @@ MAX_LENGTH = 1024  # positions for which transformers computes sinusoids
 # In -----------------------------------------------------------------------------------------------
 
 
-def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
+def read_hugging_face(folder: Path, like: str = "marian") -> formats.PublicModel:
     """Return the model of a folder with config.json, weights, vocab.json, source.spm, target.spm.
 
     like: "marian" computes as the program that trained the public models, "transformers" as the
@@ -75,10 +69,13 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
         config = _minitf_config(settings, like)
         if OURS in settings:
             with user_errors(f"entry {OURS!r}"):
-                ours = Config.from_dict(settings[OURS])
+                ours = Config.from_dict(_entry(settings, OURS, dict))
                 config = config.replace(**{name: getattr(ours, name) for name in _SWITCHES})
         ids = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
-        pad, start, eos = (_integer(settings, name) for name in ids)
+        pad, start, eos = (_entry(settings, name, int) for name in ids)
+        exported = _entry(settings, OUR_NOTES, dict, {})
+        check_notes(exported)
+        how = _entry(exported, NORMALISE, str, "")
     weights = [folder / name for name in (WEIGHTS, TORCH_WEIGHTS) if (folder / name).exists()]
     if not weights:
         raise UserError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}: add one of them")
@@ -90,23 +87,19 @@ def read_hugging_face(folder: Path, like: str = "marian") -> PublicModel:
     if not special <= set(range(size)) or len({pad, unk, eos}) < 3 or start in (unk, eos):
         raise UserError(f"{folder / CONFIG}: a special id is wrong: copy the model again")
     rows = formats.rows_of(size, pad, unk, start, eos)
-    notes = settings.get(OUR_NOTES)
-    exported = notes if isinstance(notes, dict) else {}
-    subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], exported)
+    subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], how)
     config = config.replace(vocabulary_size=len(rows))
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else load_arrays(path)[0]
     with in_file(path):
         notices = _forget_stray_output(arrays)
         arrays = _minitf_arrays(arrays, config, size)
-    if isinstance(subwords, PairedSubwords) and not subwords.opus and NORMALISE not in exported:
+    if isinstance(subwords, PairedSubwords) and not subwords.opus and not how:
         notices.append(
             "punctuation is not normalised, as neither name nor card says that this is a model of "
             "OPUS-MT: if it is one, put its README.md into the folder, and convert it again"
         )
-    known = exported_notes(exported).items()
-    notes = {name: value for name, value in known if type(value) in (str, int, bool)}
-    notes = formats.notes_of_card(folder) | notes
-    return PublicModel(config, arrays, rows, subwords, notes, tuple(notices))
+    notes = formats.notes_of_card(folder) | exported_notes(exported)
+    return formats.PublicModel(config, arrays, rows, subwords, notes, tuple(notices))
 
 
 def _minitf_config(settings, like):
@@ -122,33 +115,34 @@ def _minitf_config(settings, like):
             f"a model of type {str(kind)[:40]!r}: minitf reads MarianMT models only (type 'marian')"
         )
     for name, (needed, meaning) in _REFUSED.items():
-        if settings.get(name, _DEFAULTS.get(name, needed)) != needed:
+        if _entry(settings, name, bool, _DEFAULTS.get(name, needed)) != needed:
             raise UserError(f"{meaning} ({name}): minitf cannot run this architecture")
     for name in ("ffn_dim", "attention_heads"):
-        if _integer(settings, f"encoder_{name}") != _integer(settings, f"decoder_{name}"):
+        if _entry(settings, f"encoder_{name}", int) != _entry(settings, f"decoder_{name}", int):
             raise UserError(f"its encoder and decoder differ in {name}: minitf cannot run it")
     return formats.config_of(
         like,
-        settings.get("activation_function"),
-        vocabulary_size=_integer(settings, "vocab_size"),
-        n_layers=_integer(settings, "encoder_layers"),
-        n_decoder_layers=_integer(settings, "decoder_layers"),
-        d_model=_integer(settings, "d_model"),
-        d_ff=_integer(settings, "encoder_ffn_dim"),
-        n_heads=_integer(settings, "encoder_attention_heads"),
+        _entry(settings, "activation_function", str),
+        vocabulary_size=_entry(settings, "vocab_size", int),
+        n_layers=_entry(settings, "encoder_layers", int),
+        n_decoder_layers=_entry(settings, "decoder_layers", int),
+        d_model=_entry(settings, "d_model", int),
+        d_ff=_entry(settings, "encoder_ffn_dim", int),
+        n_heads=_entry(settings, "encoder_attention_heads", int),
     )
 
 
-def _integer(settings, name):
-    value = settings.get(name)
-    if isinstance(value, list) and len(value) == 1:  # as transformers allows for the end mark
-        (value,) = value
-    if type(value) is not int:
-        raise UserError(f"entry {name!r} is not an integer: copy the model again")
+def _entry(settings, name, kind, default=None):
+    """Return an entry of config.json. Raises UserError if it is of another kind, see _KINDS."""
+    value = settings.get(name, default)
+    if kind is int and isinstance(value, list) and len(value) == 1:
+        (value,) = value  # as transformers allows for the end mark
+    if type(value) is not kind:
+        raise UserError(f"entry {name!r} is not {_KINDS[kind]}: copy the model again")
     return value
 
 
-def _subwords(folder, pieces, exported):
+def _subwords(folder, pieces, how):
     """Return the vocabulary; one that minitf exported becomes one file again."""
     models = formats.two_models(folder)
     if models[0] == models[1]:
@@ -157,7 +151,6 @@ def _subwords(folder, pieces, exported):
             if one.names[len(SPECIALS) :] == pieces:
                 return one
     with in_file(folder / VOCABULARY):
-        how = exported.get(NORMALISE)
         return PairedSubwords(*models, pieces, how == "opus" if how else formats.is_opus(folder))
 
 
@@ -179,7 +172,9 @@ def _forget_stray_output(arrays):
 def _minitf_arrays(arrays, config, size):
     """Return {minitf's name: array}. Raises UserError for arrays of another architecture."""
     present = [name for name in TABLES if name in arrays]
-    table, *others = (take(arrays, name, (size, config.d_model)) for name in present or TABLES[:1])
+    table, *others = (
+        pop_checked(arrays, name, (size, config.d_model)) for name in present or TABLES[:1]
+    )
     for name, other in zip(present[1:], others, strict=True):
         if not np.array_equal(other, table):
             raise UserError(f"{present[0]} and {name} differ: minitf reads models with one table")

@@ -82,7 +82,8 @@ def import_model(
     numbers = probe(network)
     if numbers is None:
         raise UserError("the model's logits are NaN or infinite: its weights are damaged")
-    translator = Translator(network, model.subwords, **LINES, placeholders=[])
+    limits = {name: notes.get(name) for name in LINES}
+    translator = Translator(network, model.subwords, **limits, placeholders=[])
     notes["placeholders"] = copied_placeholders(translator, str(notes.get("source_language", "")))
     settings = model.config.to_dict()
     save_model(out, arrays, settings, model.subwords, dtype, notes, lambda stored: numbers)

@@ -13,8 +13,7 @@ from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.public import formats
 from minitf.public.binary import files_of, is_binary, read_binary, unpacked
-from minitf.public.formats import PublicModel
-from minitf.public.names import arrays_of_model, take
+from minitf.public.names import arrays_of_model, pop_checked
 from minitf.text import PairedSubwords
 from minitf.text.vocabulary import SPECIALS, processor
 
@@ -43,7 +42,7 @@ _OF_TWO_TABLES = {"tied-embeddings": (("true",), "its output has a matrix of its
 _LINE = re.compile(r"^([\w-]+):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 
 
-def read_marian(path: Path, like: str = "marian") -> PublicModel:
+def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
     """Return the model of an .npz or .bin file, and of the vocabulary in its folder.
 
     like: as for `read_hugging_face`. Raises UserError for a missing or damaged file, and for a
@@ -67,8 +66,8 @@ def read_marian(path: Path, like: str = "marian") -> PublicModel:
     with in_file(folder):
         subwords = subwords_of(names)
     config = config.replace(vocabulary_size=len(rows))
-    notes = formats.languages_of_file(path.name) | formats.notes_of_card(folder)
-    return PublicModel(config, found, rows, subwords, notes)
+    notes = formats.languages_of_name(path.name) | formats.notes_of_card(folder)
+    return formats.PublicModel(config, found, rows, subwords, notes)
 
 
 def _joined(config, found, rows, names, source, target, table):
@@ -117,7 +116,7 @@ def _config_and_tables(arrays, like):
     d_model = _number(settings, "dim-emb")
     names = ("Wemb",) if tie else ("encoder_Wemb", "decoder_Wemb")
     shapes = [(*np.shape(arrays.get(name, ()))[:1], d_model) for name in names]
-    tables = [take(arrays, *each) for each in zip(names, shapes, strict=True)]
+    tables = [pop_checked(arrays, *each) for each in zip(names, shapes, strict=True)]
     config = formats.config_of(
         like,
         settings.get("transformer-ffn-activation", "swish"),
@@ -194,11 +193,10 @@ def _vocabulary(folder, sizes):
         contents, pieces = [], []
         for path, size in zip(_sentencepiece_files(folder, len(sizes)), sizes, strict=True):
             contents.append(unpacked(path))
-            with user_errors(path):  # a subword that is not UTF-8
-                with in_file(path):
-                    one = processor(contents[-1])
+            with user_errors(path), in_file(path):  # a subword may be no UTF-8
+                one = processor(contents[-1])
                 pieces.append(one.id_to_piece(list(range(one.get_piece_size()))))
-            formats.check_size(pieces[-1], size, path)
+            formats.check_subwords(pieces[-1], size, path)
         return pieces, lambda rest: PairedSubwords(contents[0], contents[-1], rest, opus=False)
     if len(sizes) == 2:
         raise UserError(f"{folder}: it has two tables, but not srcvocab.*.spm and trgvocab.*.spm")

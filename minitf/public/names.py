@@ -13,7 +13,7 @@ import numpy as np
 from minitf.config import Config
 from minitf.errors import UserError
 
-__all__ = ["TABLES", "Names", "names_of_layers", "to_halves"]
+__all__ = ["TABLES", "arrays_of_model", "names_of_layers", "pop_checked", "to_halves"]
 
 # Hugging Face's names of the embedding: a file contains one or more of them, all with equal values.
 TABLES = (
@@ -94,19 +94,20 @@ def arrays_of_model(arrays, config, table, bias, maker):
             f"its configuration has {config.n_layers} and {config.n_decoder_layers} layers, its "
             f"weights are {len(arrays)} arrays: copy both files from the same model"
         )
-    found = {"embedding.weight": table, "output_bias": take(arrays, bias, (1, len(table)))[0]}
+    output_bias = pop_checked(arrays, bias, (1, len(table)))[0]
+    found = {"embedding.weight": table, "output_bias": output_bias}
     for names in names_of_layers(config):
         if maker == "hugging_face":
-            found[names.minitf] = take(arrays, names.hugging_face, names.shape[::-1]).T
+            found[names.minitf] = pop_checked(arrays, names.hugging_face, names.shape[::-1]).T
         else:
             shape = names.shape if len(names.shape) == 2 else (1, *names.shape)
-            found[names.minitf] = take(arrays, names.marian, shape).reshape(names.shape)
+            found[names.minitf] = pop_checked(arrays, names.marian, shape).reshape(names.shape)
     if arrays:
         raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
     return found
 
 
-def take(arrays, name, shape):
+def pop_checked(arrays, name, shape):
     """Return an array and forget it. Raises UserError if it is missing or of another shape."""
     if name not in arrays:
         raise UserError(f"its weights lack {name!r}: another architecture, or a damaged file")

@@ -13,8 +13,9 @@ from minitf.data import read_table
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
+from minitf.files.models import CONFIG
 from minitf.public.formats import languages_of_name
-from minitf.public.hugging_face import CONFIG, MODELS, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
+from minitf.public.hugging_face import MODELS, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
 
 __all__ = ["PINNED", "fetched", "imported", "notes_of"]
@@ -23,7 +24,6 @@ HUB = "https://huggingface.co"
 OPUS = "CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/)"
 SMALL = (CONFIG, VOCABULARY, *MODELS)
 CARD = "README.md"
-
 
 # {name of a model: (commit, sha256 of its weights)} of the versions that are pinned.
 PINNED = {name: pinned for name, *pinned in read_table(Path(__file__).parent, "pinned.txt")}
@@ -73,8 +73,10 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
             fetch(Remote(f"{base}/{file}"), folder / file, say)
         try:
             fetch(Remote(f"{base}/{CARD}"), folder / CARD, say)
-        except (NotFound, NoConnection):
+        except NotFound:
             say(f"notice   there is no {CARD}: the licence is not known from it")
+        except NoConnection as error:
+            say(f"notice   {CARD} is not on this machine, and {error}: it may name another licence")
         _fetch_weights(base, folder, sha256, say)
     except NoConnection as error:
         raise UserError(

@@ -25,12 +25,7 @@ __all__ = ["read_torch"]
 MAX_PICKLE = 1 << 22  # bytes, enough for 20,000 tensors; their numbers are elsewhere in the file
 _LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in files of before PyTorch 1.6
 _PROTOCOL = 1001  # the second
-_TYPES = {
-    "FloatStorage": "<f4",
-    "HalfStorage": "<f2",
-    "DoubleStorage": "<f8",
-    "LongStorage": "<i8",
-}
+_TYPES = {"FloatStorage": "<f4", "HalfStorage": "<f2", "DoubleStorage": "<f8", "LongStorage": "<i8"}
 
 
 class _Tensor(NamedTuple):

@@ -42,13 +42,16 @@ def refused(source, tmp_path):
         ({"encoder_layers": 1}, "unknown array 'model.encoder.layers.1"),
         ({"encoder_layers": 10**12}, "1000000000000 and 1 layers, its weights are"),
         ({"encoder_layers": "two"}, "'encoder_layers' is not an integer"),
+        ({"activation_function": ["relu"]}, "'activation_function' is not a text"),
+        ({"normalize_before": None}, "'normalize_before' is not true or false"),
         ({"d_model": 10**9}, "shape"),
         ({"d_model": 0}, "d_model must be an integer of at least 1"),
         ({"vocab_size": 58101}, "subwords, but the table has 58,101 rows"),
         ({"eos_token_id": 10**9}, "a special id is wrong"),
         ({"pad_token_id": 0}, "a special id is wrong"),
         ({"minitf": {"vocabulary_size": 7, "eps": -1}}, "eps must be at least 0"),
-        ({"minitf": 7}, "entry 'minitf'"),
+        ({"minitf": 7}, "entry 'minitf' is not an object"),
+        ({"minitf_notes": {"source": ["x"]}}, r"config.json: .*entry \"source\": \['x'\]"),
     ],
 )
 def test_other_architectures_and_settings(settings, message, tmp_path):
