@@ -29,7 +29,8 @@ import numpy as np
 
 from minitf.backend import to_device, xp
 from minitf.forms import accelerated
-from minitf.functions import integers, linear, log_softmax
+from minitf.functions import linear, log_softmax
+from minitf.inputs import integers
 from minitf.tensor import ArrayLike, Ids, Tensor, arrays_of, as_array, no_grad, record
 
 __all__ = ["label_smoothed_cross_entropy", "projected_cross_entropy"]
@@ -107,10 +108,7 @@ def projected_cross_entropy(
 
 def projected_arrays(x, weight, bias):
     """Return the arrays of the projection's arguments. Raises ValueError for sizes that differ."""
-    if bias is None:
-        (x, w), b = arrays_of(x, weight), None
-    else:
-        x, w, b = arrays_of(x, weight, bias)
+    x, w, b = (*arrays_of(x, weight), None) if bias is None else arrays_of(x, weight, bias)
     if w.ndim != 2 or x.shape[-1:] != w.shape[1:]:
         raise ValueError(
             "projected_cross_entropy takes x (..., D) and a weight (V, D), not the shapes "

@@ -54,8 +54,7 @@ def adam_update(
     t: 1 for the first step, which starts from m = v = 0. So after t steps, none of them skipped,
     the weights of the gradients in m sum to 1 - beta_1^t instead of 1; dividing by that makes m
     their mean, and v likewise. eps keeps the quotient finite where all gradients so far were zero.
-    finite: if False, nothing changes. It is a bool, or an array with one element, which need not be
-    known yet when this is called.
+    finite: a bool or an array of one element, perhaps not known yet; if False, nothing changes.
     Source: section 5.3; Kingma and Ba 2015, algorithm 1.
     """
     if not finite:

@@ -18,6 +18,7 @@ from minitf.beyond.ssru import SSRU
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.forms import accelerated
+from minitf.inputs import integers
 from minitf.loss import projected_cross_entropy
 from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from minitf.tensor import ArrayLike, Ids, Tensor
@@ -513,7 +514,7 @@ def _ids(ids, name, axes):
 
     Raises TypeError unless they are integers, ValueError unless they have one row per sentence.
     """
-    ids = F.integers(ids, name)
+    ids = integers(ids, name)
     if ids.ndim == 2 and not ids.shape[1]:
         raise ValueError(f"{name} has no tokens: its shape is {ids.shape}")
     if ids.ndim != 2:

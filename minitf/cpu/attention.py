@@ -29,7 +29,8 @@ from minitf.common.layers import attends_plainly
 from minitf.cpu.sums import blocks, column_sums, row_dots, row_sums
 from minitf.dropout import drop, next_mask
 from minitf.forms import form_of
-from minitf.functions import as_rows, attention_arrays, linear_arrays, swap
+from minitf.functions import as_rows, swap
+from minitf.inputs import attention_arrays, linear_arrays
 from minitf.tensor import is_recording, record
 
 LONGEST_KEPT = 512  # keys; with more, backward recomputes the weights instead of storing them

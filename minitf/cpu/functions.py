@@ -1,8 +1,7 @@
 """The forms of the engine's functions for NumPy: the programs that are fastest on a CPU.
 
-They compute all positions in one product, sums as products, and work in place.
-Each computes the equation of the op of the same name in minitf/functions.py, transformer.py or
-optim.py.
+They compute all positions in one product, sums as products, and work in place. Each computes the
+equation of the op of the same name in minitf/functions.py, transformer.py or optim.py.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from minitf.cpu.sums import add_segments, blocks, column_sums, row_dots, row_sum
 from minitf.cpu.threads import parallel_for
 from minitf.dropout import next_mask
 from minitf.forms import form_of
-from minitf.functions import as_rows, checked_ids, layer_norm_arrays, linear_arrays
+from minitf.inputs import checked_ids, layer_norm_arrays, linear_arrays
 from minitf.nn import Parameter
 from minitf.optim import gradient_out
 from minitf.tensor import as_array, is_recording, record
@@ -25,7 +24,7 @@ from minitf.tensor import as_array, is_recording, record
 def linear(x, weight, bias=None):
     """Multiply all positions as the rows of one matrix product."""
     x_data, w, b = linear_arrays(x, weight, bias)
-    rows = as_rows(x_data)  # (N, D)
+    rows = functions.as_rows(x_data)  # (N, D)
     y = rows @ w  # (N, F)
     if b is not None:
         y += b
@@ -46,7 +45,7 @@ def feed_forward_network(x, inner, activation, dropout, outer):
         return NotImplemented
     x_data, w, b = linear_arrays(x, inner.weight, inner.bias)
     shape = *x_data.shape[:-1], w.shape[1]
-    rows = as_rows(x_data)  # (N, D)
+    rows = functions.as_rows(x_data)  # (N, D)
     hidden = rows @ w  # (N, F)
     if b is not None:
         hidden += b

@@ -9,7 +9,12 @@ from minitf import functions, optim, transformer
 from minitf.backend import to_device, xp
 from minitf.common.layers import attends_plainly, is_plain_network, is_plain_norm, rate_of
 from minitf.forms import form_of
-from minitf.functions import (
+from minitf.gpu import fused, kernels
+from minitf.gpu.fused import numbers_of_next_mask
+from minitf.gpu.launch import has_kernels, launch
+from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
+from minitf.gpu.warps import THREADS
+from minitf.inputs import (
     attention_arrays,
     boolean,
     checked_ids,
@@ -17,11 +22,6 @@ from minitf.functions import (
     layer_norm_arrays,
     linear_arrays,
 )
-from minitf.gpu import fused, kernels
-from minitf.gpu.fused import numbers_of_next_mask
-from minitf.gpu.launch import has_kernels, launch
-from minitf.gpu.matmul import add_product, as_operand, empty_operand, matmul
-from minitf.gpu.warps import THREADS
 from minitf.nn import Linear, Parameter
 from minitf.optim import gradient_out
 from minitf.tensor import Tensor, as_array, is_recording, record

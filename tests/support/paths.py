@@ -10,6 +10,6 @@ EXAMPLES = ROOT / "examples"
 
 # The engine's files: equations. `backend` and `forms`, the seam, and `errors` are beside them.
 ENGINE = (
-    *("tensor", "dropout", "functions", "loss", "nn"),
+    *("tensor", "dropout", "inputs", "functions", "loss", "nn"),
     *("config", "transformer", "optim", "decode", "check"),
 )
