@@ -8,14 +8,16 @@ from minitf.documents.units import Kind, Mark, Spelling, Unit, characters_of, un
 from minitf.errors import UserError
 
 # What the grammars do not know; the names of the groups are the kinds of the marks. A list of
-# definitions, an alert, a container and a footnote keep their lines, and a bar separates links.
-# Keys, code, attributes and emoji are words.
+# definitions, an alert, a container and a footnote keep their lines.
 _MORE = re.compile(
-    r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*|<br\s*/?>"
-    r"|(?<=\s)[|·•](?=\s))"
-    r"|(?P<word>\w*(?:\\_\w*)+|\\&|(?<!\\)\{[#.:{%][^{}]*\}+|(?<![\w:]):[a-z]\w*:(?![\w:])"
-    r"|<(kbd|code|samp|var)\b[^>]*>.*?</\3>|(?<![`\\])(`+)(?!`)[^`](?s:.*?)(?<!`)\4(?!`))"
-    r"|(?P<markup>(?<!\\)(?:[\[\]]*\]\([^\s()]*\)|[\[\]]+))",
+    r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*"  # ::: note
+    r"|<br\s*/?>|(?<=\s)[|·•](?=\s))"  # <br>, and what separates links
+    r"|(?P<word>\w*(?:\\_\w*)+|\\&"  # snake\_case
+    r"|(?<!\\)\{[#.:{%][^{}]*\}+"  # {#section}
+    r"|(?<![\w:]):[a-z]\w*:(?![\w:])"  # :tea:
+    r"|<(?P<tag>kbd|code|samp|var)\b[^>]*>.*?</(?P=tag)>"  # <kbd>F5</kbd>
+    r"|(?<![`\\])(?P<ticks>`+)(?!`)[^`](?s:.*?)(?<!`)(?P=ticks)(?!`))"  # ``a ` b``
+    r"|(?P<markup>(?<!\\)(?:[\[\]]*\]\([^\s()]*\)|[\[\]]+))",  # [![ and ](a.svg)](b)
     re.MULTILINE,
 )
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
@@ -76,34 +78,39 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
             continue
         todo += node.children
     for node in texts:
-        start, stop = places[node.start_byte], places[node.end_byte]
-        if node.parent.type == "atx_heading":  # without the signs that close it
-            stop = start + len(re.sub(r"\s#+\s*$", "", document[start:stop]))
-        marks = []
-        todo = [_tree(inline, data[node.start_byte : node.end_byte])]
-        while todo:
-            child = todo.pop()
-            begin, end = (places[node.start_byte + i] for i in (child.start_byte, child.end_byte))
-            if child.type in _LINKS or child.type == "image":
-                marks += _link_marks(document, child, begin, end, labels)
-            elif child.type in _WORDS:
-                marks.append(Mark(begin, end, Kind.WORD))
-            elif child.type == "hard_line_break":
-                marks.append(Mark(begin, _GAP.match(document, end).end(), Kind.BETWEEN))
-            elif child.type in ("emphasis_delimiter", "html_tag"):
-                marks.append(Mark(begin, end))
-                units += attribute_units(document, begin, end)
-            elif child.type in ("image_description", "link_title"):
-                edge = child.type == "link_title"
-                units += _title_units(document, begin + edge, end - edge)
-            todo += child.children
-        marks += [
-            Mark(start + each.start(), start + each.end(), each.lastgroup)
-            for each in _MORE.finditer(document[start:stop])
-        ]
-        spelling = _spelling(document[start:stop], "|" * (node.type == "pipe_table_cell"))
-        units += units_between(document, start, stop, marks, spelling)
+        tree = _tree(inline, data[node.start_byte : node.end_byte])
+        units += _text_units(document, node, tree, places, labels)
     return document, units
+
+
+def _text_units(document, node, tree, places, labels):
+    """Return the units of the text of a block: itself, and the descriptions and titles in it."""
+    start, stop = places[node.start_byte], places[node.end_byte]
+    if node.parent.type == "atx_heading":  # without the signs that close it
+        stop = start + len(re.sub(r"\s#+\s*$", "", document[start:stop]))
+    units, marks, todo = [], [], [tree]
+    while todo:
+        child = todo.pop()
+        begin, end = (places[node.start_byte + i] for i in (child.start_byte, child.end_byte))
+        if child.type in _LINKS or child.type == "image":
+            marks += _link_marks(document, child, begin, end, labels)
+        elif child.type in _WORDS:
+            marks.append(Mark(begin, end, Kind.WORD))
+        elif child.type == "hard_line_break":
+            marks.append(Mark(begin, _GAP.match(document, end).end(), Kind.BETWEEN))
+        elif child.type in ("emphasis_delimiter", "html_tag"):
+            marks.append(Mark(begin, end))
+            units += attribute_units(document, begin, end)
+        elif child.type in ("image_description", "link_title"):
+            edge = child.type == "link_title"
+            units += _title_units(document, begin + edge, end - edge)
+        todo += child.children
+    marks += [
+        Mark(start + each.start(), start + each.end(), each.lastgroup)
+        for each in _MORE.finditer(document[start:stop])
+    ]
+    spelling = _spelling(document[start:stop], "|" * (node.type == "pipe_table_cell"))
+    return units + units_between(document, start, stop, marks, spelling)
 
 
 def _title_units(document, start, stop):

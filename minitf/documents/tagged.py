@@ -3,7 +3,7 @@
 import html
 import re
 from bisect import bisect_left
-from functools import partial
+from functools import partial, partialmethod
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import NamedTuple
@@ -120,22 +120,13 @@ class _Tags(HTMLParser):
         self._add("open", tag)
         self._add("close", tag, len(self.get_starttag_text()))
 
-    def handle_endtag(self, tag):
-        self._add("close", tag)
-
-    def handle_data(self, data):
-        self._add("text")
-
-    def handle_comment(self, data):
-        self._add("other")
-
-    def handle_decl(self, data):
-        self._add("declaration")
+    handle_endtag = partialmethod(_add, "close")
+    handle_data = partialmethod(_add, "text")
+    handle_comment = handle_pi = unknown_decl = partialmethod(_add, "other")
+    handle_decl = partialmethod(_add, "declaration")
 
     def parse_marked_section(self, i, report=1):
         return self.parse_bogus_comment(i)  # as HTML says of <![x; Python 3.11 raises an error
-
-    handle_pi = unknown_decl = handle_comment
 
 
 def read_html(document: str) -> tuple[str, list[Unit]]:

@@ -13,7 +13,7 @@ BUDGET = {
     "minitf/common/*.py": 408,
     "minitf/cpu/*.py": 1_422,
     "minitf/data/**/*.py": 2_130,
-    "minitf/documents/*.py": 966,
+    "minitf/documents/*.py": 964,
     "minitf/files/*.py": 460,
     "minitf/gpu/*.py": 2_143,
     "minitf/page/*.py": 441,
