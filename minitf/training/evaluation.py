@@ -268,14 +268,10 @@ class Validator:
 
     def translate(self, translator, lines, task, beam):
         """Return the best translations of lines. task: what the progress bar says is done."""
-        settings = self.settings
+        # What is measured is the model by itself; and what it learns to write may be trees.
+        search = Search(beam, self.settings.alpha, self.settings.max_extra, wellformed=False)
         with self._progress(task) as progress:
-            # What is measured is the model by itself; and what it learns to write may be trees.
-            translations = translator.translate(
-                lines,
-                Search(beam, settings.alpha, settings.max_extra, wellformed=False),
-                progress=progress,
-            )
+            translations = translator.translate(lines, search, progress=progress)
         return [best[0].text for best in translations]
 
     def score(self, lines, references):

@@ -15,6 +15,7 @@ from minitf.data.corpora import NAMES
 from minitf.errors import UserError
 from minitf.gpu.matmul import PRECISIONS
 from minitf.optim import warmup_rate
+from minitf.translation import Search
 
 
 def setting(default, *, help, least=0, most=10**12, choices=(), files=False, fixed=False):
@@ -106,9 +107,9 @@ class Settings:
     average: int = setting(5, least=1,
         help="the model is the average of the last N checkpoints, or the last one alone, if its "
         "validation BLEU is higher")
-    beam: int = setting(4, least=1, most=1000, help="beam width for the test")
-    alpha: float = setting(0.6, most=10, help="length penalty for the test")
-    max_extra: int = setting(50, most=10_000,
+    beam: int = setting(Search.beam, least=1, most=1000, help="beam width for the test")
+    alpha: float = setting(Search.alpha, most=10, help="length penalty for the test")
+    max_extra: int = setting(Search.max_extra, most=10_000,
         help="limit a translation to N subwords more than its source")
 
     # The session, and the machine
