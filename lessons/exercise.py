@@ -200,8 +200,8 @@ def grade_file(arguments):
         only, content = arguments[1:], path.read_bytes()
         result = graded(path.name, content, only=only, beside=path.parent)
     except (UserError, OSError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{path}: {said}") from error
+        message = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: {message}") from error
     print(json.dumps(result, indent=2, ensure_ascii=False))
     return 0 if result["right"] == result["total"] else 1
 
@@ -302,14 +302,14 @@ def graded_apart(name, content):
         except subprocess.TimeoutExpired:
             raise UserError(f"no end after {MINUTES} minutes: read it") from None
     if done.returncode == 2:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise UserError(said.removeprefix(f"exercise.py: {copy}: "))
+        message = done.stderr.decode("utf-8", "replace").strip()
+        raise UserError(message.removeprefix(f"exercise.py: {copy}: "))
     try:
         return json.loads(done.stdout)
     except ValueError as error:
         code = done.returncode
-        said = f"it ended its own grading (exit code {code}): read it"
-        raise UserError(said) from error
+        message = f"it ended its own grading (exit code {code}): read it"
+        raise UserError(message) from error
 
 
 def printable(name):
@@ -350,9 +350,9 @@ def grade_for_gradescope(arguments):
 def submitted(folder):
     """Yield (name, content or why there is none) of all that is in a folder."""
     if not (exists(folder) and folder.is_dir()):
-        said = f"{folder} is a file: put it into a folder, and give that"
+        message = f"{folder} is a file: put it into a folder, and give that"
         raise UserError(
-            said if folder.is_file() else f"{folder}: there is no such folder"
+            message if folder.is_file() else f"{folder}: there is no such folder"
         )
     found = False
     for name, content in entries(folder):
@@ -389,8 +389,8 @@ def of_lesson(name, content, expected=None):
     try:
         # Markdown may have pictures in it.
         if sum(len(source) for kind, source in read if kind == "code") > LONGEST_CODE:
-            said = f"code of more than {LONGEST_CODE >> 20} MB: {ASK}"
-            raise (UserError if ending else NoAnswers)(said)
+            message = f"code of more than {LONGEST_CODE >> 20} MB: {ASK}"
+            raise (UserError if ending else NoAnswers)(message)
         if cells is None and not ending and not is_python(text):
             raise NoAnswers
         lesson = lesson_in(name, read)
@@ -398,8 +398,8 @@ def of_lesson(name, content, expected=None):
         if ending:
             raise
         kind = PurePosixPath(name).suffix or "nameless"
-        said = f"a {kind} file, no answers to a lesson: {ASK}"
-        raise NoAnswers(said) from None
+        message = f"a {kind} file, no answers to a lesson: {ASK}"
+        raise NoAnswers(message) from None
     if expected and lesson != expected:
         raise OtherLesson(f"it is of lesson {lesson.stem}, not of {expected.stem}")
     return text, cells, lesson
@@ -452,7 +452,7 @@ def entries(folder):
             is_folder = path.is_dir() and not path.is_symlink()
             found[path.relative_to(folder).as_posix() + "/" * is_folder] = path
     unread = {Path(error.filename): f"{error.strerror}: {ASK}" for error in errors}
-    for name, path in named(found):
+    for name, path in visible_entries(found):
         if isinstance(path, str):
             yield name, unread.get(folder / name, path)
         elif path.is_symlink() or not path.is_file():
@@ -465,7 +465,7 @@ def entries(folder):
                 yield name, f"{error.strerror}: {ASK}"
 
 
-def named(found):
+def visible_entries(found):
     """Yield (name, thing) of {name: thing} in order, or a text: why it is not read.
 
     The name of a folder ends with "/". What is in one is named itself, unless hidden.
@@ -525,7 +525,7 @@ def members_of(name, archive, budget, depth):
         yield name, f"a zip of too many or too large files: {ASK}"
     else:
         budget.left -= size
-        for member, info in named(found):
+        for member, info in visible_entries(found):
             below = f"{name}/{member}"
             if isinstance(info, str):
                 yield below, info
@@ -616,7 +616,17 @@ def run_of(cells, lesson, names):
 
 def defined(source):
     """Return the names that a source defines in its first column."""
-    return set(re.findall(r"^(?:def +)?(\w+) *(?:\(.*:|=[^=])", source, re.MULTILINE))
+    if not is_python(source):  # such as a cell with a magic
+        pattern = r"^(?:def +|(?=\w+ *(?::[^=\n]*)?=[^=]))(\w+)"
+        return set(re.findall(pattern, source, re.MULTILINE))
+    names = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names.update(ast.unparse(target) for target in targets)
+    return names
 
 
 def lesson_in(name, cells):
@@ -627,7 +637,10 @@ def lesson_in(name, cells):
     all_lessons = lessons()
     by_title = [one for one in all_lessons if title and one.stem[:2] == title[1]]
     by_name = [one for one in all_lessons if one.stem in file]
-    by_answers, by_one_answer, names = [], [], defined(text)
+    by_answers, by_one_answer = [], []
+    names = {
+        each for kind, source in cells if kind == "code" for each in defined(source)
+    }
     for one in all_lessons:
         own = exercises(one.read_text(encoding="utf-8"))
         if 2 * len(names.intersection(own)) > len(own):
@@ -644,8 +657,10 @@ def lesson_in(name, cells):
     for one in [] if found else by_one_answer:
         found[f"answer {len(found) + 1} is"] = one
     if not found:
-        said = "neither its title nor an answer names a lesson: is it the right file?"
-        raise NoAnswers(said)
+        message = (
+            "neither its title nor an answer names a lesson: is it the right file?"
+        )
+        raise NoAnswers(message)
     if len(set(found.values())) > 1:
         what = [f"its {what} of lesson {one.stem}" for what, one in found.items()]
         raise UserError(f"{', '.join(what)}: which one is it?")

@@ -376,6 +376,12 @@ def test_a_notebook_of_a_class_is_graded_right(habit, tmp_path):
         assert re.search(pattern, note), (pattern, note)
 
 
+@pytest.mark.parametrize("magic", ["", "%time\n"])
+def test_a_cell_defines_its_functions_and_values_not_what_it_calls(magic):
+    cell = "def half(\n    x,\n):\n    return x\ny: int = 3\nrms_norm(x[:, 0], g)\nz == y"
+    assert exercise.defined(magic + cell) == {"half", "y"}
+
+
 def test_an_error_in_a_notebook_names_its_cell(tmp_path):
     cells = [*START, ("code", "def tent():\n    return nobody")]
     result = exercise.graded("a.ipynb", saved(tmp_path / "a.ipynb", cells).read_bytes())
