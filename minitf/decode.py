@@ -526,13 +526,13 @@ class Cache:
     Elsewhere called a KV cache.
     grows: whether each step adds the newest token, as in self-attention; the source is the same at
     all steps.
-    kept: the keys and the values; of an SSRU, its state (R, D) alone.
+    kept: the keys and the values. state: of an SSRU, in their place, (R, D); None at the beginning.
     positions: of the queries (1, 1) and of the keys (1, n) in their texts, at the latest step.
     """
 
     def __init__(self, grows: bool):
         self.grows, self.kept, self.steps = grows, [], 0
-        self.positions = None
+        self.positions = self.state = None
 
     def __call__(self, attention: MultiHeadAttention, x: Tensor) -> Sequence[Tensor]:
         """Return all keys and values, those of x included: a new token, or the source."""
@@ -548,3 +548,4 @@ class Cache:
     def select(self, rows: np.ndarray) -> None:
         """Keep these of the texts, in this order."""
         self.kept = [array[to_device(rows)] for array in self.kept]
+        self.state = None if self.state is None else self.state[to_device(rows)]

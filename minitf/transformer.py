@@ -263,7 +263,7 @@ class DecoderLayer(Module):
     """Self-attention to the text so far, attention to the source, the feed-forward network.
 
     The paper calls the second encoder-decoder attention; now it is usually called cross-attention.
-    With config.decoder "ssru", an SSRU takes the place of self-attention (minitf/beyond/ssru.py).
+    With config.decoder "ssru", `self_attention` is an SSRU (minitf/beyond/ssru.py), called like it.
     Called with x (B, T, D), the memory (B, S, D), and the masks that causal_mask and padding_mask
     return: (1, 1, T, T) for the target, (B, 1, 1, S) for the source.
     Source: section 3.1.

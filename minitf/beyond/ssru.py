@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -40,18 +40,18 @@ class SSRU(Module):
         x: Tensor,
         memory: Tensor,
         mask: np.ndarray | None = None,
-        cache: Callable | None = None,
+        cache: Any | None = None,
     ) -> Tensor:
         """Return the outputs (B, T, D) for x (B, T, D); called as a MultiHeadAttention.
 
         memory, mask: not used, as a state has seen the text so far and nothing else.
-        cache: where the state (B, D) is kept from step to step (see Cache in minitf.decode).
+        cache: its `state` (B, D) is kept from step to step (see Cache in minitf.decode).
         """
         gate = sigmoid(self.forget(x))
-        start = cache.kept[0] if cache is not None and cache.kept else None
+        start = None if cache is None else cache.state
         states = gated_recurrence(self.value(x), gate, start)  # (B, T, D)
         if cache is not None:
-            cache.kept = [states[:, -1]]
+            cache.state = states[:, -1]
         if self.keep_weights:
             self.weights = _weights(gate).numpy()
         return F.relu(states)

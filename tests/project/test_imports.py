@@ -154,6 +154,11 @@ def test_a_folder_imports_only_those_of_its_line():
                 assert other in allowed or (name, other) in UPWARD, f"{name} imports {module}"
 
 
+def test_of_what_is_beyond_the_paper_the_engine_has_the_ssru_alone():
+    pairs = {pair for pair in arrows() if pair[0] in ENGINE and pair[1].startswith("beyond")}
+    assert pairs == {("transformer", "beyond.ssru")}
+
+
 def test_heavy_packages_have_one_home():
     for path in FILES:
         name, folder = name_of(path), folder_of(name_of(path))
