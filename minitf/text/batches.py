@@ -37,10 +37,8 @@ class Batch:
 
         `first_row` makes their dropout masks those of the whole batch.
         """
-        rows = slice(start, stop)
-        return Batch(
-            self.source[rows], self.target_in[rows], self.target_out[rows], self.first_row + start
-        )
+        rows, first = slice(start, stop), self.first_row + start
+        return Batch(self.source[rows], self.target_in[rows], self.target_out[rows], first)
 
 
 def make_batch(
@@ -56,10 +54,8 @@ def make_batch(
     ([[7, 8, 3], [9, 3, 0]], [[2, 5, 0], [2, 6, 4]], [[5, 3, 0], [6, 4, 3]], 5)
     """
     if len(sources) != len(targets):
-        raise ValueError(
-            f"the number of sources is {len(sources)}, but the number of targets is "
-            f"{len(targets)}: give one target for each source"
-        )
+        rows = f"{len(sources)} rows of source, but {len(targets)} of target"
+        raise ValueError(f"{rows}: give one target for each source")
     return batch_of(_flat(sources), _flat(targets), vocabulary_size)
 
 

@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8, and UTF-16 by its mark; other encodings are recognised, to be refused."""
+"""Bytes to text: UTF-8, UTF-16 by its mark; other encodings are recognised, to be refused."""
 
 import codecs
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from minitf.errors import UserError
 from minitf.text.vocabulary import LOST
 
-_MARKS = {  # UTF-32's first: the mark of its little-endian form begins with that of UTF-16
+_BOMS = {  # UTF-32's first: the mark of its little-endian form begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -39,24 +39,24 @@ def not_text(start: bytes) -> str:
 def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
     """Yield what read() returns, up to b"", in UTF-8: text in UTF-16 or UTF-32, by its mark.
 
-    Raises UserError for a file that is no plain text, by its first bytes.
+    Raises UserError for a file that is not plain text, by its first bytes.
     """
     start, decoder, is_begun = b"", None, False
     while (data := read()) != b"":
         if not is_begun:
             start += data
-            if any(mark.startswith(start) and mark != start for mark in _MARKS):
+            if any(mark.startswith(start) and mark != start for mark in _BOMS):
                 continue  # the rest of the mark has not come yet
             if kind := not_text(start):
                 raise UserError(f"{name} is {kind}: save it as plain text, in UTF-8")
-            encoding = next((each for mark, each in _MARKS.items() if start.startswith(mark)), None)
+            encoding = next((each for mark, each in _BOMS.items() if start.startswith(mark)), None)
             if encoding:
                 decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
             data, is_begun = start, True
         yield decoder.decode(data).encode() if decoder else data
     if decoder:  # U+FFFD for a character of which the end is missing
         yield decoder.decode(b"", final=True).encode()
-    elif not is_begun and start and start not in _MARKS:  # nothing but the beginning of a mark
+    elif not is_begun and start and start not in _BOMS:  # nothing but the beginning of a mark
         yield start
 
 
@@ -105,7 +105,7 @@ def refusal(name: str, data: bytes, file: str | os.PathLike = "") -> str:
     """
     encoding = likely_encoding(data)
     if not encoding:
-        return f"{name} is no text, or in an unknown encoding: save it as plain text, in UTF-8"
+        return f"{name} is not text, or in an unknown encoding: save it as plain text, in UTF-8"
     problem = f"{name} is not UTF-8 but probably {encoding}"
     if os.name == "nt":  # which has no iconv
         return f"{problem}: save it in UTF-8 (in Notepad: Save as, Encoding)"

@@ -32,44 +32,52 @@ _KEY = r"[B-HJ-Z]\d*"  # A and I are words
 _NAME = rf"(?:{_ANY_NUMBER}|[A-HJ-Za-z]\d*\b)"
 _TERM = rf"(?:{_ANY_NUMBER}|{_KEY}\b)"
 
-# Tried in this order at each place of a sentence; each says what fails without it.
-KINDS = {
+# Tried in this order at each place of a sentence, each with examples; a heading says what fails
+# without it.
+KINDS = (
     # What stands between a pair of signs: code, tags, gaps to be filled, formulas, notes. A model
     # would translate the words inside.
-    "enclosed": r"`[^`]+`|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|\{[%#][^{}]*\}|%\(\w+\)[a-z]"
-    r"|%[A-Z_]{2,}%|\b__\w+__\b|<[/?]?[A-Za-z\d][^\s<>]*(?:\s[^<>]*=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?\s*/?>"
-    r"|\$[^$\s](?:[^$]*[^$\s])?\$(?![\w.])|\\[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})+"
-    r"|(?:\[(?:\^\w+|\d{1,3})\])+|\[/\w+\]|\[\w+(?:=[^\]]*)?\](?=[\w\[])"
-    r"|(?:\]\([^()\s]*(?: \"[^\"]*\")?\))+|(?<=\w)\(\w{1,2}\)",
+    r"`[^`]+`|\{\{[^{}]*\}\}",  # `a + b`, {{ user }}
+    r"[$%]?\{[^{}\s]*\}|\{[%#][^{}]*\}",  # ${price}, {% if x %}
+    r"%\(\w+\)[a-z]|%[A-Z_]{2,}%|\b__\w+__\b",  # %(n)d, %USER%, __NAME__
+    r"<[/?]?[A-Za-z\d][^\s<>]*(?:\s[^<>]*=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?\s*/?>",  # <a b=">">
+    r"\$[^$\s](?:[^$]*[^$\s])?\$(?![\w.])",  # $x^2 + y$
+    r"\\[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})+",  # \cite[5]{tom}
+    r"(?:\[(?:\^\w+|\d{1,3})\])+",  # [1][2], [^3]
+    r"\[/\w+\]|\[\w+(?:=[^\]]*)?\](?=[\w\[])",  # [/b], [size=5]big
+    r"(?:\]\([^()\s]*(?: \"[^\"]*\")?\))+|(?<=\w)\(\w{1,2}\)",  # ](a.md "b"), dog(s)
     # An address has signs between its letters that no word has; one wrong letter is another one.
-    "address": rf"\b(?:\w+://|(?:mailto|tel):|www\.){_REST}|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-    rf"|(?<![\w@.])(?:[\w-]+\.)+(?:{_ENDINGS})\b(?:/{_REST}|(?::\d+)+)?(?![\w@])"
-    r"|(?<!\w)(?:[A-Za-z]:\\(?:[\w.-]+\\)*(?:[\w.-]*\w)?|(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?)(?!\w)",
-    # So has what is written for a computer, at its beginning or inside: @tom, %s, \n, a_b, C#, w/o.
-    "identifier": r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[\"']|\\[^\w\s](?!\d)"
-    rf"|{_BEGINS}(?:[@#$%\\]+[^\W\d](?:[\w.]*\w)?|--?[a-z][\w-]*=\S*\w)|{_BEGINS}%[\d.$+-]*[a-z]\b"
-    rf"|\b[A-Za-z]\w*(?:\.\w+)*\(\)|\b{_ALNUM}+(?:[@_=^%$&#+~]+{_ALNUM}+)+"
-    r"|\b[A-Za-z]/[A-Za-z]\b|\b[A-Z](?:\+\+|[#*+])(?!\w)|&#?\w+;"
-    rf"|{_BEGINS}[:;=](?:[^\s\w]+\w?|\w)(?!\w)",
+    rf"\b(?:\w+://|(?:mailto|tel):|www\.){_REST}",  # https://x.org/a, www.x.org
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # anna@x.org
+    rf"(?<![\w@.])(?:[\w-]+\.)+(?:{_ENDINGS})\b(?:/{_REST}|(?::\d+)+)?(?![\w@])",  # main.py:45
+    r"(?<!\w)(?:[A-Za-z]:\\(?:[\w.-]+\\)*(?:[\w.-]*\w)?"
+    r"|(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?)(?!\w)",  # C:\a\b.txt, /etc, ~/x
+    # So has what is written for a computer, at its beginning or inside.
+    r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[\"']|\\[^\w\s](?!\d)",  # \n, so\nand, \", \*
+    rf"{_BEGINS}(?:[@#$%\\]+[^\W\d](?:[\w.]*\w)?|--?[a-z][\w-]*=\S*\w)",  # @tom, %s, --level=5
+    rf"{_BEGINS}%[\d.$+-]*[a-z]\b|\b[A-Za-z]\w*(?:\.\w+)*\(\)",  # %1$s, np.zeros()
+    rf"\b{_ALNUM}+(?:[@_=^%$&#+~]+{_ALNUM}+)+|\b[A-Za-z]/[A-Za-z]\b",  # a_b, AT&T, w/o
+    rf"\b[A-Z](?:\+\+|[#*+])(?!\w)|&#?\w+;|{_BEGINS}[:;=](?:[^\s\w]+\w?|\w)(?!\w)",  # C#, &lt;, :-)
     # Figures with a letter are spelled anew.
-    "name with figures": rf"(?<!\w)(?=[\w.:-]*?(?:[^\W\d_]\d|[A-Z]-\d|\d-?[A-Z]))\w+(?:[.:-]+\w+)*"
-    rf"|(?<![\w.,]){_NUMBER}-?[^\W\d_]\w*",
+    r"(?<!\w)(?=[\w.:-]*?(?:[^\W\d_]\d|[A-Z]-\d|\d-?[A-Z]))\w+(?:[.:-]+\w+)*",  # AB-12345, X7
+    rf"(?<![\w.,]){_NUMBER}-?[^\W\d_]\w*",  # 12,5kg
     # Groups of figures are one number.
-    "telephone number or date": r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?)?\d+"
-    r"(?:[ /-]\d{2,})+(?![\w-])|(?<!\w)(?:\+\d{1,3}[ /-]?)?\(\d+\)[ /-]?\d+(?!\w)"
-    r"|(?<![\w.])\d{1,2}\. \d{1,2}\. ?\d{2,4}\b",
+    r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?)?\d+(?:[ /-]\d{2,})+(?![\w-])",  # 030 12345
+    r"(?<!\w)(?:\+\d{1,3}[ /-]?)?\(\d+\)[ /-]?\d+(?!\w)",  # +49 (30) 12345
+    r"(?<![\w.])\d{1,2}\. \d{1,2}\. ?\d{2,4}\b",  # 24. 12. 2010
     # Numbers that have a sign beside them or between them, which would join, and letters for them.
-    "computed": rf"(?<![\w.,']){_NAME}(?: {_SIGN}+ {_NAME})+(?!\w)|"
-    rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b"
-    rf"|(?<![\w.,])(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
+    rf"(?<![\w.,']){_NAME}(?: {_SIGN}+ {_NAME})+(?!\w)",  # x = 5
+    rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b",  # 1+1, Ctrl+C
+    rf"(?<![\w.,])(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
     rf"(?: ?{_SIGN}+ ?{_TERM})*(?!\w)"
-    rf"|[-+\u2013]?{_ANY_NUMBER} ?{_SIGN}+(?: ?[CF]\b|(?!\w)))",
-    "number": rf"(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'])"  # a unit of one letter is no word
-    rf"|(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)",
+    rf"|[-+\u2013]?{_ANY_NUMBER} ?{_SIGN}+(?: ?[CF]\b|(?!\w)))",  # < 5, €100, 5%, 20 °C
+    # A unit of one letter is not a word.
+    rf"(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'])",  # 5 m
+    rf"(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)",  # 12345, 17:45, -3
     # Around words they were taken for words, and never closed.
-    "emphasis": rf"(?<!{_ALNUM})[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",
-    "placeholder of minitf": f"[{PLACEHOLDERS}]",
-}
+    rf"(?<!{_ALNUM})[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",  # **so, so**
+    f"[{PLACEHOLDERS}]",  # ①
+)
 
 
 # Words, and what is usual at their edges; a full stop inside a word is none of that, as in x.org.
@@ -94,7 +102,7 @@ def protected_pattern(
     (default: all of these).
     Raises re.error for a pattern that is none.
     """
-    kinds = [*own, *KINDS.values()]
+    kinds = [*own, *KINDS]
     if characters:
         both = characters, characters if alone is None else alone
         known, lone = (re.escape("".join(sorted(each))) for each in both)

@@ -140,12 +140,9 @@ def _goes_on(text, match, is_small):
     if text[match.start()] in "。！？":
         return False
     if text[match.end() : match.end() + 1].islower():
-        begins = (
-            is_small
-            and stop + 1 == match.end()
-            and re.compile(_ANY_STARTER).match(text, match.end())
-        )
-        if not (begins or re.compile(_BRAND).match(text, match.end())):
+        may_begin = is_small and stop + 1 == match.end()
+        starter = may_begin and re.compile(_ANY_STARTER).match(text, match.end())
+        if not (starter or re.compile(_BRAND).match(text, match.end())):
             return True
     for before, after, goes_on in _rules():
         if after.match(text, stop) and before.search(text, max(0, stop - _LONGEST), stop):

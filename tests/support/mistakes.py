@@ -132,7 +132,7 @@ TRANSLATE = {
         "letter.docx is a Word, LibreOffice or zip file: save it as plain text, in UTF-8"
     ),
     "--input latin1.txt": "is not UTF-8 but probably latin1: iconv -f latin1 -t utf-8",
-    "--input bytes": "is no text, or in an unknown encoding: save it as plain text, in UTF-8",
+    "--input bytes": "is not text, or in an unknown encoding: save it as plain text, in UTF-8",
     "--input train.en --output ./train.en": (
         "the text would be replaced by its translation: give --output another name"
     ),

@@ -1,10 +1,12 @@
 """What must not be translated is found whole, and nothing else is."""
 
+import inspect
 import re
 import string
 
 import pytest
 
+from minitf.text import kept
 from minitf.text.kept import (
     has_no_values,
     protected_pattern,
@@ -72,6 +74,13 @@ the dog|(s)| |(|really|)| or he|/|she |[|so|]| is |<|I am|>| km|/|h
 A hat |\U0001f600| and |\U0001f468\u200d\U0001f469\u200d\U0001f467|!
 Ich mag |Dvořák|, |日本語| und Käse.
 """.strip().split("\n")
+
+
+def test_each_pattern_finds_its_examples():
+    source = inspect.getsource(kept).partition("KINDS = (")[2].partition("\n)")[0]
+    examples = re.findall(r"\",  # (.+)", source)
+    for kind, found in zip(kept.KINDS, examples, strict=True):
+        assert all(re.search(kind, example) for example in found.split(", ")), found
 
 
 @pytest.mark.parametrize("line", FOUND)

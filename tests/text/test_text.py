@@ -302,7 +302,7 @@ def test_batches_are_full_and_shuffled():
 def test_unequal_lengths_are_refused():
     with pytest.raises(ValueError, match=r"lengths have shape \(2,\), target lengths \(1,\)"):
         plan_batches([3, 4], [3], 100, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="sources is 2, but the number of targets is 1"):
+    with pytest.raises(ValueError, match="2 rows of source, but 1 of target"):
         make_batch([[5], [6]], [[5]], 10)
 
 
