@@ -15,9 +15,7 @@ from minitf.config import Config
 from minitf.optim import Adam, gradient_norm, warmup_rate
 from minitf.tensor import no_grad
 from minitf.text import make_batch
-from minitf.transformer import (
-    Transformer,
-)
+from minitf.transformer import Transformer
 
 switches = each_switch("paper", "halves, t2t base", "ssru", "all")
 

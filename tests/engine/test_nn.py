@@ -13,14 +13,7 @@ from sizes import D, F, V
 from minitf import functions
 from minitf.config import Config
 from minitf.errors import UserError
-from minitf.nn import (
-    Dropout,
-    Embedding,
-    LayerNorm,
-    Linear,
-    Module,
-    Parameter,
-)
+from minitf.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from minitf.optim import Adam, Flat, gradient_out
 from minitf.tensor import Tensor
 from minitf.transformer import Transformer, feed_forward_network

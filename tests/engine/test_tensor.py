@@ -13,11 +13,7 @@ from minitf import forms
 from minitf import functions as F
 from minitf.backend import to_numpy, using
 from minitf.nn import Parameter
-from minitf.tensor import (
-    Tensor,
-    no_grad,
-    record,
-)
+from minitf.tensor import Tensor, no_grad, record
 
 
 def test_dtypes():

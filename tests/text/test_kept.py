@@ -7,11 +7,7 @@ import string
 import pytest
 
 from minitf.text import kept
-from minitf.text.kept import (
-    has_no_values,
-    protected_pattern,
-    split_protected,
-)
+from minitf.text.kept import has_no_values, protected_pattern, split_protected
 
 PATTERN = protected_pattern()
 # A sentence of each kind, in which what is between two | is kept.

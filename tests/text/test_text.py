@@ -11,17 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitf.errors import UserError
-from minitf.text import (
-    BOS,
-    EOS,
-    PAD,
-    UNK,
-    Subwords,
-    Words,
-    load_subwords,
-    make_batch,
-    plan_batches,
-)
+from minitf.text import BOS, EOS, PAD, UNK, Subwords, Words, load_subwords, make_batch, plan_batches
 from minitf.text.batches import id_type, pad_rows
 from minitf.text.normalise import normalise
 from minitf.text.vocabulary import printable

@@ -15,15 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from runs import (
-    assert_same_run,
-    at_step,
-    copied_run,
-    prepare_folder,
-    run,
-    terminate,
-    write_text,
-)
+from runs import assert_same_run, at_step, copied_run, prepare_folder, run, terminate, write_text
 from saved_files import assert_same
 
 from minitf import atomic

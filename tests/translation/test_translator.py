@@ -16,13 +16,7 @@ from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
 from minitf.translation import Search, Translation, Translator
 from minitf.translation.reading import Line, Part, in_small_letters
-from minitf.translation.writing import (
-    CUT,
-    as_one_sentence,
-    joined,
-    restored,
-    without_added_stop,
-)
+from minitf.translation.writing import CUT, as_one_sentence, joined, restored, without_added_stop
 
 ADDED = [
     ("Save", "Sparen.", "Sparen"),
