@@ -20,7 +20,7 @@ class Kind(StrEnum):
     BETWEEN = "between"  # it separates two texts: a tag <p>
     MARKUP = "markup"  # it opens or closes something: <b>, **. At the edge of a text it is cut off
     COUNTED = "counted"  # it stands for a word, and such words keep their order: %s
-    WORD = "word"  # it stands for a word, wherever a translation needs it: {name}, `code`
+    WORD = "word"  # it stands for a word, and may move, but across no markup: {name}, `code`
 
 
 class Mark(NamedTuple):
