@@ -91,11 +91,11 @@ def attention_maps(
             axes.set_axis_off()
             continue
         image = axes.imshow(weights[head], cmap="Blues", vmin=0, vmax=highest)
-        axes.set_title(f"head {head + 1}", fontsize=FONT)
+        axes.set_title(f"head {head + 1}" if n_heads > 1 else "", fontsize=FONT)  # a state has none
         _name_cells(axes.yaxis, rows, cell, names[0], shown=head % across == 0)
         _name_cells(axes.xaxis, columns, cell, names[1], shown=head + across >= n_heads)
     bar = figure.colorbar(image, ax=grid, shrink=min(1, 3 / high), pad=0.02)
-    bar.set_label("attention weight", fontsize=FONT)
+    bar.set_label("weight", fontsize=FONT)
     letters = int(wide / LETTER)
     if title:
         lines = textwrap.wrap(title, letters, max_lines=2, placeholder=" …")
