@@ -145,9 +145,9 @@ def sources_of(rows):
     return make_batch(rows, rows, V).source
 
 
-def answers(model, rows):
+def answers(model, rows, **limits):
     """Return the model's greedy answers to rows of ids."""
-    return [hypothesis.ids for hypothesis in greedy(model, sources_of(rows))]
+    return [hypothesis.ids for hypothesis in greedy(model, sources_of(rows), **limits)]
 
 
 def share_right(found, wanted):

@@ -98,12 +98,12 @@ def digest(arrays, meta):
 
 
 def load_arrays(
-    path: str | Path, shapes: dict[str, tuple] | None = None
+    path: str | Path, shapes: dict[str, tuple] | None = None, checked: bool = True
 ) -> tuple[dict[str, np.ndarray], dict | None]:
     """Return the named arrays of a .safetensors file, and the dictionary that `save_arrays` wrote.
 
-    The dictionary of a file that another program wrote is None.
     shapes: the exact names and shapes that are expected; None accepts any.
+    checked: whether the file must have the dictionary, and its sha256; else it may be None.
 
     Raises UserError, naming the file, if it is missing or damaged, or if its shapes differ.
     """
@@ -123,8 +123,10 @@ def load_arrays(
                     raise UserError(f"{path}: array {name!r} is of type {kind}: convert it to F32")
             arrays = {name: file.get_tensor(name) for name in headers}
             metadata = file.metadata() or {}
-        if KEY not in metadata:
+        if KEY not in metadata and not checked:
             return arrays, None
+        if KEY not in metadata:
+            raise UserError(f"{path}: not a checkpoint (it contains arrays only): choose another")
         stored = json.loads(metadata[KEY])
         if stored["sha256"] != digest(arrays, stored["meta"]):
             raise ValueError("its sha256 differs")

@@ -177,7 +177,7 @@ def read_model(directory: str | Path) -> SavedModel:
         if name not in hashes:
             raise UserError(f"{directory / name}: belongs to another model: copy the model again")
     path = directory / _weights_of(hashes)
-    arrays, _ = load_arrays(path)
+    arrays, _ = load_arrays(path, checked=False)
     for name, array in arrays.items():
         if not is_finite(array):
             raise UserError(f"{path}: array {name!r} contains NaN or infinity: use another model")

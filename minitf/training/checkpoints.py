@@ -148,10 +148,6 @@ class RunFolder:
                 "folder with --out"
             )
         arrays, meta = load_arrays(self.checkpoint)
-        if not isinstance(meta, dict):
-            raise UserError(
-                f"{self.checkpoint}: not a checkpoint (it contains arrays only): choose another"
-            )
         subwords = load_subwords(self.path)
         if meta.get("subwords") != _sha256_of(subwords):
             raise UserError(

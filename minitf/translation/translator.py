@@ -204,14 +204,14 @@ class Translator:
         protected: Sequence[Sequence[Range]] | None = None,
         keep: Iterable[str] = (),
         progress: Callable[[int, int], object] | None = None,
-        **settings: float,
+        **changes: float,
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
-        search: of which beam and n_best do not matter. settings: temperature, top_k, top_p, seed
-        (see sampling.sample). first: the number of the first line, where a text comes in several
-        calls. A translation depends on the line, its number and the seed, and not on the other
-        lines. protected, keep, progress: as for `translate`.
+        changes: fields of a Search, of which beam and n_best do not matter; and temperature, top_k,
+        top_p, seed (see sampling.sample). first: the number of the first line, where a text comes
+        in several calls. A translation depends on the line, its number and the seed, and not on the
+        other lines. protected, keep, progress: as for `translate`.
         """
         from minitf.beyond.sampling import sample  # lazily: most translations are searched for
 
@@ -224,11 +224,13 @@ class Translator:
                 alpha=search.alpha,
                 rows=rows,
                 allowed=rules,
-                **settings,
+                **changes,
             )
             return [[best] for best in hypotheses]
 
-        search = dataclasses.replace(search or Search(), beam=1, n_best=1)
+        names = {each.name for each in dataclasses.fields(Search)} & changes.keys()
+        fields = {name: changes.pop(name) for name in names}
+        search = dataclasses.replace(search or Search(), **fields | {"beam": 1, "n_best": 1})
         lines = _listed(lines)
         keys = list(zip(lines, protected or repeat((), len(lines)), strict=True))
         return self._translate_lines(self._read(keys, keep), decode_batch, search, progress)

@@ -71,7 +71,7 @@ print(minitf.__file__, *names, sep="\\n")
 LESSON = """
 from minitf.course import lesson
 lesson.toy_model(), lesson.toy_model("toy-model-early"), lesson.kept("leaks")
-print(lesson._folder("toy-model"))
+print(lesson._found("toy-model"))
 from minitf.course.architecture import DRAWN
 assert DRAWN.exists()
 """

@@ -124,6 +124,9 @@ def _is_quick(command):
     return "translate.py" not in command or "--nbest" in command
 
 
+PO = 'msgid "A cat"\nmsgstr ""\n'
+
+
 @pytest.mark.parametrize(
     "command",
     [pytest.param(each, marks=[] if _is_quick(each) else pytest.mark.slow) for each in _commands()],
@@ -153,11 +156,19 @@ def test_command(command, tmp_path):
         assert printed in " ".join(manual.split())
         assert not (tmp_path / "tree.png").exists() or "--draw" in words
     elif "examples/translate.py" in command:
-        (tmp_path / "test.en").write_text("Tom sees the old house.\n" * 3, encoding="utf-8")
+        given = {
+            "test.en": "Tom sees.\n" * 3,
+            "README.md": "# A cat\n",
+            "messages.po": PO,
+            "page": "A",
+        }
+        for name, text in given.items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
         as_if_trained = re.sub("runs/(toy|mine)", f"{ROOT}/lessons/toy-model", command)
-        output = printed_by(as_if_trained, tmp_path)
+        output = printed_by(re.sub("curl -s \\S+", "cat page", as_if_trained), tmp_path)
         if "--output" in words:
             output = (tmp_path / words[words.index("--output") + 1]).read_text(encoding="utf-8")
+        if "test.en" in words or "--paragraphs" in words:
             assert output.count("\n") == 3, "two paragraphs, an empty line between; or test.en"
         assert output.strip()
     else:
