@@ -81,7 +81,7 @@ KINDS = (
 
 
 # Words, and what is usual at their edges; a full stop inside a word is none of that, as in x.org.
-_PLAIN = r"(?:['\"]?[A-Za-z][A-Za-z'-]*(?:[,!?]|\.+)*['\"]?(?: |$))*"
+_PLAIN = r"(?:['\"]?[A-Za-z][A-Za-z'-]*[,.!?]*['\"]?(?: |$))*"
 
 
 def has_no_values(text: str) -> bool:

@@ -93,6 +93,7 @@ def test_a_text_with_values_is_not_plain():
         filter(has_no_values, filter(lambda line: split_protected(line, PATTERN)[1], lines))
     )
     assert has_no_values('"Well-known," said Tom\'s friend... Really? Yes!')
+    assert not has_no_values(f"a{5000 * '.'}x")  # at once: no full stop is counted in two ways
 
 
 @pytest.mark.parametrize("line", NOT_FOUND)
