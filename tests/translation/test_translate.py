@@ -325,7 +325,7 @@ def test_the_options_reach_the_translator(run, monkeypatch, method, more, expect
 
     def stub(*given, **named):
         bound = inspect.signature(real).bind(*given, **named).arguments
-        seen.append(vars(bound["search"]) | bound | bound.get("settings", {}))
+        seen.append(vars(bound["search"]) | bound | bound.get("changes", {}))
         raise UserError("seen")
 
     monkeypatch.setattr(Translator, method, stub)
