@@ -41,8 +41,8 @@ MUTANTS = {
         "part.source, part.target_in, part.target_out",
     ),
     "slices that all draw the masks of the first rows": (
-        "self.target_out[rows], self.first_row + start",
-        "self.target_out[rows], self.first_row",
+        "slice(start, stop), self.first_row + start",
+        "slice(start, stop), self.first_row",
     ),
     "replicas of which only the first counts": ("mine[own] += theirs[own]", "pass"),
     "batches of an update with the same masks": ("step * len(sizes) + i)", "step * len(sizes))"),
