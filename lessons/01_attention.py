@@ -14,7 +14,7 @@ replaced.
 
 # %% [markdown]
 # ## What is attention good for?
-# Before any formula, and before the bank comes back, watch it at work. A small
+# Before any formula, watch it at work. A small
 # Transformer, the kind of model that the paper invented, comes with these lessons. It
 # has learned to translate the sentences of a toy grammar from English to German. One
 # line loads it, another asks it.
@@ -50,9 +50,8 @@ last_word = translation.strip(".").split()[-1]
 claim("the last German word is the verb", last_word == "lesen", last_word)
 
 # %% [markdown]
-# (`claim` checks a statement; were it false, the lesson would end there. With the
-# option `-v` the lesson prints a line for each claim. The book has a ✓ for each, and a
-# click opens the check.)
+# A program checks each claim of this course and stops at a false one. In the book such
+# a claim has a ✓, and a click on it shows how it was checked.
 #
 # The model got something right that a dictionary cannot. "Read" is the fifth English
 # word, and "lesen", the same verb, is the last German one, because after "wird" (will)
@@ -62,8 +61,8 @@ claim("the last German word is the verb", last_word == "lesen", last_word)
 # Attention is the way in which it looks back. For each word that it writes, it gives
 # each word of the *source*, the sentence to translate, a *weight*. The weights are
 # numbers from 0 to 1, and they sum to 1: they say how the model divides its attention
-# among the words. We can read them out of it. (It has several attentions side by side,
-# called *heads*; lesson 03 says why. We read one that is quick to understand.)
+# among the words. We can read them out of it. The model has several attentions side by
+# side, called *heads* (lesson 03); here is one that is quick to understand.
 
 # %%
 # The model reads pieces of words (lesson 05). join_pieces joins them.
@@ -92,8 +91,8 @@ draw(
 #
 # *What to see: the dark cells run down from left to right, word after word; but the
 # framed one leads from "lesen" back to "read". Its row was made when the model had
-# written up to "Buch" and was about to write "lesen": it asks with "Buch". ("(end)" is
-# the mark that ends a sentence.)*
+# written up to "Buch" and was about to write "lesen": it asks with "Buch". The mark
+# "(end)" ends a sentence.*
 #
 # [The same, played word for word in an interactive picture](toy-page.html#source-9)
 #
@@ -120,30 +119,28 @@ draw(figure_1, "01_here.svg", here=attentions)
 # ![Figure 1 of the paper, a diagram of the Transformer: the encoder on the left, the decoder on the right. The three attention boxes are marked: one in the encoder, two in the decoder; so is the small diagram of one attention.](figures/01_here.svg)
 #
 # *What to see: it is the same operation in all three places, the diagram at the lower
-# right. (A box has several copies of it side by side, the heads: upper right.) On the
-# left is the* encoder, *which reads the English: there the English words look at each
-# other. The middle column is the* decoder, *which writes the German: in its lower box,
-# the German words look at each other; in the upper one they look at the English words,
-# as above, along the thick line.*
+# right. On the left is the* encoder, *which reads the English: there the English words
+# look at each other. The middle column is the* decoder, *which writes the German: in
+# its lower box, the German words look at each other; in the upper one they look at the
+# English words, as above, along the thick line.*
 
 # %% [markdown]
 # ## How can a word look at other words?
 # English has one "bank", German has two: "Ufer" for the bank of a river, "Bank" for
 # the one with the money. To translate the "bank" in "bank by river", a model must look
-# at its neighbours. (This is the box on the left: English words look at English words.)
+# at its neighbours, as in the box on the left.
 #
-# A word enters the model as a *vector*, a list of numbers. (Lesson 05 says where it
-# comes from.) Let ours have two numbers: how much the word has to do with water, and
-# how much with money. "Bank" alone can be either: (1, 1). "By" has to do with neither:
-# (0, 0). "River" is (3, 0). Now "bank" looks around. Take a pencil:
+# A word enters the model as a *vector*, a list of numbers (lesson 05). Let ours have
+# two numbers: how much the word has to do with water, and how much with money. "Bank"
+# alone can be either: (1, 1). "By" has to do with neither: (0, 0). "River" is (3, 0).
+# Now "bank" looks around. Take a pencil:
 #
-# 1. **Score.** Take the dot product of "bank" with each word: multiply number by
-#    number, and add. It is large if both are large in the same places. (Direction and
-#    length both count. "River" is not more like "bank" than "bank" is, but it is
-#    longer: it says "water" three times as loudly. "Bank" is scored, too: so the word
-#    keeps a part of what it was.)
+# 1. **Score.** Take the dot product of "bank" with each word, also with itself:
+#    multiply number by number, and add. It is large if both are large in the same
+#    places. "River" wins because it is long: it says "water" three times as loudly as
+#    "bank" does.
 # 2. **Scale.** Divide each score by $\sqrt{2} = 1.414$, as our vectors have two
-#    numbers. (A section below says why.)
+#    numbers. A section below says why.
 # 3. **Weigh.** Raise $e = 2.718$ to the power of each score. That makes it positive,
 #    and makes large scores stand out. Then divide by the sum, so that the weights sum
 #    to 1. This step is called the *softmax*.
@@ -231,16 +228,28 @@ draw(
 #
 # The names come from looking up. A Python `dict` compares a query with each key by
 # `==`, and returns the one value whose key is equal. Attention is a soft dict: every
-# key fits more or less, and all values come back, mixed by how well their keys fit. A
-# small change of the query changes the mixture a little, so it can be learned (lesson
-# 02). A dict can only jump.
+# key fits more or less, and all values come back, mixed by how well their keys fit. Let
+# the query change a little, from (1, 1) to (1, 1.1):
+
+# %%
+hard_dict = {(1, 1): "bank", (0, 0): "by", (3, 0): "river"}
+for query in ((1, 1), (1, 1.1)):
+    fits = np.exp(vectors @ query / math.sqrt(2))
+    print(
+        f"{query}: dict {hard_dict.get(query)}, attention {(fits / fits.sum()).round(3)}"
+    )
+moved = abs(fits / fits.sum() - weights).max()
+claim("a small change of the query moves no weight by more than", moved < 0.02, moved)
+
+# %% [markdown]
+# The dict jumps from "bank" to nothing, the weights of attention move by 0.015 at most.
+# So which query is better can be learned (lesson 02).
 
 # %% [markdown]
 # ## How is attention computed?
-# Four words mark what a paragraph does: **State**, the equation of the paper;
-# **Derive**, from there to formulas, or to the most naive program that is plainly this
-# equation; **Equate**, the library computes the same numbers; **Use**, a small
-# experiment that shows what it is good for. A section has those that it needs.
+# Four words mark what a paragraph does: **State** the equation of the paper; **Derive**
+# formulas from it, or the most naive program; **Equate** that with the library; **Use**
+# it in a small experiment.
 #
 # **State.** Let $n$ queries be the rows of a matrix $Q$, and $m$ keys and values the
 # rows of $K$ and $V$. Queries and keys have the length $d_k$, values the length $d_v$.
@@ -256,8 +265,8 @@ draw(
 # this equation, read from below: MatMul (matrix product) is step 1, Scale step 2,
 # Softmax step 3, and the upper MatMul step 4. Mask comes in a section below.
 #
-# **Derive.** One query after another, and for each query one key after another. (`same`
-# claims that two arrays are equal, and says by how much they differ at most.)
+# **Derive.** One query after another, and for each query one key after another. `same`
+# claims that two arrays are equal, and says by how much they differ at most.
 
 
 # %%
@@ -287,13 +296,13 @@ for i, word in enumerate(words):
 # "River" scores 9 with itself and only 3 with "bank", so it stays nearly as it is.
 #
 # Nothing here depends on where a word stands: "river by bank" gives "bank" the same
-# vector. Lesson 05 mends that.
+# vector, until lesson 05.
 #
 # Matrices make the loops disappear. All dot products at once are one matrix product,
 # $Q K^T$: its row $t$ has the scores of query $t$. All averages are another one. So
-# attention is three lines. ($Q$, $K$ and $V$ are random from here on. The sizes
-# $n = 3$, $m = 5$, $d_k = 4$ and $d_v = 2$ differ, so that a mix-up of rows and columns
-# would be an error.)
+# attention is three lines. From here on $Q$, $K$ and $V$ are random, and their sizes,
+# $n = 3$, $m = 5$, $d_k = 4$ and $d_v = 2$, differ: a mix-up of rows and columns would
+# be an error.
 
 # %%
 Q = rng.standard_normal((3, 4))  # three queries of length 4
@@ -313,9 +322,9 @@ same("three lines of arrays = loops", by_arrays, attention_by_loops(Q, K, V))
 
 # %% [markdown]
 # ## What does the library compute?
-# **Equate.** The library's functions compute what we have written. (A function of
-# the library returns a *Tensor*, an array that remembers how it was computed; that is
-# for lesson 02. `.numpy()` is the array.)
+# **Equate.** The library's functions compute what we have written. They return a
+# *Tensor*, an array that remembers how it was computed (lesson 02). `.numpy()` is the
+# array.
 
 # %%
 scaled_scores = Q @ K.T / math.sqrt(4)
@@ -345,8 +354,8 @@ same("F.softmax of 1000 and 999 = that of 1 and 0", careful, F.softmax(large - 9
 # extremely small gradients."
 #
 # **Derive.** How large are dot products? Let the numbers in $q$ and $k$ be independent,
-# with mean 0 and variance 1. (The *variance* is the average squared distance from the
-# mean.) Now $q · k$ is a sum of $d_k$ products. Each product $q_i k_i$ has mean 0, and
+# with mean 0 and variance 1; the *variance* is the average squared distance from the
+# mean. Now $q · k$ is a sum of $d_k$ products. Each product $q_i k_i$ has mean 0, and
 # its mean square is that of $q_i$ times that of $k_i$, $1 · 1 = 1$. So each product has
 # the variance $1$, like its factors. Variances of independent numbers add:
 #
@@ -354,9 +363,8 @@ same("F.softmax of 1000 and 999 = that of 1 and 0", careful, F.softmax(large - 9
 #
 # The root of the variance is called the *standard deviation*, here also the *spread*.
 # Scores have the spread $\sqrt{d_k}$: 8 for the paper's $d_k$ of 64. Divided by
-# $\sqrt{d_k}$, they have the spread 1, whatever $d_k$ is. (Divided by $d_k$, they would
-# have the spread $1/\sqrt{d_k}$, for 64 an eighth: all weights would be nearly equal,
-# and attention a plain average.)
+# $\sqrt{d_k}$, they have the spread 1, whatever $d_k$ is. Divided by $d_k$ itself, they
+# would have 1/8: all weights nearly equal, attention a plain average.
 #
 # What is bad about a spread of 8? Take two keys. The score of the first leads by 0, by
 # 1, or by 8. Look at its weight. Then raise its score by a little, a millionth, and see
@@ -390,15 +398,16 @@ for lead in (0, 1, 8):
 # is $w (1 - w)$. Lesson 02 derives it; here the measured slopes agree.
 #
 # But does the division not take slope away, too? When $q · k$ grows by 1, the divided
-# score grows by $1/\sqrt{d_k}$ only, and what learns is $q$ and $k$. This does no harm:
-# it makes *all* slopes smaller by one factor, and larger steps make up for that. **What
-# no step size mends is slopes that are unequal**, nearly 0 for many queries and large
-# for a few.
+# score grows by $1/\sqrt{d_k}$ only: for 64, all slopes are an eighth. That does no harm.
+# A model that learns moves its numbers by a *step* times the slope, and a step 8 times
+# as large makes up for it. **But no step suits two slopes that are far apart**: if one
+# query has the slope 0.25 and another 0.0003, as above, a step that moves the second at
+# all throws the first about.
 #
 # So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. How
 # large is the largest of a query's 16 weights? And how many queries have nearly no
-# slope, less than a tenth of the mean? (This share is the same for slopes that are all
-# $\sqrt{d_k}$ times smaller. So the comparison is fair.)
+# slope, less than a tenth of the mean? This comparison is fair, since slopes that are
+# all $\sqrt{d_k}$ times smaller have the same share below a tenth of *their* mean.
 
 
 # %%
@@ -444,26 +453,24 @@ draw(figures.dot_products, "01_sqrt.png", sizes, undivided, divided)
 # queries have nearly no slope.*
 #
 # So the paper's suspicion is right, for the random vectors with which a model begins:
-# at the paper's own $d_k$ of 64, 29% of the queries would have nearly no slope; at
-# 2048, 76%. Could the model not learn smaller numbers by itself? It could, but
-# the queries that need it most would learn it last. The division is a good start for
-# free.
+# at the paper's own $d_k$ of 64, 29% of the queries would have nearly no slope. Could
+# the model not learn smaller numbers by itself? It could, but the queries that need it
+# most would learn it last. The division is a good start for free.
 
 # %% [markdown]
 # ## How is a position kept from looking?
 # The place of a word in its sentence is its *position*. Two kinds of positions must not
 # be looked at.
 #
-# - **Padding.** Many sentences go through at once, as a *batch*. They share one array,
-#   with one more axis in front, such as (7, 3, 4) in place of (3, 4), and attention
-#   runs in each separately. Short ones are filled up at the end with a word that means
-#   nothing, the *padding*. Nobody may look at it.
+# - **Padding.** Many sentences go through at once, as a *batch*: one array, (7, 3, 4)
+#   in place of (3, 4), in each of which attention runs separately. Short ones are
+#   filled up at the end with a word that means nothing, the *padding*. Nobody may look
+#   at it.
 # - **The future.** When a model writes, the future does not exist yet. But when it
 #   learns, the finished text is there, and the model predicts all its words in one
-#   pass: the second from the first, the third from the first two, and so on. At
-#   position $t$ it must predict the word at $t + 1$. If it could see that word, it
-#   would copy it and learn nothing. So a position may look at those up to itself, and
-#   no further (section 3.2.3).
+#   pass, at position $t$ the word at $t + 1$. If it could see that word, it would copy
+#   it and learn nothing. So a position may look at those up to itself, and no further
+#   (section 3.2.3).
 #
 # **State.** A *mask* has True where a query may attend to a key, False where not.
 #
@@ -492,6 +499,7 @@ def sees_words_only(t, s):
 names = ["the", "old", "man", "reads", "(pad)", "(pad)"]
 X = np.random.default_rng(8).standard_normal((6, 4))  # a vector for each
 past_by_loops = masked_weights_by_loops(X, X, sees_the_past)
+print(past_by_loops[:3].round(2))  # the first three words, and what each may look at
 words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 
 # %% [markdown]
@@ -500,8 +508,8 @@ words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 # that power is exactly 0, and the other keys share the weight of 1 among them.
 #
 # **Equate.** A word reaches the program as a number, its *id*; the id of padding is 0.
-# `padding_mask` makes the mask from the ids, `causal_mask` from the length. (Causal:
-# the past cannot depend on the future.) The library puts two axes in front of a mask,
+# `padding_mask` makes the mask from the ids, `causal_mask` from the length; it is
+# *causal*, as no effect comes before its cause. The library puts two axes in front of a mask,
 # one for the sentences of a batch and one for heads that work side by side (lesson 03).
 # So [0, 0] picks the mask of one sentence, (queries, keys).
 
@@ -524,8 +532,8 @@ draw(figures.masks, "01_masks.png", no_mask, padded, causal, names)
 # *What to see: the framed cells are 0, exactly (an unframed 0.00 is only rounded). The
 # padding mask empties the last two columns, the causal mask all cells above the
 # diagonal. The other weights of a row grow, so that it still sums to 1. The first word
-# can look at itself only: 1.00. (The vectors are random here. The rows of padding are
-# computed too, but nobody will use them.)*
+# can look at itself only: 1.00. The rows of padding are computed, and nobody uses
+# them.*
 
 # %% [markdown]
 # ## Why minus infinity, and not zero afterwards?
@@ -595,9 +603,8 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 #
 # *Sequential operations* are steps that wait for each other: each needs the result of
 # the one before, so no machine can do them at the same time. The *path* is the number
-# of steps that a signal takes from the first word to the last. (A convolution of
-# width 3 reaches one word to each side: its path is $n - 1$, which is $n/k$ up to a
-# factor.)
+# of steps that a signal takes from the first word to the last. In a convolution of
+# width 3 it moves by one word a step, so the path is $n - 1$: $n/k$ up to a factor.
 #
 # The shorter the path, the easier it is to learn that one word depends on the other: at
 # each step the signal is changed, and so is the slope on its way back (lesson 02),
@@ -640,7 +647,8 @@ for n in (50, 512, 5_000):
 
 # %% [markdown]
 # ## More on attention
-# Nothing below is needed for the next lesson.
+# Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
+# worth everybody's click.
 #
 # ### Why is the difference of two programs not exactly zero?
 # On a computer $(a + b) + c$ is not always $a + (b + c)$, because it rounds after each
@@ -665,7 +673,7 @@ claim(
 # the result moved by exactly 0. Then the change cannot matter.
 
 # %% [markdown]
-# ### What does the library's code look like?
+# ### ★ What does the library's code look like?
 # First two more checks: of its softmax along another axis, and of large scores.
 
 # %%
@@ -691,7 +699,6 @@ with forms.on():
 
 # %% [markdown]
 # ### Does a batch give what its sentences give alone?
-#
 # Yes, for the library's attention runs in each sentence separately.
 
 # %%
@@ -702,8 +709,7 @@ one_by_one = [attention_by_loops(many_Q[b], many_K[b], many_V[b]) for b in range
 same("a batch of 7 = 7 attentions", F.attention(many_Q, many_K, many_V), one_by_one)
 
 # %% [markdown]
-# ### Which shapes do masks have?
-#
+# ### Which shapes do masks have, and does a short sentence notice its padding?
 # Their shapes have four axes, $(B, H, T, S)$: $B$ sentences in the batch, $H$ heads,
 # $T$ queries and $S$ keys. Where all are alike along an axis, the mask has the size 1
 # there, and NumPy stretches it, which is called *broadcasting*.
@@ -722,8 +728,8 @@ show(padding_mask)
 show(causal_mask)
 
 # %% [markdown]
-# ### Does a short sentence notice its padding?
-# It must not: its answers are those that it would get alone.
+# A short sentence must not notice its padding: its answers are those that it would get
+# alone.
 
 # %%
 two_ids = np.array([[11, 12, 13, 14, 15], [16, 17, 18, 0, 0]])
@@ -753,7 +759,7 @@ with np.errstate(invalid="ignore"):  # no warning, but NaN, if the library were 
 same("whoever may look at nothing gets zeros", lonely, np.zeros((6, 4)))
 
 # %% [markdown]
-# ### Is table 1 right?
+# ### ★ Is table 1 right?
 # Here are the first three layers in a few lines each. `product` counts its
 # multiplications: each element of a product of $(a, b)$ with $(b, c)$ takes $b$ of
 # them. The matrices would be learned; random ones cost the same.
@@ -877,10 +883,10 @@ finish(
 # - **The convolution** of width 3 reaches one word to each side. The first and the last
 #   of 17 words are 16 apart, so it needs 16 layers.
 #
-# (The $n/3$ of the table would be about 6: it leaves such factors out. The $n/k$ is
+# The $n/3$ of the table would be about 6: it leaves such factors out. The $n/k$ is
 # from the paper's text; its table has the $\log_k(n)$ of convolutions whose gaps widen
 # from layer to layer. And it has a fourth row, attention to $r$ neighbours only, with
-# $r · n · d$ multiplications and a path of $n/r$: a compromise for long texts.)
+# $r · n · d$ multiplications and a path of $n/r$: a compromise for long texts.
 
 # %% [markdown]
 # ## Your turn
