@@ -13,18 +13,15 @@ of attention is, and which check of a gradient to trust.
 
 # %% [markdown]
 # ## Who tells a query where to look?
-# In lesson 01 a query looked most at the key with the largest dot product. But who
-# chooses the query? Here are three words with the vectors of lesson 01, how much water
-# and how much money: river = (3, 0), by = (0, 0), money = (0, 3). Each is both key and
-# value. Our query begins as (0, 1), so it looks at "money". We want it to fetch
-# "river".
+# Here are three words with the vectors of lesson 01, how much water and how much money:
+# river = (3, 0), by = (0, 0), money = (0, 3). Each is key and value. Our query
+# begins as (0, 1), so it looks at "money". We want it to fetch "river".
 #
 # Let $L$ be the squared distance of its answer from the vector of "river". A number
-# such as $L$, which says how wrong a program is, is called its *loss*. (Lesson 07
-# defines that of a translator.) We do not tell the query where to look. We only ask,
-# for each of its two numbers: does $L$ rise or fall if this number grows a little? Then
-# we move it a small step the other way, and ask again. (This is *gradient descent*. The
-# 0.02 below sets the size of a step: the *learning rate*, found by trying.)
+# such as $L$, which says how wrong a program is, is called its *loss*. For each of the
+# query's two numbers we ask: does $L$ rise or fall if this number grows a little? Then
+# we move it a small step the other way, and ask again. This is *gradient descent*. The
+# 0.02 in it, the *learning rate*, was found by trying.
 
 # %%
 import numpy as np
@@ -52,33 +49,24 @@ def loss_of(query):
     return (miss * miss).sum()
 
 
-def gradient_at(query):
-    tensor = Tensor(query)
+query = np.array([[0.0, 1.0]])
+queries, gradients = [query], []
+for _ in range(51):
+    tensor = Tensor(query)  # an array that will remember what was done with it
     loss_of(tensor).backward()  # asks the question
-    return to_numpy(tensor.grad)  # the answer (on a GPU, it is copied from there)
+    gradients.append(to_numpy(tensor.grad))  # the answer, two numbers like the query
+    query = query - 0.02 * gradients[-1]
+    queries.append(query)
 
-
-def learn(query, updates):
-    """Return the query before the first update, and after each."""
-    visited = [query]
-    for _ in range(updates):
-        visited.append(visited[-1] - 0.02 * gradient_at(visited[-1]))
-    return visited
-
-
-begun = np.array([[0.0, 1.0]])
-as_many = gradient_at(begun).shape == (1, 2)
-claim("the gradient has as many numbers as the query", as_many, "(1, 2)")
-queries = learn(begun, 50)
+# %%
 print("updates  query          weights             loss  gradient")
 for updates in (0, 2, 5, 50):
     query = queries[updates]
     seen = F.attention_weights(query, vectors).numpy()[0].round(2)
-    slopes = gradient_at(query)[0].round(1)
     row = f"{updates:7}  {query[0].round(2)!s:13}  {seen!s:16}"
-    print(f"{row}  {loss_of(query).item():5.2f}  {slopes}")
+    print(f"{row}  {loss_of(query).item():5.2f}  {gradients[updates][0].round(1)}")
 
-path = np.concatenate(queries)
+path = np.concatenate(queries[:51])
 weight_of_river = F.attention_weights(path, vectors).numpy()[:, 0]
 claim(
     "the query has learned to look at 'river'",
@@ -110,19 +98,16 @@ draw(figure_1, "02_here.svg", here=["loss", "backward"])
 
 # %% [markdown]
 # ## Which way should a number move?
-# To *train* a model is to change its numbers, a little at a time, so that $L$ falls.
-# For that we must know whether $L$ rises or falls when a number $x$ grows a little, the
-# other *given* numbers stay as they are, and whatever is computed from $x$ follows.
-# That is the derivative $dL/dx$, the *slope* of $L$. If it is positive, $L$ rises with
+# To *train* a model is to change its numbers so that $L$ falls. For that we must know
+# whether $L$ rises or falls when a number $x$ grows a little, the other *given* numbers
+# stay as they are, and whatever is computed from $x$ follows. That is the derivative $dL/dx$, the *slope* of $L$. If it is positive, $L$ rises with
 # $x$, so $x$ should become a little smaller; if it is negative, a little larger. The
-# slopes of $L$ for all numbers of an array $x$ form an array of the same shape. We call
-# it the *gradient of $x$*. (In full: the gradient of $L$ for $x$. $L$ is the same for
-# all of a program, so we leave it out.)
+# slopes of $L$ for all numbers of an array $x$ form an array of the same shape. It is
+# the gradient of $L$ for $x$; we say *the gradient of $x$*, as $L$ is always the same.
 #
 # May all numbers move at once? While the moves are small, their effects add up: $L$
 # changes by about the sum of each slope times its move. When each number moves against
 # its slope, by a small multiple of it, every term of this sum is negative: $L$ falls.
-# Too large a step breaks this promise.
 #
 # Take a pencil. Here is a small program, with one number that is used twice:
 #
@@ -132,13 +117,6 @@ draw(figure_1, "02_here.svg", here=["loss", "backward"])
 #
 # **What does $q$ do to $L$?** Let $q$ grow by 0.001. Then $u$ grows by 0.001 too, and
 # $L = u p$ by $p = 3$ times as much, by 0.003. The slope is $dL/dq = 3$.
-#
-# **What does $p$ do to $L$?** Let $p$ grow by 0.001. Then $u$ is 7.001, and $L$ is
-# 7.001 times 3.001, which is 21.010001. It grew by 0.01, ten times as much as $p$, and
-# by a trifle: 0.001 times 0.001, which no longer counts when the step is tiny. The
-# slope is $dL/dp = 10$. It has two parts. As a factor of $L$, $p$ acts with the slope
-# $u = 7$. And $p$ also acts through $u$, with the slope 3, as $q$ does. Together
-# $7 + 3 = 10$.
 
 
 # %%
@@ -147,10 +125,20 @@ def program(p, q):
     return u * p
 
 
-more_by_q = program(3.0, 4.0 + 0.001) - program(3.0, 4.0)
-more_by_p = program(3.0 + 0.001, 4.0) - program(3.0, 4.0)
 print("L:", program(3.0, 4.0))
+more_by_q = program(3.0, 4.0 + 0.001) - program(3.0, 4.0)
 print("q grows by 0.001, and L by", round(more_by_q, 6))
+
+# %% [markdown]
+# **What does $p$ do to $L$?** Let $p$ grow by 0.001. Then $u$ is 7.001, and $L$ is
+# 7.001 times 3.001, which is 21.010001. It grew by 0.01, ten times as much as $p$, and
+# by a trifle: 0.001 times 0.001, which no longer counts when the step is tiny. The
+# slope is $dL/dp = 10$. It has two parts. As a factor of $L$, $p$ acts with the slope
+# $u = 7$. And $p$ also acts through $u$, with the slope 3, as $q$ does. Together
+# $7 + 3 = 10$.
+
+# %%
+more_by_p = program(3.0 + 0.001, 4.0) - program(3.0, 4.0)
 print(f"p grows by 0.001: u is {3.001 + 4.0:.3f}, L is {program(3.001, 4.0):.6f}")
 print("so L grows by", round(more_by_p, 6))
 draw(figures.two_paths, "02_graph.png")
@@ -166,8 +154,8 @@ draw(figures.two_paths, "02_graph.png")
 # rule*.
 #
 # Two kinds of slopes are in it. The slope *on an arrow* says what the input does to the
-# box if the other inputs of that box stay as they are. (It is a *partial derivative*,
-# written with $\partial$.) The gradient, with $d$, says what a number does to $L$ in
+# box if the other inputs of that box stay as they are. It is a *partial derivative*,
+# written with $\partial$. The gradient, with $d$, says what a number does to $L$ in
 # all ways. For our $p$, the way through $u$ and the direct way:
 #
 # $$\frac{dL}{dp} = \frac{dL}{du} \cdot \frac{\partial u}{\partial p} +
@@ -178,10 +166,14 @@ draw(figures.two_paths, "02_graph.png")
 # $$\frac{dL}{dx} = \frac{dL}{du} \cdot \frac{\partial u}{\partial x} +
 # \frac{dL}{dv} \cdot \frac{\partial v}{\partial x}$$
 #
-# **Derive.** It would take too long to follow the paths one by one. Add a number to
-# itself, then the result to itself, and so on: each sum doubles the number of paths,
-# and thirty sums, with sixty arrows, have a thousand million. So read the picture from
-# right to left, and let each box keep its own gradient:
+# **Derive.** Must one follow the paths one by one? Add a number to itself, then the
+# result to itself, and so on: each sum has two arrows, and doubles the paths.
+
+# %%
+print(f"thirty sums: {2 * 30} arrows, {2**30:,} paths")
+
+# %% [markdown]
+# So read the picture from right to left, and let each box keep its own gradient:
 #
 # 1. $L$ begins with 1: if $L$ grows by 0.001, $L$ grows by 0.001.
 # 2. $L$ hands to each of its inputs its own gradient, times the slope on the arrow. So
@@ -217,7 +209,7 @@ print("walking back, q gets the gradient", gradient_of_q)
 #
 # - its *inputs*, the nodes from which its arrows come (also called its parents), and
 # - its *backward*: a function that takes $gy$, the gradient of its result $y$, and
-#   returns what each input gets of it: $gy$ times the slope. (Read $gy$ as one name.)
+#   returns what each input gets of it: $gy$ times the slope. Read $gy$ as one name.
 #
 # A sum $u = a + b$ has the slope 1 for both: they get $gy$ and $gy$. A product
 # $u = a b$ has the slope $b$ for $a$, and the slope $a$ for $b$: they get $gy \, b$ and
@@ -225,7 +217,8 @@ print("walking back, q gets the gradient", gradient_of_q)
 # why training takes so much more memory than translating.
 #
 # **Derive.** Here is an engine for single numbers. Each number, as soon as it is
-# computed, is appended to a list, the *tape*:
+# computed, is appended to a list, the *tape*. A last line asks a product, 3 times 4,
+# what it hands back if 1 arrives:
 
 # %%
 tape = []
@@ -253,6 +246,9 @@ class Number:
 
         return Number(self.value * other.value, (self, other), backward)
 
+
+print("to 3 and to 4:", (Number(3.0) * Number(4.0)).backward(1.0))
+tape.clear()
 
 # %% [markdown]
 # Walking back takes two functions. In the first, one node hands its gradient on, and
@@ -292,8 +288,8 @@ same("the tape gives p the gradient 10", number_p.gradient, 10.0)
 # %% [markdown]
 # **Equate.** The library does this walk for arrays. A `Tensor` is an array that
 # remembers how it was computed. Its method `backward()` starts at the result, with the
-# gradient 1, and leaves the gradient of each input in its `.grad`. (Mind the name:
-# `backward()` of a Tensor is the whole walk, the `backward(gy)` of a node one step.)
+# gradient 1, and leaves the gradient of each input in its `.grad`. Mind the name: a
+# Tensor's `backward()` is the whole walk, a node's `backward(gy)` one step of it.
 
 # %%
 tensor_p = Tensor(3.0)
@@ -337,8 +333,7 @@ draw(figures.order, "02_order.png")
 # In the first, $b$ comes too early: the 3 from $c$ has not arrived. The second visits
 # $b$ again, and $b$ hands on its total, with the 1 that it has handed on before. Only
 # the third, which takes users first, is right. In the code, an order is a string:
-# "dcba" means $d$ first, then $c$, $b$ and $a$. (The fixed numbers 2 and 3 are nodes
-# too. Nobody asks for their gradients.)
+# "dcba" means $d$ first, then $c$, $b$ and $a$.
 
 
 # %%
@@ -366,7 +361,6 @@ claim("users first: a gets 8", users_first == 8, users_first)
 # before.** Such an order is called a *topological order*. A tape read from its end is
 # one. To find one without a tape, list each node *after* its inputs, then read the list
 # from its end. The function lists the inputs first, by calling itself for each of them.
-# (`not in` searches the whole list; for long programs, a set beside it is faster.)
 
 
 # %%
@@ -425,9 +419,8 @@ same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
 #
 # This is called a *central difference*. It needs no rule at all, but two runs of the
 # program for each number; the walk finds all slopes at once. The library's `grad_check`
-# compares any function's gradient with central differences. (For an array of outputs it
-# first makes one number, $L$; the last section shows how.) Two formulas that use each
-# rule:
+# compares any function's gradient with central differences; the last section shows how
+# it makes one number, $L$, of an array. Two formulas that use each rule:
 
 # %%
 numbers = rng.uniform(0.5, 2, (2, 3))
@@ -447,14 +440,13 @@ grad_check(exp_and_ln, numbers)
 
 # %% [markdown]
 # **What if numbers are only moved, added or copied?** Then each gradient goes back to
-# where its number came from. (`where(mask, a, b)` takes $a$ where the mask is True, and
-# $b$ elsewhere.)
+# where its number came from.
 #
 # | $y$ | what it hands back |
 # |---|---|
 # | $a$ with its axes exchanged | $gy$, its axes put back |
 # | $a$ in another shape | $gy$ in the shape of $a$ |
-# | `where(mask, a, b)` | to $a$: $gy$ if True, else 0; to $b$: $gy$ if False, else 0 |
+# | `where(mask, a, b)`: $a$ where True, else $b$ | to $a$: $gy$ where True, else 0; to $b$: $gy$ where False, else 0 |
 # | some rows of $a$ | $gy$ in these rows, else 0; a row taken twice gets the sum |
 # | sum of $a$ | $gy$, for each number |
 # | mean of $n$ numbers | $gy / n$, for each number |
@@ -510,8 +502,19 @@ grad_check(cube, numbers)
 # $$ga_{11} = gc_{11} b_{11} + gc_{12} b_{12}$$
 #
 # $$= 1 \cdot 5 + 0 \cdot 6 = 5$$
-#
-# **Derive.** That is the dot product of row 1 of $gC$ with row 1 of $B$. In the same
+
+# %%
+A = np.array([[1.0, 2.0], [3.0, 4.0]])
+B = np.array([[5.0, 6.0], [7.0, 8.0]])
+gC = np.array([[1.0, 0.0], [0.0, 2.0]])
+tensor_A, tensor_B = Tensor(A), Tensor(B)
+(tensor_A @ tensor_B).backward(gC)
+print(
+    "C = A B:", (A @ B).tolist(), "  gradient of A:", to_numpy(tensor_A.grad).tolist()
+)
+
+# %% [markdown]
+# **Derive.** That 5 is the dot product of row 1 of $gC$ with row 1 of $B$. In the same
 # way $ga_{12}$ is that of row 1 of $gC$ with row 2 of $B$, and so on. A matrix product
 # takes rows with *columns*; to take rows with rows, transpose the second matrix: $gA$
 # is $gC$ times $B^T$.
@@ -532,31 +535,23 @@ grad_check(cube, numbers)
 # much as the way forward.**
 
 # %%
-A = np.array([[1.0, 2.0], [3.0, 4.0]])
-B = np.array([[5.0, 6.0], [7.0, 8.0]])
-gC = np.array([[1.0, 0.0], [0.0, 2.0]])
 gA = gC @ B.T
 gB = A.T @ gC
-print("C = A B:   ", (A @ B).tolist())
 print("gA = gC B^T:", gA.tolist())
 print("gB = A^T gC:", gB.tolist())
-tensor_A = Tensor(A)
-tensor_B = Tensor(B)
-(tensor_A @ tensor_B).backward(gC)
 same("A gets gC B^T", tensor_A.grad, gA)
 same("B gets A^T gC", tensor_B.grad, gB)
 
 # %% [markdown]
 # ## What does attention hand back?
-# **State.** Lesson 01 computes attention in four steps. Give each result a name:
+# **State.** Attention's four steps, with a name for each result:
 #
 # $$S = Q K^T \qquad Z = S / \sqrt{d_k}$$
 #
 # $$P = \text{softmax}(Z) \qquad Y = P V$$
 #
-# Three of the four steps are known by now: two products and a division by a fixed
-# number. The fourth, the softmax, turns a row of scores into a row of weights. Let $z$
-# be a row of $Z$, and $p$ the same row of $P$:
+# The two products and the division are known by now. The softmax turns a row of scores
+# into a row of weights. Let $z$ be a row of $Z$, and $p$ the same row of $P$:
 #
 # $$p_i = e^{z_i} / s \qquad s = \sum_j e^{z_j}$$
 #
@@ -565,23 +560,20 @@ same("B gets A^T gC", tensor_B.grad, gB)
 # $\partial p_i / \partial z_j$ is called the *Jacobian* of $p$.
 #
 # **Derive.** Take the quotient rule. The slope of $s$ for $z_j$ is $e^{z_j}$. The slope
-# of $e^{z_i}$ for $z_j$ is $e^{z_i}$ if $i = j$, and 0 if not. To write both cases in
-# one formula, let $\delta_{ij}$ be 1 if $i = j$, and 0 if not: it is
-# $\delta_{ij} e^{z_i}$. Then
+# of $e^{z_i}$ for $z_j$ is $e^{z_i}$ if $i = j$, and 0 if not. With $\delta_{ij}$, which
+# is 1 if $i = j$ and 0 if not, it is $\delta_{ij} e^{z_i}$. Then
 #
 # $$\frac{\partial p_i}{\partial z_j} =
 # \frac{\delta_{ij} e^{z_i} s - e^{z_i} e^{z_j}}{s^2}$$
 #
-# Divide both products by $s^2$, one $s$ for each factor, and each $e^{z_i} / s$ becomes
-# a weight:
+# Divide by $s^2$, one $s$ for each factor, and each $e^{z_i} / s$ becomes a weight:
 #
 # $$\frac{\partial p_i}{\partial z_j} =
 # \delta_{ij} \, p_i - p_i p_j = p_i (\delta_{ij} - p_j)$$
 #
-# In words: a weight rises with its own score, with the slope $p_i (1 - p_i)$: this is
-# the $w (1 - w)$ that lesson 01 measured. It falls with every other score, with the
-# slope $-p_i p_j$, because the weights share the sum 1. Here is the table for the
-# scores 0, 1 and 2:
+# A weight rises with its own score, with the slope $p_i (1 - p_i)$: the $w (1 - w)$ of
+# lesson 01. It falls with every other score, with the slope $-p_i p_j$, because the
+# weights share the sum 1. For the scores 0, 1 and 2:
 
 # %%
 z = np.array([0.0, 1.0, 2.0])
@@ -602,14 +594,14 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 # scores changes no weight.*
 #
 # Now the gradient. $gp_i$ has arrived at weight $i$. Score $j$ acts on all weights, so
-# its gradient is a sum over all of them. (Of $\delta_{ij}$ only the term with $i = j$
-# stays.)
+# its gradient is a sum over all of them; of $\delta_{ij}$ only the term with $i = j$
+# stays.
 #
 # $$gz_j = \sum_i gp_i \, p_i (\delta_{ij} - p_j)$$
 #
 # $$= p_j \left( gp_j - \sum_i gp_i p_i \right)$$
 #
-# This has a meaning. Call $gp_j$ the *price* of key $j$: a unit of weight there adds
+# Call $gp_j$ the *price* of key $j$: a unit of weight there adds
 # $gp_j$ to $L$. Raise the score of key $j$, and weight moves to it from all keys
 # (itself included), in proportion to what they have. There it had cost the average
 # price, $\sum_i gp_i p_i$. So a unit that moves changes $L$ by the bracket: **the price
@@ -636,10 +628,19 @@ same("which is gp times the Jacobian", tensor_z.grad, gp @ jacobian)
 
 # %% [markdown]
 # ### Then all four steps
-# Walk back from the last step to the first. Each uses a rule that is derived above.
-# ($\odot$ multiplies number by number, as `*` does; without a sign it is a matrix
-# product. The sum is over each row.) In $S = Q K^T$ the right factor is $K^T$. It gets
-# $Q^T \, gS$, and so $K$ gets the transpose of this, $gS^T \, Q$.
+# Walk back from the last step to the first. Each uses a rule that is derived above;
+# $\odot$ multiplies number by number, as `*` does, and the sum is over each row. In
+# $S = Q K^T$ the right factor is $K^T$. It gets $Q^T \, gS$, and so $K$ gets the
+# transpose of this, $gS^T \, Q$.
+
+# %%
+draw(figures.attention, "02_attention.png")
+
+# %% [markdown]
+# ![A graph of the four steps of attention with the arrows of the way back: from Y to P and to V, from P through Z to S, from S to Q and to K. At each arrow stands what is handed back; Q, K and V are marked, with their gradients.](figures/02_attention.png)
+#
+# *What to see: one gradient arrives, at $Y$, and three leave, at $Q$, $K$ and $V$. Each
+# product hands one back along each of its two arrows.*
 #
 # | step | what it hands back |
 # |---|---|
@@ -682,25 +683,31 @@ same("attention hands the keys gS^T Q", tensor_K.grad, gK)
 same("attention hands the values P^T gY", tensor_V.grad, gV)
 
 # %% [markdown]
-# (A mask needs no rule of its own. A forbidden key has the weight 0, so its score gets
-# the gradient 0, by the formula above.)
+# A mask needs no rule of its own: a forbidden key has the weight 0, so its score gets
+# the gradient 0, by the formula above.
 #
 # ### What moved the query?
-# Now we can read the first line that this lesson printed: the gradient of the query
-# was (-5.4, 7.5). By $gQ = gS \, K$ it is a sum of keys: some of "river", (3, 0), and
-# some of "money", (0, 3). Its number for water is negative, so $L$ falls if the query
-# becomes more like "river". Its number for money is positive. Training subtracts both:
-# **the query moves towards keys that deserve more weight, and away from the others.**
+# Now we can read the first line that this lesson printed. The gradient of the query
+# was (-5.4, 7.5), and by $gQ = gS \, K$ it is a sum of keys: some of "river", (3, 0),
+# and some of "money", (0, 3). How much of each?
+
+# %%
+miss = F.attention(queries[0], vectors, vectors).numpy() - wanted
+by_steps = attention_backward(queries[0], vectors, vectors, 2 * miss)[0]
+same("the query's first gradient, by our four steps", by_steps, gradients[0])
+print(f"{by_steps[0, 0] / 3:.1f} times river, {by_steps[0, 1] / 3:.1f} times money")
+
+# %% [markdown]
+# The multiple of "river" is negative, so $L$ falls if the query becomes more like it.
+# That of "money" is positive. Training subtracts both: **the query moves towards keys
+# that deserve more weight, and away from the others.**
 #
 # Why does the gradient *grow* at first, to (-8.8, 9.8) after two updates, although the
-# loss has fallen? (In the figure, the steps grow longer at first.) Look at
-# $p_j (gp_j - \text{average})$. The score of "river" is multiplied by its weight, which
+# loss has fallen? Look at $p_j (gp_j - \text{average})$. The score of "river" is multiplied by its weight, which
 # was only 0.1. The score of "money" had a large weight but a small bracket: the more
 # weight "money" has, the nearer is the average to its own $gp$. **A softmax that is too
 # sure learns slowly, be it sure of the right key or of a wrong one.** This is why
-# lesson 01 divides by $\sqrt{d_k}$: it keeps the weights away from 0 and 1. (It also
-# divides each gradient by $\sqrt{d_k}$; but it does so to all of them, and larger steps
-# make up for that.)
+# lesson 01 divides by $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
 
 # %% [markdown]
 # ## How can a gradient check lie?
@@ -709,8 +716,8 @@ same("attention hands the values P^T gY", tensor_V.grad, gV)
 # them up and calls the sum $L$.
 #
 # **Derive.** The outputs of a softmax have the sum 1, whatever $x$ is. So their sum
-# does not move when $x$ moves: its gradient is 0. (Each column of the Jacobian sums to
-# 0.) And a backward that returns nothing but zeros passes the check perfectly. Try the
+# does not move when $x$ moves: its gradient is 0, the sum of each column of the
+# Jacobian. And a backward that returns nothing but zeros passes the check perfectly. Try the
 # right softmax, and one that learns nothing:
 
 
@@ -750,8 +757,8 @@ same("the sum accepts one that learns nothing", of_zeros, measured, atol=1e-8)
 # %% [markdown]
 # **Equate.** `grad_check` weighs the outputs at random. Its $L$ is the sum of $c_i y_i$
 # with random numbers $c$, so no mistake can hide in a sum that happens to be constant.
-# It refuses the zeros, and says what it thinks is wrong. (A block below
-# `assert_raises` must fail; the error is kept.)
+# It refuses the zeros, and says what it thinks is wrong. A block below `assert_raises`
+# must fail; the error is kept.
 
 # %%
 with np.testing.assert_raises(AssertionError) as zeros_found:
@@ -778,9 +785,10 @@ claim(
 
 # %% [markdown]
 # ## More on gradients
-# Nothing below is needed for the next lesson.
+# Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
+# worth everybody's click.
 #
-# ### How small should the step be?
+# ### ★ How small should the step be, and what deceives every check?
 # A central difference measures the slope of a straight line between two points of a
 # curve. Its error falls with $h^2$ (the bend is the same on both sides and cancels), so
 # a small $h$ is better. But a computer keeps about sixteen digits of a number, seven in
@@ -815,18 +823,19 @@ draw(figures.steps, "02_step.png", steps, both_precisions)
 #
 # *What to see: each curve has a lowest point. To the right of it, the error is that of
 # the straight line; to the left, that of rounding. So gradients are checked in float64.
-# (On the far left float32 is flat: $h$ is rounded away there, so nothing is measured at
-# all.)*
+# On the far left float32 is flat: $h$ is rounded away, and nothing is measured at all.*
 #
-# ### What deceives every gradient check?
-# A *kink*. The function $\max(0, x)$ has the slope 0 left of 0, and 1 right of it. A
-# difference across the kink measures something between the two: 0.5 exactly at the
-# kink. (Lesson 04 has such a kink.)
+# What deceives every check is a *kink*. The function $\max(0, x)$ of lesson 04 has the
+# slope 0 left of 0, and 1 right of it. A difference across the kink measures something
+# between the two: 0.5 exactly at the kink.
 #
 # ### What if no gradient is wanted?
 # A model that only translates needs no walk back. Yet every node would keep the arrays
 # that its backward needs, for nothing. Inside the block `with no_grad():` nothing is
-# recorded: the results are the same, but they have no node.
+# recorded: the results are the same, but they have no node. And of one result,
+# `.detach()` gives the same array without its past: the walk back stops there, as at
+# data. An engine has it for a number that one wants to use without teaching what made
+# it, such as a loss that is only printed, or a target that a model computes for itself.
 
 # %%
 recorded = F.exp(tensor_z)
@@ -836,6 +845,10 @@ after_the_block = F.exp(tensor_z)
 same("no_grad changes no result", unrecorded, recorded)
 nodes = [result._node is not None for result in (recorded, unrecorded, after_the_block)]
 claim("inside no_grad nothing gets a node", nodes == [True, False, True], nodes)
+detached = Tensor([3.0])
+(detached * detached.detach()).backward([1.0])
+same("x times a detached x of 3 has the slope 3, not 6", detached.grad, [3.0])
+
 # %% [markdown]
 # ### Are the other rules of the table right?
 
@@ -910,21 +923,22 @@ grad_check(counted_softmax, z)
 claim("a check of 3 numbers takes 2 x 3 runs and 5 more", len(runs) == 11, len(runs))
 
 # %% [markdown]
-# ### What does the library's walk look like?
+# ### ★ What does the library's walk look like?
 # `Tensor.backward` is our `walk_without_tape`. Its first lines make the 1, and treat a
 # Tensor that was made from data, like $p$ and $q$: such a *leaf* has nobody to hand its
-# gradient to, so it keeps it. `_inputs_first` is our `list_inputs_first`. (It does not
+# gradient to, so it keeps it. `_inputs_first` is our `list_inputs_first`. It does not
 # call itself, because Python allows about a thousand calls inside each other, and a
-# long program needs more.) Then the last node is taken off the list, again and again,
+# long program needs more. Then the last node is taken off the list, again and again,
 # and its `walk_back` is our `hand_on`.
 
 # %%
 show(Tensor.backward)
 
 # %% [markdown]
-# And this is plus, complete, with its rule, $gy$ and $gy$, at the end. (`operand`
-# takes the array out of a Tensor.) Where an array was broadcast, the walk sums its
-# gradient. So no backward needs to know of broadcasting.
+# And this is plus, complete, with its rule, $gy$ and $gy$, at the end; `operand` takes
+# the array out of a Tensor. Where an array was broadcast, the walk sums its gradient.
+# So no backward of the library needs to know of broadcasting. Your own engine, which
+# has no such walk, sums in `__add__` itself (piece 6).
 
 # %%
 show(Tensor.__add__)
@@ -1046,8 +1060,8 @@ def check_fools_the_sum():
 # %% [markdown]
 # **Now yours: pieces 5 to 10** of `my_transformer.py`. The walk is yours now:
 # `Tensor.backward`, `Tensor.__add__`, `Tensor.__matmul__`, `Tensor.transpose`,
-# `topological_order` and `attention`. (`python lessons/build.py` writes the file, if
-# you have none.)
+# `topological_order` and `attention`. If you have no such file, `python
+# lessons/build.py` writes it.
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.

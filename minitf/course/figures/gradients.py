@@ -77,6 +77,27 @@ def order(path):
     graph(nodes, arrows, path, title, ways=[["d", "b"], ["d", "c", "b"]])
 
 
+def attention(path):
+    """Draw the way back through the four steps of attention: what each arrow hands on."""
+    nodes = {
+        "Q": (0, 1.2, "Q\ngQ = gS K"),
+        "K": (0, 0, "K\ngK = gS\u1d40 Q"),
+        "S": (1.4, 0.6, "S = Q K\u1d40"),
+        "P": (2.8, 1.2, "P = softmax(S / \u221ad)"),
+        "V": (2.8, 0, "V\ngV = P\u1d40 gY"),
+        "Y": (4.2, 0.6, "Y = P V\ngY arrives"),
+    }
+    arrows = [
+        ("Y", "P", "gY V\u1d40"),
+        ("Y", "V", "P\u1d40 gY"),
+        ("P", "S", "gS"),
+        ("S", "Q", "gS K"),
+        ("S", "K", "gS\u1d40 Q"),
+    ]
+    title = "One gradient comes in, at Y, and three go out, at Q, K and V"
+    graph(nodes, arrows, path, title, marked=("Q", "K", "V"))
+
+
 def jacobian(slopes, scores, weights, path):
     """Draw the slope of each weight of a softmax for each score."""
     rows = [f"weight {n}: {y:.2f}" for n, y in enumerate(weights, 1)]
