@@ -60,8 +60,8 @@ claim("'sees' gets the same in both sentences", alike, man_sees_dog)
 # second the word after, and the two answers are written side by side. Both neighbours
 # are there, whole and in order.
 #
-# (How does an attention find the word *before*? Not by the words alone: their vectors
-# must also say where each stands. Lesson 05 adds that. Here we choose the weights.)
+# Here we choose the weights. For a model to find the word *before*, the vectors must
+# also say where each word stands (lesson 05).
 
 # %%
 for before, after in ((man, dog), (dog, man)):
@@ -93,10 +93,9 @@ draw(
 # *What to see: all three attentions are multi-head attentions, and the diagram on the
 # right shows the inside of one. Read it from below: three linear maps for each head,
 # the attention of lesson 01 in each of $h$ heads, the answers side by side ("Concat"),
-# and a last linear map that mixes them. (The paper writes $Q$, $K$ and $V$ for what
-# goes into the three maps; in self-attention all three are the same $x$. We call query,
-# key and value what comes out.) The thick line brings the encoder's output to the
-# attention in the middle.*
+# and a last linear map that mixes them. The paper writes $Q$, $K$ and $V$ for what
+# goes into the three maps; we call query, key and value what comes out. The thick line
+# brings the encoder's output to the attention in the middle.*
 #
 # To build it we need two things first: a way for each head to ask its own question, and
 # a place for what it learns.
@@ -173,8 +172,8 @@ same("F.linear: the gradient of b, another", b_tensor.grad, gy.sum(axis=(0, 1)))
 # (*gradient descent*), so a program must find them all. In the library a `Parameter` is
 # a Tensor that training changes. A `Module` is an object that finds all Parameters
 # inside it, and inside the Modules that it holds, and gives each a name. `Linear` is a
-# linear map as a Module. (Each of its numbers is called a parameter, too: a matrix of
-# shape (6, 6) is one `Parameter` and 36 parameters.)
+# linear map as a Module. Each of its numbers is called a parameter, too: a matrix of
+# shape (6, 6) is one `Parameter` and 36 parameters.
 
 # %%
 model = Module()
@@ -193,11 +192,9 @@ claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 # %% [markdown]
 # ## What is multi-head attention, exactly?
 # **State.** Let $h$ heads look at the same time, each through linear maps of its own,
-# and let one more linear map put together what they found. Its matrix is called $W^O$.
-# (The $O$ is part of the name, for "output", and no power; so are the $Q$, $K$ and $V$
-# below.) The positions of $x$ ask; the positions of the *memory* $m$ answer. (If $x$ is
-# its own memory, that is *self-attention*; on the thick line of figure 1, the memory is
-# the encoder's output.)
+# and let one more linear map put together what they found. Its matrix is called $W^O$;
+# the $O$ is part of the name, for "output", and no power. The positions of $x$ ask; the
+# positions of the *memory* $m$ answer. In *self-attention*, $x$ is its own memory.
 #
 # $$\text{head}_i = \text{Attention}(x W_i^Q, \; m W_i^K, \; m W_i^V)$$
 #
@@ -206,9 +203,8 @@ claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 # $$= \text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$$
 #
 # *Concat* writes the answers of the heads side by side. Cut $W^O$ into $h$ blocks of
-# rows. Then the last product is $\text{head}_1$ times the first block plus
-# $\text{head}_2$ times the second, and so on: each head writes what it found into the
-# vector in its own way.
+# rows. Then the last product is the sum of each head times its block: each head writes
+# what it found into the vector in its own way.
 #
 # Take the pencil again, with man = (2, 0) and dog = (0, 2) as in the beginning, and two
 # heads for "sees". Head 1 looks at the word before, head 2 at the word after. Each
@@ -216,10 +212,10 @@ claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 # (1/2, 0) for both, and makes 1 of man and 0 of dog. Let the rows of $W^O$ be (1, 0)
 # and (0, 1): head 1 writes into the first number of the answer, head 2 into the second.
 #
-# - "Man sees dog": the heads find 1 and 0. The answer is $1 · (1, 0) + 0 · (0, 1)$,
-#   which is (1, 0): man is the one who sees.
-# - "Dog sees man": they find 0 and 1, and the answer is (0, 1): man is the one who is
-#   seen.
+# | sentence | heads 1 and 2 find | answer | man is |
+# |---|---|---|---|
+# | man sees dog | 1 and 0 | $1 · (1, 0) + 0 · (0, 1) = (1, 0)$ | the one who sees |
+# | dog sees man | 0 and 1 | $0 · (1, 0) + 1 · (0, 1) = (0, 1)$ | the one who is seen |
 #
 # So two heads of one number tell who from whom, in no more numbers than one word has.
 # What do they give up? The second number of each word. Let a bird be (0, 1): that, too,
@@ -236,10 +232,10 @@ print("dog sees man:", found_2 @ rows_of_heads)
 # %% [markdown]
 # The shapes: $W^Q$ and $W^K$ of one head are $(d_{model}, d_k)$, $W^V$ is
 # $(d_{model}, d_v)$, and $W^O$ is $(h d_v, d_{model})$, so that what comes out has
-# $d_{model}$ numbers again. ($d_{model}$ is the length of the vector of a position. The
-# maps of attention have no bias in the paper.) The paper takes
-# $d_k = d_v = d_{model} / h$: in its *base model*, the smaller of the two that it
-# trains, $512 / 8 = 64$. More heads are smaller heads.
+# $d_{model}$ numbers again, the length of the vector of a position. The maps of
+# attention have no bias. The paper takes $d_k = d_v = d_{model} / h$: in its *base
+# model*, the smaller of the two that it trains, $512 / 8 = 64$. More heads are smaller
+# heads.
 #
 # **Derive.** One head after another, for one sentence. The library keeps the matrices
 # of all heads side by side in one matrix, so the matrices of head $i$ are a *slice of
@@ -264,10 +260,10 @@ def heads_one_by_one(x, memory, layer, mask=None):
 
 # %% [markdown]
 # **Equate.** Two sentences of 5 positions ask memories of 7 positions, one of which has
-# padding. `Config` holds all sizes of a model. (It always asks for the size of the
-# vocabulary, which does not matter here. Three heads of 12 numbers have $d_k = 4$; we
-# choose another $d_v$, so that no mix-up of the two can pass. The library's Parameters
-# have 32 bits; `.astype(np.float64)` gives them 64, so that rounding hides no mistake.)
+# padding. `Config` holds all sizes of a model, also that of its vocabulary, which does
+# not matter here. Three heads of 12 numbers have $d_k = 4$; we choose another $d_v$, so
+# that no mix-up of the two can pass. The library's Parameters have 32 bits;
+# `.astype(np.float64)` gives them 64, so that rounding hides no mistake.
 
 # %%
 sizes = Config(vocabulary_size=11, d_model=12, n_heads=3, d_v=6)
@@ -328,10 +324,8 @@ same("merge_heads puts them back", again, position_numbers)
 # | averages: $h$ times $T^2 d_v$ | none | $T^2 d_{model}$ |
 # | $W^O$ | $d_{model}^2$ | $T d_{model}^2$ |
 #
-# The $h$ cancels everywhere, because $h d_k = h d_v = d_{model}$. (Only what is done
-# once for each score, such as the exponential, is done $h$ times as often. That is a
-# small part.) Let us count what the loops above do. A product of $(a, b)$ with $(b, c)$
-# takes $a · b · c$ multiplications.
+# The $h$ cancels everywhere, because $h d_k = h d_v = d_{model}$. Let us count what the
+# loops above do. A product of $(a, b)$ with $(b, c)$ takes $a · b · c$ multiplications.
 
 
 # %%
@@ -373,56 +367,18 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 
 # %% [markdown]
 # ## What can several heads do that one cannot?
-# Look at several places, as the first section said. How much is that worth? There is a
-# law, and we can watch a training obey it.
+# Look at several places, as the first section said. How much is that worth?
 #
-# Take the task "give me the number before me, the number after me, and the first number
-# of the row". Call these three numbers $c_1$, $c_2$ and $c_3$, and let all numbers be
-# random and independent, with mean 0 and variance 1. A head gives its position *one*
-# weighted sum of them. What is lost?
-#
-# - A head that looks at one of the three places knows it, and nothing of the others. If
-#   it says 0 for what it does not know, the mean squared errors are 0, 1 and 1.
-# - A head that looks at all three alike gets $s = (c_1 + c_2 + c_3) / 3$. As a guess of
-#   $c_1$ that is wrong by $(2 c_1 - c_2 - c_3) / 3$, and the mean square of this is
-#   $(4 + 1 + 1) / 9 = 2/3$: the products of two different numbers have the mean 0. So
-#   the errors are 2/3, 2/3 and 2/3.
-#
-# Both sum to 2. Is that so for all weights? Let them be $a_1$, $a_2$ and $a_3$, and let
-#
-# $$q = a_1^2 + a_2^2 + a_3^2$$
-#
-# The best guess of $c_1$ that is a multiple of the head's sum leaves the error
-# $1 - a_1^2 / q$ ("More on heads" derives it). Check: if all weights are 1/3, $q$ is
-# $3/9$, and the error is $1 - (1/9) / (3/9) = 2/3$, as above. For $c_2$ and $c_3$ it is
-# the same, so the three errors sum to
-#
-# $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{q} = 3 - 1 = 2$$
-#
-# *whatever the weights are*. Without any head the sum would be 3. So what a head can
-# give is 1 in all: one number in, one number's worth of knowledge out.
-#
-# Would a wider head help? No. A head with 24 numbers hands over 24 averages, but all of
-# them with the *same* weights: each is a mixture of the three places. What is missing
-# is not room but a second set of weights, and that is a second head. Each head takes at
-# most 1 from the sum of the errors. So with $h$ heads the mean of the three is
-# $1 - h/3$ or more: 2/3 with one head, 1/3 with two, 0 with three.
-#
-# **Use.** Learn the task, by gradient descent. To show that a wider head is no help, we
-# give it room: in place of each number stands a block of 4 numbers, and a position has
-# three blocks. It is to give out the *first* block of the position before it, the
-# *second* block of the position after it, and the *third* block of the very first
-# position. A single head could carry all three blocks side by side, in columns of their
-# own. But it would have to fetch them with one set of weights: so in the columns of the
-# first block it finds $a_1$ times the block that it wants, and $a_2$ and $a_3$ times
-# two others, which are noise. The best guess again leaves $1 - a_1^2 / q$, and likewise
-# in the other columns: the same law. (Twelve more numbers say which position it is.
-# With them a head can find the one before.)
+# **Use.** Watch a training. Each of 12 positions has three blocks of 4 random numbers,
+# with mean 0 and variance 1, and twelve more numbers that say which position it is. It
+# is to give out the *first* block of the position before it, the *second* block of the
+# position after it, and the *third* block of the very first position. Who says 0 for
+# all of them has the mean squared error 1.
 
 
 # %%
-# For each of 12 positions a 4 in a place of its own, the same in each of 32 sentences.
-# (4, so that a score depends on the position more than on the random numbers.)
+# For each of 12 positions a 4 in a place of its own, the same in each of 32 sentences:
+# with a 4, a score depends on the position more than on the random numbers.
 where = np.tile(4 * np.eye(12, dtype=np.float32), (32, 1, 1))
 t = np.arange(2, 11)  # there the one before, the one after and the first are different
 
@@ -460,9 +416,53 @@ draw(figures.learning, "03_heads.png", learning, 20)
 # %% [markdown]
 # ![The mean squared error over 600 steps of gradient descent. With one head it stops at the dashed line 2/3, with two heads at 1/3, with three heads it goes to 0.](figures/03_heads.png)
 #
-# *What to see: training runs into the bounds and stops near them. Three places need
-# three heads. (A curve may dip a little below its line: the law holds for weights that
-# do not depend on the random numbers, and a head may choose its weights by them.)*
+# *What to see: training runs into a floor for one head, 2/3, and into another for two,
+# 1/3. Three places need three heads. A curve may dip a little below its line, since a
+# head may choose its weights by the random numbers.*
+#
+# **State.** Where does 2/3 come from? Take one wanted number of each block, and call
+# them $c_1$, $c_2$ and $c_3$. A head gives its position *one* weighted sum of the three
+# places. What is lost?
+#
+# - A head that looks at one of the three places knows it, and nothing of the others. If
+#   it says 0 for what it does not know, the mean squared errors are 0, 1 and 1.
+# - A head that looks at all three alike gets $s = (c_1 + c_2 + c_3) / 3$. As a guess of
+#   $c_1$ that is wrong by $(2 c_1 - c_2 - c_3) / 3$, and the mean square of this is
+#   $(4 + 1 + 1) / 9 = 2/3$: the products of two different numbers have the mean 0. So
+#   the errors are 2/3, 2/3 and 2/3.
+#
+# Both sum to 2. Do other weights, too? Let them be $a_1$, $a_2$, $a_3$, and let each
+# number be guessed by the best multiple of $s$:
+
+# %%
+c = np.random.default_rng(3).standard_normal((100_000, 3))
+for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
+    s = c @ a  # what the head hands over
+    multiples = s @ c / (s @ s)  # the best one for each of the three
+    errors = ((c - np.outer(s, multiples)) ** 2).mean(axis=0)
+    print(f"{a}: errors {errors.round(2)}")
+    claim("    they sum to", abs(errors.sum() - 2) < 0.02, round(errors.sum(), 2))
+
+# %% [markdown]
+# **Derive.** Let $q = a_1^2 + a_2^2 + a_3^2$, and guess $c_1$ by $k · s$. The mean of
+# $(c_1 - k s)^2$ is
+#
+# $$1 - 2 k a_1 + k^2 q$$
+#
+# because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is $q$.
+# The slope in $k$, $-2 a_1 + 2 k q$, is 0 at $k = a_1 / q$, which leaves
+# $1 - a_1^2 / q$. For $c_2$ and $c_3$ it is the same, so the three errors sum to
+#
+# $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{q} = 3 - 1 = 2$$
+#
+# *whatever the weights are*. Without any head the sum would be 3. So a head takes 1
+# from it, and no more: one number in, one number's worth of knowledge out. With $h$
+# heads the mean of the three is $1 - h/3$ or more: 2/3, 1/3 and 0.
+#
+# Would a wider head help? No, and the training shows it: its single head has room for
+# all three blocks. But it fetches them with the *same* weights, so beside the block
+# that it wants stand two others, as noise. What is missing is not room but a second set
+# of weights, and that is a second head.
 #
 # Is more always better? The paper tried: Table 3 (A) has the translation score of the
 # base model (*BLEU*, where more is better) with different numbers of heads, at equal
@@ -549,7 +549,8 @@ claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
 
 # %% [markdown]
 # ## More on heads
-# Nothing below is needed for the next lesson.
+# Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
+# worth everybody's click.
 #
 # ### Is a matrix that is used twice given both gradients?
 # Yes: `backward` adds up what each use sends (lesson 02). `last` below is rows S M S,
@@ -573,7 +574,7 @@ both_uses = from_last_use + from_first_use
 same("a shared Parameter: two gradients added", model.first.weight.grad, both_uses)
 
 # %% [markdown]
-# ### How large should the first random numbers be?
+# ### ★ How large should the first random numbers be?
 # The paper does not say. If they are too large, the vectors grow from layer to layer,
 # and if they are too small, they fade. There is a size at which the vectors do neither.
 #
@@ -587,8 +588,7 @@ same("a shared Parameter: two gradients added", model.first.weight.grad, both_us
 #
 # Both cannot hold unless $n_{in} = n_{out}$. Glorot and Bengio (2010) take the middle,
 # one over the mean of both, $\text{Var}(W) = 2 / (n_{in} + n_{out})$. Numbers drawn
-# evenly between $-a$ and $a$ have the variance $a^2 / 3$. (It is the mean of $w^2$: the
-# integral of $w^2$ from 0 to $a$, $a^3 / 3$, divided by $a$.) So
+# evenly between $-a$ and $a$ have the variance $a^2 / 3$, the mean of $w^2$. So
 # $a^2 = 6 / (n_{in} + n_{out})$.
 #
 # Send random vectors of 256 numbers through ten such maps, and random gradients back;
@@ -736,38 +736,22 @@ same("attention / recurrent layer = 2 + T / d_model", ratio, 2 + lengths / 24)
 claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
 
 # %% [markdown]
-# ### Why can no weights beat the bound?
-# What is missing above is the best guess. A head gives its position one weighted sum of
-# the wanted numbers (weight on any other number is wasted, so let it be 0):
-#
-# $$s = a_1 c_1 + a_2 c_2 + a_3 c_3$$
-#
-# What follows a head is a linear map, $W^O$, so let the guess be linear, too: guess
-# $c_1$ by $k · s$. The mean of the squared error, $(c_1 - k s)^2$, is
-#
-# $$1 - 2 k a_1 + k^2 (a_1^2 + a_2^2 + a_3^2)$$
-#
-# because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is the
-# sum of the squares, $q$. Its slope in $k$, $-2 a_1 + 2 k q$, is 0 at the best $k$,
-# $a_1 / q$, and it leaves the error $1 - a_1^2 / q$.
-#
+# ### ★ Why can no weights of several heads beat the bound?
 # With $h$ heads there are $h$ such sums. Mix them, as $W^O$ may, until their vectors of
 # weights $(a_1, a_2, a_3)$ are perpendicular to each other. Then the mean of $s s'$ is
 # 0 for any two of them, so in the error of the guess $k s + k' s'$ no term has both $k$
 # and $k'$. Each factor is chosen as if it were alone, and each sum takes 1 from the
-# three errors. (Vectors that are copies of each other leave fewer than $h$.) So the
-# mean of the three errors is $1 - h/3$ or more: 2/3 with one head, 1/3 with two, 0 with
-# three.
-#
-# (A guess that is not linear may know more of some special numbers. If each $c$ is 1 or
-# -1, the one sum $c_1 + 2 c_2 + 4 c_3$ tells all three.)
+# three errors. So their mean is $1 - h/3$ or more: 2/3 with one head, 1/3 with two, 0
+# with three. What follows a head is a linear map, $W^O$, so the guess is linear. A
+# guess that is not may know more of some special numbers: if each $c$ is 1 or -1, the
+# one sum $c_1 + 2 c_2 + 4 c_3$ tells all three.
 #
 # Choose the weights of $h$ heads at random, over a row of 12 numbers.
 # Compute the sums of 20,000 random rows, and guess the three wanted numbers of each row
 # from its sums as well as possible (`lstsq` finds the guess with the least squared
-# error). Do so 40 times. Is an error ever below the bound? (By a thousandth or two it
-# can be: the guess is judged on the rows to which it was fitted. So the claim allows
-# 0.01.)
+# error). Do so 40 times. Is an error ever below the bound? By a thousandth or two it
+# can be, as the guess is judged on the rows to which it was fitted. So the claim allows
+# 0.01.
 
 
 # %%
