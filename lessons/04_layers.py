@@ -67,7 +67,7 @@ claim("after three looks the words differ by at most", furthest < 0.01, furthest
 # Is that so in a model, too? There the matrices $W^V$ and $W^O$ come between two
 # averages. In a new model they are random, and a random matrix prefers no direction: it
 # stretches what the words share about as much as what differs. So it cannot undo an
-# average. (Dong et al. 2021 describe this collapse.)
+# average (Dong et al. 2021).
 #
 # We try it with a sentence of 16 words, a table of random numbers with 16 rows and 32
 # columns. We send it through six attentions of lesson 03, as many as a Transformer has
@@ -126,10 +126,7 @@ draw(figures.alike, "04_alike.png", apart)
 #
 # The second attention does most. An average of random vectors is shorter than they are,
 # so now the scores are small, all weights are nearly 1/16, and all words fetch nearly
-# the same ("How alike are the weights?").
-#
-# These layers are new. (For trained ones see "Do words stay apart in a trained model?")
-# Which of the other parts slows the fall?
+# the same. Which of the other parts of a layer slows the fall?
 
 # %% [markdown]
 # ## What happens to a word inside a layer?
@@ -139,25 +136,25 @@ draw(figures.alike, "04_alike.png", apart)
 # a small network, which computes with the word and what it fetched, for each word
 # alone. After each of them the same three things happen:
 #
-# 1. *Dropout* sets a few of the new numbers to 0, but only while the model learns. Ours
-#    does not learn now, so (1, 2, 1, 0) stays as it is.
-# 2. The *residual connection* adds the new vector to the old one, number by number:
-#    $(0, 1, 2, 9) + (1, 2, 1, 0)$ is $(1, 3, 3, 9)$.
+# 1. *Dropout* sets a few of the new numbers to 0, but only while the model learns.
+# 2. The *residual connection* adds the new vector to the old one, number by number.
 # 3. *Layer norm* brings the sum to a standard size. Without it the numbers would grow
 #    from layer to layer, as each adds something, until each softmax gives nearly all
 #    weight to one word (lesson 01).
 #
-# Compute the third step on paper. The mean of (1, 3, 3, 9) is $16 / 4 = 4$. Subtract
-# it: (-3, -1, -1, 5). The mean of the squares is $(9 + 1 + 1 + 25) / 4 = 9$, and its
-# root, the *standard deviation* (the spread of lesson 01), is 3. Divide by it:
+# | step | the word |
+# |---|---|
+# | it enters | (0, 1, 2, 9) |
+# | attention has fetched | (1, 2, 1, 0) |
+# | their sum | (1, 3, 3, 9) |
+# | minus its mean, $16 / 4 = 4$ | (-3, -1, -1, 5) |
+# | the mean of the squares | $(9 + 1 + 1 + 25) / 4 = 9$ |
+# | divided by its root, 3 | (-1, -0.33, -0.33, 1.67) |
 #
-# $$(-3, -1, -1, 5) / 3$$
-#
-# $$= (-1, -0.33, -0.33, 1.67)$$
-#
-# The result has the mean 0 and the standard deviation 1, whatever went in (unless all
-# four numbers were equal). With these four numbers the second sub-layer begins, and the
-# same three things happen again.
+# That root is the *standard deviation*, the spread of lesson 01. The result has the
+# mean 0 and the standard deviation 1, whatever went in, unless all four numbers were
+# equal. With these four numbers the second sub-layer begins, and the same three things
+# happen again.
 
 # %%
 old = np.array([0.0, 1.0, 2.0, 9.0])
@@ -265,62 +262,72 @@ print("after: ", after.round(4))
 print("moved: ", (after - on_paper).round(3))
 
 # %% [markdown]
-# The last one, the 9 itself! Why? There are two small steps of $x$ that $n$ does not
-# notice (but for eps):
+# The last one, the 9 itself! Why?
 #
-# - Add the same number to all features, a step along $(1, \ldots, 1)$.
-# - Stretch the distances from the mean. They are $s \, n$, so this is a step along $n$.
+# **Derive.** Move one feature $x_j$ a little. It reaches each $n_i = (x_i - m) / s$ in
+# three ways. Each effect, per unit of the move of $x_j$:
 #
-# The 9 is far above the others. To raise it is almost a stretch, so most of the raise
-# is lost. We compute what is left of the step (0, 0, 0, 0.12). First take away its part
-# along $(1, \ldots, 1)$, which is its mean, then its part along $n$. The part of a
-# vector $v$ along $n$ is $n \, (v \cdot n) / (n \cdot n)$. The squares of $n$ have the
-# mean 1, so $n \cdot n$ is $D$, and the part is $n \, \text{mean}(v n)$, where $v n$
-# are the products $v_i n_i$.
+# 1. As itself, if $i = j$: $n_j$ changes by $1/s$.
+# 2. Through the mean. $m$ changes by $1/D$, so *every* $n_i$ changes by $-(1/D) / s$.
+# 3. Through the deviation. By the chain rule for the root, $s$ changes by $n_j / D$,
+#    and $(x_i - m) / s$ has the slope $-n_i / s$ with respect to $s$, so *every* $n_i$
+#    changes by $-(n_i / s)(n_j / D)$.
 
 # %%
-step = np.array([0.0, 0.0, 0.0, 0.12])
-step_without_mean = step - step.mean()
-step_along_n = on_paper * (step_without_mean * on_paper).mean()
-rest = step_without_mean - step_along_n
-print("without its mean:", step_without_mean.round(3))
-print("part along n:    ", step_along_n.round(3))
-print("what is left:    ", rest.round(3))
-print("divided by s = 3:", (rest / 3).round(3))
+n, s_of_it, D = on_paper, 3.0, 4
+as_itself = np.array([0.0, 0.0, 0.0, 0.12]) / s_of_it
+through_mean = np.full(4, -0.12 / D / s_of_it)
+through_deviation = -(n / s_of_it) * (n[3] / D) * 0.12
+print("as itself:            ", as_itself.round(3))
+print("through the mean:     ", through_mean.round(3))
+print("through the deviation:", through_deviation.round(3))
+moves = as_itself + through_mean + through_deviation
+same("together = how they moved", moves, after - on_paper, rtol=0, atol=1e-3)
 
 # %% [markdown]
-# What is left, divided by $s$, is how the four results moved.
+# The third way takes most from the 9, because $n_4$ is the largest: to raise what is
+# far above the mean is almost to stretch all distances from it, and a stretch changes
+# no result. Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and
+# else 0:
 #
-# **Derive.** Back to the gradient. Say that the gradient $u = (2, 0, 0, 0)$ arrives at
-# $n$: the loss changes by 2 times the move of the first result, so by $2 \cdot 0.02$,
-# divided by $s$. The gradient of $x$ must give the same for the step (0, 0, 0, 0.12).
-# Take the same two parts away from $u$:
-
-# %%
-arriving_u = np.array([2.0, 0.0, 0.0, 0.0])
-u_without_mean = arriving_u - arriving_u.mean()
-u_along_n = on_paper * (u_without_mean * on_paper).mean()
-rest_of_u = u_without_mean - u_along_n
-from_step = arriving_u @ rest
-from_gradient = rest_of_u @ step
-print("u without its mean:", u_without_mean)
-print("part along n:      ", u_along_n.round(3))
-print("what is left:      ", rest_of_u.round(3))
-same("u times the step's rest = u's rest times the step", from_step, from_gradient)
-
-# %% [markdown]
-# What is left of $u$ times the step is $1/3 \cdot 0.12 = 0.04$, and so is
-# $2 \cdot 0.02$. (Both are still to be divided by $s$.) **It does not matter whether
-# the two parts are taken from the step or from the gradient.** For what is left of
-# either is at right angles to both directions, so the parts that were taken from the
-# other add nothing to the product ("Why are two directions lost in the gradient of
-# layer norm?"). So the gradient of $x$ is $u$ without its two parts, divided by $s$:
+# $$\frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( \delta_{ij} - \frac{1}{D}
+# - \frac{n_i n_j}{D} \Big)$$
+#
+# Let the gradient $u$ arrive at $n$. The gradient of $x_j$ adds up what its change does
+# to all $n_i$, each times $u_i$. A sum that is divided by $D$ is a mean, so
 #
 # $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
 #
-# Here $u_i$ is $gy_i \, \text{gain}_i$, as
-# $y_i = \text{gain}_i \, n_i + \text{bias}_i$. With three features, the formula can be
-# drawn:
+# Here $u n$ are the products $u_i n_i$, and $u_i$ is $gy_i \, \text{gain}_i$, as
+# $y_i = \text{gain}_i \, n_i + \text{bias}_i$.
+#
+# What does it mean? From $u$ two parts are taken away: its mean, which is its part along
+# $(1, \ldots, 1)$, and its part along $n$. These are the two steps of $x$ that $n$ does
+# not notice: to add the same number to all features, and to stretch the distances from
+# the mean. Call $P$ what takes both parts away. Our raise $e$ moves $n$ by $P e / s$,
+# so it moves the loss by $u \cdot (P e) / s$; the formula says $(P u) \cdot e / s$.
+# **It does not matter from which of the two the parts are taken**: what is left of
+# either has nothing along the two directions, so the parts of the other that lie along
+# them add nothing to the product. In numbers:
+
+
+# %%
+def without_both_parts(v):
+    v = v - v.mean()
+    return v - n * (v * n).mean()
+
+
+raise_of_9 = np.array([0.0, 0.0, 0.0, 0.12])
+arriving = np.array([2.0, 0.0, 0.0, 0.0])  # u: only the first result matters
+print("P e:", without_both_parts(raise_of_9).round(3))
+print("P u:", without_both_parts(arriving).round(3))
+of_raise = arriving @ without_both_parts(raise_of_9)
+of_gradient = without_both_parts(arriving) @ raise_of_9
+same("u . (P e) = (P u) . e", of_raise, of_gradient)
+print(f"both are {of_raise:.2f}")
+
+# %% [markdown]
+# With three features, the formula can be drawn:
 
 # %%
 n_of_three = np.array([-1.0, -1.0, 2.0]) / 2**0.5  # mean 0, deviation 1
@@ -361,24 +368,21 @@ grad_check(F.layer_norm, X, gain, bias)
 # Here is the smallest. Do a subject and its verb disagree?
 # Attention has put into one feature whether the subject is plural, 1 or 0, and into a
 # second one whether the verb is: $(a, b)$. The answer is to be +1 if they differ and -1
-# if they are equal. An additive answer would need
+# if they are equal:
 #
-# $$f(0) + g(0) = -1$$
+# | $(a, b)$ | wanted | an additive answer | bent: $\max(0, a - b)$ |
+# |---|---|---|---|
+# | (0, 0) | -1 | $f(0) + g(0)$ | 0 |
+# | (1, 1) | -1 | $f(1) + g(1)$ | 0 |
+# | (0, 1) | 1 | $f(0) + g(1)$ | 0 |
+# | (1, 0) | 1 | $f(1) + g(0)$ | 1 |
 #
-# $$f(1) + g(1) = -1$$
-#
-# $$f(0) + g(1) = 1$$
-#
-# $$f(1) + g(0) = 1$$
-#
-# The first two equations say that $f(0) + f(1) + g(0) + g(1)$ is -2, the other two say
-# that it is 2. So no $f$ and $g$ exist: an additive answer has the same sum over the
-# two equal pairs, (0, 0) and (1, 1), as over the two different ones.
+# In the column of additive answers the first two rows have the same sum as the last
+# two, $f(0) + f(1) + g(0) + g(1)$. Wanted are -2 and 2. So no $f$ and $g$ exist.
 #
 # **State.** A matrix makes only sums, too, and two matrices in a row are no better:
 # $(x W_1) W_2$ is $x (W_1 W_2)$, so they are one matrix. But bend a sum, and it is
-# additive no more: $\max(0, a - b)$ has the sum $0 + 0$ over the equal pairs, and
-# $0 + 1$ over the different ones. The *feed-forward network* (section 3.3, equation 2)
+# additive no more, as the last column shows: $0 + 0$ is not $0 + 1$. The *feed-forward network* (section 3.3, equation 2)
 # has two matrices. Between them each feature is bent by itself: whatever is below 0
 # becomes 0.
 #
@@ -423,7 +427,7 @@ same(
 #
 # Write the facts as a table with a row for each person and a column for each dish. The
 # additive answer with the smallest error is the mean of the row, plus the mean of the
-# column, minus the mean of the table ("Why is no additive answer better?").
+# column, minus the mean of the table.
 
 # %%
 person = rng.standard_normal((8, 16))  # a vector of 16 features for each
@@ -473,6 +477,7 @@ claim(
 )
 enough_known = n_known[4] > 55 and n_known[8] == 64
 known = f"{n_known[4]} and {n_known[8]}"
+print("numbers in the network of 4 units:", sum(a.size for a in learned[4][1:]))
 claim("four and eight units know, of 64 facts,", enough_known, known)
 claim("with 32 units the error is", errors[5] < 0.02, errors[5])
 draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
@@ -485,17 +490,36 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # dashed line, however large it is. With ReLU it is far below from 4 units on.*
 #
 # So a network can remember, with enough numbers. With 4 units it has 73, hardly more
-# than one for each fact, and 60 answers have the right sign. (The best sum has 46.)
-# With 8 units all 64 have.
+# than one for each fact, and 60 answers have the right sign. With 8 units all 64 have.
 #
-# Attention mostly *fetches*, and the network *computes and remembers*. (Attention
-# computes a little, too: its weights depend on the words.) The network holds two thirds
-# of the *parameters*, the learned numbers, of an encoder layer: two matrices of 512
-# times 2,048, against attention's four of 512 times 512 (lesson 03).
+# Attention mostly *fetches*, and the network *computes and remembers*. It holds two
+# thirds of the *parameters*, the learned numbers, of an encoder layer: two matrices of
+# 512 times 2,048, against attention's four of 512 times 512 (lesson 03).
 #
 # The same network runs at each position, alone: the paper calls it *position-wise*.
-# **Attention is the only place where positions meet.**
-#
+# **Attention is the only place where positions meet.** Change one of the 16 words of the
+# first section, and see how far the outputs of the others move:
+
+# %%
+six = np.random.default_rng(6)
+other_word = (
+    sentence + 1.0 * (np.arange(16) == 5)[:, None]
+)  # another word at position 5
+not_5 = np.arange(16) != 5
+
+
+def others_move(sublayer):
+    moved = abs(sublayer(other_word).numpy() - sublayer(sentence).numpy())
+    return moved.max(axis=-1)[0, not_5]
+
+
+fetching = MultiHeadAttention(small, six).astype(np.float64)
+by_network = others_move(FeedForward(small, six).astype(np.float64)).max()
+by_attention = others_move(lambda x: fetching(x, x)).min()
+claim("the network: the others move by", by_network == 0, float(by_network))
+claim("attention: each of them by at least", by_attention > 1e-3, by_attention)
+
+# %% [markdown]
 # And the gradient? That of the matrices is known from lesson 02. The slope of ReLU is 1
 # where $x > 0$, and 0 elsewhere: the gradient passes where the value did.
 
@@ -504,13 +528,12 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # A network that can remember 64 facts can also remember its training sentences, and
 # that is not what it is for. *Dropout* (section 5.4): while the model learns, each
 # feature is set to 0 with the probability `rate` (the paper's $P_{drop}$, 0.1 in the
-# base model), as if by an unfair coin. The idea: what is kept in one feature is
-# forgotten whenever this feature is dropped, one time in ten. Kept in three, it is
-# forgotten only if all three are dropped: $0.1^3$, one time in a thousand. So training
-# should spread each thing over several features, which leaves less room for learning
-# single sentences by heart. We do not measure it here. The paper did: without dropout
-# its base model scores 1.2 BLEU less (Table 3 (D); BLEU says how good translations
-# are).
+# base model), as if by an unfair coin. What is kept in one feature is forgotten one
+# time in ten. Kept in three, it is forgotten only if all three are dropped, one time in
+# a thousand. So training should spread each thing over several features, which leaves
+# less room for learning single sentences by heart. The paper measured it: without
+# dropout its base model scores 1.2 BLEU less (Table 3 (D); BLEU says how good
+# translations are).
 #
 # **State.** The features that stay are divided by $1 - \text{rate}$, as is usual (the
 # paper does not say it):
@@ -519,16 +542,6 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 #
 # Here mask is a *dropout mask*: 1 where a feature stays, 0 where it is dropped. It has
 # nothing to do with the masks of attention.
-#
-# **Derive.** Why divide? With the rate 1/2, (4, 8) becomes (8, 16), (8, 0), (0, 16) or
-# (0, 0), each as often: on average (4, 8), as before. In general, a feature stays with
-# the probability $1 - \text{rate}$. So on average $y$ is
-#
-# $$(1 - \text{rate}) \cdot \frac{x}{1 - \text{rate}} + \text{rate} \cdot 0 = x$$
-#
-# So a trained model can translate without dropout (`eval()` switches it off): what
-# follows gets about what it is used to. The gradient is $gy$ times the same mask,
-# divided by the same number.
 
 # %%
 rate = 0.25
@@ -541,13 +554,23 @@ drop.eval()
 claim("eval() switches it off: the result is x itself", drop(X) is X, "the same object")
 
 # %% [markdown]
+# **Derive.** Why divide? With the rate 1/2, (4, 8) becomes (8, 16), (8, 0), (0, 16) or
+# (0, 0), each as often: on average (4, 8), as before. In general, a feature stays with
+# the probability $1 - \text{rate}$. So on average $y$ is
+#
+# $$(1 - \text{rate}) \cdot \frac{x}{1 - \text{rate}} + \text{rate} \cdot 0 = x$$
+#
+# So a trained model can translate without dropout (`eval()` switches it off): what
+# follows gets about what it is used to. The gradient is $gy$ times the same mask,
+# divided by the same number.
+
+# %% [markdown]
 # ## Why is x added to the output of a sub-layer?
 # **State.** The output of each sub-layer (section 3.1, and section 5.4 for dropout) is
 #
 # $$\text{LayerNorm}(x + \text{Dropout}(\text{Sublayer}(x)))$$
 #
-# This order, norm last, is called *post-norm*. (Many later models put it first: "What
-# changes if the norm comes first?")
+# This order, norm last, is called *post-norm*; many later models put the norm first.
 #
 # So an encoder layer is two lines. Here they are without dropout, beside a new layer of
 # the library, whose norms have the gain 1 and the bias 0.
@@ -579,8 +602,8 @@ same("an encoder layer is two lines", as_in_library, two_lines(sentence))
 #
 # **Use.** We measure four ways to connect the sub-layers of 1 to 16 encoder layers,
 # before any training. A random gradient starts at the output. Its size, the root of the
-# mean of its squares, is about 1. How much arrives at the input? (Each number is the
-# median of five random stacks.)
+# mean of its squares, is about 1. How much arrives at the input, in the median of five
+# random stacks?
 
 
 # %%
@@ -694,10 +717,10 @@ claim(
 print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 
 # %% [markdown]
-# With $x$, 0.32 is left after six new layers (the median of five random stacks; the
-# first figure has 0.37, of one). It falls as well, because what each layer adds is more
-# alike than the words are; after 16 layers it is 0.01. $x$ slows the fall, and training
-# can do the rest ("Do words stay apart in a trained model?").
+# With $x$, 0.32 is left after six new layers; in the first figure it was 0.37, of one
+# random stack. It falls as well, because what each layer adds is more alike than the
+# words are; after 16 layers it is 0.01. $x$ slows the fall, and training can do the
+# rest ("Do words stay apart in a trained model?").
 #
 # The same holds on the way back. Take two words that have become alike. Each then looks
 # at both with the weights 1/2 and 1/2, so each output is half of the first value plus
@@ -707,9 +730,29 @@ print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 # *different* words is lost. With $x$ the two get 3 + 2 = 5 and 1 + 2 = 3: the
 # difference survives.
 #
-# So we send back a gradient of which the mean over the words is 0. Through six layers
-# of $\text{norm}(f(x))$ 5e-16 of it arrives; with $x$, 0.61 ("What happens to vectors
-# and gradients without x, or without a norm?"). **The residual connection carries each
+# So we send back a gradient of which the mean over the words is 0, through six layers.
+
+
+# %%
+def own_gradient(connect, seed):
+    generator = np.random.default_rng(seed)
+    x = Tensor(generator.standard_normal((2, 16, 32)))
+    y = through_a_stack(x, 6, connect, generator)
+    gy = generator.standard_normal(y.shape)
+    y.backward(gy - gy.mean(axis=1, keepdims=True))
+    return float((x.grad**2).mean()) ** 0.5
+
+
+own_alone = float(np.median([own_gradient(norm_of_f, seed) for seed in range(5)]))
+claim("norm(f(x)): of such a gradient arrives", own_alone < 1e-9, f"{own_alone:.0e}")
+of_seeds = [own_gradient(as_in_the_paper, seed) for seed in range(5)]
+own_with_x = float(np.median(of_seeds))
+claim(
+    "norm(x + f(x)): of such a gradient arrives", own_with_x > 0.1, f"{own_with_x:.2f}"
+)
+
+# %% [markdown]
+# With $x$, 0.61 of it arrives, and without it nothing but rounding. **The residual connection carries each
 # word's own vector forward, and its own gradient back.**
 #
 # A second reason is older. He et al. 2015, who introduced the residual connection,
@@ -737,7 +780,8 @@ print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 
 # %% [markdown]
 # ## More on layers
-# Nothing below is needed for the next lesson.
+# Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
+# worth everybody's click.
 
 # %% [markdown]
 # ### Is the library's layer made of these parts?
@@ -799,7 +843,21 @@ same("Residual = LayerNorm(x + Dropout(Sublayer(x)))", by_residual, post_by_hand
 same("EncoderLayer = two of them, attention first", by_layer, layer_by_hand)
 
 # %% [markdown]
-# ### What changes if the norm comes first?
+# And the library's code; read the last lines of each, in `__call__`.
+
+# %%
+show(Residual)
+show(EncoderLayer)
+
+
+def encoder_layer(x):
+    return layer.eval()(x, causal)
+
+
+grad_check(encoder_layer, X, name="EncoderLayer")
+
+# %% [markdown]
+# ### ★ What changes if the norm comes first?
 # Post-norm, the paper's order, has the norm last. Many later models move it to the
 # input of the sub-layer, which is *pre-norm*:
 #
@@ -830,8 +888,8 @@ claim("pre-norm: a sub-layer that gives 0 returns x exactly", unchanged, 0.0)
 # Which order is easier to train? Post-norm is hard to start: a small change of its
 # matrices does more. Move every number in the matrices of a stack at random, by 2% of
 # its matrix's deviation. That is the size, though not the direction, of an early step
-# of training. How far does the output move? (With the last norm of pre-norm, both
-# outputs have the same size.)
+# of training. How far does the output move? With the last norm of pre-norm, both
+# outputs have the same size.
 
 
 # %%
@@ -884,101 +942,12 @@ draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 # The reason, in short: in post-norm every sub-layer adds an equal share to the change,
 # however deep the stack is, while in pre-norm the sum grows, and late sub-layers add
 # less and less to it. That is a reason for **small steps at the beginning in
-# post-norm**, and for smaller ones the deeper the model is. (Random moves are not
+# post-norm**, and for smaller ones the deeper the model is. Random moves are not
 # updates: lesson 07 trains post-norm with and without its *warm-up*, and pre-norm
-# without. Very deep models are mostly pre-norm.)
+# without. Very deep models are mostly pre-norm.
 
 # %% [markdown]
-# ### Why does post-norm move further?
-# Suppose that the first $x$ and every $f(x)$ have the size 1 and nothing in common, so
-# that the *squares* of their sizes add.
-#
-# Let one update of the matrices change every $f$ a little. At each sub-layer two
-# changes meet: its own $f$ has changed, which moves $f(x)$ by a *fresh change* of size
-# $d$; and $x$ has moved already, because of the sub-layers before, by an *older change*
-# of size $c$. By how much does the output of the stack change?
-#
-# - *Post-norm.* $x + f(x)$ has the square $1 + 1 = 2$. The norm divides this square by
-#   2, and the squares of the changes, too. So the fresh change adds $d^2/2$. The older
-#   change reaches the sum twice: in $x$ itself, and in $f(x)$, because $f$ sees the
-#   changed $x$. If $f$ passes on as much as it gets, that is $c^2 + c^2 = 2 c^2$, and
-#   the norm makes it $c^2$ again. Nothing is forgotten, and *every* sub-layer adds the
-#   same $d^2/2$.
-# - *Pre-norm.* The sum is not divided until the end, so it grows: its square is 2 after
-#   the first sub-layer, 3 after the second, 4 after the third. A fresh change $d^2$ is
-#   one half of that, then a third, then a quarter. *Late sub-layers add less and less.*
-#   An older change keeps its share. Let the sum have the square $k$, and the change in
-#   it the square $c^2$, a share of $c^2/k$. $f$ sees the sum divided to the size 1, so
-#   the change that $f$ passes on has the square $c^2/k$. Then the sum has the square
-#   $k + 1$, and the change in it $c^2 + c^2/k = (k + 1) c^2/k$: the share is $c^2/k$
-#   again.
-#
-# Add up the shares of the 48 sub-layers of 24 layers.
-
-# %%
-post_shares = 48 * 1 / 2
-pre_shares = sum(1 / (k + 1) for k in range(1, 49))
-print(f"square of the change, in units of d²: post {post_shares}, pre {pre_shares:.1f}")
-print(f"so post-norm moves {(post_shares / pre_shares) ** 0.5:.1f} times as far")
-
-# %% [markdown]
-# That is an estimate, and a real stack keeps to its assumptions only roughly: in the
-# figure of "What changes if the norm comes first?" post-norm moves about twice as far.
-
-# %%
-print(f"with {stack_depths} layers:")
-for order, moves in movement.items():
-    print(f"{order} {np.round(moves, 2)}")
-
-# %% [markdown]
-# ### How large are the gradients near the output?
-# In post-norm they do not shrink with depth. Follow the road of $x$ back from the
-# output, with the same sizes as above, in 12 layers or 24 sub-layers:
-#
-# - *Pre-norm.* The sum of $x$ and 24 results has the size $\sqrt{25} = 5$. The last
-#   norm divides by it, and so divides the gradient by 5. From there the road leads to
-#   *every* layer without another norm. The deeper the stack, the smaller the gradient.
-# - *Post-norm.* There is a norm on the road after each sub-layer. The last one divides
-#   by $\sqrt{2} = 1.4$, however deep the stack is. So the last layer gets a gradient
-#   $5 / 1.4 = 3.5$ times as large as in pre-norm.
-#
-# We measure the gradient of the last feed-forward network's two matrices.
-
-
-# %%
-def gradient_of_layer(n_layers, norm, which, seed):
-    layers = stack_of(norm, n_layers, seed)
-    generator = np.random.default_rng(100 + seed)
-    x = Tensor(generator.standard_normal((2, 16, 64)).astype(np.float32))
-    y = output_of(layers, x, norm)
-    y.backward(generator.standard_normal(y.shape).astype(np.float32))
-    parameters = layers[which].feed_forward.parameters()
-    squares = [float((p.grad**2).sum()) for p in parameters if p.data.ndim == 2]
-    return sum(squares) ** 0.5
-
-
-print(f"estimate for 12 layers: {25**0.5:.0f} / {2**0.5:.1f} = {(25 / 2) ** 0.5:.1f}")
-post_gradients = medians_over([6, 12, 24], gradient_of_layer, "post", -1)
-pre_gradients = medians_over([6, 12, 24], gradient_of_layer, "pre", -1)
-print("gradient of the last layer's matrices, with 6, 12 and 24 layers:")
-print(f"post-norm {np.round(post_gradients)}\npre-norm  {np.round(pre_gradients)}")
-larger = post_gradients[1] / pre_gradients[1]
-claim(
-    "12 layers: in post-norm it is larger by a factor of", larger > 2, f"{larger:.1f}"
-)
-
-# %% [markdown]
-# (Estimated 3.5, measured 2.5.) With more layers the last gradient of post-norm stays
-# about the same, and that of pre-norm becomes smaller.
-#
-# Which of the two makes post-norm hard to start? Xiong et al. 2020 name the gradients.
-# Liu et al. 2020 object that Adam, the method of lesson 07, divides out the size of a
-# gradient, so unequal gradients cannot be the root; they name the changes that add up
-# ("Why does post-norm move further?"). We have measured both in new stacks, but not
-# which makes training fail.
-
-# %% [markdown]
-# ### What can layer norm not see?
+# ### What does the library's layer norm look like, and what can it not see?
 # No step in the direction (1, 1, ..., 1), or in that of $n$, can change the loss (but
 # for eps).
 
@@ -1020,21 +989,6 @@ same("eight equal features become the bias", F.layer_norm(equal, gain, bias), bi
 print(f"sqrt(8 / 7) = {(8 / 7) ** 0.5:.2f}, a difference of 7%")
 
 # %% [markdown]
-# ### Why are two directions lost in the gradient of layer norm?
-# Any small step $e$ of $x$ is the sum of its part along $(1, \ldots, 1)$, its part
-# along $n$, and a rest $r$ at right angles to both. $n$ does not notice the first two.
-# The rest does not change the mean (its numbers have the sum 0). Nor does it change the
-# deviation: each square $(x_i - m)^2$ changes by $2 (x_i - m) r_i$ (and $r_i^2$, too
-# small to count), and these changes sum to 0, as $r$ is at right angles to
-# $x - m = s n$. So the step moves $n$ by $r / s$, and the loss by $u \cdot r / s$.
-#
-# Split $u$ like $e$, and call its rest $p$. The other two parts of $u$ are at right
-# angles to $r$, so $u \cdot r = p \cdot r$. The other two parts of $e$ are at right
-# angles to $p$, so $p \cdot e = p \cdot r$, too. So the loss changes by
-# $(p / s) \cdot e$: the gradient of $x$ is $p / s$. (The two parts may be taken away
-# one after the other, or both from the whole $u$: as $n$ has the mean 0, the mean of
-# $u$ has no part along $n$.)
-#
 # The walk of lesson 02 finds the same gradients step by step:
 
 # %%
@@ -1050,37 +1004,9 @@ same("gradient of gain: by hand = by the walk", gradient_of_gain, gain_tensor.gr
 same("gradient of bias: a sum of gy", gy.sum(axis=(0, 1)), bias_tensor.grad)
 
 # %% [markdown]
-# ### What is the gradient of layer norm, feature by feature?
-# Move one feature $x_j$ a little. It reaches each $n_i = (x_i - m) / s$ in three ways.
-# Each effect, per unit of the move of $x_j$:
-#
-# 1. As itself, if $i = j$: $n_j$ changes by $1/s$.
-# 2. Through the mean. $m$ changes by $1/D$, so *every* $n_i$ changes by $-(1/D) / s$.
-# 3. Through the deviation. $s$ changes by $n_j / D$, and $(x_i - m) / s$ has the slope
-#    $-n_i / s$ with respect to $s$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
-#
-# The $n_j / D$ of the third way is the chain rule for the root in $s$:
-#
-# $$\frac{\partial s}{\partial x_j} = \frac{1}{2s} \cdot \frac{2}{D} (x_j - m)
-# = \frac{n_j}{D}$$
-#
-# (That $m$ moves, too, adds a multiple of the sum of all $x_i - m$, which is 0.)
-#
-# Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
-#
-# $$\frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( \delta_{ij} - \frac{1}{D}
-# - \frac{n_i n_j}{D} \Big)$$
-#
-# The gradient of $x_j$ adds up what its change does to all $n_i$, each times $u_i$. A
-# sum that is divided by $D$ is a mean, so this is the same formula:
-#
-# $$gx_j = \sum_i u_i \frac{\partial n_i}{\partial x_j}$$
-#
-# $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
-#
-# ### What does the library's layer norm look like?
-# (`layer_norm_arrays` checks the shapes; `sum_rows` sums over all positions.) Both
-# means of the gradient are needed: leave one out, and the gradient check finds it.
+# In the code `layer_norm_arrays` checks the shapes, and `sum_rows` sums over all
+# positions. Both means of the gradient are needed: leave one out, and the gradient
+# check finds it.
 
 # %%
 show(F.layer_norm)
@@ -1105,43 +1031,7 @@ no_stretch = complaint_about(lambda u, n: u - mean_of_features(u))
 claim("without n mean(u n), too:", "should be" in no_stretch, no_stretch)
 
 # %% [markdown]
-# ### How alike are the weights?
-# Here are the first three attentions of the first figure again, with the size of what
-# enters each one (the root of the mean of its squares) and the weights in it. An equal
-# average of 16 random vectors has about a quarter of their size, and a score is a
-# product of two vectors.
-
-# %%
-same_random = np.random.default_rng(3)  # as above
-vectors_now = [Tensor(same_random.standard_normal((1, 16, 32)))]  # the sentence
-spread_of_weights = []
-print(f"16 equal weights would be {1 / 16}")
-for look in (1, 2, 3):
-    fetching = MultiHeadAttention(small, same_random).astype(np.float64)
-    looking = vectors_now[-1]
-    queries = fetching.split_heads(fetching.query(looking))
-    keys_of_heads = fetching.split_heads(fetching.key(looking))
-    weights = F.attention_weights(
-        queries, keys_of_heads
-    ).numpy()  # (1, 4 heads, 16, 16)
-    size = float((looking.numpy() ** 2).mean()) ** 0.5
-    low, high = np.percentile(weights, [5, 95])
-    print(f"attention {look}: size {size:.2f}, most weights {low:.4f} to {high:.4f}")
-    spread_of_weights.append(weights.std())
-    vectors_now.append(fetching(looking, looking))
-less = spread_of_weights[0] / spread_of_weights[1]
-claim("attention 2: the weights differ less, by a factor of", less > 5, f"{less:.0f}")
-
-# %% [markdown]
-# The more alike the words are, the more alike their scores are, too. So with a norm,
-# which keeps vectors at full size, words also become alike faster and faster:
-
-# %%
-by_layers = medians_over([1, 2, 3], words_apart, norm_of_f)
-print(f"1, 2 and 3 layers of norm(f(x)): apart by {np.round(by_layers, 4)}")
-
-# %% [markdown]
-# ### Do words stay apart in a trained model?
+# ### ★ Do words stay apart in a trained model?
 # Here are two sentences, on their way through the two layers of the encoder of the
 # small model that comes with the course. (Lesson 05 shows what enters the first one.)
 # For comparison we send the same vectors through two new layers of the same sizes, five
@@ -1179,138 +1069,7 @@ for line in ("The old mother was not at home on Sunday.", "The dog bites the man
 # %% [markdown]
 # New layers bring the words of both sentences nearer to each other. The trained ones
 # move those of the first sentence apart, and those of the second only a little nearer.
-# (Two sentences and two layers are a small sample.)
-#
-# ### Why is no additive answer better?
-# What the answer "mean of the row, plus mean of the column, minus mean of the table"
-# leaves, $l_{ij}$, sums to 0 in each row and in each column. Any other additive answer
-# differs from it by a number $r_i$ for each row and $c_j$ for each column, and leaves
-# the squares $(l_{ij} - r_i - c_j)^2$. Multiply out: the terms with $l_{ij} r_i$ sum to
-# 0 in each row, and those with $l_{ij} c_j$ in each column. So only $(r_i + c_j)^2$ is
-# added, which is never negative: no additive answer, trained or not, has a smaller
-# error.
-#
-# In the figure of the facts, one unit is above the line. It could be on it, with a
-# $b_1$ so large that it is never silent; this training does not find that. Two units
-# are a hair below the line; that they end so near it is chance. Call a fact *known* if
-# its answer has the right sign:
-
-# %%
-known_by_additive = (best_additive * likes > 0).sum()
-print(f"the best additive answer: {known_by_additive} facts are known")
-for d_ff in sizes:
-    n_numbers = 16 * d_ff + d_ff + d_ff + 1  # of W_1, b_1, W_2 and b_2
-    print(f"d_ff {d_ff:2d}, {n_numbers:3} numbers: {n_known[d_ff]} are known", end=", ")
-    print(f"mean square error {learned[d_ff][0]:.2f}")
-
-# %% [markdown]
-# A larger error can go with more right signs: one unit knows 48 facts, the line 46.
-#
-# ### How does the network remember?
-# Take the network of 8 units, and let only some of them speak, first the one that adds
-# most. (Four of them are not the network of 4 units, which learned without the others.)
-# Which of the 64 answers have the wrong sign?
-
-# %%
-W_1_of_8 = learned[8][1].numpy()
-b_1_of_8 = learned[8][2].numpy()
-W_2_of_8 = learned[8][3].numpy()
-units = np.maximum(0, questions @ W_1_of_8 + b_1_of_8)  # (64, 8)
-added = units * W_2_of_8[:, 0]  # (64, 8): what each unit adds to the answer
-most_first = np.argsort(-abs(added).sum(axis=0))
-answers_of = {}
-for n_units in (1, 4, 8):
-    sum_of_units = added[:, most_first[:n_units]].sum(axis=1)
-    answers_of[n_units] = (sum_of_units + learned[8][4].numpy()).reshape(8, 8)
-    wrong = (answers_of[n_units] * likes < 0).sum()
-    print(f"{n_units} of the 8 units: {wrong} of 64 answers are wrong")
-share_silent = float((units == 0).mean())
-claim(
-    "share of the pairs for which a unit is silent, on average",
-    0.2 < share_silent < 0.9,
-    f"{share_silent:.0%}",
-)
-draw(figures.units, "04_units.png", likes, answers_of)
-
-# %% [markdown]
-# ![Three tables of 8 people and 8 dishes, in which wrong answers are dark. With one unit alone 29 of 64 are wrong, with four units 21, with all eight none.](figures/04_units.png)
-#
-# *What to see: no unit alone knows the facts. Each adds something for the pairs to
-# which it answers, and is silent for the others. With one unit nearly half of the
-# answers have the wrong sign (dark); with all eight, none.*
-#
-# In trained language models, too, units were found that answer to a few patterns of
-# words each, and, in the upper layers, write what often comes next (Geva et al. 2021).
-#
-# That the network holds two thirds of a layer's parameters is counted in its matrices:
-
-# %%
-network_parameters = 2 * 512 * 2048
-attention_parameters = 4 * 512 * 512
-share = network_parameters / (network_parameters + attention_parameters)
-print(f"the network's share of the matrices of a layer: {share:.0%}")
-
-# %% [markdown]
-# ### Could a norm bend in place of ReLU?
-# It divides by $s$, so it does bend. Put it between the two matrices, and let this
-# network learn the 64 facts by the same 1,500 steps.
-
-
-# %%
-def with_norm(x, W_1, b_1, W_2, b_2):
-    inner = x @ W_1 + b_1
-    width = inner.shape[-1]
-    return F.layer_norm(inner, np.ones(width), np.zeros(width)) @ W_2 + b_2
-
-
-for d_ff in (8, 16, 32):
-    by_norm = learn(d_ff, with_norm)
-    answers_by_norm = with_norm(questions, *by_norm[1:]).numpy()
-    known_by_norm = (answers_by_norm * facts > 0).sum()
-    print(f"a norm, {d_ff:2d} features: {known_by_norm} are known,", end=" ")
-    print(f"mean square error {by_norm[0]:.2f}")
-
-# %% [markdown]
-# It can, but less well: with 32 features it has about the error of ReLU with 4 units.
-# (This is one start of each size; others are better or worse.) One $s$ for all features
-# bends less than a kink in each.
-#
-# ### Do positions mix in the network?
-# To see that they do not, change *one* position $s$, and see which outputs $t$ move.
-
-# %%
-attention = randomised(MultiHeadAttention(config, rng))
-
-
-def self_attention(x):
-    return attention(x, x)
-
-
-def outputs_moved(sublayer):
-    """Return how far output t moves when position s changes: (6, 6)."""
-    moved = np.zeros((6, 6))
-    before = sublayer(N).numpy()
-    for s in range(6):
-        other = N.copy()
-        other[:, s] += 1  # any change
-        moved[:, s] = abs(sublayer(other).numpy() - before).max(axis=(0, 2))
-    return moved
-
-
-moved_by_network = outputs_moved(feed_forward)
-moved_by_attention = outputs_moved(self_attention)
-is_other = ~np.eye(6, dtype=bool)
-by_network = moved_by_network[is_other].max()
-by_attention = moved_by_attention[is_other].min()
-claim("feed-forward: other positions move by", by_network == 0, float(by_network))
-claim("self-attention: each other by at least", by_attention > 1e-6, by_attention)
-draw(figures.mixing, "04_mixing.png", moved_by_network, moved_by_attention)
-
-# %% [markdown]
-# ![Two tables of 6 by 6: which output moves when one position changes. For the feed-forward network only the diagonal is coloured; for self-attention all cells are.](figures/04_mixing.png)
-#
-# *What to see: when position $s$ changes, the network moves output $s$ only (the
-# diagonal), attention all (its palest cells, too, are above 0).*
+# Two sentences and two layers are a small sample.
 
 # %% [markdown]
 # ### How are the coins of dropout tossed?
@@ -1382,79 +1141,6 @@ kept_units = to_numpy(F.dropout_mask(9, 0, 0, 0, (5, 6, 32), rate)) / (1 - rate)
 units_by_mask = F.relu(X @ W_1 + b_1).numpy() * kept_units
 with_unit_dropout = F.dropout(F.relu(X @ W_1 + b_1), rate, seed=9) @ W_2 + b_2
 same("feed_forward_dropout drops units", with_unit_dropout, units_by_mask @ W_2 + b_2)
-
-# %% [markdown]
-# ### What happens to vectors and gradients without x, or without a norm?
-# In $x + f(x)$ without a norm, the vectors grow from layer to layer. A score of
-# attention is a product of two vectors, so if they are a thousand times as long, it is
-# a million times as large.
-
-
-# %%
-def vectors_grow_by(n_layers, seed):
-    generator = np.random.default_rng(seed)
-    x = Tensor(generator.standard_normal((2, 16, 32)))
-    y = through_a_stack(x, n_layers, x_plus_f, generator)
-    return y.numpy().std() / x.numpy().std()
-
-
-(growth,) = medians_over([16], vectors_grow_by)
-claim(
-    "16 layers of x + f(x): vectors grow by a factor of", growth > 100, f"{growth:.0f}"
-)
-
-# %%
-for name in ("f(x)", "x + f(x)"):
-    a = arriving[name]
-    early = (a[2] / a[0]) ** (1 / 3)
-    late = (a[4] / a[3]) ** (1 / 8)
-    print(f"{name:8s} each of layers 2 to 4: times {early:.1f}, 9 to 16: {late:.1f}")
-
-# %% [markdown]
-# In $f(x)$ a layer's factor for the gradient differs from layer to layer (the points of
-# the figure give 0.25 to 0.7), but has no trend. In $x + f(x)$ it *grows* with the
-# depth: with the vectors the keys become longer, and the gradient of a query is a sum
-# of keys (lesson 02).
-#
-# Without $x$, the gradient that arrives has the right size, but only its mean over the
-# words gets through. (Nothing comes back through the weights of attention: between
-# equal values they make no difference.) To see it, take this mean out, so that the
-# gradient says different things of different words and nothing of all. How much of such
-# a gradient arrives through 6 layers?
-
-
-# %%
-def own_gradient(connect, seed):
-    generator = np.random.default_rng(seed)
-    x = Tensor(generator.standard_normal((2, 16, 32)))
-    y = through_a_stack(x, 6, connect, generator)
-    gy = generator.standard_normal(y.shape)
-    y.backward(gy - gy.mean(axis=1, keepdims=True))
-    return float((x.grad**2).mean()) ** 0.5
-
-
-own_alone = float(np.median([own_gradient(norm_of_f, seed) for seed in range(5)]))
-claim("norm(f(x)): of such a gradient arrives", own_alone < 1e-9, f"{own_alone:.0e}")
-of_seeds = [own_gradient(as_in_the_paper, seed) for seed in range(5)]
-own_with_x = float(np.median(of_seeds))
-claim(
-    "norm(x + f(x)): of such a gradient arrives", own_with_x > 0.1, f"{own_with_x:.2f}"
-)
-
-# %% [markdown]
-# ### What does the library's encoder layer look like?
-# Read the last lines of each, in `__call__`.
-
-# %%
-show(Residual)
-show(EncoderLayer)
-
-
-def encoder_layer(x):
-    return layer.eval()(x, causal)
-
-
-grad_check(encoder_layer, X, name="EncoderLayer")
 
 # %% [markdown]
 # ### What came after ReLU?

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minitf.course.figures import FONT, WIDTH, Panel, lines, matrices, new_figure
+from minitf.course.figures import FONT, WIDTH, lines, new_figure
 from minitf.plot import COLOURS, save_figure
 
 
@@ -73,27 +73,6 @@ def _arrow(axes, start, end, colour, dashes="-"):
         arrowprops={"arrowstyle": "-|>", "mutation_scale": 24, "linewidth": 0, "shrinkA": 0,
                     "shrinkB": 0, "color": colour},
     )  # fmt: skip
-
-
-def units(likes, answers, path):
-    """Draw which answers are wrong if only some units speak.
-
-    likes: (8, 8), the facts. answers: {number of units: (8, 8)}.
-    """
-    panels = {}
-    for n_units, answer in answers.items():
-        who = "1 unit alone" if n_units == 1 else f"{n_units} units"
-        who = f"all {n_units} units" if n_units == max(answers) else who
-        wrong = answer * likes < 0
-        panels[f"{who}:\n{wrong.sum()} of 64 wrong"] = Panel(wrong)
-    title = "No unit alone knows the facts; all 8 together do (dark: the answer is wrong)"
-    matrices(panels, path, "8 people", "8 dishes", title, limits=(0, 1.3))
-
-
-def mixing(network, attention, path):
-    """Draw how far output t moves when position s changes."""
-    panels = {"feed-forward: each alone": Panel(network), "attention: all mix": Panel(attention)}
-    matrices(panels, path, "output t", "changed position s", bar="largest change")
 
 
 def residual(depths, gradients, path):
