@@ -15,21 +15,18 @@ back into scores of words, with one and the same matrix.
 #
 # Lesson 03 gave "sees" two heads, one for the word before and one for the word after.
 # But how can a head know which word is before? Let attention read "dog bites man" and
-# "man bites dog", with three vectors of two numbers: man (2, 0) and dog (0, 2), as in
-# lesson 03, and bites (1, 1). "Bites" looks around, as "bank" did in lesson 01. Its
-# scores are
+# "man bites dog". "Bites" looks around, as "bank" did in lesson 01:
 #
-# - with man: 1 · 2 + 1 · 0 = 2,
-# - with bites: 1 · 1 + 1 · 1 = 2,
-# - with dog: 1 · 0 + 1 · 2 = 2.
+# | word | vector | score with "bites" | weight |
+# |---|---|---|---|
+# | man | (2, 0) | 1 · 2 + 1 · 0 = 2 | 1/3 |
+# | bites | (1, 1) | 1 · 1 + 1 · 1 = 2 | 1/3 |
+# | dog | (0, 2) | 1 · 0 + 1 · 2 = 2 | 1/3 |
 #
-# Equal scores make equal weights, a third each. The average of the three vectors is
-# (1, 1). Now turn the sentence round. The same three scores, the same three weights,
-# the same sum in another order: (1, 1) again. Attention has read the news and missed
-# it.
-#
-# The equal scores only spare us work. With any other vectors, too, both sentences have
-# the same scores and the same terms, and a sum has no order. What would you do? Try an
+# The average is (1, 1). Now turn the sentence round. The same three scores, the same
+# three weights, the same sum in another order: (1, 1) again. Attention has read the
+# news and missed it. The equal scores only spare us work: with any other vectors, too,
+# both sentences have the same terms, and a sum has no order. What would you do? Try an
 # idea of your own before you read on.
 #
 # The cure of the paper is one line: add to each word a vector that says where it is.
@@ -109,10 +106,11 @@ draw(figure_1, "05_here.svg", here=["embedding", "positions", "linear"])
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
-# Exchange two words, and attention exchanges their answers, and nothing else ("Why does
-# reordering the words reorder the answers?" in "More on ..." has the proof). The rest
-# of an encoder layer treats each row alone, and all in the same way (lesson 04). So no
-# stack of such layers, however deep, can tell who bites.
+# Exchange two words, and attention exchanges their answers, and nothing else. For a
+# query meets the same keys in another order, so the softmax gives the same weights in
+# that order, and the sum of weighted values is the same. The rest of an encoder layer
+# treats each row alone, and all in the same way (lesson 04). So no stack of such
+# layers, however deep, can tell who bites.
 
 # %%
 config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -135,13 +133,16 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 #
 # Why not a single wave, $(\sin pos, \cos pos)$, as at the beginning? It stays small.
 # But it is a clock with one hand. The hand goes round once in $2 \pi = 6.28$ positions,
-# and after 44 positions, 7 rounds and a little, it shows nearly the same as at 0.
-#
+# and after 44 positions, 7 rounds and a little, it shows nearly the same as at 0:
+
+# %%
+print(f"at 0: {sin(0):.2f} {cos(0):.2f}, and at 44: {sin(44):.2f} {cos(44):.2f}")
+
+# %% [markdown]
 # A clock on the wall solves this with several hands. The seconds hand tells apart
 # moments that are close, but soon comes round again; the hour hand hardly moves between
-# such moments, but it tells morning from noon.
-#
-# Each hand gives two numbers, the coordinates of its tip.
+# such moments, but it tells morning from noon. Each hand gives two numbers, the
+# coordinates of its tip.
 #
 # **State.** Section 3.5: a position has $d_{model}/2$ hands, each a pair of columns, a
 # sine and a cosine. They are its *positional encoding* $PE$ (one name, not a product),
@@ -158,8 +159,8 @@ same("a layer: reordered words, reordered answers", layered_man, layered_dog[:, 
 # one before by the same factor, $10000^{2/d_{model}}$. Here and in the next two
 # sections $d_{model}$ is 64, and the factor 1.33. Why the same factor? We do not know
 # which distances will matter. With the same factor, as many hands have a round of 10 to
-# 100 positions as of 100 to 1000. The last hand goes round once in 47,117 positions
-# (its exponent is 62/64). Why so slowly? See "Why 10000?" in "More on ...".
+# 100 positions as of 100 to 1000. The last hand goes round once in 47,117 positions, its
+# exponent being 62/64 ("Why 10000?").
 #
 # The formula as a program, one number at a time:
 
@@ -195,11 +196,21 @@ draw(figures.hands, "05_hands.png", PE, (0, 1, 2, 3, 6, 44), (0, 8, 16))
 # a clock. The fast hand tells neighbours apart, but shows nearly the same at 0 and at
 # 44. The two slow ones turn by 6 degrees and less in a step, but they tell 0 from 44.
 # Together they do both.*
+
+# %%
+draw(figures.table, "05_table.png", PE)
+
+# %% [markdown]
+# ![The table of the sinusoids as a map, position down and column across. On the left fine stripes, blue and brown, that alternate from position to position; to the right they become longer and longer, and the last columns are plain.](figures/05_table.png)
+#
+# *What to see: each pair of columns is a hand. On the left the fast ones, whose stripes
+# are short; on the right the slow ones, which hardly move in 100 positions: their sines
+# stay near 0, their cosines near 1.*
 #
 # **Use.** With one hand, the vectors of positions 0 and 44 are only 0.02 apart. With
 # all 32 hands they are 5.1 apart. Of the first 100 positions, the one nearest to
-# position 0 is its neighbour, position 1, and even that is 1.47 away. (Each vector has
-# the length 5.7.)
+# position 0 is its neighbour, position 1, and even that is 1.47 away, where each vector
+# has the length 5.7.
 
 # %%
 from_zero = np.linalg.norm(PE - PE[0], axis=1)
@@ -269,11 +280,17 @@ draw(figures.distance, "05_distance.png", of_PE)
 # \cos(\omega k) & -\sin(\omega k) \\
 # \sin(\omega k) & \cos(\omega k) \end{pmatrix}$$
 #
-# Try it with the clock of the beginning, for which $\omega$ is 1. For one step back,
-# $k = -1$, $\cos(\omega k)$ is 0.54 and $\sin(\omega k)$ is -0.84. Position 2, (0.91,
-# -0.42), becomes (0.91 · 0.54 + 0.42 · 0.84, 0.91 · 0.84 - 0.42 · 0.54). That is (0.84,
-# 0.54), position 1.
-#
+# Try it with the clock of the beginning, for which $\omega$ is 1, one step back, from
+# position 2, (0.91, -0.42), to position 1, (0.84, 0.54):
+
+# %%
+one_back = np.array([[cos(-1), -sin(-1)], [sin(-1), cos(-1)]])
+print(
+    f"{clock[2].round(2)} times\n{one_back.round(2)}\nis {(clock[2] @ one_back).round(2)}"
+)
+same("one step back from position 2 is position 1", clock[2] @ one_back, clock[1])
+
+# %% [markdown]
 # The matrix is a rotation: to move $k$ positions ahead, turn each hand by the angle
 # $\omega k$. To move back, take a negative $k$. The same matrix does it for every $p$,
 # because a hand turns by its own angle in each step, wherever it points. Each hand has
@@ -328,8 +345,8 @@ draw(figures.back, "05_back.png", sharp)
 # %% [markdown]
 # ![A map of the weights of positions 0 to 9 on positions 0 to 9. Row 0 is hatched. In each other row one cell is dark, at least 0.81, left of the diagonal, in the column of the position before.](figures/05_back.png)
 #
-# *What to see: position 1 looks at 0, position 2 at 1, and so on. (Position 0 has none
-# before it: its row is hatched. It looks at the nearest one, itself.)*
+# *What to see: position 1 looks at 0, position 2 at 1, and so on. Position 0 has none
+# before it: its row is hatched.*
 #
 # Now let it read the news. Its queries and keys are the positions, of 64 numbers; its
 # values are the three words of the beginning, of two numbers each:
@@ -450,130 +467,8 @@ draw(figures.words, "05_words.png", cosines, twelve)
 # verbs, and names like names. Outside the blocks the cosines are small or negative
 # (light blue or white).*
 #
-# Nobody told the model what an adjective is, or a name. Yet of 72 nouns and adjectives,
-# 71 are most like one of their own kind; by chance it would be 43 ("More on ..." counts
-# them). Words that are used alike get similar gradients in step after step, and so
-# their rows become similar, even of opposites like "small" and "big". Most alike are
-# words with the same translation: in its sentences, "small" and "little" are both
-# "klein", "big" and "tall" both "groß". A row holds what the task needs to know about a
-# word.
-
-# %% [markdown]
-# ## Why is one table used three times?
-# **State.** Section 3.4: the table is used in three places. It embeds the source, it
-# embeds the target (the translation), and at the top of the decoder, as the box
-# "Linear", it turns the last vector $h$ of each position into a score for each subword,
-# its *logit*:
-#
-# $$\text{logits} = h E^T$$
-#
-# The logit of a subword is the dot product of $h$ with its row, as a score of attention
-# is that of a query with a key. The softmax makes probabilities of logits. All three
-# uses are *tied*: they share one matrix.
-#
-# Why should source and target share? Both languages have one vocabulary, and names,
-# numbers and many pieces are the same in both: one row serves both.
-#
-# Why should a row that reads a word also write it? It need not. But the decoder reads
-# the words that it wrote. Take two words that mean nearly the same, such as "rasch" and
-# "schnell" (quick, fast). The decoder should treat them alike when it reads them and
-# when it scores them, and one table learns that once.
-#
-# **Derive.** A matrix that is used three times has as its gradient the sum of three
-# (lesson 02). "Is the tied gradient the sum of three, and which rows does each reach?"
-# in "More on ..." checks it.
-#
-# **Use.** Tying also saves two of three tables. With the paper's vocabulary of 37,000
-# subwords and $d_{model}$ 512, a table has 18.9 million numbers. Without tying, the
-# base model would have 103 million parameters in place of 65.
-
-# %%
-V = 37_000
-embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
-one_table = embeddings.weight.size
-claim("a table has V d_model numbers", one_table == V * 512, f"{one_table:,}")
-untied = 65 + 2 * one_table / 1e6  # 65: with one table (section 6.2, table 3)
-print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f}")
-
-# %% [markdown]
-# ## What enters the model?
-# **State.** By section 3.4 and section 3.5, the input is
-#
-# $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
-#
-# followed by dropout (section 5.4), which is off here. Where does the root come from?
-# The paper does not say. Tying gives a good reason: the same row of $E$ has to be right
-# at both ends of the model. At the top its numbers must be small, or the logits are too
-# large. At the bottom they must be large, or the position drowns the word. The factor
-# serves both.
-#
-# **Derive, at the top.** There, a row of $E$ meets the vector that leaves the last
-# layer. A layer ends with a norm (lesson 04), so at first the numbers of this vector
-# have variance 1. Its dot product with the row, a logit, is a sum of $d_{model}$
-# products of such a number and one of $E$. So, as in lesson 01, the logit's variance is
-# $d_{model}$ times that of the numbers in $E$. The logits should begin small: were they
-# large, a new model would be sure of one subword, and nearly always of a wrong one.
-# Variance 1 is small enough: the model then begins hardly worse than a fair guess
-# ("What is the loss of a new model?" in "More on ..."). So `Embedding` draws the
-# numbers of $E$ with variance $1/d_{model}$.
-#
-# **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
-# numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
-# $PE$ has $d_{model}/2$ pairs with $\sin^2 + \cos^2 = 1$, so its length is
-# $\sqrt{d_{model}/2}$, which is 16 for $d_{model}$ 512. If they were added as they are,
-# the word would drown in its position. Times $\sqrt{d_{model}}$, the row has length
-# 22.6, and word and position are of about one size.
-
-# %%
-# Equate: each step with numbers, for d_model 512 and a vocabulary of 8,000.
-rows = Embedding(8000, 512, rng).weight.numpy()
-vectors = rng.standard_normal((200, 512))
-hidden = F.layer_norm(vectors, np.ones(512), np.zeros(512)).numpy()
-logits = hidden @ rows.T  # (200, 8000)
-claim("the variance of the logits is", abs(logits.var() - 1) < 0.05, logits.var())
-row_length = np.linalg.norm(rows, axis=1).mean()
-PE_length = np.linalg.norm(sinusoid(11, 512)[10])
-claim("the length of a row is 1", abs(row_length - 1) < 0.01, row_length)
-claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length)
-print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
-
-# %% [markdown]
-# **What adding costs.** A word and its position now share the same numbers, of about
-# equal size. But neighbouring positions differ by little. In the head that read the
-# news ($d_{model}$ 64) the right position led by only 1.1, and now a query contains its
-# word, and so does the key at its own place. The turn of one step hardly changes the
-# word: with itself it has a dot product of 62. So each word looks at itself.
-#
-# But a model is not built, it is trained. With the trained words of the small model, in
-# random order, a matrix that is learned from such sums finds the word before in 61% of
-# the cases, and a guess in 5%. For more, and whether it would help to write the
-# position *beside* the word, see "What does adding cost?" in "More on ...". (The paper
-# does not say why it adds.)
-
-# %% [markdown]
-# ## What did we learn?
-# - Without positions, attention and all encoder layers give a word the same answer in
-#   any order of the words.
-# - Sinusoids are a clock with $d_{model}/2$ hands: fast ones tell neighbours apart,
-#   slow ones tell near from far.
-# - $k$ positions on is one rotation, the same everywhere: so with positions alone one
-#   matrix lets each word look $k$ words back, and "bites" knows who bites.
-# - Word and position are added, so they share the same numbers: a head has to learn how
-#   to read the one out of the sum.
-# - An embedding is a row of a table; its gradient is the sum over all tokens that read
-#   the row. Words that are used alike come to have similar rows.
-# - One table embeds source and target and scores the output; its gradient is the sum of
-#   three, added up by `Tensor.backward`.
-# - The factor $\sqrt{d_{model}}$ can be understood as the price of tying: small rows
-#   for the logits, large ones beside $PE$.
-
-# %% [markdown]
-# ## More on embeddings and positions
-# Nothing later needs what follows. Open what you are curious about.
-#
-# ### How many words are most like one of their own kind?
-# Here are all nouns and adjectives of the small model's texts that are one subword
-# each. For each we look which of the others has the row most like its own.
+# Nobody told the model what an adjective is, or a name. Is each of its nouns most like
+# another noun, and each adjective most like another adjective?
 
 # %%
 kind_of = dict.fromkeys(grammar.NOUNS, "noun") | dict.fromkeys(
@@ -594,156 +489,126 @@ for i in np.flatnonzero(kinds != kinds[nearest_one]):
     print(f"    the exception: {whole[i]}, most like {whole[nearest_one[i]]}")
 
 # %% [markdown]
-# ### What does adding cost?
-# A word and its position share the same numbers. Does the head that read the news still
-# find the word before? Here are 20 words of a new model, with $d_{model}$ 64
-# again. 19 of them have a word before. (`Positions` is the library's layer that adds
-# $PE$.)
+# Words that are used alike get similar gradients in step after step, and so
+# their rows become similar, even of opposites like "small" and "big". Most alike are
+# words with the same translation: in its sentences, "small" and "little" are both
+# "klein", "big" and "tall" both "groß". A row holds what the task needs to know about a
+# word.
+
+# %% [markdown]
+# ## Why is one table used three times?
+# **State.** Section 3.4: the table is used in three places. It embeds the source, it
+# embeds the target (the translation), and at the top of the decoder, as the box
+# "Linear", it turns the last vector $h$ of each position into a score for each subword,
+# its *logit*:
+#
+# $$\text{logits} = h E^T$$
+#
+# The logit of a subword is the dot product of $h$ with its row, as a score of attention
+# is that of a query with a key. The softmax makes probabilities of logits. All three
+# uses are *tied*: they share one matrix.
+#
+# **Use.** Tying saves two of three tables. With the paper's vocabulary of 37,000
+# subwords and $d_{model}$ 512, a table has 18.9 million numbers. Without tying, the
+# base model would have 103 million parameters in place of 65.
+
+# %%
+V = 37_000
+embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
+one_table = embeddings.weight.size
+claim("a table has V d_model numbers", one_table == V * 512, f"{one_table:,}")
+untied = 65 + 2 * one_table / 1e6  # 65: with one table (section 6.2, table 3)
+print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f}")
+
+# %% [markdown]
+# Why should source and target share? Both languages have one vocabulary, and names,
+# numbers and many pieces are the same in both: one row serves both.
+#
+# Why should a row that reads a word also write it? It need not. But the decoder reads
+# the words that it wrote. Take two words that mean nearly the same, such as "rasch" and
+# "schnell" (quick, fast). The decoder should treat them alike when it reads them and
+# when it scores them, and one table learns that once.
+#
+# **Derive.** A matrix that is used three times has as its gradient the sum of three
+# (lesson 02).
+
+# %% [markdown]
+# ## What enters the model?
+# **State.** By section 3.4 and section 3.5, the input is
+#
+# $$x = \text{embedding} \cdot \sqrt{d_{model}} + PE$$
+#
+# followed by dropout (section 5.4), which is off here.
+
+# %%
+print(f"the factor of the paper's model is sqrt(512) = {sqrt(512):.1f}")
+
+# %% [markdown]
+# Where does the root come from?
+# The paper does not say. Tying gives a good reason: the same row of $E$ has to be right
+# at both ends of the model. At the top its numbers must be small, or the logits are too
+# large. At the bottom they must be large, or the position drowns the word. The factor
+# serves both.
+#
+# **Derive, at the top.** There, a row of $E$ meets the vector that leaves the last
+# layer. A layer ends with a norm (lesson 04), so at first the numbers of this vector
+# have variance 1. Its dot product with the row, a logit, is a sum of $d_{model}$
+# products of such a number and one of $E$. So, as in lesson 01, the logit's variance is
+# $d_{model}$ times that of the numbers in $E$. The logits should begin small: were they
+# large, a new model would be sure of one subword, and nearly always of a wrong one. So
+# `Embedding` draws the numbers of $E$ with variance $1/d_{model}$:
+
+# %%
+rows = Embedding(8000, 512, rng).weight.numpy()  # d_model 512, 8,000 subwords
+vectors = rng.standard_normal((200, 512))
+hidden = F.layer_norm(vectors, np.ones(512), np.zeros(512)).numpy()
+logits = hidden @ rows.T  # (200, 8000)
+claim("the variance of the logits is", abs(logits.var() - 1) < 0.05, logits.var())
+
+# %% [markdown]
+# **Derive, at the bottom.** There, the same row meets $PE$. The row has $d_{model}$
+# numbers of variance $1/d_{model}$, so its squares sum to about 1: its length is 1.
+# $PE$ has $d_{model}/2$ pairs with $\sin^2 + \cos^2 = 1$, so its length is
+# $\sqrt{d_{model}/2}$, which is 16 for $d_{model}$ 512. If they were added as they are,
+# the word would drown in its position. Times $\sqrt{d_{model}}$, the row has length
+# 22.6, and word and position are of about one size.
+
+# %%
+row_length = np.linalg.norm(rows, axis=1).mean()
+PE_length = np.linalg.norm(sinusoid(11, 512)[10])
+claim("the length of a row is 1", abs(row_length - 1) < 0.01, row_length)
+claim("the length of PE is sqrt(512 / 2)", abs(PE_length - 16) < 1e-3, PE_length)
+print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}")
+
+# %% [markdown]
+# **What adding costs.** A word and its position now share the same numbers, of about
+# equal size. Does the head that read the news still find the word before? Here are 20
+# words of a new model, with $d_{model}$ 64 again, of which 19 have a word before. And
+# here is a head of the same size whose matrix was not built but learned, from sums of a
+# position and a trained word ("How does a head learn to find the word before?").
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
-add_positions = Positions(config, rng)
+add_positions = Positions(config, rng)  # the library's layer that adds PE
 words = embed(np.arange(20)[None]) * 8.0  # (1, 20, 64); sqrt(64)
 entering = add_positions(words).numpy()[0]
 same("Positions adds PE", entering, words.numpy()[0] + waves(20, 64))
-products = entering @ turn(-1) @ entering.T  # times 16, the largest stays the largest
-best = products.argmax(axis=1)
-n_before = (best[1:] == np.arange(19)).sum()
-claim("queries that find the word before", n_before == 0, f"{n_before} of 19")
-at_itself = (best == np.arange(20)).sum()
-claim("queries that find their own word", at_itself == 20, f"{at_itself} of 20")
-all_words = embed.weight.numpy() * 8.0
-with_itself = ((all_words @ turn(-1)) * all_words).sum(axis=1).mean()
-print(f"a word, turned, with itself: {with_itself:.0f} on average")
-
-# %% [markdown]
-# It finds none of the 19. Each query finds its own key, because there a word meets
-# itself. That adds 62 to the dot product, on average; the lead of the position before
-# was only 1.1.
-#
-# What if the position were written *beside* the word? Then the matrix could have zeros
-# for the word and the turn for the position, and our head would work as before. **By
-# adding we lose this free choice.** In return, vectors and matrices are smaller. (The
-# paper does not say why it adds.)
-#
-# Is the word before lost, then? Not to a matrix that is learned. We chose ours for
-# positions alone; training can choose one for sums. With the trained words of the small
-# model, in random order, a learned matrix finds the word before in 61% of the cases,
-# our head in 10%, and a guess in 5% ("Can a head learn to find the word before?" in
-# "More on ..."). And in a model, training chooses the rows of the words, too.
-
-# %% [markdown]
-# ### Can a head read the position out of a sum?
-# In "What does adding cost?" our head, which reads all 64 numbers, found itself. Are
-# the other words noise to it, too? They are again random rows of variance 1, with
-# $d_{model}$ 64.
-#
-# Let $W$ be $W^Q$ times the transpose of $W^K$; in our head that is the turn. The score
-# of the sum $w + p$ with the sum $w' + p'$ has four terms:
-#
-# $$(w + p) W (w' + p')^T = p W p'^T + w W p'^T + p W w'^T + w W w'^T$$
-#
-# 1. Position with position: it tells where, with its lead of 1.1. The rest is noise.
-# 2. The word that asks, with the position of a key. The $PE$ of two neighbours are 1.47
-#    apart, so between two neighbouring keys this differs by 1.47 (the spread): less
-#    than what follows, but already more than the lead.
-# 3. The position that asks, with the word of a key: the length of a $PE$ is
-#    $\sqrt{32}$, so the spread is $\sqrt{32} = 5.7$.
-# 4. Word with word: the spread is 8 (lesson 01), and at the position that asks, where
-#    both words are the same one, the product is about 62 (64 without the turn).
-#
-# The squares of the last two spreads add: $32 + 64 = 96$. So even without itself the
-# head would meet noise of the spread 9.8, nine times the lead.
-#
-# Smaller words are no way out. We try 1/4 of the size, and 1/8, the size without the
-# factor. And can one still tell which word is in a sum: is it, of 1,600 words, the one
-# that is most like the sum?
+PE_20 = PE[:20]
 
 
-# %%
 def share_found(vectors, W):
-    """Return the share of positions 1 to 19 whose best key is the one before.
-
-    vectors: (..., 20, 64).
-    """
-    scores = vectors @ W @ np.swapaxes(vectors, -1, -2)
+    """Return the share of positions 1 to 19 whose best key is the one before."""
+    scores = vectors @ W @ np.swapaxes(vectors, -1, -2)  # vectors: (..., 20, 64)
     return (scores.argmax(axis=-1)[..., 1:] == np.arange(19)).mean()
 
 
-PE_20 = PE[:20]
-of_noise = 32 + 64
-print(f"    spread, PE with a word: {sqrt(32):.1f}", end=", ")
-print(f"both: {sqrt(of_noise):.1f}, the root of {of_noise}")
-sizes = (1 / 8, 1 / 4, 1)  # of the words
-before_found = {size: [] for size in sizes}
-word_named = {size: [] for size in sizes}
-for _ in range(100):
-    vocabulary = rng.standard_normal((1600, 64))
-    for size in sizes:
-        sums = size * vocabulary[:20] + PE_20
-        before_found[size].append(share_found(sums, turn(-1)))
-        most_like = (sums @ vocabulary.T).argmax(axis=1)
-        word_named[size].append((most_like == np.arange(20)).mean())
-for size in sizes:
-    print(f"    words times 1/{1 / size:.0f}, found: ", end="")
-    print(f"the word before {np.mean(before_found[size]):.0%}, ", end="")
-    print(f"which word it is {np.mean(word_named[size]):.0%}")
-of_large = np.mean(before_found[1])
-claim("with the factor the word before is found", of_large < 0.1, f"{of_large:.0%}")
-of_small_words = np.mean(word_named[1 / 8])
-claim("without it, which word it is", of_small_words < 0.1, f"{of_small_words:.0%}")
-
-# %% [markdown]
-# With the factor, this head never finds the word before. Without it (1/8), it finds it
-# in half of the rows, but the position drowns the word. At 1/4 both are mostly lost.
-#
-# ### Does it help to read less?
-# How many numbers do 20 positions need? `svd`, a function of NumPy, finds fixed vectors
-# of length 1, at right angles to each other, such that the first few make up most of
-# every position: it is nearly a sum of them, each times a number. Such a vector is a
-# *direction*, and a matrix reads it with one column: the dot product with it is one
-# number. 8 of the 64 directions are enough for 20 positions: they hold more than 99.9%
-# of their squared lengths.
-#
-# So let $d_k$ be 8. $W^K$ reads these 8 numbers from a sum, and nothing else. $W^Q$
-# reads the same 8, makes a position of them, turns it one step back, and reads the 8
-# numbers of the result. We try this head with random words, and with words from which
-# all that lies in the 8 directions is taken away.
-
-# %%
-_, lengths_in, directions_of_PE = np.linalg.svd(PE_20)
-in_8 = (lengths_in[:8] ** 2).sum() / (lengths_in**2).sum()
-claim("of 20 positions, 8 directions hold", in_8 > 0.999, f"{in_8:.2%}")
-W_k = directions_of_PE[:8].T  # (64, 8)
-W_q = W_k @ W_k.T @ turn(-1) @ W_k  # (64, 8): reads, makes a position, turns, reads
-random_words = rng.standard_normal((1000, 20, 64))
-found_in_8 = share_found(random_words + PE_20, W_q @ W_k.T)
-print(f"    reading 8 directions: found {found_in_8:.0%}, by chance {1 / 20:.0%}")
-with_room = random_words - random_words @ W_k @ W_k.T
-all_found = share_found(with_room + PE_20, W_q @ W_k.T)
-claim("if words have nothing in the 8, found", all_found > 0.999, f"{all_found:.0%}")
-
-# %% [markdown]
-# This head finds the word before at 15% of the positions (by chance it would be 5%).
-# The noise that remains is what the words have in these 8. If they have nothing there,
-# the head sees positions alone, and finds them all.
-#
-# ### Can a head learn to find the word before?
-# These heads are built by hand. Now $W$, the product of $W^Q$ and $(W^K)^T$, is learned
-# by gradient descent, from sums of a position and a word drawn at random. The loss is
-# the mean of $-\ln p$, where $p$ is the weight on the word before. We try it with
-# random rows, with the trained rows of the small model, and with these trained rows,
-# all turned by one random rotation.
-
-
-# %%
 def sums_of(rows):
     """Return 32 times 20 sums of a word, drawn at random, and its position."""
     return 8.0 * rows[rng.integers(4, 1600, (32, 20))] + PE_20  # ids below 4 are marks
 
 
 def learned_head(rows):
-    W = Parameter(np.zeros((64, 64)))
+    W = Parameter(np.zeros((64, 64)))  # W^Q times the transpose of W^K
     of_each = np.arange(32)[:, None]
     asks = np.arange(1, 20)
     for _ in range(300):
@@ -756,87 +621,86 @@ def learned_head(rows):
     return W.numpy()
 
 
-def learned_and_tried(name, rows):
+def found_by_learning(rows):
     W = learned_head(rows)
-    found = np.mean([share_found(sums_of(rows), W) for _ in range(20)])
-    squares = np.linalg.svd(W, compute_uv=False) ** 2
-    in_8 = squares[:8].sum() / squares.sum()
-    print(f"    {name}: found {found:.0%}; 8 directions hold {in_8:.0%} of W")
-    return found
+    return np.mean([share_found(sums_of(rows), W) for _ in range(20)])
 
 
+by_hand = share_found(entering, turn(-1))
+in_trained = found_by_learning(trained)
+print(f"head           the word before is found\nbuilt by hand  {by_hand:.0%}")
+print(f"learned        {in_trained:.0%}\na guess        {1 / 20:.0%}")
+claim("built by hand, it finds none of 19", by_hand == 0, by_hand)
+claim("learned, it finds", abs(in_trained - 0.6) < 0.07, f"{in_trained:.0%}")
+products = entering @ turn(-1) @ entering.T
+at_itself = (products.argmax(axis=1) == np.arange(20)).sum()
+claim("built by hand, of 20 words look at themselves", at_itself == 20, at_itself)
+all_words = embed.weight.numpy() * 8.0
+with_itself = ((all_words @ turn(-1)) * all_words).sum(axis=1).mean()
+print(f"a word, turned, with itself: {with_itself:.0f} on average")
+
+# %% [markdown]
+# Why does the head that we built find its own word? Neighbouring positions differ by
+# little: the right one led by only 1.1. Now a query contains its word, and so does the
+# key at its own place, and there the word meets itself, with a dot product of about 62.
+# A matrix that is learned can keep away from the directions in which words lie.
+
+# %% [markdown]
+# ## What did we learn?
+# - Without positions, attention and all encoder layers give a word the same answer in
+#   any order of the words.
+# - Sinusoids are a clock with $d_{model}/2$ hands: fast ones tell neighbours apart,
+#   slow ones tell near from far.
+# - $k$ positions on is one rotation, the same everywhere: so with positions alone one
+#   matrix lets each word look $k$ words back, and "bites" knows who bites.
+# - Word and position are added, so they share the same numbers: a head has to learn how
+#   to read the one out of the sum.
+# - An embedding is a row of a table; its gradient is the sum over all tokens that read
+#   the row. Words that are used alike come to have similar rows.
+# - One table embeds source and target and scores the output; its gradient is the sum of
+#   three, added up by `Tensor.backward`.
+# - The factor $\sqrt{d_{model}}$ can be understood as the price of tying: small rows
+#   for the logits, large ones beside $PE$.
+
+# %% [markdown]
+# ## More on embeddings and positions
+# Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
+# worth everybody's click.
+#
+# %% [markdown]
+# %% [markdown]
+# %% [markdown]
+# ### ★ How does a head learn to find the word before?
+# The head above learned from trained rows. Now also from random rows, and from the
+# trained rows, all turned by one random rotation.
+
+# %%
 untrained = rng.standard_normal(trained.shape) * trained.std()
 rotation = np.linalg.qr(rng.standard_normal((64, 64)))[0]
-in_random = learned_and_tried("random rows", untrained)
-in_trained = learned_and_tried("trained rows", trained)
-in_turned = learned_and_tried("trained rows, turned", trained @ rotation)
+in_random = found_by_learning(untrained)
+in_turned = found_by_learning(trained @ rotation)
+print(
+    f"    trained rows {in_trained:.0%}, turned {in_turned:.0%}, random {in_random:.0%}"
+)
 claim("random rows: the word before found", in_random > 0.25, f"{in_random:.0%}")
-near_60 = abs(in_trained - 0.6) < 0.07
-claim("trained rows: the word before found", near_60, f"{in_trained:.0%}")
-by_turn = np.mean([share_found(sums_of(trained), turn(-1)) for _ in range(20)])
-claim("trained rows: our head finds", by_turn < 0.2, f"{by_turn:.0%}")
 for name, rows_of in (("random", untrained), ("trained", trained)):
     squares = np.linalg.svd(rows_of, compute_uv=False) ** 2
     print(f"    {name}: 32 directions hold {squares[:32].sum() / squares.sum():.0%}")
-    in_those_of_PE = ((rows_of @ W_k) ** 2).sum() / squares.sum()
-    print(f"    {name}: the 8 directions of the positions hold {in_those_of_PE:.1%}")
 
 # %% [markdown]
-# With random rows the learned head finds the word before at 32% of the positions, twice
-# as many as the one that reads 8 numbers; with trained rows at 61% (our first head, the
-# turn, at 10%). It, too, reads little: 8 directions hold most of $W$.
-#
-# Why is it easier with trained words? They hardly left the directions of the positions:
-# these 8 hold 11.6% of the squares of the trained rows, and 12.8% of those of the
-# random ones. And when all rows are turned, so that they lie in other directions, a
-# head still learns to find 55%. So it matters little where the rows lie. What matters
-# is how unevenly they are spread: 32 of the 64 directions hold 78% of their squares (of
-# random rows 58%), and in the others there is room. (Words that are used alike have
-# similar rows; that is probably why. And 512 numbers have more room: "Why is the
-# position added, and not written beside the word?")
+# It learns the more the less evenly the words are spread. `svd`, a function of NumPy,
+# finds the *directions*, vectors at right angles to each other, in which most of the
+# rows lies: of the trained rows, 32 of the 64 directions hold 78%, and in the others
+# there is room for positions. Words that are used alike have similar rows; that is
+# probably why. And it matters little which directions these are: turned, they serve
+# nearly as well. The paper's 512 numbers have more room.
 
 # %% [markdown]
-# ### Could one leave out the factor at the bottom?
-# One could draw the rows with variance 1, and leave the factor out. Then the bottom
-# would be right and the top wrong. The logits would have the standard
-# deviation 22.6: one word of the 8,000 would get nearly all the probability, and seldom
-# the right one. One could as well make $PE$ shorter: the ratio would be the same. But
-# all that enters would be 22.6 times smaller. A score of the first layer is a product
-# of two such vectors, so it would be 512 times smaller, and all weights would begin
-# equal. (Later layers follow a norm, lesson 04. How much this would harm we do not
-# measure.)
-#
-# ### Why does reordering the words reorder the answers?
-# Let $x$ have the rows dog, bites and man. A matrix $R$ reorders them. Here it
-# exchanges the first and the third:
-#
-# $$R = \begin{pmatrix} 0 & 0 & 1 \\ 0 & 1 & 0 \\ 1 & 0 & 0 \end{pmatrix}$$
-#
-# $R x$ has the rows man, bites and dog. From the right, $R^T$ exchanges columns in the
-# same way. And $R^T R$ changes nothing: $R^T$ undoes $R$.
-#
-# What does attention answer to $R x$? ($\sqrt{d_k}$ is left out; it changes
-# nothing here.)
-#
-# 1. The queries are $(R x) W^Q = R (x W^Q)$: the old queries, reordered. So are keys
-#    and values. In place of $Q$, $K$ and $V$ we have $R Q$, $R K$ and $R V$.
-# 2. The scores were $S = Q K^T$. Now they are $R Q (R K)^T = R Q K^T R^T = R S R^T$:
-#    rows and columns are exchanged alike.
-# 3. Each row holds the same numbers in another order, so the softmax gives the same
-#    weights in that order: $R \, \text{softmax}(S) \, R^T$.
-# 4. The answers are $R \, \text{softmax}(S) \, R^T R V$, which is
-#    $R \, \text{softmax}(S) \, V$: the old answers, reordered.
-#
-# With the causal mask of a decoder this does not hold: there the first word sees one
-# word, and the last sees all.
-#
-# ### How does the library compute the two tables?
+# ### How does the library compute the two tables, and what if an id is not in it?
 # `F.embedding` reads rows, and on the way back adds up the gradients of equal ids. Why
 # does it not multiply? The paper's batches have about 25,000 source tokens, its
 # vocabulary 37,000 subwords: a one-hot matrix of them would take 3.7 GB, nearly all
-# zeros.
-# `sinusoid` computes all positions at once. (Its options: "What do other programs do
-# differently?")
+# zeros. `sinusoid` computes all positions at once.
 
 # %%
 tokens = 25_000
@@ -864,7 +728,6 @@ same("g[ids] += gy keeps only the last of three gradients", last_wins[4], gy[3])
 same("np.add.at adds all three", all_added[4], gy[0] + gy[2] + gy[3])
 
 # %% [markdown]
-# ### What if an id is not in the table?
 # For a table of 6 rows, 6 is one too many. And -1 is worse, because NumPy silently
 # reads the last row. The library refuses both.
 
@@ -883,7 +746,6 @@ claim("the id 6 of a table of 6 rows is an error", is_refused(6), "IndexError")
 claim("and so is the id -1", is_refused(-1), "IndexError")
 
 # %% [markdown]
-# ### Does padding learn anything?
 # Padding fills up short sentences. Its id is 0, so it has a row like any other. But
 # behind the mask of lesson 01 no token reads it, and nobody uses the answers at its own
 # positions (the program below takes the first three). So as an input it learns nothing:
@@ -904,6 +766,17 @@ claim(
     abs(word_gradient).min() > 0,
     word_gradient.round(2),
 )
+
+# %% [markdown]
+# When a decoder writes a translation, the words come one at a time. Then `start` says
+# how many came before.
+
+# %%
+X = Tensor(rng.standard_normal((2, 70, 64)))
+added = add_positions(X)
+same("Positions adds PE, to any length", added, X.numpy() + waves(70, 64))
+fifth = add_positions(X[:, 5:6], start=5)
+same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6])
 
 # %% [markdown]
 # ### Is the tied gradient the sum of three, and which rows does each reach?
@@ -952,61 +825,8 @@ found_in_output = rows_reached(for_output)
 claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_output)
 
 # %% [markdown]
-# ### What if a piece is a word of both languages?
-# "die" is an English verb and a German article, in one row. The encoder reads it as the
-# verb, the decoder as the article: each has matrices of its own to read it.
-#
-# ### Could random rows be the positions?
-# A random row, too, is most like itself. But a head that looks at the word before needs
-# one matrix that turns each row into the row before. Random rows have in general no
-# such matrix, if there are more than $d_{model} + 1$ of them: a column of the matrix
-# has $d_{model}$ unknowns, 64 here, and each step from a row to its neighbour gives one
-# equation for them. For 65 rows or fewer there is a matrix, but it says nothing of
-# further rows.
-#
-# ### What does the whole table look like?
-
-# %%
-draw(figures.table, "05_table.png", PE)
-
 # %% [markdown]
-# ![The table of the sinusoids as a map, position down and column across. On the left fine stripes, blue and brown, that alternate from position to position; to the right they become longer and longer, and the last columns are plain.](figures/05_table.png)
-#
-# *What to see: each pair of columns is a hand. On the left the fast ones, whose stripes
-# are short; on the right the slow ones, which hardly move in 100 positions: their sines
-# stay near 0, their cosines near 1.*
-#
-# ### What if the words come one at a time?
-# They do when a decoder writes a translation. Then `start` says how many came before.
-
-# %%
-X = Tensor(rng.standard_normal((2, 70, 64)))
-added = add_positions(X)
-same("Positions adds PE, to any length", added, X.numpy() + waves(70, 64))
-fifth = add_positions(X[:, 5:6], start=5)
-same("with start = 5, a position alone = position 5 of all", fifth, added[:, 5:6])
-
-# %% [markdown]
-# ### Why is the position added, and not written beside the word?
-# Beside it, a matrix would have two parts, $A$ for the word and $B$ for the position,
-# and make $\text{word} · A + \text{position} · B$. Added, both go through one matrix
-# $W$, and $(\text{word} + \text{position}) · W$ is
-# $\text{word} · W + \text{position} · W$. That is the same sum, with shorter vectors
-# and half the matrix. What is lost is that $A$ and $B$ could be chosen freely. Is that
-# much? Suppose that a head needs only the word. Then $W$ must drop the position, and
-# with it everything that lies in the same directions. But the positions need few
-# directions. Of the 512 that the paper's vectors have, a hundred positions need hardly
-# more than 30, and the others are left to the words. (`svd` finds the directions, with
-# the length in each.)
-
-# %%
-lengths = np.linalg.svd(sinusoid(100, 512, dtype=np.float64), compute_uv=False)
-shares = lengths**2 / (lengths**2).sum()
-in_30 = shares[:30].sum()
-claim("of 100 positions, 30 of 512 directions hold", in_30 > 0.98, f"{in_30:.1%}")
-
-# %% [markdown]
-# ### Why 10000?
+# ### ★ Why 10000?
 # The paper gives no reason. Here is one. Call that number the *base*.
 #
 # At the distance $k$, a hand's share of the dot product, $\cos(\omega k)$, falls for
@@ -1060,9 +880,8 @@ draw(figures.bases, "05_base.png", of_bases)
 # ![The dot product of two positions over their distance, on a logarithmic axis, for the bases 10, 100, 1000 and 10000. Each curve falls from a little below 256, the steeper the smaller the base; after a bend near 6 those of the larger bases are nearly straight. An arrow points at where each is lowest, at about one and a half times its base; after that it rises, and it ends flat at five times its base.](figures/05_base.png)
 #
 # *What to see: each curve falls to its arrow, at 1.6, 1.6, 1.6 and 1.4 times its base,
-# and rises after it: there a farther position looks nearer. (The distances that we
-# tried are up to 20% apart: it cannot be told more exactly. The bend near 6 is the wave
-# $\cos(k)$: there the mean is over few distances.)*
+# and rises after it: there a farther position looks nearer. The distances that we tried
+# are up to 20% apart, so it cannot be told more exactly.*
 #
 # With 10000, near and far can be told in any sentence. With 1000 they can, too: the
 # number is not critical. If it is too small, far positions look near. If it is too
@@ -1079,8 +898,8 @@ draw(figures.bases, "05_base.png", of_bases)
 # the loss $\ln V$: that of a fair guess among $V$ words. Logits of variance 1 make the
 # sum larger: the mean of $e^x$ over normally distributed numbers of variance 1 is
 # $e^{1/2} = 1.65$. So the sum is about $1.65 V$, and the loss $\ln V + 1/2$: hardly
-# worse than a guess. (Below it is a little less, as 200 rows have a mean of $z_{right}$
-# that is not quite 0.)
+# worse than a guess. Below it is a little less, as 200 rows have a mean of $z_{right}$
+# that is not quite 0.
 
 # %%
 mean_power = np.exp(logits).mean()
@@ -1102,10 +921,9 @@ loud = first_loss(hidden @ (rows * sqrt(512)).T)
 claim("rows of variance 1: the first loss is", loud > 5 * guess, loud)
 
 # %% [markdown]
-# ### Could positions be learned instead?
+# ### Could positions be learned instead, and what do other programs do?
 # Yes: section 3.5 tried a table of learned positions, and found nearly the same BLEU (a
-# score of translations, lesson 08). A table ends, though; sinusoids go on. (Whether a
-# model can use positions that it never met in training is another question.)
+# score of translations, lesson 08). A table ends, though; sinusoids go on.
 
 # %%
 learned_config = config.replace(positions="learned", max_length=70)
@@ -1131,7 +949,6 @@ same("learned positions are a table, times sqrt(d_model)", learned(X), learned_X
 same("with a start, too", learned(X[:, 5:6], start=5), learned_X[:, 5:6])
 
 # %% [markdown]
-# ### What do other programs do differently?
 # Some programs have all sines first and then all cosines (`layout="halves"`). So has
 # tensor2tensor, the authors' own program, and it divides by $d_{model}/2 - 1$ in the
 # exponent (`base="t2t"`: the option chooses an exponent, not the number 10000). Nothing
@@ -1229,8 +1046,8 @@ def check_look_back():
 
 # %% [markdown]
 # **Now yours: pieces 19 to 21** of `my_transformer.py`. What enters the model:
-# `embedding`, `sinusoids` and `enter`. (`python lessons/build.py` writes the file, if
-# you have none.)
+# `embedding`, `sinusoids` and `enter`. If you have no such file, `python
+# lessons/build.py` writes it.
 
 # %%
 # For the tests: the parts of the library that this lesson introduces.
