@@ -86,6 +86,16 @@ class StoreOnce(argparse.Action):
         setattr(namespace, self.dest, value)
 
 
+class ListModels(argparse.Action):
+    """Prints the models and ends the program, as --help does. const: the bundled model."""
+
+    def __call__(self, parser, namespace, value, option_string=None):
+        from minitf.commands.models import print_models  # lazily: it looks into folders
+
+        print_models(self.const)
+        parser.exit()
+
+
 def parse(arguments=None, model=None):
     """Return the options of a command line. Raises UserError for a mistake.
 
@@ -108,7 +118,7 @@ def parse_text(parser, arguments):
         if unknown[0].lstrip("-").partition("=")[0] in LANGUAGE:
             parser.error(
                 f"unknown option {unknown[0]}: each model has its languages: choose one with "
-                "--model, such as --model opus-mt-fr-en"
+                "--model, such as --model firefox-fr-en (--list-models lists them)"
             )
         parser.error(misspelt(parser, unknown) or advice)
     options.text += arguments[end + 1 :]
@@ -135,7 +145,7 @@ def _check(parser, options):
     given = [name for name, is_given in for_lines.items() if is_given]
     mistakes = {
         "name a trained model with --model DIR: a folder that the trainer wrote, "
-        "examples/models/en-de in a copy of the repository, or a public one, opus-mt-en-de": (
+        "examples/models/en-de in a copy of the repository, or a public one, firefox-en-de": (
             options.model is None
         ),
         "TEXT and --input are both given: choose one of them (--input takes one file)": (
@@ -228,10 +238,12 @@ def _add_text(parser):
 def _add_search(parser, model):
     add = parser.add_argument_group("model").add_argument
     folder = (
-        "folder of a trained model, or the name of a public one such as opus-mt-en-de, which is "
+        "folder of a trained model, or the name of a public one such as firefox-en-fr, which is "
         "downloaded once (default of examples/translate.py: its English-German model)"
     )
     add("--model", metavar="DIR", default=model, help=folder)
+    names = "list the names for --model: of the models here, and of Firefox's, by one download"
+    add("--list-models", action=ListModels, nargs=0, const=model, help=names)
     beam = (
         "compare N unfinished translations at a time; a larger N is slower; 1 is greedy decoding "
         "(default: 4, or the N of --nbest if that is greater)"

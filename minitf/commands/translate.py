@@ -3,9 +3,7 @@
 import contextlib
 import functools
 import gc
-import os
 from itertools import chain, islice, pairwise
-from pathlib import Path
 
 from minitf.backend import use
 from minitf.cli import Progress, exit_code, say, signals_as_exceptions
@@ -15,7 +13,6 @@ from minitf.commands.output import LostText, opened_output, rendered
 from minitf.cpu.machine import keep_memory
 from minitf.errors import UserError
 from minitf.files.arrays import exists
-from minitf.files.models import read_notes
 from minitf.text import PairedSubwords
 from minitf.text.plain import text_ranges
 from minitf.text.vocabulary import printable, valid
@@ -36,7 +33,10 @@ def translate(options, bundled=None):
 
     bundled: the folder of a model beside which there are others, for a message.
     """
-    options.model = _model_folder(options.model, bundled)
+    if not exists(options.model):
+        from minitf.commands.models import folder_of  # lazily: most models are here
+
+        options.model = folder_of(options.model, bundled)
     use(options.backend)
     keep_memory()
     with (
@@ -156,33 +156,3 @@ def _tell_if_empty(translator, lines):
         updates = translator.notes.get("step")
         so_far = f": it has had {updates} updates" if updates else ""
         say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
-
-
-# The model ----------------------------------------------------------------------------------------
-
-
-def _model_folder(model, bundled):
-    """Return the folder of a model: of a public one, after it was downloaded and converted.
-
-    bundled: the folder of a model, or None; the others beside it are named in a message.
-    """
-    if exists(model):
-        return model
-    from minitf.public import model_folder  # lazily: most models are here
-    from minitf.translation.languages import languages_of
-
-    folder = model_folder(model, say)
-    if exists(folder):
-        return folder
-    choices = []
-    for path in sorted(Path(bundled).parent.glob("*/config.json")) if bundled else ():
-        with contextlib.suppress(UserError, ValueError):
-            notes = read_notes(path.parent)
-            if not notes.get("target_language", "").startswith("trees"):
-                near, languages = os.path.relpath(path.parent), languages_of(notes)
-                choices.append(f"{near} ({' to '.join(languages)})" if all(languages) else near)
-    choices += [
-        "the folder of a model that the trainer wrote",
-        "or a public model such as opus-mt-fr-en (French to English), which is downloaded once",
-    ]
-    raise UserError(f"{folder}: no such folder: choose {', '.join(choices)}")

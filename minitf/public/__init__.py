@@ -8,26 +8,29 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["model_folder", "name_on_hub"]
+__all__ = ["model_folder", "public_name"]
 
 _OPUS = re.compile(r"(?:Helsinki-NLP/)?(opus-mt[-_][\w.-]+)", re.ASCII)
+_FIREFOX = re.compile(r"firefox-[\w-]+", re.ASCII)
 # The address of a model's page, as a browser has it.
 _PAGE = re.compile(
     r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)(?:[/?#].*)?"
 )
 
 
-def name_on_hub(model: str) -> str | None:
-    """Return the full name of a model of OPUS-MT, or of the one on a page of Hugging Face.
+def public_name(model: str) -> str | None:
+    """Return the full name of a model of OPUS-MT or Firefox, or of one on a page of Hugging Face.
 
-    >>> name_on_hub("opus-mt-en-de"), name_on_hub("https://huggingface.co/a/b/tree/main")
+    >>> public_name("opus-mt-en-de"), public_name("https://huggingface.co/a/b/tree/main")
     ('Helsinki-NLP/opus-mt-en-de', 'a/b')
-    >>> name_on_hub("runs/mine")  # other names look like folders
+    >>> public_name("firefox-en-fr")  # it has no owner
+    'firefox-en-fr'
+    >>> public_name("runs/mine")  # other names look like folders
     """
     if opus := _OPUS.fullmatch(model):
         return f"Helsinki-NLP/{opus[1]}"
     page = _PAGE.fullmatch(model)
-    return page[1] if page else None
+    return model if _FIREFOX.fullmatch(model) else page and page[1]
 
 
 def model_folder(model: str | Path, say: Callable[[str], object] = print) -> str | Path:
@@ -36,7 +39,7 @@ def model_folder(model: str | Path, say: Callable[[str], object] = print) -> str
     A file or folder of that name comes first. Licence and size are said before a download.
     Raises UserError if the model cannot be had.
     """
-    name = name_on_hub(str(model))
+    name = public_name(str(model))
     if os.path.exists(model) or not name:
         return model
     from minitf.public.remote import imported  # lazily: most translations need no network

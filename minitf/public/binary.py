@@ -32,12 +32,15 @@ def files_of(folder: Path, ending: str) -> list[Path]:
 
 
 def unpacked(path: Path) -> bytes:
-    """Return the content of a file, that of a .gz unpacked. Raises UserError for a damaged one."""
-    with user_errors(path):
-        if path.suffix != ".gz":
-            return path.read_bytes()
+    """Return the content of a file, that of a .gz unpacked. Raises UserError for a damaged one.
+
+    The first bytes tell, not the name: browsers unpack what they download, and keep the name.
+    """
+    with user_errors(path), open(path, "rb") as packed:
+        if packed.peek(2)[:2] != b"\x1f\x8b":
+            return packed.read()
         most = _MOST * os.path.getsize(path)
-        with gzip.open(path) as file:
+        with gzip.open(packed) as file:
             content = file.read(most + 1)
         if len(content) > most:
             raise ValueError(f"it unpacks to more than {_MOST} times its size")

@@ -7,10 +7,10 @@ from pathlib import Path
 from minitf.atomic import check_empty
 from minitf.cli import OptionParser, exit_code
 from minitf.files.arrays import exists
-from minitf.public import name_on_hub
+from minitf.public import public_name
 from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model
-from minitf.public.remote import fetched, notes_of
+from minitf.public.remote import fetched
 
 __all__ = ["main"]
 
@@ -19,6 +19,7 @@ _NAME = re.compile(r"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*", re.ASCII | re.IGNORECASE)
 _MORE = """\
 examples:
   python -m minitf public opus-mt-en-de models/opus-en-de
+  python -m minitf public firefox-en-fr models/firefox-en-fr
   python -m minitf public path/to/opus-mt-en-de models/opus-en-de
   python -m minitf public opus-2020-02-26.zip models/opus-en-de
   python -m minitf public --export hf runs/mine out/
@@ -41,13 +42,13 @@ def _run(options):
         export_model(options.model, options.out)
         return
     source, notes = Path(options.model), {}
-    name = name_on_hub(options.model)
+    name = public_name(options.model)
     if not exists(source) and (name or _NAME.fullmatch(options.model)):  # files come first
         check_empty(options.out)  # before 300 MB are downloaded
         if not name:  # it may be a mistyped folder
             name = options.model
             print(f"there is no folder {name} here: looking for a model of this name")
-        source, notes = fetched(name), notes_of(name)
+        source, notes = fetched(name)
     import_model(source, options.out, options.keep, options.like, notes)
     print(f"made     {options.out}")
 

@@ -1,10 +1,9 @@
 """Public models by name: their files are downloaded, verified, and converted once.
 
-Every address is below that of a hub, `HF_ENDPOINT` or https://huggingface.co. A proxy is used if
-the environment names one (`https_proxy`), as by any program that uses Python's urllib.
+Those of OPUS-MT are on a hub, `HF_ENDPOINT` or https://huggingface.co; firefox.py has Firefox's. A
+proxy is used if the environment names one (`https_proxy`), as by any program with Python's urllib.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
 from minitf.files.models import CONFIG
+from minitf.public.firefox import fetched_firefox, site
 from minitf.public.formats import languages_of_name
 from minitf.public.hugging_face import MODELS, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
@@ -36,9 +36,9 @@ def imported(name: str, say: Callable[[str], object] = print) -> Path:
     """
     out = data_folder() / "models" / name.replace("/", "--")
     if not out.is_dir():
-        source = fetched(name, say)
+        source, notes = fetched(name, say)
         with filling(out) as folder:
-            import_model(source, folder, notes=notes_of(name), say=say)
+            import_model(source, folder, notes=notes, say=say)
         say(f"made     {out}")
     return out
 
@@ -51,18 +51,18 @@ def notes_of(name: str) -> dict:
     return notes | languages_of_name(name)
 
 
-def fetched(name: str, say: Callable[[str], object] = print) -> Path:
-    """Return the folder with a model's files as the hub has them; download what is missing.
+def fetched(name: str, say: Callable[[str], object] = print) -> tuple[Path, dict]:
+    """Return the folder with a model's files, and notes for its card; download what is missing.
 
-    name: as `owner/model`. Licence and size are said first.
+    name: as `owner/model`; without an owner, one of Firefox's. Licence and size are said first.
     Raises UserError if a file cannot be had, differs from its digest, or if there is no connection:
     then with the files and the folder to put them into.
     """
+    if "/" not in name:
+        return fetched_firefox(name, say)
     commit, sha256 = PINNED.get(name, ("main", "-"))
     folder = data_folder() / "downloads" / "public" / name.replace("/", "--")
-    base = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
-    if not base.startswith(("https://", "http://")):
-        raise UserError(f"HF_ENDPOINT is {base!r}: begin the address of a mirror with https://")
+    base = site("HF_ENDPOINT", HUB)
     page, base = f"{base}/{name}/tree/{commit}", f"{base}/{name}/resolve/{commit}"
     files = ", ".join([*SMALL, WEIGHTS])
     if not all((folder / file).exists() for file in SMALL):
@@ -90,7 +90,7 @@ def fetched(name: str, say: Callable[[str], object] = print) -> Path:
             f"there is no public model {name}, or it needs an account: check the name at {page}; "
             f"with an account, download {files} into {folder}"
         ) from None
-    return folder
+    return folder, notes_of(name)
 
 
 def _fetch_weights(base, folder, sha256, say):

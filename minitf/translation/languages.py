@@ -3,11 +3,13 @@
 import re
 
 LANGUAGES = """
-    ar Arabic, bg Bulgarian, cs Czech, da Danish, de German, el Greek, en English, es Spanish,
-    et Estonian, fi Finnish, fr French, hi Hindi, hu Hungarian, it Italian, ja Japanese, ko
-    Korean, lt Lithuanian, lv Latvian, nl Dutch, no Norwegian, pl Polish, pt Portuguese, ro
-    Romanian, ru Russian, sk Slovak, sl Slovene, sv Swedish, tr Turkish, uk Ukrainian, vi
-    Vietnamese, zh Chinese
+    ar Arabic, az Azerbaijani, be Belarusian, bg Bulgarian, bn Bengali, bs Bosnian, ca Catalan, cs
+    Czech, da Danish, de German, el Greek, en English, es Spanish, et Estonian, fa Persian, fi
+    Finnish, fr French, gu Gujarati, he Hebrew, hi Hindi, hr Croatian, hu Hungarian, id Indonesian,
+    is Icelandic, it Italian, ja Japanese, kn Kannada, ko Korean, lt Lithuanian, lv Latvian, ml
+    Malayalam, ms Malay, mt Maltese, nb Bokmål, nl Dutch, nn Nynorsk, no Norwegian, pl Polish, pt
+    Portuguese, ro Romanian, ru Russian, sk Slovak, sl Slovene, sq Albanian, sr Serbian, sv Swedish,
+    ta Tamil, te Telugu, th Thai, tr Turkish, uk Ukrainian, vi Vietnamese, zh Chinese
 """
 
 
@@ -15,6 +17,17 @@ def languages_of(notes):
     """Return the English names of a model's two languages, None for an unknown one."""
     names = dict(re.findall(r"(\w+)\s+(\w+)", LANGUAGES))
     return [names.get(str(notes.get(f"{side}_language"))) for side in ("source", "target")]
+
+
+def direction(notes):
+    """Return a model's languages as text, "" if they are not known.
+
+    >>> direction({"source_language": "en", "target_language": "zh_hant"})
+    'English to zh_hant'
+    """
+    codes = notes.get("source_language"), notes.get("target_language")
+    names = zip(languages_of(notes), codes, strict=True)
+    return " to ".join(name or str(code) for name, code in names) if all(codes) else ""
 
 
 def naming_languages(batches, subwords, say):

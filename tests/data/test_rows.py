@@ -87,10 +87,8 @@ def test_a_text_on_the_disk_is_the_text_in_memory(data, monkeypatch, rng, pairs,
     assert [line for line in also if not line.startswith("encoded")] == said
     assert held.pairs.folder is None and len(files(data)) == 1
     assert held.subwords.contents() == filed.subwords.contents() and held.longest == filed.longest
-    for mine, theirs in (
-        (held.pairs.sources, filed.pairs.sources),
-        (held.pairs.targets, filed.pairs.targets),
-    ):
+    for side in ("sources", "targets"):
+        mine, theirs = (getattr(each.pairs, side) for each in (held, filed))
         assert [ids.tolist() for ids in mine] == [ids.tolist() for ids in theirs]
     for epoch in (0, 1):
         plan, other = held.plan(epoch, 100, 7), filed.plan(epoch, 100, 7)
@@ -154,19 +152,14 @@ def test_a_folder_is_made_once_for_one_text_and_one_setting(data, monkeypatch, p
     longer = Pairs(*(side + more for side, more in zip(pairs, added, strict=True)))
     first = encode_pairs("x", pairs, WORDS, 20, log.append)
     again = encode_pairs("x", pairs, WORDS, 20, log.append)
-    assert (
-        len(made) == 1
-        and first.fingerprint() == again.fingerprint()
-        and first.counts == again.counts
-    )
+    assert len(made) == 1 and first.counts == again.counts
+    assert first.fingerprint() == again.fingerprint()
     assert log[0].startswith("encoded  ") and log[1] == log[0]
     encode_pairs("x", pairs, WORDS, 19, log.append)
     encode_pairs("x", pairs, Words(LETTERS[::-1]), 20, log.append)
     encode_pairs("x", longer, WORDS, 20, log.append)
-    assert (
-        encode_pairs("x", Pairs(*pairs[::-1]), WORDS, 20, log.append).fingerprint()
-        != first.fingerprint()
-    )
+    back = encode_pairs("x", Pairs(*pairs[::-1]), WORDS, 20, log.append)
+    assert back.fingerprint() != first.fingerprint()
     assert len(made) == len(files(data)) == 5
     path = pairs.source.paths[0]
     lines = path.read_text().splitlines()

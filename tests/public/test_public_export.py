@@ -8,8 +8,9 @@ import tiny_translator
 from public_files import PUBLIC, hugging_face, logits_of, rows
 from safetensors import safe_open
 from safetensors.numpy import load_file
+from saved_files import quiet
 
-from minitf import Config, Transformer, Translator
+from minitf import Config, Transformer
 from minitf.atomic import save_bytes
 from minitf.errors import UserError
 from minitf.files.arrays import file_content
@@ -17,7 +18,6 @@ from minitf.files.models import read_notes, save_model
 from minitf.public.commandline import main
 from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model
-from minitf.public.names import to_halves
 from minitf.text import Words
 from minitf.translation.loading import load_model
 
@@ -29,10 +29,6 @@ SWITCHES = [
     {"attention_bias": True, "output_bias": True, "suppressed_ids": (0, 1, 2)},
     {"sinusoid_layout": "halves", "attention_bias": True},
 ]
-
-
-def quiet(line):
-    pass
 
 
 def saved(folder, **switches):
@@ -112,18 +108,6 @@ def test_an_imported_model_goes_out_as_it_came(tmp_path):
     assert all(np.array_equal(found[name], theirs[name]) for name in theirs)
 
 
-def test_the_halves_compute_what_the_interleaved_model_computes():
-    model = Transformer(Config(11, d_model=12, d_ff=16, n_heads=3, n_layers=1), seed=2)
-    rng = np.random.default_rng(3)
-    for parameter in model.parameters():  # gains of 1 and biases of 0 could be in any order
-        parameter.data += rng.normal(0, 0.1, parameter.shape).astype("f4")
-    other = Transformer(model.config.replace(sinusoid_layout="halves"), initialise=False)
-    other.load_state(to_halves(model.config, model.state()))
-    ids = np.array([[5, 6, 7, 3]]), np.array([[2, 8, 9, 10, 4]])
-    assert np.allclose(logits_of(model, *ids), logits_of(other, *ids), atol=1e-5)
-    assert not np.array_equal(model.embedding.weight.data, other.embedding.weight.data)
-
-
 def test_the_configuration_names_the_special_ids(tmp_path):
     saved(tmp_path / "mine", suppressed_ids=(0, 1, 2))
     export_model(tmp_path / "mine", tmp_path / "out", say=quiet)
@@ -172,9 +156,3 @@ def test_the_command_exports_and_tells_the_difference(tmp_path, capsys):
     assert main(["--export", "hf", str(tmp_path / "mine"), str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
     assert "1e-05" in out and "names no licence" in out
-    import_model(tmp_path / "out", tmp_path / "back", say=quiet)
-    line = ["the dog saw a bird."]
-    first, second = (
-        Translator.load(tmp_path / name).translate(line, max_extra=5) for name in ("mine", "back")
-    )
-    assert first[0][0].text == second[0][0].text

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from firefox_files import firefox
 from public_files import PUBLIC
+from saved_files import quiet
 
 from minitf import Translator
 from minitf.data.toy import pairs
@@ -14,10 +15,6 @@ from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model
 from minitf.training import Settings, train
 from minitf.translation.loading import load_model
-
-
-def quiet(line):
-    pass
 
 
 @pytest.fixture

@@ -137,9 +137,7 @@ TRANSLATE = {
         "the text would be replaced by its translation: give --output another name"
     ),
     "--output train.en/x 'the dog'": "its folder is a file",
-    "--model no/such/folder 'the dog'": (
-        "a public model such as opus-mt-fr-en (French to English), which is downloaded once"
-    ),
+    "--model no/such/folder 'the dog'": "or a public model, such as firefox-fr-en: --list-models",
     "--model '\n\x1b[31m' 'the dog'": "no such folder",
     f"--model {LONG} 'the dog'": "cannot be read (File name too long)",
     "--model . 'the dog'": "config.json",

@@ -64,3 +64,11 @@ def reply(handler, content, ranges=True, at_most=None, claim=None):
     handler.send_header("Content-Length", str(len(content) - start if claim is None else claim))
     handler.end_headers()
     handler.wfile.write(content[start:][:at_most])
+
+
+def reply_of(files, handler, **how):
+    """Answer with the file of {end of its path: content} that is asked for, as `reply`, or 404."""
+    for name, content in files.items():
+        if handler.path.endswith(name):
+            return reply(handler, content, **how)
+    return handler.send_error(404)
