@@ -54,8 +54,8 @@ def print_models(bundled):
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(map(str.ljust, line, widths)).rstrip())
-    say(f"Any of these is for --model. Those that are downloaded go to {downloaded}.")
-    say("Also opus-mt-fr-en and the like: https://huggingface.co/Helsinki-NLP lists them.")
+    say(f"Give one of these names to --model. What it downloads is kept in {downloaded}.")
+    say("There are also opus-mt-fr-en and the like: https://huggingface.co/Helsinki-NLP has them.")
 
 
 def _beside(bundled):

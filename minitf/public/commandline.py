@@ -50,7 +50,7 @@ def _run(options):
             print(f"there is no folder {name} here: looking for a model of this name")
         source, notes = fetched(name)
     import_model(source, options.out, options.keep, options.like, notes)
-    print(f"made     {options.out}")
+    print(f"made     {options.out}: give this folder to translate.py --model")
 
 
 def _parser():
