@@ -92,7 +92,7 @@ def firefox_models(say: Callable[[str], object] = print) -> dict[str, FirefoxMod
         with user_errors(address):
             if os.path.getsize(path) > _MOST_INDEX:
                 raise ValueError("it is too large")
-            index = json.loads(path.read_bytes())
+            index = json.loads(unpacked(path))
             base = index["baseUrl"].rstrip("/") if mirror == BUCKET else mirror
             if mirror == BUCKET and not base.startswith("https://"):
                 raise ValueError("its files are not at https://")

@@ -77,7 +77,6 @@ def test_the_name_of_a_pair_translates_and_downloads_once(bucket, capsys):
     command = ["--model", "firefox-en-de", "--max-extra", "2", "the dog"]
     assert translate.main(command) == 0
     out, err = capsys.readouterr()
-    assert out.count("\n") == 1
     assert "model    firefox-en-de-base: 0 MB, unpacked; licence: MPL-2.0" in err
     requests = [path for path, _ in bucket.requests]
     assert len(requests) == 4 and requests[0] == "/db/models.json"
@@ -95,7 +94,9 @@ def test_the_best_of_a_pair(bucket, tmp_path, capsys):
     for best in ("base", "tiny", "large", "base-memory"):
         assert listed.firefox_models(quiet)["firefox-en-de"].name == f"firefox-en-de-{best}"
         bucket.index["models"]["en-de"].remove(entry(bucket, f"en-de {best}"))
-    assert main(["firefox-en-ja", str(tmp_path / "out")]) == 0  # it has two vocabularies
+    # One of two vocabularies, from a server that unpacks what it sends, as Google's sometimes does.
+    bucket.files |= {path: gzip.decompress(content) for path, content in bucket.files.items()}
+    assert main(["firefox-en-ja", str(tmp_path / "out")]) == 0
     assert "Firefox has not released this model" in capsys.readouterr().out
 
 
