@@ -8,7 +8,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-from firefox_files import SHORTLIST, firefox
+from firefox_files import firefox
 from paths import ROOT
 from saved_files import message, quiet
 from server import reply_of, serving
@@ -17,6 +17,7 @@ from minitf.commands import translate
 from minitf.files.models import read_notes
 from minitf.public import firefox as listed
 from minitf.public import model_folder
+from minitf.public.binary import unpacked
 from minitf.public.commandline import main
 
 KINDS = {"lex": "lexicalShortlist", "srcvocab": "srcVocab", "trgvocab": "trgVocab"}
@@ -36,14 +37,13 @@ def published(tmp_path_factory):
     for name, (status, length) in MODELS.items():
         (pair, architecture), folder = name.split(), tmp_path_factory.mktemp(name)
         firefox(folder, pair == "en-ja", True, {"remark": "x" * length})
-        (folder / "lex.50.50.ende.s2t.bin.gz").write_bytes(gzip.compress(SHORTLIST))
         files = {}
-        for path in folder.glob("*.gz"):
-            kind, place = path.name.partition(".")[0], f"models/{name}/exported/{path.name}"
+        for path in folder.iterdir():
+            content, place = unpacked(path), path.name.removesuffix(".gz")
+            kind, place = path.name.partition(".")[0], f"models/{name}/exported/{place}.gz"
             files[KINDS.get(kind, kind)] = {"path": place}
-            published[f"/{quote(place)}"] = path.read_bytes()
+            published[f"/{quote(place)}"] = gzip.compress(content)
             if kind == "model":
-                content = gzip.decompress(path.read_bytes())
                 digest = hashlib.sha256(content).hexdigest()
                 files[kind] |= {"uncompressedSize": len(content), "uncompressedHash": digest}
         entry = {"architecture": architecture, "releaseStatus": status, "files": files}
