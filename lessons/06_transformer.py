@@ -14,15 +14,13 @@ the parameters of the paper's model.
 # ## What happens to a sentence in a Transformer?
 # A small Transformer was trained beforehand on English and German (lesson 07 tells
 # how). It gets an English sentence, the *source*. It writes the German one, the
-# *target*, token by token (lesson 05; there are also a start mark and an end mark). The
-# program repeats three steps:
+# *target*, token by token (lesson 05). The program repeats three steps:
 #
 # 1. Give the model the source and the tokens written so far: at first only the *start
 #    mark*, whose id is 2.
-# 2. For each token *of the target* that it reads (the start mark, and what is written
-#    so far), the model returns a row of numbers, one for each subword of the
-#    vocabulary: the logits (lesson 05). The softmax turns a row into probabilities of
-#    the token that comes next. Only the last row is of use here.
+# 2. For each token *of the target* that it reads, the model returns a row of numbers,
+#    one for each subword of the vocabulary: the logits (lesson 05). The softmax turns a
+#    row into probabilities of the token that comes next. Only the last row is of use.
 # 3. Append the most probable token. Stop if it is the *end mark*, id 3, or if the
 #    sentence becomes too long.
 #
@@ -143,6 +141,16 @@ draw(figure_1, "06_here.svg", walk=shapes)
 # 5. **Memory.** One more layer follows (N x; in the base model five), with parameters
 #    of its own. The array that leaves the last one is the *memory*: a vector for each
 #    token of the source, and nothing else. The encoder is done.
+
+# %%
+in_encoder = trained.encoder.layers[0].self_attention
+in_encoder.keep_weights = True  # keeps the softmax of the scores
+memory, no_padding = trained.encode(english_ids[None])
+print(
+    "the scores of step 3:", in_encoder.weights.shape[1:], "  memory:", memory.shape[1:]
+)
+
+# %% [markdown]
 # 6. **Outputs (shifted right).** The decoder embeds the target written so far,
 #    beginning with the start mark, times $\sqrt{64}$, and adds the sinusoids.
 # 7. **Masked multi-head attention** is self-attention again, but each position asks
@@ -157,7 +165,20 @@ draw(figure_1, "06_here.svg", walk=shapes)
 #     subwords of the vocabulary at each position. These numbers are the *logits*.
 # 11. **Softmax.** Each row becomes probabilities. A row is the model's opinion of the
 #     token that follows its position.
-#
+
+# %%
+in_decoder = trained.decoder.layers[0]
+asking = {"step 7": in_decoder.self_attention, "step 8": in_decoder.source_attention}
+for attention in asking.values():
+    attention.keep_weights = True
+hidden = trained.decode(np.array([written[:-1]]), memory, no_padding)
+logits = trained.logits(hidden)
+for step, attention in asking.items():
+    print(f"the scores of {step}:", attention.weights.shape[1:])
+ends = [memory.shape[1:], logits.shape[1:]]
+claim("steps 5, 10: memory and logits", ends == [(13, 64), (11, 1600)], ends)
+
+# %% [markdown]
 # Then the chosen token is appended to the decoder's input, and steps 6 to 11 run again.
 # The decoder remembers nothing between two tokens: each time it reads, from the start,
 # all that is written. The encoder need run only once a sentence. Our `write` runs it
@@ -212,19 +233,11 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # %% [markdown]
 # Each of them fails in its own way:
 #
-# - *Die alte Lehrer hat die neue Buch in der Garten gelesen.* (Right: **der** alte
-#   Lehrer, **das** neue Buch, **im** Garten.) Without the encoder's self-attention
-#   every noun and adjective is found, but all three articles are wrong: no "the" has
-#   met its noun. And "liest" (reads) has become "hat gelesen" (has read): "read" has
-#   not met its "-s".
-# - *Der alte Buch im das neue Buch im neuen Buch im neuen ...* ("The old book in the
-#   the new book in the new book in the new ...") Without its own self-attention the
-#   decoder knows its newest token and its position, and nothing else of what it has
-#   written: it writes "Buch im neuen" again and again.
-# - *Weil unser freundlicher Er keine Zeit hat?* ("Because our friendly He has no
-#   time?") Without the source attention it writes nearly German, about something else.
-#   What is left is a *language model*: it knows how German goes on, and not what to
-#   say.
+# | without | it writes | why |
+# |---|---|---|
+# | the encoder's self-attention | "Die alte Lehrer hat die neue Buch in der Garten gelesen", for **der** alte Lehrer, **das** neue Buch, **im** Garten | no "the" has met its noun; and "hat gelesen" (has read) for "liest", as "read" has not met its "-s" |
+# | the decoder's self-attention | "Der alte Buch im das neue Buch im neuen Buch im neuen", and so on | it knows its newest token and its position, and nothing else of what it has written |
+# | the source attention | "Weil unser freundlicher Er keine Zeit hat?", which is "Because our friendly He has no time?" | a *language model* is left: it knows how German goes on, and not what to say |
 #
 # So this model uses all three. Some nonsense was to be expected, as the layers above
 # had never met such vectors; but each time it fails at what we said. That is no proof
@@ -247,7 +260,7 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 #   self-attention, source attention and feed-forward. At the end
 #   $\text{logits} = y E^T$.
 #
-# (Dropout, lesson 04, acts only in training. Here it is off.)
+# Dropout acts only in training, so here it is off.
 #
 # **Derive.** The program below has no masks. Each position is handed the rows that it
 # may read, and no others: that is the meaning of a mask. It borrows the numbers of the
@@ -269,6 +282,9 @@ def enter(ids, model):
         waves[1::2] = np.cos(angles)
         vectors.append(table[ids[position]] * math.sqrt(d_model) + waves)
     return np.array(vectors)
+
+
+print("what enters the encoder:", enter(english_ids, trained).shape)
 
 
 # %% [markdown]
@@ -373,7 +389,7 @@ same("with the probabilities of the library", same_probabilities, probabilities)
 #
 # **Equate.** Is it the library's Transformer, but for rounding? All parameters are
 # drawn at random: a bias of 0 or a gain of 1, with which training begins, would hide
-# mistakes. (`[None]` makes a batch of one sentence, `[0]` takes it out again.)
+# mistakes. `[None]` makes a batch of one sentence, `[0]` takes it out again.
 
 # %%
 config = Config(
@@ -426,13 +442,12 @@ same(
 # | position $t$ reads | (start) | Der | alte | Lehrer | ... | . |
 # | output $t$ must predict | Der | alte | Lehrer | liest | ... | (end) |
 #
-# The token that output $t$ must predict is read one column later, at $t + 1$. So **in
+# The token that output $t$ must predict is read at $t + 1$. So **in
 # column $t$ nothing may be seen of column $t + 1$, or of a later one.**
 #
 # The decoder reads the *true* tokens, whatever it would have written itself. That is
-# called *teacher forcing*: after a mistake, the teacher sets the pupil right, and the
-# lesson goes on. When it translates, no teacher is there, and it reads its own
-# mistakes, which it never did in training.
+# called *teacher forcing*. When it translates, no teacher is there, and it reads its
+# own mistakes, which it never did in training.
 #
 # **Derive.** $T$ predictions are $T$ runs: first the decoder reads one token, then two,
 # and so on, and of each run the last position counts. Can one long run replace them
@@ -475,7 +490,7 @@ draw(figures.arrows, "06_arrows.png", layers, 2, words, words[1:] + ["liest"])
 # *What to see: blue is all that can reach the output that must predict "Lehrer". In the
 # first drawing no arrow points to the left, and the input "Lehrer" has no way to it. In
 # the second the dashed arrows of layer 2 lead there, and any one of the three would be
-# enough. (Arrows to the left that bring nothing later are not drawn.)*
+# enough.*
 #
 # **Equate.** $T$ short runs by hand, of each its last position, against one run of the
 # library:
@@ -730,8 +745,7 @@ least_of_five = min(most_moved[mistake] for mistake in five)
 claim("each of the five leaks moves by at least", least_of_five > 1e-4, least_of_five)
 
 # %% [markdown]
-# The check finds all five. ("More on the Transformer" has four leaks more, the code of
-# all of them, and the two that a change of what the decoder reads would miss.)
+# The check finds all five.
 
 # %% [markdown]
 # ## How good does a leak look?
@@ -746,8 +760,8 @@ claim("each of the five leaks moves by at least", least_of_five > 1e-4, least_of
 # How good is it as a translator? Give the decoder the start mark and the words before
 # word $t$, and nothing after them, and the source without the target. Then take
 # $-\ln p$ of word $t$. That is all that a translator ever has, so we call this loss
-# *translating*. (The models were trained once, by the command
-# `python -m minitf.course.experiments.leaks`, which takes a minute or two.)
+# *translating*. `python -m minitf.course.experiments.leaks` trained the models, in a
+# minute or two.
 
 
 # %%
@@ -771,9 +785,10 @@ print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 # %% [markdown]
 # - **Every leak makes the loss look better than a guess.** The decoder reads the start
 #   mark and five of the 6 words. So without a mask, or with a shifted one, it copies
-#   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. The mask
-#   after the softmax is on its way there: its leak is thin, one number for each head
-#   and query (the weight that is left). The last two leaks show all 6 words.
+#   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. With the
+#   mask after the softmax it falls to the same place, more slowly: of the later words
+#   only one number comes through, how much weight they have taken away. The last two
+#   leaks show all 6 words.
 # - **Every leak ruins the translation.** There the loss is far *above* that of a guess.
 #   Why worse than a guess? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of
@@ -801,8 +816,7 @@ draw(figures.leaks, "06_leaks.png", updates, losses, guess)
 #
 # *What to see: the only honest curve is the one that stays at the upper dashed line.
 # Every fall below it is a leak. At the lower line one word of 6 is guessed and the
-# others are copied; the unshifted target hands over the last one, too. (The two leaks
-# that are not drawn end like these: one at the lower line, one at 0.)*
+# others are copied; the unshifted target hands over the last one, too.*
 
 # %% [markdown]
 # ## How large is the model of the paper?
@@ -871,6 +885,20 @@ same("the base model counted = on paper", in_library, on_paper)
 same("count_parameters = on paper", base.config.count_parameters(), on_paper)
 draw(figures.parameters, "06_parameters.png", millions)
 
+
+# %%
+def sizes_of(c):
+    in_layers = [c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
+    return [c.n_layers, c.n_decoder_layers] + in_layers + [c.vocabulary_size]
+
+
+of_base = sizes_of(base.config)
+as_in_table = of_base == [6, 6, 512, 2048, 8, 64, 64, 37_000]
+claim("the sizes of the base model", as_in_table, of_base)
+claim("its rate of dropout", base.config.dropout == 0.1, base.config.dropout)
+of_ours = sizes_of(trained.config)
+claim("the sizes of ours", of_ours == [2, 2, 64, 256, 4, 16, 16, 1600], of_ours)
+
 # %% [markdown]
 # ![Bars of the base model's parameters in millions: 18 attentions 18.87, 12 feed-forward networks 25.20, 30 norms 0.03, embedding table 18.94](figures/06_parameters.png)
 #
@@ -908,19 +936,20 @@ claim("with 41,000 subwords there are 65 million", round(larger) == 65, f"{large
 
 # %% [markdown]
 # ## More on the Transformer
-# Nothing later needs what follows. Open what you are curious about.
+# Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
+# worth everybody's click.
 #
 # ### What does the library's decoder layer look like?
 # It has the structure of ours. `self_residual(x, f)` is the add & norm,
-# $\text{LayerNorm}(x + f(x))$, and $f$ is the attention with its mask. (`caches` is for
-# lesson 08.)
+# $\text{LayerNorm}(x + f(x))$, and $f$ is the attention with its mask. `caches` is for
+# lesson 08.
 
 # %%
 show(DecoderLayer)
 
 # %% [markdown]
-# Compare part by part, from the inside to the outside. (`None` in place of a mask hides
-# nothing.)
+# Compare part by part, from the inside to the outside. `None` in place of a mask hides
+# nothing.
 
 # %%
 encoder = with_random_numbers(Encoder(config, rng))
@@ -942,44 +971,7 @@ same(
 )
 
 # %% [markdown]
-# ### Do the shapes of the walk and the sizes hold?
-
-# %%
-encoder_layer = trained.encoder.layers[0]
-decoder_layer = trained.decoder.layers[0]
-attentions = [
-    encoder_layer.self_attention,
-    decoder_layer.self_attention,
-    decoder_layer.source_attention,
-]
-for attention in attentions:
-    attention.keep_weights = True  # keeps the softmax of the scores
-memory, _ = trained.encode(pair.source)  # _ is the mask of the padding
-hidden = trained.decode(pair.target_in, memory, None)  # None: no padding
-logits = trained.logits(hidden)
-# Without the first axis, the batch:
-score_shapes = [attention.weights.shape[1:] for attention in attentions]
-as_in_figure = [(4, 13, 13), (4, 11, 11), (4, 11, 13)]
-claim("steps 3, 7, 8: the scores", score_shapes == as_in_figure, score_shapes)
-ends = [memory.shape[1:], logits.shape[1:]]
-claim("steps 5, 10: memory and logits", ends == [(13, 64), (11, 1600)], ends)
-
-
-# %%
-def sizes_of(c):
-    in_layers = [c.d_model, c.d_ff, c.n_heads, c.d_k, c.d_v]
-    return [c.n_layers, c.n_decoder_layers] + in_layers + [c.vocabulary_size]
-
-
-of_base = sizes_of(base.config)
-as_in_table = of_base == [6, 6, 512, 2048, 8, 64, 64, 37_000]
-claim("the sizes of the base model", as_in_table, of_base)
-claim("its rate of dropout", base.config.dropout == 0.1, base.config.dropout)
-of_ours = sizes_of(trained.config)
-claim("the sizes of ours", of_ours == [2, 2, 64, 256, 4, 16, 16, 1600], of_ours)
-
-# %% [markdown]
-# ### Which decoder layer reads the memory?
+# ### Which decoder layer reads the memory, and what do the parts share?
 # All of them. The arrow in the figure is drawn once, because the box is drawn once; "N
 # x" means that there are $N$ arrows. Each layer reads the same memory through its own
 # $W^K$ and $W^V$. To see that, cut the source attention of one layer of the trained
@@ -1014,10 +1006,7 @@ claim("without source attention in layer 2, hopeless", cut_2 < 1e-6, cut_2)
 
 # %% [markdown]
 # Both cuts hurt, so both layers read the memory. In this model the last one does most
-# of the work.
-#
-# ### What do the parts share?
-# No two layers share anything: they have one form, and each its own numbers. The one
+# of the work. No two layers share anything: they have one form, and each its own numbers. The one
 # matrix that is used in several places is the embedding table, in three: it embeds the
 # source, embeds the target, and turns the last vectors into logits (section 3.4). So
 # its name appears once among the parameters, and its gradient is the sum of three
@@ -1034,8 +1023,8 @@ claim("with tie=False there are three tables", len(names_untied) == 3, names_unt
 # ### Which loss has a new model?
 # A new model knows nothing: its logits have a mean near 0 and a variance near 1, and
 # its loss, the mean of $-\ln p$ of the right token, is near $\ln V + 1/2$ (lesson 05).
-# **A first loss far from that is the first sign of a mistake.** (Only 11 tokens are
-# averaged here, so it is off by a few tenths.)
+# **A first loss far from that is the first sign of a mistake.** Only 11 tokens are
+# averaged here, so it is off by a few tenths.
 
 # %%
 # loss returns the loss with label smoothing (lesson 07), and the mean of -ln p.
@@ -1049,7 +1038,7 @@ claim(
 )
 
 # %% [markdown]
-# ### What if the padding mask is missing?
+# ### What if the padding mask is missing, and what happens to the padding's own rows?
 # There is no error message. The sentence reads its padding as if it were words, and how
 # much padding it has depends on its neighbours in the batch. Its memory, whose numbers
 # are about 1 in size, changes a lot:
@@ -1063,11 +1052,10 @@ change = abs(with_mask.numpy() - without_mask.numpy())[0, :8].max()
 claim("without the padding mask the memory changes by", change > 0.1, change)
 
 # %% [markdown]
-# ### What happens to the padding's own rows, and to the loss?
 # In the picture of the masks, the rows of the padding are not masked. Nobody reads what
 # comes out of them: the columns of the padding are hidden from all, and the loss leaves
-# its rows out. (With padding on the left, the target would need a mask for its padding,
-# too.)
+# its rows out. With padding on the left, the target would need a mask for its padding,
+# too.
 #
 # The loss counts the tokens and leaves the padding out, both in the sum and in the
 # number by which it divides:
@@ -1083,9 +1071,9 @@ claim("the batch has 11 + 8 tokens to predict", batch.n_tokens == 19, batch.n_to
 same("the loss = the mean over these tokens", loss, np.mean(of_right_tokens))
 
 # %% [markdown]
-# ### How do the leaks look as code, and which others are there?
-# The first mistakes are those of the self-attention. ("Mask in layer 1 only" is "no
-# causal mask" in every decoder layer but the first.)
+# ### ★ How do the leaks look as code, and which others are there?
+# The first mistakes are those of the self-attention. "Mask in layer 1 only" is "no
+# causal mask" in every decoder layer but the first.
 
 # %%
 show(experiment.LeakyAttention)
@@ -1136,8 +1124,7 @@ claim("the highest training loss of the nine", max(of_all) < guess / 3, max(of_a
 # into such numbers we have not looked at.
 #
 # **Why do differences of 1e-15 elsewhere not count?** Two programs, or arrays of other
-# sizes, add in other orders. In the check it is one program on arrays of one size. (The
-# library's fast forms, lesson 01, may round differently; here they are off.)
+# sizes, add in other orders. In the check it is one program on arrays of one size.
 #
 # **And a softmax over the wrong axis?** It divides by a sum over the queries, and those
 # of later positions are among them. Both checks find it, and so does a still cheaper
@@ -1173,7 +1160,7 @@ same(
 )
 
 # %% [markdown]
-# ### Which vocabulary do the paper's sizes imply?
+# ### ★ Which vocabulary do the paper's sizes imply?
 # The library knows the models of the paper by name, in PRESETS: a name, and the sizes
 # in which that model differs from the base. Table 3 states the millions of parameters
 # of eleven of them. One $V$ fits ten of them, so the formulas of this lesson are hardly
