@@ -14,21 +14,6 @@ You need lessons 01 to 06.
 # %% [markdown]
 # ## What does a training look like?
 # A task whose answers we know: read 3 to 8 random digits and write them backwards.
-#
-#     2 7 1 8 2 8  ->  8 2 8 1 7 2
-#
-# It is a small translation. The first output needs the last input, the second the last
-# but one: attention must learn where to look, and the digits themselves give no hint.
-#
-# A new Transformer of lesson 06 is to learn it. It has 2 layers in each tower, vectors
-# of 32 numbers ($d_{model}$), 4 heads, networks with 64 units ($d_{ff}$), and no
-# dropout. Its vocabulary has 14 tokens: 0 is padding, 2 the start mark, 3 the end mark,
-# and 4 to 13 are the digits. (1, the unknown word, does not occur.)
-#
-# The training is five lines, repeated: take a batch, delete the old gradients, compute
-# the loss, compute the gradients, change the numbers. One pass is an *update*. (`yield`
-# hands its number and its loss to the `for` loop further below, which then asks for the
-# next update.)
 
 # %%
 import numpy as np
@@ -39,7 +24,7 @@ from minitf.check import claim, grad_check, same
 from minitf.config import Config
 from minitf.course.architecture import figure_1
 from minitf.course.checks import training as checks
-from minitf.course.experiments import shared_gradient, smoothing, warmup
+from minitf.course.experiments import smoothing, warmup
 from minitf.course.figures import training as figures
 from minitf.course.lesson import begin, draw, finish, kept, show
 from minitf.course.trainings import (
@@ -67,6 +52,21 @@ from minitf.transformer import Transformer
 begin("07_training")
 rng = np.random.default_rng(1)  # random numbers for the checks below
 
+one_row = warmup.reversal(np.random.default_rng(0), 1)
+print(*(one_row.source[0] - 4), "-> ", *(one_row.target_out[0] - 4)[:-1])
+
+# %% [markdown]
+# It is a small translation. The first output needs the last input, the second the last
+# but one: attention must learn where to look, and the digits themselves give no hint.
+#
+# A new Transformer of lesson 06 is to learn it. It has 2 layers in each tower, vectors
+# of 32 numbers ($d_{model}$), 4 heads, networks with 64 units ($d_{ff}$), and no
+# dropout. Its vocabulary has 14 tokens: 0 is padding, 2 the start mark, 3 the end mark,
+# and 4 to 13 are the digits.
+#
+# The training is five lines, repeated: take a batch, delete the old gradients, compute
+# the loss, compute the gradients, change the numbers. One pass is an *update*.
+
 
 # %%
 def rate_of(update):
@@ -88,8 +88,7 @@ def train(model, optimizer, updates=400):
 
 # %% [markdown]
 # Around the loop we watch: after 20, 50, 100 and 200 updates the model writes its own
-# answer for one row, token by token as in lesson 06 (`answer`). `label_smoothing` has a
-# section of its own. Let it run.
+# answer for one row, token by token as in lesson 06 (`answer`). Let it run.
 
 
 # %%
@@ -127,8 +126,8 @@ with forms.on():  # the same equations, computed faster (lesson 01)
 #
 # - After 20 updates, ".": it ends the row at once. The end mark is the most frequent
 #   token, as each row has one.
-# - After 50, "2 2 2 2 2 2 .": it repeats a digit of the row. (For "3 6 5" it writes
-#   threes.) It stops at the right place, by luck: "3 6 5" gets six threes.
+# - After 50, "2 2 2 2 2 2 .": it repeats a digit of the row. It stops at the right
+#   place, by luck: "3 6 5" gets six threes.
 # - After 100, "2 8 8 2 8 .": it knows two digits of the row, but not the 1, the 7 or
 #   the order, and stops one digit too early.
 # - After 200, "8 2 8 1 7 2 .": all is right.
@@ -136,9 +135,7 @@ with forms.on():  # the same equations, computed faster (lesson 01)
 # Has it learned the rule, or only the rows that it has seen? Of three digits there are
 # so few rows that it has met nearly all of them; of six there are a million. So give it
 # 1,000 new rows of 6 to 8 digits, after all its 400 updates. A row counts only if every
-# token is right. (The model is given the right digits before each position. If its
-# first choice is right, that is the digit given next, and so on: alone it would write
-# the same.)
+# token is right.
 
 # %%
 new_rows = warmup.reversal(np.random.default_rng(2), 1000, shortest=6)
@@ -239,8 +236,7 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # its logit lowers the loss a bit more, without end. So a model that knows its training
 # sentences by heart makes its logits larger and larger. *Label smoothing* (section 5.4)
 # gives it a goal that can be reached. The paper finds that this "improves accuracy and
-# BLEU" (a score of translations; more is better). Our small experiment finds the same,
-# and a price: "Does label smoothing raise BLEU?", under "More on training".
+# BLEU", a score of translations.
 #
 # **State.** $q$ is no longer 1 and 0. The true word gets $1 - \epsilon$, and the others
 # share $\epsilon$, the paper's $\epsilon_{ls} = 0.1$. With $V$ words in the vocabulary:
@@ -249,8 +245,14 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # q_j = \frac{\epsilon}{V - 1} \;\text{ else}, \qquad
 # \text{loss} = -\sum_j q_j \ln p_j$$
 #
-# (The paper gives no formula; this one is from its program, tensor2tensor.) In the tiny
-# example, with "dog" as the true word, $q = (0.033, 0.033, 0.033, 0.9)$.
+# In the tiny example, with "dog" as the true word:
+
+# %%
+of_dog = np.array([0.1 / 3, 0.1 / 3, 0.1 / 3, 0.9])
+print(f"q = {of_dog.round(3)}, and the loss is {-(of_dog * np.log(p)).sum():.2f}")
+
+# %% [markdown]
+# The paper gives no formula; this one is from its program, tensor2tensor.
 #
 # **Derive.** The gradient, again in two steps.
 #
@@ -260,14 +262,13 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # 2. Add up over $w$. The $q_w$ sum to 1, so the copies of $p$ give $p$, and the rows
 #    with a single 1, times their $q_w$, give $q$. Once more the gradient is $p - q$.
 #
-# It is 0 where $p = q$: **that is the goal**. (The model of lesson 06 was trained with
-# $\epsilon = 0.05$: so most of its probabilities were about 0.95.) At the goal the loss
-# is $-\sum_j q_j \ln q_j$, which is called the *entropy* of $q$. No logits give a
-# smaller one ("Why has the smoothed loss no other lowest point?", under "More on
-# training").
+# It is 0 where $p = q$: **that is the goal**. The model of lesson 06 was trained with
+# $\epsilon = 0.05$, so most of its probabilities were about 0.95. At the goal the loss
+# is $-\sum_j q_j \ln q_j$, which is called the *entropy* of $q$. No $p$ gives a smaller
+# one: $\ln u$ is at most $u - 1$, so the loss minus the entropy,
+# $-\sum_j q_j \ln (p_j / q_j)$, is at least $\sum_j (q_j - p_j) = 0$.
 
 # %%
-of_dog = np.array([0.1 / 3, 0.1 / 3, 0.1 / 3, 0.9])
 logits_again = Parameter(z)
 # Equate:
 label_smoothed_cross_entropy(logits_again, np.array(dog), 0.1).backward()
@@ -354,8 +355,7 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 #
 # *What to see: this is the training of the first section, with what the model wrote
 # after 20, 50, 100 and 200 updates. The smoothed loss ends a little above the grey
-# line, its goal, the other near 0. (The bumps late in both may come from our high
-# rate.)*
+# line, its goal, the other near 0.*
 #
 # So a loss of 0.6 does not mean "not yet learned": **compare a smoothed loss with the
 # entropy of $q$, not with 0**. This goal depends on the vocabulary: with the paper's
@@ -379,10 +379,17 @@ for name, each in (("dog", of_dog), ("cat or dog", average)):
 # should shrink. But how far?
 #
 # The simplest rule is *gradient descent*, $x - \text{rate} · \text{gradient}$, where
-# the *learning rate* is a small number that we choose. It has a flaw. With the rate
-# 0.1, a gradient of 2 moves its number by 0.2, and one of 0.002 by a thousandth of
-# that. But a small gradient does not mean that a number is nearly right: the row of a
-# rare word has one because the word is rare.
+# the *learning rate* is a small number that we choose. It has a flaw:
+
+# %%
+for gradient in (2.0, 0.002):
+    print(
+        f"gradient {gradient}: at the rate 0.1 descent moves by {-0.1 * gradient:.4f}"
+    )
+
+# %% [markdown]
+# A small gradient does not mean that a number is nearly right: the row of a rare word
+# has one because the word is rare.
 #
 # *Adam* (section 5.3) measures each gradient against its usual size. After one
 # gradient, 2, the usual size is 2 as well. So with the rate 0.1 the first move is
@@ -402,8 +409,7 @@ for name, each in (("dog", of_dog), ("cat or dog", average)):
 #   tenths of the old mean and takes one tenth of the new gradient.
 # - $v$ is a running mean of their squares, and $\beta_2 = 0.98$. So $\sqrt{v}$ is the
 #   usual size of a gradient, whatever its sign.
-# - $\epsilon = 10^{-9}$ prevents 0 / 0 for a parameter whose gradients were all 0. (It
-#   has nothing to do with the epsilon of label smoothing.)
+# - $\epsilon = 10^{-9}$ prevents 0 / 0 for a parameter whose gradients were all 0.
 # - The hats are a correction.
 #
 # **Derive.** Both $m$ and $v$ begin at 0, so both are too small at first. Each update
@@ -413,7 +419,13 @@ for name, each in (("dog", of_dog), ("cat or dog", average)):
 #
 # $$\hat{m} = \frac{m}{1 - \beta_1^t} \qquad \hat{v} = \frac{v}{1 - \beta_2^t}$$
 #
-# On paper ($m$ is divided by 0.1, 0.19 and 0.271, and $v$ by 0.02, 0.0396 and 0.0588):
+
+# %%
+for t in (1, 2, 3):
+    print(f"update {t}: m divided by {1 - 0.9**t:.3f}, v divided by {1 - 0.98**t:.4f}")
+
+# %% [markdown]
+# On paper:
 #
 # | update | $g$ | $m$ | $v$ | $\hat{m}$ | $\hat{v}$ | $x$ moves by | $x$ |
 # |---|---|---|---|---|---|---|---|
@@ -421,8 +433,7 @@ for name, each in (("dog", of_dog), ("cat or dog", average)):
 # | 2 | 1 | 0.280 | 0.0984 | 1.47 | 2.48 | $-0.1 · 1.47 / 1.58 = -0.09$ | 0.81 |
 # | 3 | -1 | 0.152 | 0.1164 | 0.56 | 1.98 | $-0.1 · 0.56 / 1.41 = -0.04$ | 0.77 |
 #
-# So the usual size of the three gradients is 1.41, the root of 1.98. (The plain mean of
-# their squares is nearly the same: (4 + 1 + 1) / 3 = 2.) As a program:
+# So the usual size of the three gradients is 1.41, the root of 1.98. As a program:
 
 
 # %%
@@ -459,8 +470,8 @@ same("m and v are divided by these", divisors, on_page, rtol=0.01)
 # $\hat{m} = g$ and $\sqrt{\hat{v}} = |g|$, so the quotient is +1 or -1, *whatever the
 # size of the gradient*. The third is small, because the gradients disagree: +2, +1 and
 # -1 partly cancel in $m$, but their squares cannot cancel in $v$. And it still goes
-# *down*, although its own gradient asks for up: $m$ remembers the two before. (That is
-# called *momentum*.)
+# *down*, although its own gradient asks for up: $m$ remembers the two before. That is
+# called *momentum*.
 #
 # So a move of Adam is **the rate times a measure of how much the gradients agree**,
 # mostly between -1 and 1.
@@ -470,29 +481,33 @@ same("m and v are divided by these", divisors, on_page, rtol=0.01)
 # first word, a quarter the second, an eighth the third; the last two, with one in
 # 32,768 each, are rare. The model is a table: each word has a row, the logits of the
 # translations. The gradient of a row is $p - q$ times the share of its word in the
-# batch: small for a rare word. So the rates of descent are large, 100 or 300: with 100
-# the rarest row still moves by no more than 0.003 in an average update. (Descent gets
-# the momentum $m$, too: only the division by $\sqrt{v}$ is in question.) All make 100
-# updates, with batches of 25,000 words, smoothed by 0.1; we look at how far the loss of
-# each word is above its goal, the entropy of $q$. (The program is under "Is Adam better
-# than descent on the digits?", in "More on training".)
+# batch: small for a rare word. This is the program; descent gets the momentum $m$, too,
+# so that only the division by $\sqrt{v}$ is in question.
 
 # %%
+show(left_to_learn)
 words = halving(16)  # how frequent each one is
-untrained = left_to_learn(words, 0.0, divide=False)[0]
 losses_of_rules = {
     "descent with momentum, rate 100": left_to_learn(words, 100, divide=False),
     "descent with momentum, rate 300": left_to_learn(words, 300, divide=False),
     "Adam, rate 0.1": left_to_learn(words, 0.1, divide=True),
 }
+untrained = left_to_learn(words, 0.0, divide=False)[0]
+print("above its goal, after 100 updates    most frequent word   rarest word")
+for name, left in losses_of_rules.items():
+    print(f"{name:36s} {left[0]:18.2f} {left[-1]:13.2f}")
+print(f"untrained: {untrained:.2f}; the rarest word is one in {1 / words[-1]:,.0f}")
 slower, faster, by_adam = losses_of_rules.values()
-print(f"the rarest: one in {1 / words[-1]:,.0f}; untrained: {untrained:.2f}")
-print(f"at the rate 100 its row moves by {100 * words[-1]:.3f} at most, on average")
 claim("Adam learns every word", by_adam.max() < 0.01, f"at most {by_adam.max():.3f}")
 claim(
-    "descent leaves the rare words, or throws the frequent one about",
-    slower[0] < 0.01 < 1 < slower[-1] and min(faster[0], faster[-1]) > 1,
-    f"{slower[0]:.2f} and {slower[-1]:.2f}; {faster[0]:.2f} and {faster[-1]:.2f}",
+    "descent at 100: the rarest word is this far above its goal",
+    slower[0] < 0.01 < 1 < slower[-1],
+    f"{slower[-1]:.2f}",
+)
+claim(
+    "descent at 300: the most frequent word is",
+    min(faster[0], faster[-1]) > 1,
+    f"{faster[0]:.2f}",
 )
 
 # %%
@@ -508,7 +523,7 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 #
 # **The division by $\sqrt{v}$ gives a rare word's row nearly the moves of a frequent
 # one's.** On the digits of the first section, which are all equally frequent, descent
-# with momentum comes as far as Adam ("More on training").
+# with momentum comes as far as Adam.
 
 # %% [markdown]
 # ## How large is the learning rate?
@@ -522,8 +537,7 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # **Derive.** The two terms are equal at $t = 4000$: $t^{-0.5} = t \cdot 4000^{-1.5}$
 # gives $t^{1.5} = 4000^{1.5}$. Before that, the second is smaller: the rate grows in
 # proportion to $t$, the *warm-up*. After it, the first is smaller: the rate falls as
-# $1 / \sqrt{t}$. (Why as the root, and why does the width count? Both are under "More
-# on training".) For $d_{model} = 512$:
+# $1 / \sqrt{t}$. For $d_{model} = 512$:
 #
 # | update | rate |
 # |---|---|
@@ -531,8 +545,8 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # | 4,000, the peak | 6.99e-04 |
 # | 100,000, the base model's last | 1.40e-04 |
 #
-# (Our first training had its peak, 0.0035, after 100 updates. In the library equation 3
-# can be multiplied by a factor, which was 0.2 there.)
+# Our first training had its peak, 0.0035, after 100 updates. In the library equation 3
+# can be multiplied by a factor, which was 0.2 there.
 
 # %%
 three_rates = {count: warmup_rate(count, 512) for count in (1, 4000, 100_000)}
@@ -657,9 +671,8 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_seeds, levels)
 # without a warm-up. With it all do, up to 0.008.*
 #
 # So **the warm-up wins because it makes higher rates usable**. At the three lowest
-# rates it does not help. (And from 0.002 to 0.004 `fixed` ends lower than `at once`:
-# 600 updates are too few to show what a falling rate is good for. "How sure is the
-# comparison of the schedules?", under "More on training", says more.)
+# rates it does not help. And this is one toy task, after 600 updates, with few rates
+# and seeds: the best rate of each schedule is known only to a factor of about two.
 #
 # At the highest rate the models without it end at the upper line: they do no better
 # than frequencies. What does so high a rate do first?
@@ -715,10 +728,8 @@ draw(figures.collapse, "07_collapse.png", warm[:16], cold[:16])
 # ![The distance of the positions from their mean, over 15 updates: with the warm-up it stays near 0.6; begun at the full rate, it falls to 0.06 in two updates and stays near 0](figures/07_collapse.png)
 #
 # *What to see: without a warm-up, two updates make the positions nearly alike. With it
-# they stay apart, also later, at the full rate: never below 0.55 in 220 updates. (This
-# is seed 1, in post-norm, as in the paper. With two other seeds they come closer with
-# the warm-up, too, but by less: "What do small first moves change?", under "More on
-# training".)*
+# they stay apart, also later, at the full rate: never below 0.55 in 220 updates. This is
+# seed 1, in post-norm, as in the paper.*
 #
 # Is it because the moves are so large? A control: take the first update, and move each
 # number as far as there, but up or down at random.
@@ -768,19 +779,36 @@ claim(
 # Moves of the same sizes with random signs hardly do it. So **it is not the size of the
 # moves alone: they work together**.
 #
-# How? We think, so: The gradient of a weight is a sum over all positions (lesson 02).
-# What they all ask for adds up in this sum; what each asks for itself mostly cancels.
-# Adam's first update then moves each weight by the full rate, the way of the sum. In an
-# output with 32 inputs of about 1, such moves can add up to 32 rates, a shift of all
-# positions together; 32 moves with random signs add up to about 6. The shift makes the
-# vectors longer, and each of the encoder's twelve norms divides by their length: so
-# less is left of the differences. ("What do all positions ask for?", under "More on
-# training", has an example and measurements.)
+# How? Take one output, a sum of four inputs times four weights, at two positions. At A
+# the inputs are $(1, 1, 1, -1)$, at B $(1, 1, -1, 1)$: the first two are common to
+# both, the other two tell A from B. The gradient of a weight is a sum over the
+# positions (lesson 02): its input times the gradient of the output there. Adam's first
+# update moves each weight by the rate, 0.008, against the sign of that sum.
+
+# %%
+inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
+for wish, asked in (("both ask for less", [1, 1]), ("B asks for more", [1, -1])):
+    of_weights = asked @ inputs  # asked: the gradients of the output at A and at B
+    shift_of_two = inputs @ (-0.008 * np.sign(of_weights))
+    print(f"{wish:18s} weights get {of_weights}, outputs move {shift_of_two}")
+print(f"32 inputs: up to {32 * 0.008:.3f} together,", end=" ")
+print(f"about {np.sqrt(32) * 0.008:.3f} with random signs")
+
+# %% [markdown]
+# What both ask for moves both the same way. With two positions each also gets its own
+# way; with hundreds, whose wishes mostly cancel in the sum, only what all ask for is
+# left. In an output with 32 inputs such moves shift all positions together, by up to
+# 0.256. The shift makes the vectors longer, and each of the encoder's twelve norms
+# divides by their length: so less is left of the differences. [The collapse at a high
+# first rate](collapse.py) measures each of these steps.
 #
 # Is this why such a training fails? That is not known. Later the positions come apart
 # again: after 600 updates of the first seed they are at 0.67, and still the loss is
-# 2.42. (Another reason that is given: in the first updates $v$ is known from few
-# gradients only, so some moves are far too long. Liu et al. 2019.)
+# 2.42.
+
+# %%
+later = kept("shared_gradient")  # one number for each 50 updates
+print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
 
 # %% [markdown]
 # ## What did we learn?
@@ -799,14 +827,13 @@ claim(
 
 # %% [markdown]
 # ## More on training
-# No later lesson needs what follows (exercise 2 needs "Can an update be made in
-# parts?"). Open what you are curious about.
+# Nothing below is needed for the next lesson; exercise 2 needs "Can an update be made
+# in parts?". Of the questions, the two with a ★ are worth everybody's click.
 #
-# ### Why log_softmax, and not the logarithm of softmax?
-# A word with a very low logit has a softmax of exactly 0 in floating point, and $\ln 0$
+# ### What does the library compute for a batch?
+# First, why `log_softmax`, and not the logarithm of softmax? A word with a very low logit has a softmax of exactly 0 in floating point, and $\ln 0$
 # is minus infinity. `log_softmax` computes $z - \ln \sum_w \exp(z_w)$ and never makes
-# the softmax. (As in lesson 01, the largest logit is first subtracted from all, so that
-# no exp overflows.)
+# the softmax.
 
 # %%
 low = np.array([1.0, 3.0, 2.0, -1000.0])
@@ -822,7 +849,6 @@ claim(
 )
 
 # %% [markdown]
-# ### What does the library compute for a batch?
 # The smoothed loss of a batch is a mean over its target words, without the padding.
 # The logits of a model are products of vectors and the embedding table.
 
@@ -855,21 +881,8 @@ same("label_smoothed_cross_entropy = loops", loss, smoothed)
 same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_gradient)
 
 # %% [markdown]
-# ### Why has the smoothed loss no other lowest point?
-# The loss is *convex* in the logits: its curve bends upwards everywhere, as in the
-# figure of the smoothed loss, so a place without slope is its lowest.
-#
-# Why convex? Move the logits along any direction $a$. The slope is the sum of
-# $a_j (p_j - q_j)$. By the Jacobian of lesson 02, $p_j$ changes by
-# $p_j (a_j - \sum_k p_k a_k)$ for each unit of the way. So the slope changes by
-# $\sum_j p_j a_j^2 - (\sum_j p_j a_j)^2$. That is the variance of the numbers $a_j$
-# with the probabilities $p$. It is never negative, so the slope never falls.
-#
-# (The paper's program, tensor2tensor, subtracts the lowest value, the entropy of $q$,
-# so the loss that it reports can fall to 0.)
-#
-# ### Why does the rate fall as the root?
-# The paper gives no reason. One may be this. Take the updates from 4,000 to 100,000. If
+# ### Why does the rate fall as the root, and why does it depend on the width?
+# The paper gives no reason for the root. One may be this. Take the updates from 4,000 to 100,000. If
 # the rate fell as $1 / t$, all of them together would move as far as 12,900 updates at
 # the peak rate; with $1 / \sqrt{t}$, as far as 32,000. So late updates still count.
 
@@ -879,16 +892,14 @@ print(f"    {round(4000 * np.log(25), -2):,.0f} if the rate falls as 1 / t")
 print(f"    {4000 * 2 * (np.sqrt(25) - 1):,.0f} if it falls as 1 / sqrt(t)")
 
 # %% [markdown]
-# ### Why does the rate depend on the width?
-# Again the paper gives no reason. One may be this. An output sums $d_{model}$ products
+# Nor does it give one for the width. One may be this. An output sums $d_{model}$ products
 # of a weight and an input, which has a size of about 1 after a layer norm. Let Adam
 # move the weights by the same share of the rate in every width. If these moves have
 # independent signs, the output changes in proportion to $\sqrt{d_{model}}$, and the
-# factor $1 / \sqrt{d_{model}}$ makes that the same in every width. (In the first update
-# the signs are not independent: "What do all positions ask for?".)
+# factor $1 / \sqrt{d_{model}}$ makes that the same in every width.
 
 # %% [markdown]
-# ### Is Adam better than descent on the digits?
+# ### Is Adam better than descent on the digits, and how small do its moves become?
 # All digits are equally frequent: no token is rare. Train the first model
 # again, by gradient descent, with the same schedule times 100 (found by trying; rates
 # half or twice as high are worse), and with momentum, times 100 and times 300.
@@ -949,11 +960,9 @@ claim(
 # Nor does descent with momentum need the division if the frequencies differ less than
 # in "How far should each number move?". With ten of those words (the rarest is one in
 # 512), it learns all of them with the rate 100. With all 16 it learns them with none of
-# the two rates that we tried, and Adam with each of three: 0.1, 0.3 and 1. This is the
-# program:
+# the two rates that we tried, and Adam with each of three: 0.1, 0.3 and 1.
 
 # %%
-show(left_to_learn)
 at_other_rates = [left_to_learn(words, rate, divide=True).max() for rate in (0.3, 1)]
 claim(
     "sixteen words: Adam learns every one with the rates 0.3 and 1, too",
@@ -969,8 +978,7 @@ claim(
 )
 
 # %% [markdown]
-# ### How small do Adam's moves become?
-# A move is the rate times the agreement of the gradients. If the gradients were pure
+# Now the moves. A move is the rate times the agreement of the gradients. If the gradients were pure
 # noise, with random signs, they would cancel in the mean $\hat{m}$. In it, the gradient
 # of $k$ updates ago has the weight $(1 - \beta_1) \beta_1^k$. With random signs, the
 # *squares* of such terms add up:
@@ -986,9 +994,7 @@ claim(
 # update 100.
 #
 # They become small in a second case, too: when the gradients shrink, for $v$ still
-# holds the older, larger ones. (And several gradients in a row that are much larger
-# than those before them make the measure larger than 1, up to 1.7: the Cauchy-Schwarz
-# inequality tells that bound.)
+# holds the older, larger ones.
 
 
 # %%
@@ -1027,366 +1033,7 @@ print(f"pure noise: {noise:.2f}, its median {0.6745 * noise:.2f}")
 print(f"the largest measure: {(0.1**2 / 0.02 / (1 - 0.9**2 / 0.98)) ** 0.5:.1f}")
 
 # %% [markdown]
-# ### How sure is the comparison of the schedules?
-# At low rates nothing needs protection, and the warm-up spends 200 updates on small
-# steps: at 0.002 a fixed rate ends lower, at 0.84 against 0.93. And at the rate 0.016
-# even the warm-up does not protect every seed: the mean is 1.50. Neighbouring rates
-# differ by up to a factor of two, so the best rate of each schedule is known only
-# roughly. And it is one toy task, after 600 updates. The models with low rates are not
-# finished by then, and from 0.002 to 0.004 `fixed` ends lower on average than `at
-# once`. At 0.016, with the warm-up, one of three seeds comes near the goal.
-
-# %% [markdown]
-# ### What do all positions ask for?
-# This part and the next four continue "What does a high first rate do?"; read them in
-# this order.
-#
-# Let the *wish* of a position be the way that its vector at the encoder's output should
-# move: minus the gradient of the loss there. The mean of the wishes of all positions is
-# their *common wish*; what is left of each is its *private wish*.
-#
-# What do the two do in one layer? Take one output, a sum of four inputs times four
-# weights. At position A the inputs are $(1, 1, 1, -1)$, at position B $(1, 1, -1, 1)$:
-# the first two are common to both, the other two tell A from B. The gradient of a
-# weight is a sum over the positions: its input times the gradient of the output there.
-#
-# - *A common wish.* Both positions ask the output to fall: its gradient is 1 at A and
-#   at B. The weights get the gradients $(2, 2, 0, 0)$. Adam lowers the first two by
-#   0.008 each, and the output falls by 0.016 at A and at B.
-# - *Private wishes.* A asks it to fall, and B to rise: 1 and -1. The weights get
-#   $(0, 0, 2, -2)$. Now the output falls by 0.016 at A, and rises by as much at B.
-#
-# With two positions both get their way. With hundreds only the common wish does: a
-# weight's gradient is a sum over all of them, and the sign of the sum, all that Adam
-# takes of it at first, hardly depends on what A asks for. So at A the moves for private
-# wishes have nearly random signs. In a layer with 32 inputs, the common wish shifts an
-# output by up to 32 rates, 0.256, the same way at all positions. With random signs 32
-# moves add up to about the root of 32: 5.7 rates, or 0.045, up at one position and down
-# at the next. (With 400 positions, whose inputs and wishes have random signs, the shift
-# is 5.7 rates, and only 1.3 of them, on average, the way that the position asked for.)
-
-# %%
-inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
-for asked in ([1, 1], [1, -1]):  # the gradients of the output at A and at B
-    of_weights = asked @ inputs
-    print(f"asked {asked}: the gradients of the four weights are {of_weights},")
-    shift_of_two = inputs @ (-0.008 * np.sign(of_weights))
-    print(f"    the outputs at A and B shift by {shift_of_two}")
-print(f"32 products shift by up to {32 * 0.008:.3f}")
-print(f"32 moves with random signs: about {np.sqrt(32):.1f} rates,")
-print(f"    a shift of {np.sqrt(32) * 0.008:.3f}")
-signs = np.random.default_rng(1).choice([-1, 1], (200, 400, 33))
-many_inputs = signs[:, :, :32]  # (trials, positions, inputs)
-asked = signs[:, :, 32:]  # the gradient of the output at each position
-in_rates = -np.sign((asked * many_inputs).sum(axis=1, keepdims=True))
-shifts = (many_inputs * in_rates).sum(axis=2)
-size = np.sqrt((shifts**2).mean())
-its_way = -(shifts * asked[:, :, 0]).mean()
-print(f"400 positions: {size:.1f} rates, of which {its_way:.1f} as a position asked")
-
-# %% [markdown]
-# How much of the wishes is common? In a new model much of each is. With seeds 1 to 3
-# the common wish is 0.61 to 0.72 times as long as a wish is on average; were their
-# directions random, it would be 0.05. Our reading: they all ask for the frequencies,
-# the first thing to learn.
-#
-# Is it the common wish that makes the positions alike? A second control: an update
-# without it. On the way back, take the gradients of all positions at the encoder's
-# output, and again at the input of each layer; subtract their mean, and go on. Then
-# update (`shared_gradient.training`).
-
-# %%
-with forms.on():
-    controls = [
-        shared_gradient.training("at once", 0.008, 1, seed, without=(1,))
-        for seed in (1, 2, 3)
-    ]
-without_common = np.array([notes["apart"][0, -1] for notes in controls])
-common_shares = [notes["common"][0] / notes["wishes"][0] for notes in controls]
-print(f"common wish / length of a wish: {np.round(common_shares, 2)}", end="; ")
-print(f"random: {(probe.source != 0).sum() ** -0.5:.2f}")
-claim(
-    "the first update without the common wish: no seed falls",
-    (without_common > 0.95 * first_updates[:, 0]).all(),
-    without_common.round(2),
-)
-
-# %% [markdown]
-# How far apart the positions are:
-#
-# | | before | one update | without the common wish |
-# |---|---|---|---|
-# | seed 1 | 0.55 | 0.26 | 0.95 |
-# | seed 2 | 0.29 | 0.05 | 0.59 |
-# | seed 3 | 0.38 | 0.07 | 0.38 |
-#
-# Without the common wish no seed falls. That it is the common wish that makes the
-# positions alike fits both controls, but this one does not prove it, for it changes one
-# more thing. Adam moves a number by the full rate whatever is left of its gradient, so
-# the private wishes now move what the common one moved before. That may be why two of
-# the distances rise.
-
-# %% [markdown]
-# ### What do twelve norms leave of a difference?
-# "What do all positions ask for?" finds two shifts of an output at the rate 0.008:
-# 0.256 from moves that all shift it the same way, and 0.045 from random signs. (The
-# norm also subtracts the mean over the 32 features of *one* position. A shift common to
-# all positions is up in one feature and down in another, so it stays.)
-#
-# After a norm a vector has the size 1 (the root of the mean of its squares). Take the
-# difference of seed 1 at the encoder's output, 0.55. The common part, a vector too, the
-# mean of all positions, is then 0.84: the squares of both, 0.30 and 0.70, add up to 1.
-#
-# A shift by 0.256 may point the way of the common part. Then the lengths add up, to
-# 1.10. The size of the whole becomes $\sqrt{0.55^2 + 1.10^2} = 1.23$, and the norm
-# divides by it: 0.45 is left of the difference. Or it points at a right angle to the
-# common part, as random directions nearly do. Then the squares add up, and 0.53 is
-# left. That is one norm. An encoder of six layers has twelve, with a shift before each.
-# What do they leave of 0.55?
-#
-# | each shift | one norm | twelve |
-# |---|---|---|
-# | 0.256, the way that the common part points | 0.45 | 0.04 |
-# | 0.256, at a right angle to it | 0.53 | 0.38 |
-# | 0.045, at a right angle: random signs | 0.55 | 0.54 |
-#
-# It is rough: it starts from the 0.55 of the output, takes the largest shift for all,
-# and does as if nothing but the shifts happened in the layers. But **it tells the
-# harmful update from the harmless one**: 0.04 to 0.38 is left, against 0.54. Measured
-# were distances of 0.26 and 0.50.
-
-# %%
-print(f"the two squares: {0.55**2:.2f} and {1 - 0.55**2:.2f}")
-
-
-def left_of_difference(n_norms, shift, same_way):
-    """Return what n_norms norms leave of 0.55, with a shift before each."""
-    difference = 0.55
-    common = np.sqrt(1 - difference**2)
-    for _ in range(n_norms):
-        common = common + shift if same_way else np.hypot(common, shift)
-        whole = np.hypot(difference, common)
-        difference = difference / whole
-        common = common / whole
-    return difference
-
-
-print(f"the common part: {np.sqrt(1 - 0.55**2):.2f}; shifted: {0.84 + 0.256:.2f}")
-print(f"the size of the whole: {np.hypot(0.55, 1.10):.2f}")
-print("left of a difference of 0.55:   one norm   twelve")
-for shift, same_way in ((0.256, True), (0.256, False), (0.045, False)):
-    of_one = left_of_difference(1, shift, same_way)
-    of_twelve = left_of_difference(12, shift, same_way)
-    way = "the same way" if same_way else "right angle"
-    print(f"    {shift}, {way:12s} {of_one:17.2f} {of_twelve:8.2f}")
-
-# %% [markdown]
-# ### What do small first moves change?
-# A warm-up begins with small moves. Within 20 updates two things shrink. One is the
-# length of the common wish. (We take the length of the sum of all wishes, which is
-# their mean times their number.) The other is the *typical move*: how far the median
-# number moves, as a share of the rate.
-#
-# Why do they shrink? Either with *time*, as more batches come in: then waiting would
-# help. Or because of *the moves*: once the model has done what all positions and
-# batches ask, they ask for it no longer. To tell, train a third time, at a fixed rate
-# of 0.00001. It is so small that in 20 updates the loss falls only from 3.34 to 3.12.
-
-# %%
-STARTS = {
-    "warm-up": ("warm-up", 0.008),
-    "no warm-up": ("at once", 0.008),
-    "tiny fixed rate": ("fixed", 0.00001),
-}
-LENGTHS = {"warm-up": 200, "no warm-up": 60, "tiny fixed rate": 60}
-with forms.on():
-    watched = {
-        name: shared_gradient.training(*start, LENGTHS[name])
-        for name, start in STARTS.items()
-    }
-print("update                    1     10     20     60")
-for name, notes in watched.items():
-    wish = notes["common"] / notes["common"][0]
-    print(f"{name}")
-    for what, values in (("common wish", wish), ("typical move", notes["typical"])):
-        print(f"    {what:14s}" + "".join(f"{values[i]:7.2f}" for i in (0, 9, 19, 59)))
-    print(f"    {'loss':14s}" + "".join(f"{notes['loss'][i]:7.2f}" for i in (0, 9, 19)))
-warm_notes = watched["warm-up"]
-print("warm-up, update 200:", end=" ")
-print(f"common wish {warm_notes['common'][-1] / warm_notes['common'][0]:.2f},", end=" ")
-print(f"typical move {warm_notes['typical'][-1]:.2f}")
-cold_notes = watched["no warm-up"]
-
-# %%
-print("update 20, seeds 1, 2 and 3:")
-in_update_20 = {}
-for name, start in STARTS.items():
-    of_three = [watched[name]]
-    for seed in (2, 3):
-        with forms.on():
-            of_three.append(shared_gradient.training(*start, 20, seed))
-    wishes = [notes["common"][19] / notes["common"][0] for notes in of_three]
-    in_update_20[name] = wishes
-    distances = [notes["apart"][19, -1] for notes in of_three]
-    print(f"    {name:15s} wish ", end="")
-    print("".join(f"{length:6.2f}" for length in wishes), end="    apart ")
-    print("".join(f"{distance:6.2f}" for distance in distances))
-print(f"rates of 20 updates of the warm-up: {sum(range(1, 21)) / 200:.2f} full rates")
-claim(
-    "small moves answer the common wish; waiting does not",
-    max(in_update_20["warm-up"]) < 0.3 < 0.6 < min(in_update_20["tiny fixed rate"]),
-    f"at most {max(in_update_20['warm-up']):.2f} of it is left",
-)
-first_30 = {}
-for name, notes in watched.items():
-    first_30[name] = {what: notes[what][:30] for what in ("common", "typical")}
-draw(figures.wishes, "07_wishes.png", first_30)
-
-# %% [markdown]
-# ![Two panels over 30 updates. Left, the length of the common wish, as a share of the first update's: at the tiny rate it stays near 1; with the warm-up it falls to 0.19 by update 20; without a warm-up it falls to 0.03 by update 10. Right, the move of a typical number as a share of the rate: at the tiny rate it falls slowly from 1; with the warm-up to 0.24 by update 20; without, to 0.08](figures/07_wishes.png)
-#
-# *What to see: at the tiny rate both curves stay high. With the warm-up both fall
-# within 20 updates, although its rates are still small. Without one they fall fastest,
-# but by then the positions are alike.*
-#
-# After 20 updates, with the seeds 1, 2 and 3 (the move: with seed 1):
-#
-# | | share of the common wish | typical move | distance apart |
-# |---|---|---|---|
-# | warm-up | 0.19, 0.22, 0.10 | 0.24 | 0.57, 0.16, 0.30 |
-# | no warm-up | 0.03, 0.03, 0.01 | 0.08 | 0.05, 0.00, 0.00 |
-# | tiny rate | 0.93, 0.92, 0.66 | 0.88 | 0.58, 0.28, 0.39 |
-#
-# So **small moves suffice to answer the common wish, and waiting does not**. By update
-# 10 the loss is 2.51 with the warm-up and 2.47 without, near the 2.46 of frequencies
-# only. That fits our reading of what the positions ask together.
-#
-# The typical moves shrink for two reasons. The gradients of the batches disagree and
-# cancel in $m$; and they are shorter than those of the first updates, which $v$ still
-# holds. Disagreement alone would leave 0.15 ("How small do Adam's moves become?"). In
-# update 60 a typical move is 0.11 of the rate with the warm-up and 0.00 without, so the
-# second reason counts, too. (At the rate's peak, in update 200, a move is 0.09 of the
-# rate, and the common wish of a batch is long again, 0.56.)
-#
-# Do small moves do less harm? The positions are more apart than without a warm-up, with
-# each seed. But seed 2 has lost nearly half of its 0.29, and seed 3 a part of its 0.38.
-# And the comparison is not even. The rates of the 20 updates add up to 1.05 full rates,
-# but most of their moves are smaller than the rate, so a number has come less far than
-# in one update without a warm-up. It may also help that the gradient is computed anew
-# before each move, where one large move follows, in all layers at once, a slope that
-# holds only near the start. We have not tested which of the two counts.
-
-# %% [markdown]
-# ### Why do they stay alike?
-# This is about the training without a warm-up, with one seed, in its first 60 updates.
-# Two updates make the positions alike; they part from update 19 to 25, and are together
-# again by 28. Where in the encoder do they become alike?
-
-# %%
-print("apart at the input, and after each of the six layers:")
-for count in (1, 2, 25, 26, 60):
-    print(f"    update {count:2d}: {cold_notes['apart'][count - 1].round(2)}")
-print("update" + "".join(f"{name:>10s}" for name in ("wishes", "gradient", "moves")))
-shares_of_first = {
-    name: cold_notes[name] / cold_notes[name][0] for name in ("wishes", "gradient")
-}
-for i in (0, 24, 25, 59):
-    columns = "".join(f"{values[i]:10.3f}" for values in shares_of_first.values())
-    print(f"{i + 1:6d}{columns}{cold_notes['moves'][i]:10.3f}")
-with forms.on():
-    second = shared_gradient.training("at once", 0.008, 26, without=(26,))
-    always_without = shared_gradient.training(
-        "at once", 0.008, 60, without=range(1, 61)
-    )
-claim(
-    "always without the common wish, they stay apart",
-    always_without["apart"][:, -1].min() > 0.5,
-    f"never below {always_without['apart'][:, -1].min():.2f} in 60 updates",
-)
-claim(
-    "in update 60 they have wishes, but hardly a gradient",
-    shares_of_first["wishes"][59] > 10 * shares_of_first["gradient"][59],
-    f"{shares_of_first['wishes'][59]:.1%} and {shares_of_first['gradient'][59]:.1%}",
-)
-claim(
-    "update 26 throws them together; without the common wish much less",
-    second["apart"][25, -1] > 0.4 > 0.1 > cold[26],
-    f"{cold[25]:.2f}: {cold[26]:.2f}, without it {second['apart'][25, -1]:.2f}",
-)
-draw(figures.alike, "07_alike.png", shares_of_first, cold_notes["apart"])
-
-# %% [markdown]
-# ![Two panels over 60 updates. Left, on a logarithmic axis: the lengths of all wishes fall to a twentieth of the first, the encoder's gradient to a five-hundredth, with a peak at update 26. Right, the distance of the positions after three of the six layers: after layer 1 it stays above 0.19; after layers 3 and 6 it is small but for a peak at update 25](figures/07_alike.png)
-#
-# *What to see: right, after layer 1 the positions stay apart, after layer 6 they do
-# not. From update 19 to 25 they part, first after layer 3. Left, hardly anything of the
-# wishes arrives in the encoder's gradient, until the positions have parted.*
-#
-# The input of the encoder, words and positions, is never alike: 0.75 in update 60. The
-# first layer leaves 0.19 of it, the second 0.03. In the layers above, this happens:
-#
-# *Alike, their private wishes cancel.* Look at the positions A and B of "What do all
-# positions ask for?" again, and let both have the same four inputs. The gradient of a
-# weight is a sum over the positions, of the gradient there times the input there. If
-# the input is the same everywhere, the sum is that input times the *sum* of the
-# gradients, and private wishes sum to 0. So what would part the positions is hardly in
-# the gradient of those layers: the wishes still have 5.2% of their length, the gradient
-# 0.2%. "Hardly", because they are not quite alike; and in the lowest layers they never
-# are. From there they part.
-#
-# *The moves are tiny.* $\sqrt{v}$ still holds the large gradients of the beginning, and
-# the small ones of now are divided by that. In update 60 a move (root mean square) is
-# 0.023 of the rate. Whether that is too small to part the positions, we have not
-# tested: the warm-up begins with 0.005 of it.
-#
-# *The common wish throws them back.* In update 26 the distance falls from 0.59 to 0.07;
-# without the common wish only to 0.45. But the moves of this update are 0.19 of the
-# rate, and do more harm than those of the first. So it is not only large moves that are
-# harmful; what else counts here, we do not know. It shows that the danger outlives the
-# first moves. (If the common wish is taken away in each of the 60 updates, the
-# positions stay apart throughout.)
-#
-# *And after 600 updates?* The positions are apart again (0.67, more than at the start),
-# and still the loss is 2.42, about that of frequencies only. Why does such a model not
-# learn even then? We do not know, nor whether it fails because its positions were alike
-# at first.
-
-# %%
-later = kept("shared_gradient")  # the same training; one number for each 50 updates
-claim(
-    "the kept training of 600 updates begins as this one",
-    np.isclose(later["loss"][0], cold_notes["loss"][49], rtol=0.02),
-    f"{later['loss'][0]:.2f}",
-)
-print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
-
-# %% [markdown]
-# ### Why only in post-norm?
-# Train a pre-norm model (lesson 04) in the same way, at once at the full rate.
-
-# %%
-pre_norm = watch("at once", 60, norm="pre")
-claim(
-    "in pre-norm they come apart again",
-    pre_norm[-1] > 0.3,
-    f"{min(pre_norm):.2f} at least, {pre_norm[-1]:.2f} after 60 updates",
-)
-
-# %% [markdown]
-# Its positions come near each other, too, to 0.14, but part again, to 0.94. For the
-# reason we have only a guess. Post-norm divides the sum $x + \text{Sublayer}(x)$ by its
-# size, as we saw. In pre-norm the road of $x$ has one division only, at its end.
-#
-# Two papers explain it in other ways. Xiong et al. 2020 prove that a new post-norm
-# model has large gradients near its output, and train pre-norm without a warm-up. Liu
-# et al. 2020 find that post-norm amplifies every small change of the parameters (lesson
-# 04 measures that). All three may be at work.
-#
-# (That the gradient vanishes if all positions are alike, Noci et al. 2022 prove for the
-# queries and keys of a new model. Our measurement is one seed.)
-
-# %% [markdown]
-# ### Does label smoothing raise BLEU?
+# ### ★ Does label smoothing raise BLEU, and why?
 # The exp of the mean of $-\ln p_y$ is the *perplexity*. A perplexity of 4 means: as
 # unsure as an even choice among 4 words. The paper finds that label smoothing "hurts
 # perplexity", but improves BLEU (section 5.4).
@@ -1473,7 +1120,6 @@ draw(figures.bleu, "07_bleu.png", judged_after, perplexities, bleus)
 # spread widely, and the gain depends on where one stops: read its sign, not its size.
 
 # %% [markdown]
-# ### Why does label smoothing raise BLEU?
 # *Why perplexity gets worse* is certain for a model that is nearly always right:
 # smoothing gives probability away. A model that learned its goal perfectly gives each
 # true word 0.9. Even if it is right everywhere, its perplexity is 1 / 0.9 = 1.11 and
@@ -1529,19 +1175,7 @@ print(f"ten tokens right: {plain_accuracy**10:.0%} without, {accuracy**10:.0%} w
 # know the other.
 
 # %% [markdown]
-# ### How do the translations change during a training?
-# "The old teacher reads the new book in the garden." is "Der alte Lehrer liest das neue
-# Buch im Garten." First there are frequent words in German order, then more and more of
-# the right ones, with a relapse after 400 updates. The last one is right. (It is the
-# first seed, with eps = 0.1 and 8,000 pairs.)
-
-# %%
-print("updates  translation")
-for then in kept_run:
-    print(f"{then['update']:7}  {then['sample']}")
-
-# %% [markdown]
-# ### Can an update be made in parts?
+# ### ★ Can an update be made in parts?
 # The loss is $\frac{1}{n} \sum_t \text{loss}_t$ over the $n$ target tokens
 # of the update.
 #
@@ -1551,7 +1185,7 @@ for then in kept_run:
 # must be divided by the $n$ of the *complete* update. If each is divided by its own
 # count, a word counts more in a short part than in a long one.
 #
-# A batch of two sentences, with 5 and 3 target tokens (each with its end mark). Padding
+# A batch of two sentences, with 5 and 3 target tokens, end marks included. Padding
 # in the target hides a position from the loss, so we can ask for any part.
 
 # %%
@@ -1615,9 +1249,7 @@ claim(
 # *The class `Adam`* makes the update for all parameters of a model at once, and counts
 # $t$. It first copies them into one long array (`Flat`), its `data`: each parameter
 # becomes a view of its slice, and one `adam_update` serves the model. Of this function
-# read only the last three lines. (`m[...] =` writes into the array `m`; `xp` is NumPy
-# or its counterpart on a GPU, where `@accelerated` allows a faster form and `finite`
-# skips a broken gradient.)
+# read only the last three lines; `m[...] =` writes into the array `m`.
 
 # %%
 show(adam_update)

@@ -1,4 +1,4 @@
-"""The page about public models runs from an empty folder, and its claims are true."""
+"""The pages beside the lessons run from an empty folder, and their claims are true."""
 
 import os
 import subprocess
@@ -9,9 +9,10 @@ from paths import ROOT
 
 
 @pytest.mark.slow
-def test_the_page_runs_and_proves_its_claims(tmp_path):
+@pytest.mark.parametrize(("page", "claims"), [("public_models", 11), ("collapse", 7)])
+def test_the_page_runs_and_proves_its_claims(page, claims, tmp_path):
     done = subprocess.run(
-        [sys.executable, str(ROOT / "lessons" / "public_models.py")],
+        [sys.executable, str(ROOT / "lessons" / f"{page}.py"), "-v"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -19,4 +20,4 @@ def test_the_page_runs_and_proves_its_claims(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert sum(line.startswith("ok") for line in done.stdout.splitlines()) == 11
+    assert sum(line.startswith("ok") for line in done.stdout.splitlines()) == claims
