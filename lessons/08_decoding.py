@@ -30,9 +30,8 @@ whether the effort was worth it.
 # "Nacht": 0.5 times 0.4 is 0.20. But "Schlaf gut" has 0.4 times 0.6, which is 0.24.
 #
 # "Gute" looked best because three texts begin with it, and they have to share its 0.5.
-# So a good first step can lead to a worse text. (It does here: "Schlaf gut" means
-# "sleep well", and "Gute Nacht" "good night". The others: "Gute Reise", have a good
-# trip; "Gute Besserung", get well soon; "Träum schön", dream sweetly.)
+# So a good first step can lead to a worse text. It does here: "Schlaf gut" means "sleep
+# well", and "Gute Nacht" "good night".
 #
 # Multiply the numbers out. After two words every text ends.
 
@@ -92,8 +91,7 @@ claim(
 # %% [markdown]
 # We have added one arrow to the paper's figure 1: the dashed loop at the right is
 # decoding. The softmax gives the probabilities of the next token, a rule chooses one,
-# and it is fed back as the last of the "outputs (shifted right)". (A rule may also
-# throw dice, as chat programs do; for translation the paper searches.)
+# and it is fed back as the last of the "outputs (shifted right)".
 
 # %%
 draw(figure_1, "08_here.svg", here=["output"])
@@ -108,8 +106,8 @@ draw(figure_1, "08_here.svg", here=["output"])
 # ## How does a model write a sentence?
 # We let a beginner write: the model of the earlier lessons, whose training was stopped
 # after 400 of 1,500 updates. The finished one makes hardly any mistakes, and a better
-# search would have nothing to correct. (How the moment was chosen, without cheating, is
-# told in "More on decoding".)
+# search would have nothing to correct. "Was the model chosen fairly, and is one
+# checkpoint enough?" tells how the moment was chosen, without cheating.
 
 # %%
 early = toy_model("toy-model-early")
@@ -142,8 +140,8 @@ german = parts["test"][1]
 # **Derive.** For one sentence. The result is a `Hypothesis`: the ids without the end
 # mark, $\ln P$, and a score, which is $\ln P$ until the length penalty comes in.
 #
-# (`exact` is a copy of the model in float64, so that equal programs agree to 15 digits.
-# The encoder runs anew at each step here, which is a waste. A later section ends it.)
+# `exact` is a copy of the model in float64, so that equal programs agree to 15 digits.
+# The encoder runs anew at each step here, which is a waste that a later section ends.
 
 
 # %%
@@ -282,12 +280,10 @@ claim("a beam of 2 finds the best text", best_of_two == "Schlaf gut", best_of_tw
 #
 # Now a real sentence. The early model cannot translate "He is calling us." by greedy
 # decoding. German splits the verb "anrufen" (to call): "er ruft ... an", and the second
-# part comes last. A beam of 2 finds it. (We looked for a short sentence in which the
-# two differ.)
+# part comes last. A beam of 2 finds it.
 #
 # A real text ends with the end mark: then it is *finished*, and leaves the beam. We
-# list the best four candidates of each step, twice as many as the beam keeps. (Why
-# twice: rule 3.)
+# list the best four candidates of each step, twice as many as the beam keeps (rule 3).
 
 
 # %%
@@ -381,8 +377,7 @@ draw(figures.search, "08_tree.png", call, call_tree, tokens)
 #
 # $|Y|$ counts the tokens, *and the end mark*; a text of one token has $lp = 1$, and the
 # 5 softens the effect on short texts. $\ln P$ is negative, so a larger divisor brings a
-# score nearer to 0: better. (The name is unlucky: the penalty takes away the
-# disadvantage of long texts.)
+# score nearer to 0: better. So the penalty takes away a disadvantage of long texts.
 #
 # With $\alpha = 0$ every text has $lp = 1$, and the score is $\ln P$. With $\alpha = 1$
 # long texts are ranked nearly by the mean $\ln P$ of a token. The paper has
@@ -420,31 +415,31 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # $2 k$ candidates at most $k$ end, and at least $k$ can go on.
 #
 # **Rule 4: an end mark counts only among the best $k$.** A beam of 1 shall be greedy
-# decoding, which ends only if the end mark is the likeliest of all. So a candidate that
-# ends is finished only if its rank is at most $k$. An end below rank $k$ is dropped. (A
-# *word* below rank $k$ may be kept: if an end stands above it and leaves the beam, the
-# word moves up into its place. So did "Ja gern", from rank 3.) Take $k = 1$ and a model
-# that says "Gute" with 0.6 and nothing at all with 0.4:
+# decoding, which ends only if the end mark is the likeliest of all. Take $k = 1$ and a
+# model that says "Gute" with 0.6 and nothing at all with 0.4; and again the coffee:
 #
-#     step 1:  Gute 0.6   (end) 0.4                         keep Gute, drop the end
-#     step 2:  Gute Nacht 0.36   Gute Reise 0.24            keep Gute Nacht
+# | $k$ | candidate | P | rank | ends | what becomes of it |
+# |---|---|---|---|---|---|
+# | 1 | Gute | 0.6 | 1 | no | kept |
+# | 1 | (end) | 0.4 | 2 | yes | dropped: an end below rank $k$ |
+# | 2 | Ja (end) | 0.312 | 1 | yes | finished |
+# | 2 | Nein (end) | 0.3 | 2 | yes | finished |
+# | 2 | Ja gern | 0.288 | 3 | no | kept: the ends above it have left the beam |
+# | 2 | Nein danke | 0.1 | 4 | no | kept |
 #
-# The empty text is dropped at rank 2, although its 0.4 is more than the 0.36 of the
-# text that is found. (Nobody wants it: the most probable text need not be the best.)
+# So an empty text of 0.4 is dropped, although "Gute Nacht", which is found one step
+# later, has 0.36.
 #
-# **Rule 5: stop when $k$ texts are finished and none of the others can win.** ($k$ and
-# not one, for those who want more than the best.) After step 2 of the coffee with
-# $k = 2$, "Ja" and "Nein" are finished, "Ja" with the better score, -0.9984, and "Ja
+# **Rule 5: stop when $k$ texts are finished and none of the others can win.** After step
+# 2 of the coffee with $k = 2$, "Ja" and "Nein" are finished, "Ja" with the better score, -0.9984, and "Ja
 # gern" may still go on. How good can it become? Its $\ln P$ can only fall. Its divisor
 # grows, at most to that of the longest text allowed. Here that has 51 tokens, because
 # the source has 1: $lp = (5 + 51)/6 = 56/6$. So its score can never exceed the *bound*
 #
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
-# and the next step finds "Ja gern". (The bound looks generous. But what is left soon
-# has so low a $\ln P$ that it suffices: "He is calling us." stops after seven steps, of
-# which the figure shows six. If no text ends within 50 tokens more than the source, the
-# search is cut off there, as in greedy.)
+# and the next step finds "Ja gern". The bound looks generous. But what is left soon has
+# so low a $\ln P$ that it suffices: "He is calling us." stops after seven steps.
 #
 # **Derive.** All five rules in one program, for the one best text of a sentence. A text
 # is a row of ids and its $\ln P$.
@@ -519,8 +514,8 @@ draw_page("08_page.html", toy_model(), call)
 # only twice: the count is *clipped*. Otherwise "die die die die" would have $p_1 = 1$:
 # each of its words is in the reference. Single words ask whether the right words are
 # there; pairs, threes and fours ask whether they are in the right order. The product of
-# the four shares is 2/6, its fourth root 0.7598: the translation gets a BLEU of 75.98,
-# of 100. (The root brings the product of four shares back to the size of one.)
+# the four shares is 2/6; its fourth root, which brings a product of four back to the
+# size of one, is 0.7598: the translation gets a BLEU of 75.98, of 100.
 #
 # A second translation is "die alte Frau liest die". All its n-grams are in the
 # reference, each share is 1, yet a word is missing. Therefore BLEU has a *brevity
@@ -535,8 +530,7 @@ draw_page("08_page.html", toy_model(), call)
 #
 # $p_n$ is the share of the translations' n-grams that their references have too,
 # clipped sentence by sentence; $h$ and $r$ are the tokens of all translations and of
-# all references. A text longer than its reference needs no penalty of its own: its
-# surplus n-grams lower the shares.
+# all references. A text that is too long has surplus n-grams, which lower the shares.
 #
 # **Derive.** Count as you would by hand: look for each n-gram in the reference, and
 # cross out the one you found. Crossing out is the clipping.
@@ -581,7 +575,8 @@ def counts_of(text, reference):
 
 def bleu_of(counts):
     """Return BLEU of the sums (..., 10) of such numbers."""
-    shares = counts[..., FOUND] / counts[..., POSSIBLE]
+    # At least 1: a text of three words has no four in a row, and so none that is found.
+    shares = counts[..., FOUND] / np.maximum(1, counts[..., POSSIBLE])
     brevity = np.minimum(1, np.exp(1 - counts[..., R] / counts[..., H]))
     return 100 * brevity * shares.prod(axis=-1) ** (1 / 4)
 
@@ -712,9 +707,9 @@ draw(figures.gains, "08_alpha.png", gains_of_beams, gains)
 # the dots are right of the line, but only the interval of $\alpha$ 1 is clear of it, by
 # a little.*
 #
-# (The three intervals overlap, but they swing together: where a draw is kind to
-# $\alpha$ 0 it is kind to $\alpha$ 1. On the same draws $\alpha$ 1 wins by 0.85
-# (0.44 to 1.30).)
+# The three intervals overlap, but they swing together: where a draw is kind to
+# $\alpha$ 0 it is kind to $\alpha$ 1. On the same draws $\alpha$ 1 wins by 0.85, from
+# 0.44 to 1.30.
 #
 # The beam helps less than one hopes. Without the penalty it gains nothing: it finds
 # more probable texts, and they are too short. They have 96.6% of the references'
@@ -727,9 +722,8 @@ draw(figures.gains, "08_alpha.png", gains_of_beams, gains)
 # is to blame? If the model gives the reference a better score than the text that was
 # found, the search missed something: a *search error*. If the found text has the better
 # score, even a perfect search would not have written the reference, for the model
-# prefers a wrong text: a *model error*. ("Wrong" means here: not the reference, word
-# for word. In this small grammar that is fair. And we count the search errors that the
-# reference reveals; a third text may score better than both.)
+# prefers a wrong text: a *model error*. "Wrong" means here: not the reference, word for
+# word, which in this small grammar is fair.
 #
 # To tell the two apart, we need the score of the reference. The model reads it as in
 # training, all tokens at once, and we add up $\ln P$ of its tokens.
@@ -966,9 +960,10 @@ draw(figures.cost, "08_cache.png", without, with_cache)
 
 # %% [markdown]
 # ## More on decoding
-# Nothing later needs what follows. Open what you are curious about.
+# Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
+# worth everybody's click.
 #
-# ### What if a model misbehaves?
+# ### What if a model misbehaves, and does the library keep the five rules?
 # The first model below has learned nothing and repeats itself for ever: the limit ends
 # it. The second one would rather write padding and the start mark than anything else.
 # The library writes neither, and still counts their share of the probability, as the
@@ -991,7 +986,6 @@ by_hand = [greedy_by_loop(untrained, three_words)]
 same("but they keep their share of P", numbers(misled), numbers(by_hand))
 
 # %% [markdown]
-# ### Does the library keep the five rules?
 # To run the small models of the rules in the library, put their tables into a
 # Transformer, in place of its decoder: the next word depends on the last one only. A
 # word without a row ends the text.
@@ -1066,7 +1060,7 @@ finds("an end mark of rank 2 counts in a beam of 2", {"": 0.4}, search(SILENCE, 
 finds("by score the longer text wins", {"Ja gern": 0.288}, search(COFFEE, 2, alpha=1.0))
 
 # %% [markdown]
-# ### When may a search for several texts stop?
+# ### When may a search for several texts stop, and does a wide search find everything?
 # Rule 5 waits for $k$ finished texts. That never changes which is the best. It is for
 # those who want more than one. Two rules more:
 #
@@ -1120,8 +1114,7 @@ claim(
 )
 
 # %% [markdown]
-# ### Does a wide search find everything?
-# It must. A model with six tokens, three of which may be written, can say 1 + 3 + 9 +
+# A search that is wide enough must find everything. A model with six tokens, three of which may be written, can say 1 + 3 + 9 +
 # 27 = 40 texts of up to three tokens. We compute the score of each, without any search,
 # and compare the whole ranking. If a rule lost a single text, the ranks would differ.
 # The beam of 108 has a place for each of the 27 texts of three tokens with each of its
@@ -1150,7 +1143,7 @@ wide = beam_search(tiny, [tiny_source + [END]], beam=108, max_extra=2, n_best=40
 same("a beam of 108 ranks all 40 texts correctly", numbers(wide), numbers(every))
 
 # %% [markdown]
-# ### Was the model chosen fairly?
+# ### ★ Was the model chosen fairly, and is one checkpoint enough?
 # Our model is a beginner, a training stopped early. To choose the moment at which beam
 # search looks best would be cheating. So this rule was written down before the training
 # began:
@@ -1160,7 +1153,7 @@ same("a beam of 108 ranks all 40 texts correctly", numbers(wide), numbers(every)
 # > BLEU of 60. Its translations are then judged on test sentences, which neither the
 # > training nor the choice has seen.
 #
-# (Validation sentences are kept out of training, to choose by.)
+# Validation sentences are kept out of training, to choose by.
 #
 # `python -m minitf.course.experiments.early_model` did this, and kept the scores of all
 # checkpoints. From one checkpoint to the next, BLEU jumped past 60, to 73.22.
@@ -1186,12 +1179,9 @@ claim(
 )
 
 # %% [markdown]
-# ### Is one checkpoint enough to judge a beam?
 # One checkpoint is one throw of the dice. The kept run has 30, each with the gain of
 # the beam on the 500 validation sentences. We draw those from 200 to 1,000 updates:
-# before, the model translates nothing, and later it makes few mistakes. (For our
-# checkpoint the gain is larger than on the test sentences. 500 sentences tell less than
-# 1,000.)
+# before, the model translates nothing, and later it makes few mistakes.
 
 # %%
 with_mistakes = [row for row in rows if 200 <= row["updates"] <= 1000]
@@ -1260,7 +1250,7 @@ draw(
 # would tell a better story, and a wrong one.
 
 # %% [markdown]
-# ### Why do texts grow with alpha?
+# ### Why do texts grow with alpha, and do wider beams raise BLEU?
 # What $\alpha$ does to the lengths can be derived. A longer text $Y$ beats a shorter
 # $Z$ if
 #
@@ -1279,16 +1269,14 @@ claim(
 )
 
 # %% [markdown]
-# ### Do wider beams raise BLEU?
-# With four beginnings the search misses no reference that the model would prefer. (Now
-# and then a wider beam still finds a better score: the mean of 8 is higher.) A wider
+# With four beginnings the search misses no reference that the model would prefer. A wider
 # beam raises the score, not BLEU. On the 300 sentences above the gain of the beam is
 # gone: BLEU 73.03 with a beam of 4, 73.14 with greedy. It was within the noise. With
 # nearly all of the real models that Koehn and Knowles measured in 2017 ("Six Challenges
 # for Neural Machine Translation"), BLEU even fell from some width on.
 
 # %% [markdown]
-# ### How does a model use its caches?
+# ### ★ How does a model use its caches, and what do they cost?
 # The decoder's attention layers ask a cache, if they are given one, for keys and
 # values, and give it the newest position (or the source). Beam search has to do one
 # thing more. If both best texts continue the first beginning, the second row of every
@@ -1357,7 +1345,6 @@ read_with = positions_read(cached=True)
 claim("with the cache it reads", read_with == 1, read_with)
 
 # %% [markdown]
-# ### What does a cache cost, and what can it not save?
 # At step $t$ a decoder layer multiplies:
 #
 # | part | without a cache | with the cache |
@@ -1400,9 +1387,9 @@ print(f"    all linear maps of one token: {6 * 14 * d**2 / 1e6:.1f} million")
 # float32. A source of 37 tokens and a translation as long need 1.8 MB, and a beam of 4
 # has four such caches, 7.3 MB (the source's half is the same in all four, and could be
 # shared). And $2 d t$ reaches the $14 d^2$ of the linear maps only at $t = 7 d$, at
-# token 3,584. In long texts, the part that the cache cannot save is the larger one.
-# (Nor can it save the logits: each token needs 512 times 37,000 products, 18.9 million,
-# nearly as many as all its linear maps, 22.0 million.)
+# token 3,584. In long texts, the part that the cache cannot save is the larger one. Nor
+# can it save the logits: each token needs 512 times 37,000 products, 18.9 million,
+# nearly as many as all its linear maps, 22.0 million.
 
 # %% [markdown]
 # ### Where does the model look when it writes?

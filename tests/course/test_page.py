@@ -66,5 +66,9 @@ def test_the_pictures_of_a_lesson_are_those_that_it_draws(path):
 
 
 def test_every_picture_belongs_to_a_lesson():
-    numbers = {path.stem[:2] for path in LESSONS}
-    assert [path.name for path in FIGURES.iterdir() if path.name[:2] not in numbers] == []
+    drawn = {
+        name
+        for path in (ROOT / "lessons").glob("*.py")
+        for name in page.drawn(path.read_text(encoding="utf-8"))
+    }
+    assert {path.name for path in FIGURES.iterdir()} - drawn == set()
