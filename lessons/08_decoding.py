@@ -523,8 +523,8 @@ draw_page("08_page.html", toy_model(), call)
 # $e^{1 - 6/5} = e^{-0.2}$. That is 0.8187: BLEU 81.87.
 #
 # **State.** One sentence may share no four words in a row with its reference. Then
-# $p_4 = 0$, and BLEU is 0, however good the rest. Therefore BLEU is computed over a
-# test set: the counts of all sentences are added up first.
+# $p_4 = 0$, and so is BLEU. So it is computed over a test set: the counts of all
+# sentences are added up first.
 #
 # $$\text{BLEU} = 100 \cdot \min(1, e^{1 - r/h}) \cdot (p_1 p_2 p_3 p_4)^{1/4}$$
 #

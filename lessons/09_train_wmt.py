@@ -411,18 +411,18 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 # on average, are filled up to its length: about 29 / 136 of the places hold tokens.
 #
 # *Why is a quarter left when 16,000 pairs are sorted?* Look at the middle: the targets
-# have three lengths, and for each of these the sources run from short to long. Of 4.5 million pairs, 61,334 have a target of 37 tokens. Sorted by
-# their sources, they fill batches with sources of nearly one length. **The more pairs
-# there are to choose from, the better they match.**
+# have three lengths, and the sources of each run from short to long. Of 4.5 million
+# pairs, 61,334 have a target of 37 tokens. Sorted by their sources, they fill batches
+# with sources of nearly one length. **The more pairs there are to choose from, the
+# better they match.**
 
 # %% [markdown]
 # ## What does the training cost?
 #
-# Could you train the paper's model at home? Count the operations. In the forward pass,
-# each token costs 2 operations for each weight of a matrix: a multiplication and an
-# addition. In the backward pass, a product has two gradients, $gC\, B^T$ and $A^T\, gC$
-# (lesson 02), and each is a product of the same size. So the backward pass costs 4
-# operations, and both together 6. With $P$ parameters and $t$ tokens that is
+# Could you train it at home? Count the operations. In the forward pass, each token
+# costs 2 operations for each weight of a matrix: a multiplication and an addition. In the backward pass, a product has two gradients, $gC\, B^T$ and $A^T\, gC$
+# (lesson 02), each a product of the same size. So it costs 4 operations, and both
+# passes together 6. With $P$ parameters and $t$ tokens that is
 #
 # $$6 \cdot P \cdot t$$
 #
@@ -805,8 +805,7 @@ print(f"the paper's rate at update 100,000, highest = 1: {rate_left:.1f}")
 # - **Which test, and which model?** The paper's 27.3 (Table 2) is newstest2014, all
 #   3,003 sentences, and the mean of checkpoints. The base model's 25.8 in Table 3 is
 #   newstest2013, without any mean.
-# - **How many references** for each sentence? One here. More give higher scores: what
-#   stands in any of them is right.
+# - **How many references** for each sentence? More give higher scores.
 # - **Is case ignored?** "bus" for "Bus" is then right.
 # - **Who cut the text into tokens?** The paper's script (probably the authors'
 #   get_ende_bleu.sh) cuts words at their hyphens, too.

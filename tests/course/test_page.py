@@ -59,16 +59,7 @@ def test_the_pictures_are_small():
     assert {name: size for name, size in sizes.items() if size > LARGEST / 20} == {}
 
 
-@each_lesson
-def test_the_pictures_of_a_lesson_are_those_that_it_draws(path):
-    kept = {picture.name for picture in FIGURES.glob(f"{path.stem[:2]}_*")}
-    assert kept == set(page.drawn(path.read_text(encoding="utf-8")))
-
-
-def test_every_picture_belongs_to_a_lesson():
-    drawn = {
-        name
-        for path in (ROOT / "lessons").glob("*.py")
-        for name in page.drawn(path.read_text(encoding="utf-8"))
-    }
-    assert {path.name for path in FIGURES.iterdir()} - drawn == set()
+def test_the_pictures_are_those_that_the_pages_draw():
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "lessons").glob("*.py")]
+    drawn = {name for text in texts for name in page.drawn(text)}
+    assert {path.name for path in FIGURES.iterdir()} == drawn
