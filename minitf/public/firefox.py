@@ -12,12 +12,12 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from minitf.atomic import writing
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
@@ -61,10 +61,7 @@ class FirefoxModel(NamedTuple):
 
 
 def site(variable: str, default: str) -> str:
-    """Return the address that an environment variable has, or else a default.
-
-    Raises UserError if it does not begin as an address.
-    """
+    """Return the address in an environment variable, or else a default. Raises UserError."""
     base = (os.environ.get(variable) or default).rstrip("/")
     if not base.startswith(("https://", "http://")):
         raise UserError(f"{variable} is {base!r}: begin the address of a mirror with https://")
@@ -80,23 +77,24 @@ def firefox_models(say: Callable[[str], object] = print) -> dict[str, FirefoxMod
     """
     mirror = site(MIRROR, BUCKET)
     address = f"{mirror}/{INDEX}"
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "models.json"
-        try:
-            fetch(Remote(address), path, say)
-        except (NotFound, NotAllowed):
-            raise UserError(
-                f"Mozilla's list of models is no longer at {address}: download a model's files "
-                "yourself, and convert them: python -m minitf public FOLDER OUT"
-            ) from None
-        with user_errors(address):
-            if os.path.getsize(path) > _MOST_INDEX:
-                raise ValueError("it is too large")
-            index = json.loads(unpacked(path))
-            base = index["baseUrl"].rstrip("/") if mirror == BUCKET else mirror
-            if mirror == BUCKET and not base.startswith("https://"):
-                raise ValueError("its files are not at https://")
-            pairs = index["models"].items()
+    path = data_folder() / "downloads" / "public" / "models.json"
+    try:
+        with writing(path):
+            path.unlink(missing_ok=True)  # there may be a newer one
+        fetch(Remote(address), path, say)
+    except (NotFound, NotAllowed):
+        raise UserError(
+            f"Mozilla's list of models is no longer at {address}: download a model's files "
+            "yourself, and convert them: python -m minitf public FOLDER OUT"
+        ) from None
+    with user_errors(address):
+        if os.path.getsize(path) > _MOST_INDEX:
+            raise ValueError("it is too large")
+        index = json.loads(unpacked(path))
+        base = index["baseUrl"].rstrip("/") if mirror == BUCKET else mirror
+        if mirror == BUCKET and not base.startswith("https://"):
+            raise ValueError("its files are not at https://")
+        pairs = index["models"].items()
     found = {}
     for pair, entries in pairs:
         models = []
