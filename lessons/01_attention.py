@@ -104,7 +104,8 @@ draw(
 # it learned, and this is what it found out.
 #
 # The model of the paper uses attention in three places. Here they are in its figure 1.
-# You need none of the other boxes yet.
+# You need none of the other boxes yet. What the lessons write, by letter and by word:
+# [symbols, shapes and words](WORDS.md).
 
 # %%
 attentions = [

@@ -465,8 +465,8 @@ for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
 # of weights, and that is a second head.
 #
 # Is more always better? The paper tried: Table 3 (A) has the translation score of the
-# base model (*BLEU*, where more is better) with different numbers of heads, at equal
-# cost.
+# base model ([BLEU](WORDS.md#words), more is better) with different numbers of heads,
+# at equal cost.
 
 # %%
 print("heads:  1     4     8     16    32")

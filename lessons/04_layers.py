@@ -532,8 +532,8 @@ claim("attention: each of them by at least", by_attention > 1e-3, by_attention)
 # time in ten. Kept in three, it is forgotten only if all three are dropped, one time in
 # a thousand. So training should spread each thing over several features, which leaves
 # less room for learning single sentences by heart. The paper measured it: without
-# dropout its base model scores 1.2 BLEU less (Table 3 (D); BLEU says how good
-# translations are).
+# dropout its base model scores 1.2 BLEU less (Table 3 (D)); [BLEU](WORDS.md#words)
+# says how good translations are.
 #
 # **State.** The features that stay are divided by $1 - \text{rate}$, as is usual (the
 # paper does not say it):

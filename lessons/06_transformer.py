@@ -644,7 +644,7 @@ for i in (0, 1):
 
 # %% [markdown]
 # Without the padding mask there is no error message, but a sentence changes with its
-# neighbours in the batch ("What if the padding mask is missing?").
+# neighbours in the batch.
 
 # %% [markdown]
 # ## How can the future leak in?

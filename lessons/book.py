@@ -32,6 +32,7 @@ LESSONS = sorted(HERE.glob("0[1-9]_*.py"))
 # The other pages: the file in the repository, the page, and its name in the outline.
 TEXTS = {
     "lessons/README.md": ("course.html", "How to learn and teach with it"),
+    "lessons/WORDS.md": ("words.html", "Symbols, shapes and words"),
     "lessons/DEBUGGING.md": ("debugging.html", "It does not learn"),
     "lessons/DIFFERENCES.md": (
         "differences.html",
