@@ -106,7 +106,7 @@ def gated_recurrence(x: ArrayLike, gate: ArrayLike, start: ArrayLike | None = No
         state = states[:, t] = f[:, t] * state + (1 - f[:, t]) * x_data[:, t]
 
     def backward(gy):
-        gx, g_gate, u = xp.empty_like(gy), xp.empty_like(gy), 0.0
+        gx, g_gate, u = xp.empty_like(gy), xp.empty_like(gy), xp.zeros(gy.shape[::2], gy.dtype)
         for t in reversed(range(gy.shape[1])):
             u = gy[:, t] + u  # of c_t: what the result gets, and the next state
             before = states[:, t - 1] if t else first

@@ -139,8 +139,11 @@ class Cursor:
         return self.epoch + self.position / len(self.plan)
 
 
-def read_corpus(settings):
-    """Return the named corpus, or that of --train and --valid, with the pairs of --add."""
+def read_corpus(settings, notes=(), log=print):
+    """Return the named corpus, or that of --train and --valid, with the pairs of --add.
+
+    notes: of a model that is trained further, whose languages stay unless the endings name two.
+    """
     if not settings.train:
         corpus = corpora.load(settings.corpus)
     elif not settings.valid:
@@ -154,6 +157,13 @@ def read_corpus(settings):
             ending[1:] if re.fullmatch(r"\.[a-z]{2}", ending) else side
             for ending, side in zip(endings(settings.train), ("source", "target"), strict=True)
         ]
+        if {"source_language", "target_language"} <= set(notes):
+            learned = [notes["source_language"], notes["target_language"]]
+            if any(len(name) != 2 for name in languages + learned):  # .src, or a model of trees
+                languages = learned
+            elif languages != learned:
+                ours, model = " to ".join(languages), " to ".join(learned)
+                log(f"notice   --train is {ours}, the model {model}: better choose one of {ours}")
         corpus = corpora.Corpus("own", *languages, train, valid, {}, cut=cut, tokenized=cut)
     if not settings.add:
         return corpus
@@ -232,8 +242,8 @@ def _warn_about_pairs(settings, corpus, log):
     count = len(corpus.train.source)
     if count < FEW and not settings.start_from and not settings.resume:
         log(
-            f"notice   only {counted(count, 'pair')}: better adapt a trained model, with "
-            "--start-from FOLDER"
+            f"notice   only {counted(count, 'pair')}: better adapt a trained model of these "
+            "languages, with --start-from FOLDER"
         )
     valid = set(zip(*corpus.valid, strict=True))
     unseen = valid.difference(zip(*corpus.train, strict=True))

@@ -122,9 +122,7 @@ def _read_new(settings, given, model):
         with in_file(settings.start_from):  # a size that --set changed, before the text is read
             model(config, initialise=False).load_state(weights)
     log = RunLog(None if settings.plan else settings.out)
-    names = {"source_language", "target_language"} & notes.keys()
-    corpus = _read_corpus(settings, {name: notes[name] for name in names})
-    dataset = prepare(settings, corpus, log.say, subwords)
+    dataset = prepare(settings, _read_corpus(settings, notes), log.say, subwords)
     if not settings.start_from:
         config = Config.preset(
             settings.preset, len(dataset.subwords), **model_changes(settings.set)
@@ -152,17 +150,15 @@ def _read_checkpoint(settings, given, model):
     return Start(settings, config, dataset, weights, optimizer, meta, changes), log
 
 
-def _read_corpus(settings, languages):
+def _read_corpus(settings, notes):
     """Read the corpus; files that the user named must exist before anything is written.
 
-    languages: what a model that is trained further reads and writes. The endings of the files may
-    be no languages at all, such as .src.
+    notes: of the model that is trained further.
     """
     # Said first, because a long text takes its time.
-    texts = [*(settings.train or [settings.corpus]), *(settings.add or [])]
-    RunLog(None).say(f"corpus   {', '.join(texts)}")
-    corpus = read_corpus(settings)
-    return dataclasses.replace(corpus, **languages) if settings.train else corpus
+    texts, say = [*(settings.train or [settings.corpus]), *(settings.add or [])], RunLog(None).say
+    say(f"corpus   {', '.join(texts)}")
+    return read_corpus(settings, notes, say)
 
 
 def _choose_device(settings):
@@ -172,11 +168,9 @@ def _choose_device(settings):
 
 
 def _say_resumed(trainer, start):
-    before, say = start.meta["facts"], trainer.log.say
+    facts, before, say = trainer.facts, start.meta["facts"], trainer.log.say
     other = {
-        name: (before.get(name), now)
-        for name, now in trainer.facts.items()
-        if now != before.get(name)
+        name: (before.get(name), now) for name, now in facts.items() if now != before.get(name)
     }
     for title, changes in (
         ("changed ", start.changes),
@@ -438,6 +432,5 @@ def _run(arguments, typed, model, ranks):
     ranks.join()
     ranks.keep_to_cores()
     settings, given = parse(arguments, typed)
-    resume = f"--resume --out {quoted(settings.out)}"
-    command = f"{typed} {quoted(*arguments)}"
+    command, resume = f"{typed} {quoted(*arguments)}", f"--resume --out {quoted(settings.out)}"
     return _session(settings, given, ranks, model, command, resume)[1]

@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 import pytest
 from gradient_table import operators, table
-from sizes import D, V
+from sizes import B, D, V
 
 from minitf import forms
 from minitf import functions as F
@@ -168,9 +168,6 @@ def test_one_operand_of_any_shape(name, dtype, rng):
             check_gradients(function, x)
 
 
-# Softmax ------------------------------------------------------------------------------------------
-
-
 # Linear maps, norms, embeddings -------------------------------------------------------------------
 
 
@@ -232,6 +229,12 @@ def test_ids_are_integers(ids):
 
 
 # Variations ---------------------------------------------------------------------------------------
+
+
+def test_a_recurrence_without_positions_has_gradients(library):
+    arguments = [Tensor(np.zeros(shape)) for shape in [(B, 0, D), (B, 0, D), (B, D)]]
+    variations.gated_recurrence(*arguments).sum().backward()
+    assert [x.grad.shape for x in arguments] == [x.shape for x in arguments]
 
 
 def test_sigmoid_neither_overflows_nor_loses_small_numbers():

@@ -114,11 +114,11 @@ def test_two_trainers_do_not_share_a_folder(folder, monkeypatch, capsys, resume)
         assert run("here", "--steps", "3") == 0
     read_corpus = commandline.read_corpus
 
-    def slowly(settings):
+    def slowly(*arguments):
         monkeypatch.setattr(commandline, "read_corpus", read_corpus)
         assert run("here", "--steps", "5", *resume) == 2
         assert "another process is writing to here: wait" in capsys.readouterr().err
-        return read_corpus(settings)
+        return read_corpus(*arguments)
 
     monkeypatch.setattr(commandline, "read_corpus", slowly)
     assert run("here", "--steps", "6", *resume) == 0

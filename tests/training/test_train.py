@@ -235,17 +235,20 @@ def test_a_recurrent_decoder_is_trained_resumed_and_tuned(folder):
     assert Translator.load("on").model.config.decoder == "ssru"
 
 
-def test_a_tuned_model_keeps_its_languages(folder):
-    """A parser that forgot what it writes would be read as another kind of model."""
+@pytest.mark.parametrize(("learned", "now"), [("trees", "trees"), ("es", "de"), ("de", "de")])
+def test_the_languages_of_a_tuned_model(folder, capsys, learned, now):
+    """Those of its base, so that a parser stays one, unless the names of the files tell others."""
     assert run("first", "--steps", "1") == 0
     path = Path("first/config.json")
-    notes = json.loads(path.read_text()) | {"source_language": "en", "target_language": "trees"}
+    notes = json.loads(path.read_text()) | {"source_language": "en", "target_language": learned}
     path.write_text(json.dumps(notes))
     texts = shlex.split("--train train.en train.de --valid valid.en valid.de")
     assert commandline.main([*texts, *shlex.split("--start-from first --out next --steps 1")]) == 0
     assert commandline.main(shlex.split("--resume --out next --steps 2")) == 0
     found = json.loads(Path("next/config.json").read_text())
-    assert (found["step"], found["source_language"], found["target_language"]) == (2, "en", "trees")
+    assert (found["step"], found["source_language"], found["target_language"]) == (2, "en", now)
+    notice = "notice   --train is en to de, the model en to es: better choose one of en to de"
+    assert capsys.readouterr().out.count(notice) == (learned == "es")
 
 
 def test_a_tuned_model_keeps_the_notes_of_its_base(folder):
