@@ -114,9 +114,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("scratch = gradient * (1 - beta_1)", "scratch = gradient\n        scratch *= 1 - beta_1"),
         ("blocks(x.shape))", "blocks(x.shape)[: 2])"),
     ],
-    (optim.adam_update, "cpu/threads"): [
-        ("items[i::count]", "items[i :: count + 1]"),
-    ],
+    (optim.adam_update, "cpu/threads"): [("items[i::count]", "items[i :: count + 1]")],
     (decode.fastest_decoding, "cpu/packed"): [
         ("[:given, :f]", "[:given, -f:]"),
         ("range(0, n, few)", "range(0, n - few, few)"),
@@ -149,9 +147,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("np.lexsort((-values, sentence))", "np.lexsort((-candidates, -values, sentence))"),
         ("[candidates // size]", "[candidates // size // beams * beams]"),
     ],
-    (decode.logsumexp, "cpu/decode"): [
-        ("ones)) + greatest[:, 0]", "ones))"),
-    ],
+    (decode.logsumexp, "cpu/decode"): [("ones)) + greatest[:, 0]", "ones))")],
     (F.linear, "gpu/functions"): [
         ("    if b is not None:\n        y += b\n", ""),
     ],
@@ -177,9 +173,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ('activation == "relu" and inner', "inner"),
         ("best // size, found", "0 * best, found"),
     ],
-    (F.dropout, "gpu/fused"): [
-        ("first_row * math.prod(shape[1:])", "0"),
-    ],
+    (F.dropout, "gpu/fused"): [("first_row * math.prod(shape[1:])", "0")],
     (transformer.feed_forward_network, "gpu/functions"): [
         ("len(inner_bias)), rate_of(dropout)", "len(inner_bias)), 0.0"),
     ],

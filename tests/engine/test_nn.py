@@ -229,10 +229,7 @@ def test_state_that_does_not_fit_is_refused(rng):
     state = model.state()
     cases = {
         r"^the weights lack bias: use the settings and the code": {"weight": state["weight"]},
-        r"^the model has no gain, which the weights have: use": {
-            **state,
-            "gain": np.ones(2),
-        },
+        r"^the model has no gain, which the weights have: use": {**state, "gain": np.ones(2)},
         r"weight has shape \(2, 3\) in the weights and \(3, 2\) in the model": {
             **state,
             "weight": state["weight"].T,

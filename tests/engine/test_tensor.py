@@ -341,11 +341,7 @@ def test_a_computed_tensor_is_not_pickled(copied):
 def test_numpy_reads_a_tensor(library):
     """A figure of matplotlib or a metric would otherwise see an array of objects."""
     x = Tensor([[1.5, 2.5]]) * 2
-    for array in (
-        np.asarray(x),
-        np.array(x),
-        np.asarray(x, dtype=np.float64),
-    ):
+    for array in (np.asarray(x), np.array(x), np.asarray(x, dtype=np.float64)):
         assert array.tolist() == [[3, 5]]
     assert np.asarray(x).dtype == np.float32 and np.array(x, dtype=np.int64).dtype == np.int64
     np.array(x)[...] = 7

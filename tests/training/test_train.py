@@ -190,11 +190,8 @@ def test_chosen_settings_are_logged_stored_and_kept(folder, capsys):
     assert commandline.main(["--resume", "--out", "here", "--steps", "4"]) == 0
     assert "chosen" not in capsys.readouterr().out
     stored = load_arrays("here/checkpoint.safetensors")[1]["settings"]
-    assert (stored["warmup_steps"], stored["learning_rate"], stored["valid_every"]) == (
-        1,
-        0.0158,
-        50,
-    )
+    found = [stored[name] for name in ("warmup_steps", "learning_rate", "valid_every")]
+    assert found == [1, 0.0158, 50]
     tuned = commandline.build(parse([*texts[:8], "--start-from", "here", "--out", "there"])[0])
     assert (tuned.settings.steps, tuned.settings.warmup_steps) == (
         5 * len(tuned.cursor.plan),
