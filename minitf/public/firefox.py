@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from minitf.atomic import writing
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
@@ -77,24 +76,26 @@ def firefox_models(say: Callable[[str], object] = print) -> dict[str, FirefoxMod
     """
     mirror = site(MIRROR, BUCKET)
     address = f"{mirror}/{INDEX}"
-    path = data_folder() / "downloads" / "public" / "models.json"
+    # In a pipe between two languages, two processes read the index at once.
+    path = data_folder() / "downloads" / "public" / f"models-{os.getpid()}.json"
     try:
-        with writing(path):
-            path.unlink(missing_ok=True)  # there may be a newer one
         fetch(Remote(address), path, say)
+        with user_errors(address):
+            if os.path.getsize(path) > _MOST_INDEX:
+                raise ValueError("it is too large")
+            index = json.loads(unpacked(path))
+            base = index["baseUrl"].rstrip("/") if mirror == BUCKET else mirror
+            if mirror == BUCKET and not base.startswith("https://"):
+                raise ValueError("its files are not at https://")
+            pairs = index["models"].items()
     except (NotFound, NotAllowed):
         raise UserError(
             f"Mozilla's list of models is no longer at {address}: download a model's files "
             "yourself, and convert them: python -m minitf public FOLDER OUT"
         ) from None
-    with user_errors(address):
-        if os.path.getsize(path) > _MOST_INDEX:
-            raise ValueError("it is too large")
-        index = json.loads(unpacked(path))
-        base = index["baseUrl"].rstrip("/") if mirror == BUCKET else mirror
-        if mirror == BUCKET and not base.startswith("https://"):
-            raise ValueError("its files are not at https://")
-        pairs = index["models"].items()
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
     found = {}
     for pair, entries in pairs:
         models = []
@@ -154,9 +155,8 @@ def fetched_firefox(name: str, say: Callable[[str], object] = print) -> tuple[Pa
             f"{error}, and {name} is not complete on this machine: go online; or set {MIRROR} to "
             "the address of a mirror; or convert its files: python -m minitf public FOLDER OUT"
         ) from None
-    notes = {"source": model.files[MODEL], "licence": LICENCE, "credit": CREDIT}
-    languages = {side: getattr(model, side) for side in ("source_language", "target_language")}
-    return folder, notes | languages
+    notes = {side: getattr(model, side) for side in ("source_language", "target_language")}
+    return folder, notes | {"source": model.files[MODEL], "licence": LICENCE, "credit": CREDIT}
 
 
 def _check(path, address, sha256):
