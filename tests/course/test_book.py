@@ -18,6 +18,7 @@ if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]
 sys.path.insert(0, str(ROOT / "lessons"))
 from book_parts import cells, markup, slides  # noqa: E402
 
+FIREFOX = ROOT / "lessons" / "firefox.py"  # the page without exercises
 SVG = "http://www.w3.org/2000/svg"
 
 
@@ -76,7 +77,9 @@ def test_a_formula_is_set_as_in_print(latex, there, not_there):
 
 
 @pytest.mark.parametrize(
-    "path", [*LESSONS, *sorted((ROOT / "lessons").glob("*.md"))], ids=lambda path: path.name
+    "path",
+    [*LESSONS, FIREFOX, *sorted((ROOT / "lessons").glob("*.md"))],
+    ids=lambda path: path.name,
 )
 def test_each_formula_of_the_course_is_converted(path):
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -200,9 +203,9 @@ def test_a_hint_may_lead_to_a_section_or_a_part_of_one():
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory):
-    """Return the folder of a book with lesson 01 only."""
+    """Return the folder of a book with lesson 01 only, and the page that is no lesson."""
     folder = tmp_path_factory.mktemp("book")
-    command = [sys.executable, "lessons/book.py", str(folder), "--lesson", "01", "--slides"]
+    command = [sys.executable, "lessons/book.py", str(folder), "--lesson", "01,firefox", "--slides"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return folder
@@ -211,7 +214,7 @@ def book(tmp_path_factory):
 @pytest.mark.slow
 def test_every_page_is_whole_and_asks_for_nothing_from_elsewhere(book):
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in book.glob("*.html")}
-    assert len(pages) == 9
+    assert len(pages) == 11
     for path, page in pages.items():
         assert page.open == [], path.name
         for address in page.addresses:

@@ -6,7 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stdout
 
 import pytest
 from paths import ROOT
@@ -110,12 +110,6 @@ def type_command(command, folder):
 def commands():
     """The commands of the page: lines of four spaces, and those in backquotes."""
     return re.findall(r"(?:^    |`)(python [^`\n]+)", PAGE, re.MULTILINE)
-
-
-def test_an_unknown_name_is_one_line(program):
-    with redirect_stderr(io.StringIO()) as said:
-        assert program.main(["nothing"]) == 2
-    assert said.getvalue().count("\n") == 1 and "no_update" in said.getvalue()
 
 
 def means(losses):

@@ -45,14 +45,6 @@ def test_text_of_an_honest_pair_is_shifted_and_that_of_a_leaking_one_is_not():
 # Lesson 07 ----------------------------------------------------------------------------------------
 
 
-def test_a_schedule_rises_stays_or_falls():
-    shares = [
-        [warmups.share_of_peak(schedule, step) for step in (1, 200, 800)]
-        for schedule in warmups.SCHEDULES
-    ]
-    assert shares == [[1 / 200, 1.0, 0.5], [1.0, 1.0, 0.5], [1.0, 1.0, 1.0]]
-
-
 def test_a_batch_has_its_rows_backwards():
     batch = warmups.reversal(np.random.default_rng(1), 20)
     for source, target in zip(batch.source, batch.target_out, strict=True):
@@ -127,22 +119,6 @@ def test_the_kept_scores_of_the_early_model_are_repeated():
 def test_the_lesson_trains_as_the_kept_run_did():
     text = (ROOT / "lessons" / "09_train_wmt.py").read_text(encoding="utf-8")
     assert f'OPTIONS = "{quick_run.OPTIONS}"' in text
-
-
-def test_the_summary_has_the_form_of_results_json():
-    results = {
-        "valid": {
-            "last": {"perplexity": 2.0, "bleu": 60.0},
-            "averaged": {"perplexity": 1.5, "bleu": 70.0},
-        },
-        "tests": {"test": {"bleu": 93.96}},
-    }
-    printed = ["step      1  loss 6", "step     10  loss 5", "step  2,600  loss 1"]
-    found = quick_run.summary(results, ["a", "b", "c", "d"], ["A", "B", "C", "D"], printed)
-    assert found["valid"] == results["valid"]
-    assert found["tests"] == results["tests"]
-    assert found["sentences"] == [("a", "A"), ("b", "B"), ("c", "C")]
-    assert found["printed"] == [printed[0], printed[2]]
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
