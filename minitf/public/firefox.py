@@ -38,7 +38,6 @@ _NAMES = {  # what the index calls a file, and its name here
     "trgVocab": "trgvocab.spm.gz",
     "lexicalShortlist": "lex.bin.gz",
 }
-_RANKS = {"Release Desktop": 3, "Release": 3, "Release Android": 2, "Nightly": 1}  # None: never
 _MOST = 1 << 30  # bytes of a model; real ones have 17 to 60 million
 _MOST_INDEX = 1 << 26
 
@@ -46,7 +45,7 @@ _MOST_INDEX = 1 << 26
 class FirefoxModel(NamedTuple):
     """A model of the index.
 
-    rank: 3 if Firefox uses it on computers, 2 if only on phones, 1 if it is tried out, 0 otherwise.
+    rank: 3 if Firefox uses it on computers, 2 if only elsewhere, 1 if it is tried out, 0 otherwise.
     size, sha256: of the model, unpacked. files: {name here: address}.
     """
 
@@ -60,7 +59,10 @@ class FirefoxModel(NamedTuple):
 
 
 def site(variable: str, default: str) -> str:
-    """Return the address in an environment variable, or else a default. Raises UserError."""
+    """Return the address that a variable of the environment has, or else a default.
+
+    Raises UserError for what is no address.
+    """
     base = (os.environ.get(variable) or default).rstrip("/")
     if not base.startswith(("https://", "http://")):
         raise UserError(f"{variable} is {base!r}: begin the address of a mirror with https://")
@@ -123,15 +125,16 @@ def _model(pair, entry, base):
     addresses = {
         _NAMES[kind]: quote(f"{base}/{file['path']}", safe="/:%") for kind, file in files.items()
     }
-    rank = _RANKS.get(entry.get("releaseStatus"), 0)
+    status = str(entry.get("releaseStatus") or "")
+    on_computers = status in ("Release", "Release Desktop")
+    rank = 3 if on_computers else 2 if status.startswith("Release") else int(bool(status))
     return FirefoxModel(name, *pair.split("-", 1), rank, size, sha256, addresses)
 
 
 def fetched_firefox(name: str, say: Callable[[str], object] = print) -> tuple[Path, dict]:
     """Return the folder with a model's files, and notes for its card; download what is missing.
 
-    Licence and size are said first. Raises UserError if it cannot be had, and for a damaged file,
-    which is deleted.
+    Licence and size are said first; a damaged file is deleted. Raises UserError for all failures.
     """
     try:
         models = firefox_models(say)
@@ -142,8 +145,7 @@ def fetched_firefox(name: str, say: Callable[[str], object] = print) -> tuple[Pa
                 "--list-models lists all"
             )
         model = models[name]
-        about = f"{model.size / 1e6:,.0f} MB, unpacked; licence: {LICENCE}"
-        say(f"model    {model.name}: {about}")
+        say(f"model    {model.name}: {model.size / 1e6:,.0f} MB, unpacked; licence: {LICENCE}")
         if model.rank < 2:
             say("notice   Firefox has not released this model")
         folder = data_folder() / "downloads" / "public" / f"{model.name}-{model.sha256[:8]}"
