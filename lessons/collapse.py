@@ -23,7 +23,7 @@ from minitf import forms
 from minitf.check import claim
 from minitf.course.experiments import shared_gradient, warmup
 from minitf.course.figures import training as figures
-from minitf.course.lesson import begin, draw, finish, kept
+from minitf.course.lesson import begin, draw, finish
 
 # Reads the options --figures and --backend, and starts to count the claims.
 begin("collapse")
@@ -48,7 +48,6 @@ def watch(schedule, updates, norm="post"):
     return distances
 
 
-cold = watch("at once", 60)
 before = np.array([distance_apart(warmup.new_model(seed)) for seed in (1, 2, 3)])
 print(f"apart before the first update, seeds 1, 2 and 3: {before.round(2)}")
 
@@ -184,7 +183,6 @@ warm_notes = watched["warm-up"]
 print("warm-up, update 200:", end=" ")
 print(f"common wish {warm_notes['common'][-1] / warm_notes['common'][0]:.2f},", end=" ")
 print(f"typical move {warm_notes['typical'][-1]:.2f}")
-cold_notes = watched["no warm-up"]
 
 # %%
 print("update 20, seeds 1, 2 and 3:")
@@ -246,90 +244,6 @@ draw(figures.wishes, "collapse_wishes.png", first_30)
 # holds only near the start. We have not tested which of the two counts.
 
 # %% [markdown]
-# ## Why do they stay alike?
-# This is about the training without a warm-up, with one seed, in its first 60 updates.
-# Two updates make the positions alike; they part from update 19 to 25, and are together
-# again by 28. Where in the encoder do they become alike?
-
-# %%
-print("apart at the input, and after each of the six layers:")
-for count in (1, 2, 25, 26, 60):
-    print(f"    update {count:2d}: {cold_notes['apart'][count - 1].round(2)}")
-print("update" + "".join(f"{name:>10s}" for name in ("wishes", "gradient", "moves")))
-shares_of_first = {
-    name: cold_notes[name] / cold_notes[name][0] for name in ("wishes", "gradient")
-}
-for i in (0, 24, 25, 59):
-    columns = "".join(f"{values[i]:10.3f}" for values in shares_of_first.values())
-    print(f"{i + 1:6d}{columns}{cold_notes['moves'][i]:10.3f}")
-with forms.on():
-    second = shared_gradient.training("at once", 0.008, 26, without=(26,))
-    always_without = shared_gradient.training(
-        "at once", 0.008, 60, without=range(1, 61)
-    )
-claim(
-    "always without the common wish, they stay apart",
-    always_without["apart"][:, -1].min() > 0.5,
-    f"never below {always_without['apart'][:, -1].min():.2f} in 60 updates",
-)
-claim(
-    "in update 60 they have wishes, but hardly a gradient",
-    shares_of_first["wishes"][59] > 10 * shares_of_first["gradient"][59],
-    f"{shares_of_first['wishes'][59]:.1%} and {shares_of_first['gradient'][59]:.1%}",
-)
-claim(
-    "update 26 throws them together; without the common wish much less",
-    second["apart"][25, -1] > 0.4 > 0.1 > cold[26],
-    f"{cold[25]:.2f}: {cold[26]:.2f}, without it {second['apart'][25, -1]:.2f}",
-)
-draw(figures.alike, "collapse_alike.png", shares_of_first, cold_notes["apart"])
-
-# %% [markdown]
-# ![Two panels over 60 updates. Left, on a logarithmic axis: the lengths of all wishes fall to a twentieth of the first, the encoder's gradient to a five-hundredth, with a peak at update 26. Right, the distance of the positions after three of the six layers: after layer 1 it stays above 0.19; after layers 3 and 6 it is small but for a peak at update 25](figures/collapse_alike.png)
-#
-# *What to see: right, after layer 1 the positions stay apart, after layer 6 they do
-# not. From update 19 to 25 they part, first after layer 3. Left, hardly anything of the
-# wishes arrives in the encoder's gradient, until the positions have parted.*
-#
-# The input of the encoder, words and positions, is never alike: 0.75 in update 60. The
-# first layer leaves 0.19 of it, the second 0.03. In the layers above, this happens:
-#
-# *Alike, their private wishes cancel.* Look at the positions A and B of lesson 07
-# again, and let both have the same four inputs. The gradient of a
-# weight is a sum over the positions, of the gradient there times the input there. If
-# the input is the same everywhere, the sum is that input times the *sum* of the
-# gradients, and private wishes sum to 0. So what would part the positions is hardly in
-# the gradient of those layers: the wishes still have 5.2% of their length, the gradient
-# 0.2%. "Hardly", because they are not quite alike; and in the lowest layers they never
-# are. From there they part.
-#
-# *The moves are tiny.* $\sqrt{v}$ still holds the large gradients of the beginning, and
-# the small ones of now are divided by that. In update 60 a move (root mean square) is
-# 0.023 of the rate. Whether that is too small to part the positions, we have not
-# tested: the warm-up begins with 0.005 of it.
-#
-# *The common wish throws them back.* In update 26 the distance falls from 0.59 to 0.07;
-# without the common wish only to 0.45. But the moves of this update are 0.19 of the
-# rate, and do more harm than those of the first. So it is not only large moves that are
-# harmful; what else counts here, we do not know. It shows that the danger outlives the
-# first moves. (If the common wish is taken away in each of the 60 updates, the
-# positions stay apart throughout.)
-#
-# *And after 600 updates?* The positions are apart again (0.67, more than at the start),
-# and still the loss is 2.42, about that of frequencies only. Why does such a model not
-# learn even then? We do not know, nor whether it fails because its positions were alike
-# at first.
-
-# %%
-later = kept("shared_gradient")  # the same training; one number for each 50 updates
-claim(
-    "the kept training of 600 updates begins as this one",
-    np.isclose(later["loss"][0], cold_notes["loss"][49], rtol=0.02),
-    f"{later['loss'][0]:.2f}",
-)
-print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
-
-# %% [markdown]
 # ## Why only in post-norm?
 # Train a pre-norm model (lesson 04) in the same way, at once at the full rate.
 
@@ -351,8 +265,8 @@ claim(
 # et al. 2020 find that post-norm amplifies every small change of the parameters (lesson
 # 04 measures that). All three may be at work.
 #
-# (That the gradient vanishes if all positions are alike, Noci et al. 2022 prove for the
-# queries and keys of a new model. Our measurement is one seed.)
+# Noci et al. 2022 prove for the queries and keys of a new model that the gradient
+# vanishes if all positions are alike. Our measurement is one seed.
 
 # %%
 finish("What all positions ask for moves them together, and twelve norms keep it so.")

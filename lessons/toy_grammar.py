@@ -9,31 +9,16 @@ import itertools
 import random
 from pathlib import Path
 
-WHO = {
-    "The teacher": "선생님",
-    "The student": "학생",
-    "My mother": "어머니",
-    "The doctor": "의사",
-    "The child": "아이",
-    "My friend": "친구",
-}
-WHAT = {
-    "book": "책",
-    "letter": "편지",
-    "picture": "그림",
-    "apple": "사과",
-    "shoe": "신발",
-}
+# fmt: off
+WHO = {"The teacher": "선생님", "The student": "학생", "My mother": "어머니",
+       "The doctor": "의사", "The child": "아이", "My friend": "친구"}
+WHAT = {"book": "책", "letter": "편지", "picture": "그림", "apple": "사과",
+        "shoe": "신발"}
 KIND = {"new": "새", "old": "오래된", "small": "작은", "good": "좋은"}
-DOES = {
-    "sees": "본다",
-    "saw": "봤다",
-    "buys": "산다",
-    "bought": "샀다",
-    "likes": "좋아한다",
-    "found": "찾았다",
-}
+DOES = {"sees": "본다", "saw": "봤다", "buys": "산다", "bought": "샀다",
+        "likes": "좋아한다", "found": "찾았다"}
 WHERE = {"at school": "학교에서", "at home": "집에서", "in the park": "공원에서"}
+# fmt: on
 
 
 def marked(word, after_consonant, after_vowel):

@@ -93,23 +93,6 @@ def wishes(watched, path):
     line_panels(panels, path, "update", title, marks=False)
 
 
-def alike(shares, apart, path):
-    """Draw why the positions stay alike.
-
-    shares: {name: one number for each update}. apart: a row for each update, with the distance of
-    the positions at the input and after each layer.
-    """
-    updates = np.arange(1, len(apart) + 1)
-    left = {name: (updates, values) for name, values in shares.items()}
-    right = {f"after layer {n}": (updates, apart[:, n]) for n in (1, 3, 6)}
-    panels = {
-        "shares of the first update's": ("", left, {"log": "y"}),
-        "distance from their mean": ("", right, {"limits": (-0.05, 1.05)}),
-    }
-    title = "Alike, they get hardly any gradient; the layers below part them again"
-    line_panels(panels, path, "update", title, marks=False)
-
-
 def warmup(peaks, of_seeds, levels, path):
     """Draw the loss at the end over the peak rate.
 
