@@ -1,7 +1,7 @@
 """Named arrays and a dictionary of plain values in one .safetensors file.
 
-A damaged or hostile file ends in one line: a sha256 covers its content, shapes are checked before
-memory is taken for an array, and nothing is unpickled.
+A damaged or hostile file ends in one line: a sha256 covers its content, its header is compared with
+its size before memory is taken for an array, and nothing is unpickled.
 """
 
 import contextlib
@@ -98,14 +98,13 @@ def digest(arrays, meta):
 
 
 def load_arrays(
-    path: str | Path, shapes: dict[str, tuple] | None = None, checked: bool = True
+    path: str | Path, checked: bool = True
 ) -> tuple[dict[str, np.ndarray], dict | None]:
     """Return the named arrays of a .safetensors file, and the dictionary that `save_arrays` wrote.
 
-    shapes: the exact names and shapes that are expected; None accepts any.
     checked: whether the file must have the dictionary, and its sha256; else it may be None.
 
-    Raises UserError, naming the file, if it is missing or damaged, or if its shapes differ.
+    Raises UserError, naming the file, if it is missing or damaged.
     """
     from safetensors import safe_open
 
@@ -116,17 +115,15 @@ def load_arrays(
             raise ValueError("its header is too long")
         # Opening the file compares its header with its size; get_tensor takes the memory.
         with safe_open(path, framework="numpy") as file:
-            headers = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-            _check_shapes(path, {n: tuple(h.get_shape()) for n, h in headers.items()}, shapes)
-            for name, header in headers.items():
-                if (kind := header.get_dtype()) not in DTYPES.values():
+            arrays, metadata = {}, file.metadata() or {}
+            for name in file.keys():  # noqa: SIM118
+                if (kind := file.get_slice(name).get_dtype()) not in DTYPES.values():
                     raise UserError(f"{path}: array {name!r} is of type {kind}: convert it to F32")
-            arrays = {name: file.get_tensor(name) for name in headers}
-            metadata = file.metadata() or {}
-        if KEY not in metadata and not checked:
-            return arrays, None
+                arrays[name] = file.get_tensor(name)
         if KEY not in metadata:
-            raise UserError(f"{path}: not a checkpoint (it contains arrays only): choose another")
+            if checked:
+                raise UserError(f"{path}: not a checkpoint (it has arrays only): choose another")
+            return arrays, None
         stored = json.loads(metadata[KEY])
         if stored["sha256"] != digest(arrays, stored["meta"]):
             raise ValueError("its sha256 differs")
@@ -166,9 +163,7 @@ def exists(path):
 
 
 def _check_shapes(path, found, wanted):
-    """Raise UserError if names or shapes differ; `wanted` may be None."""
-    if wanted is None:
-        return
+    """Raise UserError if names or shapes differ."""
     problems = []
     for names, kind in ((wanted - found.keys(), "missing"), (found.keys() - wanted, "unknown")):
         if names:
@@ -201,16 +196,16 @@ def average(
     Raises UserError if names or shapes differ from those of the first checkpoint.
     Source: section 6.1 (the last 5 checkpoints of a base model, the last 20 of a big one).
     """
-    sums, dtypes, shapes, count = {}, {}, None, 0
+    sums, dtypes, shapes, count = {}, {}, {}, 0
     for count, each in enumerate(checkpoints, 1):
-        arrays = each if isinstance(each, dict) else load_arrays(each, shapes)[0]
+        is_path = not isinstance(each, dict)
+        arrays = load_arrays(each)[0] if is_path else each
         found = {name: array.shape for name, array in arrays.items()}
-        _check_shapes(f"checkpoint {count}", found, shapes)
         if count == 1:
             shapes = found
-            sums = {name: array.astype(np.float64) for name, array in arrays.items()}
+            sums = {name: np.zeros(shape) for name, shape in found.items()}
             dtypes = {name: array.dtype for name, array in arrays.items()}
-        else:
-            for name in sums:
-                sums[name] += arrays[name]
+        _check_shapes(each if is_path else f"checkpoint {count}", found, shapes)
+        for name in sums:
+            sums[name] += arrays[name]
     return {name: (total / count).astype(dtypes[name]) for name, total in sums.items()}

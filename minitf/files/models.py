@@ -31,9 +31,11 @@ __all__ = [
     "read_notes",
     "save_model",
     "stored_as",
+    "with_scales",
 ]
 
 WEIGHTS = re.compile(r"model-[0-9a-f]{8}\.safetensors(\.tmp)?")
+SCALE = "_scale"  # follows a matrix's name; so compressed-tensors, and vLLM, name its scales
 CONFIG = "config.json"
 FORMAT = 1
 
@@ -71,10 +73,21 @@ NOTES = {
 }
 
 
+class Scaled:
+    """An int8 matrix and its scales; NumPy multiplies them where it needs an array, as float32."""
+
+    def __init__(self, numbers: np.ndarray, scales: np.ndarray):
+        self.numbers, self.scales = numbers, scales
+        self.shape, self.size, self.dtype = numbers.shape, numbers.size, np.dtype(np.float32)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.multiply(self.numbers, self.scales, dtype=dtype or self.dtype)
+
+
 class SavedModel(NamedTuple):
     """The content of a model's folder."""
 
-    arrays: dict[str, np.ndarray]
+    arrays: dict[str, np.ndarray | Scaled]
     config: dict
     subwords: Vocabulary
     notes: dict
@@ -85,7 +98,7 @@ def save_model(
     arrays: dict[str, np.ndarray],
     config: dict,
     subwords: Vocabulary,
-    dtype: DTypeLike = "float16",
+    dtype: DTypeLike | None = "float16",
     notes: dict | None = None,
     probe: Callable[[dict[str, np.ndarray]], object] | None = None,
 ) -> None:
@@ -94,7 +107,7 @@ def save_model(
     The arrays are stored by `stored_as`. config.json holds {"format": 1, "model": config, "sha256":
     {file: hash}} and the notes. Whenever the process is killed, the folder holds the old model or
     the new one, for certain if both have the same subwords, as they have within a run.
-    probe: called with the weights as they are stored. Its result is kept in config.json, so that
+    probe: called with the weights as they will be read. Its result is kept in config.json, so that
     a program that loads them can compare its own (minitf/translation/loading.py).
 
     Raises UserError if the disk refuses, and for weights that are not finite.
@@ -102,7 +115,9 @@ def save_model(
     directory = Path(directory)
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    weights = {name: stored_as(dtype, name, array) for name, array in arrays.items()}
+    weights = {}
+    for name, array in arrays.items():
+        weights |= stored_as(dtype, name, array)
     parts, digest = file_content(weights), hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -111,7 +126,7 @@ def save_model(
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     head = {"format": FORMAT, "model": config, "sha256": hashes | {named: digest.hexdigest()}}
     if probe is not None:
-        head["probe"] = probe(weights)
+        head["probe"] = probe(with_scales(weights))
     for name, content in contents.items():
         save_bytes(directory / name, content)
     save_bytes(directory / named, *parts)
@@ -123,20 +138,52 @@ def save_model(
                 path.unlink(missing_ok=True)
 
 
-def stored_as(dtype: DTypeLike, name: str, array: np.ndarray) -> np.ndarray:
-    """Return an array as a model's file has it: floating-point numbers as `dtype`.
+def stored_as(dtype: DTypeLike | None, name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+    """Return an array as a model's file has it, by name: floating-point numbers as `dtype`.
 
-    One with a number that is too large for this type stays as it is: float16 ends at 65,504.
-    Raises UserError for NaN and infinity.
+    "int8" is for matrices: one becomes two arrays, `name` and `name_scale`, whose product it is.
+
+        w_ij ~ q_ij s_i      q_ij = w_ij / s_i, rounded half to even      s_i = max_j |w_ij| / 127
+
+    There is one scale for each row, (n, 1), for each column, (1, m), or for all numbers, (1, 1),
+    whichever has the smallest squared error. Vectors are then stored as float32.
+    An array with a number that is too large for the type stays as it is: float16 ends at 65,504.
+    None: all stay as they are. Raises UserError for NaN and infinity.
+    Source: absmax quantisation, Dettmers et al. 2022 (LLM.int8()), section 2.1.
     """
     array = np.asarray(array)
-    if array.dtype.kind != "f":
-        return array
+    if dtype is None or array.dtype.kind != "f":
+        return {name: array}
     if not is_finite(array):
         raise UserError(f"array {name!r} contains NaN or infinity: check whether training diverged")
-    with np.errstate(over="ignore"):
-        small = array.astype(dtype)
-    return small if is_finite(small) else array
+    is_int8 = np.dtype(dtype) == np.int8
+    with np.errstate(over="ignore", invalid="ignore"):
+        if is_int8 and array.ndim == 2 and array.size:
+            numbers, scales = _as_int8(array.astype(np.float32))
+            return {name: numbers, name + SCALE: scales} if is_finite(scales) else {name: array}
+        small = array.astype("float32" if is_int8 else dtype)
+    return {name: small if is_finite(small) else array}
+
+
+def _as_int8(matrix):
+    """Return int8 numbers and float32 scales, whose product is nearly the matrix."""
+    found = []
+    for axis in (1, 0, (0, 1)):
+        scales = np.abs(matrix).max(axis, keepdims=True) / np.float32(127)
+        q = np.rint(matrix / np.where(scales, scales, 1)).clip(-127, 127).astype(np.int8)
+        found.append((np.square(q * scales - matrix, dtype=np.float64).sum(), q, scales))
+    return min(found, key=lambda each: each[0])[1:]
+
+
+def with_scales(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray | Scaled]:
+    """Return a file's arrays, int8 ones with their scales; ValueError if these do not fit."""
+    arrays = dict(arrays)
+    for name in [name for name, array in arrays.items() if array.dtype == np.int8]:
+        numbers, scales = arrays[name], arrays.pop(name + SCALE, None)
+        if scales is None or np.broadcast_shapes(numbers.shape, scales.shape) != numbers.shape:
+            raise ValueError(f"{name + SCALE!r} is missing or of another shape")
+        arrays[name] = Scaled(numbers, scales)
+    return arrays
 
 
 def read_model(directory: str | Path) -> SavedModel:
@@ -179,9 +226,10 @@ def read_model(directory: str | Path) -> SavedModel:
     path = directory / _weights_of(hashes)
     arrays, _ = load_arrays(path, checked=False)
     for name, array in arrays.items():
-        if not is_finite(array):
+        if array.dtype.kind == "f" and not is_finite(array):
             raise UserError(f"{path}: array {name!r} contains NaN or infinity: use another model")
-    return SavedModel(arrays, config["model"], subwords, _notes(config))
+    with user_errors(path):
+        return SavedModel(with_scales(arrays), config["model"], subwords, _notes(config))
 
 
 def _weights_of(hashes):

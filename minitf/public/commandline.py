@@ -27,8 +27,8 @@ examples:
 MODEL is the name of a public model, which is downloaded; a folder with config.json,
 model.safetensors or pytorch_model.bin, vocab.json, source.spm and target.spm; a .npz or
 .bin of Marian, as Firefox's models are, with its vocabulary in the same folder, or that
-folder; or a release of OPUS-MT as .zip.
-With --export, MODEL is a folder of minitf.
+folder; or a release of OPUS-MT as .zip. With --export, or to change the type of its
+numbers with --keep, it is a folder of minitf.
 """
 
 
@@ -65,9 +65,9 @@ def _parser():
     add("out", metavar="OUT", help="the folder to write")
     add(
         "--keep",
-        choices=("float16", "float32"),
+        choices=("float16", "float32", "int8"),
         default="float16",
-        help="the type of the numbers that are stored (default: float16)",
+        help="the type of the stored numbers (default: float16); int8 takes half of its space",
     )
     add(
         "--like",

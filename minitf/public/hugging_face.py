@@ -105,11 +105,6 @@ def read_hugging_face(folder: Path, like: str = "marian") -> formats.PublicModel
 def _minitf_config(settings, like):
     """Return minitf's Config. Raises UserError for another architecture."""
     kind = settings.get("model_type")
-    if kind is None and {"format", "model", "sha256"} <= set(settings):
-        raise UserError(
-            "already a model of minitf: use it with --model; --export hf converts it for "
-            "transformers"
-        )
     if kind != "marian":
         raise UserError(
             f"a model of type {str(kind)[:40]!r}: minitf reads MarianMT models only (type 'marian')"

@@ -1,5 +1,6 @@
 """From a public model's files to an ordinary folder of minitf."""
 
+import functools
 import re
 import tempfile
 import zipfile
@@ -11,16 +12,16 @@ import numpy as np
 from minitf.atomic import check_empty, save_text
 from minitf.errors import UserError
 from minitf.files.arrays import exists, user_errors
-from minitf.files.models import CONFIG, save_model, stored_as
+from minitf.files.models import CONFIG, save_model, stored_as, with_scales
 from minitf.public.binary import files_of, is_binary
-from minitf.public.formats import PublicModel, in_rows, languages_of_name
+from minitf.public.formats import PublicModel, in_rows, languages_of_name, read_json
 from minitf.public.hugging_face import read_hugging_face
 from minitf.public.marian import read_marian
 from minitf.text import PairedSubwords
 from minitf.transformer import Transformer
 from minitf.translation import Translator
 from minitf.translation.languages import some_of
-from minitf.translation.loading import probe
+from minitf.translation.loading import load_model, probe
 from minitf.translation.placeholders import copied_placeholders
 
 __all__ = ["import_model"]
@@ -60,14 +61,19 @@ def import_model(
 ) -> None:
     """Write a public model as a folder that `translate.py --model` and `--start-from` read.
 
-    source: a folder of Hugging Face, a .npz or .bin of Marian or its folder, or an OPUS release as
-    .zip.
-    like: whose arithmetic to follow, see `read_hugging_face`. notes: for config.json, such as
-    source and licence.
+    source: a folder of Hugging Face, a .npz or .bin of Marian or its folder, an OPUS release as
+    .zip, or a folder of minitf, of which only the type of the numbers changes.
+    dtype: see `stored_as`. like: whose arithmetic to follow, see `read_hugging_face`. notes: for
+    config.json, such as source and licence.
     Raises UserError for a damaged file, for another architecture, and if `out` is not empty.
     """
     source, out = Path(source), Path(out)
     check_empty(out)
+    if exists(source / CONFIG) and "sha256" in read_json(source / CONFIG):  # of minitf
+        ours, subwords, known = load_model(source)
+        numbers = functools.partial(probe, ours)
+        save_model(out, ours.state(), ours.config.to_dict(), subwords, dtype, known, numbers)
+        return
     model = read_public(source, like)
     known = {"licence": model.notes["licence"]} if "licence" in model.notes else {}
     notes = {"source": source.resolve().name} | model.notes | (notes or {}) | known
@@ -78,15 +84,14 @@ def import_model(
     notes.setdefault("credit", CREDIT if _OPUS.search(str(notes["source"])) else UNKNOWN)
     notes["computed_like"] = like
     arrays = _reordered(model, dtype)
-    network = Transformer(model.config, initialise=False).load_state(arrays)
+    network = Transformer(model.config, initialise=False).load_state(with_scales(arrays))
     numbers = probe(network)
     if numbers is None:
         raise UserError("the model's logits are NaN or infinite: its weights are damaged")
     limits = {name: notes.get(name) for name in LINES}
     translator = Translator(network, model.subwords, **limits, placeholders=[])
     notes["placeholders"] = copied_placeholders(translator, str(notes.get("source_language", "")))
-    settings = model.config.to_dict()
-    save_model(out, arrays, settings, model.subwords, dtype, notes, lambda stored: numbers)
+    save_model(out, arrays, model.config.to_dict(), model.subwords, None, notes, lambda _: numbers)
     notices = list(model.notices)
     if isinstance(model.subwords, PairedSubwords) and (tokens := model.subwords.languages()):
         tokens = some_of(tokens)
@@ -159,5 +164,5 @@ def _reordered(model, dtype):
         array = model.arrays.pop(name)
         if name in ("embedding.weight", "output_bias"):
             array = in_rows(array, model.rows)
-        arrays[name] = np.ascontiguousarray(stored_as(dtype, name, array))
+        arrays |= stored_as(dtype, name, np.ascontiguousarray(array))
     return arrays

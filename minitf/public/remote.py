@@ -38,7 +38,7 @@ def imported(name: str, say: Callable[[str], object] = print) -> Path:
     if not out.is_dir():
         source, notes = fetched(name, say)
         with filling(out) as folder:
-            import_model(source, folder, notes=notes, say=say)
+            import_model(source, folder, "float16" if "/" in name else "int8", notes=notes, say=say)
         say(f"made     {out}")
     return out
 

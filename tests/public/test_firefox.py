@@ -15,6 +15,7 @@ from minitf import plot
 from minitf.commands import translate
 from minitf.data import toy
 from minitf.decode import greedy
+from minitf.files.models import read_model
 from minitf.public.binary import read_binary
 from minitf.public.commandline import main
 from minitf.public.importing import import_model, read_public
@@ -48,6 +49,15 @@ def test_the_logits_are_those_of_plain_numpy(two, packed, tmp_path):
     for beam in (1, 4):
         (best,) = translator.translate(["the dog"], beam=beam, max_extra=4)
         assert translator.subwords.encode([best[0].text], side="target")
+
+
+def test_int8_stores_the_numbers_of_the_file(tmp_path):
+    """Their one scale is among those that are tried, and loses nothing but its own last bits."""
+    firefox(tmp_path / "in")
+    exact = imported(tmp_path / "in", tmp_path / "exact").model.state()
+    import_model(tmp_path / "in", tmp_path / "small", "int8", say=quiet)
+    for name, array in read_model(tmp_path / "small").arrays.items():
+        assert np.allclose(array, exact[name], rtol=3e-7, atol=0), name
 
 
 def test_text_of_two_vocabularies_comes_back(tmp_path):

@@ -55,6 +55,16 @@ def test_what_comes_back_computes_what_went_out(switches, tmp_path):
     assert np.allclose(logits_of(again, *ids), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_model_of_minitf_is_stored_as_int8(library, tmp_path):
+    model = saved(tmp_path / "mine")
+    main(["--keep", "int8", str(tmp_path / "mine"), str(tmp_path / "small")])
+    small, *_ = load_model(tmp_path / "small")
+    assert small.config == model.config
+    for array, other in zip(model.state().values(), small.state().values(), strict=True):
+        assert np.abs(array - other).max() <= (array.ndim == 2) * np.abs(array).max() / 250
+    export_model(tmp_path / "small", tmp_path / "out", say=quiet)
+
+
 def test_biases_that_were_trained_elsewhere_come_back(tmp_path):
     """Exported, and fine-tuned in transformers."""
     saved(tmp_path / "mine")

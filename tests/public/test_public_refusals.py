@@ -194,6 +194,3 @@ def test_the_command_line_ends_in_one_line(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
     assert main([str(PUBLIC), str(tmp_path / "out"), "--keep", "float32"]) == 0
     assert main([str(PUBLIC), str(tmp_path / "out")]) == 2
-    capsys.readouterr()
-    assert main([str(tmp_path / "out"), str(tmp_path / "again")]) == 2
-    assert "config.json: already a model of minitf: use it" in capsys.readouterr().err

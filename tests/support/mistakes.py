@@ -94,7 +94,7 @@ TRAINER = {
     f"--plan --resume --out {LONG}": "cannot be read (File name too long)",
     "--resume --out run-cut": "run-cut/checkpoint.safetensors: damaged",
     "--resume --out run-flipped": "checkpoint.safetensors: damaged (its sha256 differs)",
-    "--resume --out run-swapped": "not a checkpoint (it contains arrays only)",
+    "--resume --out run-swapped": "not a checkpoint (it has arrays only)",
     "--resume --out run-edited": (
         "inner.weight has shape (16, 24) in the weights and (16, 8) in the model"
     ),

@@ -14,10 +14,6 @@ def weights_in(folder):
     return path
 
 
-def shapes_of(arrays):
-    return {name: array.shape for name, array in arrays.items()}
-
-
 def assert_same(left, right):
     assert left.keys() == right.keys()
     for name in left:
