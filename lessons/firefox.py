@@ -2,9 +2,9 @@
 """# The Transformer in your browser
 
 When Firefox translates a web page, it asks no server: a Transformer of 17 megabytes
-runs in the browser. Its encoder is the paper's, and the Transformer of one's own, the
-one page that lessons 01 to 08 derive, computes it number for number. What is in that
-file? Why is one byte enough for a number? And what has become of the decoder?
+runs in the browser. Its encoder is the paper's, and your own Transformer, the one page
+that the lessons derive, computes it number for number. What is in that file? Why is one
+byte enough for a number? And what has become of the decoder?
 
     python lessons/firefox.py                     with the model of a package
     python lessons/firefox.py FOLDER              with files of Firefox that you have
@@ -147,8 +147,8 @@ def entry(name, W):
 
 # %% [markdown]
 # One trap is in `entry`: all matrices but the table lie *transposed*, under the shape
-# that they would have untransposed. Most matrices of attention are square. So if a
-# program forgets it, no shape complains, and out comes fluent nonsense.
+# that they would have untransposed. Those of attention are square. So if a program
+# forgets it, no shape complains, and the real model writes "sssressssssressresss ...".
 #
 # We use these lines for the model of random numbers. It has 90 subwords, learned from
 # the sentences of the lessons, and 32 features:
@@ -260,8 +260,8 @@ draw(figure_1, "firefox_here.svg", here=["masked self-attention"])
 # %% [markdown]
 # ![Figure 1 of the paper, with the masked multi-head attention of the decoder marked.](figures/firefox_here.svg)
 #
-# *What to see: the marked box is what Firefox's models have replaced. All the rest is
-# as in the paper.*
+# *What to see: the marked box is the one that Firefox's models have replaced. All the
+# rest is as in the paper.*
 #
 # ## Is the encoder really the paper's?
 # Then the page that the lessons end with, `examples/whole.py`, should compute it. It
@@ -578,13 +578,16 @@ if engine:
     )  # fmt: skip
     sums = kept[0].sum(axis=1)
     claim("each row sums to less than 1", sums.max() < 1, float(sums.max()))
+    ate = columns.index("comeu")  # in the rows "todo" and "de", 8 and 11
+    fades = [each.matrix[[8, 11], ate] for each in panels.values()]
+    same("'comeu' fades", fades, [[0.84, 0.03], [0.73, 0.12]], atol=0.006)
 
 # %% [markdown]
 # ![Two triangular maps with a row and a column for each Portuguese word: the cells near the diagonal are dark, and fade to the left, where the words were written earlier.](figures/firefox_state.png)
 #
-# *What to see: the word just written fills most of the state, and earlier words fade.
-# In layer 2, "comeu" (ate) is still there three rows later, when "de" has long replaced
-# "o": a token decides how much room it takes.*
+# *What to see: the word just written fills most of the state, and earlier words fade, in
+# layer 1 at once, in layer 2 slowly. "Comeu" (ate) is 0.73 of the state of layer 2 when
+# it has just been written, and still 0.12 three words later; in layer 1 0.84 and 0.03.*
 #
 # ## Why does it not look at all 32,000 words?
 # Count the multiplications of one step. In each of the 2 decoder layers, the SSRU has 2
@@ -632,15 +635,15 @@ if engine:
 # sentences had: butter, apple, lemon, strawberry.
 #
 # It is a bet: a word that is not in the list cannot be written, even if the model wants
-# it. That is so in about one sentence of seventy. For that, a step has less than a
-# quarter of its multiplications left.
+# it. About one sentence in seventy comes out otherwise. For that, a step has less than
+# a quarter of its multiplications left.
 #
 # ## Why is a model of 17 megabytes any good?
-# The paper's base model has 63 million parameters, this one 17 million. It is as good
-# as it is because it learned from other sentences: those that a large Transformer, the
-# *teacher*, has written. (Firefox's teachers have the paper's big size.) The small one,
-# the *student*, learns to translate as the teacher does. This is called *distillation*
-# (Kim and Rush 2016). Why does it help?
+# The paper's base model has 63 million parameters, this one 17 million. What makes up
+# for that are the sentences from which it learned: they were written by a large
+# Transformer, the *teacher*, which has the paper's big size. The small one, the
+# *student*, learns to translate as the teacher does. This is called *distillation* (Kim
+# and Rush 2016). Why does it help?
 #
 # People disagree. Let "Sleep well!" be translated "Schlaf gut" by three people in five,
 # and "Gute Nacht" by the other two. The best that a model can do is to give them the
