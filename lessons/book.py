@@ -30,8 +30,9 @@ from minitf.errors import UserError
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 PARTS = HERE / "book_parts"
-# The last is no lesson: it has no exercises, and only a clone has all that it reads.
-LESSONS = [*sorted(HERE.glob("0[1-9]_*.py")), HERE / "firefox.py"]
+# Pages that are no lessons: no exercises, and only a clone has all that they read.
+BESIDE = [HERE / f"{name}.py" for name in ("collapse", "decoder_only", "firefox")]
+LESSONS = [*sorted(HERE.glob("0[1-9]_*.py")), *BESIDE]
 # The other pages: the file in the repository, the page, and its name in the outline.
 TEXTS = {
     "lessons/README.md": ("course.html", "How to learn and teach with it"),
@@ -118,7 +119,7 @@ class Book:
         source = f"lessons/{lesson.name}"
         body = self.lesson_body(cells, source)
         copy, deck = f"{lesson.stem}.ipynb", f"slides/{lesson.stem}.html"
-        if lesson == LESSONS[-1]:
+        if lesson in BESIDE:
             copy = ""
         else:
             save(self.folder / copy, nbformat.writes(notebook(lesson)))
