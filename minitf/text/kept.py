@@ -56,7 +56,7 @@ KINDS = (
     r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[\"']|\\[^\w\s](?!\d)",  # \n, so\nand, \", \*
     rf"{_BEGINS}(?:[@#$%\\]+[^\W\d](?:[\w.]*\w)?|--?[a-z][\w-]*=\S*\w)",  # @tom, %s, --level=5
     rf"{_BEGINS}%[\d.$+-]*[a-z]\b|\b[A-Za-z]\w*(?:\.\w+)*\(\)",  # %1$s, np.zeros()
-    rf"\b{_ALNUM}+(?:[@_=^%$&#+~]+{_ALNUM}+)+|\b[A-Za-z]/[A-Za-z]\b",  # a_b, AT&T, w/o
+    rf"\b{_ALNUM}+(?:[@_=^%$&#+~]+{_ALNUM}+)+|\b[A-Za-z]{{1,2}}/[A-Za-z]\b",  # AT&T, w/o, km/h
     rf"\b[A-Z](?:\+\+|[#*+])(?!\w)|&#?\w+;|{_BEGINS}[:;=](?:[^\s\w]+\w?|\w)(?!\w)",  # C#, &lt;, :-)
     # Figures with a letter are spelled anew.
     r"(?<!\w)(?=[\w.:-]*?(?:[^\W\d_]\d|[A-Z]-\d|\d-?[A-Z]))\w+(?:[.:-]+\w+)*",  # AB-12345, X7
@@ -72,7 +72,7 @@ KINDS = (
     rf"(?: ?{_SIGN}+ ?{_TERM})*(?!\w)"
     rf"|[-+\u2013]?{_ANY_NUMBER} ?{_SIGN}+(?: ?[CF]\b|(?!\w)))",  # < 5, €100, 5%, 20 °C
     # A unit of one letter is not a word.
-    rf"(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'])",  # 5 m
+    rf"(?<![\w.,]){_ANY_NUMBER} [ghlmVW](?![\w'/])",  # 5 m
     rf"(?<![\w.,])[-+\u2013]?{_NUMBER}(?!\w)|(?<!\w)[-+\u2013]\d+(?!\w)",  # 12345, 17:45, -3
     # Around words they were taken for words, and never closed.
     rf"(?<!{_ALNUM})[*_~]++(?={_ALNUM})|(?<=[^\W_]|[.,:;!?)])[*_~]++(?!{_ALNUM})",  # **so, so**

@@ -65,7 +65,7 @@ I know |C++| and |C#|, |x^2|, tea |w/o| sugar. I |<3| you.
 |<!--| This is old |-->|
 first|\\n|second and |\\n| third|\\t|x. He said |\\"|go|\\"|.
 Tom |%| went |→| there |{| |}| |->| |<-| |=>| it |•| was |$| ten |;| yes |!| no.
-the dog|(s)| |(|really|)| or he|/|she |[|so|]| is |<|I am|>| km|/|h
+the dog|(s)| |(|really|)| or he|/|she |[|so|]| is |<|I am|>| 3 |m/s|, |km/h|
 |AT&T| and |Q&A| |&| so on
 A hat |\U0001f600| and |\U0001f468\u200d\U0001f469\u200d\U0001f467|!
 Ich mag |Dvořák|, |日本語| und Käse.
