@@ -140,11 +140,15 @@ class Book:
         text, body = self.text_of(source), []
         starts = [cell.source.startswith("## Your turn") for cell in cells]
         turn = starts.index(True) if any(starts) else len(cells)
+        asked = False
         for cell in cells[: turn + 1]:
             if cell.cell_type == "markdown":
                 body.append(text.html(cell.source))
+                asked |= "Guess" in cell.source
             else:
-                body.append(code_cell(cell.source, outputs_of(cell)))
+                outputs = outputs_of(cell)
+                body.append(code_cell(cell.source, outputs, asked and bool(outputs)))
+                asked &= not outputs
         lesson = with_more_folded("".join(body))
         below = cells[turn + 1 :]
         asked, after = (

@@ -112,8 +112,11 @@ def _kind_of_call(statement):
     return kind if isinstance(statement, ast.Expr) or kind == "imports" else "code"
 
 
-def code_cell(source, outputs):
-    """Return the HTML of a code cell and of what it printed and proved."""
+def code_cell(source, outputs, guessed=False):
+    """Return the HTML of a code cell and of what it printed and proved.
+
+    guessed: the reader was asked to guess that, so it opens with a click.
+    """
     claimed = {content[2] for kind, content in outputs if kind == "claim"}
     shown, run = [], []
 
@@ -132,7 +135,9 @@ def code_cell(source, outputs):
         else:
             run.append(OF_THE_TERMINAL.sub("", text))
     close()
-    return f'<div class="cell">{"".join(shown)}{_outputs(outputs, source)}</div>\n'
+    found = _outputs(outputs, source)
+    found = folded("The answer", found) if guessed else found
+    return f'<div class="cell">{"".join(shown)}{found}</div>\n'
 
 
 def _outputs(outputs, source):

@@ -157,6 +157,8 @@ def test_a_claim_is_a_tick_that_opens_to_its_check():
     assert cells.code_cell(told, []).count("<span") == cells.code_cell("y = 1", []).count("<span")
     # What failed to run proves nothing: then the check stays in the code.
     assert "it holds" in cells.code_cell(SOURCE, [])
+    guessed = cells.code_cell(SOURCE, outputs, guessed=True)
+    assert "&lt;0&gt;" in guessed.partition("<summary>The answer</summary>")[2]
 
 
 def test_an_exercise_hides_its_hint_and_its_check():
