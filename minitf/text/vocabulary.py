@@ -38,8 +38,8 @@ class Vocabulary:
         return len(self.names)
 
     def save(self, path: str | Path) -> None:
-        """Write the file `path`, and last of all; others that belong to it are beside it."""
-        for name, content in reversed(self.contents().items()):
+        """Write the file `path`, and beside it the others that belong to it."""
+        for name, content in self.contents().items():
             save_bytes(path if name == self.file_name else Path(path).with_name(name), content)
 
     def decode(self, id_lists: Iterable[Iterable[int]], side: str = "target") -> list[str]:

@@ -32,6 +32,7 @@ from minitf.files.arrays import (
     file_content,
     load_arrays,
     save_arrays,
+    user_errors,
 )
 from minitf.files.models import read_model, read_notes, save_model
 from minitf.text import Subwords
@@ -494,6 +495,8 @@ def test_missing_file_folder_and_other_files(tmp_path):
     save_bytes(tmp_path / "b.safetensors", *file_content({"x": np.zeros(2)}))
     assert load_arrays(tmp_path / "b.safetensors", checked=False)[1] is None
     assert "not a checkpoint" in message(load_arrays, tmp_path / "b.safetensors")
+    with pytest.raises(MemoryError), user_errors("a file that is not damaged"):
+        raise MemoryError
 
 
 # Damaged and hostile files ------------------------------------------------------------------------

@@ -27,7 +27,7 @@ b. |Add the eggs
 >|Hello there,
 > - |Hello
 Q: |Where are you?
-- [x] |Wash the car
+- [x] [X] |Wash the car
 1.	|Wash the car
 """.strip("\n").split("\n")
 SENTENCES = """

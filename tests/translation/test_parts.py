@@ -129,13 +129,14 @@ def test_what_is_protected_is_a_value(echo, line, read, values):
 
 
 def test_protected_ranges_arrive_as_they_are(echo):
+    without = Echo(echo.model, echo.subwords, placeholders=[])
     for line in (
         "|<i>|call |<b>|Tom|</b>| or |%(us)s| now.",
         "|**|call:|**| us |\u2026| now",
         "call  |\u00a0x\n|!",
     ):
         text, ranges = marked(line)
-        for method in (echo.translate, echo.sample):
+        for method in (echo.translate, echo.sample, without.translate):
             (best,) = method([text], protected=[ranges])[0]
             values = line.split("|")[1::2]
             assert all(best.text.count(value) == values.count(value) for value in values)
@@ -203,6 +204,18 @@ def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):
     for line in ("call now.", "call 1,1 now."):
         echo.translate([line], beam=3)
     assert asked == [1, 3]
+
+
+def test_a_sign_is_placed_by_the_subwords_of_both_languages(echo, monkeypatch):
+    sides, encode = [], echo.subwords.encode
+
+    def watch(lines, threads=0, side="source"):
+        sides.append(side)
+        return encode(lines)
+
+    monkeypatch.setattr(echo.subwords, "encode", watch)
+    echo.translate(["call **Tom** now"])
+    assert "target" in sides
 
 
 def test_a_pattern_of_ones_own(echo):

@@ -62,6 +62,7 @@ def likely(*pairs):
         ('Is "*it* so"', 'Ist "es so"', [('Is "it ① so"', 'Ist "es ① so"'),
          ('Is ① "it so"', 'Ist ① "es so"')], 'Ist "*es* so"'),
         ("he/she is", "er sie ist", [("he ① she is", "er ① sie ist")], "er/sie ist"),
+        ("he/she is", "er ist", [("he ① she is", "er ist ①")], "er ist/"),
         ("It is *so* it", "So ist es", [("It is ① so it", "① So ist es"),
          ("It is so ① it", "So ① ist es")], "*So* ist es"),
         ("It (is) so", "So", [], "(So)"),

@@ -494,7 +494,8 @@ def test_the_n_best_of_a_line_are_those_of_all_its_parts_together(rng):
 
     def part(name, n):
         scores = sorted(-rng.random(n))[::-1]
-        return [Translation(f"{name}{i}", 2 * score, score) for i, score in enumerate(scores)]
+        # ln P says nothing about the order.
+        return [Translation(f"{name}{i}", -2 * score, score) for i, score in enumerate(scores)]
 
     for sizes in ((3, 4), (4, 1, 2), (2, 2, 2, 2), (5, 5)):
         parts = [part("abcd"[k], n) for k, n in enumerate(sizes)]
@@ -507,7 +508,7 @@ def test_the_n_best_of_a_line_are_those_of_all_its_parts_together(rng):
             expected = sorted(every, reverse=True)[:n]
             assert [t.text for t in found] == [text for _, text in expected]
             assert np.allclose([t.score for t in found], [score for score, _ in expected])
-            assert np.allclose([t.log_probability for t in found], [2 * s for s, _ in expected])
+            assert np.allclose([t.log_probability for t in found], [-2 * s for s, _ in expected])
     same = [Translation("x", -1.0, -1.0), Translation("", -2.0, -2.0)]
     found = joined([same, same], 4)
     assert [t.text for t in found] == ["x x", "x", ""]
