@@ -148,6 +148,8 @@ def test_other_files_in_the_place_of_the_model(tmp_path):
     assert "0 .npz or .bin files" in refused(folder, tmp_path)
     (folder / "model.bin.gz").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     assert "git lfs pull" in refused(folder, tmp_path)
+    (folder / "model.bin").write_bytes(b"not a model at all")  # read before the packed one
+    assert "model.bin: not a binary of Marian" in refused(folder, tmp_path)
 
 
 def test_a_subword_that_is_not_utf_8(tmp_path):

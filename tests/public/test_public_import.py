@@ -21,6 +21,7 @@ from minitf.public import importing
 from minitf.public.importing import import_model
 from minitf.public.remote import notes_of
 from minitf.text import PairedSubwords
+from minitf.translation.languages import naming_languages
 from minitf.translation.loading import load_model
 
 
@@ -269,6 +270,14 @@ def test_a_language_token_is_one_id_and_begins_every_part(tmp_path):
     parts = translator.parts(f">>deu<< {line}")
     assert [i for part in parts for i in part[1:]] == subwords.encode([line])[0], "none is lost"
     assert len(parts) > 3 and all(part[0] == deu and len(part) <= 9 for part in parts)
+
+
+def test_lines_that_name_no_language_are_numbered_through_all_batches():
+    batches, said = [[">>deu<< One.", "Two."], ["", "Four.", ">>xyz<< Five."]], []
+    assert list(naming_languages(batches, paired(), said.append)) == batches
+    beginnings = ["line 2 does not say into which", "line 5 begins with '>>xyz<<', which"]
+    for line, beginning in zip(said, beginnings, strict=True):
+        assert line.startswith(f"notice   {beginning}") and line.endswith(">>deu<<, >>fra<<")
 
 
 def test_every_string_can_be_cut():

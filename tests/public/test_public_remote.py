@@ -90,6 +90,9 @@ def test_weights_with_another_digest_are_refused(server, tmp_path, capsys):
     server.files["model.safetensors"] = FILES["model.safetensors"][:-1] + b"x"
     assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 2
     assert "is not the published file (sha256" in capsys.readouterr().err
+    del server.files["model.safetensors"]  # none whose digest is unknown take their place
+    server.files["pytorch_model.bin"] = (PUBLIC / "legacy.bin").read_bytes()
+    assert commandline.main(["opus-mt-en-de", str(tmp_path / "out")]) == 2
     assert not (tmp_path / "out").exists()
 
 

@@ -231,22 +231,6 @@ def test_values_at_the_edges_of_a_part_stay_as_they_are(subwords):
     assert [best.text for best in changed] == ["Er mag A", "tom_1 auch,", "ab sofort."]
 
 
-def test_beams_count_in_the_size_of_a_batch(translator, monkeypatch):
-    """Four beams of a sentence take the memory of four sentences."""
-    sizes = []
-
-    def watch(model, source, beam, *arguments, **options):
-        sizes.append(source.size * beam)
-        return decode.beam_search(model, source, beam, *arguments, **options)
-
-    monkeypatch.setattr("minitf.translation.translator.beam_search", watch)
-    monkeypatch.setattr(workers, "cores", lambda: 1)
-    translator.translate(
-        [f"the dog {n:02}" for n in range(40)], beam=4, max_extra=0, batch_tokens=200
-    )
-    assert max(sizes) <= 200 and len(sizes) > 1
-
-
 def test_progress_counts_the_parts(translator):
     seen = []
     translator.translate(
@@ -550,6 +534,7 @@ def test_words_in_capitals_are_written_as_the_model_has_read_them():
     lines = {
         "I LOVE THE USA AND THE BBC.": "I love the USA and the BBC.",
         "DIE STRASSE WAR LANG.": "Die Straße war lang.",
+        "TV S": "TV S",  # has no fewer subwords when written small
         '- "WE SEE TOM." TOM AND I SEE MY TV.': '- "We see Tom." Tom and I see my TV.',
     }
     assert all(in_small_letters(line, subwords) == small for line, small in lines.items())
