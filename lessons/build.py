@@ -14,8 +14,11 @@ JSON, if the file cannot be read. The pieces run with your rights: check unknown
 in a container.
 """
 
+import ast
 import sys
 from pathlib import Path
+
+from exercise import cells_of, text_of
 
 from minitf.cli import exit_code
 from minitf.course import building
@@ -35,7 +38,8 @@ def run(arguments):
     if arguments[:1] == ["--json"]:
         if len(arguments) != 2:
             raise UserError("give one file, such as  --json my_transformer.py")
-        return building.grade_file(Path(arguments[1]))
+        path = Path(arguments[1])
+        return building.grade(code_of(path), str(path))
     if arguments not in ([], ["--notebook"]):
         raise UserError(f"unknown argument {arguments[-1]}: --help lists all")
     path = Path("my_transformer.ipynb" if arguments else "my_transformer.py")
@@ -54,6 +58,25 @@ def run(arguments):
     use = "open it in Jupyter" if arguments else f"fill in pieces, run  python {path}"
     print(f"wrote {path}: {use}")
     return 0
+
+
+def code_of(path):
+    """Return the code of a file or a notebook. Raises UserError if there is none."""
+    try:
+        text = text_of(path.read_bytes())
+        if path.suffix == ".ipynb" or cells_of(text):
+            code = [source for kind, source in cells_of(text) if kind == "code"]
+            text = "\n\n".join(map(building.python_of, code))
+        ast.parse(text)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    except SyntaxError as error:
+        shown = f"{path.name}, line {error.lineno}, `{(error.text or '').strip()}`"
+        raise UserError(f"{shown}: {error.msg}") from error
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:
+        message = f"{path}: this is no file of build.py: write a new one"
+        raise UserError(message) from error
+    return text
 
 
 if __name__ == "__main__":

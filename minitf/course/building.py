@@ -23,10 +23,9 @@ from types import ModuleType
 import numpy as np
 
 from minitf.cli import exit_code
-from minitf.course.answering import ends_empty
+from minitf.course.answering import ends_empty, parsed
 from minitf.course.checks.compare import as_array, difference, explained, looks_like
 from minitf.course.pieces import PIECES, Piece
-from minitf.errors import UserError
 
 PAGE = Path(__file__).parents[2] / "examples" / "whole.py"
 QUICK_STEPS = 500  # updates, at the end: they take about a minute
@@ -304,19 +303,26 @@ def checked(text: str, piece: Piece, file: str) -> tuple[str, str]:
 def run(file: str) -> None:
     """Check the student's file, say what is right, and use the model when everything is.
 
-    Exits with code 0 if all pieces are right, 1 if not, 2 if the file cannot be read.
+    Exits with code 0 if all pieces are right, 1 if not.
     """
-    name, sentence = Path(file).name, " ".join(sys.argv[1:])
-    sys.exit(exit_code(name, lambda: tell(readable(Path(file)), file, sentence)))
+    text, sentence = Path(file).read_text(encoding="utf-8"), " ".join(sys.argv[1:])
+    sys.exit(exit_code(Path(file).name, lambda: tell(text, file, sentence)))
 
 
 def run_notebook() -> None:
     """Check the cells that were run in this notebook, and use the model when all is right."""
     from IPython import get_ipython
 
-    cells = get_ipython().user_ns["In"]
-    text = "\n\n".join(cell for cell in cells if is_python(cell) and "run_notebook" not in cell)
-    tell(text, "my_transformer.ipynb")
+    texts = []
+    for cell in get_ipython().user_ns["In"]:
+        with contextlib.suppress(SyntaxError):  # a cell that was run, and then mended
+            texts += [python_of(cell)] if "run_notebook" not in cell else []
+    tell("\n\n".join(texts), "my_transformer.ipynb")
+
+
+def python_of(cell):
+    """Return the code of a cell without lines that are no Python, such as a magic."""
+    return ast.unparse(ast.Module(parsed(cell)[0], []))
 
 
 def is_python(cell):
@@ -326,30 +332,13 @@ def is_python(cell):
     return False
 
 
-def readable(path: Path) -> str:
-    """Return the code of a file or a notebook. Raises UserError if there is none."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".ipynb":
-            cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-            text = "\n\n".join("".join(cell["source"]) for cell in cells)
-        ast.parse(text)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
-    except SyntaxError as error:
-        raise UserError(f"{path.name}, line {error.lineno}: {error.msg}") from error
-    except (ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{path}: this is no file of build.py: write a new one") from error
-    return text
-
-
-def grade_file(path: Path) -> int:
-    """Print what is right in a file or a notebook, as JSON; return 0 if all of it is, else 1."""
-    text, exercises = readable(path), []
+def grade(text: str, file: str) -> int:
+    """Print what is right in a student's text, as JSON; return 0 if all of it is, else 1."""
+    exercises = []
     for number, piece in enumerate(PIECES, 1):
         begun = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):  # of what the answers print, nothing
-            state, message = checked(text, piece, str(path))
+            state, message = checked(text, piece, file)
         seconds = round(time.perf_counter() - begun, 2)
         row = {"number": number, "name": piece.name, "state": state, "message": message}
         exercises.append(row | {"seconds": seconds})

@@ -1,6 +1,7 @@
 """my_transformer.py: made of the page, its pieces checked one by one."""
 
 import ast
+import importlib
 import json
 import re
 import sys
@@ -8,13 +9,15 @@ import textwrap
 from copy import deepcopy
 
 import pytest
-from lesson_files import LESSONS
+from lesson_files import LESSONS, ROOT
 
 from minitf.course import building
 from minitf.course.building import answer, checked, page, skeleton
 from minitf.course.pieces import PIECES
 from minitf.errors import UserError
 
+sys.path.insert(0, str(ROOT / "lessons"))
+build = importlib.import_module("build")
 each_piece = pytest.mark.parametrize("piece", PIECES, ids=lambda piece: piece.name)
 
 
@@ -164,9 +167,7 @@ def test_pieces_that_fail_in_any_way_are_wrong_and_the_others_are_judged(tmp_pat
     }.items():
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    file = tmp_path / "my_transformer.py"
-    file.write_text(text, encoding="utf-8")
-    assert building.grade_file(file) == 1
+    assert building.grade(text, str(tmp_path / "my_transformer.py")) == 1
     result = json.loads(capsys.readouterr().out)
     found = {row["name"]: row for row in result["exercises"]}
     wrong = {name for name, row in found.items() if row["state"] == "wrong"}
@@ -180,19 +181,25 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     broken.write_text("def softmax(x:\n", encoding="utf-8")
     for path in (broken, tmp_path / "none.py"):
         with pytest.raises(UserError, match=path.name):
-            building.grade_file(path)
+            build.code_of(path)
 
 
 def test_the_notebook_has_the_pieces_too(tmp_path, capsys):
+    """It is read as that of a lesson is: with magics, and whatever its format and encoding."""
     path = tmp_path / "my_transformer.ipynb"
-    text = building.notebook()
-    assert json.loads(text)["metadata"]["language_info"]["file_extension"] == ".py"
-    for cell in json.loads(text)["cells"][1:]:
-        ast.parse("".join(cell["source"]))
-    path.write_text(text, encoding="utf-8")
-    assert building.grade_file(path) == 1
+    book = json.loads(building.notebook())
+    assert book["metadata"]["language_info"]["file_extension"] == ".py"
+    cells = [{**cell, "input": cell.pop("source")} for cell in book["cells"]]
+    for cell in cells[1:]:
+        ast.parse("".join(cell["input"]))
+    cells[2]["input"] = ["%%time\n", *cells[2]["input"], "\n!pip list"]
+    path.write_text(json.dumps({"worksheets": [{"cells": cells}]}), encoding="utf-16")
+    assert building.grade(build.code_of(path), path.name) == 1
     result = json.loads(capsys.readouterr().out)
     assert {row["state"] for row in result["exercises"]} == {"to do"}
+    path.write_text("{}")
+    with pytest.raises(UserError, match="no file of build"):
+        build.code_of(path)
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

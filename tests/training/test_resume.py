@@ -263,6 +263,10 @@ def test_a_full_disk_loses_no_checkpoint(folder, monkeypatch, capsys, error, adv
     )
     assert run("parts", "--resume") == 0
     assert_same_run("whole", "parts")
+    calls = itertools.count(20)  # the subwords are written, and the first checkpoint is not
+    monkeypatch.setattr(os, "fsync", refuse)
+    assert run("new") == 2
+    assert not Path("new").exists(), "the run can begin again"
 
 
 class Killed(BaseException):
