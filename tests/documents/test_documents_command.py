@@ -232,6 +232,8 @@ def test_a_small_document(ending, text, expected):
 def test_what_markdown_would_read_is_escaped(written, expected):
     pytest.importorskip("tree_sitter_markdown", reason='pip install -e ".[documents]"')
     assert translate_with(lambda _: written, "text\n", "markdown").decode() == f"{expected}\n"
+    numbered = translate_with(lambda _: "1. x", "# 1. text\n", "markdown")
+    assert numbered == b"# 1. x\n"  # as the text does that it replaces
 
 
 def test_the_mark_of_a_new_translation_stands_before_the_former_text():

@@ -134,6 +134,8 @@ def test_ctrl_c_says_what_became_of_the_output(run, tmp_path, monkeypatch):
     path.write_text("old")
     monkeypatch.setattr("minitf.translation.translator.Translator.translate", interrupted)
     assert run("a bird") == (130, "", "")
+    lost = "translate.py: check line 1: bytes that are not UTF-8 are lost\n"
+    assert run(stdin=b"a \xff b\xc3\xa4rd\n") == (130, "", lost)
     said = f"translate.py: stopped: nothing was written to {path}\n"
     assert run("--output", path, "a bird") == (130, "", said)
     assert run("--output", path, "a bird", stderr=Stream(terminal=True)) == (130, "", "\n" + said)
