@@ -1,6 +1,5 @@
 """DEBUGGING.md: each symptom is what the page prints, and the check that it names tells."""
 
-import importlib.util
 import io
 import re
 import shlex
@@ -9,6 +8,7 @@ import sys
 from contextlib import redirect_stdout
 
 import pytest
+from lesson_files import load
 from paths import ROOT
 from threadpoolctl import threadpool_limits
 
@@ -19,16 +19,9 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?%?")
 SHARE, OFFSET, POINTS = 0.1, 0.05, 6
 
 
-def load():
-    spec = importlib.util.spec_from_file_location("debugging", ROOT / "lessons" / "debugging.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def program():
-    return load()
+    return load(ROOT / "lessons" / "debugging.py")
 
 
 def sections():

@@ -7,7 +7,6 @@ of the message that refuses them.
 
 import ast
 import contextlib
-import importlib.util
 import io
 import re
 import runpy
@@ -16,7 +15,7 @@ import sys
 import warnings
 
 import pytest
-from lesson_files import LESSONS, ROOT, prose_of, tree_of
+from lesson_files import LESSONS, ROOT, load, prose_of, tree_of
 
 from minitf.course.grading import exercises
 from minitf.course.lesson import state_of
@@ -30,13 +29,6 @@ ANSWERS = ROOT / "tests" / "support" / "answers"
 def no_notebook(monkeypatch):
     """Earlier tests may have loaded ipykernel, by which a sheet knows that it is a notebook."""
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(f"_{path.parent.name}_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def answers(lesson):
@@ -129,7 +121,7 @@ def test_a_sheet_as_a_program_says_the_same(tmp_path):
 
 @each_lesson
 def test_each_exercise_has_a_hint_that_names_a_section_of_its_lesson(lesson):
-    tree, headings = tree_of(lesson), {line.lstrip("# ") for line in prose_of(lesson)}
+    tree, headings = tree_of(lesson), {line.lstrip("#★ ") for line in prose_of(lesson)}
     docs = {
         node.name: ast.get_docstring(node)
         for node in tree.body

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import importlib.util
 import inspect
 import io
 import json
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lesson_files import LESSONS, ROOT
+from lesson_files import LESSONS, ROOT, load
 
 from minitf.course import answering, calls, gradebook, grading
 from minitf.decode import Hypothesis
@@ -29,13 +28,6 @@ GRADED = LESSONS[3]
 QUICK = ("02",)  # a check calls with a Tensor; in 06 with a function, in 07 with a model
 FIELDS = ["number", "name", "state", "message", "hint", "points", "max_points", "seconds"]
 TOTALS = ["lesson", "exercises", "right", "total", "points", "max_points", "notes"]
-
-
-def load(path):
-    spec = importlib.util.spec_from_file_location(f"_{path.parent.name}_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 exercise = load(SCRIPT)

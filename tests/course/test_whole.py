@@ -1,7 +1,6 @@
 """The whole Transformer on one page computes what minitf computes."""
 
 import ast
-import importlib.util
 import json
 import re
 import sys
@@ -9,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from lesson_files import load
 from paths import EXAMPLES, ROOT
 
 from minitf.config import Config
@@ -25,10 +25,7 @@ both_classes = pytest.mark.parametrize("model_class", ["Transformer", "PreNormTr
 
 @pytest.fixture(scope="module")
 def whole():
-    spec = importlib.util.spec_from_file_location("whole", PAGE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(PAGE)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ of the engine.
 
 import ast
 import functools
-import importlib
+import importlib.util
 import re
 
 from paths import ROOT
@@ -23,6 +23,14 @@ PUBLIC -= {"forms.accelerated", "forms.agreeing", "forms.form_of", "forms.in_thr
 # What lesson 09 proves.
 TRAINING = {"text.Subwords", "text.plan_batches", "update.Updater", "arrays.average"}
 CHECKS = ("same", "grad_check", "claim")
+
+
+def load(path):
+    """Run a file, and return it as a module."""
+    spec = importlib.util.spec_from_file_location(f"_{path.parent.name}_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @functools.cache

@@ -249,6 +249,9 @@ def _relations(found, expected) -> Iterator:
         factor = (found / scale * expected).sum() / (found / scale * found).sum()
         yield "the opposite sign", -found
         yield f"{1 / factor if factor else 0:.4g} times what is right", factor * found
+        if found.ndim > 1:
+            factor = (found * expected).sum(-1) / (found * found).sum(-1)
+            yield "the right rows, each times another number", factor[..., None] * found
     difference = np.median(found - expected)
     more = "large" if difference > 0 else "small"
     yield f"numbers that are all too {more}, by {abs(difference):.4g}", found - difference

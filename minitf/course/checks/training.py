@@ -44,17 +44,14 @@ def check_first_move(first_move):
         yield f"the moves of {gradient.size} numbers", first_move(gradient, rate)
 
 
-def _updated(divide_by=lambda batches: sum(batch.n_tokens for batch in batches), zero="once"):
-    """Return an answer with a loss divided by divide_by(batches), that zeroes once, each or never.
-
-    A loss divided by None is divided by the batch's own tokens.
-    """
+def _updated(divide_by=lambda batches, _: sum(batch.n_tokens for batch in batches), zero="once"):
+    """Return an answer with losses divided by divide_by(batches, own); zero: once, each, never."""
 
     def update_in_parts(model, optimizer, batches, rate):
-        n_tokens = divide_by(batches)
         for i, batch in enumerate(batches):
             if zero == "each" or (zero == "once" and i == 0):
                 optimizer.zero_grad()
+            n_tokens = divide_by(batches, batch)
             model.loss(batch.source, batch.target_in, batch.target_out, n_tokens)[0].backward()
         optimizer.step(rate)
 
@@ -64,11 +61,16 @@ def _updated(divide_by=lambda batches: sum(batch.n_tokens for batch in batches),
 @check(
     right=_updated(),
     wrong={
-        "each part was divided by its own number of tokens": _updated(lambda batches: None),
+        "each part was divided by its own number of tokens": _updated(
+            lambda batches, own: own.n_tokens
+        ),
+        "the mean of the parts' means: a part with more tokens counts more": _updated(
+            lambda batches, own: len(batches) * own.n_tokens
+        ),
         "the gradient of the first part is lost": _updated(zero="each"),
         "the gradient of an earlier batch was added": _updated(zero="never"),
         "all parts divided by the source tokens: the target's count": _updated(
-            lambda batches: sum(int((batch.source != 0).sum()) for batch in batches)
+            lambda batches, own: sum(int((batch.source != 0).sum()) for batch in batches)
         ),
     },
 )

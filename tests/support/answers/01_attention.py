@@ -120,6 +120,12 @@ def wrong_mended_weights_12(scores, mask):
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
+def wrong_mended_weights_13(scores, mask):
+    """the right rows, each times another number"""
+    weights = F.softmax(scores).numpy() * mask
+    return weights / weights.sum()
+
+
 # softmax_average ----------------------------------------------------------------------------------
 
 

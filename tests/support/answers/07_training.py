@@ -120,7 +120,7 @@ def wrong_update_in_parts_5(model, optimizer, batches, rate) -> None:
 
 
 def wrong_update_in_parts_6(model, optimizer, batches, rate) -> None:
-    """2 batches, the gradient of the update: found"""  # the mean of the parts' own means
+    """that looks like the mean of the parts' means"""
     optimizer.zero_grad()
     for batch in batches:
         loss, _ = model.loss(batch.source, batch.target_in, batch.target_out)
