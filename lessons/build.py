@@ -64,18 +64,15 @@ def code_of(path):
     """Return the code of a file or a notebook. Raises UserError if there is none."""
     try:
         text = text_of(path.read_bytes())
-        if path.suffix == ".ipynb" or cells_of(text):
-            code = [source for kind, source in cells_of(text) if kind == "code"]
+        if (cells := cells_of(text)) is not None:
+            code = [source for kind, source in cells if kind == "code"]
             text = "\n\n".join(map(building.python_of, code))
-        ast.parse(text)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
-    except SyntaxError as error:
-        shown = f"{path.name}, line {error.lineno}, `{(error.text or '').strip()}`"
-        raise UserError(f"{shown}: {error.msg}") from error
-    except (ValueError, TypeError, RecursionError, MemoryError) as error:
-        message = f"{path}: this is no file of build.py: write a new one"
-        raise UserError(message) from error
+        elif path.suffix == ".ipynb":
+            raise ValueError("this is no notebook")
+        ast.parse(text, path.name)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: it cannot be read ({reason})") from error
     return text
 
 

@@ -198,7 +198,7 @@ def test_the_notebook_has_the_pieces_too(tmp_path, capsys):
     result = json.loads(capsys.readouterr().out)
     assert {row["state"] for row in result["exercises"]} == {"to do"}
     path.write_text("{}")
-    with pytest.raises(UserError, match="no file of build"):
+    with pytest.raises(UserError, match="this is no notebook"):
         build.code_of(path)
 
 
