@@ -168,10 +168,8 @@ def test_the_held_out_lists_are_those_of_the_corpus(name):
 
 def test_the_command_says_what_a_corpus_holds(data, capsys, monkeypatch):
     assert corpora.main(["tatoeba-en-de"]) == 0
-    assert (
-        capsys.readouterr().out
-        == f"tatoeba-en-de: train 3 pairs, valid 2 pairs, test 1 pair; in {data}\n"
-    )
+    said = f"tatoeba-en-de: train 3 pairs, valid 2 pairs, test 1 pair; in {data}\n"
+    assert capsys.readouterr().out == said
     for names, words in (
         ([], "name a corpus: toy, multi30k,"),
         (["nothing"], "unknown corpus 'nothing'"),

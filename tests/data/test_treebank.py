@@ -55,9 +55,8 @@ def test_each_symbol_is_one_subword(craft):
         corpus.train.target, dataset.subwords.encode(corpus.train.target), strict=True
     ):
         assert len(ids) == len(line.split())
-    assert (
-        dataset.subwords.decode(dataset.subwords.encode(corpus.train.target)) == corpus.train.target
-    )
+    trees = corpus.train.target
+    assert dataset.subwords.decode(dataset.subwords.encode(trees)) == trees
 
 
 def test_the_articles_that_are_held_out_are_the_last(craft):
