@@ -85,14 +85,19 @@ def swish(x: ArrayLike) -> Tensor:
         dy/dx = s + x ds/dx = s + x s (1 - s) = s + y (1 - s)
 
     x: (...)   ->   (...)
-    The code computes the exponential of -|x|, which cannot overflow. Also called SiLU.
+    Also called SiLU.
     Source: Ramachandran et al. 2017, "Searching for Activation Functions", with beta = 1.
     """
     x_data = as_array(x)
-    e = xp.exp(-abs(x_data))
-    s = xp.where(x_data < 0, e, 1) / (1 + e)
+    s = sigmoid_of(x_data)
     y = x_data * s
     return record(y, (x,), lambda gy: gy * (s + y * (1 - s)))
+
+
+def sigmoid_of(array):
+    """Return the sigmoid of an array; the exponential of -|x| cannot overflow."""
+    e = xp.exp(-abs(array))
+    return xp.where(array < 0, e, 1) / (1 + e)
 
 
 def where(mask: ArrayLike, x: ArrayLike, value: ArrayLike) -> Tensor:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from minitf.backend import xp
+from minitf.functions import sigmoid_of
 from minitf.tensor import ArrayLike, Tensor, arrays_of, as_array, record
 
 __all__ = ["gated_recurrence", "gelu_tanh", "sigmoid", "sqrt", "stack", "tanh"]
@@ -31,14 +32,13 @@ def sigmoid(x: ArrayLike) -> Tensor:
     """Return each number squeezed into the interval from 0 to 1.
 
         y = 1 / (1 + e^-x)
+        dy/dx = y (1 - y) = sigmoid(x) sigmoid(-x)
 
     x: (...)   ->   (...)
-    The code computes the exponential of -|x|, which cannot overflow.
     """
     x_data = as_array(x)
-    e = xp.exp(-abs(x_data))
-    y = xp.where(x_data < 0, e, 1) / (1 + e)
-    return record(y, (x,), lambda gy: gy * (e / ((1 + e) * (1 + e))))
+    y = sigmoid_of(x_data)
+    return record(y, (x,), lambda gy: gy * y * sigmoid_of(-x_data))
 
 
 def gelu_tanh(x: ArrayLike) -> Tensor:

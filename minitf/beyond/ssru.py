@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -14,6 +14,12 @@ from minitf.nn import Linear, Module
 from minitf.tensor import Tensor
 
 __all__ = ["SSRU"]
+
+
+class KeepsState(Protocol):
+    """A cache with the state (B, D) of each text, which is None at its beginning."""
+
+    state: Tensor | None
 
 
 class SSRU(Module):
@@ -40,7 +46,7 @@ class SSRU(Module):
         x: Tensor,
         memory: Tensor,
         mask: np.ndarray | None = None,
-        cache: Any | None = None,
+        cache: KeepsState | None = None,
     ) -> Tensor:
         """Return the outputs (B, T, D) for x (B, T, D); called as a MultiHeadAttention.
 
