@@ -153,10 +153,7 @@ class Subwords(Vocabulary):
         threads: the number of SentencePiece's threads, 0 for one on each core. side: not used, as
         both languages have the same subwords.
         """
-        lines = [normalise(line) for line in lines]
-        if len(lines) < FEW:
-            return [self._processor.encode(line) for line in lines]
-        return self._processor.encode(lines, num_threads=threads or -1)
+        return _encoded(self._processor, [normalise(line) for line in lines], threads)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the subword of each id, as `Vocabulary.pieces`; a byte as its ASCII character."""
@@ -241,7 +238,7 @@ class PairedSubwords(Vocabulary):
             ids, rest = self.split_language(valid(line)) if side == "source" else ([], valid(line))
             tokens.append(ids)
             rests.append(normalise_opus(rest) if self.opus else rest)
-        cut = self._processors[side].encode(rests, out_type=str, num_threads=threads or -1)
+        cut = _encoded(self._processors[side], rests, threads, out_type=str)
         return [
             ids + [self._ids.get(piece, UNK) for piece in pieces]
             for ids, pieces in zip(tokens, cut, strict=True)
@@ -264,6 +261,13 @@ class PairedSubwords(Vocabulary):
         # space.
         text = self._processors[side].decode([self.names[i] for i in ids])
         return text.replace("\u2581", " ").strip(" ")
+
+
+def _encoded(one, lines, threads, **options):
+    """Return what SentencePiece makes of each line; of few, without starting its threads."""
+    if len(lines) < FEW:
+        return [one.encode(line, **options) for line in lines]
+    return one.encode(lines, num_threads=threads or -1, **options)
 
 
 def normalise_opus(line: str) -> str:
