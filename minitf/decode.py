@@ -130,7 +130,13 @@ def decode_with(
 
 
 class Scorer(Protocol):
-    """Scores the next tokens of texts that are extended side by side."""
+    """Scores the next tokens of texts that are extended side by side.
+
+    ids: of each sentence (B, n), those that a shortlist leaves; None for all. Then the logits of a
+    text are those of these ids, (R, n).
+    """
+
+    ids: np.ndarray | None = None
 
     def __call__(self, texts: np.ndarray) -> np.ndarray:
         """Return the logits (R, V) of the tokens after texts, ids (R, t).
@@ -171,9 +177,11 @@ def write_texts(
     while len(rows):
         logits = scorer(texts)
         left = limits[rows] - lengths[rows]
-        sums = rule_out(logits, never, None if allowed is None else allowed(texts, rows, left))
+        sums = rule_out(logits, *_ruled_out(scorer, never, allowed, texts, rows, left))
         tokens = choose(logits, rows)
         chosen = to_numpy(logits[xp.arange(len(tokens)), to_device(tokens)])
+        if scorer.ids is not None:
+            tokens = scorer.ids[rows, tokens]
         if allowed is not None and np.isneginf(chosen).any():
             raise ValueError(_NOTHING_ALLOWED)
         totals[rows] += chosen - sums
@@ -188,6 +196,24 @@ def write_texts(
             scorer.select(np.flatnonzero(going))
     scores = totals / length_penalty(lengths, alpha)
     return [Hypothesis(*each) for each in zip(ids, totals.tolist(), scores.tolist(), strict=True)]
+
+
+def _ruled_out(scorer, never, allowed, texts, rows, left):
+    """Return what `rule_out` rules out of a scorer's logits, as two of its arguments.
+
+    With a shortlist the logits of the ids `never` are -infinity, or not there.
+    """
+    may_follow = None if allowed is None else allowed(texts, rows, left)
+    if scorer.ids is None:
+        return never, may_follow
+    if may_follow is not None:
+        may_follow = of_columns(to_device(may_follow), scorer.ids[rows])
+    return (), may_follow
+
+
+def of_columns(array, columns):
+    """Return other columns of each row of an array (R, V): those of `columns`, (R, n)."""
+    return array[xp.arange(len(columns))[:, None], to_device(columns)]
 
 
 def rule_out(
@@ -282,11 +308,12 @@ def _search_together(searches, scorer, beam, never, allowed):
     totals = np.full((len(going), beam), -np.inf)  # ln P of each text so far
     totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
     while going:
-        logits, may_follow = scorer(texts), None
-        if allowed is not None:
-            sentences = np.repeat(rows, beam)  # the row in `source` of each text
-            may_follow = allowed(texts, sentences, limits[sentences] - (texts.shape[1] - 1))
-        tokens, continued, totals = continuations(logits, totals, 2 * beam, never, may_follow)
+        logits, sentences = scorer(texts), np.repeat(rows, beam)  # the row in `source` of each text
+        left = limits[sentences] - (texts.shape[1] - 1)
+        ruled_out = _ruled_out(scorer, never, allowed, texts, sentences, left)
+        tokens, continued, totals = continuations(logits, totals, 2 * beam, *ruled_out)
+        if scorer.ids is not None:
+            tokens = scorer.ids[rows[:, None], tokens]
         parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
         places = [
@@ -423,18 +450,23 @@ class Decoding:
 
     cached: whether they keep the keys and values of earlier tokens. With False, the decoder reads
     each text from its beginning at every step, which is slower and gives the same result.
+    shortlist: called with the source, it returns the only ids that may be written for each sentence
+    (B, n): see minitf/beyond/shortlist.py.
     """
 
     model: Transformer
     cached: bool = True
+    shortlist: Callable[[np.ndarray], np.ndarray] | None = None
 
     def start(self, source: Ids, width: int) -> Scorer:
         """Return the Scorer of `width` texts for each sentence of source ids (B, S)."""
-        return TokenScorer(self.model, source, width, self.cached)
+        return TokenScorer(self, source, width)
 
 
 @accelerated
-def fastest_decoding(model: Transformer) -> Decoding:
+def fastest_decoding(
+    model: Transformer, shortlist: Callable[[np.ndarray], np.ndarray] | None = None
+) -> Decoding:
     """Return the fastest Decoding of a model that has the logits of its modules.
 
     In a changed model the keys and values of earlier tokens may be outdated, as when a position is
@@ -442,9 +474,10 @@ def fastest_decoding(model: Transformer) -> Decoding:
     kept only if `agrees` finds the same logits with them and without. A module for which a short
     text cannot tell says `can_cache = False`.
     """
-    if all(module.can_cache for module in model.modules()) and agrees(Decoding(model)):
-        return Decoding(model)
-    return Decoding(model, cached=False)
+    cached = Decoding(model, shortlist=shortlist)
+    if all(module.can_cache for module in model.modules()) and agrees(cached):
+        return cached
+    return Decoding(model, False, shortlist)
 
 
 def agrees(decoding: Decoding) -> bool:
@@ -473,6 +506,8 @@ def agrees(decoding: Decoding) -> bool:
             raise
         except Exception:
             return False
+    if scorer.ids is not None:
+        expected = expected[:, scorer.ids[0]]
     return are_close(found, expected)
 
 
@@ -483,11 +518,16 @@ class TokenScorer(Scorer):
     nothing is cached, or if the model has no layers to cache.
     """
 
-    def __init__(self, model: Transformer, source: Ids, width: int, cached: bool):
+    def __init__(self, decoding: Decoding, source: Ids, width: int):
+        self.model = model = decoding.model
         memory, mask = model.encode(source)
         rows = np.repeat(np.arange(len(source)), width)
-        self.model, self.memory, self.mask = model, memory[to_device(rows)], mask[rows]
-        layers = getattr(getattr(model, "decoder", None), "layers", None) if cached else None
+        self.memory, self.mask = memory[to_device(rows)], mask[rows]
+        if decoding.shortlist:
+            self.ids = decoding.shortlist(source)
+            self.columns = self.ids[rows]
+        parts = getattr(model, "decoder", None) if decoding.cached else None
+        layers = getattr(parts, "layers", None)
         self.caches = layers and [(Cache(grows=True), Cache(grows=False)) for _ in layers]
 
     def __call__(self, texts: np.ndarray) -> np.ndarray:
@@ -497,10 +537,15 @@ class TokenScorer(Scorer):
         else:
             last = texts.shape[1] - 1
             hidden = self.model.decode(texts[:, -1:], self.memory, self.mask, last, self.caches)
-        return self.model.logits(hidden[:, -1]).data
+        logits = self.model.logits(hidden[:, -1]).data
+        if self.ids is None:
+            return logits
+        return of_columns(logits, self.columns)
 
     def select(self, rows: np.ndarray) -> None:
         """Continue with these texts only, as Scorer says."""
+        if self.ids is not None:
+            self.columns = self.columns[rows]
         self.memory, self.mask = self.memory[to_device(rows)], self.mask[rows]
         for caches in self.caches or ():
             for cache in caches:

@@ -169,6 +169,9 @@ def _check(parser, options):
         "--attention names the file of --input or --output: choose another": (
             picture and os.path.realpath(picture) in files
         ),
+        "--attention shows what the model writes out of all subwords: leave out --shortlist": (
+            picture and options.shortlist
+        ),
         "--with-model is only used with --attention PAGE.html: add it": (
             options.with_model and not is_page
         ),
@@ -256,6 +259,11 @@ def _add_search(parser, model):
         "(default: 50)"
     )
     add("--max-extra", type=number(int, 0, 10_000), default=50, metavar="N", help=extra)
+    shortlist = (
+        "write only subwords that the model's shortlist has for those of the source: faster, and "
+        "some translations differ (models of Firefox have one)"
+    )
+    add("--shortlist", action="store_true", help=shortlist)
     backend = "compute on the CPU (numpy) or on the GPU (cupy)"
     add("--backend", choices=("numpy", "cupy"), help=backend)
     add = parser.add_argument_group("sampling, for variety").add_argument

@@ -51,7 +51,7 @@ def translate(options, bundled=None):
             document = read_input(source.file, options)
             if not document.units:
                 say(f"{PROGRAM}: the document has no text to translate: it stays as it is")
-        translator = Translator.load(options.model)
+        translator = Translator.load(options.model, shortlist=options.shortlist)
         if translator.notes.get("target_language", "").startswith("trees"):
             raise UserError(
                 f"{options.model}: a parser, which writes trees: use parse.py, or "

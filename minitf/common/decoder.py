@@ -21,11 +21,12 @@ import numpy as np
 
 from minitf import decode, forms
 from minitf.backend import to_device, xp
-from minitf.beyond.functions import sigmoid
+from minitf.beyond.shortlist import ShortlistedOutput
 from minitf.beyond.ssru import SSRU
 from minitf.common.layers import is_standard
+from minitf.functions import sigmoid_of
 from minitf.tensor import Tensor
-from minitf.transformer import Transformer
+from minitf.transformer import Transformer, padding_mask
 
 __all__ = ["Affine", "FusedDecoder", "FusedDecoding", "Layout", "Steps", "fused_decoding"]
 
@@ -36,6 +37,8 @@ class Steps(NamedTuple):
     """What each library computes by a program of its own.
 
     pack(affines, dtype): give each Affine its `multiply`.
+    encodes: the number of source tokens up to which they compute the encoder of a model with a
+    shortlist, too.
     norm(layer): a function of x, norm(x), and of a sum, norm(x, y), which may change y.
     hidden(inner, x, activation): the activation, a name in minitf.functions, of inner(x).
     in_heads(x, config): keys and values side by side, (B, n, H*K + H*U), as the list of arrays that
@@ -47,6 +50,7 @@ class Steps(NamedTuple):
     """
 
     pack: Callable
+    encodes: int
     norm: Callable
     hidden: Callable
     in_heads: Callable
@@ -94,7 +98,7 @@ def _side_by_side(arrays):
 
 def _layer_of(layer, norm):
     """Return the weights of one decoder layer, by name."""
-    own, source, network = layer.self_attention, layer.source_attention, layer.feed_forward
+    own, source = layer.self_attention, layer.source_attention
     if isinstance(own, SSRU):
         own_input, own_output = Affine(own.value, own.forget), None
     else:
@@ -108,11 +112,33 @@ def _layer_of(layer, norm):
         source_key_value=Affine(source.key, source.value),
         source_output=Affine(source.output),
         source_norm=norm(layer.source_residual.norm),
-        inner=Affine(network.inner),
-        activation=network.activation,  # the name of a function in minitf.functions
-        outer=Affine(network.outer),
-        feed_forward_norm=norm(layer.feed_forward_residual.norm),
+        **_network_of(layer, norm),
     )
+
+
+def _encoder_layer_of(layer, norm):
+    """Return the weights of one encoder layer, by name."""
+    own = layer.self_attention
+    return types.SimpleNamespace(
+        own_input=Affine(own.query, own.key, own.value),
+        own_output=Affine(own.output),
+        self_norm=norm(layer.attention_residual.norm),
+        **_network_of(layer, norm),
+    )
+
+
+def _network_of(layer, norm):
+    network = layer.feed_forward
+    return {
+        "inner": Affine(network.inner),
+        "activation": network.activation,  # the name of a function in minitf.functions
+        "outer": Affine(network.outer),
+        "feed_forward_norm": norm(layer.feed_forward_residual.norm),
+    }
+
+
+def _affines(layers):
+    return [x for layer in layers for x in vars(layer).values() if isinstance(x, Affine)]
 
 
 class FusedDecoding(decode.Decoding):
@@ -122,21 +148,62 @@ class FusedDecoding(decode.Decoding):
     model's own arrays where they need not be joined. Learned positions are the model's own, too.
 
     norm: the last norm of a pre-norm model, else None.
-    vocabulary: the logits.
+    vocabulary: the logits; None with a shortlist, of which each FusedDecoder has its own.
     """
 
-    def __init__(self, model, steps):
-        super().__init__(model)
+    def __init__(self, model, steps, shortlist=None):
+        super().__init__(model, shortlist=shortlist)
         self.steps, self.post = steps, model.config.norm == "post"
         self.embedding = model.target_embedding.weight.data
         self.layers = [_layer_of(layer, steps.norm) for layer in model.decoder.layers]
         self.norm = steps.norm(model.decoder.norm) if model.decoder.norm else None
-        weight, bias = model.output_embedding.weight.T, model.logit_bias()
-        self.vocabulary = Affine(types.SimpleNamespace(weight=weight, bias=bias))
-        of_layers = [
-            x for layer in self.layers for x in vars(layer).values() if isinstance(x, Affine)
-        ]
-        steps.pack([*of_layers, self.vocabulary], self.embedding.dtype)
+        self.output = model.output_embedding.weight, model.logit_bias()
+        self.vocabulary, self.encoder, more = None, [], []
+        if not shortlist:
+            output = types.SimpleNamespace(weight=self.output[0].T, bias=self.output[1])
+            self.vocabulary = Affine(output)
+            more = [self.vocabulary]
+        elif steps.encodes and all(map(is_standard, model.encoder.modules())):
+            self.encoder = [_encoder_layer_of(layer, steps.norm) for layer in model.encoder.layers]
+            self.encoder_norm = steps.norm(model.encoder.norm) if model.encoder.norm else None
+            more = _affines(self.encoder)
+        steps.pack([*_affines(self.layers), *more], self.embedding.dtype)
+
+    def encode(self, source):
+        """Return what the model's `encode` does, but arrays, of few tokens without its layers."""
+        if not self.encoder or source.size > self.steps.encodes:
+            memory, mask = self.model.encode(source)
+            return memory.data, mask
+        model, config, (batch, length) = self.model, self.model.config, source.shape
+        mask = padding_mask(source, config.pad_id)
+        x = model.source_positions(model.embedding(source) * config.d_model**0.5).data
+        x, hidden = x.reshape(batch * length, -1), self.steps.mask(mask[:, 0], x.dtype)
+        for layer in self.encoder:
+            y = layer.own_input(self.before(x, layer.self_norm))
+            queries, rest = xp.split(y, [config.n_heads * config.d_k], axis=1)
+            cache = self.steps.in_heads(rest.reshape(batch, length, -1), config)
+            y = layer.own_output(self.steps.attend(queries, cache, hidden, write_at=None))
+            x = self.network(self.after(x, y, layer.self_norm), layer)
+        if self.encoder_norm:
+            x = self.encoder_norm(x)
+        return x.reshape(batch, length, -1), mask
+
+    def network(self, x, layer):
+        """Apply the feed-forward network of a layer to x (R, D), with its residual."""
+        y = self.before(x, layer.feed_forward_norm)
+        y = self.steps.hidden(layer.inner, y, layer.activation)
+        return self.after(x, layer.outer(y), layer.feed_forward_norm)
+
+    def before(self, x, norm):
+        """Return what a sub-layer gets: x, or LayerNorm(x) in a pre-norm model."""
+        return x if self.post else norm(x)
+
+    def after(self, x, y, norm):
+        """Return LayerNorm(x + y) for the output y of a sub-layer, or x + y in a pre-norm model."""
+        if self.post:
+            return norm(x, y)
+        y += x
+        return y
 
     def start(self, source, width):
         """Return a FusedDecoder, or the modules' Scorer if a sentence has nothing to attend to."""
@@ -188,7 +255,8 @@ class Layout:
 
     def select(self, rows):
         """Keep these rows of the texts; of each sentence all or none."""
-        self.own = self.own.reshape(-1, self.capacity)[rows].reshape(-1, self.width, self.capacity)
+        self.own = self.own[rows // self.width, rows % self.width]
+        self.own = self.own.reshape(len(rows) // self.width, self.width, self.capacity)
 
 
 class FusedDecoder(decode.Scorer):
@@ -201,9 +269,9 @@ class FusedDecoder(decode.Scorer):
 
     def __init__(self, decoding, source, width):
         self.decoding, self.steps, self.width = decoding, decoding.steps, width
-        memory, mask = decoding.model.encode(source)
+        memory, mask = decoding.encode(source)
         batch, length, d = memory.shape
-        rows, config = memory.data.reshape(batch * length, d), decoding.model.config
+        rows, config = memory.reshape(batch * length, d), decoding.model.config
         self.layout, self.caches, self.source_caches = Layout(batch, width), [], []
         self.states = {}
         for layer in decoding.layers:
@@ -212,21 +280,21 @@ class FusedDecoder(decode.Scorer):
             nothing = self.steps.in_heads(keys_and_values[:, :0], config)
             self.caches.append([] if layer.own_output is None else nothing)
         self.source_mask = self.steps.mask(mask[:, 0], memory.dtype)
+        self.output = decoding.vocabulary
+        if decoding.shortlist:
+            self.ids = decoding.shortlist(source)
+            self.output = ShortlistedOutput(*decoding.output, self.ids)
 
     def __call__(self, texts):
         """Return the logits, as Scorer says."""
-        if self.layout.length == self.layout.capacity:
-            kept = self.layout.grow()
-            for cache in self.caches:  # one at a time, so that few are there twice
-                cache[:] = [self.layout.moved(array, kept) for array in cache]
-        self.layout.add_newest()
         x = self.decoding.embedding[to_device(texts[:, -1])]
         x *= math.sqrt(x.shape[1])
         x = self.decoding.model.target_positions(Tensor(x[:, None]), texts.shape[1] - 1).data[
             :, 0
         ]  # (R, D)
-        own = self.layout.own[:, :, : self.layout.length]
-        own_mask, source_mask = self.steps.mask(own, x.dtype), self.source_mask
+        own_mask, source_mask = None, self.source_mask
+        if any(self.caches):
+            own_mask = self.steps.mask(self._with_newest(), x.dtype)
         if source_mask is not None:
             batch, _, length = source_mask.shape
             source_mask = xp.broadcast_to(source_mask, (batch, self.width, length))
@@ -234,40 +302,37 @@ class FusedDecoder(decode.Scorer):
             x = self._layer(x, layer, i, own_mask, source_mask)
         if self.decoding.norm:
             x = self.decoding.norm(x)
-        return self.decoding.vocabulary(x)
+        return self.output(x)
+
+    def _with_newest(self):
+        """Make space for the newest tokens, and return whose each token of the caches is."""
+        if self.layout.length == self.layout.capacity:
+            kept = self.layout.grow()
+            for cache in self.caches:  # one at a time, so that few are there twice
+                cache[:] = [self.layout.moved(array, kept) for array in cache]
+        self.layout.add_newest()
+        return self.layout.own[:, :, : self.layout.length]
 
     def _layer(self, x, layer, i, own_mask, source_mask):
         """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
+        before, after = self.decoding.before, self.decoding.after
         attend, newest = self.steps.attend, self.layout.length - self.width
-        y = layer.own_input(self._before(x, layer.self_norm))
+        y = layer.own_input(before(x, layer.self_norm))
         if layer.own_output is None:
             y = self._recur(y, i)
         else:
             y = layer.own_output(attend(y, self.caches[i], own_mask, write_at=newest))
-        x = self._after(x, y, layer.self_norm)
-        y = layer.source_query(self._before(x, layer.source_norm))
+        x = after(x, y, layer.self_norm)
+        y = layer.source_query(before(x, layer.source_norm))
         y = attend(y, self.source_caches[i], source_mask, write_at=None)
-        x = self._after(x, layer.source_output(y), layer.source_norm)
-        y = self._before(x, layer.feed_forward_norm)
-        y = self.steps.hidden(layer.inner, y, layer.activation)
-        return self._after(x, layer.outer(y), layer.feed_forward_norm)
+        x = after(x, layer.source_output(y), layer.source_norm)
+        return self.decoding.network(x, layer)
 
     def _recur(self, y, i):
         """Return the output (R, D) of an SSRU, from its values and gates side by side (R, 2*D)."""
-        values, gates = y[:, : y.shape[1] // 2], sigmoid(y[:, y.shape[1] // 2 :]).data
+        values, gates = y[:, : y.shape[1] // 2], sigmoid_of(y[:, y.shape[1] // 2 :])
         state = self.states[i] = gates * self.states.get(i, 0) + (1 - gates) * values
         return xp.maximum(state, 0)
-
-    def _before(self, x, norm):
-        """Return what a sub-layer gets: x, or LayerNorm(x) in a pre-norm model."""
-        return x if self.decoding.post else norm(x)
-
-    def _after(self, x, y, norm):
-        """Return LayerNorm(x + y) for the output y of a sub-layer, or x + y in a pre-norm model."""
-        if self.decoding.post:
-            return norm(x, y)
-        y += x
-        return y
 
     def select(self, rows):
         """Keep these rows of the texts, in this order."""
@@ -278,11 +343,13 @@ class FusedDecoder(decode.Scorer):
                 cache[:] = [array[kept] for array in cache]
             if self.source_mask is not None:
                 self.source_mask = self.source_mask[kept]
+            if self.ids is not None:
+                self.output.select(sentences)
         self.layout.select(rows)
         self.states = {i: state[to_device(rows)] for i, state in self.states.items()}
 
 
-def fused_decoding(model, steps):
+def fused_decoding(model, steps, shortlist=None):
     """Return the FusedDecoding of a model with standard layers.
 
     It has the weights as they are now. NotImplemented if the model has other layers, and, with a
@@ -293,7 +360,7 @@ def fused_decoding(model, steps):
     parts = model.target_embedding, model.output_embedding, model.target_positions, model.decoder
     if not all(map(is_standard, [model, *(m for part in parts for m in part.modules())])):
         return NotImplemented
-    decoding = FusedDecoding(model, steps)
+    decoding = FusedDecoding(model, steps, shortlist)
     with forms.off():
         agrees = decode.agrees(decoding)
     if not agrees:

@@ -22,9 +22,9 @@ form_of(decode.continuations, "cpu")(beams.continuations)
 
 
 @form_of(decode.fastest_decoding)
-def fastest_decoding(model):
+def fastest_decoding(model, shortlist=None):
     """Return the FusedDecoding of a standard model."""
-    return fused_decoding(model, STEPS)
+    return fused_decoding(model, STEPS, shortlist)
 
 
 def _pack(affines, dtype):
@@ -121,7 +121,13 @@ def _attend(x, cache, mask, write_at):
 
 
 STEPS = Steps(
-    pack=_pack, norm=_norm, hidden=_hidden, in_heads=_in_heads, mask=_mask, attend=_attend
+    pack=_pack,
+    encodes=128,
+    norm=_norm,
+    hidden=_hidden,
+    in_heads=_in_heads,
+    mask=_mask,
+    attend=_attend,
 )
 
 

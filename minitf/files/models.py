@@ -29,6 +29,7 @@ __all__ = [
     "kept_notes",
     "read_model",
     "read_notes",
+    "read_shortlist",
     "save_model",
     "stored_as",
     "with_scales",
@@ -38,6 +39,7 @@ WEIGHTS = re.compile(r"model-[0-9a-f]{8}\.safetensors(\.tmp)?")
 SCALE = "_scale"  # follows a matrix's name; so compressed-tensors, and vLLM, name its scales
 CONFIG = "config.json"
 FORMAT = 1
+SHORTLIST = "shortlist.safetensors"
 
 
 class Note(NamedTuple):
@@ -101,6 +103,7 @@ def save_model(
     dtype: DTypeLike | None = "float16",
     notes: dict | None = None,
     probe: Callable[[dict[str, np.ndarray]], object] | None = None,
+    shortlist: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Write a model that `translate.py --model` reads: weights, subwords and config.json.
 
@@ -109,6 +112,7 @@ def save_model(
     the new one, for certain if both have the same subwords, as they have within a run.
     probe: called with the weights as they will be read. Its result is kept in config.json, so that
     a program that loads them can compare its own (minitf/translation/loading.py).
+    shortlist: the arrays of a Shortlist by name, in a file of their own.
 
     Raises UserError if the disk refuses, and for weights that are not finite.
     """
@@ -123,6 +127,8 @@ def save_model(
         digest.update(part)
     named = f"model-{digest.hexdigest()[:8]}.safetensors"
     contents = subwords.contents()
+    if shortlist:
+        contents[SHORTLIST] = b"".join(file_content(shortlist))
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     head = {"format": FORMAT, "model": config, "sha256": hashes | {named: digest.hexdigest()}}
     if probe is not None:
@@ -232,9 +238,17 @@ def read_model(directory: str | Path) -> SavedModel:
         return SavedModel(with_scales(arrays), config["model"], subwords, _notes(config))
 
 
+def read_shortlist(directory: str | Path) -> dict[str, np.ndarray] | None:
+    """Return the arrays of the shortlist of a model that `read_model` has verified, or None."""
+    if SHORTLIST not in _read_config(Path(directory) / CONFIG)["sha256"]:
+        return None
+    return load_arrays(Path(directory) / SHORTLIST, checked=False)[0]
+
+
 def _weights_of(hashes):
     """Return the name of the weights among those of a model's files, or None."""
-    return next((name for name in hashes if name.endswith(".safetensors")), None)
+    names = (name for name in hashes if name.endswith(".safetensors") and name != SHORTLIST)
+    return next(names, None)
 
 
 def read_notes(directory: str | Path) -> dict:

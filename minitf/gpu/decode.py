@@ -25,12 +25,12 @@ NONE = (-1, -1)  # no token is ruled out
 
 
 @form_of(decode.fastest_decoding)
-def fastest_decoding(model):
+def fastest_decoding(model, shortlist=None):
     """Return the FusedDecoding of a standard model in float32, with keys and values of one size."""
     c = model.config
     if c.d_k != c.d_v or not has_kernels(*(p.data for p in model.parameters())):
         return NotImplemented
-    return fused_decoding(model, STEPS)
+    return fused_decoding(model, STEPS, shortlist)
 
 
 def _pack(affines, _):
@@ -74,7 +74,13 @@ def _attend(x, cache, mask, write_at):
 
 
 STEPS = Steps(
-    pack=_pack, norm=_norm, hidden=_hidden, in_heads=_in_heads, mask=_mask, attend=_attend
+    pack=_pack,
+    encodes=0,
+    norm=_norm,
+    hidden=_hidden,
+    in_heads=_in_heads,
+    mask=_mask,
+    attend=_attend,
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 
-__all__ = ["files_of", "is_binary", "read_binary", "unpacked"]
+__all__ = ["files_of", "is_binary", "read_binary", "read_shortlist", "unpacked"]
 
 _MOST = 64  # how many times its own size a .gz may unpack to; a real one has about the same size
 _SHORTLIST = 0xF11A48D5013417F5  # how a file of likely translations of each subword begins
@@ -84,6 +84,30 @@ def read_binary(path: Path) -> dict[str, np.ndarray]:
             if not name.endswith("_QuantMultA"):  # for activations as int8, which minitf has not
                 arrays[name] = _array(name, kind, shape, numbers)
         return arrays
+
+
+def read_shortlist(path: Path, size: int) -> tuple[int, np.ndarray, np.ndarray]:
+    """Return a shortlist: the number of first ids, `starts`, and `candidates`, see Shortlist.
+
+    The file has, as little-endian numbers of 64 bits, its mark, a checksum, the number of first
+    ids, that of candidates for each, and the lengths of two lists: of the starts, of 64 bits, and
+    of the candidates, of 32 bits.
+    size: of the vocabulary in which the candidates are. Raises UserError for a damaged file.
+    """
+    content = unpacked(path)
+    with user_errors(path):
+        kind, _, first, _, n_starts, n_candidates = struct.unpack_from("<6Q", content)
+        if kind != _SHORTLIST:
+            raise ValueError("not a shortlist")
+        if len(content) != 48 + 8 * n_starts + 4 * n_candidates:
+            raise ValueError("its lists are longer or shorter than the file")
+        starts = np.frombuffer(content, "<u8", n_starts, 48)
+        candidates = np.frombuffer(content, "<u4", n_candidates, 48 + 8 * n_starts)
+        if first > size or candidates.max(initial=0) >= size:
+            raise ValueError(f"it has ids beyond the {size:,} subwords")
+        if starts[:1] != 0 or starts[-1:] != n_candidates or (starts[1:] < starts[:-1]).any():
+            raise ValueError("its lists do not follow each other")
+        return first, starts.astype(np.int64), candidates.astype(np.int64)
 
 
 def _pieces(content, start, sizes):

@@ -44,6 +44,7 @@ class PublicModel(NamedTuple):
     config: of minitf. arrays: by minitf's names, the rows of the table in the file's order. rows:
     for each of minitf's ids the row of the table, or -1 for a row of zeros. subwords: in minitf's
     order. notes: what is known about it, such as its licence. notices: lines that its reader says.
+    shortlist: the arrays of its Shortlist in minitf's ids, by name, if it has one.
     """
 
     config: Config
@@ -52,6 +53,7 @@ class PublicModel(NamedTuple):
     subwords: Vocabulary
     notes: dict
     notices: tuple[str, ...] = ()
+    shortlist: dict[str, np.ndarray] | None = None
 
 
 def config_of(like: str, activation: str, **fields: object) -> Config:

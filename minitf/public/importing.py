@@ -12,7 +12,7 @@ import numpy as np
 from minitf.atomic import check_empty, save_text
 from minitf.errors import UserError
 from minitf.files.arrays import exists, user_errors
-from minitf.files.models import CONFIG, save_model, stored_as, with_scales
+from minitf.files.models import CONFIG, read_shortlist, save_model, stored_as, with_scales
 from minitf.public.binary import files_of, is_binary
 from minitf.public.formats import PublicModel, in_rows, languages_of_name, read_json
 from minitf.public.hugging_face import read_hugging_face
@@ -71,8 +71,9 @@ def import_model(
     check_empty(out)
     if exists(source / CONFIG) and "sha256" in read_json(source / CONFIG):  # of minitf
         ours, subwords, known = load_model(source)
+        given = ours.state(), ours.config.to_dict(), subwords, dtype, known
         numbers = functools.partial(probe, ours)
-        save_model(out, ours.state(), ours.config.to_dict(), subwords, dtype, known, numbers)
+        save_model(out, *given, numbers, shortlist=read_shortlist(source))
         return
     model = read_public(source, like)
     known = {"licence": model.notes["licence"]} if "licence" in model.notes else {}
@@ -91,7 +92,8 @@ def import_model(
     limits = {name: notes.get(name) for name in LINES}
     translator = Translator(network, model.subwords, **limits, placeholders=[])
     notes["placeholders"] = copied_placeholders(translator, str(notes.get("source_language", "")))
-    save_model(out, arrays, model.config.to_dict(), model.subwords, None, notes, lambda _: numbers)
+    given = arrays, model.config.to_dict(), model.subwords, None, notes, lambda _: numbers
+    save_model(out, *given, shortlist=model.shortlist)
     notices = list(model.notices)
     if isinstance(model.subwords, PairedSubwords) and (tokens := model.subwords.languages()):
         tokens = some_of(tokens)
@@ -102,6 +104,8 @@ def import_model(
     save_text(out / "README.md", card + "".join(f"- notice: {line}\n" for line in notices))
     say(f"weights  {model.config.count_parameters():,} parameters as {dtype}")
     say(f"licence  {notes['licence']}; credit: {notes['credit']}")
+    if model.shortlist:
+        say("shortlist of likely subwords: translate.py --shortlist is faster with it")
     for line in notices:
         say(f"notice   {line}")
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from minitf.beyond.shortlist import Shortlist
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.public import formats
-from minitf.public.binary import files_of, is_binary, read_binary, unpacked
+from minitf.public.binary import files_of, is_binary, read_binary, read_shortlist, unpacked
 from minitf.public.names import arrays_of_model, pop_checked
 from minitf.text import PairedSubwords
 from minitf.text.vocabulary import SPECIALS, processor
@@ -49,7 +50,8 @@ def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
     model of another architecture.
     """
     folder = path.parent
-    formats.check_pulled(path, *files_of(folder, ".spm"), *folder.glob("*vocab.yml"))
+    lists = [each for each in files_of(folder, ".bin") if each.name.startswith("lex")]
+    formats.check_pulled(path, *lists, *files_of(folder, ".spm"), *folder.glob("*vocab.yml"))
     arrays = read_binary(path) if is_binary(path) else read_npz(path)
     with in_file(path):
         config, tables = _config_and_tables(arrays, like)
@@ -61,18 +63,53 @@ def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
     names = [target[i] for i in rows[len(SPECIALS) :]]
     with in_file(path):
         found = arrays_of_model(arrays, config, tables[-1], "decoder_ff_logit_out_b", "marian")
+    of_source = of_target = rows
     if not config.tie:
-        config, rows, names = _joined(config, found, rows, names, *pieces, tables[0])
+        joined = _joined(config, found, rows, names, *pieces, tables[0])
+        config, names, of_source, of_target = joined
+        rows = list(range(len(names) + len(SPECIALS)))
     with in_file(folder):
         subwords = subwords_of(names)
     config = config.replace(vocabulary_size=len(rows))
     notes = formats.languages_of_name(path.name) | formats.notes_of_card(folder)
-    return formats.PublicModel(config, found, rows, subwords, notes)
+    shortlist = None
+    if lists:
+        if len(lists) > 1:
+            raise UserError(
+                f"{folder} has {len(lists)} shortlists, lex*.bin: keep the model's only"
+            )
+        shortlist = _shortlist(lists[0], config, np.array(of_source), np.array(of_target))
+    return formats.PublicModel(config, found, rows, subwords, notes, shortlist=shortlist)
+
+
+def _shortlist(path, config, of_source, of_target):
+    """Return the arrays of a Shortlist, by name, with minitf's ids in the place of the file's.
+
+    of_source, of_target: for each of minitf's ids the id of the file, -1 for none.
+    """
+    first, starts, candidates = read_shortlist(path, of_target.max() + 1)
+    with user_errors(path):
+        if len(starts) != of_source.max() + 2:
+            raise ValueError(f"it is not for {of_source.max() + 1:,} subwords")
+        known = np.flatnonzero(of_target >= 0)
+        ours = np.zeros(of_target.max() + 1, np.int64)
+        ours[of_target[known]] = known
+        pieces = np.split(ours[candidates], starts[1:-1])
+        lists = [pieces[i] if i >= 0 else candidates[:0] for i in of_source]
+        small = np.min_scalar_type(len(of_source))
+        arrays = {
+            "first": ours[:first].astype(small),
+            "starts": np.cumsum([0, *map(len, lists)]).astype(np.uint32),
+            "candidates": np.concatenate(lists).astype(small),
+        }
+        Shortlist(config, **arrays)
+    return arrays
 
 
 def _joined(config, found, rows, names, source, target, table):
-    """Return the Config, rows and names of a model whose two vocabularies become one list of ids.
+    """Return the Config and names of a model whose two vocabularies become one list of ids.
 
+    Two lists follow: for each id its row in the table of the source, and in that of the target.
     First come the subwords of the target, then those that only the source has, which the model
     never writes. A row that a table lacks is of zeros; the tables in `found` are put in this order.
     table: of the source.
@@ -82,16 +119,14 @@ def _joined(config, found, rows, names, source, target, table):
     rows, names = [*rows, *[-1] * len(only)], [*names, *only]
     places = {piece: i for i, piece in enumerate(source)}
     special = -1, places["<unk>"], -1, places["</s>"]
-    written = found.pop("embedding.weight")
-    found["embedding.weight"] = formats.in_rows(
-        table, [*special, *(places.get(x, -1) for x in names)]
-    )
+    written, read = found.pop("embedding.weight"), [*special, *(places.get(x, -1) for x in names)]
+    found["embedding.weight"] = formats.in_rows(table, read)
     for name in ("target_embedding.weight", "output_embedding.weight"):
         found[name] = formats.in_rows(written, rows)
     found["output_bias"] = formats.in_rows(found["output_bias"], rows)
     never = *config.suppressed_ids, *range(len(rows) - len(only), len(rows))
     config = config.replace(vocabulary_size=len(rows), suppressed_ids=never)
-    return config, list(range(len(rows))), names
+    return config, names, read, rows
 
 
 def _config_and_tables(arrays, like):

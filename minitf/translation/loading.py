@@ -10,11 +10,13 @@ import numpy as np
 
 from minitf import forms
 from minitf.backend import to_device, to_numpy
+from minitf.beyond.shortlist import Shortlist
 from minitf.config import Config
 from minitf.cpu.threads import one_blas_thread
 from minitf.decode import continuations, logsumexp
 from minitf.errors import UserError, in_file
-from minitf.files.models import CONFIG, check_notes, read_model
+from minitf.files.arrays import user_errors
+from minitf.files.models import CONFIG, SHORTLIST, check_notes, read_model, read_shortlist
 from minitf.tensor import no_grad
 from minitf.text import Vocabulary
 from minitf.transformer import Transformer
@@ -30,6 +32,13 @@ def load_model(
     Raises UserError as `read_model` does, for weights of another model, if the model computes other
     numbers than the one that was saved, and for impossible notes.
     """
+    return load_and_probe(directory, model)[:3]
+
+
+def load_and_probe(
+    directory: str | Path, model: Callable[..., Transformer] = Transformer
+) -> tuple[Transformer, Vocabulary, dict, np.ndarray | None]:
+    """Return what `load_model` returns, and the logits that it has computed for the probe."""
     arrays, fields, subwords, notes = read_model(directory)
     with in_file(directory):
         config = Config.from_dict(fields)
@@ -42,9 +51,24 @@ def load_model(
                 raise
             raise UserError(f"its {CONFIG} is damaged ({error}): copy the model again") from None
         check_subwords(config, len(subwords))
-        check_probe(made, notes.pop("probe", None))
+        logits = check_probe(made, notes.pop("probe", None))
         check_notes(notes)
-    return made, subwords, notes
+    return made, subwords, notes, logits
+
+
+def load_shortlist(directory: str | Path, config: Config) -> Shortlist:
+    """Return the shortlist of a folder that `load_model` has read.
+
+    Raises UserError if it has none, or another model's.
+    """
+    arrays = read_shortlist(directory)
+    if arrays is None:
+        raise UserError(
+            f"{directory} has no shortlist: leave out --shortlist (a model of Firefox has one if "
+            "its lex.*.bin was in the folder that was converted)"
+        )
+    with user_errors(Path(directory) / SHORTLIST):
+        return Shortlist(config, **arrays)
 
 
 def check_size(config: Config, arrays: dict) -> None:
@@ -89,13 +113,18 @@ def probe(model: Transformer, arrays: dict[str, np.ndarray] | None = None) -> li
     The result has one logit per position: see `some_logits`.
     arrays: weights by name, used in place of the model's own.
     """
-    with (
-        _weights(model, arrays) if arrays else contextlib.nullcontext(),
-        forms.off(),  # bfloat16 would change the numbers of a deep model by 0.02
-        one_blas_thread(),
-        np.errstate(all="ignore"),
-    ):
-        ids, logits = some_logits(model)
+    with _weights(model, arrays) if arrays else contextlib.nullcontext():
+        return _chosen(*_logits_of_equations(model))
+
+
+def _logits_of_equations(model):
+    # bfloat16 would change the numbers of a deep model by 0.02
+    with forms.off(), one_blas_thread(), np.errstate(all="ignore"):
+        return some_logits(model)
+
+
+def _chosen(ids, logits):
+    """Return one logit of each position, rounded, or None if one of them is not finite."""
     positions = np.arange(len(ids))
     chosen = logits[positions % 2, positions, ids].astype(np.float64)
     return [float(f"{x:.6g}") for x in chosen] if np.isfinite(chosen).all() else None
@@ -124,27 +153,39 @@ def some_logits(model: Transformer) -> tuple[np.ndarray, np.ndarray]:
         return ids, to_numpy(model(source, target).data)
 
 
-def agreeing_forms(model: Transformer) -> list[Callable]:
-    """Return the ops whose forms may translate with a model: see `forms.agreeing`."""
+def agreeing_forms(model: Transformer, logits: np.ndarray | None = None) -> list[Callable]:
+    """Return the ops whose forms may translate with a model: see `forms.agreeing`.
 
-    def numbers():
+    logits: what its equations compute, as `load_and_probe` returns them.
+    """
+
+    def numbers(logits=None):
         with one_blas_thread(), np.errstate(all="ignore"):
-            _, logits = some_logits(model)
+            if logits is None:
+                _, logits = some_logits(model)
             last = to_device(logits[:, -1])  # of two texts
             *_, totals = continuations(last, np.zeros((1, 2)), 4)
             return [logits, logsumexp(last), totals]
 
-    return forms.agreeing(numbers)
+    expected = None
+    if logits is not None:
+        with forms.off():
+            expected = numbers(logits)
+    return forms.agreeing(numbers, expected)
 
 
-def check_probe(model: Transformer, expected: object) -> None:
-    """Raise UserError unless the model computes the numbers expected (None: anything)."""
+def check_probe(model: Transformer, expected: object) -> np.ndarray | None:
+    """Raise UserError unless the model computes the numbers expected (None: anything).
+
+    Return the logits (2, length, V) from which its numbers are taken, None if none was expected.
+    """
     if expected is None:
-        return
+        return None
     numbers = isinstance(expected, list) and 0 < len(expected) <= _LENGTH
     if not numbers or not all(type(x) in (int, float) and abs(x) < 1e30 for x in expected):
         raise UserError(f'damaged (entry "probe": {reprlib.repr(expected)}): copy the model again')
-    found = probe(model)
+    ids, logits = _logits_of_equations(model)
+    found = _chosen(ids, logits)
     if (
         found is None
         or len(found) != len(expected)
@@ -155,6 +196,7 @@ def check_probe(model: Transformer, expected: object) -> None:
             "code? Give the code that it was trained with, as in Translator.load(folder, "
             "model=MyTransformer) or train(settings, model=MyTransformer)"
         )
+    return logits
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 
 from minitf import forms
 from minitf.backend import on_gpu
+from minitf.beyond.shortlist import Shortlist
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
@@ -25,7 +26,7 @@ from minitf.text.batches import pad_rows
 from minitf.text.kept import PLACEHOLDERS
 from minitf.text.normalise import normalise
 from minitf.transformer import Transformer
-from minitf.translation.loading import agreeing_forms, load_model
+from minitf.translation.loading import agreeing_forms, load_and_probe, load_shortlist
 from minitf.translation.reading import (
     Line,
     Range,
@@ -103,6 +104,9 @@ class Translator:
     as_text: whether lines are text as people write it. Else they are words that somebody has cut,
     and the model reads them as they are (default: whether the vocabulary cuts text).
     notes: what is known about the model, by the names of `NOTES` (minitf/files/models.py).
+    shortlist: the few ids that may be written for a sentence, which makes it faster to translate.
+    `load` takes it from the folder of a model of Firefox.
+    logits: those of the model's equations, for `agreeing_forms`; by default it computes them.
     """
 
     def __init__(
@@ -115,11 +119,13 @@ class Translator:
         placeholders: Sequence[str] | None = None,
         as_text: bool | None = None,
         notes: dict | None = None,
+        shortlist: Shortlist | None = None,
+        logits: np.ndarray | None = None,
     ):
         self.model, self.subwords = model, subwords
-        self.forms = agreeing_forms(model)
+        self.forms = agreeing_forms(model, logits)
         with forms.on(self.forms):
-            self.decoding = fastest_decoding(model)
+            self.decoding = fastest_decoding(model, shortlist)
         if model.config.positions == "learned":  # the end mark takes one of them
             max_subwords = max(1, min(max_subwords, model.config.max_length - 1))
         self.max_subwords = max_subwords
@@ -139,19 +145,22 @@ class Translator:
         directory: str | Path,
         max_unsplit: int = 0,
         model: Callable[..., Transformer] = Transformer,
+        shortlist: bool = False,
     ) -> Self:
         """Read a model's folder. Raises UserError with one line that says what to do.
 
         max_unsplit: a line of up to this many subwords is one part, whatever the notes say.
         model: the class or function that makes the model, as for `load_model`.
+        shortlist: whether to use the model's shortlist. It is faster, and now and then it changes a
+        translation, which then lacks a word that it would have without it.
         """
-        model, subwords, notes = load_model(directory, model)
+        model, subwords, notes, logits = load_and_probe(directory, model)
+        short = load_shortlist(directory, model.config) if shortlist else None
         max_unsplit = max(notes.get("max_unsplit", 0), max_unsplit)
         max_subwords = max(notes.get("max_subwords", _MAX_SUBWORDS), max_unsplit)
         capitals, placeholders = notes.get("reads_capitals", False), notes.get("placeholders")
-        return cls(
-            model.eval(), subwords, max_subwords, max_unsplit, capitals, placeholders, notes=notes
-        )
+        lines = max_subwords, max_unsplit, capitals, placeholders
+        return cls(model.eval(), subwords, *lines, notes=notes, shortlist=short, logits=logits)
 
     def translate(
         self,

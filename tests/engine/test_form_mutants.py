@@ -33,7 +33,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("        g_added *= factor\n", ""),
     ],
     (transformer.add_and_norm, "common/layers"): [
-        ("type(norm) is LayerNorm and type(dropout) is Dropout", "type(norm) is LayerNorm"),
+        ("type(norm) is LayerNorm and type(dropout) is Dropout", "type(norm) is LayerNorm")
     ],
     (transformer.feed_forward_network, "common/layers"): [
         (" and activation is F.relu", ""),
@@ -56,7 +56,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("column_sums(gy[:, columns])", "column_sums(gy[:, ::-1][:, columns])"),
     ],
     (F.embedding, "cpu/functions"): [
-        ("            return None, None\n", "            return table.grad, None\n"),
+        ("            return None, None\n", "            return table.grad, None\n")
     ],
     (F.embedding, "cpu/sums"): [
         ("ordered[1:] != ordered", "ordered[1:] > 1 + ordered"),
@@ -121,16 +121,16 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("y[:given", "y[:"),
     ],
     (decode.fastest_decoding, "common/decoder"): [
-        ("self.capacity)[rows]", "self.capacity)[: len(rows)]"),
+        ("self.own[rows // self.width,", "self.own[np.arange(len(rows)) // self.width,"),
         ("np.take_along_axis(self.own, kept[:, None], axis=2)", "self.own[:, :, : self.length]"),
         ("] = self.newest", "] = True"),
         ("        x *= math.sqrt(x.shape[1])\n", ""),
         ("texts.shape[1] - 1)", "0)"),
         ("            y += self.bias\n", "            pass\n"),
-        ("weight=weight, bias=bias", "weight=weight, bias=None"),
+        ("bias=self.output[1]", "bias=None"),
         ('self.post = steps, model.config.norm == "post"', "self.post = steps, True"),
         ("        if self.decoding.norm:\n", "        if False:\n"),
-        ("self.steps.mask(own, x.dtype)", "None"),
+        ("own_mask = self.steps.mask(self._with_newest(), x.dtype)", "self._with_newest()"),
         ("self.steps.mask(mask[:, 0], memory.dtype)", "None"),
         ("(*self.caches, *self.source_caches)", "self.caches"),
         ("[array[kept] for array in cache]", "[array[: len(kept)] for array in cache]"),
@@ -148,11 +148,9 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
         ("[candidates // size]", "[candidates // size // beams * beams]"),
     ],
     (decode.logsumexp, "cpu/decode"): [("ones)) + greatest[:, 0]", "ones))")],
-    (F.linear, "gpu/functions"): [
-        ("    if b is not None:\n        y += b\n", ""),
-    ],
+    (F.linear, "gpu/functions"): [("    if b is not None:\n        y += b\n", "")],
     (transformer.add_and_norm, "gpu/functions"): [
-        ("as_array(x).shape != added_data.shape", "False"),
+        ("as_array(x).shape != added_data.shape", "False")
     ],
     (loss.projected_cross_entropy, "gpu/loss"): [
         ("smoothing >= 0.5", "smoothing > 9"),
@@ -175,7 +173,7 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     ],
     (F.dropout, "gpu/fused"): [("first_row * math.prod(shape[1:])", "0")],
     (transformer.feed_forward_network, "gpu/functions"): [
-        ("len(inner_bias)), rate_of(dropout)", "len(inner_bias)), 0.0"),
+        ("len(inner_bias)), rate_of(dropout)", "len(inner_bias)), 0.0")
     ],
 }
 EACH = [(op, file, *texts) for (op, file), pairs in MUTANTS.items() for texts in pairs]

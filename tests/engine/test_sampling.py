@@ -207,8 +207,7 @@ def test_no_sentences_and_wrong_shapes():
     with pytest.raises(ValueError, match="rows has 2 keys, but source has 1 rows: give one key"):
         sample(small_model(), sources(3), rows=[4, 5])
     with pytest.raises(
-        ValueError,
-        match=r"next_logits must return logits \(R, V\) for ids \(1, 2\), not \(1, 2,",
+        ValueError, match=r"next_logits must return logits \(R, V\) for ids \(1, 2\), not \(1, 2,"
     ):
         generate(lambda ids: np.zeros((*ids.shape, 9)), [[5, 6]], 1)
     with pytest.raises(ValueError, match="length must be at least 1, not 0"):

@@ -13,7 +13,7 @@ from models import PUBLIC, random_batch, small_model
 from minitf import decode, forms
 from minitf import functions as F
 from minitf.backend import to_device, to_numpy, using
-from minitf.common.decoder import FusedDecoder, Layout
+from minitf.common.decoder import FusedDecoder
 from minitf.config import Config
 from minitf.gpu.functions import gradient_so_far, hand_over, multi_head_attention
 from minitf.gpu.matmul import use_precision
@@ -203,23 +203,6 @@ def test_which_attentions_the_form_takes(change):
         mask = to_device(np.ones((1, 1, 1, 3), bool)) if change == "mask" else None
         y = multi_head_attention(attention, x, x, mask)
         assert (y is NotImplemented) == (change != "nothing")
-
-
-def test_sentences_that_go_on_keep_all_that_is_theirs():
-    """Of three sentences with two texts each, the second is done."""
-    with using(strict.module):
-        scorer = FusedDecoder.__new__(FusedDecoder)
-        scorer.width, scorer.layout = 2, Layout(3, 2)
-        scorer.caches = [[to_device(np.arange(3))], [to_device(np.arange(3))]]
-        scorer.source_caches = [[to_device(np.arange(3))]]
-        scorer.source_mask, scorer.states = to_device(np.arange(3)), {}
-        scorer.layout.own = np.arange(6).reshape(3, 2, 1)
-        scorer.layout.capacity = 1
-        scorer.select(np.array([1, 0, 5, 4]))
-        kept = [array for cache in (*scorer.caches, *scorer.source_caches) for array in cache]
-        for array in (*kept, scorer.source_mask):
-            assert to_numpy(array).tolist() == [0, 2]
-    assert scorer.layout.own.ravel().tolist() == [1, 0, 5, 4]
 
 
 def test_a_gradient_is_added_to_one_that_was_handed_over():

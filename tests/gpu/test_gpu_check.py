@@ -27,8 +27,7 @@ def path(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("forms_are", "parts"),
-    [("on", ["tests", "small", "decoding"]), ("off", ["course"])],
+    ("forms_are", "parts"), [("on", ["tests", "small", "decoding"]), ("off", ["course"])]
 )
 def test_it_runs_on_the_stand_in_from_end_to_end(forms_are, parts, tmp_path):
     """As the program that a person starts; with small sizes."""
@@ -84,12 +83,7 @@ def test_the_files_with_gpu_tests_are_found():
         "test_forms.py",
         "test_fused_step.py",
     } <= found
-    assert {
-        "test_decode.py",
-        "test_dropout.py",
-        "test_optim.py",
-        "test_loss.py",
-    } <= found
+    assert {"test_decode.py", "test_dropout.py", "test_optim.py", "test_loss.py"} <= found
     for name in found - {Path(__file__).name}:
         text = next((ROOT / "tests").rglob(name)).read_text(encoding="utf-8")
         assert "import hypothesis" not in text and "from threadpoolctl" not in text, name

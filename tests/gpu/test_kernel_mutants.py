@@ -95,9 +95,7 @@ MUTANTS = {  # who has to notice: (what stands in the source, what stands there 
         ("if begin > 0 and ids[begin - 1] == ids[begin]", "if begin > 99"),
         ("while i < ids.size and ids", "while ids"),
     ],
-    feed_forward: [
-        ("for row in range(STRIPE)", "for row in range(STRIPE - 1)"),
-    ],
+    feed_forward: [("for row in range(STRIPE)", "for row in range(STRIPE - 1)")],
     rounded: [
         ("            total += g\n", "            total += 1.0\n"),
         ("gradient[row, column] = cuda.as_element", "logits[row, column] = cuda.as_element"),

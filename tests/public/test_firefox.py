@@ -7,19 +7,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from firefox_files import SHORTLIST, firefox
+from decoding import assert_same
+from firefox_files import firefox, pieces_of, shortlist
 from plain import Plain
 from saved_files import message, quiet
 
-from minitf import plot
+from minitf import forms, plot
+from minitf.beyond.sampling import sample
+from minitf.beyond.shortlist import Shortlist
 from minitf.commands import translate
+from minitf.common.decoder import FusedDecoding
+from minitf.config import Config
 from minitf.data import toy
-from minitf.decode import greedy
+from minitf.decode import Decoding, beam_search, greedy
 from minitf.files.models import read_model
 from minitf.public.binary import read_binary
 from minitf.public.commandline import main
-from minitf.public.importing import import_model, read_public
+from minitf.public.importing import import_model
 from minitf.tensor import no_grad
+from minitf.text import EOS
+from minitf.text.batches import pad_rows
+from minitf.transformer import Transformer
 from minitf.translation import Translator
 
 
@@ -102,6 +110,101 @@ def test_translate_tells_how_to_convert_a_folder_of_firefox(tmp_path, capsys):
         assert f"convert it first: python -m minitf public {tmp_path / str(packed)} OUT" in said
 
 
+# The shortlist ------------------------------------------------------------------------------------
+
+
+def within_shortlist(folder, names):
+    """Return a function: of subwords of a source, whether each of `names` may be written."""
+    (path,) = folder.glob("lex*")
+    content, models = path.read_bytes(), sorted(folder.glob("*.spm"))
+    source, target = (pieces_of(models[i].read_bytes()) for i in (0, -1))
+    _, _, first, _, n, count = struct.unpack_from("<6Q", content)
+    starts = np.frombuffer(content, "<u8", n, 48).astype(int)
+    candidates = np.frombuffer(content, "<u4", count, 48 + 8 * n)
+
+    def within(words):
+        kept = np.arange(len(target)) < first
+        for row in map(source.index, words):
+            kept[candidates[starts[row] : starts[row + 1]]] = True
+        kept[np.flatnonzero(~kept)[: -kept.sum() % 8]] = True  # up to a multiple of 8
+        written = {target[i] for i in np.flatnonzero(kept)} - {"<unk>"}
+        return np.array([name in written for name in names])
+
+    return within
+
+
+@pytest.mark.parametrize("two", [False, True], ids=["one vocabulary", "two"])
+def test_a_shortlist_is_a_softmax_over_fewer_subwords(two, tmp_path):
+    """Of each sentence alone: beside others, by modules and fused, in all ways of decoding."""
+    firefox(tmp_path / "in", two)
+    imported(tmp_path / "in", tmp_path / "out")
+    translator = Translator.load(tmp_path / "out", shortlist=True)
+    model, names = translator.model, translator.subwords.names
+    ids = translator.subwords.encode(toy.pairs(6, seed=8)[0])
+    source, fused = pad_rows(ids, len(names), last=EOS), translator.decoding
+    assert type(fused) is FusedDecoding
+    within = within_shortlist(tmp_path / "in", names)
+    ways = (
+        lambda decoding, rows, at: [[best] for best in greedy(decoding, rows, 3)],
+        lambda decoding, rows, at: beam_search(decoding, rows, 3, 0.6, 3, n_best=3),
+        lambda decoding, rows, at: [[x] for x in sample(decoding, rows, seed=4, rows=at)],
+    )
+    for way in ways:
+        expected = []
+        for i, row in enumerate(ids):
+            terms = np.where(within([names[x] for x in [*row, EOS]]), 0, -np.inf)
+            model.logits = lambda hidden, terms=terms: Transformer.logits(model, hidden) + terms
+            expected += way(Decoding(model, cached=False), np.array([[*row, EOS]]), [i])
+            del model.logits
+        for decoding in (*(Decoding(model, x, fused.shortlist) for x in (True, False)), fused):
+            with forms.on(translator.forms if decoding is fused else ()):
+                assert_same(way(decoding, source, range(6)), expected, rel=1e-4)
+
+
+def test_the_option_needs_a_shortlist(tmp_path, capsys):
+    firefox(tmp_path / "in")
+    imported(tmp_path / "in", tmp_path / "out")
+    command = ["--shortlist", "--model", str(tmp_path / "out"), "--max-extra", "2", "the dog"]
+    assert translate.main(command) == 0
+    assert translate.main([*command, "--attention", "page.html"]) == 2
+    (tmp_path / "in" / "lex.50.50.ende.s2t.bin").unlink()
+    imported(tmp_path / "in", tmp_path / "other")
+    command[2] = str(tmp_path / "other")
+    assert translate.main(command) == 2
+    assert "other has no shortlist: leave out --shortlist" in capsys.readouterr().err
+
+
+def test_a_damaged_shortlist(tmp_path):
+    folder = tmp_path / "in"
+    firefox(folder)
+    path = folder / "lex.50.50.ende.s2t.bin"
+    content = path.read_bytes()
+    # Its mark, the lengths and the first ids, the second start, the last candidate; too few bytes.
+    for at in (0, 16, 32, 40, 56, len(content) - 8):
+        path.write_bytes(content[:at] + struct.pack("<Q", 2**63 + 1) + content[at + 8 :])
+        assert "lex.50.50.ende.s2t.bin: damaged" in refused(folder, tmp_path), at
+    path.write_bytes(shortlist(89, 90))
+    assert "not for 90 subwords" in refused(folder, tmp_path)
+    (folder / "lex.more.bin").write_bytes(content)
+    assert "2 shortlists" in refused(folder, tmp_path)
+
+
+def test_a_shortlist_fits_its_model():
+    right = {"first": [1, 3], "starts": [0, 0, 1, 1, 3], "candidates": [1, 3, 1]}
+
+    def made(suppressed_ids=(0,), **changes):
+        arrays = {name: np.array(array) for name, array in (right | changes).items()}
+        return Shortlist(Config(4, suppressed_ids=suppressed_ids), **arrays)
+
+    assert made()(np.array([[3]])).tolist() == [[1, 3]]
+    wrong = ("first", [1]), ("starts", [0, 2, 1, 1, 3]), ("starts", [0, 1, 3])
+    for name, array in (*wrong, ("candidates", [1, 2, 4]), ("candidates", [1.0, 2.0, 3.0])):
+        with pytest.raises(ValueError):
+            made(**{name: array})
+    with pytest.raises(ValueError, match="padding"):
+        made(())
+
+
 # What is refused ----------------------------------------------------------------------------------
 
 
@@ -136,7 +239,7 @@ def test_other_files_in_the_place_of_the_model(tmp_path):
     folder = tmp_path / "in"
     firefox(folder)
     assert "a shortlist of likely subwords" in refused(folder / "lex.50.50.ende.s2t.bin", tmp_path)
-    (folder / "lex.bin.gz").write_bytes(gzip.compress(SHORTLIST))
+    (folder / "lex.bin.gz").write_bytes(gzip.compress(shortlist(90, 90)))
     assert "a shortlist of likely subwords" in refused(folder / "lex.bin.gz", tmp_path)
     (folder / "other.bin").write_bytes(b"not a model at all")
     assert "not a binary of Marian" in refused(folder / "other.bin", tmp_path)
@@ -209,40 +312,22 @@ def native(direction):
     return folder, package.Translator()._direction(direction).translate
 
 
-def shortlist(path, rows):
-    """Return a function of source ids: whether the engine's shortlist has each id, bool (V,)."""
-    content = path.read_bytes()
-    _, _, first, _, n, count = struct.unpack_from("<6Q", content)
-    starts = np.frombuffer(content, "<u8", n, 48).astype(int)
-    candidates = np.frombuffer(content, "<u4", count, 48 + 8 * n)
-
-    def allowed(ids):
-        kept = np.arange(n - 1) < first
-        for row in rows[ids]:
-            kept[candidates[starts[row] : starts[row + 1]]] = True
-        kept[np.flatnonzero(~kept)[: -kept.sum() % 8]] = True  # up to a multiple of 8
-        return kept[np.maximum(rows, 0)] & (rows >= 0) & (np.arange(len(rows)) != 1)  # no <unk>
-
-    return allowed
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("direction", ["en-pt", "pt-en"])
 def test_real_models_write_what_a_native_engine_writes(direction, tmp_path):
-    """With its shortlist every sentence, and without it nearly every one, as it restricts."""
+    """With the shortlist every sentence, and without it nearly every one."""
     folder, expected_of = native(direction)
     lines = toy.splits()["test"][0][:60]
     if direction == "pt-en":
         lines = [native("en-pt")[1](line) for line in lines]
-    translator = imported(folder, tmp_path / "out")
-    allowed_of = shortlist(next(folder.glob("lex*")), np.array(read_public(folder, "marian").rows))
-    same = {"all subwords": 0, "shortlist": 0}
-    for line, ids in zip(lines, translator.subwords.encode(lines), strict=True):
-        source = np.array([[*ids, 3]])
-        mask = allowed_of(source[0])[None]
-        for kind, allowed in (("all subwords", None), ("shortlist", lambda *_, mask=mask: mask)):
-            (best,) = greedy(translator.model, source, allowed=allowed)
-            (found,) = translator.subwords.decode([best.ids])
-            same[kind] += found == expected_of(line)
+    expected, same = [expected_of(line) for line in lines], []
+    imported(folder, tmp_path / "out")
+    for short in (False, True):
+        translator = Translator.load(tmp_path / "out", shortlist=short)
+        source = pad_rows(translator.subwords.encode(lines), len(translator.subwords), last=EOS)
+        with forms.on(translator.forms):
+            found = greedy(translator.decoding, source)
+        found = translator.subwords.decode([best.ids for best in found])
+        same.append(sum(a == b for a, b in zip(found, expected, strict=True)))
     print(direction, same, "of", len(lines))
-    assert same["shortlist"] == len(lines) and same["all subwords"] >= 0.95 * len(lines)
+    assert same[0] >= 0.95 * len(lines) and same[1] == len(lines)

@@ -30,7 +30,6 @@ SETTINGS = {
     "transformer-preprocess": '""',
     "type": "transformer",
 }
-SHORTLIST = struct.pack("<6Q", 0xF11A48D5013417F5, 7, 50, 50, 0, 0)
 
 
 @functools.cache
@@ -49,6 +48,15 @@ def vocabulary(size, *sides):
         minloglevel=2,
     )
     return model.getvalue()
+
+
+def shortlist(n_source, n_target, first=12):
+    """Return the bytes of a shortlist: random candidates for each subword of the source."""
+    rng = np.random.default_rng(4)
+    starts = np.cumsum([0, *rng.integers(0, 4, n_source)])
+    candidates = rng.integers(first, n_target, starts[-1])
+    head = struct.pack("<6Q", 0xF11A48D5013417F5, 7, first, 3, len(starts), len(candidates))
+    return head + starts.astype("<u8").tobytes() + candidates.astype("<u4").tobytes()
 
 
 def pieces_of(model):
@@ -125,7 +133,8 @@ def firefox(folder, two=False, packed=False, settings=(), **more):
     arrays["special:model.yml"] = lines.encode() + b"\0"
     kinds["special:model.yml"] = (0x101, (len(lines) + 1,))
     write_bin(folder / f"model.ende.intgemm.alphas.bin{ending}", arrays, kinds)
-    (folder / "lex.50.50.ende.s2t.bin").write_bytes(SHORTLIST)
+    lists = shortlist(len(pieces[0]), len(pieces[-1]))
+    (folder / "lex.50.50.ende.s2t.bin").write_bytes(lists)
     return with_ids(state, tables, bias, pieces)
 
 

@@ -67,7 +67,7 @@ def _attention(rng):
     def mask(*shape):
         return rng.random(shape) < 0.6
 
-    nothing = mask(B, 1, T, S)
+    nothing, last = mask(B, 1, T, S), np.arange(S) > 0
     nothing[1] = False  # a sentence whose queries may attend to no key
     past = np.tri(S, dtype=bool)
     function = F.attention
@@ -83,9 +83,7 @@ def _attention(rng):
         Row("no sentence", function, inputs((0, H)), declined=("cpu", "gpu")),
         Row("one head without axes in front", function, inputs(()), declined=("gpu",)),
         Row("one axis in front", function, (*inputs((B,)), mask(B, T, S)), declined=("gpu",)),
-        Row(
-            "three axes in front", function, (*inputs((2, B, H)), mask(H, T, S)), declined=("gpu",)
-        ),
+        Row("three axes", function, (*inputs((2, B, H)), mask(H, T, S)), declined=("gpu",)),
         Row("a mask for all sentences and heads", function, (*inputs(), mask(T, S))),
         Row("a mask of each sentence's keys", function, (*inputs(), mask(B, 1, 1, S))),
         Row("a mask of queries", function, (*inputs(), mask(B, 1, T, 1))),
@@ -95,11 +93,7 @@ def _attention(rng):
         Row("causal", function, (*inputs(t=S), past)),
         Row("the keys of one sentence for all", function, (*inputs()[:1], *inputs((1, H))[1:])),
         Row("large scores", function, (100 * inputs()[0], *inputs()[1:])),
-        Row(
-            "keys that are not finite, under a mask",
-            function,
-            (inputs()[0], not_finite, inputs()[2], np.arange(S) > 0),
-        ),
+        Row("keys not finite, masked", function, (inputs()[0], not_finite, inputs()[2], last)),
         Row("dropout by the state", function, (*inputs(), mask(B, 1, 1, S), 0.3)),
         *(
             Row(f"float64 constants {constants}", function, inputs(), constants=constants)
@@ -119,16 +113,10 @@ def _layers(rng):
 
     ids = rng.integers(0, V, (B, T))
     found = []
-    for name, shape in {
-        "one row": (1, D),
-        "no row": (0, D),
-        "one axis": (D,),
-        "rows beyond a tile": (67, D),
-        "three axes": (B, T, D),
-    }.items():
-        found.append(
-            Row(name, F.layer_norm, (3 * normal(*shape) + 5, normal(D), normal(D)), {"eps": 1e-3})
-        )
+    shapes = {"one row": (1, D), "no row": (0, D), "one axis": (D,), "three axes": (B, T, D)}
+    for name, shape in (shapes | {"rows beyond a tile": (67, D)}).items():
+        scaled = 3 * normal(*shape) + 5, normal(D), normal(D)
+        found.append(Row(name, F.layer_norm, scaled, {"eps": 1e-3}))
         found.append(Row(name, F.linear, (normal(*shape), normal(D, 16), normal(16))))
         found.append(Row(f"{name}, no bias", F.linear, (normal(*shape), normal(D, 16))))
         found.append(Row(name, F.dropout, (normal(*shape), 0.3), {"seed": 3}))
@@ -138,15 +126,11 @@ def _layers(rng):
         two_maps = normal(*shape), normal(D, 16), normal(16), normal(16, D), normal(D)
         found.append(_network(name, *two_maps))
         found.append(_network(f"{name}, dropout", *two_maps, 0.4))
+    one_for_all = normal(1, D), normal(B, T, D), normal(D), normal(D)
+    unbiased = normal(B, T, D), normal(D, 16), None, normal(16, D), None
     found += [
-        _add_and_norm(
-            *("one row for all", normal(1, D), normal(B, T, D), normal(D), normal(D)),
-            declined=("cpu", "gpu"),
-        ),
-        _network(
-            *("no biases", normal(B, T, D), normal(D, 16), None, normal(16, D), None),
-            declined=("gpu",),
-        ),
+        _add_and_norm("one row for all", *one_for_all, declined=("cpu", "gpu")),
+        _network("no biases", *unbiased, declined=("gpu",)),
         Row("one feature", F.layer_norm, (normal(B, T, 1), normal(1), normal(1)), {"eps": 1e-2}),
         Row("four axes", F.linear, (normal(2, B, T, D), normal(D, 16), normal(16))),
         Row("one column", F.linear, (normal(B, T, D), normal(D, 1), normal(1))),
@@ -217,20 +201,13 @@ def _losses(rng):
     impossible[targets[0, 1], 0] = -np.inf  # one word, which is the true one of some positions
     both = ("cpu", "gpu")
     for smoothing in (0.0, 0.1):
-        found.append(
-            Row(
-                f"an impossible word, {smoothing}",
-                projected,
-                (hidden, impossible, targets, smoothing),
-            )
-        )
+        arguments = hidden, impossible, targets, smoothing
+        found.append(Row(f"an impossible word, {smoothing}", projected, arguments))
     for smoothing in (0.5, 1 - 1 / V, 0.95, 1.0):  # q is not larger for the true word
         for weight in (logits(V, D) / 3, impossible):
             arguments = hidden, weight, targets, smoothing
-            name = "impossible" if weight is impossible else "finite"
-            found.append(
-                Row(f"smoothing {smoothing:.2f}, {name}", projected, arguments, declined=both)
-            )
+            name = f"smoothing {smoothing:.2f}, {weight is impossible}"
+            found.append(Row(name, projected, arguments, declined=both))
     found += _biased_losses(logits, targets)
     many = rng.integers(0, V, 67)
     found.append(Row("rows beyond a chunk", projected, (logits(67, D), logits(V, D) / 3, many)))
@@ -427,39 +404,7 @@ class Case:
 def cases():
     """Return the second table: Adam, the caches and continuations of decoding, packed weights."""
     return [
-        Case(
-            "Adam, five steps", (optim.adam_update,), lambda dtype: _adam(dtype, (35,), [True] * 5)
-        ),
-        Case(
-            "Adam, two axes",
-            (optim.adam_update,),
-            lambda dtype: _adam(dtype, (7, 5), [True] * 2),
-            ("cpu",),
-        ),
-        Case(
-            "Adam, two axes on a GPU", (), lambda dtype: _adam(dtype, (7, 5), [True] * 2), ("gpu",)
-        ),
-        Case("Adam, no axis", (), lambda dtype: _adam(dtype, (), [True] * 2)),
-        Case(
-            "Adam, one number", (optim.adam_update,), lambda dtype: _adam(dtype, (1,), [True] * 3)
-        ),
-        Case("Adam, no number", (optim.adam_update,), lambda dtype: _adam(dtype, (0,), [True])),
-        Case(
-            "Adam, several blocks",
-            (optim.adam_update,),
-            lambda dtype: _adam(dtype, (300_001,), [True] * 2),
-            ("cpu",),
-        ),
-        Case(
-            "Adam, tiny gradients",
-            (optim.adam_update,),
-            lambda dtype: _adam(dtype, (9,), [True] * 3, 1e-9),
-        ),
-        Case(
-            "Adam, not finite",
-            (optim.adam_update,),
-            lambda dtype: _adam(dtype, (67,), [True, False, True]),
-        ),
+        *_adam_cases(),
         Case("Adam, a flag of the library", (optim.adam_update,), _adam_flag),
         Case("Adam, on threads", (optim.adam_update,), _adam_on_threads, ("cpu",)),
         *_decoding_cases(),
@@ -472,49 +417,49 @@ def cases():
     ]
 
 
-def _decoding_cases():
-    """Return the cases of translation, with and without caches."""
-    searches = (decode.fastest_decoding,)  # which may find the continuations itself
-    return [
-        Case(
-            "greedy",
-            (decode.fastest_decoding,),
-            lambda dtype: _written(decode.greedy(*_task(dtype, ONE_SIZE), max_extra=6)),
-        ),
-        Case("greedy without a cache", (), _uncached),
-        Case("a beam of 4", searches, lambda dtype: _beams(dtype, ONE_SIZE)),
-        Case(
-            "a beam of 4, heads of two sizes",
-            searches,
-            lambda dtype: _beams(dtype, LEARNED),
-            ("cpu",),
-        ),
-        Case("a beam of 4, pre-norm", searches, lambda dtype: _beams(dtype, PRE_NORM)),
-        Case(
-            "a beam of 3, learned positions",
-            searches,
-            lambda dtype: _beams(dtype, LEARNED | ONE_SIZE, beam=3, n_best=3),
-        ),
-        Case("a beam of 4, with a spare thread", searches, _with_spare, ("cpu",)),
-        Case("a beam of 1", searches, lambda dtype: _beams(dtype, PRE_NORM, beam=1)),
-        Case("a beam of 4, attention by distance", searches[1:], _near),
-        Case("a beam of 4, maps without biases", searches, _unbiased),
-        Case(
-            "a beam of 4, a public model",
-            searches,
-            lambda dtype: _beams(dtype, models.PUBLIC | ONE_SIZE),
-        ),
+def _adam_cases():
+    adam, both = (optim.adam_update,), ("cpu", "gpu")
+    rows = [
+        ("five steps", adam, both, (35,), [True] * 5),
+        ("two axes", adam, ("cpu",), (7, 5), [True] * 2),
+        ("two axes on a GPU", (), ("gpu",), (7, 5), [True] * 2),
+        ("no axis", (), both, (), [True] * 2),
+        ("one number", adam, both, (1,), [True] * 3),
+        ("no number", adam, both, (0,), [True]),
+        ("several blocks", adam, ("cpu",), (300_001,), [True] * 2),
+        ("tiny gradients", adam, both, (9,), [True] * 3, 1e-9),
+        ("not finite", adam, both, (67,), [True, False, True]),
     ]
+    for name, ops, folders, *given in rows:
+        yield Case(f"Adam, {name}", ops, lambda dtype, x=given: _adam(dtype, *x), folders)
+
+
+def _decoding_cases():
+    """Yield the cases of translation, with and without caches."""
+    searches = (decode.fastest_decoding,)  # which may find the continuations itself
+    greedy = lambda dtype: _written(decode.greedy(*_task(dtype, ONE_SIZE), max_extra=6))  # noqa: E731
+    yield Case("greedy", searches, greedy)
+    yield Case("greedy without a cache", (), _uncached)
+    yield Case("a beam of 4, with a spare thread", searches, _with_spare, ("cpu",))
+    yield Case("a beam of 4, attention by distance", searches[1:], _near)
+    yield Case("a beam of 4, maps without biases", searches, _unbiased)
+    rows = [
+        ("a beam of 4", ONE_SIZE),
+        ("a beam of 4, pre-norm", PRE_NORM),
+        ("a beam of 3, learned positions", LEARNED | ONE_SIZE, 3, 3),
+        ("a beam of 1", PRE_NORM, 1),
+        ("a beam of 4, a public model", models.PUBLIC | ONE_SIZE),
+    ]
+    for name, *given in rows:
+        yield Case(name, searches, lambda dtype, x=given: _beams(dtype, *x))
+    of_two_sizes = lambda dtype: _beams(dtype, LEARNED)  # noqa: E731
+    yield Case("a beam of 4, heads of two sizes", searches, of_two_sizes, ("cpu",))
 
 
 def _module_cases():
     """Return the cases of layers and modules with parameters."""
     return [
-        Case(
-            "modules",
-            (transformer.feed_forward_network, transformer.add_and_norm),
-            _modules,
-        ),
+        Case("modules", (transformer.feed_forward_network, transformer.add_and_norm), _modules),
         Case("heads", (transformer.multi_head_attention,), _heads),
         Case("inputs that the heads leave to the equation", (), _of_other_inputs),
         Case("a shared matrix", (transformer.feed_forward_network,), _shared_matrix, ("cpu",)),

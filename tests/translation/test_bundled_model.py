@@ -25,10 +25,7 @@ NAMED = {
     "en": ("{} lives in Boston.", "I saw {} in the park yesterday."),
     "de": ("{} wohnt in Boston.", "Ich habe {} gestern im Park gesehen."),
 }
-ENDED = {
-    "en": ("It is raining. {}", "I love you {}"),
-    "de": ("Es regnet. {}", "Ich liebe dich {}"),
-}
+ENDED = {"en": ("It is raining. {}", "I love you {}"), "de": ("Es regnet. {}", "Ich liebe dich {}")}
 NAMES = (
     "Anna Tom Mary Peter Lisa Emma Lukas Julia Sarah David Maria Paul Laura Felix Sophie Jonas "
     "Hannah Max Leon Mia"

@@ -347,7 +347,7 @@ def test_closed_streams_and_missing_packages(run, monkeypatch):
             f"{missing} is not installed: activate the environment, or run  pip install",
         )
     with monkeypatch.context() as patch:
-        patch.setattr(command, "load", lambda folder: bytearray(1 << 62))
+        patch.setattr(command, "load", lambda *_, **__: bytearray(1 << 62))
         assert is_refused(run("the dog"), "--beam")
 
 

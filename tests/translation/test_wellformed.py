@@ -8,7 +8,7 @@ import pytest
 from tiny_translator import TEXT, make_model, make_subwords
 
 from minitf.backend import to_device, to_numpy, using
-from minitf.decode import write_texts
+from minitf.decode import Scorer, write_texts
 from minitf.text import BOS, EOS, PAD, Words
 from minitf.text.vocabulary import SPECIALS
 from minitf.translation import Search, Translator
@@ -148,14 +148,11 @@ def test_any_logits_become_text(rng, library, likely):
     bias[first + 128 : first + 256] += 0 if likely == "anything" else 3
     bias[[first + 0xE2, first + 0x82, EOS]] += 0 if likely != "few bytes" else 3
 
-    class Random:
+    class Random(Scorer):
         def __call__(self, texts):
             logits = rng.normal(size=(len(texts), len(subwords))) + bias
             logits[:, [PAD, BOS]] = -np.inf
             return to_device(logits)
-
-        def select(self, rows):
-            pass
 
     rule = Wellformed(subwords).allowed(np.full((n, 1), EOS))
     best = lambda logits, rows: to_numpy(logits.argmax(axis=-1))  # noqa: E731
