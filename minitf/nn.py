@@ -71,7 +71,7 @@ class Module:
 
     def modules(self) -> list[Module]:
         """List this module and all modules inside it, each once."""
-        return [value for _, value in _contents(self).values() if isinstance(value, Module)]
+        return [value for _, value in _contents(self, kinds=_HOLDERS[1:]).values()]
 
     def train(self, training: bool = True) -> Self:
         """Switch dropout on (off with False) here and in all modules inside; return the module."""
@@ -154,25 +154,25 @@ class Module:
         return "\n".join(_tree("", self, {}))
 
 
-_HOLDERS = Module, Parameter, list, tuple, dict  # the types of attributes that are walked
+_HOLDERS = Parameter, Module, list, tuple, dict  # the types of attributes that are walked
 
 
-def _contents(value, name="", found=None):
+def _contents(value, name="", found=None, kinds=_HOLDERS):
     """Return {id: (name, object)} for a module and every module and parameter inside it.
 
     They come in the order of definition, a module before its contents. Each comes once: found has
-    those that were there before.
+    those that were there before. kinds: of what is walked; without parameters, in half the time.
     """
     found = {} if found is None else found
     if isinstance(value, (list, tuple, dict)):
         for key, child in _items(value):
-            _contents(child, f"{name}.{key}", found)
-    elif isinstance(value, (Module, Parameter)) and id(value) not in found:
+            _contents(child, f"{name}.{key}", found, kinds)
+    elif isinstance(value, kinds) and id(value) not in found:
         found[id(value)] = name, value
         if isinstance(value, Module):
             for key, child in vars(value).items():
-                if isinstance(child, _HOLDERS):  # most attributes are numbers
-                    _contents(child, f"{name}.{key}" if name else key, found)
+                if isinstance(child, kinds):  # most attributes are numbers
+                    _contents(child, f"{name}.{key}" if name else key, found, kinds)
     return found
 
 

@@ -331,7 +331,8 @@ class FusedDecoder(decode.Scorer):
     def _recur(self, y, i):
         """Return the output (R, D) of an SSRU, from its values and gates side by side (R, 2*D)."""
         values, gates = y[:, : y.shape[1] // 2], sigmoid_of(y[:, y.shape[1] // 2 :])
-        state = self.states[i] = gates * self.states.get(i, 0) + (1 - gates) * values
+        # f c + (1 - f) v = v + f (c - v)
+        state = self.states[i] = values + gates * (self.states.get(i, 0) - values)
         return xp.maximum(state, 0)
 
     def select(self, rows):
