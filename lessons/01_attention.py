@@ -236,10 +236,9 @@ draw(
 hard_dict = {(1, 1): "bank", (0, 0): "by", (3, 0): "river"}
 for query in ((1, 1), (1, 1.1)):
     fits = np.exp(vectors @ query / math.sqrt(2))
-    print(
-        f"{query}: dict {hard_dict.get(query)}, attention {(fits / fits.sum()).round(3)}"
-    )
-moved = abs(fits / fits.sum() - weights).max()
+    soft = fits / fits.sum()  # for (1, 1) these are the weights of the table
+    print(f"{query}: dict {hard_dict.get(query)}, attention {soft.round(3)}")
+moved = abs(soft - weights).max()
 claim("a small change of the query moves no weight by more than", moved < 0.02, moved)
 
 # %% [markdown]
@@ -398,17 +397,15 @@ for lead in (0, 1, 8):
 # A weight near 0 has no slope either. One formula says both: the slope of a weight $w$
 # is $w (1 - w)$. Lesson 02 derives it; here the measured slopes agree.
 #
-# But does the division not take slope away, too? When $q · k$ grows by 1, the divided
-# score grows by $1/\sqrt{d_k}$ only: for 64, all slopes are an eighth. That does no harm.
-# A model that learns moves its numbers by a *step* times the slope, and a step 8 times
-# as large makes up for it. **But no step suits two slopes that are far apart**: if one
-# query has the slope 0.25 and another 0.0003, as above, a step that moves the second at
-# all throws the first about.
+# But does the division not take slope away, too? It makes *all* slopes 8 times smaller,
+# for a $d_k$ of 64. That does no harm: a model that learns moves its numbers by a *step*
+# times the slope, and a step 8 times as large makes up for it. **But no step suits two
+# slopes that are far apart**: if one query has the slope 0.25 and another 0.0003, as
+# above, a step that moves the second at all throws the first about.
 #
 # So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. How
 # large is the largest of a query's 16 weights? And how many queries have nearly no
-# slope, less than a tenth of the mean? This comparison is fair, since slopes that are
-# all $\sqrt{d_k}$ times smaller have the same share below a tenth of *their* mean.
+# slope? Each slope is compared with the mean of all: less than a tenth of it counts.
 
 
 # %%
@@ -604,8 +601,9 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 #
 # *Sequential operations* are steps that wait for each other: each needs the result of
 # the one before, so no machine can do them at the same time. The *path* is the number
-# of steps that a signal takes from the first word to the last. In a convolution of
-# width 3 it moves by one word a step, so the path is $n - 1$: $n/k$ up to a factor.
+# of steps that a signal takes from the first word to the last. One convolution is
+# computed at once, but it reaches neighbours only: with a width of 3 the signal moves by
+# one word a layer, so $n - 1$ of them must be stacked, $n/k$ up to a factor.
 #
 # The shorter the path, the easier it is to learn that one word depends on the other: at
 # each step the signal is changed, and so is the slope on its way back (lesson 02),

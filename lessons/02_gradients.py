@@ -98,12 +98,13 @@ draw(figure_1, "02_here.svg", here=["loss", "backward"])
 
 # %% [markdown]
 # ## Which way should a number move?
-# To *train* a model is to change its numbers so that $L$ falls. For that we must know
-# whether $L$ rises or falls when a number $x$ grows a little, the other *given* numbers
-# stay as they are, and whatever is computed from $x$ follows. That is the derivative $dL/dx$, the *slope* of $L$. If it is positive, $L$ rises with
-# $x$, so $x$ should become a little smaller; if it is negative, a little larger. The
-# slopes of $L$ for all numbers of an array $x$ form an array of the same shape. It is
-# the gradient of $L$ for $x$; we say *the gradient of $x$*, as $L$ is always the same.
+# To *train* a model is to change its numbers so that $L$ falls. So let a number $x$ grow
+# a little. The other *given* numbers stay; what is computed from $x$ changes with it.
+# How much does $L$ rise? That is the derivative $dL/dx$, the *slope* of $L$. If it is
+# positive, $L$ rises with $x$, so $x$ should become a little smaller; if it is
+# negative, a little larger. The slopes of $L$ for all numbers of an array $x$ form an
+# array of the same shape. It is the gradient of $L$ for $x$; we say *the gradient of
+# $x$*, as $L$ is always the same.
 #
 # May all numbers move at once? While the moves are small, their effects add up: $L$
 # changes by about the sum of each slope times its move. When each number moves against
@@ -602,10 +603,10 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 # $$= p_j \left( gp_j - \sum_i gp_i p_i \right)$$
 #
 # Call $gp_j$ the *price* of key $j$: a unit of weight there adds
-# $gp_j$ to $L$. Raise the score of key $j$, and weight moves to it from all keys
-# (itself included), in proportion to what they have. There it had cost the average
-# price, $\sum_i gp_i p_i$. So a unit that moves changes $L$ by the bracket: **the price
-# of key $j$ minus the average price.** How much moves is in proportion to $p_j$: the
+# $gp_j$ to $L$. Raise the score of key $j$: a little weight is collected from all keys,
+# from each in proportion to its weight, and goes to key $j$. Where it came from, a unit
+# cost the average price, $\sum_i gp_i p_i$; at key $j$ it costs $gp_j$. So $L$ changes
+# by the bracket: **the price of key $j$ minus the average price.** How much moves is in proportion to $p_j$: the
 # score of a key with a small weight learns slowly, and with the weight 0 it learns
 # nothing.
 #

@@ -444,20 +444,21 @@ for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
     claim("    they sum to", abs(errors.sum() - 2) < 0.02, round(errors.sum(), 2))
 
 # %% [markdown]
-# **Derive.** Let $q = a_1^2 + a_2^2 + a_3^2$, and guess $c_1$ by $k · s$. The mean of
-# $(c_1 - k s)^2$ is
+# **Derive.** Let $r = a_1^2 + a_2^2 + a_3^2$, and guess $c_1$ by $f · s$. The mean of
+# $(c_1 - f s)^2$ is
 #
-# $$1 - 2 k a_1 + k^2 q$$
+# $$1 - 2 f a_1 + f^2 r$$
 #
-# because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is $q$.
-# The slope in $k$, $-2 a_1 + 2 k q$, is 0 at $k = a_1 / q$, which leaves
-# $1 - a_1^2 / q$. For $c_2$ and $c_3$ it is the same, so the three errors sum to
+# because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is $r$.
+# The slope in $f$, $-2 a_1 + 2 f r$, is 0 at $f = a_1 / r$, which leaves
+# $1 - a_1^2 / r$. For $c_2$ and $c_3$ it is the same, so the three errors sum to
 #
-# $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{q} = 3 - 1 = 2$$
+# $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{r} = 3 - 1 = 2$$
 #
 # *whatever the weights are*. Without any head the sum would be 3. So a head takes 1
-# from it, and no more: one number in, one number's worth of knowledge out. With $h$
-# heads the mean of the three is $1 - h/3$ or more: 2/3, 1/3 and 0.
+# from it, and no more: one number in, one number's worth of knowledge out. Each further
+# head takes at most 1 more ("Why can no weights of several heads beat the bound?"), so
+# the mean of the three is $1 - h/3$ or more: 2/3, 1/3 and 0.
 #
 # Would a wider head help? No, and the training shows it: its single head has room for
 # all three blocks. But it fetches them with the *same* weights, so beside the block
@@ -544,8 +545,8 @@ claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
 # - MultiHead is $\text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$, with
 #   $d_k = d_v = d_{model} / h$. Heads are cut by reshape, then transpose.
 # - $h$ heads cost as much as one: $4 d_{model}^2$ parameters.
-# - If its weights do not depend on the numbers, one head can know one thing of three,
-#   an error of 2/3; $h$ heads $1 - h/3$.
+# - One head fetches one of three things: its error stays at 2/3 or more, with $h$ heads
+#   at $1 - h/3$.
 
 # %% [markdown]
 # ## More on heads
@@ -739,8 +740,8 @@ claim("at T = 2 d_model the ratio is that of an LSTM", ratio[3] == 4, ratio[3])
 # ### ★ Why can no weights of several heads beat the bound?
 # With $h$ heads there are $h$ such sums. Mix them, as $W^O$ may, until their vectors of
 # weights $(a_1, a_2, a_3)$ are perpendicular to each other. Then the mean of $s s'$ is
-# 0 for any two of them, so in the error of the guess $k s + k' s'$ no term has both $k$
-# and $k'$. Each factor is chosen as if it were alone, and each sum takes 1 from the
+# 0 for any two of them, so in the error of the guess $f s + f' s'$ no term has both $f$
+# and $f'$. Each factor is chosen as if it were alone, and each sum takes 1 from the
 # three errors. So their mean is $1 - h/3$ or more: 2/3 with one head, 1/3 with two, 0
 # with three. What follows a head is a linear map, $W^O$, so the guess is linear. A
 # guess that is not may know more of some special numbers: if each $c$ is 1 or -1, the
@@ -774,7 +775,7 @@ for h in (1, 2, 3):
 # %% [markdown]
 # In the training above, $c_1$, $c_2$ and $c_3$ are in three different sums, one for
 # each block, but all three are made with the same weights. So the errors are still
-# $1 - a_i^2 / q$, and the bounds stay the same.
+# $1 - a_i^2 / r$, and the bounds stay the same.
 
 # %%
 finish("h small heads cost what one large head costs, and look at h places at once.")

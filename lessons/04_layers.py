@@ -269,9 +269,10 @@ print("moved: ", (after - on_paper).round(3))
 #
 # 1. As itself, if $i = j$: $n_j$ changes by $1/s$.
 # 2. Through the mean. $m$ changes by $1/D$, so *every* $n_i$ changes by $-(1/D) / s$.
-# 3. Through the deviation. By the chain rule for the root, $s$ changes by $n_j / D$,
-#    and $(x_i - m) / s$ has the slope $-n_i / s$ with respect to $s$, so *every* $n_i$
-#    changes by $-(n_i / s)(n_j / D)$.
+# 3. Through the deviation. $s^2$ is the mean of $(x_i - m)^2$. That $m$ moves does not
+#    count here, as the $x_i - m$ sum to 0. So $s^2$ changes by $2 (x_j - m) / D$, and
+#    $s$ by $(x_j - m) / (s D)$, which is $n_j / D$. A change of $s$ by 1 changes
+#    $(x_i - m) / s$ by $-n_i / s$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
 
 # %%
 n, s_of_it, D = on_paper, 3.0, 4
@@ -301,14 +302,13 @@ same("together = how they moved", moves, after - on_paper, rtol=0, atol=1e-3)
 # Here $u n$ are the products $u_i n_i$, and $u_i$ is $gy_i \, \text{gain}_i$, as
 # $y_i = \text{gain}_i \, n_i + \text{bias}_i$.
 #
-# What does it mean? From $u$ two parts are taken away: its mean, which is its part along
-# $(1, \ldots, 1)$, and its part along $n$. These are the two steps of $x$ that $n$ does
-# not notice: to add the same number to all features, and to stretch the distances from
-# the mean. Call $P$ what takes both parts away. Our raise $e$ moves $n$ by $P e / s$,
-# so it moves the loss by $u \cdot (P e) / s$; the formula says $(P u) \cdot e / s$.
-# **It does not matter from which of the two the parts are taken**: what is left of
-# either has nothing along the two directions, so the parts of the other that lie along
-# them add nothing to the product. In numbers:
+# What does it mean? The table of slopes is symmetric: exchange $i$ and $j$, and nothing
+# changes. So **what it does to a move of $x$ on its way forward, it does to a gradient
+# on its way back**: both lose their mean, and their part along $n$. These are the two
+# steps of $x$ that $n$ does not notice: to add the same number to all features, and to
+# stretch the distances from the mean. Let $P$ take both parts away. Then a move $\Delta$
+# changes the loss by $u \cdot (P \Delta) / s$, the formula says
+# $(P u) \cdot \Delta / s$, and both are the same number:
 
 
 # %%
@@ -319,11 +319,11 @@ def without_both_parts(v):
 
 raise_of_9 = np.array([0.0, 0.0, 0.0, 0.12])
 arriving = np.array([2.0, 0.0, 0.0, 0.0])  # u: only the first result matters
-print("P e:", without_both_parts(raise_of_9).round(3))
-print("P u:", without_both_parts(arriving).round(3))
+print("P of the raise:   ", without_both_parts(raise_of_9).round(3))
+print("P of the gradient:", without_both_parts(arriving).round(3))
 of_raise = arriving @ without_both_parts(raise_of_9)
 of_gradient = without_both_parts(arriving) @ raise_of_9
-same("u . (P e) = (P u) . e", of_raise, of_gradient)
+same("P before or behind: the same product", of_raise, of_gradient)
 print(f"both are {of_raise:.2f}")
 
 # %% [markdown]

@@ -106,8 +106,8 @@ draw(figure_1, "05_here.svg", here=["embedding", "positions", "linear"])
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
-# Exchange two words, and attention exchanges their answers, and nothing else. For a
-# query meets the same keys in another order, so the softmax gives the same weights in
+# Exchange two words, and attention exchanges their answers, and nothing else. Each query
+# meets the same keys, only in another order. So the softmax gives the same weights in
 # that order, and the sum of weighted values is the same. The rest of an encoder layer
 # treats each row alone, and all in the same way (lesson 04). So no stack of such
 # layers, however deep, can tell who bites.
@@ -584,8 +584,9 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # **What adding costs.** A word and its position now share the same numbers, of about
 # equal size. Does the head that read the news still find the word before? Here are 20
 # words of a new model, with $d_{model}$ 64 again, of which 19 have a word before. And
-# here is a head of the same size whose matrix was not built but learned, from sums of a
-# position and a trained word ("How does a head learn to find the word before?").
+# here is a head of the same size whose matrix was not built but learned: gradient
+# descent makes the weight on the word before grow, in sums of a position and a trained
+# word ("How does a head learn to find the word before?").
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -640,9 +641,10 @@ with_itself = ((all_words @ turn(-1)) * all_words).sum(axis=1).mean()
 print(f"a word, turned, with itself: {with_itself:.0f} on average")
 
 # %% [markdown]
-# Why does the head that we built find its own word? Neighbouring positions differ by
-# little: the right one led by only 1.1. Now a query contains its word, and so does the
-# key at its own place, and there the word meets itself, with a dot product of about 62.
+# Why does our head find its own word? Neighbouring positions differ by little: the right
+# one led by only 1.1. Now a query contains its word, and so does the
+# key at its own place. There the word meets itself: a row of length 8 has the dot product
+# 64 with itself, and after the turn 62 of it are left.
 # A matrix that is learned can keep away from the directions in which words lie.
 
 # %% [markdown]
@@ -688,7 +690,7 @@ for name, rows_of in (("random", untrained), ("trained", trained)):
     print(f"    {name}: 32 directions hold {squares[:32].sum() / squares.sum():.0%}")
 
 # %% [markdown]
-# It learns the more the less evenly the words are spread. `svd`, a function of NumPy,
+# The less evenly the words are spread, the better it learns. `svd`, a function of NumPy,
 # finds the *directions*, vectors at right angles to each other, in which most of the
 # rows lies: of the trained rows, 32 of the 64 directions hold 78%, and in the others
 # there is room for positions. Words that are used alike have similar rows; that is
@@ -838,8 +840,8 @@ claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_
 # slope of the dot product is the sum over all hands. With $d_{model}$ 512 there are 256
 # of them, and each factor of 10 in distance has equally many: they are evenly spread on
 # the axis of $\ln \omega$, from $-\ln base$ to 0, $256 / \ln base$ of them on each unit
-# of it. So the sum is nearly this number times an integral along the axis. A step on it
-# is $d\omega / \omega$, so the factor $\omega$ cancels:
+# of it. So the sum is nearly this number times the integral of $-\omega \sin(\omega k)$
+# along that axis, where a step is $d\omega / \omega$: the factor $\omega$ cancels.
 #
 # $$\sum_i -\omega_i \sin(\omega_i k) \approx
 # -\frac{256}{\ln base} \int_{1/base}^1 \sin(\omega k) \, d\omega

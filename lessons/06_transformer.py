@@ -241,7 +241,8 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 #
 # So this model uses all three. Some nonsense was to be expected, as the layers above
 # had never met such vectors; but each time it fails at what we said. That is no proof
-# that no model could do with fewer: many of today's have one tower only (lesson 09).
+# that no model could do with fewer: many of today's are [only a
+# decoder](decoder_only.py).
 
 # %% [markdown]
 # ## How do the pieces make a Transformer?
@@ -423,7 +424,7 @@ same(
 # %% [markdown]
 # ## How can it learn all positions at once without seeing the answer?
 #
-# Writing is slow: one run of the decoder for each token. To learn so, our sentence
+# Writing is slow: one run of the decoder for each token. To learn in this way, our sentence
 # would take eleven runs, of $1 + 2 + \ldots + 11 = 66$ positions. The paper's decoder
 # learns it in one run of 11 positions, all at once. This section says why that is not
 # cheating.
@@ -490,7 +491,7 @@ draw(figures.arrows, "06_arrows.png", layers, 2, words, words[1:] + ["liest"])
 # *What to see: blue is all that can reach the output that must predict "Lehrer". In the
 # first drawing no arrow points to the left, and the input "Lehrer" has no way to it. In
 # the second the dashed arrows of layer 2 lead there, and any one of the three would be
-# enough.*
+# enough. Of the new arrows to the left, only those from "Lehrer" are drawn.*
 #
 # **Equate.** $T$ short runs by hand, of each its last position, against one run of the
 # library:
@@ -786,9 +787,9 @@ print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 # - **Every leak makes the loss look better than a guess.** The decoder reads the start
 #   mark and five of the 6 words. So without a mask, or with a shifted one, it copies
 #   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. With the
-#   mask after the softmax it falls to the same place, more slowly: of the later words
-#   only one number comes through, how much weight they have taken away. The last two
-#   leaks show all 6 words.
+#   mask after the softmax it is on its way there, 0.64 after 400 updates: of the later
+#   words only one number comes through, how much weight they have taken away. The last
+#   two leaks show all 6 words.
 # - **Every leak ruins the translation.** There the loss is far *above* that of a guess.
 #   Why worse than a guess? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of

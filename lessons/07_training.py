@@ -409,7 +409,7 @@ for gradient in (2.0, 0.002):
 #   tenths of the old mean and takes one tenth of the new gradient.
 # - $v$ is a running mean of their squares, and $\beta_2 = 0.98$. So $\sqrt{v}$ is the
 #   usual size of a gradient, whatever its sign.
-# - $\epsilon = 10^{-9}$ prevents 0 / 0 for a parameter whose gradients were all 0.
+# - Another $\epsilon$, $10^{-9}$, prevents 0 / 0 for a parameter whose gradients were all 0.
 # - The hats are a correction.
 #
 # **Derive.** Both $m$ and $v$ begin at 0, so both are too small at first. Each update
@@ -481,7 +481,7 @@ same("m and v are divided by these", divisors, on_page, rtol=0.01)
 # first word, a quarter the second, an eighth the third; the last two, with one in
 # 32,768 each, are rare. The model is a table: each word has a row, the logits of the
 # translations. The gradient of a row is $p - q$ times the share of its word in the
-# batch: small for a rare word. This is the program; descent gets the momentum $m$, too,
+# batch: small for a rare word, and so the rates of descent are large. The program; descent gets the momentum $m$, too,
 # so that only the division by $\sqrt{v}$ is in question.
 
 # %%
@@ -523,7 +523,8 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 #
 # **The division by $\sqrt{v}$ gives a rare word's row nearly the moves of a frequent
 # one's.** On the digits of the first section, which are all equally frequent, descent
-# with momentum comes as far as Adam.
+# with momentum comes as far ("Is Adam better than descent on the digits, and how small
+# do its moves become?").
 
 # %% [markdown]
 # ## How large is the learning rate?
@@ -589,7 +590,8 @@ draw(figures.schedule, "07_schedule.png", counts_20k, rates)
 # trainings of 600 updates to find out. They were run once, by a command that you can
 # repeat: `python -m minitf.course.experiments.warmup`. The model has the paper's 6 + 6
 # layers, but $d_{model}$ 32; the task is that of the digits. Three schedules, eight
-# peak rates, three seeds each:
+# peak rates, three seeds each; a *seed* starts the random numbers, so another seed is
+# another first model with other batches:
 #
 # - *warm-up*: up to the peak in 200 updates, then down as $1 / \sqrt{t}$ (equation 3);
 # - *at once*: the peak rate for 200 updates, then down in the same way;
@@ -783,7 +785,8 @@ claim(
 # the inputs are $(1, 1, 1, -1)$, at B $(1, 1, -1, 1)$: the first two are common to
 # both, the other two tell A from B. The gradient of a weight is a sum over the
 # positions (lesson 02): its input times the gradient of the output there. Adam's first
-# update moves each weight by the rate, 0.008, against the sign of that sum.
+# update moves each weight by the rate, 0.008, against the sign of that sum. A gradient
+# of 1 asks the output for less, of -1 for more.
 
 # %%
 inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
@@ -795,9 +798,10 @@ print(f"32 inputs: up to {32 * 0.008:.3f} together,", end=" ")
 print(f"about {np.sqrt(32) * 0.008:.3f} with random signs")
 
 # %% [markdown]
-# What both ask for moves both the same way. With two positions each also gets its own
-# way; with hundreds, whose wishes mostly cancel in the sum, only what all ask for is
-# left. In an output with 32 inputs such moves shift all positions together, by up to
+# What both ask for moves both the same way, and with two positions each also gets its
+# own way: the sums were 2 and 0. With 100 positions a wish that all have sums to 100,
+# and wishes of random sign to about $\sqrt{100} = 10$. Adam takes only the sign of the
+# sum: nearly always that of the common wish. In an output with 32 inputs such moves shift all positions together, by up to
 # 0.256. The shift makes the vectors longer, and each of the encoder's twelve norms
 # divides by their length: so less is left of the differences. [The collapse at a high
 # first rate](collapse.py) measures each of these steps.
@@ -1114,7 +1118,7 @@ draw(figures.bleu, "07_bleu.png", judged_after, perplexities, bleus)
 # ![Two panels over 600 updates: the perplexity with eps = 0.1 ends higher, 1.32 against 1.21, while its BLEU ends higher too, 89.2 against 84.8](figures/07_bleu.png)
 #
 # *What to see: the smoothed model loses on the left, where less is better, and wins on
-# the right. The means meet at 500 updates, where one smoothed seed had a bad moment.*
+# the right. The means meet at 500 updates.*
 #
 # So the paper's sentence (section 5.4) holds here too, on a small scale. Single runs
 # spread widely, and the gain depends on where one stops: read its sign, not its size.

@@ -106,7 +106,8 @@ draw(figure_1, "08_here.svg", here=["output"])
 # ## How does a model write a sentence?
 # We let a beginner write: the model of the earlier lessons, whose training was stopped
 # after 400 of 1,500 updates. The finished one makes hardly any mistakes, and a better
-# search would have nothing to correct. "Was the model chosen fairly, and is one
+# search would have nothing to correct. A *checkpoint* is a copy of a model, saved during
+# its training: "Was the model chosen fairly, and is one
 # checkpoint enough?" tells how the moment was chosen, without cheating.
 
 # %%
@@ -173,6 +174,7 @@ def greedy_by_loop(model, ids):
 first = greedy_by_loop(exact, read[4])
 print("   ", english[4])
 so_far = []
+most_in_doubt = (0, "")
 for word in first.ids + [END]:
     p = np.exp(next_ln_p(exact, read[4], so_far))
     second = int(p.argsort()[-2])
@@ -182,10 +184,10 @@ for word in first.ids + [END]:
     print(
         f"    {name:9s} P {p[word]:.3f}   then {name_of_second:11s} P {p[second]:.3f}"
     )
-    if name == "zeichnen":
-        most = np.cumsum(np.sort(p)[::-1]) < 0.9
+    needed = (np.cumsum(np.sort(p)[::-1]) < 0.9).sum() + 1  # tokens that share 90%
+    most_in_doubt = max(most_in_doubt, (needed, name))
     so_far.append(word)
-print(f"    at zeichnen, {most.sum() + 1} tokens share 90% of P")
+print(f"    at {most_in_doubt[1]}, {most_in_doubt[0]} tokens share 90% of P")
 
 # %% [markdown]
 # One line for each token, the last of them the end mark, and beside it the second best.
@@ -414,9 +416,10 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # left. But each beginning can end in one way only, with the end mark. So of the best
 # $2 k$ candidates at most $k$ end, and at least $k$ can go on.
 #
-# **Rule 4: an end mark counts only among the best $k$.** A beam of 1 shall be greedy
+# **Rule 4: an end mark counts only among the best $k$.** A beam of 1 must be greedy
 # decoding, which ends only if the end mark is the likeliest of all. Take $k = 1$ and a
-# model that says "Gute" with 0.6 and nothing at all with 0.4; and again the coffee:
+# model that says "Gute" with 0.6, after it "Nacht" with 0.6, and ends at once with 0.4;
+# and again the coffee:
 #
 # | $k$ | candidate | P | rank | ends | what becomes of it |
 # |---|---|---|---|---|---|
@@ -428,7 +431,7 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # | 2 | Nein danke | 0.1 | 4 | no | kept |
 #
 # So an empty text of 0.4 is dropped, although "Gute Nacht", which is found one step
-# later, has 0.36.
+# later, has $0.6 · 0.6 = 0.36$. Greedy does the same: that is the price of rule 4.
 #
 # **Rule 5: stop when $k$ texts are finished and none of the others can win.** After step
 # 2 of the coffee with $k = 2$, "Ja" and "Nein" are finished, "Ja" with the better score, -0.9984, and "Ja
@@ -439,7 +442,7 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
 # and the next step finds "Ja gern". The bound looks generous. But what is left soon has
-# so low a $\ln P$ that it suffices: "He is calling us." stops after seven steps.
+# so low a $\ln P$ that it suffices.
 #
 # **Derive.** All five rules in one program, for the one best text of a sentence. A text
 # is a row of ids and its $\ln P$.
@@ -530,7 +533,7 @@ draw_page("08_page.html", toy_model(), call)
 #
 # $p_n$ is the share of the translations' n-grams that their references have too,
 # clipped sentence by sentence; $h$ and $r$ are the tokens of all translations and of
-# all references. A text that is too long has surplus n-grams, which lower the shares.
+# all references. Surplus n-grams of a text that is too long lower the shares.
 #
 # **Derive.** Count as you would by hand: look for each n-gram in the reference, and
 # cross out the one you found. Crossing out is the clipping.

@@ -407,7 +407,7 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 # blue places hold tokens.*
 #
 # *Why is 78% padding?* As they come, a batch has 168 pairs, and among so many there is
-# nearly always a very long sentence, typically of 136 tokens. All others, of 29 tokens
+# mostly a very long sentence, typically of 136 tokens. All others, of 29 tokens
 # on average, are filled up to its length: about 29 / 136 of the places hold tokens.
 #
 # *Why is a quarter left when 16,000 pairs are sorted?* Look at the middle: the targets
@@ -438,6 +438,7 @@ P = sum(parameter.size for parameter in base.parameters())
 operations = 6 * P * 25_000
 speed = operations / 0.4 / 8  # of a P100, in operations a second
 print(f"parameters with 37,000 subwords: {P / 1e6:.1f} million (lesson 06)")
+# Without attention's scores and averages, which are small for short sentences.
 claim("operations of an update", abs(operations - 9.5e12) < 1e11, f"{operations:.2e}")
 claim("of each GPU in a second", abs(speed - 3e12) < 1e11, f"{speed:.2e}")
 share_of_peak = 100 * speed / 9.5e12
@@ -586,8 +587,8 @@ print(f"and 25,000 / {of_eight:,.0f} = {25_000 / of_eight:.1f}")
 # $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^*$$
 #
 # For one GPU that is 25,000, and for very many nearly $t^*$. As long as each still has
-# many more tokens than $t^*$, twice as many GPUs are nearly twice as fast. **Very many
-# GPUs with fewer than $t^*$ tokens each send for longer than they compute.**
+# many more tokens than $t^*$, twice as many GPUs are nearly twice as fast. **With fewer
+# than $t^*$ tokens each, they send for longer than they compute.**
 #
 # The paper does not name its links. So take three that one can buy.
 
@@ -693,7 +694,7 @@ claim("mean of 5 that are 100 steps apart", far_apart < 0.25, f"{far_apart:.2f}"
 # We give the early model of lesson 08 another 200 updates, and keep a copy after each.
 # Batches of only 250 tokens shake it well. The rate is 0.001 throughout. At each tenth
 # update we take the loss on 100 unseen sentences: of the checkpoint, and of the mean of
-# the last 5, 10 updates apart. It is smoothed by 0.05, so no loss is below 0.57.
+# the last 5, 10 updates apart. This loss is smoothed by 0.05: it is never below 0.57.
 
 # %%
 # The updates of lesson 07, in noisy batches (minitf/course/trainings.py).
@@ -920,8 +921,9 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 # | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0 |
 # | test BLEU | 93.9 | about 26.7 (27.3 by the paper's script) | |
 #
-# - *Step 1.* A new model guesses, with logits of variance 1 (end of lesson 05). A
-#   loss far from that tells of wrong initial weights.
+# - *Step 1.* A new model guesses: $\ln V$. Its logits have the variance 1, which makes
+#   the sum of their powers $e^{1/2}$ times as large, hence the 1/2 (lesson 05). A loss
+#   far from that tells of wrong initial weights.
 # - *Later.* A smoothed loss stays above the entropy of $q$ (lesson 07): 0.51 for 500
 #   pieces, smoothed by 0.05 as `--quick` does, and 1.38 for 37,000, smoothed by 0.1.
 #   Below that, there is no smoothing.
@@ -971,7 +973,7 @@ print(f"ln 4.92 = {np.log(4.92):.2f}; in 10% more tokens {np.log(4.92) / 1.1:.2f
 # | 09 | from a folder of text to a score that others can check |
 #
 # And today's large language models? They are, at heart, the right tower of lesson 06
-# without its source attention, made much larger. The norm comes first now (lesson 04),
+# without its source attention ([only a decoder](decoder_only.py)), made much larger. The norm comes first now (lesson 04),
 # and positions mostly rotate queries and keys. The rest you know, from several heads to
 # Adam with a warm-up. You can read their programs now; [What changed since
 # 2017](SINCE-2017.md) goes through the changes.
@@ -1250,11 +1252,11 @@ draw(figures.ring, "09_ring.png", of_ones)
 # %%
 starts = (0, 16, 32, 48)
 quarters = [batch.rows(start, start + 16) for start in starts]
-of_four = [gradient_with_dropout(quarter, step=7) for quarter in quarters]
+of_four = [gradient_of(quarter) for quarter in quarters]
 at_the_end = ring([np.array_split(gradient, 4) for gradient in of_four])[-1]
 everyone = at_the_end.reshape(4, -1)
 largest_difference = abs(everyone - everyone[0]).max()
-same("the ring of four = the gradient of the batch", everyone[0], with_dropout)
+same("the ring of four = the gradient of the batch", everyone[0], on_one_gpu)
 claim(
     "between the four GPUs the sums differ by",
     largest_difference == 0,

@@ -151,8 +151,8 @@ for shift, same_way in ((0.256, True), (0.256, False), (0.045, False)):
 # %% [markdown]
 # ## What do small first moves change?
 # A warm-up begins with small moves. Within 20 updates two things shrink. One is the
-# length of the common wish. (We take the length of the sum of all wishes, which is
-# their mean times their number.) The other is the *typical move*: how far the median
+# length of the common wish; we print shares of it, so it does not matter that the
+# program sums the wishes and does not average them. The other is the *typical move*: how far the median
 # number moves, as a share of the rate.
 #
 # Why do they shrink? Either with *time*, as more batches come in: then waiting would
@@ -230,10 +230,11 @@ draw(figures.wishes, "collapse_wishes.png", first_30)
 #
 # The typical moves shrink for two reasons. The gradients of the batches disagree and
 # cancel in $m$; and they are shorter than those of the first updates, which $v$ still
-# holds. Disagreement alone would leave 0.15, as of random signs. In
+# holds. Disagreement alone would leave 0.15, as random signs do in the long run (lesson
+# 07). In
 # update 60 a typical move is 0.11 of the rate with the warm-up and 0.00 without, so the
-# second reason counts, too. (At the rate's peak, in update 200, a move is 0.09 of the
-# rate, and the common wish of a batch is long again, 0.56.)
+# second reason counts, too. At the rate's peak, in update 200, a move is 0.09 of the
+# rate, and the common wish of a batch is long again, 0.56.
 #
 # Do small moves do less harm? The positions are more apart than without a warm-up, with
 # each seed. But seed 2 has lost nearly half of its 0.29, and seed 3 a part of its 0.38.
@@ -266,7 +267,7 @@ claim(
 # 04 measures that). All three may be at work.
 #
 # Noci et al. 2022 prove for the queries and keys of a new model that the gradient
-# vanishes if all positions are alike. Our measurement is one seed.
+# vanishes if all positions are alike.
 
 # %%
 finish("What all positions ask for moves them together, and twelve norms keep it so.")

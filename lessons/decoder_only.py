@@ -68,9 +68,9 @@ moved = abs(model(row).numpy() - model(other_end).numpy())[0, :12].max()
 claim("later letters change the first 12 logits by", moved == 0, float(moved))
 
 # %% [markdown]
-# So one run predicts each letter from those before it, as in lesson 06, and nothing
-# need be shifted in but the text itself: the model reads letters 0 to 47 of a slice,
-# and is to say letters 1 to 48.
+# So one run predicts each letter from those before it, as in lesson 06, and no start
+# mark is needed: the model reads letters 0 to 47 of a slice, and is to say letters 1 to
+# 48.
 
 # %%
 adam = Adam(model.named_parameters())
@@ -82,7 +82,7 @@ for update in range(1, 401):
         logits = model(slices[:, :-1])
         loss = label_smoothed_cross_entropy(logits, slices[:, 1:], smoothing=0.0)
         loss.backward()
-        adam.step(8e-3 * min(update / 50, 1.02 - update / 400))
+        adam.step(8e-3 * min(update / 50, 1.02 - update / 400))  # up, then down
     if update in (1, 50, 100, 200, 400):
         print(f"update {update:3d}: loss {float(loss):.2f}")
 shares = np.bincount(ids_of_text) / len(ids_of_text)
@@ -92,9 +92,9 @@ claim("the model knows much more", float(loss) < frequencies_only / 2, float(los
 
 # %% [markdown]
 # ## How does it write?
-# A translator searches for the best text (lesson 08). A language model that does so
-# writes the same thing again and again: the most probable next letter is the one that
-# comes most often. So it throws dice. *Sampling* draws the next token with its
+# A translator searches for the best text (lesson 08). A language model that does so has
+# one answer for each beginning; once a passage comes back, so does what followed it,
+# and the text runs in a circle. So it throws dice. *Sampling* draws the next token with its
 # probability, and the *temperature* $T$ divides the logits first:
 #
 # $$p_i = e^{z_i / T} / \sum_j e^{z_j / T}$$
@@ -108,7 +108,7 @@ for temperature in (0.1, 0.5, 1.0, 2.0):
     print(f"T = {temperature}: {F.softmax(z / temperature).numpy().round(2)}")
 
 # %% [markdown]
-# At 0.1 it is greedy decoding. Now the model, with the beginning "The " and four
+# At 0.1 it is nearly greedy decoding. Now the model, with the beginning "The " and four
 # temperatures, and how many of its words are words of the text:
 
 
@@ -143,8 +143,8 @@ claim("at 0.1 more are words than at 2", real[0.1] > real[2.0] + 0.2, real[0.1])
 # Nowhere: it became text. "Translate into German: The dog sleeps." is a beginning, and
 # the translation its continuation. One attention then looks at the task, the source and
 # what is written, all in one row. What a translator had as two towers is left to the
-# training: enough text, in which such continuations occur, and models a thousand times
-# larger. `python examples/language_model.py` trains this one for longer.
+# training: enough text, in which such continuations occur, and models of thousands of
+# millions of parameters, where this one has a hundred thousand. `python examples/language_model.py` trains this one for longer.
 
 # %%
 finish("One tower, a causal mask, and dice: the rest is lessons 01 to 07.")

@@ -82,15 +82,17 @@ def attention(path):
     nodes = {
         "Q": (0, 1.2, "Q\ngQ = gS K"),
         "K": (0, 0, "K\ngK = gS\u1d40 Q"),
-        "S": (1.4, 0.6, "S = Q K\u1d40"),
-        "P": (2.8, 1.2, "P = softmax(S / \u221ad)"),
-        "V": (2.8, 0, "V\ngV = P\u1d40 gY"),
-        "Y": (4.2, 0.6, "Y = P V\ngY arrives"),
+        "S": (1.1, 0.6, "S = Q K\u1d40"),
+        "Z": (2.2, 1.2, "Z = S / \u221ad$_k$"),
+        "P": (3.3, 1.2, "P = softmax(Z)"),
+        "V": (3.3, 0, "V\ngV = P\u1d40 gY"),
+        "Y": (4.4, 0.6, "Y = P V\ngY arrives"),
     }
     arrows = [
         ("Y", "P", "gY V\u1d40"),
         ("Y", "V", "P\u1d40 gY"),
-        ("P", "S", "gS"),
+        ("P", "Z", "gZ"),
+        ("Z", "S", "gS"),
         ("S", "Q", "gS K"),
         ("S", "K", "gS\u1d40 Q"),
     ]

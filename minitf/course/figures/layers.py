@@ -18,7 +18,7 @@ def facts(sizes, errors, best_additive, path):
     lines(
         {"feed-forward network": (sizes, errors)}, path,
         "units of the network, $d_{ff}$", "mean square error of the answers",
-        "From 4 units on, the network beats every additive answer", log="x",
+        "With 4 units and more, far below every additive answer", log="x",
         limits=(-0.05, 1.05), levels={"the best f(person) + g(dish)": best_additive},
     )  # fmt: skip
 
