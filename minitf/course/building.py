@@ -10,6 +10,7 @@ import ast
 import contextlib
 import functools
 import io
+import itertools
 import json
 import re
 import signal
@@ -246,23 +247,32 @@ def expected_of(piece: Piece) -> dict:
     return outcome_of(piece, page_itself())
 
 
-def answer(piece: Piece, old: str, new: str) -> str:
-    """Return the page with a text of this piece replaced, for a typical mistake."""
+def answer(piece: Piece, *changes: tuple[str, str]) -> str:
+    """Return the page with (old, new) texts of a piece replaced; KeyError without an old text."""
     node = lent_pieces()[piece.name]
     lines = page().splitlines(keepends=True)
     body = [line for line in lines[node.lineno - 1 : node.end_lineno] if not is_comment(line)]
-    changed = "".join(body).replace(old, new, 1)
-    assert changed != "".join(body), f"{piece.name} has no text {old!r}"
+    changed = "".join(body)
+    for old, new in changes:
+        if old not in changed:
+            raise KeyError(f"{piece.name} has no text {old!r}")
+        changed = changed.replace(old, new, 1)
     return "".join([*lines[: node.lineno - 1], changed, *lines[node.end_lineno :]])
 
 
 @functools.cache
-def outcomes_of_mistakes(piece: Piece) -> list:
-    """Return (what a student is told, what comes out) of each typical mistake of a piece."""
+def outcomes_of_mistakes(piece: Piece, at_once: int = 1) -> list:
+    """Return (what a student is told, what comes out) of each typical mistake of a piece.
+
+    at_once: how many mistakes are made together.
+    """
     outcomes = []
-    for old, new, told in piece.wrong:
-        module = module_with(ast.parse(answer(piece, old, new)), piece.name, str(PAGE))
-        outcomes.append((told, outcome_of(piece, module)))
+    for mistakes in itertools.combinations(piece.wrong, at_once):
+        with contextlib.suppress(KeyError, SyntaxError):  # two that exclude each other
+            text = answer(piece, *(mistake[:2] for mistake in mistakes))
+            module = module_with(ast.parse(text), piece.name, str(PAGE))
+            told = "; and ".join(mistake[2] for mistake in mistakes)
+            outcomes.append((told, outcome_of(piece, module)))
     return outcomes
 
 
@@ -282,7 +292,7 @@ def checked(text: str, piece: Piece, file: str) -> tuple[str, str]:
     found, expected = outcome_of(piece, module), expected_of(piece)
     if same(found, expected):
         return "right", ""
-    mistakes = outcomes_of_mistakes(piece)
+    mistakes = itertools.chain.from_iterable(outcomes_of_mistakes(piece, n) for n in (1, 2))
     looks = next((f": {told}" for told, outcome in mistakes if same(found, outcome)), "")
     if "error" in found:
         line = f" (line {found['line']})" if found.get("line") else ""
@@ -303,13 +313,14 @@ def checked(text: str, piece: Piece, file: str) -> tuple[str, str]:
 def run(file: str) -> None:
     """Check the student's file, say what is right, and use the model when everything is.
 
-    Exits with code 0 if all pieces are right, 1 if not.
+    With --hints, wrong pieces get a hint. Exits with code 0 if all pieces are right, 1 if not.
     """
-    text, sentence = Path(file).read_text(encoding="utf-8"), " ".join(sys.argv[1:])
-    sys.exit(exit_code(Path(file).name, lambda: tell(text, file, sentence)))
+    words = [word for word in sys.argv[1:] if word != "--hints"]
+    text, hints = Path(file).read_text(encoding="utf-8"), words != sys.argv[1:]
+    sys.exit(exit_code(Path(file).name, lambda: tell(text, file, " ".join(words), hints)))
 
 
-def run_notebook() -> None:
+def run_notebook(hints: bool = False) -> None:
     """Check the cells that were run in this notebook, and use the model when all is right."""
     from IPython import get_ipython
 
@@ -317,7 +328,7 @@ def run_notebook() -> None:
     for cell in get_ipython().user_ns["In"]:
         with contextlib.suppress(SyntaxError):  # a cell that was run, and then mended
             texts += [python_of(cell)] if "run_notebook" not in cell else []
-    tell("\n\n".join(texts), "my_transformer.ipynb")
+    tell("\n\n".join(texts), "my_transformer.ipynb", hints=hints)
 
 
 def python_of(cell):
@@ -348,12 +359,12 @@ def grade(text: str, file: str) -> int:
     return 0 if right == len(PIECES) else 1
 
 
-def tell(text, file, sentence=""):
+def tell(text, file, sentence="", hints=False):
     """Print a line for each piece, and for a wrong one what helps; if all are right, use the model.
 
     Returns the exit code.
     """
-    right, lesson = 0, ""
+    right, lesson, wrong = 0, "", False
     for number, piece in enumerate(PIECES, 1):
         state, message = checked(text, piece, file)
         right += state == "right"
@@ -363,8 +374,12 @@ def tell(text, file, sentence=""):
         separator = ": " if message else ""
         print(f"  {state:6s} {number:2}. {piece.name}{separator}{message}")
         if state == "wrong":
-            print(f"             hint: {piece.hint}\n             see {section_of(piece)}")
+            wrong, space = True, " " * 13
+            print(f"{space}hint: {piece.hint}\n" * hints + f"{space}see {section_of(piece)}")
     print(f"{right} of {len(PIECES)} pieces are yours.")
+    if wrong and not hints:
+        notebook, again = file.endswith(".ipynb"), f"python {Path(file).name} --hints"
+        print(f"Wrong a second time? Hints: {'run_notebook(hints=True)' if notebook else again}")
     if right < len(PIECES):
         return 1
     speak(text, file, sentence)

@@ -400,7 +400,7 @@ def _try_average(w):
 PIECES = [
     Piece(
         "softmax", "01", "What does the library compute?",
-        "Two lines: e, and e divided by its sum. Subtract the largest x of each row first.",
+        "Which number may one subtract from all scores of a row, so that no power overflows?",
         _try_softmax,
         (" - x.max(axis=-1, keepdims=True)", "", "exp overflows: subtract the largest score"),
         ("e.sum(axis=-1, keepdims=True)", "e.sum()", "divided by the sum of all numbers, not of each row"),
@@ -460,7 +460,7 @@ PIECES = [
     ),
     Piece(
         "Tensor.__matmul__", "02", "What does a matrix product hand back?",
-        "Make rows of all positions with reshape(-1, x.shape[-1]); then gW is one product.",
+        "W serves all positions of all sentences, so its gradient is a sum over them: make rows of all positions with reshape(-1, x.shape[-1]); then gW is one product.",
         _try_matmul,
         ("return gy @ W.T, rows.T @ g_rows", "return rows.T @ g_rows, gy @ W.T", "the two gradients are exchanged"),
         ("rows.T @ g_rows", "g_rows.T @ rows", "gW is transposed: x^T gy, not gy^T x"),
@@ -470,7 +470,7 @@ PIECES = [
     ),
     Piece(
         "Tensor.transpose", "02", "What does each operation hand back?",
-        "np.argsort(axes) is the order that puts the axes back.",
+        "For the axes 1, 2, 0 write down where each axis of x has gone: these places, in order, lead back. np.argsort finds them.",
         _try_transpose,
         ("np.argsort(axes)", "axes[::-1]", "the axes in reverse are not the way back: argsort"),
         ("np.argsort(axes)", "axes", "the axes of the gradient are moved again, not put back"),
@@ -483,7 +483,7 @@ PIECES = [
         "Write list_inputs_first of that section as a function visit(node) inside this one: unless the node was seen, it visits the inputs, then appends the node.",
         _try_topological_order,
         ("            order.append(node)", "            order.insert(0, node)", "the list begins with the loss: each node must come after its inputs"),
-        ("if node not in seen:", "if True:", "a node that is used twice is in the list twice: is it put into seen?"),
+        ("if node not in seen:", "if True:", "a node that is used twice is in the list twice: keep a set of those that were visited"),
         ("            seen.add(node)\n", "            seen.add(node)\n            order.append(node)\n", "each node is listed before its inputs, and after them again"),
         ("if node not in seen:", "if node.inputs and node not in seen:", "Tensors without inputs are left out"),
         ("    return order", "    return seen", "a set has no order: return the list"),

@@ -27,9 +27,15 @@ def test_the_page_is_right_and_each_typical_mistake_is_named(piece):
     assert checked(page(), piece, "page.py") == ("right", "")
     assert len({words for *_, words in piece.wrong}) == len(piece.wrong) <= 5
     for old, new, words in piece.wrong:
-        state, message = checked(answer(piece, old, new), piece, "answer.py")
+        state, message = checked(answer(piece, (old, new)), piece, "answer.py")
         assert state == "wrong", f"accepted: {words}"
         assert message.endswith(words), f"{words}: {message}"
+
+
+def test_the_first_softmax_that_one_writes_is_told_both_its_mistakes():
+    naive = answer(PIECES[0], *(mistake[:2] for mistake in PIECES[0].wrong[:2]))
+    message = checked(naive, PIECES[0], "answer.py")[1]
+    assert "exp overflows" in message and "; and divided by the sum of all" in message
 
 
 SWAPS = {
