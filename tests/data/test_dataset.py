@@ -244,7 +244,9 @@ def test_validation_pairs_that_are_trained_on_are_noticed(tmp_path, own, said):
         (tmp_path / f"valid.{side}").write_text("".join(f"{side} {i}\n" for i in own))
     names = [[str(tmp_path / f"{part}.{side}") for side in "st"] for part in ("train", "valid")]
     settings, log = Settings(train=names[0], valid=names[1], subwords="none"), []
-    prepare(settings, read_corpus(settings), log.append)
+    corpus = read_corpus(settings)
+    assert corpus.source_language == "source"  # .s names no language
+    prepare(settings, corpus, log.append)
     found = [line for line in log if "pairs of --valid are in --train" in line]
     assert len(found) == bool(said) and all(said in line for line in found)
     assert "notice   only 3 pairs: better adapt a trained model of these languages" in str(log)
