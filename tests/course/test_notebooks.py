@@ -127,11 +127,8 @@ def test_a_notebook_that_exists_is_kept(tmp_path):
 def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     done = make(tmp_path, "file")
-    assert (
-        done.returncode == 2
-        and done.stderr.startswith("notebooks.py: file: ")
-        and done.stderr.count("\n") == 1
-    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("notebooks.py: file: ")
     assert make(tmp_path, "--folder").returncode == 2 and make(tmp_path, "--help").returncode == 0
 
 

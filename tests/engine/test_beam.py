@@ -73,10 +73,8 @@ def test_what_is_cut_off_comes_after_all_that_finished():
         Decoding(model, cached=False), sources(1), 3, 0.0, max_extra=1, n_best=3
     )[0]
     assert [first.ids, second.ids, third.ids] == [[], [4], [4, 4]]
-    assert (
-        third.log_probability == pytest.approx(math.log(0.9**2))
-        and third.score > first.score > second.score
-    )
+    assert third.log_probability == pytest.approx(math.log(0.9**2))
+    assert third.score > first.score > second.score
     for n_best in (1, 2):
         (found,) = beam_search(
             Decoding(model, cached=False), sources(1), 3, 0.0, max_extra=1, n_best=n_best

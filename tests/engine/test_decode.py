@@ -158,16 +158,10 @@ def test_the_defaults_are_those_of_the_paper():
         )
 
     (best,) = beam_search(Decoding(Table(ends_late, 9), cached=False), sources(3))
-    assert (
-        best
-        == beam_search(Decoding(Table(ends_late, 9), cached=False), sources(3), 4, 0.6, 50, 1)[0]
-    )
+    late = Decoding(Table(ends_late, 9), cached=False)
+    assert best == beam_search(late, sources(3), 4, 0.6, 50, 1)[0]
     assert best[0].score == pytest.approx(best[0].log_probability / penalty(3 + 50, 0.6))
-    assert (
-        len(best[0].ids)
-        == len(greedy(Decoding(Table(ends_late, 9), cached=False), sources(3))[0].ids)
-        == 3 + 50
-    )
+    assert len(best[0].ids) == len(greedy(late, sources(3))[0].ids) == 3 + 50
     assert inspect.signature(beam_search).parameters["beam"].default == 4
 
 
