@@ -253,6 +253,7 @@ def beam_search(
     n_best: int = 1,
     allowed: Allowed | None = None,
     steps: list[list[BeamStep]] | None = None,
+    like: str = "paper",
 ) -> list[list[Hypothesis]]:
     """Keep the `beam` most probable beginnings of each translation, and finish the best of them.
 
@@ -268,7 +269,9 @@ def beam_search(
     end mark, comes after all finished ones, whatever their scores.
     n_best: at most beam. The other arguments are those of greedy.
     steps: a list to which those of each sentence are added, as one list for each sentence.
-    Raises ValueError for a beam, n_best or alpha out of range.
+    like: "paper", or "marian" for Marian's search: its length penalty is |Y|^alpha, a text that
+    ends leaves its place in the beam empty, and a sentence is done when all `beam` have ended.
+    Raises ValueError for a beam, n_best, alpha or `like` out of range.
     Source: section 6.1; Wu et al. 2016, section 7.
     """
     decoding, source = _checked(model, source, alpha)
@@ -276,15 +279,17 @@ def beam_search(
         raise ValueError(f"the beam width must be at least 1, not {beam}")
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best must be from 1 to the beam width {beam}, not {n_best}")
+    if like not in ("paper", "marian"):
+        raise ValueError(f"like must be paper or marian, not {like!r}")
     if len(source) == 0:
         return []
     c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
-    keeps_steps = steps is not None
-    searches = [_Search(limit, beam, alpha, n_best, c.eos_id, keeps_steps) for limit in limits]
+    given = beam, alpha, n_best, c.eos_id, steps is not None, like
+    searches = [_Search(limit, *given) for limit in limits]
     with decoding.model.evaluating(), no_grad():
         scorer = decoding.start(source, beam)
         _search_together(searches, scorer, beam, (c.pad_id, c.bos_id), allowed)
-    if keeps_steps:
+    if steps is not None:
         steps += [search.steps for search in searches]
     return [search.best() for search in searches]
 
@@ -335,9 +340,10 @@ class _Search:
     steps: its BeamSteps, or None if nobody asks for them.
     """
 
-    def __init__(self, limit, beam, alpha, n_best, eos_id, keeps_steps):
-        self.limit, self.beam, self.alpha = limit, beam, alpha
-        self.n_best, self.eos_id = n_best, eos_id
+    def __init__(self, limit, beam, alpha, n_best, eos_id, keeps_steps, like):
+        self.limit, self.beam, self.n_best, self.eos_id = limit, beam, n_best, eos_id
+        self.narrows = like == "marian"
+        self.penalty = lambda n: n**alpha if self.narrows else length_penalty(n, alpha)
         self.finished, self.cut, self.done = [], [], False
         self.steps = [] if keeps_steps else None
 
@@ -348,6 +354,8 @@ class _Search:
         the texts of the step before that they continue.
         """
         length = texts.shape[1] - 1  # without the start mark, with the end mark
+        if self.narrows:  # those that have ended keep their places
+            totals[self.beam - len(self.finished) :] = -np.inf
         ends = (texts[:, -1] == self.eos_id).tolist()
         for place in range(self.beam):  # an end mark further down does not count
             if ends[place]:
@@ -363,7 +371,7 @@ class _Search:
             scores = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
             # ln P is at most 0 and falls with every token. So no text can get a score above the
             # highest current ln P divided by the largest penalty, that of the greatest length.
-            bound = highest / length_penalty(self.limit, self.alpha)
+            bound = highest / self.penalty(self.limit)
             self.done = bound <= scores[self.n_best - 1]
         if self.steps is not None:
             possible = totals[: self.beam] > -np.inf
@@ -374,7 +382,7 @@ class _Search:
 
     def _add(self, hypotheses, ids, total, length):
         if total > -np.inf:
-            score = total / length_penalty(length, self.alpha)
+            score = total / self.penalty(length)
             hypotheses.append(Hypothesis(ids.tolist(), float(total), float(score)))
 
     def best(self):

@@ -56,7 +56,8 @@ output formats:
                       itself has |||, it is written &#124;&#124;&#124;
   --format json       {"source", "translation", "score", "log_probability",
                       "nbest": [{"translation", "score", "log_probability"}]}
-  SCORE is ln P(translation) / ((5 + length) / 6)^alpha; greater is better.
+  SCORE is ln P(translation) / ((5 + length) / 6)^alpha, or with --like marian
+  ln P(translation) / length^alpha; greater is better.
   length: tokens of the translation, with its end mark; of a line that is
   translated in several parts, SCORE is the sum of theirs
 
@@ -161,9 +162,9 @@ def _check(parser, options):
         "--temperature, --top-k, --top-p and --seed are only used with --sample: add it": (
             options.sampling and not options.sample
         ),
-        "--sample draws one translation of each line: leave out --beam, --nbest and --attention": (
-            options.sample and (options.beam or options.nbest > 1 or picture)
-        ),
+        "--sample draws one translation of each line: leave out --beam, --like, --nbest and "
+        "--attention": options.sample
+        and (options.beam or options.like != "paper" or options.nbest > 1 or picture),
         f"--attention {picture} has no ending: use .png, .pdf or .svg for a picture, .html for a "
         "page": picture and not os.path.splitext(picture)[1],
         "--attention names the file of --input or --output: choose another": (
@@ -179,6 +180,7 @@ def _check(parser, options):
         "add it": is_chosen and not picture,
         "a page shows all kinds and layers: leave out --attention-kind, --attention-subwords and "
         "--layer, or draw a .png": is_chosen and is_page,
+        "a page shows the paper's search: leave out --like": is_page and options.like != "paper",
         f"--nbest {options.nbest} needs a beam at least as wide: set --beam {options.nbest}": (
             options.nbest > (options.beam or options.nbest)
         ),
@@ -254,6 +256,8 @@ def _add_search(parser, model):
     add("--beam", type=number(int, 1, 1000), metavar="N", help=beam)
     alpha = "length penalty: a greater one favours longer translations (default: 0.6)"
     add("--alpha", type=number(float, 0, 10), default=0.6, metavar="A", help=alpha)
+    like = "search as the paper does (default), or as Marian, which trained many public models"
+    add("--like", choices=("paper", "marian"), default="paper", help=like)
     extra = (
         "limit a translation to N subwords (words or parts of words) more than its source "
         "(default: 50)"

@@ -56,7 +56,7 @@ def drawing(batches, translator, options):
 
 
 def _draw(translator, line, options):
-    search = Search(options.beam, options.alpha, options.max_extra)
+    search = Search(options.beam, options.alpha, options.max_extra, like=options.like)
     if options.attention.lower().endswith(PAGES):
         folder, with_model = options.model, options.with_model
         draw_page(translator, line, options.attention, folder, search, model=with_model)

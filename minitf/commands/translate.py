@@ -72,7 +72,9 @@ def translate(options, bundled=None):
 
 def _method(translator, options):
     """Return how a translator translates with the options: a function of lines."""
-    search = Search(options.beam, options.alpha, options.max_extra, options.nbest)
+    search = Search(
+        options.beam, options.alpha, options.max_extra, options.nbest, like=options.like
+    )
     method = translator.sample if options.sample else translator.translate
     return functools.partial(method, search=search, keep=options.keep, **options.sampling)
 

@@ -106,7 +106,7 @@ def load_arrays(
 
     Raises UserError, naming the file, if it is missing or damaged.
     """
-    from safetensors import safe_open
+    from safetensors import deserialize, safe_open
 
     with user_errors(path):
         with open(path, "rb") as file:
@@ -115,11 +115,19 @@ def load_arrays(
             raise ValueError("its header is too long")
         # Opening the file compares its header with its size; get_tensor takes the memory.
         with safe_open(path, framework="numpy") as file:
-            arrays, metadata = {}, file.metadata() or {}
+            arrays, halves, metadata = {}, [], file.metadata() or {}
             for name in file.keys():  # noqa: SIM118
-                if (kind := file.get_slice(name).get_dtype()) not in DTYPES.values():
+                if (kind := file.get_slice(name).get_dtype()) == "BF16":
+                    halves.append(name)
+                elif kind not in DTYPES.values():
                     raise UserError(f"{path}: array {name!r} is of type {kind}: convert it to F32")
-                arrays[name] = file.get_tensor(name)
+                else:
+                    arrays[name] = file.get_tensor(name)
+        if halves:  # NumPy lacks their type, and safe_open gives no bytes
+            stored = dict(deserialize(Path(path).read_bytes()))
+            for name in halves:
+                bits = np.frombuffer(stored[name]["data"], "<u2").reshape(stored[name]["shape"])
+                arrays[name] = from_bfloat16(bits)
         if KEY not in metadata:
             if checked:
                 raise UserError(f"{path}: not a checkpoint (it has arrays only): choose another")
@@ -128,6 +136,11 @@ def load_arrays(
         if stored["sha256"] != digest(arrays, stored["meta"]):
             raise ValueError("its sha256 differs")
         return arrays, stored["meta"]
+
+
+def from_bfloat16(bits):
+    """Return the float32 numbers whose upper 16 bits are given; the lower ones are 0."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 @contextlib.contextmanager

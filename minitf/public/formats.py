@@ -33,6 +33,8 @@ _POINTER = "version https://git-lfs"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _PAIR = re.compile(r"(?:^|[-/]|_tiny_)([a-z]{2,3})-([a-z]{2,3})$")
 _PAIR_OF_FIREFOX = re.compile(r"model\.([a-z]{2})([a-z]{2})\.")
+# One licence, or a list of them: in brackets, or each in a line of its own after a dash.
+_LICENCE = re.compile(r"^[ \t]*license:[ \t]*(.+|(?:\n[ \t]*- .+)+)", re.MULTILINE)
 _OPUS_CARD = re.compile(
     r"^(#+|-|base_model:(\n-)?) *(Helsinki-NLP/)?opus-mt|OPUS readme", re.MULTILINE | re.IGNORECASE
 )
@@ -109,11 +111,16 @@ def in_order(ids: dict[str, object], size: int, path: Path) -> list[str]:
 
 
 def check_subwords(pieces: Collection[str], size: int, path: Path) -> None:
-    """Raise UserError unless there is a subword for each row, and `<unk>` is one."""
-    if len(pieces) != size:
+    """Raise UserError unless there is a subword for each row, and `<unk>` is one.
+
+    A table may have been padded to a multiple of 8, 16, ..., 128 rows, which makes it faster on a
+    GPU; the last rows have no subword, and are left out.
+    """
+    n = len(pieces)
+    if size not in (n, *(-(-n // (8 << k)) * (8 << k) for k in range(5))):
         raise UserError(
-            f"{path}: {len(pieces):,} subwords, but the table has {size:,} rows: copy both files "
-            "from the same model"
+            f"{path}: {n:,} subwords, but the table has {size:,} rows: copy both files from the "
+            "same model"
         )
     if "<unk>" not in pieces:
         raise UserError(f"{path}: lacks <unk>: copy the model again")
@@ -157,10 +164,10 @@ def read_json(path: Path) -> dict:
 
 def notes_of_card(folder: Path) -> dict[str, str]:
     """Return {"licence": as the card of a folder names it, or LICENSE in its first line}, or {}."""
-    for line in _beginning(folder / "README.md").split("\n"):
-        name, _, value = line.partition(":")
-        if name.strip() == "license" and value.strip():
-            return {"licence": value.strip()[:100]}
+    if found := _LICENCE.search(_beginning(folder / "README.md")):
+        value = found[1].strip()
+        listed = value.strip("[]").split(",") if value.startswith("[") else value.split("\n")
+        return {"licence": " and ".join(each.strip(" \t\r-\"'") for each in listed)[:100]}
     title = _beginning(folder / "LICENSE").strip().split("\n")[0].strip()
     return {"licence": title[:100]} if title else {}
 

@@ -71,8 +71,11 @@ def read_hugging_face(folder: Path, like: str = "marian") -> formats.PublicModel
             with user_errors(f"entry {OURS!r}"):
                 ours = Config.from_dict(_entry(settings, OURS, dict))
                 config = config.replace(**{name: getattr(ours, name) for name in _SWITCHES})
-        ids = ("pad_token_id", "decoder_start_token_id", "eos_token_id")
-        pad, start, eos = (_entry(settings, name, int) for name in ids)
+        pad, start = (_entry(settings, f"{x}_token_id", int) for x in ("pad", "decoder_start"))
+        eos = settings.get("eos_token_id")
+        if isinstance(eos, list):  # several may end a text; padding and the start are not written
+            settings["eos_token_id"] = [i for i in eos if i not in (pad, start)]
+        eos = _entry(settings, "eos_token_id", int)
         exported = _entry(settings, OUR_NOTES, dict, {})
         check_notes(exported)
         how = _entry(exported, NORMALISE, str, "")
@@ -84,9 +87,9 @@ def read_hugging_face(folder: Path, like: str = "marian") -> formats.PublicModel
     pieces = formats.in_order(formats.read_json(folder / VOCABULARY), size, folder / VOCABULARY)
     unk = pieces.index("<unk>")
     special = {pad, unk, start, eos}
-    if not special <= set(range(size)) or len({pad, unk, eos}) < 3 or start in (unk, eos):
+    if not special <= set(range(len(pieces))) or len({pad, unk, eos}) < 3 or start in (unk, eos):
         raise UserError(f"{folder / CONFIG}: a special id is wrong: copy the model again")
-    rows = formats.rows_of(size, pad, unk, start, eos)
+    rows = formats.rows_of(len(pieces), pad, unk, start, eos)
     subwords = _subwords(folder, [pieces[i] for i in rows[len(SPECIALS) :]], how)
     config = config.replace(vocabulary_size=len(rows))
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else load_arrays(path, checked=False)[0]

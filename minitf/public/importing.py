@@ -148,8 +148,11 @@ def _read_release(path, like):
 
 
 def _weights_of_marian(folder):
-    """Return the only .npz of a folder, or else its only .bin that is no lexical shortlist."""
-    files = sorted(folder.glob("*.npz"))
+    """Return the only .npz of a folder, or else its only .bin that is no lexical shortlist.
+
+    Marian's trainer leaves the averages of its optimizer beside the model.
+    """
+    files = [x for x in sorted(folder.glob("*.npz")) if not x.name.endswith(".optimizer.npz")]
     files = files or [x for x in files_of(folder, ".bin") if not x.name.startswith("lex")]
     if len(files) != 1:
         raise UserError(

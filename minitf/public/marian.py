@@ -21,26 +21,27 @@ from minitf.text.vocabulary import SPECIALS, processor
 __all__ = ["read_marian"]
 
 _SETTINGS = "special:model.yml"
-_REFUSED = {  # setting: (the values that minitf needs, what another one means); "" if it is missing
+_NEEDED = {  # setting: (the values that minitf needs, what another one means); "" if it is missing
     "type": (("transformer", ""), "it is not a Transformer"),
     "transformer-decoder-autoreg": (
         ("self-attention", "rnn", ""),
         "its decoder has neither self-attention nor an SSRU",
     ),
-    "transformer-preprocess": (("",), "its norms come before the sub-layers (pre-norm)"),
-    "transformer-postprocess": (("dan",), "its sub-layers do not end in Add & Norm"),
+    # Pre-norm: findings/marian-pre-norm.sh. The letters: dropout, addition, normalisation.
+    "transformer-preprocess": (("", "d"), "its norms come before the sub-layers (pre-norm)"),
+    "transformer-postprocess": (("dan", "an"), "its sub-layers do not end in Add & Norm"),
     "transformer-postprocess-emb": (("d", ""), "its embeddings are normalised"),
-    "transformer-postprocess-top": (("",), "it has a last norm, as pre-norm models have"),
-    "transformer-train-position-embeddings": (("false", ""), "its positions are learned"),
-    "transformer-no-projection": (("false", ""), "its attention has no output projection"),
+    "transformer-postprocess-top": (("", "d"), "it has a last norm, as pre-norm models have"),
     "transformer-ffn-depth": (("2", ""), "its feed-forward networks have other depths"),
     "transformer-decoder-ffn-depth": (("2", "0", ""), "its feed-forward networks differ in depth"),
-    "transformer-decoder-dim-ffn": (("0", ""), "its decoder has another d_ff"),
     "right-left": (("false", ""), "it writes from the last word to the first"),
 }
 _OF_SSRU = {"dec-cell": (("ssru",), "its decoder has another recurrent cell than the SSRU")}
-_OF_TWO_TABLES = {"tied-embeddings": (("true",), "its output has a matrix of its own")}
-_LINE = re.compile(r"^([\w-]+):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+# Each other setting of a Transformer makes another one of it, unless it has one of these values,
+_OFF = {"", "false", "0", "[]", "default"}
+# or is used, or changes nothing. Positions are learned only if there is an array of them.
+_WITHOUT_EFFECT = re.compile("transformer-(heads|dim-|aan-|ffn-activation|guided|train-position)")
+_SETTING = re.compile(r"^([\w-]+):(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
 
 
 def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
@@ -55,17 +56,19 @@ def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
     arrays = read_binary(path) if is_binary(path) else read_npz(path)
     with in_file(path):
         config, tables = _config_and_tables(arrays, like)
-    pieces, subwords_of = _vocabulary(folder, list(map(len, tables)))
+    pieces, subwords_of = _vocabulary(folder, list(map(len, tables[:2])))
     if not all("</s>" in each for each in pieces):
         raise UserError(f"{folder}: its vocabulary lacks </s>: copy the model again")
-    target = pieces[-1]
+    if config.tie and pieces[0] != pieces[1]:
+        raise UserError(f"{folder}: its vocabularies differ, but the model has one table for both")
+    target = pieces[1]
     rows = formats.rows_of(len(target), -1, target.index("<unk>"), -1, target.index("</s>"))
     names = [target[i] for i in rows[len(SPECIALS) :]]
     with in_file(path):
-        found = arrays_of_model(arrays, config, tables[-1], "decoder_ff_logit_out_b", "marian")
+        found = arrays_of_model(arrays, config, tables[1], "decoder_ff_logit_out_b", "marian")
     of_source = of_target = rows
     if not config.tie:
-        joined = _joined(config, found, rows, names, *pieces, tables[0])
+        joined = _joined(config, found, rows, names, *pieces, tables)
         config, names, of_source, of_target = joined
         rows = list(range(len(names) + len(SPECIALS)))
     with in_file(folder):
@@ -106,23 +109,23 @@ def _shortlist(path, config, of_source, of_target):
     return arrays
 
 
-def _joined(config, found, rows, names, source, target, table):
+def _joined(config, found, rows, names, source, target, tables):
     """Return the Config and names of a model whose two vocabularies become one list of ids.
 
     Two lists follow: for each id its row in the table of the source, and in that of the target.
     First come the subwords of the target, then those that only the source has, which the model
-    never writes. A row that a table lacks is of zeros; the tables in `found` are put in this order.
-    table: of the source.
+    never writes. A row that a table lacks is of zeros; the tables come into `found` in this order.
+    tables: of the source, of the target, and of the output.
     """
     known = set(target)
     only = [piece for piece in source if piece not in known]
     rows, names = [*rows, *[-1] * len(only)], [*names, *only]
     places = {piece: i for i, piece in enumerate(source)}
     special = -1, places["<unk>"], -1, places["</s>"]
-    written, read = found.pop("embedding.weight"), [*special, *(places.get(x, -1) for x in names)]
-    found["embedding.weight"] = formats.in_rows(table, read)
-    for name in ("target_embedding.weight", "output_embedding.weight"):
-        found[name] = formats.in_rows(written, rows)
+    read = [*special, *(places.get(x, -1) for x in names)]
+    parts = "embedding", "target_embedding", "output_embedding"
+    for part, table, of_rows in zip(parts, tables, (read, rows, rows), strict=True):
+        found[f"{part}.weight"] = formats.in_rows(table, of_rows)
     found["output_bias"] = formats.in_rows(found["output_bias"], rows)
     never = *config.suppressed_ids, *range(len(rows) - len(only), len(rows))
     config = config.replace(vocabulary_size=len(rows), suppressed_ids=never)
@@ -130,10 +133,42 @@ def _joined(config, found, rows, names, source, target, table):
 
 
 def _config_and_tables(arrays, like):
-    """Return minitf's Config, and the embedding, or those of source and target.
+    """Return minitf's Config, and three tables: of the source, of the target, of the output.
 
     Raises UserError for another architecture.
     """
+    settings = _settings(arrays)
+    d_model = _number(settings, "dim-emb")
+    tied, tied_source, tied_output = (
+        settings.get(f"tied-embeddings{end}") == "true" for end in ("-all", "-src", "")
+    )
+    names = ("Wemb",) if tied or tied_source else ("encoder_Wemb", "decoder_Wemb")
+    shapes = [(*np.shape(arrays.get(name, ()))[:1], d_model) for name in names]
+    tables = [pop_checked(arrays, *each) for each in zip(names, shapes, strict=True)]
+    read, written = tables[0], tables[-1]
+    output = written
+    if not (tied or tied_output):
+        output = pop_checked(arrays, "decoder_ff_logit_out_Wt", written.shape)
+    if settings.get("output-omit-bias") == "true":
+        arrays["decoder_ff_logit_out_b"] = np.zeros((1, len(output)), np.float32)
+    recurrent = settings.get("transformer-decoder-autoreg") == "rnn"
+    config = formats.config_of(
+        like,
+        settings.get("transformer-ffn-activation", "swish"),
+        vocabulary_size=len(written),
+        n_layers=_number(settings, "enc-depth"),
+        n_decoder_layers=_number(settings, "dec-depth"),
+        d_model=d_model,
+        d_ff=_number(settings, "transformer-dim-ffn"),
+        n_heads=_number(settings, "transformer-heads"),
+        decoder="ssru" if recurrent else "self-attention",
+        tie=read is output,
+    )
+    return config, (read, written, output)
+
+
+def _settings(arrays):
+    """Return the settings, taken out of the arrays. Raises UserError for another architecture."""
     if "Wpos" in arrays:
         raise UserError("its positions are learned: minitf cannot run this architecture")
     if any(array.dtype.kind != "f" for name, array in arrays.items() if name != _SETTINGS):
@@ -141,30 +176,17 @@ def _config_and_tables(arrays, like):
     if _SETTINGS not in arrays:
         raise UserError("not a model of Marian: it has no settings")
     text = arrays.pop(_SETTINGS).tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
-    settings = {name: value.strip("\"'") for name, value in _LINE.findall(text)}
-    recurrent = settings.get("transformer-decoder-autoreg") == "rnn"
-    tie = settings.get("tied-embeddings-all") == "true"
-    needs = _REFUSED | (_OF_SSRU if recurrent else {}) | ({} if tie else _OF_TWO_TABLES)
+    settings = {name: value.strip().strip("\"'") for name, value in _SETTING.findall(text)}
+    is_recurrent = settings.get("transformer-decoder-autoreg") == "rnn"
+    needs = _NEEDED | (_OF_SSRU if is_recurrent else {})
     for name, (needed, meaning) in needs.items():
         if settings.get(name, "") not in needed:
             raise UserError(f"{meaning} ({name}): minitf cannot run this architecture")
-    d_model = _number(settings, "dim-emb")
-    names = ("Wemb",) if tie else ("encoder_Wemb", "decoder_Wemb")
-    shapes = [(*np.shape(arrays.get(name, ()))[:1], d_model) for name in names]
-    tables = [pop_checked(arrays, *each) for each in zip(names, shapes, strict=True)]
-    config = formats.config_of(
-        like,
-        settings.get("transformer-ffn-activation", "swish"),
-        vocabulary_size=len(tables[-1]),
-        n_layers=_number(settings, "enc-depth"),
-        n_decoder_layers=_number(settings, "dec-depth"),
-        d_model=d_model,
-        d_ff=_number(settings, "transformer-dim-ffn"),
-        n_heads=_number(settings, "transformer-heads"),
-        decoder="ssru" if recurrent else "self-attention",
-        tie=tie,
-    )
-    return config, tables
+    for name, value in settings.items():
+        is_other = name.startswith("transformer-") and name not in needs
+        if is_other and value not in _OFF and not _WITHOUT_EFFECT.match(name):
+            raise UserError(f"its setting {name} is on: minitf cannot run this architecture")
+    return settings
 
 
 def _number(settings, name):
@@ -218,45 +240,54 @@ def _array(archive, member):
 
 
 def _vocabulary(folder, sizes):
-    """Return the subwords of each table in the order of their ids, and what makes the vocabulary.
+    """Return the subwords of source and target in the order of their ids, and what makes them one.
 
-    sizes: the rows of the only table, or of the source's and the target's. The second result is a
-    function that takes the subwords without special tokens.
+    sizes: the rows of the two tables. The second result is a function that takes the subwords
+    without special tokens, and makes a vocabulary.
     """
-    lists = [*sorted(folder.glob("*vocab.yml")), *sorted(folder.glob("vocab.json"))]
-    if not lists:  # Marian can read a SentencePiece model itself; its ids are the model's
-        contents, pieces = [], []
-        for path, size in zip(_sentencepiece_files(folder, len(sizes)), sizes, strict=True):
+    paths, contents, pieces = _vocabulary_files(folder), [], []
+    for path, size in zip(paths, sizes, strict=True):
+        if ".spm" in path.suffixes:  # Marian can read it itself; its ids are the model's
             contents.append(unpacked(path))
             with user_errors(path), in_file(path):  # a subword may be no UTF-8
                 one = processor(contents[-1])
                 pieces.append(one.id_to_piece(list(range(one.get_piece_size()))))
             formats.check_subwords(pieces[-1], size, path)
-        return pieces, lambda rest: PairedSubwords(contents[0], contents[-1], rest, opus=False)
-    if len(sizes) == 2:
-        raise UserError(f"{folder}: it has two tables, but not srcvocab.*.spm and trgvocab.*.spm")
+        else:
+            if path.suffix == ".json":
+                ids = formats.read_json(path)
+            else:
+                with user_errors(path):
+                    ids = _yaml_pairs(path.read_bytes().decode())
+            pieces.append(formats.in_order(ids, size, path))
+    if contents:
+        return pieces, lambda rest: PairedSubwords(*contents, rest, opus=False)
     models = formats.two_models(folder)
-    if lists[0].suffix == ".json":
-        ids = formats.read_json(lists[0])
-    else:
-        with user_errors(lists[0]):
-            ids = _yaml_pairs(lists[0].read_bytes().decode())
-    pieces = formats.in_order(ids, sizes[0], lists[0])
-    return [pieces], lambda rest: PairedSubwords(*models, rest)
+    return pieces, lambda rest: PairedSubwords(*models, rest)
 
 
-def _sentencepiece_files(folder, count):
-    """Return the only .spm or .spm.gz of a folder, or those of source and target, in this order.
+def _vocabulary_files(folder):
+    """Return the vocabulary's file of the source, and of the target: often the same one.
 
-    The names of the latter begin with src and trg, as those of Firefox's models.
+    Of two, decoder.yml, which Marian writes beside each model, says which is which, or else their
+    names, which begin with src and trg, as those of Firefox's models.
     """
-    files = files_of(folder, ".spm")
-    if len(files) != count or (count == 2 and [x.name[:3] for x in files] != ["src", "trg"]):
-        needed = "one" if count == 1 else "srcvocab.*.spm and trgvocab.*.spm"
+    for path in sorted(folder.glob("*decoder.yml")):
+        text = path.read_text("utf-8", errors="replace")
+        listed = dict(_SETTING.findall(text)).get("vocabs", "").split("\n")
+        named = [folder / Path(line.strip(" -\"'\r")).name for line in listed if line.strip()]
+        if len(named) == 2 and all(each.is_file() for each in named):
+            return named
+    files = [*sorted(folder.glob("*vocab.yml")), *sorted(folder.glob("vocab.json"))]
+    files = files or files_of(folder, ".spm")
+    if len(files) == 2 and [path.name[:3] for path in files] == ["src", "trg"]:
+        return files
+    if len(files) != 1:
         raise UserError(
-            f"{folder} has {len(files)} files *.spm, not {needed}: copy the model's vocabulary"
+            f"{folder} has {len(files)} vocabularies, not one, nor srcvocab.* and trgvocab.*: copy "
+            "the model's, and its decoder.yml"
         )
-    return files
+    return files * 2
 
 
 def _yaml_pairs(text):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minitf.errors import UserError, in_file
-from minitf.files.arrays import user_errors
+from minitf.files.arrays import from_bfloat16, user_errors
 
 __all__ = ["read_torch"]
 
@@ -26,6 +26,7 @@ MAX_PICKLE = 1 << 22  # bytes, enough for 20,000 tensors; their numbers are else
 _LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in files of before PyTorch 1.6
 _PROTOCOL = 1001  # the second
 _TYPES = {"FloatStorage": "<f4", "HalfStorage": "<f2", "DoubleStorage": "<f8", "LongStorage": "<i8"}
+_TYPES["BFloat16Storage"] = "<u2"  # the upper halves of float32
 
 
 class _Tensor(NamedTuple):
@@ -161,5 +162,6 @@ def _arrays(tensors, storages):
             for length, stride, wanted in zip(shape, strides, expected, strict=True)
         ):
             raise ValueError(f"{name!r} is not contiguous")
-        arrays[name] = storages[key][offset : offset + size].reshape(shape)
+        array = storages[key][offset : offset + size].reshape(shape)
+        arrays[name] = from_bfloat16(array) if dtype == _TYPES["BFloat16Storage"] else array
     return arrays

@@ -59,7 +59,8 @@ class Search:
     """How a translation is searched for: the options of `beam_search`, and of the Translator.
 
     A beam of 1 is greedy decoding. alpha: of the length penalty. max_extra: the most tokens of a
-    translation beyond those of its source. n_best: of each line, at most.
+    translation beyond those of its source. n_best: of each line, at most. like: "paper", or
+    "marian", the search of the program that trained a public model (see beam_search).
     batch_tokens: the number of source tokens, times beams, that a core decodes side by side; a GPU
     takes eight times as many.
     wellformed: whether the model may write text only (see Wellformed). With False, a translation is
@@ -73,6 +74,7 @@ class Search:
     n_best: int = 1
     batch_tokens: int = 3000
     wellformed: bool = True
+    like: str = "paper"
 
     def __post_init__(self):
         if not 1 <= self.n_best <= self.beam:
@@ -340,9 +342,9 @@ class Translator:
     def _search(self, source, search, allowed=None, steps=None):
         """Return the hypotheses of `beam_search`, or of `greedy` decoding if the beam is 1."""
         options = {"allowed": allowed, "max_extra": search.max_extra, "alpha": search.alpha}
-        if search.beam == 1:
+        if search.beam == 1 and search.like == "paper":
             return [[best] for best in greedy(self.decoding, source, **options)]
-        options |= {"n_best": search.n_best, "steps": steps}
+        options |= {"n_best": search.n_best, "steps": steps, "like": search.like}
         return beam_search(self.decoding, source, search.beam, **options)
 
     def _as_texts(self, hypotheses):

@@ -24,22 +24,21 @@ def assert_found(found, expected):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, pytest.param(2.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("beam, n_best", [(1, 1), (2, 1), (3, 3), (4, 2), (9, 9)])
-def test_beam_search_follows_the_rule(alpha, beam, n_best):
-    """On made-up distributions with early, late and no ends, three sentences of different
-    limits at a time.
-    """
+@pytest.mark.parametrize("like", ["paper", "marian"])
+def test_beam_search_follows_the_rule(like, alpha, beam, n_best):
+    """With early, late and no ends, three sentences of different limits at a time."""
     lengths_found = set()
     for seed, end in itertools.product(range(4), (-2.0, 0.0, 1.0, 3.0)):
         model = random_table(seed, 9, end)
         found = beam_search(
-            Decoding(model, cached=False), sources(1, 4, 2), beam, alpha, max_extra=4, n_best=n_best
+            Decoding(model, cached=False), sources(1, 4, 2), beam, alpha, 4, n_best, like=like
         )
         for sentence, limit, hypotheses in zip((4, 5, 6), (5, 8, 6), found, strict=True):
 
             def ln_p(ids, model=model, sentence=sentence):
                 return log_softmax(model.scores(sentence, ids))
 
-            assert_found(hypotheses, plain_beam_search(ln_p, 9, limit, beam, alpha, n_best))
+            assert_found(hypotheses, plain_beam_search(ln_p, 9, limit, beam, alpha, n_best, like))
             lengths_found |= {len(h.ids) for h in hypotheses}
     assert {0, 5} <= lengths_found
 

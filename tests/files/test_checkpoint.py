@@ -571,7 +571,7 @@ def test_a_long_header_takes_little_memory(tmp_path):
     assert resident() - before < 40 * MAX_HEADER
 
 
-@pytest.mark.parametrize("dtype, size", [("BF16", 2), ("BOOL", 1), ("C64", 8), ("F8_E4M3", 1)])
+@pytest.mark.parametrize("dtype, size", [("BOOL", 1), ("C64", 8), ("F8_E4M3", 1)])
 def test_types_that_are_not_supported_are_named(tmp_path, dtype, size):
     path = tmp_path / "a.safetensors"
     write_safetensors(path, {"w": entry(dtype=dtype, size=4 * size)}, bytes(4 * size))

@@ -178,7 +178,7 @@ def test_operations_by_hand(content, said, tmp_path, monkeypatch):
         ({"shape": (-3, -4)}, "impossible shape"),
         ({"shape": (1 << 40, 1 << 40)}, "larger than its storage"),
         ({"shape": (12,)}, "more than tensors"),
-        ({"kind": "BFloat16Storage"}, "torch.BFloat16Storage"),
+        ({"kind": "ByteStorage"}, "torch.ByteStorage"),
     ],
 )
 def test_tensors_outside_their_storage_are_refused(tensor, said, legacy, tmp_path):
@@ -189,11 +189,15 @@ def test_tensors_outside_their_storage_are_refused(tensor, said, legacy, tmp_pat
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_a_tensor_may_begin_anywhere_in_its_storage(legacy, tmp_path):
-    path = tmp_path / "pytorch_model.bin"
-    content = torch_pickles.state(w=torch_pickles.tensor("FloatStorage", 3, (1, 2, 4), (7, 4, 1)))
-    torch_pickles.write(path, content, {"0": np.arange(12, dtype="f4")}, legacy)
-    assert np.array_equal(read_torch(path)["w"], np.arange(3, 11).reshape(1, 2, 4))
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("kind", ["FloatStorage", "BFloat16Storage"])
+def test_a_tensor_may_begin_anywhere_in_its_storage(kind, protocol, legacy, tmp_path):
+    path, numbers = tmp_path / "pytorch_model.bin", np.arange(12, dtype="<f4")
+    tensor = torch_pickles.tensor(kind, offset=3, shape=(1, 2, 4), strides=(7, 4, 1))
+    stored = numbers if kind == "FloatStorage" else numbers.view("<u2")[1::2]
+    content = torch_pickles.state(protocol, w=tensor)
+    torch_pickles.write(path, content, {"0": stored}, legacy, protocol)
+    assert np.array_equal(read_torch(path)["w"], np.arange(3, 11, dtype="f4").reshape(1, 2, 4))
 
 
 def test_a_storage_that_claims_more_than_the_file(tmp_path):

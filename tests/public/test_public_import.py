@@ -1,6 +1,5 @@
 """Public models in the formats in which they are published become ordinary folders of minitf."""
 
-import io
 import json
 import shutil
 import zipfile
@@ -8,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sentencepiece
-from public_files import PUBLIC, difference, hugging_face, marian, vocabulary
+from public_files import PUBLIC, difference, hugging_face, marian, vocabulary, write_yaml
 from safetensors.numpy import load_file, save_file
 from saved_files import quiet, weights_in
 
@@ -59,6 +57,25 @@ def test_an_output_matrix_beside_the_table_is_left_out(tmp_path):
 def test_relu_has_the_logits_of_transformers(tmp_path):
     folder = hugging_face(tmp_path / "in", settings={"activation_function": "relu"})
     assert difference(imported(folder, tmp_path, like="transformers")[0], "relu") < 1e-6
+
+
+def test_a_marian_file_with_three_tables_and_two_lists_of_subwords(tmp_path):
+    """The rows of the source in another order, the source's list last by its name."""
+    folder = marian(tmp_path / "in", {"tied-embeddings-all": "false", "output-omit-bias": "true"})
+    with np.load(folder / "opus.npz") as file:
+        arrays = dict(file)
+    table, order = arrays.pop("Wemb"), np.random.default_rng(0).permutation(len(vocabulary()) - 1)
+    arrays |= {"encoder_Wemb": table[order], "decoder_Wemb": table}
+    bias = arrays.pop("decoder_ff_logit_out_b")
+    np.savez(folder / "opus.npz", decoder_ff_logit_out_Wt=table, **arrays)
+    np.savez(folder / "opus.npz.optimizer.npz", adam=table)
+    names = sorted(vocabulary(), key=vocabulary().get)[:-1]
+    (folder / "opus.vocab.yml").rename(folder / "a.yml")
+    write_yaml(folder / "b.yml", [names[i] for i in order])
+    (folder / "opus.npz.decoder.yml").write_text("vocabs:\n  - /there/b.yml\n  - /there/a.yml\n")
+    model, *_ = imported(folder, tmp_path, like="transformers")
+    model.output_bias.data[3:] = np.concatenate([bias[0, :1], bias[0, 2:]])
+    assert difference(model) < 1e-6
 
 
 def test_all_formats_give_the_same_bits(tmp_path):
@@ -140,9 +157,33 @@ def test_the_words_that_it_copies_are_noted(tmp_path, monkeypatch):
     assert Translator.load(tmp_path / "out").placeholders == ["4711"]
 
 
-def test_an_end_mark_in_a_list_of_one(tmp_path):
-    folder = hugging_face(tmp_path / "in", settings={"eos_token_id": [0]})
+@pytest.mark.parametrize("ids", [[0], [0, len(vocabulary()) - 1]])
+def test_an_end_mark_in_a_list(ids, tmp_path):
+    """Padding in it changes nothing: it is never written."""
+    folder = hugging_face(tmp_path / "in", settings={"eos_token_id": ids})
     assert difference(imported(folder, tmp_path, like="transformers")[0]) < 1e-6
+
+
+def test_a_table_that_was_padded_and_weights_of_bfloat16(tmp_path):
+    folder, size = hugging_face(tmp_path / "in"), len(vocabulary())
+    path, padded = folder / "model.safetensors", -(-size // 32) * 32
+    stored = load_file(path).items()
+    weights = {name: (x.view("<u4") & 0xFFFF0000).view("<f4") for name, x in stored}  # 16 bits
+    save_file(weights, path)
+    expected = imported(folder, tmp_path / "a")[0].state()
+    settings = json.loads((folder / "config.json").read_text()) | {"vocab_size": padded}
+    (folder / "config.json").write_text(json.dumps(settings))
+    more, table, bias = (0, padded - size), "model.shared.weight", "final_logits_bias"
+    weights[table] = np.pad(weights[table], (more, (0, 0)))
+    weights[bias] = np.pad(weights[bias], ((0, 0), more))
+    header, data = {}, b""
+    for name, array in weights.items():
+        start, data = len(data), data + array.view("<u2")[..., 1::2].tobytes()
+        header[name] = {"dtype": "BF16", "shape": array.shape, "data_offsets": [start, len(data)]}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    found = imported(folder, tmp_path / "b")[0].state()
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
 def test_the_licence_of_a_release_is_that_of_its_file(tmp_path):
@@ -150,8 +191,13 @@ def test_the_licence_of_a_release_is_that_of_its_file(tmp_path):
     (folder / "LICENSE").write_text("\n  Attribution 4.0 International\n\nmore\n")
     release = zipped(folder, tmp_path / "opus-2020-02-26.zip")
     assert imported(release, tmp_path / "a")[2]["licence"] == "Attribution 4.0 International"
-    (folder / "README.md").write_text("license: cc-by-4.0\n")
-    assert imported(folder, tmp_path / "b")[2]["licence"] == "cc-by-4.0"
+    for text, expected in (
+        ("license: cc-by-4.0\n", "cc-by-4.0"),
+        ("license:\n- mit\n- cc-by-4.0\ntags:\n- x\n", "mit and cc-by-4.0"),
+        ("license: [mit, 'cc-by-4.0']\n", "mit and cc-by-4.0"),
+    ):
+        (folder / "README.md").write_text(text)
+        assert imported(folder, tmp_path / text[-5:-1])[2]["licence"] == expected
 
 
 LANGUAGES = {  # the name of a model: the languages that it tells
@@ -307,35 +353,6 @@ def test_yaml_vocabularies_with_every_kind_of_quotes(tmp_path):
     lines[5:9] = ["? 'a: b'", ": 5", "'it''s': 6", '"\\"": 7', '"\\x85": 8']
     (folder / "opus.vocab.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert imported(folder, tmp_path)[1].names[7:11] == ["a: b", "it's", '"', "\x85"]
-
-
-def test_marian_with_a_sentencepiece_model_as_its_vocabulary(tmp_path):
-    """As HPLT's models are: the ids are those of the model, and the text is not normalised."""
-    folder, model = marian(tmp_path / "in"), io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["the dog sleeps", "der Hund schläft", "in the old house"]),
-        model_writer=model,
-        vocab_size=300,
-        model_type="bpe",
-        byte_fallback=True,
-        eos_id=0,
-        unk_id=1,
-        bos_id=-1,
-    )
-    for path in (*folder.glob("*.yml"), *folder.glob("*.spm")):
-        path.unlink()
-    (folder / "model.spm").write_bytes(model.getvalue())
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    n = processor.get_piece_size()
-    arrays = dict(np.load(folder / "opus.npz"))
-    table = np.random.default_rng(0).normal(size=(n, 16)).astype("f4")
-    np.savez(
-        folder / "opus.npz",
-        **(arrays | {"Wemb": table, "decoder_ff_logit_out_b": np.zeros((1, n), "f4")}),
-    )
-    _, subwords, *_ = imported(folder, tmp_path)
-    assert not subwords.opus and len(subwords) == n + 2
-    assert subwords.decode(subwords.encode(["the dog"], side="target")) == ["the dog"]
 
 
 def test_an_existing_folder_is_kept(tmp_path):

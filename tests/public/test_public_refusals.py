@@ -64,9 +64,10 @@ def test_other_architectures_and_settings(settings, message, tmp_path):
         ({"transformer-preprocess": "n"}, "pre-norm"),
         ({"transformer-postprocess": "da"}, "Add & Norm"),
         ({"transformer-postprocess-top": "n"}, "last norm"),
-        ({"transformer-train-position-embeddings": "true"}, "positions are learned"),
+        ({"transformer-tied-layers": "\n  - 1\n  - 1"}, "transformer-tied-layers is on"),
+        ({"transformer-no-projection": "true"}, "transformer-no-projection is on"),
         ({"transformer-ffn-activation": "gelu"}, "'gelu': minitf has relu and swish"),
-        ({"tied-embeddings-all": "false"}, "a matrix of its own"),
+        ({"tied-embeddings-all": "false"}, "lack 'encoder_Wemb'"),
         ({"type": "s2s"}, "not a Transformer"),
         ({"right-left": "true"}, "writes from the last word to the first"),
         ({"enc-depth": "many"}, "'enc-depth' is not a number"),
@@ -77,8 +78,11 @@ def test_other_architectures_of_marian(settings, message, tmp_path):
     assert message in refused(marian(tmp_path / "in", settings), tmp_path)
 
 
-def test_the_usual_direction_of_marian_is_read(tmp_path):
-    import_model(marian(tmp_path / "in", {"right-left": "false"}), tmp_path / "out", say=print)
+def test_settings_that_change_nothing_are_read(tmp_path):
+    names = "right-left", "transformer-pool", "transformer-decoder-dim-ffn", "transformer-dim-aan"
+    settings = dict(zip(names, ("false", "false", "0", "2048"), strict=True))
+    settings |= {"transformer-tied-layers": "\n  []", "transformer-preprocess": '"d"'}
+    import_model(marian(tmp_path / "in", settings), tmp_path / "out", say=print)
 
 
 def test_other_weights_are_known_by_their_arrays(tmp_path):

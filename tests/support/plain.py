@@ -142,9 +142,10 @@ def penalty(length, alpha):
     return ((5 + length) / 6) ** alpha
 
 
-def plain_beam_search(ln_p, size, limit, beam, alpha, n_best):
+def plain_beam_search(ln_p, size, limit, beam, alpha, n_best, like="paper"):
     """Return the n_best (ids, ln P, score). ln_p(ids): ln of the probabilities of the next word."""
-    alive, finished = [((), 0.0)], []
+    alive, finished, is_marian = [((), 0.0)], [], like == "marian"
+    divisor = (lambda n: n**alpha) if is_marian else lambda n: penalty(n, alpha)
     for length in range(1, limit + 1):
         candidates = []
         for ids, total in alive:
@@ -152,17 +153,18 @@ def plain_beam_search(ln_p, size, limit, beam, alpha, n_best):
             candidates += [
                 (total + scores[w], (*ids, w)) for w in range(size) if w not in (PAD, BOS)
             ]
-        candidates = sorted(candidates, key=lambda candidate: -candidate[0])[: 2 * beam]
+        most = beam - len(finished) if is_marian else 2 * beam
+        candidates = sorted(candidates, key=lambda candidate: -candidate[0])[:most]
         for total, ids in candidates[:beam]:
             if ids[-1] == EOS:
-                finished.append((list(ids[:-1]), total, total / penalty(length, alpha)))
+                finished.append((list(ids[:-1]), total, total / divisor(length)))
         alive = [(ids, total) for total, ids in candidates if ids[-1] != EOS][:beam]
         finished.sort(key=lambda hypothesis: -hypothesis[2])
         if not alive:
             break
-        can_reach = alive[0][1] / penalty(limit, alpha)
+        can_reach = alive[0][1] / divisor(limit)
         if len(finished) >= beam and can_reach <= finished[n_best - 1][2]:
             break
     # Best first: of one length.
-    cut = [(list(ids), total, total / penalty(length, alpha)) for ids, total in alive]
+    cut = [(list(ids), total, total / divisor(length)) for ids, total in alive]
     return (finished + (cut if length == limit else []))[:n_best]

@@ -35,10 +35,10 @@ def tensor(kind="FloatStorage", offset=0, shape=(3, 4), strides=(4, 1)):
     return _Tensor(kind, offset, shape, strides)
 
 
-def state(**tensors):
+def state(protocol=2, **tensors):
     """Return the pickle of a dictionary of tensors."""
     stand_in, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
-    for kind in ("FloatStorage", "BFloat16Storage"):
+    for kind in ("FloatStorage", "BFloat16Storage", "ByteStorage"):
         setattr(stand_in, kind, type(kind, (), {"__module__": "torch"}))
 
     def _rebuild_tensor_v2():
@@ -51,7 +51,7 @@ def state(**tensors):
     sys.modules.update({"torch": stand_in, "torch._utils": utils})
     try:
         content = io.BytesIO()
-        _Pickler(content, 2).dump(tensors)
+        _Pickler(content, protocol).dump(tensors)
     finally:
         for name, module in known.items():
             if module is None:
@@ -61,12 +61,12 @@ def state(**tensors):
     return content.getvalue()
 
 
-def write(path, content, storages, legacy):
+def write(path, content, storages, legacy, protocol=2):
     """Write a pickle and the numbers of its storages {key: array}."""
     if legacy:
         head = [0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}]
-        parts = [pickle.dumps(each, 2) for each in head]
-        parts += [content, pickle.dumps(list(storages), 2)]
+        parts = [pickle.dumps(each, protocol) for each in head]
+        parts += [content, pickle.dumps(list(storages), protocol)]
         for array in storages.values():
             parts += [struct.pack("<q", array.size), np.ascontiguousarray(array).tobytes()]
         path.write_bytes(b"".join(parts))

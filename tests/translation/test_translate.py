@@ -314,6 +314,8 @@ def test_scores_come_before_the_translation(run):
         ("sample", "--sample --temperature 0.5 --seed 9", {"temperature": 0.5, "seed": 9}),
         ("explain", "--beam 3 --attention a.html", {"beam": 3}),
         ("attention", "--beam 3 --attention a.png --layer 1", {"beam": 3, "layer": 1}),
+        ("attention", "--like marian --attention a.png", {"like": "marian"}),
+        ("translate", "--like marian", {"like": "marian"}),
     ],
 )
 def test_the_options_reach_the_translator(run, monkeypatch, method, more, expected):
