@@ -602,6 +602,13 @@ def test_no_name_of_a_file_hides_another_or_stops_the_class(tmp_path, monkeypatc
     assert len((tmp_path / "grades" / "04_layers.csv").read_text().splitlines()) == 1 + len(names)
 
 
+def test_a_folder_with_the_name_of_a_result_stops_no_class(tmp_path):
+    result = dict.fromkeys(TOTALS, 0) | {"exercises": [], "notes": []}
+    graded = dict.fromkeys(["a.py", "a.py.json/b.py"], result)
+    gradebook.write_class(tmp_path, {"04": graded}, {}, dict.fromkeys(graded, "anna"))
+    assert (tmp_path / "a.py.json").is_file() and (tmp_path / "a.py-json" / "b.py.json").is_file()
+
+
 def test_a_cell_of_a_spreadsheet_is_no_formula():
     one = {"number": 1, "name": "one", "state": "wrong", "message": "=cmd()", "hint": "",
            "points": 0, "max_points": 1, "seconds": 0.0}  # fmt: skip
