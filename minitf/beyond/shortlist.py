@@ -21,14 +21,14 @@ class Shortlist:
     of the time. A translation that needs another subword becomes a different one, and ln P is
     normalised over these ids alone.
 
-    The ids are found for each sentence by itself, as Firefox does, where Marian finds them for a
-    whole batch: the same sentence is translated alike, whatever stands beside it.
+    The ids are found for each sentence by itself, and not for a whole batch as in Marian: so a
+    sentence is translated alike, whatever stands beside it.
 
     first: ids that may occur in any translation. starts (V + 1,), candidates: id i of the source
     has the candidates starts[i] to starts[i + 1] - 1. They are arrays of integers.
     Raises ValueError if these do not fit each other or the model, or lack the end mark.
     Source: Jean et al. 2015, "On Using Very Large Target Vocabulary for Neural Machine
-    Translation", section 3.2.
+    Translation", section 3.
     """
 
     def __init__(
