@@ -33,7 +33,7 @@ MUTANTS = {
         "return ((4 + length) / 6) ** alpha",
     ),
     "a beam without the length penalty": (
-        "score = total / length_penalty(length, self.alpha)",
+        "score = total / self.penalty(length)",
         "score = total",
     ),
     "an end mark that is not counted": (
@@ -54,8 +54,8 @@ MUTANTS = {
         "self.done = True",
     ),
     "a bound with the penalty of the present length": (
-        "bound = highest / length_penalty(self.limit, self.alpha)",
-        "bound = highest / length_penalty(length, self.alpha)",
+        "bound = highest / self.penalty(self.limit)",
+        "bound = highest / self.penalty(length)",
     ),
     "texts that were cut off come first": (
         "for hypotheses in (self.finished, self.cut):",
