@@ -585,9 +585,10 @@ if engine:
 # %% [markdown]
 # ![Two triangular maps with a row and a column for each Portuguese word: the cells near the diagonal are dark, and fade to the left, where the words were written earlier.](figures/firefox_state.png)
 #
-# *What to see: the word just written fills most of the state, and earlier words fade, in
-# layer 1 at once, in layer 2 slowly. "Comeu" (ate) is 0.73 of the state of layer 2 when
-# it has just been written, and still 0.12 three words later; in layer 1 0.84 and 0.03.*
+# *What to see: the word just written fills most of the state, and earlier words fade,
+# in layer 1 at once, in layer 2 slowly. "Comeu" (ate) is 0.73 of the state of layer 2
+# when it has just been written, and still 0.12 three words later; in layer 1 it is 0.84
+# and 0.03.*
 #
 # ## Why does it not look at all 32,000 words?
 # Count the multiplications of one step. In each of the 2 decoder layers, the SSRU has 2
@@ -633,7 +634,7 @@ if engine:
 #
 # It is a bet: a word that is not in the list cannot be written, even if the model wants
 # it. About one sentence in seventy comes out otherwise. For that, a step has less than
-# a quarter of its multiplications left. In minitf, `translate.py --shortlist` bets, too.
+# a quarter of its multiplications left. In minitf, `translate.py --shortlist` bets.
 #
 # ## Why is a model of 17 megabytes any good?
 # The paper's base model has 63 million parameters, this one 17 million. What makes up
