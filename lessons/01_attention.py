@@ -14,10 +14,9 @@ replaced.
 
 # %% [markdown]
 # ## What is attention good for?
-# Before any formula, watch it at work. A small
-# Transformer, the kind of model that the paper invented, comes with these lessons. It
-# has learned to translate the sentences of a toy grammar from English to German. One
-# line loads it, another asks it.
+# Before any formula, watch it at work. A small Transformer, the kind of model that the
+# paper invented, comes with these lessons. It has learned to translate the sentences of
+# a toy grammar from English to German. One line loads it, another asks it.
 
 # %%
 import math
@@ -90,15 +89,13 @@ draw(
 # ![A map with a row for each German word and a column for each English word. The dark cells run down from the upper left to the lower right, except that the row of "lesen", the eighth, is dark at "read", the fifth column.](figures/01_translation.png)
 #
 # *What to see: the dark cells run down from left to right, word after word; but the
-# framed one leads from "lesen" back to "read". Its row was made when the model had
-# written up to "Buch" and was about to write "lesen": it asks with "Buch". The mark
-# "(end)" ends a sentence.*
+# framed one leads from "lesen" back to "read". The mark "(end)" ends a sentence.*
 #
 # [The same, played word for word in an interactive picture](toy-page.html#source-9)
 #
 # *What to see: the sentence "The old woman gave the child a red book.", before its last
 # German word, "gegeben" (given). The lines are weights, the mean over the heads, and
-# "gave" has 96% of the weight. Press "Back" to see where the model looked before.*
+# "gave" has nearly all. Press "Back" to see where the model looked before.*
 #
 # Nobody told the model which word translates which. The weights come from numbers that
 # it learned, and this is what it found out.
@@ -384,7 +381,9 @@ def slope_of_first(lead):
 for lead in (0, 1, 8):
     w = weight_of_first(lead)
     slope_of_w = slope_of_first(lead)
-    print(f"a lead of {lead}: weight {w:.4f}, slope {slope_of_w:.4f}")
+    of_divided = slope_of_first(lead / 8) / 8
+    print(f"a lead of {lead}: weight {w:.4f}, slope {slope_of_w:.4f}", end=", ")
+    print(f"all divided by 8 {of_divided:.4f}")
     # Equal to 5 digits: a step measures a slope no better.
     same("    the slope is w (1 - w)", slope_of_w, w * (1 - w), rtol=1e-5)
 
@@ -395,17 +394,19 @@ for lead in (0, 1, 8):
 # slopes (lesson 02). Where there is none, it cannot learn.
 #
 # A weight near 0 has no slope either. One formula says both: the slope of a weight $w$
-# is $w (1 - w)$. Lesson 02 derives it; here the measured slopes agree.
+# is $w (1 - w)$. Lesson 02 derives it.
 #
-# But does the division not take slope away, too? It makes *all* slopes 8 times smaller,
-# for a $d_k$ of 64. That does no harm: a model that learns moves its numbers by a *step*
-# times the slope, and a step 8 times as large makes up for it. **But no step suits two
-# slopes that are far apart**: if one query has the slope 0.25 and another 0.0003, as
-# above, a step that moves the second at all throws the first about.
+# But does the division not take slope away, too? Measured from the undivided score, a
+# slope is now $w (1 - w) / 8$, for a $d_k$ of 64. A query without a lead has 0.25 / 8 =
+# 0.03 in place of 0.25. One with a lead of 8 now leads by 1, and has 0.20 / 8 = 0.025
+# in place of 0.0003. Both are small, but alike, and a model that learns may take a
+# *step* 8 times as large. **But no step suits two slopes that are far apart**: one that
+# moves the query with 0.0003 at all throws that with 0.25 about.
 #
 # So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. How
 # large is the largest of a query's 16 weights? And how many queries have nearly no
-# slope? Each slope is compared with the mean of all: less than a tenth of it counts.
+# slope? Of each query we take the slope of its largest weight; less than a tenth of the
+# mean over all queries is "nearly no slope".
 
 
 # %%
@@ -461,9 +462,9 @@ draw(figures.dot_products, "01_sqrt.png", sizes, undivided, divided)
 # be looked at.
 #
 # - **Padding.** Many sentences go through at once, as a *batch*: one array, (7, 3, 4)
-#   in place of (3, 4), in each of which attention runs separately. Short ones are
-#   filled up at the end with a word that means nothing, the *padding*. Nobody may look
-#   at it.
+#   for seven sentences of three words, and attention runs in each separately. Short
+#   ones are filled up at the end with a word that means nothing, the *padding*. Nobody
+#   may look at it.
 # - **The future.** When a model writes, the future does not exist yet. But when it
 #   learns, the finished text is there, and the model predicts all its words in one
 #   pass, at position $t$ the word at $t + 1$. If it could see that word, it would copy
@@ -507,9 +508,9 @@ words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 #
 # **Equate.** A word reaches the program as a number, its *id*; the id of padding is 0.
 # `padding_mask` makes the mask from the ids, `causal_mask` from the length; it is
-# *causal*, as no effect comes before its cause. The library puts two axes in front of a mask,
-# one for the sentences of a batch and one for heads that work side by side (lesson 03).
-# So [0, 0] picks the mask of one sentence, (queries, keys).
+# *causal*, as no effect comes before its cause. The library puts two axes in front of a
+# mask, one for the sentences of a batch and one for heads that work side by side
+# (lesson 03). So [0, 0] picks the mask of one sentence, (queries, keys).
 
 # %%
 ids = np.array([[11, 12, 13, 14, 0, 0]])  # one sentence: four words, two of padding
@@ -602,8 +603,8 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # *Sequential operations* are steps that wait for each other: each needs the result of
 # the one before, so no machine can do them at the same time. The *path* is the number
 # of steps that a signal takes from the first word to the last. One convolution is
-# computed at once, but it reaches neighbours only: with a width of 3 the signal moves by
-# one word a layer, so $n - 1$ of them must be stacked, $n/k$ up to a factor.
+# computed at once, but it reaches neighbours only: with a width of 3 the signal moves
+# by one word a layer, so $n - 1$ of them must be stacked, $n/k$ up to a factor.
 #
 # The shorter the path, the easier it is to learn that one word depends on the other: at
 # each step the signal is changed, and so is the slope on its way back (lesson 02),

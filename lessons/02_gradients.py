@@ -14,14 +14,14 @@ of attention is, and which check of a gradient to trust.
 # %% [markdown]
 # ## Who tells a query where to look?
 # Here are three words with the vectors of lesson 01, how much water and how much money:
-# river = (3, 0), by = (0, 0), money = (0, 3). Each is key and value. Our query
-# begins as (0, 1), so it looks at "money". We want it to fetch "river".
+# river = (3, 0), by = (0, 0), money = (0, 3). Each is key and value. Our query begins
+# as (0, 1), so it looks at "money". We want it to fetch "river".
 #
 # Let $L$ be the squared distance of its answer from the vector of "river". A number
 # such as $L$, which says how wrong a program is, is called its *loss*. For each of the
 # query's two numbers we ask: does $L$ rise or fall if this number grows a little? Then
 # we move it a small step the other way, and ask again. This is *gradient descent*. The
-# 0.02 in it, the *learning rate*, was found by trying.
+# small factor, here 0.02, is the *learning rate*; we found it by trying.
 
 # %%
 import numpy as np
@@ -49,14 +49,14 @@ def loss_of(query):
     return (miss * miss).sum()
 
 
-query = np.array([[0.0, 1.0]])
-queries, gradients = [query], []
+queries = [np.array([[0.0, 1.0]])]
+gradients = []
 for _ in range(51):
-    tensor = Tensor(query)  # an array that will remember what was done with it
+    tensor = Tensor(queries[-1])  # an array that will remember what was done with it
     loss_of(tensor).backward()  # asks the question
-    gradients.append(to_numpy(tensor.grad))  # the answer, two numbers like the query
-    query = query - 0.02 * gradients[-1]
-    queries.append(query)
+    # The answer, two numbers like the query; to_numpy fetches it, if it is on a GPU.
+    gradients.append(to_numpy(tensor.grad))
+    queries.append(queries[-1] - 0.02 * gradients[-1])
 
 # %%
 print("updates  query          weights             loss  gradient")
@@ -98,10 +98,10 @@ draw(figure_1, "02_here.svg", here=["loss", "backward"])
 
 # %% [markdown]
 # ## Which way should a number move?
-# To *train* a model is to change its numbers so that $L$ falls. So let a number $x$ grow
-# a little. The other *given* numbers stay; what is computed from $x$ changes with it.
-# How much does $L$ rise? That is the derivative $dL/dx$, the *slope* of $L$. If it is
-# positive, $L$ rises with $x$, so $x$ should become a little smaller; if it is
+# To *train* a model is to change its numbers so that $L$ falls. So let a number $x$
+# grow a little. The other *given* numbers stay; what is computed from $x$ changes with
+# it. How much does $L$ rise? That is the derivative $dL/dx$, the *slope* of $L$. If it
+# is positive, $L$ rises with $x$, so $x$ should become a little smaller; if it is
 # negative, a little larger. The slopes of $L$ for all numbers of an array $x$ form an
 # array of the same shape. It is the gradient of $L$ for $x$; we say *the gradient of
 # $x$*, as $L$ is always the same.
@@ -447,7 +447,7 @@ grad_check(exp_and_ln, numbers)
 # |---|---|
 # | $a$ with its axes exchanged | $gy$, its axes put back |
 # | $a$ in another shape | $gy$ in the shape of $a$ |
-# | `where(mask, a, b)`: $a$ where True, else $b$ | to $a$: $gy$ where True, else 0; to $b$: $gy$ where False, else 0 |
+# | `where(mask, a, b)`, $a$ if True | to $a$: $gy$ if True, else 0; to $b$: if False |
 # | some rows of $a$ | $gy$ in these rows, else 0; a row taken twice gets the sum |
 # | sum of $a$ | $gy$, for each number |
 # | mean of $n$ numbers | $gy / n$, for each number |
@@ -508,7 +508,8 @@ grad_check(cube, numbers)
 A = np.array([[1.0, 2.0], [3.0, 4.0]])
 B = np.array([[5.0, 6.0], [7.0, 8.0]])
 gC = np.array([[1.0, 0.0], [0.0, 2.0]])
-tensor_A, tensor_B = Tensor(A), Tensor(B)
+tensor_A = Tensor(A)
+tensor_B = Tensor(B)
 (tensor_A @ tensor_B).backward(gC)
 print(
     "C = A B:", (A @ B).tolist(), "  gradient of A:", to_numpy(tensor_A.grad).tolist()
@@ -561,8 +562,8 @@ same("B gets A^T gC", tensor_B.grad, gB)
 # $\partial p_i / \partial z_j$ is called the *Jacobian* of $p$.
 #
 # **Derive.** Take the quotient rule. The slope of $s$ for $z_j$ is $e^{z_j}$. The slope
-# of $e^{z_i}$ for $z_j$ is $e^{z_i}$ if $i = j$, and 0 if not. With $\delta_{ij}$, which
-# is 1 if $i = j$ and 0 if not, it is $\delta_{ij} e^{z_i}$. Then
+# of $e^{z_i}$ for $z_j$ is $e^{z_i}$ if $i = j$, and 0 if not. With $\delta_{ij}$,
+# which is 1 if $i = j$ and 0 if not, it is $\delta_{ij} e^{z_i}$. Then
 #
 # $$\frac{\partial p_i}{\partial z_j} =
 # \frac{\delta_{ij} e^{z_i} s - e^{z_i} e^{z_j}}{s^2}$$
@@ -602,11 +603,11 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 #
 # $$= p_j \left( gp_j - \sum_i gp_i p_i \right)$$
 #
-# Call $gp_j$ the *price* of key $j$: a unit of weight there adds
-# $gp_j$ to $L$. Raise the score of key $j$: a little weight is collected from all keys,
-# from each in proportion to its weight, and goes to key $j$. Where it came from, a unit
-# cost the average price, $\sum_i gp_i p_i$; at key $j$ it costs $gp_j$. So $L$ changes
-# by the bracket: **the price of key $j$ minus the average price.** How much moves is in proportion to $p_j$: the
+# Call $gp_j$ the *price* of key $j$: a unit of weight there adds $gp_j$ to $L$. Raise
+# the score of key $j$, and weight moves to it. Each unit that arrives adds $gp_j$ to
+# $L$. Each was taken from all keys, in proportion to their weights, and there it had
+# added the average price, $\sum_i gp_i p_i$. So $L$ changes by the bracket: **the price
+# of key $j$ minus the average price.** How much moves is in proportion to $p_j$: the
 # score of a key with a small weight learns slowly, and with the weight 0 it learns
 # nothing.
 #
@@ -704,11 +705,12 @@ print(f"{by_steps[0, 0] / 3:.1f} times river, {by_steps[0, 1] / 3:.1f} times mon
 # that deserve more weight, and away from the others.**
 #
 # Why does the gradient *grow* at first, to (-8.8, 9.8) after two updates, although the
-# loss has fallen? Look at $p_j (gp_j - \text{average})$. The score of "river" is multiplied by its weight, which
-# was only 0.1. The score of "money" had a large weight but a small bracket: the more
-# weight "money" has, the nearer is the average to its own $gp$. **A softmax that is too
-# sure learns slowly, be it sure of the right key or of a wrong one.** This is why
-# lesson 01 divides by $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
+# loss has fallen? Look at $p_j (gp_j - \text{average})$. The score of "river" is
+# multiplied by its weight, which was only 0.1. The score of "money" had a large weight
+# but a small bracket: the more weight "money" has, the nearer is the average to its own
+# $gp$. **A softmax that is too sure learns slowly, be it sure of the right key or of a
+# wrong one.** This is why lesson 01 divides by $\sqrt{d_k}$: it keeps the weights away
+# from 0 and 1.
 
 # %% [markdown]
 # ## How can a gradient check lie?
@@ -718,8 +720,8 @@ print(f"{by_steps[0, 0] / 3:.1f} times river, {by_steps[0, 1] / 3:.1f} times mon
 #
 # **Derive.** The outputs of a softmax have the sum 1, whatever $x$ is. So their sum
 # does not move when $x$ moves: its gradient is 0, the sum of each column of the
-# Jacobian. And a backward that returns nothing but zeros passes the check perfectly. Try the
-# right softmax, and one that learns nothing:
+# Jacobian. And a backward that returns nothing but zeros passes the check perfectly.
+# Try the right softmax, and one that learns nothing:
 
 
 # %%
@@ -758,8 +760,8 @@ same("the sum accepts one that learns nothing", of_zeros, measured, atol=1e-8)
 # %% [markdown]
 # **Equate.** `grad_check` weighs the outputs at random. Its $L$ is the sum of $c_i y_i$
 # with random numbers $c$, so no mistake can hide in a sum that happens to be constant.
-# It refuses the zeros, and says what it thinks is wrong. A block below `assert_raises`
-# must fail; the error is kept.
+# It refuses the zeros, and says what it thinks is wrong. The code inside
+# `assert_raises` is expected to fail, and its message is kept.
 
 # %%
 with np.testing.assert_raises(AssertionError) as zeros_found:

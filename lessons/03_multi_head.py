@@ -54,7 +54,7 @@ claim("'sees' gets the same in both sentences", alike, man_sees_dog)
 # - Weights of 1/4 and 3/4 do tell these two sentences apart: (0.5, 1.5) and (1.5, 0.5).
 #   But a language has more words than two. Let "cat" be (0.5, 1.5). Then "cat sees cat"
 #   gives "sees" (0.5, 1.5) as well, and nobody can tell it from "man sees dog". From
-#   *one* weighted sum of two unknown vectors, neither can be got back.
+#   *one* weighted sum of two unknown vectors, in general neither can be got back.
 #
 # So let two attentions look at the same time. The first fetches the word before, the
 # second the word after, and the two answers are written side by side. Both neighbours
@@ -372,8 +372,8 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # **Use.** Watch a training. Each of 12 positions has three blocks of 4 random numbers,
 # with mean 0 and variance 1, and twelve more numbers that say which position it is. It
 # is to give out the *first* block of the position before it, the *second* block of the
-# position after it, and the *third* block of the very first position. Who says 0 for
-# all of them has the mean squared error 1.
+# position after it, and the *third* block of the very first position. Whoever says 0
+# for all of them has the mean squared error 1.
 
 
 # %%
@@ -417,12 +417,11 @@ draw(figures.learning, "03_heads.png", learning, 20)
 # ![The mean squared error over 600 steps of gradient descent. With one head it stops at the dashed line 2/3, with two heads at 1/3, with three heads it goes to 0.](figures/03_heads.png)
 #
 # *What to see: training runs into a floor for one head, 2/3, and into another for two,
-# 1/3. Three places need three heads. A curve may dip a little below its line, since a
-# head may choose its weights by the random numbers.*
+# 1/3. Three places need three heads.*
 #
 # **State.** Where does 2/3 come from? Take one wanted number of each block, and call
-# them $c_1$, $c_2$ and $c_3$. A head gives its position *one* weighted sum of the three
-# places. What is lost?
+# them $c_1$, $c_2$ and $c_3$. First let a head hand over a single number, *one*
+# weighted sum of the three places; below, why a wide head does no better. What is lost?
 #
 # - A head that looks at one of the three places knows it, and nothing of the others. If
 #   it says 0 for what it does not know, the mean squared errors are 0, 1 and 1.
@@ -439,9 +438,9 @@ c = np.random.default_rng(3).standard_normal((100_000, 3))
 for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
     s = c @ a  # what the head hands over
     multiples = s @ c / (s @ s)  # the best one for each of the three
-    errors = ((c - np.outer(s, multiples)) ** 2).mean(axis=0)
-    print(f"{a}: errors {errors.round(2)}")
-    claim("    they sum to", abs(errors.sum() - 2) < 0.02, round(errors.sum(), 2))
+    of_three = ((c - np.outer(s, multiples)) ** 2).mean(axis=0)
+    print(f"{a}: errors {of_three.round(2)}")
+    claim("    they sum to", abs(of_three.sum() - 2) < 0.02, round(of_three.sum(), 2))
 
 # %% [markdown]
 # **Derive.** Let $r = a_1^2 + a_2^2 + a_3^2$, and guess $c_1$ by $f · s$. The mean of
@@ -455,10 +454,11 @@ for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
 #
 # $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{r} = 3 - 1 = 2$$
 #
-# *whatever the weights are*. Without any head the sum would be 3. So a head takes 1
-# from it, and no more: one number in, one number's worth of knowledge out. Each further
-# head takes at most 1 more ("Why can no weights of several heads beat the bound?"), so
-# the mean of the three is $1 - h/3$ or more: 2/3, 1/3 and 0.
+# *whatever the weights are*, as long as they do not depend on the numbers. Without any
+# head the sum would be 3. So a head takes 1 from it, and no more: one number in, one
+# number's worth of knowledge out. Each further head takes at most 1 more ("Why can no
+# weights of several heads beat the bound?"), so the mean of the three is $1 - h/3$ or
+# more: 2/3, 1/3 and 0.
 #
 # Would a wider head help? No, and the training shows it: its single head has room for
 # all three blocks. But it fetches them with the *same* weights, so beside the block
@@ -476,8 +476,8 @@ print("BLEU:   24.9  25.5  25.8  25.8  25.4")
 # %% [markdown]
 # One head is worst, 0.9 below the best. With 32 heads the score falls again. A likely
 # reason: a score is $x W^Q (W^K)^T m^T$, so a head compares two words through the one
-# matrix $W^Q (W^K)^T$, which has only the rank $d_k$: here $512 / 32 = 16$ independent
-# things that it can ask for. From 8 to 16 heads it is best.
+# matrix $W^Q (W^K)^T$, whose rows are mixtures of only $d_k$ rows: here $512 / 32 = 16$
+# independent things that it can ask for. From 8 to 16 heads it is best.
 
 # %% [markdown]
 # ## What do heads look at in a sentence?
@@ -581,11 +581,10 @@ same("a shared Parameter: two gradients added", model.first.weight.grad, both_us
 #
 # Let a map have $n_{in}$ numbers in and $n_{out}$ numbers out. A number $y_j$ is a sum
 # of $n_{in}$ products $x_i W_{ij}$. If all are independent with mean 0, the variance of
-# a product is $\text{Var}(x) · \text{Var}(W)$, and the variances of the
-# terms add up: $\text{Var}(y) = n_{in} · \text{Var}(W) · \text{Var}(x)$. It stays that
-# of $x$ if $\text{Var}(W) = 1 / n_{in}$. On the way back, a number of $gx$ is a sum of
-# $n_{out}$ products, and by the same argument it stays if
-# $\text{Var}(W) = 1 / n_{out}$.
+# a product is $\text{Var}(x) · \text{Var}(W)$, and the variances of the terms add up:
+# $\text{Var}(y) = n_{in} · \text{Var}(W) · \text{Var}(x)$. It stays that of $x$ if
+# $\text{Var}(W) = 1 / n_{in}$. On the way back, a number of $gx$ is a sum of $n_{out}$
+# products, and by the same argument it stays if $\text{Var}(W) = 1 / n_{out}$.
 #
 # Both cannot hold unless $n_{in} = n_{out}$. Glorot and Bengio (2010) take the middle,
 # one over the mean of both, $\text{Var}(W) = 2 / (n_{in} + n_{out})$. Numbers drawn

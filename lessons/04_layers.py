@@ -275,10 +275,10 @@ print("moved: ", (after - on_paper).round(3))
 #    $(x_i - m) / s$ by $-n_i / s$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
 
 # %%
-n, s_of_it, D = on_paper, 3.0, 4
-as_itself = np.array([0.0, 0.0, 0.0, 0.12]) / s_of_it
-through_mean = np.full(4, -0.12 / D / s_of_it)
-through_deviation = -(n / s_of_it) * (n[3] / D) * 0.12
+n = on_paper
+as_itself = np.array([0.0, 0.0, 0.0, 0.12]) / 3  # s = 3
+through_mean = np.full(4, -0.12 / 4 / 3)  # D = 4
+through_deviation = -(n / 3) * (n[3] / 4) * 0.12
 print("as itself:            ", as_itself.round(3))
 print("through the mean:     ", through_mean.round(3))
 print("through the deviation:", through_deviation.round(3))
@@ -286,10 +286,9 @@ moves = as_itself + through_mean + through_deviation
 same("together = how they moved", moves, after - on_paper, rtol=0, atol=1e-3)
 
 # %% [markdown]
-# The third way takes most from the 9, because $n_4$ is the largest: to raise what is
-# far above the mean is almost to stretch all distances from it, and a stretch changes
-# no result. Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and
-# else 0:
+# The third way takes most from the 9: raising the number that is farthest from the mean
+# mostly makes all distances larger, and layer norm removes that. Together, with the
+# $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
 #
 # $$\frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( \delta_{ij} - \frac{1}{D}
 # - \frac{n_i n_j}{D} \Big)$$
@@ -306,9 +305,8 @@ same("together = how they moved", moves, after - on_paper, rtol=0, atol=1e-3)
 # changes. So **what it does to a move of $x$ on its way forward, it does to a gradient
 # on its way back**: both lose their mean, and their part along $n$. These are the two
 # steps of $x$ that $n$ does not notice: to add the same number to all features, and to
-# stretch the distances from the mean. Let $P$ take both parts away. Then a move $\Delta$
-# changes the loss by $u \cdot (P \Delta) / s$, the formula says
-# $(P u) \cdot \Delta / s$, and both are the same number:
+# stretch the distances from the mean. Take them from the move, or from the gradient,
+# and the change of the loss is the same:
 
 
 # %%
@@ -318,12 +316,12 @@ def without_both_parts(v):
 
 
 raise_of_9 = np.array([0.0, 0.0, 0.0, 0.12])
-arriving = np.array([2.0, 0.0, 0.0, 0.0])  # u: only the first result matters
-print("P of the raise:   ", without_both_parts(raise_of_9).round(3))
-print("P of the gradient:", without_both_parts(arriving).round(3))
-of_raise = arriving @ without_both_parts(raise_of_9)
-of_gradient = without_both_parts(arriving) @ raise_of_9
-same("P before or behind: the same product", of_raise, of_gradient)
+u_of_first = np.array([2.0, 0.0, 0.0, 0.0])  # u: only the first result matters
+print("of the raise is left:   ", without_both_parts(raise_of_9).round(3))
+print("of the gradient is left:", without_both_parts(u_of_first).round(3))
+of_raise = u_of_first @ without_both_parts(raise_of_9)
+of_gradient = without_both_parts(u_of_first) @ raise_of_9
+same("taken from either: the same product", of_raise, of_gradient)
 print(f"both are {of_raise:.2f}")
 
 # %% [markdown]
@@ -365,24 +363,24 @@ grad_check(F.layer_norm, X, gain, bias)
 # it is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved.
 # Some questions have no additive answer.
 #
-# Here is the smallest. Do a subject and its verb disagree?
-# Attention has put into one feature whether the subject is plural, 1 or 0, and into a
-# second one whether the verb is: $(a, b)$. The answer is to be +1 if they differ and -1
-# if they are equal:
+# Here is the smallest. Do a subject and its verb disagree? Attention has put into one
+# feature whether the subject is plural, 1 or 0, and into a second one whether the verb
+# is: $(a, b)$. The answer is to be +1 if they differ and -1 if they are equal:
 #
-# | $(a, b)$ | wanted | an additive answer | bent: $\max(0, a - b)$ |
-# |---|---|---|---|
-# | (0, 0) | -1 | $f(0) + g(0)$ | 0 |
-# | (1, 1) | -1 | $f(1) + g(1)$ | 0 |
-# | (0, 1) | 1 | $f(0) + g(1)$ | 0 |
-# | (1, 0) | 1 | $f(1) + g(0)$ | 1 |
+# | $(a, b)$ | wanted | an additive answer |
+# |---|---|---|
+# | (0, 0) | -1 | $f(0) + g(0)$ |
+# | (1, 1) | -1 | $f(1) + g(1)$ |
+# | (0, 1) | 1 | $f(0) + g(1)$ |
+# | (1, 0) | 1 | $f(1) + g(0)$ |
 #
 # In the column of additive answers the first two rows have the same sum as the last
 # two, $f(0) + f(1) + g(0) + g(1)$. Wanted are -2 and 2. So no $f$ and $g$ exist.
 #
 # **State.** A matrix makes only sums, too, and two matrices in a row are no better:
 # $(x W_1) W_2$ is $x (W_1 W_2)$, so they are one matrix. But bend a sum, and it is
-# additive no more, as the last column shows: $0 + 0$ is not $0 + 1$. The *feed-forward network* (section 3.3, equation 2)
+# additive no more: $\max(0, a - b)$ is 0, 0, 0 and 1 in the four rows, so the first two
+# sum to 0 and the last two to 1. The *feed-forward network* (section 3.3, equation 2)
 # has two matrices. Between them each feature is bent by itself: whatever is below 0
 # becomes 0.
 #
@@ -497,8 +495,8 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 # 512 times 2,048, against attention's four of 512 times 512 (lesson 03).
 #
 # The same network runs at each position, alone: the paper calls it *position-wise*.
-# **Attention is the only place where positions meet.** Change one of the 16 words of the
-# first section, and see how far the outputs of the others move:
+# **Attention is the only place where positions meet.** Change one of the 16 words of
+# the first section, and see how far the outputs of the others move:
 
 # %%
 six = np.random.default_rng(6)
@@ -752,8 +750,8 @@ claim(
 )
 
 # %% [markdown]
-# With $x$, 0.61 of it arrives, and without it nothing but rounding. **The residual connection carries each
-# word's own vector forward, and its own gradient back.**
+# With $x$, 0.61 of it arrives, and without it nothing but rounding. **The residual
+# connection carries each word's own vector forward, and its own gradient back.**
 #
 # A second reason is older. He et al. 2015, who introduced the residual connection,
 # trained deep networks for images, which have no words that could become alike, with

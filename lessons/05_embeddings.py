@@ -106,11 +106,11 @@ draw(figure_1, "05_here.svg", here=["embedding", "positions", "linear"])
 
 # %% [markdown]
 # ## Does a layer know the order of the words?
-# Exchange two words, and attention exchanges their answers, and nothing else. Each query
-# meets the same keys, only in another order. So the softmax gives the same weights in
-# that order, and the sum of weighted values is the same. The rest of an encoder layer
-# treats each row alone, and all in the same way (lesson 04). So no stack of such
-# layers, however deep, can tell who bites.
+# Exchange two words, and attention exchanges their answers, and nothing else. Each
+# query meets the same keys, only in another order. So the softmax gives the same
+# weights in that order, and the sum of weighted values is the same. The rest of an
+# encoder layer treats each row alone, and all in the same way (lesson 04). So no stack
+# of such layers, however deep, can tell who bites.
 
 # %%
 config = Config(vocabulary_size=20, d_model=64, d_ff=128, n_heads=4, dropout=0.0)
@@ -159,8 +159,8 @@ print(f"at 0: {sin(0):.2f} {cos(0):.2f}, and at 44: {sin(44):.2f} {cos(44):.2f}"
 # one before by the same factor, $10000^{2/d_{model}}$. Here and in the next two
 # sections $d_{model}$ is 64, and the factor 1.33. Why the same factor? We do not know
 # which distances will matter. With the same factor, as many hands have a round of 10 to
-# 100 positions as of 100 to 1000. The last hand goes round once in 47,117 positions, its
-# exponent being 62/64 ("Why 10000?").
+# 100 positions as of 100 to 1000. The last hand goes round once in 47,117 positions,
+# its exponent being 62/64 ("Why 10000?").
 #
 # The formula as a program, one number at a time:
 
@@ -285,9 +285,8 @@ draw(figures.distance, "05_distance.png", of_PE)
 
 # %%
 one_back = np.array([[cos(-1), -sin(-1)], [sin(-1), cos(-1)]])
-print(
-    f"{clock[2].round(2)} times\n{one_back.round(2)}\nis {(clock[2] @ one_back).round(2)}"
-)
+print(f"{clock[2].round(2)} times\n{one_back.round(2)}")
+print("is", (clock[2] @ one_back).round(2))
 same("one step back from position 2 is position 1", clock[2] @ one_back, clock[1])
 
 # %% [markdown]
@@ -510,14 +509,15 @@ for i in np.flatnonzero(kinds != kinds[nearest_one]):
 #
 # **Use.** Tying saves two of three tables. With the paper's vocabulary of 37,000
 # subwords and $d_{model}$ 512, a table has 18.9 million numbers. Without tying, the
-# base model would have 103 million parameters in place of 65.
+# base model would have 101 million parameters in place of 63, by our count in lesson
+# 06; the paper says 65.
 
 # %%
 V = 37_000
 embeddings = Embedding(V, 512, None)  # None: no random numbers, only the sizes count
 one_table = embeddings.weight.size
 claim("a table has V d_model numbers", one_table == V * 512, f"{one_table:,}")
-untied = 65 + 2 * one_table / 1e6  # 65: with one table (section 6.2, table 3)
+untied = 63.0 + 2 * one_table / 1e6  # 63.0: with one table (lesson 06)
 print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f}")
 
 # %% [markdown]
@@ -544,11 +544,10 @@ print(f"in millions: a table {one_table / 1e6:.1f}, the model untied {untied:.0f
 print(f"the factor of the paper's model is sqrt(512) = {sqrt(512):.1f}")
 
 # %% [markdown]
-# Where does the root come from?
-# The paper does not say. Tying gives a good reason: the same row of $E$ has to be right
-# at both ends of the model. At the top its numbers must be small, or the logits are too
-# large. At the bottom they must be large, or the position drowns the word. The factor
-# serves both.
+# Where does the root come from? The paper does not say. Tying gives a good reason: the
+# same row of $E$ has to be right at both ends of the model. At the top its numbers must
+# be small, or the logits are too large. At the bottom they must be large, or the
+# position drowns the word. The factor serves both.
 #
 # **Derive, at the top.** There, a row of $E$ meets the vector that leaves the last
 # layer. A layer ends with a norm (lesson 04), so at first the numbers of this vector
@@ -585,8 +584,8 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # equal size. Does the head that read the news still find the word before? Here are 20
 # words of a new model, with $d_{model}$ 64 again, of which 19 have a word before. And
 # here is a head of the same size whose matrix was not built but learned: gradient
-# descent makes the weight on the word before grow, in sums of a position and a trained
-# word ("How does a head learn to find the word before?").
+# descent makes the weight on the word before grow, in sums of a position and a word
+# (under "How does a head learn to find the word before?").
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -629,10 +628,17 @@ def found_by_learning(rows):
 
 by_hand = share_found(entering, turn(-1))
 in_trained = found_by_learning(trained)
-print(f"head           the word before is found\nbuilt by hand  {by_hand:.0%}")
-print(f"learned        {in_trained:.0%}\na guess        {1 / 20:.0%}")
+of_ours = np.mean([share_found(sums_of(trained), turn(-1)) for _ in range(20)])
+print("the word before is found by      in new words   in trained words")
+print(f"the head that we built   {by_hand:18.0%} {of_ours:18.0%}")
+untrained = rng.standard_normal(trained.shape) * trained.std()
+in_random = found_by_learning(untrained)
+print(f"a head that has learned  {in_random:18.0%} {in_trained:18.0%}")
+print(f"a guess: {1 / 20:.0%}")
 claim("built by hand, it finds none of 19", by_hand == 0, by_hand)
 claim("learned, it finds", abs(in_trained - 0.6) < 0.07, f"{in_trained:.0%}")
+
+# %%
 products = entering @ turn(-1) @ entering.T
 at_itself = (products.argmax(axis=1) == np.arange(20)).sum()
 claim("built by hand, of 20 words look at themselves", at_itself == 20, at_itself)
@@ -641,11 +647,11 @@ with_itself = ((all_words @ turn(-1)) * all_words).sum(axis=1).mean()
 print(f"a word, turned, with itself: {with_itself:.0f} on average")
 
 # %% [markdown]
-# Why does our head find its own word? Neighbouring positions differ by little: the right
-# one led by only 1.1. Now a query contains its word, and so does the
-# key at its own place. There the word meets itself: a row of length 8 has the dot product
-# 64 with itself, and after the turn 62 of it are left.
-# A matrix that is learned can keep away from the directions in which words lie.
+# Why does our head find its own word? Neighbouring positions differ by little: the
+# right one led by only 1.1. Now a query contains its word, and so does the key at its
+# own place. There the word meets itself: a row of length 8 has the dot product 64 with
+# itself, and after the turn 62 of it are left. A matrix that is learned can keep away
+# from the directions in which words lie.
 
 # %% [markdown]
 # ## What did we learn?
@@ -670,16 +676,12 @@ print(f"a word, turned, with itself: {with_itself:.0f} on average")
 # worth everybody's click.
 #
 # %% [markdown]
-# %% [markdown]
-# %% [markdown]
 # ### ★ How does a head learn to find the word before?
-# The head above learned from trained rows. Now also from random rows, and from the
+# The head above learned from trained rows, and from random ones. Now also from the
 # trained rows, all turned by one random rotation.
 
 # %%
-untrained = rng.standard_normal(trained.shape) * trained.std()
 rotation = np.linalg.qr(rng.standard_normal((64, 64)))[0]
-in_random = found_by_learning(untrained)
 in_turned = found_by_learning(trained @ rotation)
 print(
     f"    trained rows {in_trained:.0%}, turned {in_turned:.0%}, random {in_random:.0%}"
@@ -690,11 +692,11 @@ for name, rows_of in (("random", untrained), ("trained", trained)):
     print(f"    {name}: 32 directions hold {squares[:32].sum() / squares.sum():.0%}")
 
 # %% [markdown]
-# The less evenly the words are spread, the better it learns. `svd`, a function of NumPy,
-# finds the *directions*, vectors at right angles to each other, in which most of the
-# rows lies: of the trained rows, 32 of the 64 directions hold 78%, and in the others
-# there is room for positions. Words that are used alike have similar rows; that is
-# probably why. And it matters little which directions these are: turned, they serve
+# The less evenly the words are spread, the better it learns. `svd`, a function of
+# NumPy, finds the *directions*, vectors at right angles to each other, in which most of
+# the rows lies: of the trained rows, 32 of the 64 directions hold 78%, and in the
+# others there is room for positions. Words that are used alike have similar rows; that
+# is probably why. And it matters little which directions these are: turned, they serve
 # nearly as well. The paper's 512 numbers have more room.
 
 # %% [markdown]
@@ -826,7 +828,6 @@ claim("the target's use likewise", found_in_target == [2, 4, 5], found_in_target
 found_in_output = rows_reached(for_output)
 claim("the output's use reaches all rows", len(found_in_output) == 11, found_in_output)
 
-# %% [markdown]
 # %% [markdown]
 # ### ★ Why 10000?
 # The paper gives no reason. Here is one. Call that number the *base*.

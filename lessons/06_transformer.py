@@ -424,10 +424,10 @@ same(
 # %% [markdown]
 # ## How can it learn all positions at once without seeing the answer?
 #
-# Writing is slow: one run of the decoder for each token. To learn in this way, our sentence
-# would take eleven runs, of $1 + 2 + \ldots + 11 = 66$ positions. The paper's decoder
-# learns it in one run of 11 positions, all at once. This section says why that is not
-# cheating.
+# Writing is slow: one run of the decoder for each token. To learn in this way, our
+# sentence would take eleven runs, of $1 + 2 + \ldots + 11 = 66$ positions. The paper's
+# decoder learns it in one run of 11 positions, all at once. This section says why that
+# is not cheating.
 #
 # **State.** A translation of $T$ tokens, $y_0 \ldots y_{T-1}$, of the source $x$ has
 # the probability
@@ -884,7 +884,6 @@ in_library = sum(parameter.size for parameter in base.parameters())
 print(f"    {'all':47s} {on_paper:12,}")
 same("the base model counted = on paper", in_library, on_paper)
 same("count_parameters = on paper", base.config.count_parameters(), on_paper)
-draw(figures.parameters, "06_parameters.png", millions)
 
 
 # %%
@@ -899,6 +898,9 @@ claim("the sizes of the base model", as_in_table, of_base)
 claim("its rate of dropout", base.config.dropout == 0.1, base.config.dropout)
 of_ours = sizes_of(trained.config)
 claim("the sizes of ours", of_ours == [2, 2, 64, 256, 4, 16, 16, 1600], of_ours)
+
+# %%
+draw(figures.parameters, "06_parameters.png", millions)
 
 # %% [markdown]
 # ![Bars of the base model's parameters in millions: 18 attentions 18.87, 12 feed-forward networks 25.20, 30 norms 0.03, embedding table 18.94](figures/06_parameters.png)
@@ -1007,11 +1009,11 @@ claim("without source attention in layer 2, hopeless", cut_2 < 1e-6, cut_2)
 
 # %% [markdown]
 # Both cuts hurt, so both layers read the memory. In this model the last one does most
-# of the work. No two layers share anything: they have one form, and each its own numbers. The one
-# matrix that is used in several places is the embedding table, in three: it embeds the
-# source, embeds the target, and turns the last vectors into logits (section 3.4). So
-# its name appears once among the parameters, and its gradient is the sum of three
-# (lesson 05).
+# of the work. No two layers share anything: they have one form, and each its own
+# numbers. The one matrix that is used in several places is the embedding table, in
+# three: it embeds the source, embeds the target, and turns the last vectors into logits
+# (section 3.4). So its name appears once among the parameters, and its gradient is the
+# sum of three (lesson 05).
 
 # %%
 names = [name for name in model.state() if "embedding" in name]

@@ -112,7 +112,7 @@ model, optimizer = new_learner(label_smoothing=0.1)
 losses = []
 answers = {}
 print("the right answer: 8 2 8 1 7 2 .")
-with forms.on():  # the same equations, computed faster (lesson 01)
+with forms.on():  # a faster program of the same equations
     for update, loss in train(model, optimizer):
         losses.append(loss)
         if update in (20, 50, 100, 200):
@@ -481,8 +481,8 @@ same("m and v are divided by these", divisors, on_page, rtol=0.01)
 # first word, a quarter the second, an eighth the third; the last two, with one in
 # 32,768 each, are rare. The model is a table: each word has a row, the logits of the
 # translations. The gradient of a row is $p - q$ times the share of its word in the
-# batch: small for a rare word, and so the rates of descent are large. The program; descent gets the momentum $m$, too,
-# so that only the division by $\sqrt{v}$ is in question.
+# batch: small for a rare word. That is why descent needs rates as large as 100 here.
+# Both get the momentum $m$, so that only the division by $\sqrt{v}$ differs.
 
 # %%
 show(left_to_learn)
@@ -730,8 +730,8 @@ draw(figures.collapse, "07_collapse.png", warm[:16], cold[:16])
 # ![The distance of the positions from their mean, over 15 updates: with the warm-up it stays near 0.6; begun at the full rate, it falls to 0.06 in two updates and stays near 0](figures/07_collapse.png)
 #
 # *What to see: without a warm-up, two updates make the positions nearly alike. With it
-# they stay apart, also later, at the full rate: never below 0.55 in 220 updates. This is
-# seed 1, in post-norm, as in the paper.*
+# they stay apart, also later, at the full rate: never below 0.55 in 220 updates. This
+# is seed 1, in post-norm, as in the paper.*
 #
 # Is it because the moves are so large? A control: take the first update, and move each
 # number as far as there, but up or down at random.
@@ -798,13 +798,14 @@ print(f"32 inputs: up to {32 * 0.008:.3f} together,", end=" ")
 print(f"about {np.sqrt(32) * 0.008:.3f} with random signs")
 
 # %% [markdown]
-# What both ask for moves both the same way, and with two positions each also gets its
-# own way: the sums were 2 and 0. With 100 positions a wish that all have sums to 100,
-# and wishes of random sign to about $\sqrt{100} = 10$. Adam takes only the sign of the
-# sum: nearly always that of the common wish. In an output with 32 inputs such moves shift all positions together, by up to
-# 0.256. The shift makes the vectors longer, and each of the encoder's twelve norms
-# divides by their length: so less is left of the differences. [The collapse at a high
-# first rate](collapse.py) measures each of these steps.
+# Look at the first two weights, whose input is 1 at both positions. Their gradient is
+# the sum of all wishes. If 100 positions share a wish, it adds 100; what each wants for
+# itself has random signs, and adds about $\sqrt{100} = 10$. So the common wish decides
+# the sign, Adam moves all such weights by the full 0.008, and every position moves
+# along. With 32 such inputs that is $32 · 0.008 = 0.256$. The shift makes the vectors
+# longer, and each of the encoder's twelve norms divides by their length: so less is
+# left of the differences. [The collapse at a high first rate](collapse.py) measures
+# each of these steps.
 #
 # Is this why such a training fails? That is not known. Later the positions come apart
 # again: after 600 updates of the first seed they are at 0.67, and still the loss is
@@ -835,9 +836,9 @@ print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:
 # in parts?". Of the questions, the two with a ★ are worth everybody's click.
 #
 # ### What does the library compute for a batch?
-# First, why `log_softmax`, and not the logarithm of softmax? A word with a very low logit has a softmax of exactly 0 in floating point, and $\ln 0$
-# is minus infinity. `log_softmax` computes $z - \ln \sum_w \exp(z_w)$ and never makes
-# the softmax.
+# First, why `log_softmax`, and not the logarithm of softmax? A word with a very low
+# logit has a softmax of exactly 0 in floating point, and $\ln 0$ is minus infinity.
+# `log_softmax` computes $z - \ln \sum_w \exp(z_w)$ and never makes the softmax.
 
 # %%
 low = np.array([1.0, 3.0, 2.0, -1000.0])
@@ -886,9 +887,10 @@ same("its gradient is (p - q) / n, and 0 at padding", logits.grad, expected_grad
 
 # %% [markdown]
 # ### Why does the rate fall as the root, and why does it depend on the width?
-# The paper gives no reason for the root. One may be this. Take the updates from 4,000 to 100,000. If
-# the rate fell as $1 / t$, all of them together would move as far as 12,900 updates at
-# the peak rate; with $1 / \sqrt{t}$, as far as 32,000. So late updates still count.
+# The paper gives no reason for the root. One may be this. Take the updates from 4,000
+# to 100,000. If the rate fell as $1 / t$, all of them together would move as far as
+# 12,900 updates at the peak rate; with $1 / \sqrt{t}$, as far as 32,000. So late
+# updates still count.
 
 # %%
 print("updates 4,000 to 100,000 move as far as so many at the peak rate:")
@@ -896,11 +898,11 @@ print(f"    {round(4000 * np.log(25), -2):,.0f} if the rate falls as 1 / t")
 print(f"    {4000 * 2 * (np.sqrt(25) - 1):,.0f} if it falls as 1 / sqrt(t)")
 
 # %% [markdown]
-# Nor does it give one for the width. One may be this. An output sums $d_{model}$ products
-# of a weight and an input, which has a size of about 1 after a layer norm. Let Adam
-# move the weights by the same share of the rate in every width. If these moves have
-# independent signs, the output changes in proportion to $\sqrt{d_{model}}$, and the
-# factor $1 / \sqrt{d_{model}}$ makes that the same in every width.
+# Nor does it give one for the width. One may be this. An output sums $d_{model}$
+# products of a weight and an input, which has a size of about 1 after a layer norm. Let
+# Adam move the weights by the same share of the rate in every width. If these moves
+# have independent signs, the output changes in proportion to $\sqrt{d_{model}}$, and
+# the factor $1 / \sqrt{d_{model}}$ makes that the same in every width.
 
 # %% [markdown]
 # ### Is Adam better than descent on the digits, and how small do its moves become?
@@ -982,10 +984,10 @@ claim(
 )
 
 # %% [markdown]
-# Now the moves. A move is the rate times the agreement of the gradients. If the gradients were pure
-# noise, with random signs, they would cancel in the mean $\hat{m}$. In it, the gradient
-# of $k$ updates ago has the weight $(1 - \beta_1) \beta_1^k$. With random signs, the
-# *squares* of such terms add up:
+# Now the moves. A move is the rate times the agreement of the gradients. If the
+# gradients were pure noise, with random signs, they would cancel in the mean $\hat{m}$.
+# In it, the gradient of $k$ updates ago has the weight $(1 - \beta_1) \beta_1^k$. With
+# random signs, the *squares* of such terms add up:
 #
 # $$(1 - \beta_1)^2 (1 + \beta_1^2 + \beta_1^4 + \ldots)
 # = \frac{(1 - \beta_1)^2}{1 - \beta_1^2} = \frac{1 - \beta_1}{1 + \beta_1}

@@ -106,9 +106,9 @@ draw(figure_1, "08_here.svg", here=["output"])
 # ## How does a model write a sentence?
 # We let a beginner write: the model of the earlier lessons, whose training was stopped
 # after 400 of 1,500 updates. The finished one makes hardly any mistakes, and a better
-# search would have nothing to correct. A *checkpoint* is a copy of a model, saved during
-# its training: "Was the model chosen fairly, and is one
-# checkpoint enough?" tells how the moment was chosen, without cheating.
+# search would have nothing to correct. A *checkpoint* is a copy of a model, saved
+# during its training: "Was the model chosen fairly, and is one checkpoint enough?"
+# tells how the moment was chosen, without cheating.
 
 # %%
 early = toy_model("toy-model-early")
@@ -174,20 +174,16 @@ def greedy_by_loop(model, ids):
 first = greedy_by_loop(exact, read[4])
 print("   ", english[4])
 so_far = []
-most_in_doubt = (0, "")
 for word in first.ids + [END]:
     p = np.exp(next_ln_p(exact, read[4], so_far))
     second = int(p.argsort()[-2])
     name, name_of_second = [
         piece.strip("▁") for piece in subwords.pieces([word, second])
     ]
-    print(
-        f"    {name:9s} P {p[word]:.3f}   then {name_of_second:11s} P {p[second]:.3f}"
-    )
-    needed = (np.cumsum(np.sort(p)[::-1]) < 0.9).sum() + 1  # tokens that share 90%
-    most_in_doubt = max(most_in_doubt, (needed, name))
+    needed = (np.cumsum(np.sort(p)[::-1]) < 0.9).sum() + 1
+    print(f"    {name:9s} P {p[word]:.3f}   then {name_of_second:11s}", end=" ")
+    print(f"P {p[second]:.3f}   90% of P on {needed} tokens")
     so_far.append(word)
-print(f"    at {most_in_doubt[1]}, {most_in_doubt[0]} tokens share 90% of P")
 
 # %% [markdown]
 # One line for each token, the last of them the end mark, and beside it the second best.
@@ -232,8 +228,8 @@ same(
 
 # %% [markdown]
 # ## What if the best first word leads nowhere?
-# Trying all texts is out of the question: with a vocabulary of 1,600 there are more
-# than a trillion texts of four tokens.
+# Trying all texts is out of the question: with a vocabulary of 1,600 there are $1600^4$
+# texts of four tokens, more than a trillion.
 #
 # *Beam search* (section 6.1) is a compromise. At each step it keeps not one beginning
 # but the best $k$ of them, the *beam*. The paper has $k = 4$. Five rules say how. Here
@@ -417,9 +413,9 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # $2 k$ candidates at most $k$ end, and at least $k$ can go on.
 #
 # **Rule 4: an end mark counts only among the best $k$.** A beam of 1 must be greedy
-# decoding, which ends only if the end mark is the likeliest of all. Take $k = 1$ and a
-# model that says "Gute" with 0.6, after it "Nacht" with 0.6, and ends at once with 0.4;
-# and again the coffee:
+# decoding, which ends only if the end mark is the likeliest of all. Take a model whose
+# first word is "Gute" (0.6) or the end (0.4), and "Nacht" (0.6) comes after "Gute";
+# search with $k = 1$. Then again the coffee, with $k = 2$:
 #
 # | $k$ | candidate | P | rank | ends | what becomes of it |
 # |---|---|---|---|---|---|
@@ -433,11 +429,12 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # So an empty text of 0.4 is dropped, although "Gute Nacht", which is found one step
 # later, has $0.6 · 0.6 = 0.36$. Greedy does the same: that is the price of rule 4.
 #
-# **Rule 5: stop when $k$ texts are finished and none of the others can win.** After step
-# 2 of the coffee with $k = 2$, "Ja" and "Nein" are finished, "Ja" with the better score, -0.9984, and "Ja
-# gern" may still go on. How good can it become? Its $\ln P$ can only fall. Its divisor
-# grows, at most to that of the longest text allowed. Here that has 51 tokens, because
-# the source has 1: $lp = (5 + 51)/6 = 56/6$. So its score can never exceed the *bound*
+# **Rule 5: stop when $k$ texts are finished and none of the others can win.** After
+# step 2 of the coffee with $k = 2$, "Ja" and "Nein" are finished, "Ja" with the better
+# score, -0.9984, and "Ja gern" may still go on. How good can it become? Its $\ln P$ can
+# only fall. Its divisor grows, at most to that of the longest text allowed. Here that
+# has 51 tokens, because the source has 1: $lp = (5 + 51)/6 = 56/6$. So its score can
+# never exceed the *bound*
 #
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
@@ -804,12 +801,13 @@ claim(
 )
 
 # %% [markdown]
-# Greedy has 194 of these 300 sentences wrong. **The search is to blame for 14, the
-# model for 180.** So decoding can go wrong although the model is right, but that is
-# rare. With a beam of 8 the reference reveals no search error, and 192 are left wrong.
-# Of the 14, 6 became right. The other 8 became model errors: a better search found
-# another wrong text, which the model likes even more. And 4 sentences that greedy had
-# right, by looking no further, are wrong now.
+# On these 300 the beam gains no BLEU: its gain was within the noise. Greedy has 194 of
+# them wrong. **The search is to blame for 14, the model for 180.** So decoding can go
+# wrong although the model is right, but that is rare. With a beam of 8 the reference
+# reveals no search error, and 192 are left wrong. Of the 14, 6 became right. The other
+# 8 became model errors: a better search found another wrong text, which the model likes
+# even more. And 4 sentences that greedy had right, by looking no further, are wrong
+# now.
 #
 # Of all 1,000 sentences a beam of 4 repairs 32 and breaks 15. Here are three that it
 # breaks, with both scores. "ihn" for "ihm" is the wrong case of "him"; "Tom hat Paul"
@@ -1117,11 +1115,11 @@ claim(
 )
 
 # %% [markdown]
-# A search that is wide enough must find everything. A model with six tokens, three of which may be written, can say 1 + 3 + 9 +
-# 27 = 40 texts of up to three tokens. We compute the score of each, without any search,
-# and compare the whole ranking. If a rule lost a single text, the ranks would differ.
-# The beam of 108 has a place for each of the 27 texts of three tokens with each of its
-# 4 next tokens.
+# A search that is wide enough must find everything. A model with six tokens, three of
+# which may be written, can say 1 + 3 + 9 + 27 = 40 texts of up to three tokens. We
+# compute the score of each, without any search, and compare the whole ranking. If a
+# rule lost a single text, the ranks would differ. The beam of 108 has a place for each
+# of the 27 texts of three tokens with each of its 4 next tokens.
 
 # %%
 tiny = Transformer(config.replace(vocabulary_size=6)).astype("float64").eval()
@@ -1272,9 +1270,9 @@ claim(
 )
 
 # %% [markdown]
-# With four beginnings the search misses no reference that the model would prefer. A wider
-# beam raises the score, not BLEU. On the 300 sentences above the gain of the beam is
-# gone: BLEU 73.03 with a beam of 4, 73.14 with greedy. It was within the noise. With
+# With four beginnings the search misses no reference that the model would prefer. A
+# wider beam raises the score, not BLEU. On the 300 sentences above the gain of the beam
+# is gone: BLEU 73.03 with a beam of 4, 73.14 with greedy. It was within the noise. With
 # nearly all of the real models that Koehn and Knowles measured in 2017 ("Six Challenges
 # for Neural Machine Translation"), BLEU even fell from some width on.
 
@@ -1330,7 +1328,8 @@ same("a token at a time, with the cache = all at once", np.hstack(steps), all_at
 # %%
 def positions_read(cached):
     """Return how many positions the decoder reads at the last step of greedy."""
-    read_at_steps, decode = [], exact.decode
+    read_at_steps = []
+    decode = exact.decode
 
     def counting(target, *others):
         read_at_steps.append(np.shape(target)[1])

@@ -12,6 +12,7 @@ on a toy text. Nobody has run the full training with this library yet.
 
 One question returns, for GPUs, for losses and for scores: *divided by what?* Divide by
 the wrong thing, and the number misleads.
+
 You need lessons 01 to 08.
 """
 
@@ -406,7 +407,7 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 # at most 25,000; there are as many columns as the longest sentence has tokens. Only the
 # blue places hold tokens.*
 #
-# *Why is 78% padding?* As they come, a batch has 168 pairs, and among so many there is
+# *Why 78% padding?* As they come, a batch has 168 pairs, and among so many there is
 # mostly a very long sentence, typically of 136 tokens. All others, of 29 tokens
 # on average, are filled up to its length: about 29 / 136 of the places hold tokens.
 #
@@ -420,9 +421,10 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 # ## What does the training cost?
 #
 # Could you train it at home? Count the operations. In the forward pass, each token
-# costs 2 operations for each weight of a matrix: a multiplication and an addition. In the backward pass, a product has two gradients, $gC\, B^T$ and $A^T\, gC$
-# (lesson 02), each a product of the same size. So it costs 4 operations, and both
-# passes together 6. With $P$ parameters and $t$ tokens that is
+# costs 2 operations for each weight of a matrix: a multiplication and an addition. In
+# the backward pass, a product has two gradients, $gC\, B^T$ and $A^T\, gC$ (lesson 02),
+# each a product of the same size. So it costs 4 operations, and both passes together 6.
+# With $P$ parameters and $t$ tokens that is
 #
 # $$6 \cdot P \cdot t$$
 #
@@ -588,7 +590,7 @@ print(f"and 25,000 / {of_eight:,.0f} = {25_000 / of_eight:.1f}")
 #
 # For one GPU that is 25,000, and for very many nearly $t^*$. As long as each still has
 # many more tokens than $t^*$, twice as many GPUs are nearly twice as fast. **With fewer
-# than $t^*$ tokens each, they send for longer than they compute.**
+# than $(1 - 1/n) t^*$ tokens each, they send for longer than they compute.**
 #
 # The paper does not name its links. So take three that one can buy.
 
@@ -638,6 +640,8 @@ draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups, limits)
 # right. The mean of many photographs is close to the lowest point.
 #
 # **State.** Take the mean of each parameter by itself: $w = (w_1 + \dots + w_n) / n$.
+# Beside 16,777,216, which is $2^{24}$, a 1 is lost in 32 bits. So the library adds in
+# 64:
 
 # %%
 one = {"w": np.array([1.0], np.float32)}
@@ -832,9 +836,9 @@ print(bleu(ours, reference).signature)
 #     13a, case ignored     u-bahn-steig auf den bus .
 #     the paper's script    U ##AT##-##AT## Bahn ##AT##-##AT## Steig auf den bus .
 #
-# Here ##AT## marks a hyphen within a word. BLEU looks for single tokens, pairs, threes and
-# fours, and one wrong token spoils every one that contains it. By 13a the sentence has
-# 12 tokens, so 11 pairs, 10 threes and 9 fours. Of these are right:
+# Here ##AT## marks a hyphen within a word. BLEU looks for single tokens, pairs, threes
+# and fours, and one wrong token spoils every one that contains it. By 13a the sentence
+# has 12 tokens, so 11 pairs, 10 threes and 9 fours. Of these are right:
 #
 # | rules | tokens | pairs | threes | fours | BLEU |
 # |---|---|---|---|---|---|
@@ -922,7 +926,7 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 # | test BLEU | 93.9 | about 26.7 (27.3 by the paper's script) | |
 #
 # - *Step 1.* A new model guesses: $\ln V$. Its logits have the variance 1, which makes
-#   the sum of their powers $e^{1/2}$ times as large, hence the 1/2 (lesson 05). A loss
+#   the sum of their powers $e^{1/2}$ times as large, hence the 1/2. A loss
 #   far from that tells of wrong initial weights.
 # - *Later.* A smoothed loss stays above the entropy of $q$ (lesson 07): 0.51 for 500
 #   pieces, smoothed by 0.05 as `--quick` does, and 1.38 for 37,000, smoothed by 0.1.
@@ -973,10 +977,10 @@ print(f"ln 4.92 = {np.log(4.92):.2f}; in 10% more tokens {np.log(4.92) / 1.1:.2f
 # | 09 | from a folder of text to a score that others can check |
 #
 # And today's large language models? They are, at heart, the right tower of lesson 06
-# without its source attention ([only a decoder](decoder_only.py)), made much larger. The norm comes first now (lesson 04),
-# and positions mostly rotate queries and keys. The rest you know, from several heads to
-# Adam with a warm-up. You can read their programs now; [What changed since
-# 2017](SINCE-2017.md) goes through the changes.
+# without its source attention ([only a decoder](decoder_only.py)), made much larger.
+# The norm comes first now (lesson 04), and positions mostly rotate queries and keys.
+# The rest you know, from several heads to Adam with a warm-up. You can read their
+# programs now; [What changed since 2017](SINCE-2017.md) goes through the changes.
 
 # %% [markdown]
 # ## More on training at scale
@@ -1047,9 +1051,10 @@ of_sorted = padding["16,000, sorted"]
 print(f"padding of 16,000 pairs: {of_plan:.1f}%; always rising: {of_sorted:.1f}%")
 
 # %% [markdown]
-# And not each side has 25,000 tokens. Say that its sources have 40 tokens and its targets 37. With 625 rows the
-# sources fill 25,000 places, and the targets only 23,125. The percentages of padding do
-# not show that: they are divided by the places of the rectangles.
+# And not each side has 25,000 tokens. Say that its sources have 40 tokens and its
+# targets 37. With 625 rows the sources fill 25,000 places, and the targets only 23,125.
+# The percentages of padding do not show that: they are divided by the places of the
+# rectangles.
 
 # %%
 sources_of_batch = source_lengths.sum() / len(plan)
@@ -1095,7 +1100,8 @@ claim("checkpoints averaged, and beam", last_and_beam == (5, 4), last_and_beam)
 # scores that others found.
 
 # %% [markdown]
-# With several machines, or several batches in an update, the library splits an update at three levels, by one rule: divide once, then add.
+# With several machines, or several batches in an update, the library splits an update
+# at three levels, by one rule: divide once, then add.
 #
 # - *Replicas* are copies of the model on the cores of one machine. Each takes some rows
 #   of a batch.
@@ -1290,9 +1296,9 @@ claim(
 # the gain shrinks again: the oldest checkpoints are from higher up the slope.
 
 # %% [markdown]
-# And how much less does a ball shake at a smaller rate? Let $v$ be the variance of $x$ when
-# it no longer changes. With the rate $r$, an update leaves $(1 - r)^2$ of it, and adds
-# $r^2$ times the variance of the noise, which is 1:
+# And how much less does a ball shake at a smaller rate? Let $v$ be the variance of $x$
+# when it no longer changes. With the rate $r$, an update leaves $(1 - r)^2$ of it, and
+# adds $r^2$ times the variance of the noise, which is 1:
 #
 # $$v = (1 - r)^2\, v + r^2$$
 #
@@ -1330,8 +1336,8 @@ claim("a fifth of the rate leaves", abs(of_a_fifth - 0.2) < 0.01, f"{of_a_fifth:
 #   317](https://github.com/tensorflow/tensor2tensor/issues/317)).
 
 # %% [markdown]
-# The library cuts at hyphens as in the third row of the table of "Which scores may be compared?". A lone hyphen
-# stays as it is.
+# The library cuts at hyphens as in the third row of the table of "Which scores may be
+# compared?". A lone hyphen stays as it is.
 
 # %%
 # split_compounds cuts at hyphens, as the paper's script does.
@@ -1371,8 +1377,8 @@ finish(
 #
 # We do not know whether the quotation marks were changed for the 27.3 as well.
 # **Remember: 27.3 is probably about 26.7 in sacreBLEU.** By these six drops it is 25.8
-# to 26.8. And this is only the doubt about counting. Another seed, or other test sentences, would move the score
-# as well.
+# to 26.8. And this is only the doubt about counting. Another seed, or other test
+# sentences, would move the score as well.
 
 # %% [markdown]
 # ## Your turn

@@ -152,8 +152,8 @@ for shift, same_way in ((0.256, True), (0.256, False), (0.045, False)):
 # ## What do small first moves change?
 # A warm-up begins with small moves. Within 20 updates two things shrink. One is the
 # length of the common wish; we print shares of it, so it does not matter that the
-# program sums the wishes and does not average them. The other is the *typical move*: how far the median
-# number moves, as a share of the rate.
+# program sums the wishes and does not average them. The other is the *typical move*:
+# how far the median number moves, as a share of the rate.
 #
 # Why do they shrink? Either with *time*, as more batches come in: then waiting would
 # help. Or because of *the moves*: once the model has done what all positions and
@@ -231,10 +231,9 @@ draw(figures.wishes, "collapse_wishes.png", first_30)
 # The typical moves shrink for two reasons. The gradients of the batches disagree and
 # cancel in $m$; and they are shorter than those of the first updates, which $v$ still
 # holds. Disagreement alone would leave 0.15, as random signs do in the long run (lesson
-# 07). In
-# update 60 a typical move is 0.11 of the rate with the warm-up and 0.00 without, so the
-# second reason counts, too. At the rate's peak, in update 200, a move is 0.09 of the
-# rate, and the common wish of a batch is long again, 0.56.
+# 07). In update 60 a typical move is 0.11 of the rate with the warm-up and 0.00
+# without, so the second reason counts, too. At the rate's peak, in update 200, a move
+# is 0.09 of the rate, and the common wish of a batch is long again, 0.56.
 #
 # Do small moves do less harm? The positions are more apart than without a warm-up, with
 # each seed. But seed 2 has lost nearly half of its 0.29, and seed 3 a part of its 0.38.

@@ -93,9 +93,10 @@ claim("the model knows much more", float(loss) < frequencies_only / 2, float(los
 # %% [markdown]
 # ## How does it write?
 # A translator searches for the best text (lesson 08). A language model that does so has
-# one answer for each beginning; once a passage comes back, so does what followed it,
-# and the text runs in a circle. So it throws dice. *Sampling* draws the next token with its
-# probability, and the *temperature* $T$ divides the logits first:
+# one answer for each beginning. Once all the letters that it can see come back, so does
+# what followed them, and the text runs in a circle; often a shorter repeat suffices. So
+# it throws dice. *Sampling* draws the next token with its probability, and the
+# *temperature* $T$ divides the logits first:
 #
 # $$p_i = e^{z_i / T} / \sum_j e^{z_j / T}$$
 #
@@ -144,7 +145,8 @@ claim("at 0.1 more are words than at 2", real[0.1] > real[2.0] + 0.2, real[0.1])
 # the translation its continuation. One attention then looks at the task, the source and
 # what is written, all in one row. What a translator had as two towers is left to the
 # training: enough text, in which such continuations occur, and models of thousands of
-# millions of parameters, where this one has a hundred thousand. `python examples/language_model.py` trains this one for longer.
+# millions of parameters, where this one has a hundred thousand.
+# `python examples/language_model.py` trains this one for longer.
 
 # %%
 finish("One tower, a causal mask, and dice: the rest is lessons 01 to 07.")

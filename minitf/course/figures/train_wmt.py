@@ -71,7 +71,7 @@ def padding(percents, batches, path):
         heading = f"{pairs} pairs,\n{order}:\n{percents[name]:.1f}% padding"
         panels[heading] = Panel(np.hstack(tokens))
     title = "The more pairs are sorted, the less is padding (hatched)"
-    columns = "tokens: source (dark), target (pale)"
+    columns = "source (dark), target (pale)"
     matrices(panels, path, "pairs of a batch", columns, title, limits=(0, 1.2))
 
 
