@@ -233,11 +233,15 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # %% [markdown]
 # Each of them fails in its own way:
 #
-# | without | it writes | why |
-# |---|---|---|
-# | the encoder's self-attention | "Die alte Lehrer hat die neue Buch in der Garten gelesen", for **der** alte Lehrer, **das** neue Buch, **im** Garten | no "the" has met its noun; and "hat gelesen" (has read) for "liest", as "read" has not met its "-s" |
-# | the decoder's self-attention | "Der alte Buch im das neue Buch im neuen Buch im neuen", and so on | it knows its newest token and its position, and nothing else of what it has written |
-# | the source attention | "Weil unser freundlicher Er keine Zeit hat?", which is "Because our friendly He has no time?" | a *language model* is left: it knows how German goes on, and not what to say |
+# | without | what goes wrong |
+# |---|---|
+# | the encoder's self-attention | no "the" has met its noun: three wrong articles |
+# | the decoder's self-attention | it repeats: it knows its newest token only |
+# | the source attention | fluent, about nothing: a *language model* is left |
+#
+# The first should have been **der** alte Lehrer, **das** neue Buch, **im** Garten; and
+# "liest" (reads) has become "hat gelesen" (has read), as "read" has not met its "-s".
+# The third is "Because our friendly He has no time?".
 #
 # So this model uses all three. Some nonsense was to be expected, as the layers above
 # had never met such vectors; but each time it fails at what we said. That is no proof
