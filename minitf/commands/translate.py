@@ -46,9 +46,10 @@ def translate(options, bundled=None):
     ):
         document = None
         if options.format_in:
-            from minitf.commands.documents import read_input  # lazily: most texts are plain
+            from minitf.documents.reading import read_document  # lazily: most texts are plain
 
-            document = read_input(source.file, options)
+            name = "the input" if options.input in (None, "-") else options.input
+            document = read_document(source.file, options.format_in, name)
             if not document.units:
                 say(f"{PROGRAM}: the document has no text to translate: it stays as it is")
         translator = Translator.load(options.model, shortlist=options.shortlist)
@@ -81,8 +82,6 @@ def _method(translator, options):
 
 def _translate_document(translator, document, options, write):
     """Write a Document with its texts translated."""
-    from minitf.commands.documents import translated
-
     subwords, lost = translator.subwords, LostText()
     if isinstance(subwords, PairedSubwords) and subwords.languages():
         raise UserError(
@@ -93,7 +92,7 @@ def _translate_document(translator, document, options, write):
     with lost, Progress("text translated", total) as bar:
         progress = functools.partial(_show, bar, 0, total)
         method = functools.partial(_method(translator, options), progress=progress)
-        write(translated(document, method, lost))
+        write(document.translated(method, lost.note))
 
 
 def _translate_batches(translator, source, options, write):

@@ -11,7 +11,7 @@ from minitf.errors import UserError
 # definitions, an alert, a container and a footnote keep their lines.
 _MORE = re.compile(
     r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*"  # ::: note
-    r"|<br\s*/?>|(?<=\s)[|·•](?=\s))"  # <br>, and what separates links
+    r"|<br\s*/?>|(?<=\s)[|·•/→](?=\s))"  # <br>, and what separates links
     r"|(?P<word>\w*(?:\\_\w*)+|\\&"  # snake\_case
     r"|(?<!\\)\{[#.:{%][^{}]*\}+"  # {#section}
     r"|(?<![\w:]):[a-z]\w*:(?![\w:])"  # :tea:
@@ -24,6 +24,7 @@ _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _GAP = re.compile(r"[\s>]*")
 # Pandoc's rule for a formula: no space inside the signs, no digit after the last. Or one lone sign.
 _FORMULA = re.compile(rb"\$\$[^$]*\$\$|\$(?![\s$])[^$]*(?<!\s)\$(?!\d)|\$")
+_LONGEST = 4000  # bytes
 _WORDS = {"latex_block", "uri_autolink", "email_autolink"}
 _LINKS = {"inline_link", "full_reference_link", "collapsed_reference_link", "shortcut_link"}
 # What would begin a block at the start of a line.
@@ -78,20 +79,19 @@ def read_markdown(document: str) -> tuple[str, list[Unit]]:
             continue
         todo += node.children
     for node in texts:
-        tree = _tree(inline, data[node.start_byte : node.end_byte])
-        units += _text_units(document, node, tree, places, labels)
+        inside = _inside(inline, data, node.start_byte, node.end_byte)
+        units += _text_units(document, node, inside, places, labels)
     return document, units
 
 
-def _text_units(document, node, tree, places, labels):
+def _text_units(document, node, inside, places, labels):
     """Return the units of the text of a block: itself, and the descriptions and titles in it."""
     start, stop = places[node.start_byte], places[node.end_byte]
     if node.parent.type == "atx_heading":  # without the signs that close it
         stop = start + len(re.sub(r"\s#+\s*$", "", document[start:stop]))
-    units, marks, todo = [], [], [tree]
-    while todo:
-        child = todo.pop()
-        begin, end = (places[node.start_byte + i] for i in (child.start_byte, child.end_byte))
+    units, marks = [], []
+    for first, child in inside:
+        begin, end = (places[first + i] for i in (child.start_byte, child.end_byte))
         if child.type in _LINKS or child.type == "image":
             marks += _link_marks(document, child, begin, end, labels)
         elif child.type in _WORDS:
@@ -104,7 +104,6 @@ def _text_units(document, node, tree, places, labels):
         elif child.type in ("image_description", "link_title"):
             edge = child.type == "link_title"
             units += _title_units(document, begin + edge, end - edge)
-        todo += child.children
     marks += [
         Mark(start + each.start(), start + each.end(), each.lastgroup)
         for each in _MORE.finditer(document[start:stop])
@@ -141,14 +140,26 @@ def _label(text):
     return " ".join(text.split()).casefold()
 
 
-def _tree(parser, data):
-    """Return the tree of a text, in which two rules of Pandoc and CommonMark hold.
+def _inside(parser, data, start, stop):
+    """Yield the nodes of what is inside a block, each with the first byte that its tree is of.
 
-    The grammar takes "$5 here and $" for a formula, and "_in 2021_" for no emphasis: it never sees
-    such a dollar sign, nor a digit before an underscore.
+    In each tree two rules of Pandoc and CommonMark hold. The grammar takes "$5 here and $" for a
+    formula, and "_in 2021_" for no emphasis: it never sees such a dollar sign, nor a digit before
+    an underscore. A tree takes a time that grows with the square of its length: what is longer
+    than 4,000 bytes has several, each up to the end of a line, a sentence or a word.
     """
-    data = _FORMULA.sub(lambda found: found[0] if len(found[0]) > 1 else b"x", data)
-    return parser.parse(re.sub(rb"\d(?=_)", b"x", data)).root_node
+    while start < stop:
+        end, most = stop, start + _LONGEST
+        if most < stop:
+            ends = (data.rfind(sign, start, most) for sign in (b"\n", b". ", b" "))
+            end = next((end + 1 for end in ends if end >= 0), most)
+        text = _FORMULA.sub(lambda found: found[0] if len(found[0]) > 1 else b"x", data[start:end])
+        todo = [parser.parse(re.sub(rb"\d(?=_)", b"x", text)).root_node]
+        while todo:
+            node = todo.pop()
+            yield start, node
+            todo += node.children
+        start = end
 
 
 def _parsers():

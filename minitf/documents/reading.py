@@ -4,7 +4,8 @@ import codecs
 import contextlib
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
 
 from minitf.documents.markdown import read_markdown
 from minitf.documents.strings import read_json, read_po
@@ -12,7 +13,8 @@ from minitf.documents.subtitles import read_subtitles
 from minitf.documents.tagged import read_html, read_xml
 from minitf.documents.units import Mark, Unit, splice
 from minitf.errors import UserError
-from minitf.text.encoding import not_text, refusal
+from minitf.text.encoding import BOMS, not_text, refusal
+from minitf.text.plain import has_letters
 
 __all__ = ["READERS", "Document", "read_document"]
 
@@ -26,11 +28,7 @@ READERS = {
     "subtitles": read_subtitles,
     "xml": read_xml,
 }
-_BOMS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF16_LE: "utf-16-le",
-    codecs.BOM_UTF16_BE: "utf-16-be",
-}
+_BOMS = {codecs.BOM_UTF8: "utf-8", **BOMS}
 # What XML, HTML and gettext say about their encoding.
 _DECLARED = rb"<\?xml[^>]*encoding=[\"']([\w-]+)|<meta[^>]*charset=[\"']?([\w-]+)"
 _DECLARED += rb"|^\"Content-Type:.*charset=([\w-]+)"
@@ -49,6 +47,31 @@ class Document:
     bom: bytes = b""
     errors: str = "strict"
 
+    def translated(
+        self,
+        translate: Callable[[list[str]], list[list]],
+        note: Callable[[list[list], int], object],
+    ) -> bytes:
+        """Return the document with its texts translated.
+
+        translate: as of a Translator. note: called with Translations that have given up something,
+        and the number of lines before them. Where a translation has the marks of a text in another
+        order, as a closing tag before its opening one, the texts between the marks are translated
+        by themselves.
+        """
+        pieces, between, texts = [], [], [unit.text for unit in self.units]
+        for unit, best in zip(self.units, translate(texts), strict=True):
+            if best[0].given_up:
+                note([best], self.text.count("\n", 0, unit.start))
+            pieces.append(unit.pieces_of(best[0].text))
+            if pieces[-1] is None:
+                pieces[-1] = turns = unit.pieces(unit.text)
+                between += [(turns, i) for i in range(0, len(turns), 2) if has_letters(turns[i])]
+        found = translate([turns[i].strip() for turns, i in between])
+        for (turns, i), (best, *_) in zip(between, found, strict=True):
+            turns[i] = turns[i].replace(turns[i].strip(), best.text)
+        return self.written(pieces)
+
     def written(self, translations: Sequence[list[str | Mark]]) -> bytes:
         """Return the document with a translation, as `Unit.pieces`, in the place of each unit.
 
@@ -62,11 +85,15 @@ class Document:
             raise UserError(f"{lacks}: convert the document to UTF-8 first") from None
 
 
-def read_document(data: bytes, format: str, name: str) -> Document:
-    """Return the document of some bytes. Raises UserError for what is not a document of the format.
+def read_document(file: BinaryIO, format: str, name: str) -> Document:
+    """Return the document of an open file. Raises UserError if it is none of the format.
 
     name: that of the file, for messages.
     """
+    try:
+        data = file.read() or b""
+    except OSError as error:
+        raise UserError(f"{name} cannot be read ({error.strerror}): name a document") from None
     bom = next((bom for bom in _BOMS if data.startswith(bom)), b"")
     encoding = _BOMS.get(bom, "utf-8")
     if not bom and (declared := re.search(_DECLARED, data, re.MULTILINE)):

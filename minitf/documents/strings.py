@@ -124,7 +124,9 @@ def _filled(document, start, message, end):
         yield begin + flags.end(), begin + flags.end(), [" fuzzy,"]
     for i, target in enumerate(targets):
         is_many = message["many"] and (i or len(targets) == 1)
-        lines = re.findall(r"(?:[^\\]|\\[^n])*+\\n|.+", _raw(message["many" if is_many else "one"]))
+        # A line ends nowhere inside of {n, plural, ...}.
+        line = rf"(?:{_BRACES}|[^\\]|\\[^n])*+\\n|.+"
+        lines = re.findall(line, _raw(message["many" if is_many else "one"]))
         pieces = ['"' if len(lines) == 1 else f'""{end}"']
         for line in lines:
             pieces += [line, f'"{end}"']

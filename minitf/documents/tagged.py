@@ -19,6 +19,7 @@ _INLINE = re.compile(
     "ruby|rp|rt|s|samp|small|span|strike|strong|sub|sup|svg|time|tt|u|var|wbr"
 )
 _VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr")
+_ALONE = {"img", "input", "wbr"}  # inside a sentence, they open nothing
 _CODE = re.compile("script|style|pre|code|kbd|samp|var|svg|math|iframe|object")
 _HIDDEN = re.compile(
     r"\stranslat(?:e|able)\s*=\s*[\"']?(?:no|false)\b|\sclass\s*=\s*[\"'][^\"']*\bnotranslate\b"
@@ -29,7 +30,7 @@ _ABOUT = re.compile(
 )
 _ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'<>]+)")
 
-_BAR = re.compile(r"(?<=[\s>])[|·•](?=[\s<])")  # between two links
+_BAR = re.compile(r"(?<=[\s>])[|·•/→](?=[\s<])")  # between two links
 
 
 class _Event(NamedTuple):
@@ -82,7 +83,8 @@ def _marks(document, events, inline, codes):
                 tags.append(event)
         if hidden is None and event.kind not in ("text", "[", "]") and event.start < event.stop:
             is_inside = event.kind == "other" or event.start in inline
-            marks.append(Mark(event.start, event.stop, Kind.MARKUP if is_inside else Kind.BETWEEN))
+            kind = Kind.COUNTED if event.name in _ALONE else Kind.MARKUP
+            marks.append(Mark(event.start, event.stop, kind if is_inside else Kind.BETWEEN))
         if hidden and (event.name == hidden.name or event is events[-1]):
             depth += {"open": 1, "close": -1}.get(event.kind, 0)
             if not depth or event is events[-1]:
@@ -169,22 +171,18 @@ def attribute_units(document: str, start: int, stop: int) -> list[Unit]:
 
 
 def _from_android(raw):
-    return re.sub(
-        r"\\(u([0-9A-Fa-f]{4})|.)",
-        lambda found: chr(int(found[2], 16)) if found[2] else found[1],
-        _unescaped(raw),
-    )
+    def character(found):
+        return chr(int(found[2], 16)) if found[2] else found[1]
 
-
-def _to_android(text):
-    return re.sub(r"[\\'\"]", r"\\\g<0>", _escaped(text))
+    return re.sub(r"\\(u([0-9A-Fa-f]{4})|.)", character, _unescaped(raw))
 
 
 # The quotation marks around a text, and a string that is a reference to another one.
 _IN_ANDROID = re.compile(r"(?P<markup>(?<!\\)\")|(?P<word>(?<=>)[@?][\w:.+]*/[\w.]+(?=<))")
-# A string that begins with @ or ? is a reference.
 _ANDROID = Spelling(
-    _from_android, _to_android, lambda text, _: "\\" + text if text[:1] in ("@", "?") else text
+    _from_android,
+    lambda text: re.sub(r"[\\'\"]", r"\\\g<0>", _escaped(text)),
+    lambda text, _: re.sub("^[@?]", r"\\\g<0>", text),  # so a reference begins
 )
 
 _CODE_IN_XML = re.compile(r"xliff:g|(?:\w+:)?(?:ph|it|x|bx|ex|bpt|ept|sc|ec)")  # XLIFF's

@@ -10,8 +10,11 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import NamedTuple
+
+from minitf.text.kept import FIRST_SIGN, FIRST_WORD
+from minitf.text.plain import has_letters
 
 
 class Kind(StrEnum):
@@ -49,28 +52,21 @@ class Spelling(NamedTuple):
 class Unit:
     """One text of a document: a paragraph, a heading, a cell, an attribute, a string.
 
-    start, stop: its range of the document. text: what is translated, in one line. kept: the ranges
-    of `text` that are copied, each with its Mark in the document.
+    start, stop: its range of the document. text: what is translated, in one line. marks: those in
+    it, each by the character that stands for it in `text`, and in a translation.
     """
 
     start: int
     stop: int
     text: str
-    kept: tuple[tuple[int, int, Mark], ...]
+    marks: dict[str, Mark]
     spelling: Spelling
 
-    @property
-    def protected(self) -> list[tuple[int, int]]:
-        """Return the ranges of the text that a translator copies."""
-        return [(start, stop) for start, stop, _ in self.kept]
-
-    def pieces(self) -> list[str | Mark]:
+    def pieces(self, text: str) -> list[str | Mark]:
         """Return texts and marks alternately: a text, a mark, a text, ..."""
-        pieces, place = [], 0
-        for start, stop, mark in self.kept:
-            pieces += [self.text[place:start], mark]
-            place = stop
-        return [*pieces, self.text[place:]]
+        pieces = re.split(f"([{''.join(self.marks)}])", text) if self.marks else [text]
+        pieces[1::2] = map(self.marks.get, pieces[1::2])
+        return pieces
 
     def pieces_of(self, translation: str) -> list[str | Mark] | None:
         """Return a translation as `pieces`; None if a mark is missing, doubled, or out of order.
@@ -78,20 +74,10 @@ class Unit:
         In another order a closing tag could come before its opening one, or a link inside another.
         None also if a word has crossed a tag, or if nothing is left between two that had a text.
         """
-        if not self.kept:
-            return [translation]
-        left = {}
-        for start, stop, mark in self.kept:
-            left.setdefault(self.text[start:stop], []).append(mark)
-        tokens = sorted(map(re.escape, left), key=len, reverse=True)
-        pieces = re.split(f"({'|'.join(tokens)})", translation)
-        for i in range(1, len(pieces), 2):
-            if not left[pieces[i]]:
-                return None
-            pieces[i] = left[pieces[i]].pop(0)
+        pieces, source = self.pieces(translation), self.pieces(self.text)
         ordered = [mark for mark in pieces[1::2] if mark.kind != Kind.WORD]
-        is_whole = ordered == sorted(ordered) and not any(left.values())
-        (words, filled), (were_words, were_filled) = map(_between_markup, (pieces, self.pieces()))
+        is_whole = ordered == sorted(ordered) and sorted(pieces[1::2]) == sorted(source[1::2])
+        (words, filled), (were_words, were_filled) = map(_between_markup, (pieces, source))
         return pieces if is_whole and words == were_words and filled >= were_filled else None
 
 
@@ -143,15 +129,15 @@ def _unit(document, start, stop, marks, spelling):
             stop = marks.pop().start
         else:
             break
-    text, kept, place, is_text = "", [], start, False
-    for mark in [*marks, Mark(stop, stop, text="")]:
-        read = spelling.read(document[place : mark.start])
-        is_text = is_text or any(map(str.isalpha, read))
-        token = document[mark.start : mark.stop] if mark.text is None else mark.text
-        token, begin = " ".join(token.split()), len(text + read)
-        kept.append((begin, begin + len(token), mark))
-        text, place = text + read + token, mark.stop
-    return [Unit(start, stop, text, tuple(kept[:-1]), spelling)] if is_text else []
+    text, by_character, place, raw = "", {}, start, document[start:stop]
+    words, signs = (map(chr, count(first)) for first in (FIRST_WORD, FIRST_SIGN))
+    for mark in marks:
+        those = signs if mark.kind == Kind.MARKUP else words
+        character = next(each for each in those if each not in raw)
+        by_character[character] = mark
+        text, place = text + spelling.read(document[place : mark.start]) + character, mark.stop
+    text += spelling.read(document[place:stop])
+    return [Unit(start, stop, text, by_character, spelling)] if has_letters(text) else []
 
 
 def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]]) -> str:

@@ -107,7 +107,8 @@ function noteOn() {
     + (pieces.length ? "Read in pieces, as words are that the model has seen rarely or never: "
       + `${pieces.map(isolated).join(", ")}. So the translation may well be wrong. ` : "")
     + (shown.source.some((token) => BYTE.test(token)) ? "Characters that it does not know are "
-      + "read as bytes, such as <0xE6>; \u2423 is a space before one." : "");
+      + "read as bytes, such as <0xE6>; \u2423 is a space before one. translate.py keeps them: its "
+      + "model does not read them." : "");
 }
 
 // Put the sentence and its translation at the top of the page; what was said about the stored one

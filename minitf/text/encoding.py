@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from minitf.errors import UserError
 from minitf.text.vocabulary import LOST
 
-_BOMS = {  # UTF-32's first: the mark of its little-endian form begins with that of UTF-16
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
+BOMS = {  # UTF-32's first: the mark of its little-endian form begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
 }
 _FILES = {  # the first bytes of files that are not plain text
     rb"PK\x03\x04": "a Word, LibreOffice or zip file",
@@ -45,18 +45,17 @@ def as_utf8(read: Callable[[], bytes], name: str) -> Iterator[bytes]:
     while (data := read()) != b"":
         if not is_begun:
             start += data
-            if any(mark.startswith(start) and mark != start for mark in _BOMS):
+            if any(mark.startswith(start) and mark != start for mark in BOMS):
                 continue  # the rest of the mark has not come yet
             if kind := not_text(start):
                 raise UserError(f"{name} is {kind}: save it as plain text, in UTF-8")
-            encoding = next((each for mark, each in _BOMS.items() if start.startswith(mark)), None)
-            if encoding:
-                decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-            data, is_begun = start, True
+            if mark := next(filter(start.startswith, BOMS), b""):
+                decoder = codecs.getincrementaldecoder(BOMS[mark])(errors="replace")
+            data, is_begun = start[len(mark) :], True
         yield decoder.decode(data).encode() if decoder else data
     if decoder:  # U+FFFD for a character of which the end is missing
         yield decoder.decode(b"", final=True).encode()
-    elif not is_begun and start and start not in _BOMS:  # nothing but the beginning of a mark
+    elif not is_begun and start and start not in BOMS:  # nothing but the beginning of a mark
         yield start
 
 

@@ -12,6 +12,9 @@ from itertools import chain, islice
 # A sentence gets them in this order. Each is a piece of the subwords that minitf learns.
 PLACEHOLDERS = "①②③④⑤⑥⑦⑧"
 
+# Of the planes for private use, characters from here on stand for values: words, and signs.
+FIRST_WORD, FIRST_SIGN = 0xF0000, 0x100000
+
 # The last character of an address is not the full stop or the bracket after it.
 _REST = r"[^\s<>\"]*[^\s<>\".,;:!?)\]}']"
 # A full stop is part of an address before one of these; before another word, a space was forgotten.
@@ -21,6 +24,7 @@ _ENDINGS = (
     "java|[ch](?:pp)?|rs|go|php|sh|bat|exe|dll|zip|rar|tar|t?gz|bz2|xz|iso|jpe?g|png|gif|svg|webp|"
     "bmp|mp[34]|wav|ogg|flac|avi|mov|mkv|srt|vtt|log|ini|cfg|conf|sql|db|bak|tmp|epub"
 )
+_LONGEST = 1000  # characters of a value
 _BEGINS = r"(?<![^\s(\[\"'])"  # a bracket or a quote may be before it
 _ALNUM = r"[^\W_]"
 # The full stop after a number is no part of it. Figures alone are a value from the fifth on: a
@@ -42,33 +46,31 @@ KINDS = (
     r"%\(\w+\)[a-z]|%[A-Z_]{2,}%|\b__\w+__\b",  # %(n)d, %USER%, __NAME__
     r"<[/?]?[A-Za-z\d][^\s<>]*(?:\s[^<>]*=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*)?\s*/?>",  # <a b=">">
     r"\$[^$\s](?:[^$]*[^$\s])?\$(?![\w.])",  # $x^2 + y$
-    r"\\[A-Za-z]+\*?(?:\[[^\[\]]*\])?(?:\{[^{}]*\})+",  # \cite[5]{tom}
     r"(?:\[(?:\^\w+|\d{1,3})\])+",  # [1][2], [^3]
-    r"\[/\w+\]|\[\w+(?:=[^\]]*)?\](?=[\w\[])",  # [/b], [size=5]big
+    r"\[/\w+\]|\[\w+(?:=[^\[\]]*)?\](?=[\w\[])",  # [/b], [size=5]big
     r"(?:\]\([^()\s]*(?: \"[^\"]*\")?\))+|(?<=\w)\(\w{1,2}\)",  # ](a.md "b"), dog(s)
     # An address has signs between its letters that no word has; one wrong letter is another one.
     rf"\b(?:\w+://|(?:mailto|tel):|www\.){_REST}",  # https://x.org/a, www.x.org
-    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # anna@x.org
-    rf"(?<![\w@.])(?:[\w-]+\.)+(?:{_ENDINGS})\b(?:/{_REST}|(?::\d+)+)?(?![\w@])",  # main.py:45
+    r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",  # anna@x.org
+    rf"(?<![\w@.-])(?:[\w-]+\.)+(?:{_ENDINGS})\b(?:/{_REST}|(?::\d+)+)?(?![\w@])",  # main.py:45
     r"(?<!\w)(?:[A-Za-z]:\\(?:[\w.-]+\\)*(?:[\w.-]*\w)?"
     r"|(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?)(?!\w)",  # C:\a\b.txt, /etc, ~/x
     # So has what is written for a computer, at its beginning or inside.
     r"\\[nrtN](?![a-z])|(?<=[\w.,:;!?])\\[nrtN]|\\[\"']|\\[^\w\s](?!\d)",  # \n, so\nand, \", \*
     rf"{_BEGINS}(?:[@#$%\\]+[^\W\d](?:[\w.]*\w)?|--?[a-z][\w-]*=\S*\w)",  # @tom, %s, --level=5
-    rf"{_BEGINS}%[\d.$+-]*[a-z]\b|\b[A-Za-z]\w*(?:\.\w+)*\(\)",  # %1$s, np.zeros()
+    rf"{_BEGINS}%[\d.$+-]*[a-z]\b|(?<!\w\.)\b[A-Za-z]\w*(?:\.\w+)*\(\)",  # %1$s, np.zeros()
     rf"\b{_ALNUM}+(?:[@_=^%$&#+~]+{_ALNUM}+)+|\b[A-Za-z]{{1,2}}/[A-Za-z]\b",  # AT&T, w/o, km/h
     rf"\b[A-Z](?:\+\+|[#*+])(?!\w)|&#?\w+;|{_BEGINS}[:;=](?:[^\s\w]+\w?|\w)(?!\w)",  # C#, &lt;, :-)
     # Figures with a letter are spelled anew.
-    r"(?<!\w)(?=[\w.:-]*?(?:[^\W\d_]\d|[A-Z]-\d|\d-?[A-Z]))\w+(?:[.:-]+\w+)*",  # AB-12345, X7
-    rf"(?<![\w.,]){_NUMBER}-?[^\W\d_]\w*",  # 12,5kg
+    r"(?<!\w)(?=[\w.:-]{0,40}?(?:[^\W\d_]\d|[A-Z]-\d|\d-?[A-Z]))\w+(?:[.:-]+\w+)*",  # AB-12345, X7
     # Groups of figures are one number.
-    r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?)?\d+(?:[ /-]\d{2,})+(?![\w-])",  # 030 12345
-    r"(?<!\w)(?:\+\d{1,3}[ /-]?)?\(\d+\)[ /-]?\d+(?!\w)",  # +49 (30) 12345
+    r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?\d+|\d+[ /-]\d{2,})"
+    r"(?:[ /-]\d{2,})*(?![\w-])",  # 030 12345, +49 (30) 12345
     r"(?<![\w.])\d{1,2}\. \d{1,2}\. ?\d{2,4}\b",  # 24. 12. 2010
     # Numbers that have a sign beside them or between them, which would join, and letters for them.
     rf"(?<![\w.,']){_NAME}(?: {_SIGN}+ {_NAME})+(?!\w)",  # x = 5
     rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b",  # 1+1, Ctrl+C
-    rf"(?<![\w.,])(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
+    rf"(?<![\w.,])(?<!{_SIGN})(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
     rf"(?: ?{_SIGN}+ ?{_TERM})*(?!\w)"
     rf"|[-+\u2013]?{_ANY_NUMBER} ?{_SIGN}+(?: ?[CF]\b|(?!\w)))",  # < 5, €100, 5%, 20 °C
     # A unit of one letter is not a word.
@@ -106,7 +108,7 @@ def protected_pattern(
     if characters:
         both = characters, characters if alone is None else alone
         known, lone = (re.escape("".join(sorted(each))) for each in both)
-        kinds.append(rf"[^\W\d_]*(?={_ALNUM})[^{known}](?:[^\s!-~]|\w)*")
+        kinds.append(rf"(?<![^\W\d_])[^\W\d_]*(?={_ALNUM})[^{known}](?:[^\s!-~]|\w)*")
         kinds.append(rf"(?<!\S)(?![-{lone}]+ )[^\w\s]+(?= )|(?<= )[\"'](?= )")
         # A bracket, or other signs, with the hyphens of an arrow.
         kinds.append(rf"(?![{known}])[()\[\]{{}}]")
@@ -117,15 +119,19 @@ def protected_pattern(
 def split_protected(text: str, pattern: re.Pattern) -> tuple[list[str], list[str]]:
     """Return the texts around the values, and the values, which are one fewer.
 
+    A value is looked for in up to 2,000 characters at a time, and one of up to 1,000 is found: a
+    pattern may read a text as often as it has characters.
+
     >>> split_protected("Call 030 1234567 at 17:45!", protected_pattern())
     (['Call ', ' at ', '!'], ['030 1234567', '17:45'])
     """
     texts, values, start = [], [], 0
-    for match in pattern.finditer(text):
-        if match[0]:
-            texts.append(text[start : match.start()])
-            values.append(match[0])
-            start = match.end()
+    for place in range(0, len(text), _LONGEST):
+        for match in pattern.finditer(text, max(place, start), place + 2 * _LONGEST):
+            if match[0] and match.start() < place + _LONGEST:
+                texts.append(text[start : match.start()])
+                values.append(match[0])
+                start = match.end()
     return [*texts, text[start:]], values
 
 

@@ -1,6 +1,7 @@
 """What is translated of a line of plain text: all but a list mark and a quote mark."""
 
 import re
+from collections.abc import Iterable
 
 from minitf.text.normalise import normalise
 
@@ -18,6 +19,11 @@ _MARK = re.compile(
 _BETWEEN_TABS = re.compile(r"\S(?:[^\t]*\S)?")
 
 
+def has_letters(texts: Iterable[str]) -> bool:
+    """Return whether a text, or one of several, has something to translate."""
+    return any(map(str.isalpha, "".join(texts)))
+
+
 def text_ranges(line: str) -> list[tuple[int, int]]:
     """Return the start and the stop of each text of a line: tabs separate texts, as lines do.
 
@@ -30,5 +36,5 @@ def text_ranges(line: str) -> list[tuple[int, int]]:
     while match := _MARK.match(line, start):
         start = match.end()
     texts = _BETWEEN_TABS.finditer(line, start)
-    ranges = [text.span() for text in texts if any(map(str.isalpha, text[0]))]
+    ranges = [text.span() for text in texts if has_letters(text[0])]
     return ranges if ranges or normalise(line) else [(0, len(line))]

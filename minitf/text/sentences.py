@@ -68,7 +68,7 @@ _ORDINAL = (
 # The first of these that fits, (what is before the end of a full stop, what is after it), says
 # whether the sentence goes on.
 _RULES = (
-    (r"", rf"\W+$|{_CLOSING}\s+[.!?…,;:)]", True),  # no sentence follows
+    (r"", rf"\W{{1,40}}$|{_CLOSING}\s+[.!?…,;:)]", True),  # no sentence follows
     # "... I", and after a question in quotes: Tom asked.
     (r"\.\.\.|…|\. \. \.", r"\s+I\b", True),
     (r"[\[(](?:\.\.\.|…)", r"[\])]", True),
@@ -102,7 +102,7 @@ _SENTENCE = (
     rf"|(?<=[^\W\d_A-Z]{{2}})[.!?](?=(?:{_STARTERS})(?:\s|[,']))"  # a space was forgotten
 )
 _SHORT = rf"(?:\b(?:{_TITLES}|{_ABBREVIATIONS}|etc|usw|usf)|{_INITIAL})\.$"
-_ITEM = r"\W*(?:\d{1,3}|[A-Za-z])\.\)?\s+"  # "1. Wash the car. 2. Clean the kitchen."
+_ITEM = r"\W{0,9}(?:\d{1,3}|[A-Za-z])\.\)?\s+"  # "1. Wash the car. 2. Clean the kitchen."
 _BRAND = "[a-z]{1,3}[A-Z]"  # iPhone, macOS
 _ANY_STARTER = rf"(?i)(?:{_STARTERS})\b"
 _LONGEST = 30  # characters that the patterns look at before a full stop

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from itertools import cycle, islice
+from itertools import chain, cycle, islice, pairwise
 
 from minitf.errors import UserError
 from minitf.text import Vocabulary
@@ -23,15 +23,15 @@ from minitf.text.kept import (
     with_placeholders,
 )
 from minitf.text.normalise import normalise, with_and, without_entities, word_for_and
+from minitf.text.plain import has_letters
 from minitf.text.sentences import sentences
-from minitf.translation.signs import Sign, without_signs
-
-# The start and the stop of what is copied of a line.
-Range = tuple[int, int]
+from minitf.translation.signs import Sign, is_sign, without_signs
 
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
-# Several with signs alone between them stand for one value.
-_PLACEHOLDERS = rf"[{PLACEHOLDERS}](?:[^\w\s]*[{PLACEHOLDERS}])*"
+_DASH = r"(?<!\S)[-\u2013](?!\S)"
+_NUMBER = rf"\w*\d\w*|{_DASH}"  # and a dash
+# Characters that stand for values; several with signs alone between them are one value.
+_STAND_INS = r"[\U000f0000-\U0010ffff](?:[^\w\s]*[\U000f0000-\U0010ffff])*"
 # What is too long is cut after a clause, else after a word, else between two characters: never
 # inside the bytes of one.
 _ENDS = r"[,;:–—)]\s+|[，、；：]\s*", r"\s+", r"(?s:.)"
@@ -72,20 +72,30 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What a model reads at once: the texts around some values, and a placeholder for each.
+    """What a model reads at once.
 
     place: the number of its line, and its own number in that line; of a text around a value, its
-    number in the part as well. head, in_capitals: of the Text. signs: what is beside the words, and
-    not read. ids: of the text, None if it is not encoded yet.
+    number in the part as well. pieces: a text, a value, a text, ..., a text; some values are words
+    that a model copies, others are signs, which it does not read. head, in_capitals: of the Text.
+    ids: of the text, None if it is not encoded yet.
+    texts, values: around and between its words. signs: the other values.
     """
 
     place: tuple[int, ...]
-    texts: tuple[str, ...]
-    values: tuple[str, ...] = ()
+    pieces: tuple[str, ...]
     head: Sequence[int] = ()
     in_capitals: bool = False
-    signs: tuple[Sign, ...] = ()
     ids: list[int] | None = dataclasses.field(default=None, compare=False)
+    texts: tuple[str, ...] = dataclasses.field(init=False, compare=False)
+    values: tuple[str, ...] = dataclasses.field(init=False, compare=False)
+    signs: tuple[Sign, ...] = dataclasses.field(init=False, compare=False)
+
+    def __post_init__(self):
+        parted = self.pieces[::2], self.pieces[1::2], ()
+        if self.pieces[1:] and has_letters(self.pieces[::2]):
+            parted = without_signs(*parted[:2])
+        for name, found in zip(("texts", "values", "signs"), parted, strict=True):
+            object.__setattr__(self, name, tuple(found))  # it is frozen
 
     @property
     def source(self) -> str:
@@ -98,30 +108,44 @@ class Part:
 
     def copied(self) -> list[Translation]:
         """Return the text as its own translation if no letter is around its values, else none."""
-        if not self.values or any(map(str.isalpha, "".join(self.texts))):
-            return []
-        return [Translation(self.source, 0.0, 0.0)]
+        is_copied = self.values and not has_letters(self.texts)
+        return [Translation(self.source, 0.0, 0.0)] if is_copied else []
 
-    def between_values(self) -> Line:
-        """Return the texts as parts of their own, and the values as what is copied around them."""
-        parts, around, n_words, left = [], [""], 0, list(self.signs)
-        for number, (text, value) in enumerate(zip(self.texts, [*self.values, ""], strict=True)):
-            core = text.strip()
-            n_before, n_words = n_words, n_words + len(f"{text}{value and 'value'}".split())
-            if not any(map(str.isalpha, core)):
-                around[-1] += text + value
+    def again(self) -> Line:
+        """Return what is read after all translations have lost a value, a number or a dash.
+
+        First its numbers and dashes are values, too; then the texts between values are parts.
+        """
+        if numbers_of("".join(self.texts)):
+            split = (
+                re.split("(?!)" if i % 2 else f"({_NUMBER})", each)
+                for i, each in enumerate(self.pieces)
+            )
+            return Line((dataclasses.replace(self, pieces=tuple(chain(*split)), ids=None),))
+        parts, around, pieces = [], [""], self.pieces
+        beside = zip(pieces[1::2], pieces[::2], pieces[2::2], strict=False)
+        ends = [2 * i + 1 for i, each in enumerate(beside) if not is_sign(*each)]
+        for number, (start, stop) in enumerate(pairwise([-1, *ends, len(pieces)])):
+            run, value = [*pieces[start + 1 : stop]], "".join(pieces[stop : stop + 1])
+            if not has_letters(run[::2]):
+                around[-1] += "".join(run) + value
                 continue
-            start, signs = text.index(core), []
-            while left and left[0].gap <= n_before + len(core.split()):
-                sign = left.pop(0)
-                signs.append(dataclasses.replace(sign, gap=max(0, sign.gap - n_before)))
-            place = *self.place, number
-            new = {"texts": (core,), "values": (), "signs": tuple(signs)}
-            parts.append(dataclasses.replace(self, place=place, **new))
-            around[-1] += text[:start]
-            around.append(text[start + len(core) :] + value)
-        end = "".join(sign.text for sign in left) + around[-1]
-        return Line(tuple(parts), (*around[:-1], end))
+            around[-1] += run[0][: -len(run[0].lstrip()) or None]
+            around.append(run[-1][len(run[-1].rstrip()) :] + value)
+            run[0] = run[0].lstrip()
+            run[-1] = run[-1].rstrip()
+            new = {"place": (*self.place, number), "pieces": tuple(run)}
+            parts.append(dataclasses.replace(self, ids=None, **new))
+        return Line(tuple(parts), tuple(around))
+
+
+def numbers_of(text: str) -> list[str]:
+    """Return the numbers and the dashes of a text, which are those of its translation.
+
+    >>> numbers_of("It's 5pm - no. 12"), numbers_of("the 12th - at 5")
+    (['-', '12', '5'], ['-', '12', '5'])
+    """
+    return sorted(re.findall(rf"\d+|{_DASH}", text))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,13 +166,10 @@ class Line:
         """
         parts, left = [], iter(text.values)
         for i, (piece, ids) in enumerate(cut):
-            texts = PLACEHOLDER.split(piece) if text.values else [piece]
-            values, signs = list(islice(left, len(texts) - 1)), []
-            known = None if values else ids
-            if values and any(map(str.isalpha, piece)):
-                texts, values, signs = without_signs(texts, values)
-            read = tuple(texts), tuple(values), text.head, text.in_capitals
-            parts.append(Part((number, i), *read, tuple(signs), known))
+            pieces = re.split(f"([{PLACEHOLDERS}])", piece) if text.values else [piece]
+            pieces[1::2] = islice(left, len(pieces) // 2)
+            known = ids if len(pieces) == 1 else None
+            parts.append(Part((number, i), tuple(pieces), text.head, text.in_capitals, known))
         return cls(tuple(parts))
 
 
@@ -156,33 +177,20 @@ class Line:
 
 
 def read_text(
-    line: str,
-    protected: Iterable[Range],
-    subwords: Vocabulary,
-    keep: Iterable[str],
-    language: str = "",
+    line: str, subwords: Vocabulary, keep: Iterable[str], language: str = ""
 ) -> tuple[str, list[str]]:
     """Return a line as a model reads it, with a placeholder for each value, and the values.
 
-    Values are what is protected, in the order of the line, and what `minitf.text.kept` finds.
+    Values are what `minitf.text.kept` finds, and characters that stand for something else.
     keep: a person's own patterns. language: of the line. Raises UserError for no pattern.
     """
-    pieces, given, start = [], [], 0
-    for begin, end in protected:
-        pieces.append(line[start:begin])
-        given += [*PLACEHOLDER.findall(pieces[-1]), line[begin:end]]
-        start = end
-    pieces.append(line[start:])
-    given += PLACEHOLDER.findall(pieces[-1])
-    text = normalise(without_entities(PLACEHOLDERS[0].join(pieces)))
+    text = normalise(without_entities(line))
     if "&" in text:
         text = with_and(text, word_for_and(language, subwords.characters))
-    if not given and not keep and has_no_values(text):
+    if not keep and has_no_values(text):
         return text, []
-    around, found = split_protected(text, _pattern(tuple(keep), subwords))
-    given = iter(given)
-    values = [PLACEHOLDER.sub(lambda _: next(given), value) for value in found]
-    return with_placeholders(around, cycle(PLACEHOLDERS)), values
+    texts, values = split_protected(text, _pattern(tuple(keep), subwords))
+    return with_placeholders(texts, cycle(PLACEHOLDERS)), values
 
 
 @functools.lru_cache(maxsize=8)
@@ -193,7 +201,7 @@ def _pattern(own, subwords):
             re.compile(f"(?:{each})")  # as it will be read: (?i) would hold for all kinds
         except re.error as error:
             raise UserError(f"{each!r} is not a regular expression: {error}") from None
-    return protected_pattern((_PLACEHOLDERS, *own), subwords.characters, subwords.signs_alone)
+    return protected_pattern((_STAND_INS, *own), subwords.characters, subwords.signs_alone)
 
 
 # From a text to its parts -------------------------------------------------------------------------

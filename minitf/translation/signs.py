@@ -25,6 +25,8 @@ _MARKUP = r"[\W_](?:.*[\W_])?"
 _WORD_BEFORE = r"[\w.,:;!?)\]]$"
 _WORD_AFTER = r"[\"'(\[]*\w"
 _LETTER = r"[^\W\d_]"
+_OF_WORD = "[^\\W_]|[\U000f0000-\U000fffff]"  # or what stands for a word
+JOINT = r"[^\w\s()\[\]{}*~\\\U000f0000-\U0010ffff]"  # a sign that neither opens nor closes anything
 _STOPS = tuple(".,:;!?")
 _ENDED = r"[^\W_]$|[.,:;!?]$"  # a word, or a word and its stop
 _WORD = r"(\W*)(.*?)(\W*)"  # between its punctuation
@@ -60,12 +62,18 @@ class Sign:
 def is_sign(value: str, before: str, after: str) -> bool:
     """Return whether a value between two texts is a sign beside their words.
 
+    A single sign that joins two words is none: it stands for a word, as / for "or".
+
     >>> is_sign("**", "It is ", "not"), is_sign("<b>", "", "No"), is_sign("</b>", "No.", " One")
     (True, True, True)
     >>> is_sign("5%", "It is ", " of it"), is_sign("<name>", "Dear ", ", come")
     (False, False)
+    >>> is_sign("/", "his", "her book"), is_sign("/", "his ", " her book")
+    (False, True)
     """
-    if not re.search(r"[^\W_]", value) or re.fullmatch(r"\\\w", value):
+    if re.fullmatch(JOINT, value) and re.search(rf"{_LETTER}$", before):
+        return not re.match(_LETTER, after)
+    if not re.search(_OF_WORD, value) or re.fullmatch(r"\\\w", value):
         return True
     if re.search(rf"{_LETTER}$", before) or re.match(_LETTER, after):
         return True
@@ -86,7 +94,7 @@ def without_signs(
     for previous, value, following, (before, after) in beside:
         if not is_sign(value, before, after):
             words.append(value)
-            read += _VALUE + after
+            read += (f" {_VALUE} " if re.fullmatch(JOINT, value) else _VALUE) + after
             continue
         touched = (before or previous)[-1:].strip(), (after or following)[:1].strip()
         if touched[1] in _STOPS or read[-1:] in ("", " "):
@@ -117,12 +125,12 @@ def place_signs(
     signs: Sequence[Sign],
     source: str,
     placeholder: str,
-    log_probabilities: Callable[[Sequence[tuple[str, str]]], Sequence[float]],
+    log_probabilities: Callable[[Sequence[tuple[str, str]]], Sequence[float]] | None,
 ) -> str:
     """Return a translation with a character for each sign, which `insert_signs` replaces.
 
     placeholder: one that is not in the source. log_probabilities: of pairs of a source and a
-    target, it returns ln P of each target. Without a placeholder, a sign stands as far from the
+    target, it returns ln P of each target. Without one of them, a sign stands as far from the
     beginning as it does in the source.
     """
     n_source, words = len(source.split()), target.split()
@@ -130,7 +138,7 @@ def place_signs(
     scores = [[-abs(sign.gap / n_source - gap / max(n, 1)) for gap in gaps] for sign in signs]
     scores = np.array(scores)
     inside = [number for number, sign in enumerate(signs) if 0 < sign.gap < n_source]
-    if placeholder and inside:
+    if placeholder and log_probabilities and inside:
         sources = [with_extra_word(source, signs[number].gap, placeholder) for number in inside]
         targets = [with_extra_word(target, gap, placeholder) for gap in gaps]
         pairs = list(product(sources, targets))
@@ -209,5 +217,6 @@ def insert_signs(text: str, signs: Sequence[Sign], values: Mapping[str, str]) ->
     values: {placeholder: value}, put back at once: a value may have the character of a sign.
     """
     texts = {**values, **{chr(_FIRST + number): sign.text for number, sign in enumerate(signs)}}
-    pattern = "|".join(map(re.escape, texts)) or "(?!)"
-    return re.sub(pattern, lambda found: texts[found[0]], text)
+    patterns = [rf" ?{re.escape(each)} ?" for each in values if re.fullmatch(JOINT, values[each])]
+    pattern = "|".join([*patterns, *map(re.escape, texts)]) or "(?!)"
+    return re.sub(pattern, lambda found: texts[found[0].strip()], text)

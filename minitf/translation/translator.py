@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -23,20 +23,18 @@ from minitf.functions import log_softmax
 from minitf.tensor import no_grad
 from minitf.text import BOS, EOS, PAD, Vocabulary, Words
 from minitf.text.batches import pad_rows
-from minitf.text.kept import PLACEHOLDERS
+from minitf.text.kept import FIRST_WORD, PLACEHOLDERS
 from minitf.text.normalise import normalise
 from minitf.transformer import Transformer
 from minitf.translation.loading import agreeing_forms, load_and_probe, load_shortlist
 from minitf.translation.reading import (
     Line,
-    Range,
     Text,
     Translation,
     cut_texts,
     in_small_letters,
     read_text,
 )
-from minitf.translation.signs import place_signs
 from minitf.translation.wellformed import Wellformed
 from minitf.translation.writing import (
     alike_quotes,
@@ -169,7 +167,6 @@ class Translator:
         lines: Iterable[str],
         search: Search | None = None,
         *,
-        protected: Sequence[Sequence[Range]] | None = None,
         keep: Iterable[str] = (),
         progress: Callable[[int, int], object] | None = None,
         allowed: Callable[[list[str]], Allowed] | None = None,
@@ -180,11 +177,9 @@ class Translator:
         They differ: a text that was found twice, cut into subwords in two ways, is returned once.
         A line without any text gives one empty translation, and equal lines are translated once.
         changes: fields of a Search, as in translate(lines, beam=1, n_best=1).
-        protected: for each line the ranges (start, stop) of what is copied, in their order: each
-        comes out once, with the spaces around it. A line's translation is cut there if the model
-        does not copy it.
         keep: regular expressions; what they match is not translated, as numbers, addresses, tags
-        and the other kinds of `minitf.text.kept` are not.
+        and the other kinds of `minitf.text.kept` are not. Characters of the two planes for private
+        use stand for words (from U+F0000) and signs (from U+100000): each comes out once.
         progress: called with the number of parts done and of all parts.
         allowed: called with some lines, it returns what may be written for them, row by row. A line
         that is translated in several parts occurs once for each.
@@ -192,19 +187,18 @@ class Translator:
         """
         search = dataclasses.replace(search or Search(), **changes)
         lines = _listed(lines)
-        keys = list(zip(lines, map(tuple, protected or repeat((), len(lines))), strict=True))
-        distinct = list(dict.fromkeys(keys))
+        distinct = list(dict.fromkeys(lines))
 
         def decode_batch(source, parts, rules):
             if allowed:
-                rules = allowed([distinct[part.place[0]][0] for part in parts])
+                rules = allowed([distinct[part.place[0]] for part in parts])
             # All of the beam, since some may be the same text, or lack what must be kept.
             asked = search.beam if search.n_best > 1 or any(part.values for part in parts) else 1
             return self._search(source, dataclasses.replace(search, n_best=asked), rules)
 
         per_line = self._translate_lines(self._read(distinct, keep), decode_batch, search, progress)
         found = dict(zip(distinct, per_line, strict=True))
-        return [found[key][: search.n_best] for key in keys]
+        return [found[line][: search.n_best] for line in lines]
 
     def sample(
         self,
@@ -212,7 +206,6 @@ class Translator:
         search: Search | None = None,
         *,
         first: int = 0,
-        protected: Sequence[Sequence[Range]] | None = None,
         keep: Iterable[str] = (),
         progress: Callable[[int, int], object] | None = None,
         **changes: float,
@@ -222,7 +215,7 @@ class Translator:
         changes: fields of a Search, of which beam and n_best do not matter; and temperature, top_k,
         top_p, seed (see sampling.sample). first: the number of the first line, where a text comes
         in several calls. A translation depends on the line, its number and the seed, and not on the
-        other lines. protected, keep, progress: as for `translate`.
+        other lines. keep, progress: as for `translate`.
         """
         from minitf.beyond.sampling import sample  # lazily: most translations are searched for
 
@@ -242,24 +235,23 @@ class Translator:
         names = {each.name for each in dataclasses.fields(Search)} & changes.keys()
         fields = {name: changes.pop(name) for name in names}
         search = dataclasses.replace(search or Search(), **fields | {"beam": 1, "n_best": 1})
-        lines = _listed(lines)
-        keys = list(zip(lines, protected or repeat((), len(lines)), strict=True))
-        return self._translate_lines(self._read(keys, keep), decode_batch, search, progress)
+        read = self._read(_listed(lines), keep)
+        return self._translate_lines(read, decode_batch, search, progress)
 
     def _read(self, lines, keep=()):
-        """Return each line, a pair of its text and what is protected of it, as a Line."""
-        texts = [self._text(line, protected, keep) for line, protected in lines]
+        """Return each line as a Line."""
+        texts = [self._text(line, keep) for line in lines]
         most = max(1, self.max_subwords - max((len(text.head) for text in texts), default=0))
         strings = [text.text for text in texts]
         cut = cut_texts(strings, self.subwords, most, self.max_unsplit)
         return [Line.from_text(i, *read) for i, read in enumerate(zip(texts, cut, strict=True))]
 
-    def _text(self, line, protected, keep):
+    def _text(self, line, keep):
         """Return a line as a Text; one IN CAPITALS is written small."""
         text, values = line, ()
-        if self.as_text and (self.placeholders or protected):
+        if self.as_text and (self.placeholders or max(line, default="") >= chr(FIRST_WORD)):
             language = self.notes.get("source_language", "")
-            text, values = read_text(line, protected, self.subwords, keep, language)
+            text, values = read_text(line, self.subwords, keep, language)
         elif self.as_text:
             text = normalise(line)
         small = text if self.reads_capitals else in_small_letters(text, self.subwords)
@@ -282,16 +274,16 @@ class Translator:
     def _translate_lines(self, lines, decode_batch, search, progress=None):
         """Return the best translations of each Line: those of its parts, as one text.
 
-        A part in whose translations a placeholder is missing is translated as a Line of its own:
-        the pieces between its values.
+        A part in whose translations a value, a number or a dash is missing is read in another way
+        (see `Part.again`).
         decode_batch(source, parts, rules): returns the hypotheses of each row of a batch. rules:
         what may be written for it, None for anything.
         """
         parts = [part for line in lines for part in line.parts]
         found = self._translate_parts(parts, decode_batch, search, progress)
         if lost := [number for number, best in enumerate(found) if not best]:
-            around = [parts[number].between_values() for number in lost]
-            pieces = self._translate_lines(around, decode_batch, search)
+            again = [parts[number].again() for number in lost]
+            pieces = self._translate_lines(again, decode_batch, search)
             for number, best in zip(lost, pieces, strict=True):
                 found[number] = best
         left = iter(found)
@@ -306,7 +298,7 @@ class Translator:
     def _translate_parts(self, parts, decode_batch, search, progress):
         """Translate parts on all cores, the longest first; return the translations of each.
 
-        They are none if each has lost a value, or if there are more values than placeholders.
+        They are none if each has lost something, or if there are more values than placeholders.
         """
         found = [part.copied() for part in parts]
         read = [
@@ -324,8 +316,8 @@ class Translator:
             for part, best in zip(batch, decode_batch(source, batch, rules), strict=True):
                 # No value can be missing in a translation of a part without any: the best will do.
                 is_any = part.values or search.n_best > 1
-                best = self._with_signs(part, self._as_texts(best if is_any else best[:1]))
-                texts.append(restored(part, best, self.placeholders, search.wellformed))
+                best = self._as_texts(best if is_any else best[:1])
+                texts.append(self._restored(part, best, search.wellformed))
             return texts
 
         batches, done = _batches(list(map(len, ids)), search.beam, search.batch_tokens), 0
@@ -355,17 +347,9 @@ class Translator:
             for text, each in zip(texts, hypotheses, strict=True)
         ]
 
-    def _with_signs(self, part, translations):
-        """Return translations of a part with a character for each of its signs."""
-        if not part.signs:
-            return translations
-        source = part.read(self.placeholders)
-        unused = next(iter(self.placeholders[len(part.values) :]), "")
+    def _restored(self, part, translations, wellformed):
         ln_p = functools.partial(self._log_probabilities, part.head)
-        return [
-            dataclasses.replace(each, text=place_signs(each.text, part.signs, source, unused, ln_p))
-            for each in translations
-        ]
+        return restored(part, translations, self.placeholders, wellformed, ln_p)
 
     def _log_probabilities(self, head, pairs):
         """Return ln P of each target, (n,), given its source. head: the first ids of each."""
@@ -385,7 +369,7 @@ class Translator:
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `max_subwords` ids; none if there is no text."""
-        (read,) = self._read([(line, ())])
+        (read,) = self._read([line])
         return self._ids(read.parts)
 
     def attention(
@@ -419,7 +403,7 @@ class Translator:
         from minitf.page.explained import Explained, likely_next, watched_pass  # few are explained
 
         search = dataclasses.replace(search or Search(), n_best=1, **changes)
-        (read,) = self._read([(line, ())])
+        (read,) = self._read([line])
         if not read.parts:
             raise UserError("the line has no text: there is no attention to draw")
         first, steps, c = read.parts[0], [], self.model.config
@@ -430,8 +414,8 @@ class Translator:
             ids = [*best.ids, EOS][: c.max_length if c.positions == "learned" else None]
             beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
             weights, logits, vectors = watched_pass(self.model, source, beginning)
-            written = self._with_signs(first, self._as_texts([best]))
-        shown = first.copied() or restored(first, written, self.placeholders, False) or written
+            written = self._as_texts([best])
+            shown = first.copied() or self._restored(first, written, False) or written
         beam_steps = steps[0] if steps else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(

@@ -2,12 +2,12 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from minitf.text import Vocabulary
 from minitf.text.sentences import is_abbreviated
-from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join
-from minitf.translation.signs import insert_signs
+from minitf.translation.reading import PLACEHOLDER, Line, Part, Translation, join, numbers_of
+from minitf.translation.signs import JOINT, insert_signs, place_signs
 
 CUT = "a sentence is too long for the model, and was translated in parts"
 
@@ -113,26 +113,38 @@ def restored(
     translations: Sequence[Translation],
     placeholders: Sequence[str],
     wellformed: bool = True,
+    log_probabilities: Callable[[Sequence[tuple[str, str]]], Sequence[float]] | None = None,
 ) -> list[Translation]:
     """Return the translations that have each placeholder once, with the part's values in its place.
 
-    wellformed: leave out a full stop that the source has not.
+    wellformed: they have the numbers and dashes of the part as well, and no full stop that the
+    source has not. log_probabilities: as for `place_signs`, which gives them the part's signs.
     Those that are the same then are returned once.
     """
     given = dict(zip(placeholders, part.values, strict=False))
     if len(given) < len(part.values):
         return []
-    source, distinct = part.source.rstrip(), {}
-    pattern = rf"(?<!\w)(?:{'|'.join(map(re.escape, given))})(?!\w)"
+    source, numbers, distinct = part.source.rstrip(), numbers_of("".join(part.texts)), {}
+    read, unused = part.read(placeholders), next(iter(placeholders[len(given) :]), "")
+    joints = {each for each, value in given.items() if re.fullmatch(JOINT, value)}
+    forms = [
+        rf"(?<=\w ){re.escape(each)}(?= \w)" if each in joints else re.escape(each)
+        for each in given
+    ]
+    pattern = rf"(?<!\w)(?:{'|'.join(forms) or '(?!)'})(?!\w)"
     for each in translations:
-        if given and (
-            sorted(re.findall(pattern, each.text)) != sorted(given)
-            or sum(map(each.text.count, placeholders)) != len(given)  # one twice, or in a word
-        ):
+        rest, words = re.sub(pattern, "", each.text), re.findall(pattern, each.text)
+        if given and (sorted(words) != sorted(given) or any(map(rest.count, placeholders))):
+            continue  # one is missing, or is there twice, or in a word
+        if wellformed and placeholders and (given or numbers) and numbers_of(rest) != numbers:
+            if not distinct:
+                break  # better read again than the next best, which has them in other places
             continue
-        text = each.text.upper() if part.in_capitals else each.text
-        if placeholders and not given:
-            text = PLACEHOLDER.sub("", text)  # the source has none
+        # A placeholder that the source has not goes.
+        text = PLACEHOLDER.sub("", each.text) if placeholders and not given else each.text
+        if part.signs:
+            text = place_signs(text, part.signs, read, unused, log_probabilities)
+        text = text.upper() if part.in_capitals else text
         if wellformed:
             text = without_added_stop(text, source)
         text = insert_signs(text, part.signs, given)

@@ -1,6 +1,7 @@
 """translate.py with documents: the format by the ending, mistakes in one line, small cases."""
 
 import builtins
+import io
 import re
 
 import pytest
@@ -8,8 +9,8 @@ from command import QUICK, Command
 from test_documents import FOLDER, one
 from tiny_translator import make_subwords, save
 
-from minitf.commands.documents import translated
 from minitf.commands.output import LostText
+from minitf.documents import markdown
 from minitf.documents.reading import read_document
 from minitf.errors import UserError
 from minitf.translation import Translation
@@ -114,11 +115,11 @@ def test_markdown_without_its_parser_names_the_command(run, monkeypatch):
 def translate_with(function, text, format):
     """Return a document that a function of texts translates, as the command does it."""
 
-    def translate(lines, protected=()):
+    def translate(lines):
         return [[Translation(function(line), 0.0, 0.0)] for line in lines]
 
-    document = read_document(text if isinstance(text, bytes) else text.encode(), format, "a")
-    return translated(document, translate, LostText())
+    data = text if isinstance(text, bytes) else text.encode()
+    return read_document(io.BytesIO(data), format, "a").translated(translate, LostText().note)
 
 
 @pytest.mark.parametrize("named", ["utf-8-sig", "utf-16", "latin-1", "utf-8 UTF-16", "utf-8 rot13"])
@@ -144,20 +145,27 @@ def test_marks_out_of_order_do_not_leave_the_text():
     def turned(line):
         return " ".join(reversed(line.split(" ")))
 
+    def moved(pattern, to):
+        """Return a translator that moves what stands for words (w, v) and for signs (s, t)."""
+        characters = str.maketrans("wvst", "\U000f0000\U000f0001\U00100000\U00100001")
+        return lambda line: re.sub(pattern.translate(characters), to.translate(characters), line)
+
     text = '{"a": "The <b>red</b> house"}'
     assert translate_with(turned, "<p>a <b>c d</b> e</p>", "xml") == b"<p>a <b>d c</b> e</p>"
     assert b"<b>" in translate_with(turned, text, "json")
     # What stands for a word may go elsewhere; %s and %d may not.
     assert translate_with(turned, '"{a} has {b}"', "json") == b'"{b} has {a}"'
     assert translate_with(turned, '"%s x y %d"', "json") == b'"%s y x %d"'
-    assert translate_with(lambda line: line.replace("{a}", ""), '"{a} is"', "json") == b'"{a} is"'
+    assert translate_with(moved("w", ""), '"{a} is"', "json") == b'"{a} is"'
     # Nor goes a word into a link, and none is left without words.
     text = '"{a} and <a>b c</a> d"'
-    into = translate_with(lambda line: line.replace("{a} and <a>", "and <a>{a} "), text, "json")
-    assert into == text.encode()
-    assert translate_with(lambda line: line.replace(">b c<", "><"), text, "json") == text.encode()
+    assert translate_with(moved("w and s", "and sw "), text, "json") == text.encode()
+    assert translate_with(moved("sb ct", "st"), text, "json") == text.encode()
+    text = "<p>a <img src=x> <kbd>b</kbd> c</p>"  # what opens nothing keeps nothing apart
+    into = translate_with(moved("a (.*) v", r"v a \1"), text, "html")
+    assert into == b"<p><kbd>b</kbd> a <img src=x> c</p>"
     text = b'"a <b>c</b><i>d {a}</i> e"'  # the mark in the middle closes and opens
-    assert translate_with(lambda line: re.sub("(.+) ({a})", r"\2 \1", line), text, "json") == text
+    assert translate_with(moved("(.+) w", r"w \1"), text, "json") == text
 
 
 @pytest.mark.parametrize(
@@ -172,7 +180,7 @@ def test_marks_out_of_order_do_not_leave_the_text():
         ("html", "<p>a &# b &# c<pre>d</pre>", "<p>A &amp;# B &amp;# C<pre>d</pre>"),
         ("html", "", ""),
         ("html", "<p>a <![x b]> c", "<p>A <![x b]> C"),
-        ("html", "<a>b</a>|<a>c</a> | d", "<a>B</a>|<a>C</a> | D"),
+        ("html", "<a>b</a>|<a>c</a> | d / e", "<a>B</a>|<a>C</a> | D / E"),
         ("html", "<pre>a</pre><var>b</var> c d", "<pre>a</pre><var>b</var> C D"),
         (
             "xml",
@@ -236,11 +244,30 @@ def test_what_markdown_would_read_is_escaped(written, expected):
     assert numbered == b"# 1. x\n"  # as the text does that it replaces
 
 
+def test_a_long_paragraph_is_parsed_in_pieces(monkeypatch):
+    """The grammar takes a time that grows with the square of what it reads at once."""
+    pytest.importorskip("tree_sitter_markdown", reason='pip install -e ".[documents]"')
+    lengths = []
+
+    class Watched:
+        sub = staticmethod(lambda _, data: lengths.append(len(data)) or data)
+
+    monkeypatch.setattr(markdown, "_FORMULA", Watched)
+    text = " ".join(500 * ["See `a b` and [this](u). It is *so*."])
+    assert one(text, "md") == text.swapcase().replace("`A B`", "`a b`").replace("(U)", "(u)")
+    assert max(lengths) <= 4000 and len(lengths) < 10
+
+
 def test_the_mark_of_a_new_translation_stands_before_the_former_text():
     old = '#, c-format\n#~ msgid "gone"\n#~ msgstr ""\n\n# y\n'
     text = '#| msgid "c"\nmsgid "a"\nmsgstr ""\n'
     output = translate_with(lambda _: "b", old + text, "po").decode()
     assert output == f'{old}#, fuzzy\n{text[:-3]}"b"\n'
+
+
+def test_the_cases_of_a_message_may_stand_in_several_lines():
+    output = one('msgid "{n, plural,\\n one {a}}\\nb"\nmsgstr ""\n', "po")
+    assert output.endswith('msgstr ""\n"{n, plural,\\n one {A}}\\n"\n"B"\n')
 
 
 def test_a_subtitle_has_no_more_lines_than_before():

@@ -3,6 +3,7 @@
 import inspect
 import re
 import string
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,7 +36,7 @@ It is so|[1][2]| or so|[^3]|.
 It is |**|not|**| so, and |*|never|*| was.
 Am |24. 12. 2010| kam er, nach |§ 3| Abs. 2 und |§ 5|.
 Press |<a x="a > b" y>|here|</a>|, or see |main.py:45|.
-The |\\emph{dog}| of |\\cite[5]{tom}|, |$x^2 + y$| and |$x$| is his.
+The |\\emph||{dog}| of |\\cite||[5]||{tom}|, |$x^2 + y$| and |$x$| is his.
 I know |:-)| it |;)| all |:D|.
 """.strip().split("\n")
 NOT_FOUND = """
@@ -106,6 +107,22 @@ def test_what_the_vocabulary_has_no_piece_for_is_kept(line):
     pattern = protected_pattern((), USUAL, alone="-")
     pieces = line.split("|")
     assert split_protected(line.replace("|", ""), pattern) == (pieces[::2], pieces[1::2])
+
+
+def test_a_long_text_is_read_piece_by_piece():
+    """Each piece twice at most, so that no pattern can make a long line slow."""
+    read, address = [], f"https://x.org/{'a' * 900}"
+
+    def finditer(text, *ends):
+        return read.append(text[slice(*ends)]) or PATTERN.finditer(text, *ends)
+
+    words = 5 * f"{'so it is ' * 110}{address} {'so it is ' * 111}12,345 {address} "
+    assert split_protected(words, SimpleNamespace(finditer=finditer))[1] == 5 * [
+        address,
+        "12,345",
+        address,
+    ]
+    assert len("".join(read)) <= 2 * len(words)
 
 
 def test_ones_own_patterns_come_first_and_what_matches_nothing_keeps_nothing():

@@ -76,15 +76,5 @@ def test_a_sentence_has_no_mark(line):
     assert text_ranges(line) == [(0, len(line))]
 
 
-@pytest.mark.parametrize("line", ["...", "|------|:--:|", "1984", "00:00:01,600 --> 00:00:04,200"])
-def test_a_line_without_a_letter_stays(line):
-    assert text_ranges(line) == []
-
-
 def test_a_line_in_which_nothing_is_to_be_seen_becomes_empty():
     assert text_ranges(" \x00\u3000") == [(0, 3)]
-
-
-def test_tabs_separate_texts():
-    line = "\tapple \t12\t\tred house\t"
-    assert [line[start:stop] for start, stop in text_ranges(line)] == ["apple", "red house"]

@@ -10,10 +10,9 @@ from minitf.text.kept import PLACEHOLDERS
 from minitf.translation import Translation, Translator
 from minitf.translation.placeholders import copied_placeholders
 from minitf.translation.reading import Line, Part, Text, read_text
-from minitf.translation.signs import Sign
 from minitf.translation.writing import AROUND, joined, restored
 
-PART = Part((0, 0), ("Call ", " at ", "!"), ("030 1234567", "17:45"))
+PART = Part((0, 0), ("Call ", "030 1234567", " at ", "17:45", "!"))
 
 
 def said(*texts):
@@ -36,41 +35,70 @@ def test_a_translation_needs_each_placeholder_once(written, expected):
 
 def test_a_placeholder_inside_a_word_is_not_there():
     written = said("X1 or X2, X12.", "X1, X1 or X2.", "X1 or X2.")
-    part = Part((0, 0), ["", " or ", "."], ["1,1", "2,2"])
+    part = Part((0, 0), ("", "1,1", " or ", "2,2", "."))
     assert [t.text for t in restored(part, written, ("X1", "X2"))] == ["1,1 or 2,2."]
 
 
 def test_capitals_do_not_change_a_value():
-    part = Part((0, 0), ["write to ", ""], ["anna@x.org"], in_capitals=True)
+    part = Part((0, 0), ("write to ", "anna@x.org", ""), in_capitals=True)
     assert restored(part, said("schreib ①"), PLACEHOLDERS)[0].text == "SCHREIB anna@x.org"
 
 
 def test_a_value_beside_a_sign_may_have_a_character_for_private_use():
-    part = Part((0, 0), ["see it ", ""], ["\ue000x9\ue000"], signs=(Sign("*", 1),))
-    assert restored(part, said("sieh \ue000 ①"), PLACEHOLDERS)[0].text == "sieh * \ue000x9\ue000"
+    part = Part((0, 0), ("see ", "*", " it ", "\ue000x9\ue000", ""))
+    assert restored(part, said("sieh ①"), PLACEHOLDERS)[0].text == "sieh * \ue000x9\ue000"
 
 
 def test_what_the_model_writes_by_itself_keeps_its_full_stop():
-    part = Part((0, 0), ["Save"], [])
-    for wellformed, expected in ((True, "Sparen"), (False, "Sparen.")):
-        assert restored(part, said("Sparen."), PLACEHOLDERS, wellformed)[0].text == expected
+    part = Part((0, 0), ("Save",))
+    assert restored(part, said("Sparen."), PLACEHOLDERS, False)[0].text == "Sparen."
 
 
 def test_only_values_are_copied():
-    for texts, values, copied in ((["12 ?"], [], []), (["", "?"], ["1,2"], ["1,2?"])):
-        part = Part((0, 0), texts, values)
-        assert [each.text for each in part.copied()] == copied
+    assert [each.text for each in Part((0, 0), ("", "1,2", "?")).copied()] == ["1,2?"]
+    assert Part((0, 0), ("12 ?",)).copied() == []
+
+
+@pytest.mark.parametrize(
+    ("source", "written", "expected"),
+    [
+        ("It is 5pm.", ["Es ist 5 Uhr.", "Es ist 55 Uhr."], "Es ist 5 Uhr."),
+        ("It is 5pm.", ["Es ist 55 Uhr.", "Es ist 5 Uhr."], None),  # the best one decides
+        ("No. 5 on p. 12", ["Nr. 12.", "Nr. 512."], None),  # lost, joined
+        ("I am 5", ["Ich bin 5 und 6"], None),  # and none that was not there
+        ("so - or so", ["so - oder so"], "so - oder so"),
+        ("so", ["5"], "5"),
+    ],
+)
+def test_a_translation_has_the_numbers_and_the_dashes_of_its_source(source, written, expected):
+    found = restored(Part((0, 0), (source,)), said(*written), PLACEHOLDERS)
+    assert [each.text for each in found] == [expected] * (expected is not None)
+
+
+def test_a_number_that_was_lost_becomes_a_value():
+    (part,) = Part((0, 0), ("At 5pm or ", "1,5", " - no. 12")).again().parts
+    assert part.values == ("5pm", "1,5", "12")
+    assert [sign.text for sign in part.signs] == ["-"] and part.texts[-1] == ""
+
+
+def test_a_sign_that_joins_two_words_is_read_as_a_word():
+    part = Part((0, 0), ("her", "/", "his and ", "1,5", ""))
+    assert part.read(PLACEHOLDERS) == "her ① his and ②"
+    for written, expected in (("② ihr ① sein", "1,5 ihr/sein"), ("② ihr sein ①", None)):
+        found = restored(part, said(written), PLACEHOLDERS)
+        assert [each.text for each in found] == [expected] * (expected is not None)
+    assert part.again().around == ("", "/", " 1,5")
 
 
 def test_more_values_than_placeholders_are_translated_around():
-    part = Part((0, 0), list("abc"), ["1,1", "2,2"])
+    part = Part((0, 0), ("a ", "1,1", " b ", "2,2", " c"))
     assert restored(part, said("a ① b c"), PLACEHOLDERS[:1]) == []
 
 
 def test_around_its_values_a_part_is_whole_again():
-    line = PART.between_values()
+    line = PART.again()
     assert line.around == ("", " 030 1234567 ", " 17:45!")
-    assert [part.texts for part in line.parts] == [("Call",), ("at",)]
+    assert [part.pieces for part in line.parts] == [("Call",), ("at",)]
     assert [part.place for part in line.parts] == [(0, 0, 0), (0, 0, 1)]
 
 
@@ -78,15 +106,10 @@ def test_each_part_gets_its_own_values():
     cut = [("Call ① now.", [8]), ("Or ② or ③.", [9]), ("So it is.", [6, 5])]
     line = Line.from_text(4, Text("", ("a", "b", "c"), head=[7]), cut)
     first, second, plain = line.parts
-    assert first == Part((4, 0), ("Call ", " now."), ("a",), [7])
+    assert first == Part((4, 0), ("Call ", "a", " now."), [7])
     assert second.values == ("b", "c") and second.read(PLACEHOLDERS) == "Or ① or ②."
     assert plain == Part((4, 2), ("So it is.",), head=[7])
     assert (first.ids, second.ids, plain.ids) == (None, None, [6, 5])  # one is not read yet
-
-
-def test_a_placeholder_without_values_is_a_character():
-    line = Line.from_text(4, Text("the mark ①"), [("the mark ①", [6, 5])])
-    assert line.parts == (Part((4, 0), ("the mark ①",)),)
 
 
 def test_what_is_given_up_in_any_part_is_told_once():
@@ -101,48 +124,33 @@ def test_what_is_around_the_parts_of_a_sentence_brings_its_spaces():
         assert found[0].text == expected
 
 
-# What is protected --------------------------------------------------------------------------------
+# Characters that stand for values -----------------------------------------------------------------
 
-
-def marked(line):
-    """Return a line without its bars, and the ranges between each two of them."""
-    ends = [found.start() - number for number, found in enumerate(re.finditer(r"\|", line))]
-    return line.replace("|", ""), list(zip(ends[::2], ends[1::2], strict=True))
+WORD, OTHER, SIGN = "\U000f0000", "\U000f0001", "\U00100000"
 
 
 @pytest.mark.parametrize(
     ("line", "read", "values"),
     [
-        ("|{a}| is here,  |{b}| there", "① is here, ② there", ["{a}", "{b}"]),
-        ("It\u00a0is |\u201ex\u201c| 5,000 \u201eyes\u201c ②", 'It is ① ② "yes" ③',
-         ["\u201ex\u201c", "5,000", "②"]),
-        ("See |[|this|](u)|, |**|`now`|**|!", "See this, ①!", ["`now`"]),
-        ("Look |`a`|. |`b`| is so", "Look ①. ② is so", ["`a`", "`b`"]),
-        ("See https://x.org/|%s|/a now", "See ① now", ["https://x.org/%s/a"]),
+        (f"{WORD} is here,  {OTHER} there", "① is here, ② there", [WORD, OTHER]),
+        (f"It\u00a0is {WORD} 5,000 \u201eyes\u201c ②", 'It is ① ② "yes" ③', [WORD, "5,000", "②"]),
+        (f"See {SIGN}this{SIGN}, {SIGN}{WORD}*!", "See this, ①!", [f"{SIGN}{WORD}"]),
+        (f"Look {WORD}. {OTHER} is so", "Look ①. ② is so", [WORD, OTHER]),
+        (f"See https://x.org/{WORD}/a now", "See ① now", [f"https://x.org/{WORD}/a"]),
     ],
-)  # fmt: skip
-def test_what_is_protected_is_a_value(echo, line, read, values):
-    text, ranges = marked(line)
-    found, kept = read_text(text, ranges, echo.subwords, [])
+)
+def test_a_character_for_private_use_is_a_value(echo, line, read, values):
+    found, kept = read_text(line, echo.subwords, [])
     (part,) = Line.from_text(0, Text(found, kept), [(found, [])]).parts
     assert (part.read(PLACEHOLDERS), list(part.values)) == (read, values)
 
 
-def test_protected_ranges_arrive_as_they_are(echo):
-    without = Echo(echo.model, echo.subwords, placeholders=[])
-    for line in (
-        "|<i>|call |<b>|Tom|</b>| or |%(us)s| now.",
-        "|**|call:|**| us |\u2026| now",
-        "call  |\u00a0x\n|!",
-    ):
-        text, ranges = marked(line)
-        for method in (echo.translate, echo.sample, without.translate):
-            (best,) = method([text], protected=[ranges])[0]
-            values = line.split("|")[1::2]
-            assert all(best.text.count(value) == values.count(value) for value in values)
-    for method in (echo.translate, echo.sample):
-        with pytest.raises(ValueError, match="shorter"):
-            method(["call", "Tom"], protected=[[]])
+def test_characters_for_private_use_arrive(echo):
+    plain = Echo(echo.model, echo.subwords, placeholders=[])
+    for line in (f"{SIGN}call Tom{OTHER} or {WORD} now.", f"call {WORD}{SIGN} us now"):
+        for method in (echo.translate, echo.sample, plain.translate):
+            text = method([line])[0][0].text
+            assert all(text.count(each) == line.count(each) for each in (WORD, OTHER, SIGN))
 
 
 class Echo(Translator):
@@ -262,4 +270,4 @@ def test_words_that_a_model_copies_become_its_placeholders():
 
 def test_nothing_is_kept_of_words_that_came_cut(echo):
     plain = Echo(echo.model, echo.subwords, as_text=False)
-    assert plain._read([("call  2,2 now", ())])[0].parts[0].source == "call  2,2 now"
+    assert plain._read(["call  2,2 now"])[0].parts[0].source == "call  2,2 now"

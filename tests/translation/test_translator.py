@@ -185,7 +185,7 @@ class Pieces:
 
 
 def part_of(values=(), around=("",)):
-    return Part((0, 0), tuple(around), tuple(values))
+    return Part((0, 0), tuple(itertools.chain(*zip(around, values, strict=False), around[-1:])))
 
 
 def as_one(texts, parts, subwords):
@@ -241,11 +241,8 @@ def test_progress_counts_the_parts(translator):
         progress=lambda *n: seen.append(n),
     )
     counts = [done for done, _ in seen]
-    assert (
-        len(counts) > 2
-        and counts == sorted(counts)
-        and {total for _, total in seen} == {counts[-1]}
-    )
+    assert len(counts) > 2 and counts == sorted(counts)
+    assert {total for _, total in seen} == {counts[-1]}
 
 
 # Long lines ---------------------------------------------------------------------------------------
@@ -278,13 +275,7 @@ def test_long_sentences_are_cut_at_the_best_place(subwords, line, parts):
     "parts",
     [
         ["The dog saw.", '"We sing!"', "(Do not?)", "In the house... seven birds."],
-        [
-            (
-                "Mr. J. S. Bach, Prof. Vogel and Mrs. House, e.g. in the house vs. "
-                "the bird, saw 3.5 dogs."
-            ),
-            "Oder?",
-        ],
+        ["Mr. J. S. Bach and Prof. Vogel, e.g. in the house vs. the bird, saw 3.5 dogs.", "Oder?"],
         ["東京。", "東京！」", "東京。"],
         ["No end"],
     ],
@@ -294,9 +285,8 @@ def test_long_lines_are_translated_sentence_by_sentence(subwords, parts):
     assert cut(200, subwords, line, max_unsplit=1) == parts
     assert cut(200, subwords, line, max_unsplit=200) == [line]
     assert Translator(make_model(subwords), subwords, 200).max_unsplit == 33
-    assert Translator(make_model(subwords), subwords, 20, max_unsplit=50).max_unsplit == 20, (
-        "no more than it reads at once"
-    )
+    # No more than it reads at once.
+    assert Translator(make_model(subwords), subwords, 20, max_unsplit=50).max_unsplit == 20
 
 
 @pytest.mark.parametrize(("source", "written", "expected"), ADDED)
@@ -336,7 +326,7 @@ def test_model_with_learned_positions_reads_long_lines(subwords):
 def test_a_model_that_reads_capitals_is_not_made_to_write_them(subwords):
     for reads in (True, False):
         translator = Translator(make_model(subwords), subwords, LONGEST, reads_capitals=reads)
-        (line,) = translator._read([("THE DOG SAW A BIRD.", ())])
+        (line,) = translator._read(["THE DOG SAW A BIRD."])
         assert line.parts[0].in_capitals is not reads
 
 
@@ -558,5 +548,5 @@ def test_a_fragment_has_eight_words_at_most(words, expected):
 def test_a_capital_letter_without_a_subword_is_read_and_not_kept(folder):
     """German has few Ö, Ä and Ü: where no subword has them, Öl is still a word to translate."""
     translator = Translator.load(ROOT / "examples" / "models" / folder)
-    words, foreign = translator._read([("Öl, Äpfel und Übung", ()), ("Das ist 東京", ())])
+    words, foreign = translator._read(["Öl, Äpfel und Übung", "Das ist 東京"])
     assert words.parts[0].values == () and foreign.parts[0].values == ("東京",)
