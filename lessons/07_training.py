@@ -409,7 +409,8 @@ for gradient in (2.0, 0.002):
 #   tenths of the old mean and takes one tenth of the new gradient.
 # - $v$ is a running mean of their squares, and $\beta_2 = 0.98$. So $\sqrt{v}$ is the
 #   usual size of a gradient, whatever its sign.
-# - Another $\epsilon$, $10^{-9}$, prevents 0 / 0 for a parameter whose gradients were all 0.
+# - Another $\epsilon$, $10^{-9}$, prevents 0 / 0 for a parameter whose gradients were
+#   all 0.
 # - The hats are a correction.
 #
 # **Derive.** Both $m$ and $v$ begin at 0, so both are too small at first. Each update
