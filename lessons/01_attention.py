@@ -504,7 +504,9 @@ words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 # %% [markdown]
 # Rows with different numbers of keys do not fit into one matrix product. The library's
 # way gives the same: **a forbidden key gets the score minus infinity**. Then $e$ to
-# that power is exactly 0, and the other keys share the weight of 1 among them.
+# that power is exactly 0, and the other keys share the weight of 1 among them. If all
+# keys were forbidden, that would be 0 / 0, no number; so each position may at least
+# look at itself.
 #
 # **Equate.** A word reaches the program as a number, its *id*; the id of padding is 0.
 # `padding_mask` makes the mask from the ids, `causal_mask` from the length; it is

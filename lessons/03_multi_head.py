@@ -204,7 +204,8 @@ claim("a Module finds each Parameter once, in order", found, ", ".join(names))
 #
 # *Concat* writes the answers of the heads side by side. Cut $W^O$ into $h$ blocks of
 # rows. Then the last product is the sum of each head times its block: each head writes
-# what it found into the vector in its own way.
+# what it found into the whole vector, in its own way. Without $W^O$ it could write into
+# its own few numbers only.
 #
 # Take the pencil again, with man = (2, 0) and dog = (0, 2) as in the beginning, and two
 # heads for "sees". Head 1 looks at the word before, head 2 at the word after. Each

@@ -303,9 +303,10 @@ print(f"merges of the toy model: {n_merges_of_toy:,}")
 # and 1 · 9, together 17, with 1 place of padding. Batch what is equally long!
 #
 # **State.** A batch has pairs of about the same length, with about 25,000 source tokens
-# and 25,000 target tokens (section 5.1). Padding takes memory, too. So the library
-# counts places: neither the rectangle of the sources nor that of the targets may have
-# more than 25,000.
+# and 25,000 target tokens (section 5.1). Why tokens, and not sentences? Memory and time
+# go with the tokens: 400 long sentences might not fit where 400 short ones leave a GPU
+# idle. Padding takes memory, too. So the library counts places: neither the rectangle
+# of the sources nor that of the targets may have more than 25,000.
 #
 # **Derive.** Sort the pairs by the length of the target, and those of equal targets by
 # that of the source. Then fill the rectangles.
@@ -748,7 +749,9 @@ draw(figures.averages, "09_average.png", updates, alone, of_means, loss_before)
 # yet it is better than the best. Each is off to a side of its own, and in the mean
 # these errors partly cancel. But neighbours are off to the same side, and very old
 # checkpoints have learned too little. **Average checkpoints that are far enough apart
-# to differ, and near enough to be good.**
+# to differ, and near enough to be good.** Two trainings from other seeds lie in other
+# bowls: unit 7 of the one does what unit 90 of the other does, so a mean of both is far
+# worse than either.
 #
 # One can also shake the ball less: by a smaller learning rate. So train once more, with
 # a rate that falls in a straight line to a fifth. The code has the losses of both
@@ -935,7 +938,8 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 #   (lesson 06). 4.92 is the paper's perplexity on newstest2013 (Table 3). Why only
 #   about? Its plain loss, 1.59, is *divided by what?* By the paper's pieces, and ours
 #   are cut by other merges: with the same total loss in 10% more tokens, 1.59 would
-#   become 1.45, although no model had become better.
+#   become 1.45, although no model had become better. What may be compared is the total
+#   loss, or that divided by the words of the text.
 
 # %%
 quick = parse(OPTIONS.split())[0]
