@@ -49,7 +49,11 @@ def loss_of(query):
     return (miss * miss).sum()
 
 
-queries = [np.array([[0.0, 1.0]])]
+begun = Tensor([[0.0, 1.0]])
+loss_of(begun).backward()
+as_many = np.shape(begun.grad) == (1, 2)
+claim("the gradient has as many numbers as the query", as_many, "(1, 2)")
+queries = [begun.numpy()]
 gradients = []
 for _ in range(51):
     tensor = Tensor(queries[-1])  # an array that will remember what was done with it

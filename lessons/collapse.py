@@ -198,7 +198,6 @@ for name, start in STARTS.items():
     print(f"    {name:15s} wish ", end="")
     print("".join(f"{length:6.2f}" for length in wishes), end="    apart ")
     print("".join(f"{distance:6.2f}" for distance in distances))
-print(f"rates of 20 updates of the warm-up: {sum(range(1, 21)) / 200:.2f} full rates")
 claim(
     "small moves answer the common wish; waiting does not",
     max(in_update_20["warm-up"]) < 0.3 < 0.6 < min(in_update_20["tiny fixed rate"]),
@@ -237,11 +236,6 @@ draw(figures.wishes, "collapse_wishes.png", first_30)
 #
 # Do small moves do less harm? The positions are more apart than without a warm-up, with
 # each seed. But seed 2 has lost nearly half of its 0.29, and seed 3 a part of its 0.38.
-# And the comparison is not even. The rates of the 20 updates add up to 1.05 full rates,
-# but most of their moves are smaller than the rate, so a number has come less far than
-# in one update without a warm-up. It may also help that the gradient is computed anew
-# before each move, where one large move follows, in all layers at once, a slope that
-# holds only near the start. We have not tested which of the two counts.
 
 # %% [markdown]
 # ## Why only in post-norm?
