@@ -404,7 +404,7 @@ PIECES = [
         _try_softmax,
         (" - x.max(axis=-1, keepdims=True)", "", "exp overflows: subtract the largest score"),
         ("e.sum(axis=-1, keepdims=True)", "e.sum()", "divided by the sum of all numbers, not of each row"),
-        ("e.sum(axis=-1, keepdims=True)", "e.sum(axis=-2, keepdims=True)", "the columns sum to 1, not the rows"),
+        ("e.sum(axis=-1, keepdims=True)", "e.sum(axis=0)", "the sum runs over the first axis: divide each row by its own sum, the last axis"),
         ("return e / e.sum(axis=-1, keepdims=True)", "return e", "the weights do not sum to 1: divide by their sum"),
         ("x.max(axis=-1, keepdims=True)", "x.max()", "the largest of all numbers was subtracted, so that a row far below it is 0 / 0: subtract the largest of each row"),
     ),

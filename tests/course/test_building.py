@@ -98,7 +98,7 @@ def small_changes(function):
 def test_every_small_change_of_a_piece_is_refused(piece, monkeypatch):
     building.expected_of(piece)  # in as much time as it needs
     monkeypatch.setattr(building, "SECONDS", 2)
-    monkeypatch.setattr(building, "outcomes_of_mistakes", lambda _: [])
+    monkeypatch.setattr(building, "outcomes_of_mistakes", lambda *_: [])
     function = building.definitions(ast.parse(page()))[piece.name]
     lines = page().splitlines()
     indent = " " * function.col_offset
