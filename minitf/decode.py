@@ -284,17 +284,17 @@ def beam_search(
     if len(source) == 0:
         return []
     c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
-    given = beam, alpha, n_best, c.eos_id, steps is not None, like
-    searches = [_Search(limit, *given) for limit in limits]
+    traced = steps is not None
+    searches = [_Search(limit, beam, alpha, n_best, c.eos_id, traced, like) for limit in limits]
     with decoding.model.evaluating(), no_grad():
         scorer = decoding.start(source, beam)
-        _search_together(searches, scorer, beam, (c.pad_id, c.bos_id), allowed)
+        _search_together(searches, scorer, beam, allowed, pad_id=c.pad_id, start_id=c.bos_id)
     if steps is not None:
         steps += [search.steps for search in searches]
     return [search.best() for search in searches]
 
 
-def _search_together(searches, scorer, beam, never, allowed):
+def _search_together(searches, scorer, beam, allowed, pad_id, start_id):
     """Advance the searches of all sentences side by side, a token at a time, until each is done.
 
     Of B = 2 sentences with W = 2 texts each, the texts are rows of one array:
@@ -309,13 +309,13 @@ def _search_together(searches, scorer, beam, never, allowed):
     """
     going, rows = searches, np.arange(len(searches))
     limits = np.array([search.limit for search in searches])
-    texts = np.full((len(going) * beam, 1), never[1])  # the start mark
+    texts = np.full((len(going) * beam, 1), start_id)
     totals = np.full((len(going), beam), -np.inf)  # ln P of each text so far
     totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
     while going:
         logits, sentences = scorer(texts), np.repeat(rows, beam)  # the row in `source` of each text
         left = limits[sentences] - (texts.shape[1] - 1)
-        ruled_out = _ruled_out(scorer, never, allowed, texts, sentences, left)
+        ruled_out = _ruled_out(scorer, (pad_id, start_id), allowed, texts, sentences, left)
         tokens, continued, totals = continuations(logits, totals, 2 * beam, *ruled_out)
         if scorer.ids is not None:
             tokens = scorer.ids[rows[:, None], tokens]
@@ -340,12 +340,12 @@ class _Search:
     steps: its BeamSteps, or None if nobody asks for them.
     """
 
-    def __init__(self, limit, beam, alpha, n_best, eos_id, keeps_steps, like):
+    def __init__(self, limit, beam, alpha, n_best, eos_id, traced, like):
         self.limit, self.beam, self.n_best, self.eos_id = limit, beam, n_best, eos_id
         self.narrows = like == "marian"
         self.penalty = lambda n: n**alpha if self.narrows else length_penalty(n, alpha)
         self.finished, self.cut, self.done = [], [], False
-        self.steps = [] if keeps_steps else None
+        self.steps = [] if traced else None
 
     def advance(self, texts, totals, parents):
         """Finish the texts that end, and return the places of the `beam` texts that go on.
@@ -479,16 +479,16 @@ def fastest_decoding(
 
     In a changed model the keys and values of earlier tokens may be outdated, as when a position is
     counted from the end of the text: the translation would be wrong, without an error. So they are
-    kept only if `agrees` finds the same logits with them and without. A module for which a short
-    text cannot tell says `can_cache = False`.
+    kept only if `has_logits_of_modules` says that the logits stay the same. A module for which a
+    short text cannot tell says `can_cache = False`.
     """
     cached = Decoding(model, shortlist=shortlist)
-    if all(module.can_cache for module in model.modules()) and agrees(cached):
+    if all(module.can_cache for module in model.modules()) and has_logits_of_modules(cached):
         return cached
     return Decoding(model, False, shortlist)
 
 
-def agrees(decoding: Decoding) -> bool:
+def has_logits_of_modules(decoding: Decoding) -> bool:
     """Return whether a Decoding has the logits that the model's modules compute uncached.
 
     They are compared for a made-up text of three tokens after the start mark: what a Scorer keeps
@@ -509,14 +509,14 @@ def agrees(decoding: Decoding) -> bool:
         try:
             scorer = decoding.start(ids[None], 1)
             for t in range(length):
-                found = to_numpy(scorer(texts[:, : t + 1]))
+                logits = to_numpy(scorer(texts[:, : t + 1]))
         except MemoryError:
             raise
         except Exception:
             return False
     if scorer.ids is not None:
         expected = expected[:, scorer.ids[0]]
-    return are_close(found, expected)
+    return are_close(logits, expected)
 
 
 class TokenScorer(Scorer):

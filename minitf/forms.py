@@ -13,7 +13,7 @@ same values and gradients.
 
 What runs is what you read: forms compute only inside a block `with forms.on():`. The trainer and
 the Translator open one after they have computed some numbers of their model both ways, once: see
-`agreeing`. If a form computes other numbers, because you edited its equation or because a library
+`verified`. If a form computes other numbers, because you edited its equation or because a library
 is at fault, its equation is used, and a line names the form. tests/engine/test_forms.py holds forms
 to equations far harder.
 
@@ -37,7 +37,7 @@ import numpy as np
 from minitf.backend import xp
 from minitf.errors import UserError
 
-__all__ = ["accelerated", "agreeing", "form_of", "in_threads", "off", "on"]
+__all__ = ["accelerated", "form_of", "in_threads", "off", "on", "verified"]
 
 _forms = {"cpu": {}, "gpu": {}}  # by folder: {op: its form}
 # By folder: how far the numbers of a model may be off with forms, relative to the largest. To sum
@@ -120,7 +120,7 @@ def in_threads(function: Op) -> Op:
     return lambda *arguments: context.copy().run(function, *arguments)
 
 
-def agreeing(
+def verified(
     compute: Callable[[], list[np.ndarray]], expected: list[np.ndarray] | None = None
 ) -> list[Callable]:
     """Return the ops whose forms compute what their equations compute, in a model that uses them.
@@ -138,24 +138,27 @@ def agreeing(
     if any(np.isnan(array).any() for array in expected):  # of a broken model, which raises an error
         return ops
 
-    def agree(some):
-        with on(some):
+    def is_right_with(chosen):
+        with on(chosen):
             try:
                 pairs = list(zip(compute(), expected, strict=True))
             except MemoryError:  # which says nothing about a form
                 raise
             except Exception:  # of a form: an error of the equations came up above
                 return False
-        return all(are_close(found, wanted) for found, wanted in pairs)
+        return all(are_close(computed, wanted) for computed, wanted in pairs)
 
-    if agree(ops):
+    if is_right_with(ops):
         return ops
     good = []
     for op in ops:
-        if agree([*good, op]):
+        if is_right_with([*good, op]):
             good.append(op)
         else:
-            say_unused(op)
+            say_once(
+                f"{op.__name__} is computed by its equation: its faster form in "
+                f"minitf/{xp._folder} computes other numbers, or none"
+            )
     return good
 
 
@@ -169,10 +172,6 @@ def are_close(found, expected):
 
 
 @functools.cache
-def say_unused(op: Callable) -> None:
-    """Say that the form of an op is not used: once."""
-    print(
-        f"minitf: {op.__name__} is computed by its equation: its faster form in "
-        f"minitf/{xp._folder} computes other numbers, or none",
-        file=sys.stderr,
-    )
+def say_once(text: str) -> None:
+    """Say on stderr what is computed without its faster form: once in a process."""
+    print(f"minitf: {text}", file=sys.stderr)

@@ -114,7 +114,7 @@ def _drawing(temperature, top_k, top_p, seed, rows=None):
         return generators[row].random()
 
     def choose(logits, alive):
-        weights = _weights(to_numpy(logits).astype(np.float64), temperature, top_k, top_p)
+        weights = _unnormalised(to_numpy(logits).astype(np.float64), temperature, top_k, top_p)
         sums = weights.cumsum(axis=-1)
         drawn = np.array([number(row) for row in alive])[:, None]
         return (sums > drawn * sums[:, -1:]).argmax(axis=-1)
@@ -122,7 +122,7 @@ def _drawing(temperature, top_k, top_p, seed, rows=None):
     return choose
 
 
-def _weights(logits, temperature, top_k, top_p):
+def _unnormalised(logits, temperature, top_k, top_p):
     """Return unnormalised probabilities (R, V), 0 for tokens that cannot be drawn."""
     size = logits.shape[-1]
     if temperature == 0:

@@ -59,11 +59,11 @@ class SSRU(Module):
         if cache is not None:
             cache.state = states[:, -1]
         if self.keep_weights:
-            self.weights = _weights(gate).numpy()
+            self.weights = _weights_of_positions(gate).numpy()
         return F.relu(states)
 
 
-def _weights(gate):
+def _weights_of_positions(gate):
     """Return how much of each state is the value of each position: (B, T, D) -> (B, 1, T, T).
 
         c_t = sum_j w_tj x_j W    with w_tj = (1 - f_j) f_(j+1) ... f_t  for j <= t

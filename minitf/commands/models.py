@@ -10,7 +10,7 @@ from minitf.errors import UserError
 from minitf.files.arrays import exists
 from minitf.files.models import read_notes
 from minitf.public import model_folder, public_name
-from minitf.translation.languages import direction
+from minitf.translation.languages import direction, is_parser
 
 
 def folder_of(model, bundled):
@@ -67,5 +67,5 @@ def _translators(folder):
     for path in sorted(folder.glob("*/config.json")) if folder else ():
         with contextlib.suppress(UserError, ValueError):
             notes = read_notes(path.parent)
-            if not notes.get("target_language", "").startswith("trees"):
+            if not is_parser(notes):
                 yield os.path.relpath(path.parent), direction(notes)

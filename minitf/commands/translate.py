@@ -16,6 +16,7 @@ from minitf.files.arrays import exists
 from minitf.text import PairedSubwords
 from minitf.text.plain import text_ranges
 from minitf.text.vocabulary import printable, valid
+from minitf.translation.languages import is_parser
 from minitf.translation.translator import Search, Translator
 from minitf.translation.writing import joined
 
@@ -53,11 +54,8 @@ def translate(options, bundled=None):
             if not document.units:
                 say(f"{PROGRAM}: the document has no text to translate: it stays as it is")
         translator = Translator.load(options.model, shortlist=options.shortlist)
-        if translator.notes.get("target_language", "").startswith("trees"):
-            raise UserError(
-                f"{options.model}: a parser, which writes trees: use parse.py, or "
-                "python -m minitf parse"
-            )
+        if is_parser(translator.notes):
+            raise UserError(f"{options.model}: a parser: use parse.py, or python -m minitf parse")
         # What is loaded stays: to look through it for garbage, now and at the end of the program,
         # takes longer than to translate a sentence.
         gc.freeze()

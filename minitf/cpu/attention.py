@@ -105,7 +105,7 @@ def _attend_in_rows(q, k, v, limit, keep, factor):
     y = np.empty_like(q, shape=(*q.shape[:-1], v.shape[-1]))
     tiles, stored = _tiles((*q.shape[:-1], k.shape[-2])), []
     for tile, keys, _ in tiles:
-        weights = _weights(q[tile], k[keys], None if limit is None else limit[tile])
+        weights = _attention_weights(q[tile], k[keys], None if limit is None else limit[tile])
         used = weights if keep is None else drop(weights, keep[tile], factor)
         np.matmul(used, v[keys], out=y[tile])
         if is_recording():
@@ -140,7 +140,7 @@ def _tiles(shape):
     return [(tile, tile[:heads], len(tile) <= heads or tile[heads].start == 0) for tile in tiles]
 
 
-def _weights(query, key, limit):
+def _attention_weights(query, key, limit):
     """Return softmax(min(query key^T / sqrt(d_k), limit)), computed in one array."""
     scores = query @ swap(key)  # (..., T, S)
     scores *= LOG_E / math.sqrt(query.shape[-1])

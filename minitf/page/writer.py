@@ -83,7 +83,7 @@ def page(
     turning: a line that a beam of 4 translates better than greedy decoding, or "".
     Raises UserError if the page's program cannot compute the model, or the page would be too large.
     """
-    n_shown, weights = _weights(explained)
+    n_shown, weights = _packed_weights(explained)
     limits = {
         "max_subwords": max_subwords,
         "max_unsplit": max_unsplit,
@@ -136,7 +136,7 @@ def _json(value):
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _weights(explained):
+def _packed_weights(explained):
     """Return how many tokens the pictures show, and their weights: in 1/255, deflated, in base64.
 
     Fewer tokens if the weights would make the page too heavy, as those of a model of many heads do.
@@ -267,7 +267,7 @@ def _check_fit(model, subwords):
             return [model(ids, ids).numpy()]
 
     is_same = all(map(is_standard, model.modules()))
-    if not is_same or len(forms.agreeing(logits)) < len(forms.all_forms()):
+    if not is_same or len(forms.verified(logits)) < len(forms.all_forms()):
         raise UserError(f"the page translates only with an unchanged Transformer: {_ADVICE}")
     if isinstance(subwords, PairedSubwords):
         raise UserError(f"the page cannot translate with a public model: {_ADVICE}")

@@ -101,7 +101,7 @@ class Trainer:
         keep_memory()
         self.clock.start(self.step)
         try:
-            with forms.on(self.updater.agreeing_forms()):
+            with forms.on(self.updater.verified_forms()):
                 self._check_same_weights()
                 if self.step < self.settings.steps:
                     self.log.say(
@@ -142,8 +142,8 @@ class Trainer:
         for indices in self.dataset.largest(self.cursor.plan):
             sizes = [len(indices)] * self.settings.accumulate
             mine = shares(sizes, self.ranks.size)[self.ranks.rank]
-            most = max((stop - start for _, start, stop in mine), default=1)
-            batches.append(self.dataset.batch(indices).rows(0, most))
+            n_rows = max((stop - start for _, start, stop in mine), default=1)
+            batches.append(self.dataset.batch(indices).rows(0, n_rows))
         return batches
 
     def _train(self):
@@ -283,9 +283,9 @@ class Trainer:
     def _measure(self):
         """Return (perplexity, BLEU), None if the run was asked to stop."""
         # As training/commandline.py reads the saved model: a line of up to max_length is one part.
-        length = self.settings.max_length
-        ways = self.notes.get("reads_capitals", False), self.notes.get("placeholders")
-        translator = Translator(self.model, self.dataset.subwords, length, length, *ways)
+        length, subwords, notes = self.settings.max_length, self.dataset.subwords, self.notes
+        capitals, placeholders = notes.get("reads_capitals", False), notes.get("placeholders")
+        translator = Translator(self.model, subwords, length, length, capitals, placeholders)
         try:
             with self.model.evaluating():
                 value, score = self.validator.measure(translator)

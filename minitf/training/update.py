@@ -199,13 +199,13 @@ class Updater:
         float(loss)  # waits for a GPU
         self.models[0].zero_grad()
 
-    def agreeing_forms(self):
-        """Return the ops whose forms may train this model: see `forms.agreeing`.
+    def verified_forms(self):
+        """Return the ops whose forms may train this model: see `forms.verified`.
 
         Compared are the loss of a few made-up tokens, for each parameter's gradient G its length
         and u^T G v with fixed vectors u and v, and two updates by Adam. So a large model needs no
-        more memory than a step of training. A gradient that is 0 but for rounding, as that of the
-        biases of keys, is compared relative to a thousandth of the whole gradient.
+        more memory than a step of training. Key biases have a gradient of 0 up to rounding:
+        so gradients are compared relative to a thousandth of the length of the whole gradient.
         """
         _, source, before = made_up_texts(self.models[0].config)
         target = np.roll(before, -1, axis=1)
@@ -224,9 +224,9 @@ class Updater:
                 adam_update(x, x * x + 1, m, v, t, 0.01)
             return [*figures, to_numpy(x)]
 
-        agreeing = forms.agreeing(numbers)
+        verified = forms.verified(numbers)
         self.optimizer.zero_grad()
-        return agreeing
+        return verified
 
     def is_asynchronous(self):
         """Return whether figures stay on the GPU until `fetch_figures`.

@@ -19,6 +19,11 @@ def languages_of(notes):
     return [names.get(str(notes.get(f"{side}_language"))) for side in ("source", "target")]
 
 
+def is_parser(notes):
+    """Return whether the notes of a model are those of a parser, which writes trees."""
+    return notes.get("target_language", "").startswith("trees")
+
+
 def direction(notes):
     """Return a model's languages as text, "" if they are not known.
 
@@ -43,11 +48,9 @@ def naming_languages(batches, subwords, say):
             if not tokens or not line.strip() or token in tokens or token in reported:
                 continue
             reported.add(token)
-            wrong = (
-                f"begins with {token[:40]!r}, which the model does not know"
-                if token
-                else "does not say into which language to translate"
-            )
+            wrong = "does not say into which language to translate"
+            if token:
+                wrong = f"begins with {token[:40]!r}, which the model does not know"
             say(
                 f"notice   line {number} {wrong}: begin each line with one of the model's tokens, "
                 f"{some_of(tokens)}"

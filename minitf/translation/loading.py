@@ -113,7 +113,7 @@ def probe(model: Transformer, arrays: dict[str, np.ndarray] | None = None) -> li
     The result has one logit per position: see `some_logits`.
     arrays: weights by name, used in place of the model's own.
     """
-    with _weights(model, arrays) if arrays else contextlib.nullcontext():
+    with _replaced_weights(model, arrays) if arrays else contextlib.nullcontext():
         return _chosen(*_logits_of_equations(model))
 
 
@@ -153,8 +153,8 @@ def some_logits(model: Transformer) -> tuple[np.ndarray, np.ndarray]:
         return ids, to_numpy(model(source, target).data)
 
 
-def agreeing_forms(model: Transformer, logits: np.ndarray | None = None) -> list[Callable]:
-    """Return the ops whose forms may translate with a model: see `forms.agreeing`.
+def forms_to_translate(model: Transformer, logits: np.ndarray | None = None) -> list[Callable]:
+    """Return the ops whose forms may translate with a model: see `forms.verified`.
 
     logits: what its equations compute, as `load_and_probe` returns them.
     """
@@ -171,7 +171,7 @@ def agreeing_forms(model: Transformer, logits: np.ndarray | None = None) -> list
     if logits is not None:
         with forms.off():
             expected = numbers(logits)
-    return forms.agreeing(numbers, expected)
+    return forms.verified(numbers, expected)
 
 
 def check_probe(model: Transformer, expected: object) -> np.ndarray | None:
@@ -185,22 +185,18 @@ def check_probe(model: Transformer, expected: object) -> np.ndarray | None:
     if not numbers or not all(type(x) in (int, float) and abs(x) < 1e30 for x in expected):
         raise UserError(f'damaged (entry "probe": {reprlib.repr(expected)}): copy the model again')
     ids, logits = _logits_of_equations(model)
-    found = _chosen(ids, logits)
-    if (
-        found is None
-        or len(found) != len(expected)
-        or math.dist(found, expected) > _TOLERANCE * math.hypot(*expected)
-    ):
+    computed, tolerance = _chosen(ids, logits) or [], _TOLERANCE * math.hypot(*expected)
+    if len(computed) != len(expected) or math.dist(computed, expected) > tolerance:
         raise UserError(
-            "the model computes other numbers than when it was saved: was a layer changed in the "
-            "code? Give the code that it was trained with, as in Translator.load(folder, "
-            "model=MyTransformer) or train(settings, model=MyTransformer)"
+            "the model computes other numbers than when it was saved: give its own code to "
+            "Translator.load(folder, model=MyTransformer) or train(settings, model=MyTransformer), "
+            "or, if you changed minitf itself, delete `probe` in config.json"
         )
     return logits
 
 
 @contextlib.contextmanager
-def _weights(model, arrays):
+def _replaced_weights(model, arrays):
     """Replace the model's weights inside a `with` block."""
     before = [(parameter, parameter.data) for parameter in model.parameters()]
     try:

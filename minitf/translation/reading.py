@@ -60,13 +60,12 @@ class Translation:
 class Text:
     """A line before it is cut into parts, normalised, with a placeholder for each of its values.
 
-    head: the ids of a token that names a language, or none. in_capitals: whether the line was
-    written so.
+    prefix: the ids of a language's token, or none. in_capitals: whether the line was written so.
     """
 
     text: str
     values: tuple[str, ...] = ()
-    head: Sequence[int] = ()
+    prefix: Sequence[int] = ()
     in_capitals: bool = False
 
 
@@ -76,14 +75,14 @@ class Part:
 
     place: the number of its line, and its own number in that line; of a text around a value, its
     number in the part as well. pieces: a text, a value, a text, ..., a text; some values are words
-    that a model copies, others are signs, which it does not read. head, in_capitals: of the Text.
+    that a model copies, others are signs, which it does not read. prefix, in_capitals: of the Text.
     ids: of the text, None if it is not encoded yet.
     texts, values: around and between its words. signs: the other values.
     """
 
     place: tuple[int, ...]
     pieces: tuple[str, ...]
-    head: Sequence[int] = ()
+    prefix: Sequence[int] = ()
     in_capitals: bool = False
     ids: list[int] | None = dataclasses.field(default=None, compare=False)
     texts: tuple[str, ...] = dataclasses.field(init=False, compare=False)
@@ -169,7 +168,7 @@ class Line:
             pieces = re.split(f"([{PLACEHOLDERS}])", piece) if text.values else [piece]
             pieces[1::2] = islice(left, len(pieces) // 2)
             known = ids if len(pieces) == 1 else None
-            parts.append(Part((number, i), tuple(pieces), text.head, text.in_capitals, known))
+            parts.append(Part((number, i), tuple(pieces), text.prefix, text.in_capitals, known))
         return cls(tuple(parts))
 
 

@@ -26,7 +26,7 @@ from minitf.text.batches import pad_rows
 from minitf.text.kept import FIRST_WORD, PLACEHOLDERS
 from minitf.text.normalise import normalise
 from minitf.transformer import Transformer
-from minitf.translation.loading import agreeing_forms, load_and_probe, load_shortlist
+from minitf.translation.loading import forms_to_translate, load_and_probe, load_shortlist
 from minitf.translation.reading import (
     Line,
     Text,
@@ -106,7 +106,7 @@ class Translator:
     notes: what is known about the model, by the names of `NOTES` (minitf/files/models.py).
     shortlist: the few ids that may be written for a sentence, which makes it faster to translate.
     `load` takes it from the folder of a model of Firefox.
-    logits: those of the model's equations, for `agreeing_forms`; by default it computes them.
+    logits: those of the model's equations, for `forms_to_translate`; by default it computes them.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Translator:
         logits: np.ndarray | None = None,
     ):
         self.model, self.subwords = model, subwords
-        self.forms = agreeing_forms(model, logits)
+        self.forms = forms_to_translate(model, logits)
         with forms.on(self.forms):
             self.decoding = fastest_decoding(model, shortlist)
         if model.config.positions == "learned":  # the end mark takes one of them
@@ -159,8 +159,8 @@ class Translator:
         max_unsplit = max(notes.get("max_unsplit", 0), max_unsplit)
         max_subwords = max(notes.get("max_subwords", _MAX_SUBWORDS), max_unsplit)
         capitals, placeholders = notes.get("reads_capitals", False), notes.get("placeholders")
-        lines = max_subwords, max_unsplit, capitals, placeholders
-        return cls(model.eval(), subwords, *lines, notes=notes, shortlist=short, logits=logits)
+        reading = max_subwords, max_unsplit, capitals, placeholders
+        return cls(model.eval(), subwords, *reading, notes=notes, shortlist=short, logits=logits)
 
     def translate(
         self,
@@ -193,12 +193,12 @@ class Translator:
             if allowed:
                 rules = allowed([distinct[part.place[0]] for part in parts])
             # All of the beam, since some may be the same text, or lack what must be kept.
-            asked = search.beam if search.n_best > 1 or any(part.values for part in parts) else 1
-            return self._search(source, dataclasses.replace(search, n_best=asked), rules)
+            n_best = search.beam if search.n_best > 1 or any(part.values for part in parts) else 1
+            return self._search(source, dataclasses.replace(search, n_best=n_best), rules)
 
         per_line = self._translate_lines(self._read(distinct, keep), decode_batch, search, progress)
-        found = dict(zip(distinct, per_line, strict=True))
-        return [found[line][: search.n_best] for line in lines]
+        translations = dict(zip(distinct, per_line, strict=True))
+        return [translations[line][: search.n_best] for line in lines]
 
     def sample(
         self,
@@ -241,9 +241,9 @@ class Translator:
     def _read(self, lines, keep=()):
         """Return each line as a Line."""
         texts = [self._text(line, keep) for line in lines]
-        most = max(1, self.max_subwords - max((len(text.head) for text in texts), default=0))
+        limit = max(1, self.max_subwords - max((len(text.prefix) for text in texts), default=0))
         strings = [text.text for text in texts]
-        cut = cut_texts(strings, self.subwords, most, self.max_unsplit)
+        cut = cut_texts(strings, self.subwords, limit, self.max_unsplit)
         return [Line.from_text(i, *read) for i, read in enumerate(zip(texts, cut, strict=True))]
 
     def _text(self, line, keep):
@@ -255,15 +255,15 @@ class Translator:
         elif self.as_text:
             text = normalise(line)
         small = text if self.reads_capitals else in_small_letters(text, self.subwords)
-        head, rest = self.subwords.split_language(small.strip())
-        return Text(rest, tuple(values), head, small != text)
+        prefix, rest = self.subwords.split_language(small.strip())
+        return Text(rest, tuple(values), prefix, small != text)
 
     def _ids(self, parts):
         """Return what the model reads of each part: those with values have placeholders."""
         new = [part.read(self.placeholders) for part in parts if part.ids is None]
         encoded = iter(self.subwords.encode(new) if new else [])
         return [
-            [*part.head, *(next(encoded) if part.ids is None else part.ids)][: self.max_subwords]
+            [*part.prefix, *(next(encoded) if part.ids is None else part.ids)][: self.max_subwords]
             for part in parts
         ]
 
@@ -280,13 +280,13 @@ class Translator:
         what may be written for it, None for anything.
         """
         parts = [part for line in lines for part in line.parts]
-        found = self._translate_parts(parts, decode_batch, search, progress)
-        if lost := [number for number, best in enumerate(found) if not best]:
+        per_part = self._translate_parts(parts, decode_batch, search, progress)
+        if lost := [number for number, best in enumerate(per_part) if not best]:
             again = [parts[number].again() for number in lost]
             pieces = self._translate_lines(again, decode_batch, search)
             for number, best in zip(lost, pieces, strict=True):
-                found[number] = best
-        left = iter(found)
+                per_part[number] = best
+        left = iter(per_part)
         translated = []
         for line in lines:
             of_parts = list(islice(left, len(line.parts)))
@@ -300,11 +300,11 @@ class Translator:
 
         They are none if each has lost something, or if there are more values than placeholders.
         """
-        found = [part.copied() for part in parts]
+        translations = [part.copied() for part in parts]
         read = [
             number
             for number, part in enumerate(parts)
-            if not found[number] and len(part.values) <= len(self.placeholders)
+            if not translations[number] and len(part.values) <= len(self.placeholders)
         ]
         ids = self._ids([parts[number] for number in read])
 
@@ -322,14 +322,14 @@ class Translator:
 
         batches, done = _batches(list(map(len, ids)), search.beam, search.batch_tokens), 0
         with one_blas_thread(), forms.on(self.forms), self.model.evaluating():
-            translated = over_cores(translate_batch, batches)
-            for rows, translations in zip(batches, translated, strict=True):
-                for i, best in zip(rows, translations, strict=True):
-                    found[read[i]] = best
+            results = over_cores(translate_batch, batches)
+            for rows, per_part in zip(batches, results, strict=True):
+                for i, best in zip(rows, per_part, strict=True):
+                    translations[read[i]] = best
                 done += len(rows)
                 if progress:
                     progress(done, len(read))
-        return found
+        return translations
 
     def _search(self, source, search, allowed=None, steps=None):
         """Return the hypotheses of `beam_search`, or of `greedy` decoding if the beam is 1."""
@@ -348,24 +348,24 @@ class Translator:
         ]
 
     def _restored(self, part, translations, wellformed):
-        ln_p = functools.partial(self._log_probabilities, part.head)
+        ln_p = functools.partial(self._log_probabilities, part.prefix)
         return restored(part, translations, self.placeholders, wellformed, ln_p)
 
-    def _log_probabilities(self, head, pairs):
-        """Return ln P of each target, (n,), given its source. head: the first ids of each."""
-        size, config, found = len(self.subwords), self.model.config, []
-        most = config.max_length - 1 if config.positions == "learned" else None
+    def _log_probabilities(self, prefix, pairs):
+        """Return ln P of each target, (n,), given its source. prefix: the first ids of each."""
+        size, config, totals = len(self.subwords), self.model.config, []
+        limit = config.max_length - 1 if config.positions == "learned" else None
         for start in range(0, len(pairs), _SCORED):
             sources, targets = zip(*pairs[start : start + _SCORED], strict=True)
-            read = [[*head, *ids][:most] for ids in self.subwords.encode(sources)]
-            ids = [each[:most] for each in self.subwords.encode(targets, side="target")]
+            read = [[*prefix, *ids][:limit] for ids in self.subwords.encode(sources)]
+            ids = [each[:limit] for each in self.subwords.encode(targets, side="target")]
             written = pad_rows(ids, size, last=EOS)
             with no_grad():
                 logits = self.model(pad_rows(read, size, last=EOS), pad_rows(ids, size, first=BOS))
                 log_p = log_softmax(logits).numpy()
             log_p = np.take_along_axis(log_p, written[..., None], axis=-1)[..., 0]
-            found.append(np.where(written == PAD, 0, log_p).sum(axis=-1))
-        return np.concatenate(found)
+            totals.append(np.where(written == PAD, 0, log_p).sum(axis=-1))
+        return np.concatenate(totals)
 
     def parts(self, line: str) -> list[list[int]]:
         """Cut a line into lists of at most `max_subwords` ids; none if there is no text."""

@@ -218,7 +218,8 @@ def plant(monkeypatch, folder, file, old, new):
         if module.startswith((f"minitf.{folder}", "minitf.common")):
             monkeypatch.delitem(sys.modules, module)
     importlib.import_module(f"minitf.{folder}")
-    monkeypatch.setattr(decode, "agrees", lambda *_: True)  # else the modules would decode
+    # Else the modules would decode.
+    monkeypatch.setattr(decode, "has_logits_of_modules", lambda *_: True)
 
 
 def hold_all(op, folder):

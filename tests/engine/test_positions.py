@@ -264,7 +264,7 @@ def test_a_model_without_a_cache_is_decoded_without_one(rng, change, monkeypatch
     change(model, monkeypatch)
     assert_decoded_alike(model, source, cached=False)
     expected = greedy(model, source, 12)
-    monkeypatch.setattr(decode, "agrees", lambda *_: True)
+    monkeypatch.setattr(decode, "has_logits_of_modules", lambda *_: True)
     for module in model.modules():
         module.can_cache = True
     # With the cache it is wrong, or ends in an error.

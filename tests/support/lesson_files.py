@@ -19,7 +19,7 @@ PUBLIC = {
     for name in importlib.import_module(f"minitf.{module}").__all__
 }
 # For who writes a form.
-PUBLIC -= {"forms.accelerated", "forms.agreeing", "forms.form_of", "forms.in_threads", "forms.off"}
+PUBLIC -= {"forms.accelerated", "forms.verified", "forms.form_of", "forms.in_threads", "forms.off"}
 # What lesson 09 proves.
 TRAINING = {"text.Subwords", "text.plan_batches", "update.Updater", "arrays.average"}
 CHECKS = ("same", "grad_check", "claim")

@@ -104,11 +104,11 @@ def test_around_its_values_a_part_is_whole_again():
 
 def test_each_part_gets_its_own_values():
     cut = [("Call ① now.", [8]), ("Or ② or ③.", [9]), ("So it is.", [6, 5])]
-    line = Line.from_text(4, Text("", ("a", "b", "c"), head=[7]), cut)
+    line = Line.from_text(4, Text("", ("a", "b", "c"), prefix=[7]), cut)
     first, second, plain = line.parts
     assert first == Part((4, 0), ("Call ", "a", " now."), [7])
     assert second.values == ("b", "c") and second.read(PLACEHOLDERS) == "Or ① or ②."
-    assert plain == Part((4, 2), ("So it is.",), head=[7])
+    assert plain == Part((4, 2), ("So it is.",), prefix=[7])
     assert (first.ids, second.ids, plain.ids) == (None, None, [6, 5])  # one is not read yet
 
 

@@ -323,9 +323,7 @@ def test_a_file_that_may_not_be_read(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize("language", ["trees", "trees-with-words"])
 def test_a_parser_is_refused(run, tmp_path, language):
     model = save(tmp_path / "parser", make_subwords(), {"target_language": language})
-    assert is_refused(
-        run("--model", model, "the dog"), "a parser, which writes trees: use parse.py"
-    )
+    assert is_refused(run("--model", model, "the dog"), "a parser: use parse.py")
 
 
 def test_picture_is_written(run, tmp_path):
