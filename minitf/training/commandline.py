@@ -72,20 +72,19 @@ class Start:
 
 def build(
     settings: Settings,
-    given: Collection[str] = (),
+    chosen: Collection[str] = (),
     ranks: Ranks | None = None,
     model: Callable[..., Transformer] = Transformer,
 ) -> Trainer:
     """Return the Trainer for the settings: new, from another model's weights, or from a checkpoint.
 
-    given: the names of the settings that were asked for, which --resume changes. ranks: those that
-    share the run. model: makes the model, as for `Trainer`.
-    Raises UserError.
+    chosen: the names of the settings that the user chose, which --resume changes. ranks: those that
+    share the run. model: makes the model, as for `Trainer`. Raises UserError.
     """
     ranks = ranks or Ranks()
     read = _read_checkpoint if settings.resume else _read_new
     silent = RunLog(None, write=lambda text: None)
-    start, log = read(settings, given, model) if ranks.rank == 0 else (None, silent)
+    start, log = read(settings, chosen, model) if ranks.rank == 0 else (None, silent)
     start, library = ranks.broadcast((start, backend.xp.__name__))
     if ranks.rank:
         _choose_device(dataclasses.replace(start.settings, backend=library))
@@ -107,7 +106,7 @@ def build(
     return trainer
 
 
-def _read_new(settings, given, model):
+def _read_new(settings, chosen, model):
     """Return the Start of a new run, and its log. Raises UserError."""
     if not settings.plan:
         RunFolder(settings.out).check_new()
@@ -131,7 +130,7 @@ def _read_new(settings, given, model):
     return Start(settings, config, dataset, weights, notes=kept_notes(notes)), log
 
 
-def _read_checkpoint(settings, given, model):
+def _read_checkpoint(settings, chosen, model):
     """Return the Start of a resumed run, and its log. Raises UserError."""
     folder = RunFolder(settings.out)
     weights, optimizer, meta, subwords = folder.read_checkpoint()
@@ -141,7 +140,7 @@ def _read_checkpoint(settings, given, model):
         source, target = meta["languages"]
         if model is Transformer:
             check_size(config, weights)
-    settings, changes = resumed(settings, given, before)
+    settings, changes = resumed(settings, chosen, before)
     _choose_device(settings)
     check_model(settings, config, len(subwords))  # looks at the memory of the device
     corpus = _read_corpus(settings, {"source_language": source, "target_language": target})
@@ -213,12 +212,12 @@ def train(settings: Settings, model: Callable[..., Transformer] = Transformer) -
     Raises UserError.
     """
     settings, defaults = dataclasses.replace(settings), vars(Settings())  # checked once more
-    given = {name for name, value in vars(settings).items() if value != defaults[name]}
-    check(settings, given)
-    return _session(settings, given, Ranks(), model, "minitf.training.train", "resume=True")[0]
+    chosen = {name for name, value in vars(settings).items() if value != defaults[name]}
+    check(settings, chosen)
+    return _session(settings, chosen, Ranks(), model, "minitf.training.train", "resume=True")[0]
 
 
-def _session(settings, given, ranks, model, command, resume):
+def _session(settings, chosen, ranks, model, command, resume):
     """Plan or train a run; return the content of results.json, and the exit code.
 
     The former is None after a plan, or if a signal stopped the run. command: for results.json.
@@ -226,7 +225,7 @@ def _session(settings, given, ranks, model, command, resume):
     """
     writes = ranks.rank == 0 and not settings.plan
     with RunFolder(settings.out).locked() if writes else contextlib.nullcontext():
-        trainer = build(settings, given, ranks, model)
+        trainer = build(settings, chosen, ranks, model)
         if settings.plan:
             plan(trainer)
             return ranks.broadcast((None, 0))
@@ -431,6 +430,6 @@ def _run(arguments, typed, model, ranks):
         return 0
     ranks.join()
     ranks.keep_to_cores()
-    settings, given = parse(arguments, typed)
+    settings, chosen = parse(arguments, typed)
     command, resume = f"{typed} {quoted(*arguments)}", f"--resume --out {quoted(settings.out)}"
-    return _session(settings, given, ranks, model, command, resume)[1]
+    return _session(settings, chosen, ranks, model, command, resume)[1]

@@ -145,7 +145,7 @@ def _memory(trainer):
         total, width = len(batch.source), max(batch.source.shape[1], batch.target_in.shape[1])
         tokens = min(SLICE_TOKENS, total * width // 2)
         # Equally many rows for each replica.
-        few, more = (min(max(most // width // n, 1) * n, total) for most in (tokens // 4, tokens))
+        few, more = (min(max(limit // width // n, 1) * n, total) for limit in (tokens // 4, tokens))
         updater.try_batch(batch.rows(0, few))  # allocates what is made only once
         small, large = (
             memory_of(lambda rows=rows: updater.try_batch(batch.rows(0, rows)))  # noqa: B023

@@ -18,14 +18,14 @@ from minitf.optim import warmup_rate
 from minitf.translation import Search
 
 
-def setting(default, *, help, least=0, most=10**12, choices=(), files=False, fixed=False):
+def setting(default, *, help, minimum=0, maximum=10**12, choices=(), files=False, fixed=False):
     """Return a field of Settings, a row of the table.
 
-    default: None if the size of the text or the backend decides. least, most: the limits of a
-    number. choices: all values that there are. files: whether the value is two files. fixed:
-    whether it cannot be changed by --resume, because the weights depend on it.
+    default: None if the size of the text or the backend decides. minimum, maximum: of a number.
+    choices: all values that there are. files: whether the value is two files. fixed: whether it
+    cannot be changed by --resume, because the weights depend on it.
     """
-    facts = {"least": least, "most": most, "choices": choices, "files": files, "fixed": fixed}
+    facts = {"limits": (minimum, maximum), "choices": choices, "files": files, "fixed": fixed}
     return dataclasses.field(default=default, metadata={**facts, "help": help})
 
 
@@ -51,7 +51,7 @@ class Settings:
     subwords: str = setting("sentencepiece", choices=("sentencepiece", "none"), fixed=True,
         help="how the text is cut: sentencepiece, or none if it is already cut (words, or BPE with "
         "@@)")
-    max_length: int = setting(250, least=1, most=10**9, fixed=True,
+    max_length: int = setting(250, minimum=1, maximum=10**9, fixed=True,
         help="leave out pairs in which either side has more subwords than this")
 
     # The model
@@ -65,20 +65,20 @@ class Settings:
         "public one such as opus-mt-en-de, which is downloaded once")
 
     # An update
-    batch_tokens: int = setting(4096, least=2, most=10**9,
+    batch_tokens: int = setting(4096, minimum=2, maximum=10**9,
         help="maximum tokens of a batch on each side, padding included")
-    accumulate: int = setting(1, least=1,
+    accumulate: int = setting(1, minimum=1,
         help="batches whose gradients are added up for one update; several small ones, each of "
         "another length, teach more than a large one")
-    learning_rate: float | None = setting(None, least=1e-12,
+    learning_rate: float | None = setting(None, minimum=1e-12,
         help="a factor on the paper's warm-up schedule (default: 1; less after a shorter warm-up, "
         "so that the peak is the same; with --start-from, a quarter of that)")
-    warmup_steps: int | None = setting(None, least=1,
+    warmup_steps: int | None = setting(None, minimum=1,
         help="number of updates during which the learning rate rises (default: a tenth of --steps "
         "or, if that is not given, of its default without --minutes; at most 4000; with "
         "--start-from, at most 50; a longer one is shortened to a tenth where it would be over a "
         "third of the default of --steps)")
-    cooldown: float = setting(0.0, most=1,
+    cooldown: float = setting(0.0, maximum=1,
         help="fraction of --steps, at their end, in which the learning rate falls linearly to 0, "
         "such as 0.3; only checkpoints of these are averaged, and --patience does not apply "
         "(default 0: none, as in the paper)")
@@ -87,29 +87,29 @@ class Settings:
         "as in the paper)")
 
     # The length of the run
-    steps: int | None = setting(None, least=1,
+    steps: int | None = setting(None, minimum=1,
         help="total number of updates (steps) (default: 40 epochs, at least 1000 and at most "
         "100000; with --start-from, 5 epochs, at least 100; with --minutes, 100000)")
     minutes: float = setting(0.0,
         help="stop this session after N minutes (a resumed run gets N more), and then finish as "
         "after the last step: average, validate, test (default 0: no limit)")
-    valid_every: int | None = setting(None, least=1,
+    valid_every: int | None = setting(None, minimum=1,
         help="updates between validations; each writes a checkpoint (default: an epoch, but at "
         "least 50 and at most 1000)")
     save_every: int = setting(0,
         help="updates between additional checkpoints, which are averaged as well (default 0: none)")
-    log_every: int = setting(50, least=1, help="updates between log lines")
+    log_every: int = setting(50, minimum=1, help="updates between log lines")
     patience: int = setting(10,
         help="stop after N validations in a row that improved neither BLEU nor perplexity; 0 never "
         "stops")
 
     # Its model, and the test
-    average: int = setting(5, least=1,
+    average: int = setting(5, minimum=1,
         help="the model is the average of the last N checkpoints, or the last one alone, if its "
         "validation BLEU is higher")
-    beam: int = setting(Search.beam, least=1, most=1000, help="beam width for the test")
-    alpha: float = setting(Search.alpha, most=10, help="length penalty for the test")
-    max_extra: int = setting(Search.max_extra, most=10_000,
+    beam: int = setting(Search.beam, minimum=1, maximum=1000, help="beam width for the test")
+    alpha: float = setting(Search.alpha, maximum=10, help="length penalty for the test")
+    max_extra: int = setting(Search.max_extra, maximum=10_000,
         help="limit a translation to N subwords more than its source")
 
     # The session, and the machine
@@ -122,9 +122,9 @@ class Settings:
     plan: bool = setting(False,
         help="train nothing: measure slices (some rows) of batches, and estimate the memory and "
         "the time of the run")
-    seed: int = setting(0, most=2**63 - 1, fixed=True,
+    seed: int = setting(0, maximum=2**63 - 1, fixed=True,
         help="seed of the weights, the data order and dropout (default 0)")
-    replicas: int = setting(0, most=256,
+    replicas: int = setting(0, maximum=256,
         help="copies of the model that share each batch, one thread each, in every process "
         "(default 0: one for each core)")
     backend: str | None = setting(None,
@@ -149,8 +149,9 @@ def _checked(field, value):
         return None
     name, facts, kind = flag(field.name), field.metadata, kind_of(field)
     value = convert(name, value, kind)
-    if kind in (int, float) and not facts["least"] <= value <= facts["most"]:
-        limit = f"most {facts['most']}" if value > facts["most"] else f"least {facts['least']}"
+    low, high = facts["limits"]
+    if kind in (int, float) and not low <= value <= high:
+        limit = f"most {high}" if value > high else f"least {low}"
         raise UserError(f"{name} must be at {limit}, not {value}")
     if facts["choices"] and value not in facts["choices"]:
         raise UserError(f"{name} must be one of {', '.join(facts['choices'])}, not {value!r}")
@@ -251,7 +252,7 @@ training begins, or after a second Ctrl-C."""
 
 
 def parse(arguments, program=None):
-    """Return the Settings of a command line, and the names of those given. Raises UserError.
+    """Return the Settings of a command line, and the set of those that it names. Raises UserError.
 
     program: how it was started, for --help.
     """
@@ -285,20 +286,20 @@ def parse(arguments, program=None):
         help="train nothing: score the translations in file HYP against the references in file "
         "REF (plain text; the name of REF ends in its language, .de or .fr)",
     )
-    given = vars(parser.parse_args(arguments))
-    if "score" in given:
+    options = vars(parser.parse_args(arguments))
+    if "score" in options:
         raise UserError("--score HYP REF trains nothing: leave the other options out")
-    defaults = RECIPES[given.pop("recipe")] if "recipe" in given else {}
-    for name in given.keys() & {"start_from", "resume"} if defaults else ():
+    defaults = RECIPES[options.pop("recipe")] if "recipe" in options else {}
+    for name in options.keys() & {"start_from", "resume"} if defaults else ():
         raise UserError(
             "--recipe and --quick are for a new model of your own: leave them out, or "
             f"leave out {flag(name)}"
         )
-    if "set" in given:  # the later of two values of a field counts
-        given["set"] = defaults.get("set", []) + given["set"]
-    settings = Settings(**{**defaults, **given})
-    check(settings, set(given))
-    return settings, set(given)
+    if "set" in options:  # the later of two values of a field counts
+        options["set"] = defaults.get("set", []) + options["set"]
+    settings = Settings(**{**defaults, **options})
+    check(settings, set(options))
+    return settings, set(options)
 
 
 def _as_options(values):
@@ -338,10 +339,10 @@ def _one_of_two(value):
 # Checks of several settings -----------------------------------------------------------------------
 
 
-def check(settings, given=()):
+def check(settings, chosen=()):
     """Raise UserError for settings that contradict each other, before any time is spent on them.
 
-    given: the names of the settings that were asked for, without those that --recipe implies.
+    chosen: the names of the settings that the user chose, without those that --recipe implies.
     """
     changes = model_changes(settings.set)
     if not settings.resume and not settings.start_from:  # else the sizes are another model's
@@ -352,11 +353,11 @@ def check(settings, given=()):
             "--valid is only used with --train: leave it out, a named corpus has its own "
             "validation sentences"
         )
-    if "corpus" in given and "train" in given:
+    if "corpus" in chosen and "train" in chosen:
         raise UserError("--corpus and --train are both given: choose one of them")
     if settings.start_from and not settings.resume:
         for name in ("preset", "subwords", "vocabulary_size"):
-            if name in given:
+            if name in chosen:
                 raise UserError(
                     f"--start-from uses that model's size and subwords: leave out {flag(name)}"
                 )
@@ -393,24 +394,24 @@ def stored_settings(stored):
     return Settings(**stored)
 
 
-def resumed(settings, given, before):
+def resumed(settings, chosen, before):
     """Return the Settings of a resumed run, and the changes: {option: (before, now)}.
 
-    They are those of the checkpoint, `before`, replaced by those that were given.
+    They are those of the checkpoint, `before`, replaced by the chosen ones.
     Raises UserError for a change of what the weights depend on.
     """
     for field in dataclasses.fields(Settings):
         name, old, new = field.name, getattr(before, field.name), getattr(settings, field.name)
         same = set(new) <= set(old) if name == "set" else new == old
-        if field.metadata["fixed"] and name in given and not same:
+        if field.metadata["fixed"] and name in chosen and not same:
             had = _as_options({name: old}) if old else "none"
             raise UserError(
                 f"--resume cannot change {flag(name)} (the run has {had}): leave it out, or begin "
                 f"a new run, for example with --start-from {settings.out}"
             )
     # A corpus takes the place of the files; the pairs of --add are added to it as well.
-    files = {"train": None, "valid": None} if "corpus" in given else {}
-    changed = {*given, *_OF_A_SESSION} - {"set"}  # what --set has is in the run
+    files = {"train": None, "valid": None} if "corpus" in chosen else {}
+    changed = {*chosen, *_OF_A_SESSION} - {"set"}  # what --set has is in the run
     merged = dataclasses.replace(
         before, **files | {name: getattr(settings, name) for name in changed}
     )
@@ -461,7 +462,7 @@ def cooldown_start(settings):
 
 
 def fill_in(settings, epoch):
-    """Return the settings without None, and the chosen values as command-line options.
+    """Return the settings without None, and the derived values as command-line options.
 
     epoch: updates in an epoch of the text.
 
@@ -491,6 +492,6 @@ def fill_in(settings, epoch):
         "learning_rate": float(f"{factor:.3g}"),
         "valid_every": round(min(max(epoch, _MIN_VALID_EVERY), _PAPER["valid_every"])),
     }
-    chosen = {name: value for name, value in values.items() if getattr(settings, name) is None}
-    options = " ".join(f"{flag(name)} {value:g}" for name, value in chosen.items())
-    return dataclasses.replace(settings, **chosen), options
+    derived = {name: value for name, value in values.items() if getattr(settings, name) is None}
+    options = " ".join(f"{flag(name)} {value:g}" for name, value in derived.items())
+    return dataclasses.replace(settings, **derived), options

@@ -32,7 +32,7 @@ def copied_placeholders(translator: Translator, language: str = "") -> list[str]
     translator: one without placeholders, which reads the words themselves. language: that of its
     sources, such as "en"; without sentences in it, the words stand alone.
     """
-    sentences, best, most = _SENTENCES.get(language, _ANY), [], _ENOUGH
+    sentences, best, best_share = _SENTENCES.get(language, _ANY), [], _ENOUGH
     for words in _CANDIDATES:
         lines = [
             (sentence.format(*words[i:]), words[i : i + sentence.count("{}")])
@@ -44,6 +44,6 @@ def copied_placeholders(translator: Translator, language: str = "") -> list[str]
             all(word in texts[0].text for word in asked)
             for texts, (_, asked) in zip(translations, lines, strict=True)
         ) / len(lines)
-        if share > most:
-            best, most = list(words), share
+        if share > best_share:
+            best, best_share = list(words), share
     return best

@@ -93,8 +93,8 @@ class Part:
         parted = self.pieces[::2], self.pieces[1::2], ()
         if self.pieces[1:] and has_letters(self.pieces[::2]):
             parted = without_signs(*parted[:2])
-        for name, found in zip(("texts", "values", "signs"), parted, strict=True):
-            object.__setattr__(self, name, tuple(found))  # it is frozen
+        for name, strings in zip(("texts", "values", "signs"), parted, strict=True):
+            object.__setattr__(self, name, tuple(strings))  # it is frozen
 
     @property
     def source(self) -> str:

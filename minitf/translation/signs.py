@@ -173,10 +173,10 @@ def gaps_of(signs: Sequence[Sign], n_source: int, scores: np.ndarray) -> list[in
             row = row - _FAR * (gaps == 0)
         came_from.append(before)
         best = row + best[before]
-    found = [int(np.argmax(best))]
+    chosen = [int(np.argmax(best))]
     for before in reversed(came_from):
-        found.insert(0, int(before[found[0]]))
-    return found
+        chosen.insert(0, int(before[chosen[0]]))
+    return chosen
 
 
 def with_signs(text: str, signs: Sequence[Sign], gaps: Sequence[int]) -> str:
@@ -205,10 +205,10 @@ def with_signs(text: str, signs: Sequence[Sign], gaps: Sequence[int]) -> str:
             words[gap][2 if sign.after.isalnum() else 0] += character
         else:
             alone[gap].append(character)
-    found = " ".join(alone[0])
+    result = " ".join(alone[0])
     for space, word, after in zip(spaces, words, alone[1:], strict=True):
-        found = " ".join([found + space + "".join(word), *after])
-    return found.strip()
+        result = " ".join([result + space + "".join(word), *after])
+    return result.strip()
 
 
 def insert_signs(text: str, signs: Sequence[Sign], values: Mapping[str, str]) -> str:
@@ -219,4 +219,4 @@ def insert_signs(text: str, signs: Sequence[Sign], values: Mapping[str, str]) ->
     texts = {**values, **{chr(_FIRST + number): sign.text for number, sign in enumerate(signs)}}
     patterns = [rf" ?{re.escape(each)} ?" for each in values if re.fullmatch(JOINT, values[each])]
     pattern = "|".join([*patterns, *map(re.escape, texts)]) or "(?!)"
-    return re.sub(pattern, lambda found: texts[found[0].strip()], text)
+    return re.sub(pattern, lambda match: texts[match[0].strip()], text)

@@ -95,14 +95,14 @@ class Wellformed:
 
     def _too_often(self, text, size, source):
         """Return whether a text may not go on with the unit of `size` tokens that it repeats."""
-        source, most = source[source >= len(SPECIALS)], REPEATS
+        source, limit = source[source >= len(SPECIALS)], REPEATS
         if self._is_digit[text[-size:]].all():
             text, source = (ids[~self._is_between[ids]] for ids in (text, source))
-            most = REPEATS if self._is_digit[source].any() else _ZEROS
+            limit = REPEATS if self._is_digit[source].any() else _ZEROS
         run = size  # the tokens at the end of the text that repeat the unit, a part of one included
         while text[-run - 1] == text[-run - 1 + size]:  # false at the start mark, at the latest
             run += 1
-        return run + 1 > size * max(most, _most_repeats(source))
+        return run + 1 > size * max(limit, _most_repeats(source))
 
 
 def _unfinished(latest):
@@ -150,10 +150,10 @@ def _most_repeats(ids):
     >>> _most_repeats(np.array([7, 5, 6, 5, 6, 5]))
     2.5
     """
-    most = 1.0
+    repeats = 1.0
     for size in range(1, min(LONGEST_UNIT, len(ids) // 2) + 1):
         run = 0
         for same in (ids[size:] == ids[:-size]).tolist():
             run = run + 1 if same else 0
-            most = max(most, (size + run) / size)
-    return most
+            repeats = max(repeats, (size + run) / size)
+    return repeats

@@ -58,7 +58,7 @@ def as_one_sentence(
     small, and the full stop the mark of the source, such as its comma. A value stays as it is. Why
     a sentence has parts is noted in `given_up`.
     """
-    reason, is_begun, found = AROUND if line.around else CUT, False, []
+    reason, is_begun, rewritten = AROUND if line.around else CUT, False, []
     for part, best in zip(line.parts, translations, strict=True):
         source = part.source
         is_label = source.endswith(":") and part.signs  # **Note:** we sing
@@ -67,9 +67,9 @@ def as_one_sentence(
             best = [_with_small_letter(each, part.values, subwords) for each in best]
         if is_open:
             best = [_without_stop(each, source.rstrip(), part.values, reason) for each in best]
-        found.append(best)
+        rewritten.append(best)
         is_begun = is_open
-    return found
+    return rewritten
 
 
 def _without_stop(translation, source, values, reason):
@@ -121,33 +121,33 @@ def restored(
     source has not. log_probabilities: as for `place_signs`, which gives them the part's signs.
     Those that are the same then are returned once.
     """
-    given = dict(zip(placeholders, part.values, strict=False))
-    if len(given) < len(part.values):
+    values = dict(zip(placeholders, part.values, strict=False))
+    if len(values) < len(part.values):
         return []
     source, numbers, distinct = part.source.rstrip(), numbers_of("".join(part.texts)), {}
-    read, unused = part.read(placeholders), next(iter(placeholders[len(given) :]), "")
-    joints = {each for each, value in given.items() if re.fullmatch(JOINT, value)}
+    read, unused = part.read(placeholders), next(iter(placeholders[len(values) :]), "")
+    joints = {each for each, value in values.items() if re.fullmatch(JOINT, value)}
     forms = [
         rf"(?<=\w ){re.escape(each)}(?= \w)" if each in joints else re.escape(each)
-        for each in given
+        for each in values
     ]
     pattern = rf"(?<!\w)(?:{'|'.join(forms) or '(?!)'})(?!\w)"
     for each in translations:
         rest, words = re.sub(pattern, "", each.text), re.findall(pattern, each.text)
-        if given and (sorted(words) != sorted(given) or any(map(rest.count, placeholders))):
+        if values and (sorted(words) != sorted(values) or any(map(rest.count, placeholders))):
             continue  # one is missing, or is there twice, or in a word
-        if wellformed and placeholders and (given or numbers) and numbers_of(rest) != numbers:
+        if wellformed and placeholders and (values or numbers) and numbers_of(rest) != numbers:
             if not distinct:
                 break  # better read again than the next best, which has them in other places
             continue
         # A placeholder that the source has not goes.
-        text = PLACEHOLDER.sub("", each.text) if placeholders and not given else each.text
+        text = PLACEHOLDER.sub("", each.text) if placeholders and not values else each.text
         if part.signs:
             text = place_signs(text, part.signs, read, unused, log_probabilities)
         text = text.upper() if part.in_capitals else text
         if wellformed:
             text = without_added_stop(text, source)
-        text = insert_signs(text, part.signs, given)
+        text = insert_signs(text, part.signs, values)
         distinct.setdefault(text, dataclasses.replace(each, text=text))
     return list(distinct.values())
 
@@ -163,10 +163,10 @@ def joined(
         return [Translation("".join(around), 0.0, 0.0)]
     first, *between = around or [""] * (len(translations) + 1)
     best = []
-    for after, found in zip(between, translations, strict=True):
+    for after, of_part in zip(between, translations, strict=True):
         before = "" if best else first
-        found = [dataclasses.replace(each, text=before + each.text + after) for each in found]
-        best = _together(best, found, n, "".join if around else join) if best else found
+        of_part = [dataclasses.replace(each, text=before + each.text + after) for each in of_part]
+        best = _together(best, of_part, n, "".join if around else join) if best else of_part
     return best
 
 
