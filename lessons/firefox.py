@@ -159,9 +159,9 @@ if folder:
 # | the logits differ by | less than 0.0001 |
 # | subwords that the shortlist leaves | 721 of 32,000 |
 #
-# Beside it lie the subwords, learned by SentencePiece (lesson 09), and the shortlist, to
-# which we come below. Each array is a letter of an equation that you know, or of one
-# that follows. A row stands for its like: with `Wq` come `Wk`, `Wv` and `Wo`.
+# Beside it lie the subwords, learned by SentencePiece (lesson 09), and the shortlist
+# (below). Each array is a letter of an equation that you know, or of one that follows.
+# A row stands for its like: with `Wq` come `Wk`, `Wv` and `Wo`.
 #
 # | in the file | in the paper | in the Transformer of one's own |
 # |---|---|---|
