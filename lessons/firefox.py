@@ -534,9 +534,9 @@ if engine:
 # ![Two triangular maps with a row and a column for each Portuguese word: the cells near the diagonal are dark, and fade to the left, where the words were written earlier.](figures/firefox_state.png)
 #
 # *What to see: the word just written mostly has the largest share, and earlier ones
-# fade, in layer 1 at once, in layer 2 slowly. "Comeu" (ate) is 0.73 of the state of layer 2
-# when it has just been written, and still 0.12 three words later; in layer 1 it is 0.84
-# and 0.03.*
+# fade, in layer 1 at once, in layer 2 slowly. "Comeu" (ate) has 0.73 of the state of
+# layer 2 when it has just been written, and still 0.12 three words later; in layer 1,
+# 0.84 and 0.03.*
 #
 # ## Why does it not look at all 32,000 words?
 # Count the multiplications of one step. In each of the 2 decoder layers, the SSRU has 2
