@@ -221,8 +221,8 @@ draw(
 # In a model these are three different vectors, made from the word's one vector by three
 # learned matrices (lesson 03). So a word may look for one thing, be found by another,
 # and give a third. Before the model above writes "lesen", the query that it makes of
-# "Buch" may say "next I need the verb", the key of "read" may say "I am a verb", and
-# its value "the act of reading".
+# "Buch", its newest word, may say "next I need the verb", the key of "read" may say "I
+# am a verb", and its value "the act of reading".
 #
 # The names come from looking up. A Python `dict` compares a query with each key by
 # `==`, and returns the one value whose key is equal. Attention is a soft dict: every
@@ -389,9 +389,9 @@ for lead in (0, 1, 8):
 
 # %% [markdown]
 # Without a lead, the weight is 0.5, and it follows its score with a slope of 0.25. With
-# a lead of 8, the first key takes everything, and its slope is nearly 0: the score can
-# move, and the weight does not notice. That is bad because a model learns by following
-# slopes (lesson 02). Where there is none, it cannot learn.
+# a lead of 8, the first key takes everything, and its slope is nearly 0. That is bad
+# because a model learns by following slopes (lesson 02). Where there is none, it cannot
+# learn.
 #
 # A weight near 0 has no slope either. One formula says both: the slope of a weight $w$
 # is $w (1 - w)$. Lesson 02 derives it.
@@ -400,8 +400,9 @@ for lead in (0, 1, 8):
 # slope is now $w (1 - w) / 8$, for a $d_k$ of 64. A query without a lead has 0.25 / 8 =
 # 0.03 in place of 0.25. One with a lead of 8 now leads by 1, and has 0.20 / 8 = 0.025
 # in place of 0.0003. Both are small, but alike, and a model that learns may take a
-# *step* 8 times as large. **But no step suits two slopes that are far apart**: one that
-# moves the query with 0.0003 at all throws that with 0.25 about.
+# *step* 8 times as large. **But all queries share one step**: if it is large enough to
+# move the one with 0.0003, it is far too large for the one with 0.25; if it suits that,
+# the other stands still.
 #
 # So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. How
 # large is the largest of a query's 16 weights? And how many queries have nearly no
@@ -453,8 +454,8 @@ draw(figures.dot_products, "01_sqrt.png", sizes, undivided, divided)
 #
 # So the paper's suspicion is right, for the random vectors with which a model begins:
 # at the paper's own $d_k$ of 64, 29% of the queries would have nearly no slope. Could
-# the model not learn smaller numbers by itself? It could, but the queries that need it
-# most would learn it last. The division is a good start for free.
+# the model not learn smaller numbers by itself? It could, but learning needs slopes,
+# and the queries that need it most have none. The division is a good start for free.
 
 # %% [markdown]
 # ## How is a position kept from looking?

@@ -14,8 +14,8 @@ of attention is, and which check of a gradient to trust.
 # %% [markdown]
 # ## Who tells a query where to look?
 # Here are three words with the vectors of lesson 01, how much water and how much money:
-# river = (3, 0), by = (0, 0), money = (0, 3). Each is key and value. Our query begins
-# as (0, 1), so it looks at "money". We want it to fetch "river".
+# river = (3, 0), by = (0, 0), money = (0, 3). Each is key and value. Our query, (0, 1),
+# looks at "money". We want it to fetch "river".
 #
 # Let $L$ be the squared distance of its answer from the vector of "river". A number
 # such as $L$, which says how wrong a program is, is called its *loss*. For each of the
@@ -608,12 +608,12 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 # $$= p_j \left( gp_j - \sum_i gp_i p_i \right)$$
 #
 # Call $gp_j$ the *price* of key $j$: a unit of weight there adds $gp_j$ to $L$. Raise
-# the score of key $j$, and weight moves to it. Each unit that arrives adds $gp_j$ to
-# $L$. Each was taken from all keys, in proportion to their weights, and there it had
-# added the average price, $\sum_i gp_i p_i$. So $L$ changes by the bracket: **the price
-# of key $j$ minus the average price.** How much moves is in proportion to $p_j$: the
-# score of a key with a small weight learns slowly, and with the weight 0 it learns
-# nothing.
+# the score of key $j$ until 0.01 of weight has moved to it. There it adds 0.01 times
+# $gp_j$ to $L$. It was taken from all keys, in proportion to their weights, and there
+# it had added 0.01 times the average price, $\sum_i gp_i p_i$. So $L$ changes by the
+# bracket: **the price of key $j$ minus the average price.** How much moves is in
+# proportion to $p_j$: the score of a key with a small weight learns slowly, and with
+# the weight 0 it learns nothing.
 #
 # Let $gp = (1, -2, 3)$ arrive at our three weights. The average price is 1.6. Key 1 has
 # the price 1, which is less. So the gradient of its score is *negative*, -0.05,

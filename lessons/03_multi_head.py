@@ -373,8 +373,8 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # **Use.** Watch a training. Each of 12 positions has three blocks of 4 random numbers,
 # with mean 0 and variance 1, and twelve more numbers that say which position it is. It
 # is to give out the *first* block of the position before it, the *second* block of the
-# position after it, and the *third* block of the very first position. Whoever says 0
-# for all of them has the mean squared error 1.
+# position after it, and the *third* block of the very first position. A layer that
+# always answers 0 has the mean squared error 1.
 
 
 # %%
@@ -449,9 +449,10 @@ for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
 #
 # $$1 - 2 f a_1 + f^2 r$$
 #
-# because the mean of $c_1^2$ is 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is $r$.
-# The slope in $f$, $-2 a_1 + 2 f r$, is 0 at $f = a_1 / r$, which leaves
-# $1 - a_1^2 / r$. For $c_2$ and $c_3$ it is the same, so the three errors sum to
+# because a product of two different numbers has the mean 0: so the mean of $c_1^2$ is
+# 1, that of $c_1 s$ is $a_1$, and that of $s^2$ is $r$. The slope in $f$,
+# $-2 a_1 + 2 f r$, is 0 at $f = a_1 / r$, which leaves $1 - a_1^2 / r$. For $c_2$ and
+# $c_3$ it is the same, so the three errors sum to
 #
 # $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{r} = 3 - 1 = 2$$
 #

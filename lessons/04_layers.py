@@ -269,10 +269,11 @@ print("moved: ", (after - on_paper).round(3))
 #
 # 1. As itself, if $i = j$: $n_j$ changes by $1/s$.
 # 2. Through the mean. $m$ changes by $1/D$, so *every* $n_i$ changes by $-(1/D) / s$.
-# 3. Through the deviation. $s^2$ is the mean of $(x_i - m)^2$. That $m$ moves does not
-#    count here, as the $x_i - m$ sum to 0. So $s^2$ changes by $2 (x_j - m) / D$, and
-#    $s$ by $(x_j - m) / (s D)$, which is $n_j / D$. A change of $s$ by 1 changes
-#    $(x_i - m) / s$ by $-n_i / s$, so *every* $n_i$ changes by $-(n_i / s)(n_j / D)$.
+# 3. Through the deviation. $s^2$ is the mean of $(x_i - m)^2$. $m$ moves, too, but
+#    the slope of $s^2$ in $m$ is $-2/D$ times the sum of the $x_i - m$, which is 0.
+#    So $s^2$ changes by $2 (x_j - m) / D$, and $s$ by $(x_j - m) / (s D)$, which is
+#    $n_j / D$. A change of $s$ by 1 changes $(x_i - m) / s$ by $-n_i / s$, so *every*
+#    $n_i$ changes by $-(n_i / s)(n_j / D)$.
 
 # %%
 n = on_paper
@@ -301,28 +302,24 @@ same("together = how they moved", moves, after - on_paper, rtol=0, atol=1e-3)
 # Here $u n$ are the products $u_i n_i$, and $u_i$ is $gy_i \, \text{gain}_i$, as
 # $y_i = \text{gain}_i \, n_i + \text{bias}_i$.
 #
-# What does it mean? The table of slopes is symmetric: exchange $i$ and $j$, and nothing
-# changes. So **what it does to a move of $x$ on its way forward, it does to a gradient
-# on its way back**: both lose their mean, and their part along $n$. These are the two
-# steps of $x$ that $n$ does not notice: to add the same number to all features, and to
-# stretch the distances from the mean. Take them from the move, or from the gradient,
-# and the change of the loss is the same:
-
+# What does it mean? Two moves of $x$ change nothing in $n$: to add one number to all
+# features, and to stretch all distances from the mean. So the slope of the loss along
+# these two moves must be 0. That is what the formula does to the gradient:
+# $-\text{mean}(u)$ makes the first slope 0, and $-n \, \text{mean}(u n)$ the second. If
+# only the first result matters, $u = (2, 0, 0, 0)$:
 
 # %%
-def without_both_parts(v):
-    v = v - v.mean()
-    return v - n * (v * n).mean()
-
-
-raise_of_9 = np.array([0.0, 0.0, 0.0, 0.12])
-u_of_first = np.array([2.0, 0.0, 0.0, 0.0])  # u: only the first result matters
-print("of the raise is left:   ", without_both_parts(raise_of_9).round(3))
-print("of the gradient is left:", without_both_parts(u_of_first).round(3))
-of_raise = u_of_first @ without_both_parts(raise_of_9)
-of_gradient = without_both_parts(u_of_first) @ raise_of_9
-same("taken from either: the same product", of_raise, of_gradient)
-print(f"both are {of_raise:.2f}")
+u_of_first = np.array([2.0, 0.0, 0.0, 0.0])
+without_mean_of_u = u_of_first - u_of_first.mean()
+left_of_both = without_mean_of_u - n * (u_of_first * n).mean()
+print(
+    "u without its mean:",
+    without_mean_of_u,
+    "  and without both:",
+    left_of_both.round(3),
+)
+claim("slope of adding a number", abs(left_of_both.sum()) < 1e-12, 0.0)
+claim("slope of stretching", abs((left_of_both * n).sum()) < 1e-12, 0.0)
 
 # %% [markdown]
 # With three features, the formula can be drawn:
@@ -337,9 +334,9 @@ draw(figures.two_means, "04_gradient.png", n_of_three, without_mean, left_of_u)
 # %% [markdown]
 # ![The top of a circle, and the vector n as an arrow from its middle to its rim. At the tip of n, the gradient that arrives, without its mean, leads away at a slant. It is the sum of two arrows: a dashed one along n, marked lost, and one along the circle, marked passes back.](figures/04_gradient.png)
 #
-# *What to see: we look along (1, 1, 1), so of $u$ we see what is left without its mean.
-# With the mean 0 and the deviation 1, every $n$ ends on this circle, so $n$ can only
-# move along it.*
+# *What to see: all vectors of three features with the mean 0 lie in one plane, and the
+# picture is that plane. With the mean 0 and the deviation 1, every $n$ ends on this
+# circle, so $n$ can only move along it.*
 #
 # The gradients of gain and bias are sums over all positions, of $gy \, n$ and of $gy$
 # (lesson 02).
@@ -688,10 +685,10 @@ claim(
 # %% [markdown]
 # **The norm keeps the size of the gradient**, even without $x$: see
 # $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. If $f$ halves the
-# vectors, it about halves the gradient, too: a random matrix and its transpose stretch
-# about alike. But $s$ is then half as large, so the norm doubles the gradient. In
-# $x + f(x)$ it is the other way round: the sum makes vectors and gradient larger, and
-# the norm divides by a larger $s$.
+# vectors, $s$ is half as large. On its way back the gradient first meets the norm,
+# which doubles it, then $f$, which about halves it: a random matrix and its transpose
+# stretch about alike. In $x + f(x)$ it is the other way round: the sum makes vectors
+# and gradient larger, and the norm divides by a larger $s$.
 #
 # ### What is x for, then?
 # The first figure of this lesson showed that attentions make all words alike. Neither

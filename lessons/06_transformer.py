@@ -562,11 +562,11 @@ draw(figures.look, "06_source_attention.png", to_source, predicts, source_words,
 # *What to see: each row is a query. Nobody told the model which English word belongs to
 # which German one. The row "Lehrer" is the query of the position that has read "alte":
 # it asks for a word that is not there yet. And "das" needs "the", but also "book" (the
-# frames), because the German article depends on the noun. So the noun reaches "das" in
-# two ways: in the encoder, where "the" has met "book", and here. The second way alone
-# is not enough for this model: without the encoder's self-attention it wrote "die neue
-# Buch", and "hat gelesen", though the row "liest" looks at "-s" as well. Not all rows
-# are so clear: before the full stop, the model looks at the verb.*
+# frames), because the German article depends on the noun.*
+#
+# So the noun reaches "das" in two ways: in the encoder, where "the" has met "book", and
+# here. The second way alone is not enough for this model: without the encoder's
+# self-attention it wrote "die neue Buch".
 
 # %% [markdown]
 # ## Who may look at what, and does the padding matter?
@@ -792,8 +792,8 @@ print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 #   mark and five of the 6 words. So without a mask, or with a shifted one, it copies
 #   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. With the
 #   mask after the softmax it is on its way there, 0.64 after 400 updates: of the later
-#   words only one number comes through, how much weight they have taken away. The last
-#   two leaks show all 6 words.
+#   words one number comes through for each head and query: how much of its weight they
+#   took. The last two leaks show all 6 words.
 # - **Every leak ruins the translation.** There the loss is far *above* that of a guess.
 #   Why worse than a guess? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of

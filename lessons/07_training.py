@@ -264,9 +264,11 @@ print(f"q = {of_dog.round(3)}, and the loss is {-(of_dog * np.log(p)).sum():.2f}
 #
 # It is 0 where $p = q$: **that is the goal**. The model of lesson 06 was trained with
 # $\epsilon = 0.05$, so most of its probabilities were about 0.95. At the goal the loss
-# is $-\sum_j q_j \ln q_j$, which is called the *entropy* of $q$. No $p$ gives a smaller
-# one: $\ln u$ is at most $u - 1$, so the loss minus the entropy,
-# $-\sum_j q_j \ln (p_j / q_j)$, is at least $\sum_j (q_j - p_j) = 0$.
+# is $-\sum_j q_j \ln q_j$, which is called the *entropy* of $q$.
+#
+# No $p$ gives a smaller loss. $\ln u$ is at most $u - 1$. Put $u = p_j / q_j$: so each
+# term of the loss minus the entropy, $-q_j \ln (p_j / q_j)$, is at least $q_j - p_j$,
+# and these sum to $1 - 1 = 0$.
 
 # %%
 logits_again = Parameter(z)
@@ -799,14 +801,15 @@ print(f"32 inputs: up to {32 * 0.008:.3f} together,", end=" ")
 print(f"about {np.sqrt(32) * 0.008:.3f} with random signs")
 
 # %% [markdown]
-# Look at the first two weights, whose input is 1 at both positions. Their gradient is
-# the sum of all wishes. If 100 positions share a wish, it adds 100; what each wants for
-# itself has random signs, and adds about $\sqrt{100} = 10$. So the common wish decides
-# the sign, Adam moves all such weights by the full 0.008, and every position moves
-# along. With 32 such inputs that is $32 · 0.008 = 0.256$. The shift makes the vectors
-# longer, and each of the encoder's twelve norms divides by their length: so less is
-# left of the differences. [The collapse at a high first rate](collapse.py) measures
-# each of these steps.
+# Call what a position asks for its *wish*. With two positions, a wish of B alone moves
+# its output as far. With hundreds it does not. Look at the first two weights, whose
+# input is 1 at both positions. Their gradient is the sum of all wishes. If 100
+# positions share a wish, it adds 100; what each wants for itself has random signs, and
+# adds about $\sqrt{100} = 10$. So the common wish decides the sign, Adam moves all such
+# weights by the full 0.008, and every position moves along. With 32 such inputs that is
+# $32 · 0.008 = 0.256$. The shift makes the vectors longer, and each of the encoder's
+# twelve norms divides by their length: so less is left of the differences. [The
+# collapse at a high first rate](collapse.py) measures each of these steps.
 #
 # Is this why such a training fails? That is not known. Later the positions come apart
 # again: after 600 updates of the first seed they are at 0.67, and still the loss is

@@ -88,15 +88,19 @@ for update in range(1, 401):
 shares = np.bincount(ids_of_text) / len(ids_of_text)
 frequencies_only = -(shares * np.log(shares)).sum()
 print(f"who knows how frequent the letters are, and no more: {frequencies_only:.2f}")
+print(f"a new translator would begin at {np.log(len(letters)) + 0.5:.2f}")
 claim("the model knows much more", float(loss) < frequencies_only / 2, float(loss))
 
 # %% [markdown]
+# It began higher than a translator does (lesson 05): with the norm first, the letter's
+# own row reaches the top, where the same table scores it, so a new model expects the
+# letter that it has just read.
+#
 # ## How does it write?
-# A translator searches for the best text (lesson 08). A language model that does so has
-# one answer for each beginning. Once all the letters that it can see come back, so does
-# what followed them, and the text runs in a circle; often a shorter repeat suffices. So
-# it throws dice. *Sampling* draws the next token with its probability, and the
-# *temperature* $T$ divides the logits first:
+# A translator searches for the best text (lesson 08). A language model that does so
+# gives the same 48 letters always the same next letter: once a stretch of text has come
+# twice, it comes for ever. So it throws dice. *Sampling* draws the next token with its
+# probability, and the *temperature* $T$ divides the logits first:
 #
 # $$p_i = e^{z_i / T} / \sum_j e^{z_j / T}$$
 #
