@@ -894,12 +894,12 @@ draw(figures.triangle, "08_triangle.png", triangle)
 # %%
 same(
     "greedy with the cache = without",
-    numbers(greedy(exact, source[:20])),
+    numbers(greedy(Decoding(exact), source[:20])),
     numbers(greedy(Decoding(exact, cached=False), source[:20])),
 )
 same(
     "beam search with the cache = without",
-    numbers(best_texts(exact, source[:10])),
+    numbers(best_texts(Decoding(exact), source[:10])),
     numbers(best_texts(Decoding(exact, cached=False), source[:10])),
 )
 
