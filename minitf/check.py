@@ -52,7 +52,7 @@ def grad_check(
 
     arrays: the arguments. Floating-point arrays are checked, in float64; integers, masks, lists,
     Python numbers and None are passed on unchanged. fn takes Tensors and returns a Tensor, or a
-    tuple whose first element is checked. At a kink, as that of relu at 0, there is no slope, and
+    tuple whose first element is checked. At a kink, such as relu has at 0, there is no slope, and
     the check fails: move the element away from it.
     step: h as a fraction of the mean size of the input's elements. rtol, atol: an element may be
     wrong by rtol times its own size, plus the rounding error of the difference, plus atol. If an
@@ -403,7 +403,7 @@ def index_text(index):
 
 
 def _likely_cause(got, wanted, gradient, gy, others):
-    """Recognise frequent mistakes in a gradient; return "" if it is none of them.
+    """Recognise frequent mistakes in a gradient; return "" for any other.
 
     got, wanted: elements of the gradient from backward, and the right ones. gradient: all that came
     from backward. gy: the gradient of the output. others: the other inputs.

@@ -37,7 +37,7 @@ def number(kind, least, most):
 
 
 def whole(number):
-    """Return the int that a text or a number is, also 1e5; raise ValueError if it is none."""
+    """Return a text or a number as an int, also 1e5; raise ValueError if it is no whole number."""
     text = str(number)
     with contextlib.suppress(ValueError):
         return int(text)

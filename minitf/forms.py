@@ -101,8 +101,8 @@ def on(ops: Collection[Callable] | None = None) -> Iterator[None]:
     They are those of the library that is in use when the block opens, so choose it first. A block
     is one thread's alone: see `in_threads`.
     """
-    found = all_forms()
-    token = _in_use.set({op: form for op, form in found.items() if ops is None or op in ops})
+    available = all_forms()
+    token = _in_use.set({op: form for op, form in available.items() if ops is None or op in ops})
     try:
         yield
     finally:
@@ -162,12 +162,12 @@ def verified(
     return good
 
 
-def are_close(found, expected):
+def are_close(computed, expected):
     """Return whether two arrays agree, up to rounding relative to the largest expected number."""
     tolerance = tolerances[xp._folder]
     largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
-    return found.shape == expected.shape and np.allclose(
-        found, expected, tolerance, tolerance * largest
+    return computed.shape == expected.shape and np.allclose(
+        computed, expected, tolerance, tolerance * largest
     )
 
 

@@ -125,7 +125,7 @@ def concatenate(tensors: Sequence[ArrayLike], axis: int = -1) -> Tensor:
         y = Concat(x_1, ..., x_n)
 
     tensors: a sequence of (..., N)   ->   (..., N)
-    They may differ in the length of the joined axis; that of the result is the sum.
+    They may differ in the length of the joined axis; the result has the sum of the lengths.
     Source: section 3.2.2.
     """
     tensors = tuple(tensors)  # a generator could be read only once
@@ -353,7 +353,7 @@ def attention_weights(query: ArrayLike, key: ArrayLike, mask: ArrayLike | None =
 
 
 def _query_and_key_gradients(g_weights, weights, q, k, scale):
-    """Return the gradients of query and key from that of weights = softmax(q k^T * scale)."""
+    """Return the gradients of query and key, where weights = softmax(q k^T * scale)."""
     total = (g_weights * weights).sum(axis=-1, keepdims=True)  # (..., T, 1)
     g_scores = weights * (g_weights - total)  # (..., T, S), as in softmax
     g_products = g_scores * scale

@@ -157,23 +157,23 @@ class Module:
 _HOLDERS = Parameter, Module, list, tuple, dict  # the types of attributes that are walked
 
 
-def _contents(value, name="", found=None, kinds=_HOLDERS):
+def _contents(value, name="", seen=None, kinds=_HOLDERS):
     """Return {id: (name, object)} for a module and every module and parameter inside it.
 
-    They come in the order of definition, a module before its contents. Each comes once: found has
+    They come in the order of definition, a module before its contents. Each comes once: seen has
     those that were there before. kinds: of what is walked; without parameters, in half the time.
     """
-    found = {} if found is None else found
+    seen = {} if seen is None else seen
     if isinstance(value, (list, tuple, dict)):
         for key, child in _items(value):
-            _contents(child, f"{name}.{key}", found, kinds)
-    elif isinstance(value, kinds) and id(value) not in found:
-        found[id(value)] = name, value
+            _contents(child, f"{name}.{key}", seen, kinds)
+    elif isinstance(value, kinds) and id(value) not in seen:
+        seen[id(value)] = name, value
         if isinstance(value, Module):
             for key, child in vars(value).items():
                 if isinstance(child, kinds):  # most attributes are numbers
-                    _contents(child, f"{name}.{key}" if name else key, found, kinds)
-    return found
+                    _contents(child, f"{name}.{key}" if name else key, seen, kinds)
+    return seen
 
 
 def _and_more(names):

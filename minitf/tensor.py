@@ -265,7 +265,7 @@ def float_type(dtype):
 def arrays_of(*inputs):
     """Return the arrays of an op's inputs: all constants take the dtype of the first Tensor.
 
-    Without a Tensor they take that of the first input.
+    Without a Tensor they take the dtype of the first input.
     """
     arrays = [x.data for x in inputs if isinstance(x, Tensor)]
     if len(arrays) == len(inputs):  # no constants

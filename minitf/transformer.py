@@ -427,7 +427,7 @@ class Transformer(Module):
         mask keeps every real token from seeing it.
         caches: for each layer a pair, one cache for self-attention and one for attention to the
         source (see minitf.decode). Then the target is the newest token of each text alone, (B, 1),
-        which may attend to all tokens in its cache. position: that of the first token, from 0.
+        which may attend to all tokens in its cache. position: of the first token, from 0.
         """
         target = _ids(target, "target", "(B, T)")
         if len(memory) != len(target):  # attention would broadcast a single row
@@ -489,7 +489,7 @@ class Transformer(Module):
         """Return the training loss of a batch, and its plain negative log-likelihood.
 
         n_tokens: the divisor of both, the number of targets of the complete update that count. By
-        default it is that of this batch: see `count_targets`.
+        default it is the number in this batch: see `count_targets`.
         """
         c = self.config
         target_in = _ids(target_in, "target", "(B, T)")

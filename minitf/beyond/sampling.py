@@ -105,7 +105,7 @@ def _drawing(temperature, top_k, top_p, seed, rows=None):
         raise ValueError(f"top_k must be at least 1, or 0 for all tokens, not {top_k}")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p must be more than 0 and at most 1, not {top_p}")
-    generators = {}  # by row: each is asked for one number at each step
+    generators = {}  # by row: each draws one number at each step
 
     def number(row):
         if row not in generators:  # as spawn_key, the key is never mixed up with a large seed

@@ -60,7 +60,7 @@ def opened_output(path, input_file):
 
 
 def _is_same(file, path):
-    """Return whether an open file is that of a path, or of another file's descriptor."""
+    """Return whether an open file is the one at a path, or of a file descriptor."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
     except (AttributeError, OSError, ValueError):  # not an open file of the operating system
@@ -89,7 +89,7 @@ def _mistake_about(name):
 
 
 def rendered(lines, number, translations, options):
-    """Return the output for some lines of the input; number: that of the first one."""
+    """Return the output for some lines of the input; number: of the first one."""
     if options.format == "json":
         return "".join(map(_json, lines, translations))
     if options.nbest > 1:

@@ -67,7 +67,7 @@ def _draw(translator, line, options):
 def draw_page(translator, sentence, path, folder, search=None, model=True):
     """Write a page that shows how a sentence is translated; model: with the model in it.
 
-    folder: that of the translator's model, whose name the page has.
+    folder: of the translator's model, whose name the page has.
     """
     notes = translator.notes
     if notes.get("corpus") == "own":  # the trainer's names for files of the user

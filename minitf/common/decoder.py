@@ -4,7 +4,7 @@ For one sentence, a step of decoding computes little: its time goes into Python 
 the weights. So this program calls no layer of the decoder (the encoder and the positions are the
 model's own), and it joins matrices that multiply the same rows. It computes the equations of
 minitf/transformer.py, for both libraries. What they compute by different programs is in a table of
-steps: that of NumPy in minitf/cpu/decode.py, that of CuPy in minitf/gpu/decode.py.
+steps: NumPy's in minitf/cpu/decode.py, CuPy's in minitf/gpu/decode.py.
 
 It decodes where its logits are those of the modules: see `fused_decoding`.
 

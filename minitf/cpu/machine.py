@@ -94,7 +94,7 @@ def free_memory() -> int | None:
 
 
 def _taken():
-    """Return how many bytes a container uses, but for copies of files, which Linux drops first."""
+    """Return how many bytes a container uses, without copies of files, which Linux drops first."""
     used = int((_CGROUP / "memory.current").read_text())
     with contextlib.suppress(OSError, ValueError):
         lines = (_CGROUP / "memory.stat").read_text().splitlines()

@@ -140,7 +140,7 @@ class Cursor:
 
 
 def read_corpus(settings, notes=(), log=print):
-    """Return the named corpus, or that of --train and --valid, with the pairs of --add.
+    """Return the named corpus, or --train and --valid as one, with the pairs of --add.
 
     notes: of a model that is trained further, whose languages stay unless the endings name two.
     """
@@ -216,7 +216,7 @@ def prepare(settings, corpus, log, subwords=None):
 def _warn_about_files(settings, corpus, log):
     """Log likely mistakes in the files that the user named.
 
-    They are not UTF-8, or their order is not that of --train.
+    They are not UTF-8, or not in the order of --train.
     """
     before = endings(settings.train or ())
     for option, files, pairs in (

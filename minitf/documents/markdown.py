@@ -153,7 +153,7 @@ def _inside(parser, data, start, stop):
         if most < stop:
             ends = (data.rfind(sign, start, most) for sign in (b"\n", b". ", b" "))
             end = next((end + 1 for end in ends if end >= 0), most)
-        text = _FORMULA.sub(lambda found: found[0] if len(found[0]) > 1 else b"x", data[start:end])
+        text = _FORMULA.sub(lambda match: match[0] if len(match[0]) > 1 else b"x", data[start:end])
         todo = [parser.parse(re.sub(rb"\d(?=_)", b"x", text)).root_node]
         while todo:
             node = todo.pop()

@@ -86,9 +86,9 @@ class Document:
 
 
 def read_document(file: BinaryIO, format: str, name: str) -> Document:
-    """Return the document of an open file. Raises UserError if it is none of the format.
+    """Return the document of an open file. Raises UserError if it is not of the format.
 
-    name: that of the file, for messages.
+    name: of the file, for messages.
     """
     try:
         data = file.read() or b""

@@ -27,9 +27,9 @@ _QUOTED = r'"(?:[^"\\\n]|\\.)*+"'
 def marks_in(document: str, start: int, stop: int, kinds: Container[str]) -> list[Mark]:
     """Return what a program puts into a range of a text, as {name} and %s: marks of some kinds."""
     return [
-        Mark(found.start(), found.end(), found.lastgroup)
-        for found in _IN_STRINGS.finditer(document, start, stop)
-        if found.lastgroup in kinds
+        Mark(match.start(), match.end(), match.lastgroup)
+        for match in _IN_STRINGS.finditer(document, start, stop)
+        if match.lastgroup in kinds
     ]
 
 
@@ -65,9 +65,9 @@ def read_json(document: str) -> tuple[str, list[Unit]]:
     )
     units = []
     # In valid JSON quotes begin and end strings, and a colon follows keys alone.
-    for found in re.finditer(rf"({_QUOTED})(\s*:)?", document):
-        if not found[2]:
-            units += _string_units(document, found.start(1) + 1, found.end(1) - 1, spelling)
+    for match in re.finditer(rf"({_QUOTED})(\s*:)?", document):
+        if not match[2]:
+            units += _string_units(document, match.start(1) + 1, match.end(1) - 1, spelling)
     return document, units
 
 

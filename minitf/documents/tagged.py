@@ -46,11 +46,11 @@ class _Event(NamedTuple):
     name: str = ""
 
 
-def _events(found, stop):
+def _events(parts, stop):
     """Return the Events of [(start, kind, name), ...]; texts that follow each other are one."""
-    pairs = pairwise([("", "", ""), *found])
-    found = [each for before, each in pairs if {before[1], each[1]} != {"text"}]
-    return [_Event(start, after[0], *rest) for (start, *rest), after in pairwise([*found, (stop,)])]
+    pairs = pairwise([("", "", ""), *parts])
+    parts = [each for before, each in pairs if {before[1], each[1]} != {"text"}]
+    return [_Event(start, after[0], *rest) for (start, *rest), after in pairwise([*parts, (stop,)])]
 
 
 def _escaped(text, quote=""):
@@ -103,14 +103,14 @@ class _Tags(HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=False)
-        self.lines = [0, *(found.end() for found in re.finditer("\n", text))]
-        self.found = []
+        self.lines = [0, *(match.end() for match in re.finditer("\n", text))]
+        self.parts = []
         self.feed(text.replace("&", "+"))  # after a second "&#" it would find no more tags
         self.close()
 
     def _add(self, kind, name="", after=0):
         line, column = self.getpos()
-        self.found.append((self.lines[line - 1] + column + after, kind, name))
+        self.parts.append((self.lines[line - 1] + column + after, kind, name))
 
     def handle_starttag(self, tag, attrs):
         if _VOID.fullmatch(tag):
@@ -138,8 +138,8 @@ def read_html(document: str) -> tuple[str, list[Unit]]:
 
 def html_units(document: str, start: int, stop: int, spelling: Spelling = _TEXT) -> list[Unit]:
     """Return the units of a range of a document that is HTML."""
-    found = [(start + place, *rest) for place, *rest in _Tags(document[start:stop]).found]
-    events = _events(found, stop)
+    parts = [(start + place, *rest) for place, *rest in _Tags(document[start:stop]).parts]
+    events = _events(parts, stop)
     inline = {event.start for event in events if _INLINE.fullmatch(event.name)}
     marks, tags = _marks(document, events, inline, _CODE)
     for event in events:
@@ -156,9 +156,9 @@ def html_units(document: str, start: int, stop: int, spelling: Spelling = _TEXT)
 def attribute_units(document: str, start: int, stop: int) -> list[Unit]:
     """Return the units of the attributes of a tag that people see."""
     units, is_about = [], _ABOUT.match(document, start)
-    for found in _ATTRIBUTE.finditer(document, start, stop):
-        if found[1].lower() in _VISIBLE or (is_about and found[1].lower() == "content"):
-            begin, end = found.span(2)
+    for match in _ATTRIBUTE.finditer(document, start, stop):
+        if match[1].lower() in _VISIBLE or (is_about and match[1].lower() == "content"):
+            begin, end = match.span(2)
             spelling = _IN_QUOTES.get(document[begin], _BARE)
             if spelling is not _BARE:
                 begin, end = begin + 1, end - 1
@@ -171,8 +171,8 @@ def attribute_units(document: str, start: int, stop: int) -> list[Unit]:
 
 
 def _from_android(raw):
-    def character(found):
-        return chr(int(found[2], 16)) if found[2] else found[1]
+    def character(match):
+        return chr(int(match[2], 16)) if match[2] else match[1]
 
     return re.sub(r"\\(u([0-9A-Fa-f]{4})|.)", character, _unescaped(raw))
 
@@ -215,20 +215,20 @@ def read_xml(document: str) -> tuple[str, list[Unit]]:
 
 def _targets(document):
     """Yield the edits that copy each source of XLIFF to its target, if that is empty."""
-    for found in _SOURCE.finditer(document):
-        if not (found["old"] or "").strip():
-            start, tag = found.end(), f"{found['space']}<{found['prefix']}target>"
-            if found["target"]:
-                start, tag = found.start("target"), f"{found['target'].rstrip()}>"
-            yield start, found.end(), [tag, found["text"], f"</{found['prefix']}target>"]
+    for match in _SOURCE.finditer(document):
+        if not (match["old"] or "").strip():
+            start, tag = match.end(), f"{match['space']}<{match['prefix']}target>"
+            if match["target"]:
+                start, tag = match.start("target"), f"{match['target'].rstrip()}>"
+            yield start, match.end(), [tag, match["text"], f"</{match['prefix']}target>"]
 
 
 def _xml_events(document):
     """Return the Events of XML. Raises UserError for a document that is not well-formed."""
-    parser, found = expat.ParserCreate("utf-8"), []
+    parser, parts = expat.ParserCreate("utf-8"), []
 
     def add(kind):
-        return lambda name="", *_: found.append((parser.CurrentByteIndex, kind, name))
+        return lambda name="", *_: parts.append((parser.CurrentByteIndex, kind, name))
 
     parser.StartElementHandler, parser.EndElementHandler = add("open"), add("close")
     parser.StartCdataSectionHandler, parser.EndCdataSectionHandler = add("["), add("]")
@@ -242,12 +242,12 @@ def _xml_events(document):
         reason = expat.ErrorString(error.code)
         raise UserError(f"{place}: this is not valid XML ({reason}): correct it") from None
     places = characters_of(data)
-    return _events([(places[start], kind, name) for start, kind, name in found], len(document))
+    return _events([(places[start], kind, name) for start, kind, name in parts], len(document))
 
 
 def _xml_units(document, events, root):
     marks, tags = _marks(document, events, _inline(document, events), _CODE_IN_XML)
-    marks += [Mark(*found.span(), Kind.WORD) for found in re.finditer(_ENTITY, document)]
+    marks += [Mark(*match.span(), Kind.WORD) for match in re.finditer(_ENTITY, document)]
     spelling, kinds, units = _TEXT, (Kind.MARKUP, Kind.WORD, Kind.COUNTED), []
     if root == "resources":
         spelling, kinds = _ANDROID, (*kinds, Kind.BETWEEN)

@@ -56,7 +56,7 @@ def gradient_so_far(x):
 def product_gradient(x, gy, w):
     """Return gx = gy w^T for x (..., D) from gy (N, F) and w (D, F), or None.
 
-    None if gx was added, by the product itself, to a gradient that x had already: that of the
+    None if gx was added, by the product itself, to a gradient that x had already, from the
     residual connection around the layer.
     """
     gx = gradient_so_far(x)

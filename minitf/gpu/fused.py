@@ -159,7 +159,7 @@ def add_norm(x, added, gain, bias, eps, numbers=NO_DROPOUT):
 
 
 def layer_norm(x, gain, bias, eps):
-    """Return LayerNorm(x), computed as that of x + 0 x, for x (..., D).
+    """Return LayerNorm(x), computed as LayerNorm(x + 0 x), for x (..., D).
 
     backward returns the gradients of x, gain (D,) and bias (D,).
     """

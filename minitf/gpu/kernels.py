@@ -306,8 +306,8 @@ def masked_softmax(scores, mask, scale, weights, used, seed, draw, start, thresh
 def masked_softmax_gradient(g, weights, scale, used, seed, draw, start, threshold, factor):
     """g = scale * weights * (d - sum_c d * weights), in place, with d = keep * g * factor.
 
-    g: the gradient of the weights after dropout, replaced by that of the scores. used: as above.
-    All are (B, H, T, S).
+    g: the gradient of the weights after dropout, replaced by the gradient of the scores.
+    used: as above. All are (B, H, T, S).
     """
     lane = xp.int32(cuda.threadIdx.x)
     row = xp.int32(cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y)

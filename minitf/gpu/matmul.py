@@ -139,8 +139,8 @@ def _by_cublas(x, y):
 def _multiply(x, y, out, add=False):
     """Compute out = x y, or out + x y, with cuBLAS.
 
-    cuBLAS stores matrices column by column, and NumPy row by row, so cuBLAS reads x as x^T. It is
-    therefore asked for out^T = y^T x^T, which NumPy reads as out = x y.
+    cuBLAS stores matrices column by column, and NumPy row by row, so cuBLAS reads x as x^T. So it
+    computes out^T = y^T x^T, which NumPy reads as out = x y.
     """
     *batch, m, k = x.shape
     n, count = y.shape[-1], math.prod(batch)

@@ -210,7 +210,7 @@ def stays(word, i, threshold):
 def upper_bits(bits):
     """Return the bits of a float32 rounded to bfloat16: 16 of 32, to nearest, ties to even.
 
-    NaN stays NaN: that of a GPU, 0x7FFFFFFF, would become -0 by the rounding.
+    NaN stays NaN: a GPU's NaN, 0x7FFFFFFF, would be rounded to -0.
     """
     is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16

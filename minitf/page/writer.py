@@ -139,7 +139,7 @@ def _json(value):
 def _packed_weights(explained):
     """Return how many tokens the pictures show, and their weights: in 1/255, deflated, in base64.
 
-    Fewer tokens if the weights would make the page too heavy, as those of a model of many heads do.
+    Fewer tokens if the weights would make the page too heavy, as in a model with many heads.
     """
     n_shown = LONGEST
     while True:

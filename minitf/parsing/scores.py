@@ -62,7 +62,7 @@ def score(gold: Iterable[Tree], found: Iterable[Tree], labelled: bool = True) ->
 
     gold, found: cleaned trees. labelled: whether a bracket also has to have the right label.
     Raises ValueError for trees over different words.
-    Source: EVALB by Sekine and Collins 1997, with COLLINS.prm, but for three things. A word is left
+    Source: EVALB by Sekine and Collins 1997, with COLLINS.prm, except in three ways. A word is left
     out of both trees if the gold tree tags it as punctuation, since a network writes no tags; EVALB
     goes by the tags of each tree. Beside TOP, a root labelled ROOT, S1 or not at all does not
     count. A sentence of punctuation alone is one of the sentences; EVALB skips it.

@@ -20,7 +20,7 @@ _FLOAT, _INT8, _SCALED_INT8 = 0x0404, 0x0101, 0x4101
 
 
 def is_binary(path: Path) -> bool:
-    """Return whether a file's name is that of a binary, packed or not."""
+    """Return whether a file has the name of a binary, compressed or not."""
     return path.name.endswith((".bin", ".bin.gz"))
 
 
@@ -32,7 +32,7 @@ def files_of(folder: Path, ending: str) -> list[Path]:
 
 
 def unpacked(path: Path) -> bytes:
-    """Return the content of a file, that of a .gz unpacked. Raises UserError for a damaged one.
+    """Return the content of a file, a .gz decompressed. Raises UserError for a damaged one.
 
     The first bytes tell, not the name: browsers unpack what they download, and keep the name.
     """
@@ -90,8 +90,8 @@ def read_shortlist(path: Path, size: int) -> tuple[int, np.ndarray, np.ndarray]:
     """Return a shortlist: the number of first ids, `starts`, and `candidates`, see Shortlist.
 
     The file has, as little-endian numbers of 64 bits, its mark, a checksum, the number of first
-    ids, that of candidates for each, and the lengths of two lists: of the starts, of 64 bits, and
-    of the candidates, of 32 bits.
+    ids, the number of candidates for each, and the lengths of two lists: of the starts, of 64 bits,
+    and of the candidates, of 32 bits.
     size: of the vocabulary in which the candidates are. Raises UserError for a damaged file.
     """
     content = unpacked(path)

@@ -230,7 +230,7 @@ def export_model(folder: str | Path, out: str | Path, say: Callable[[str], objec
     say(f"made     {out}: transformers.MarianMTModel.from_pretrained({str(out)!r}) loads it")
     if "licence" not in known:
         differences.append(
-            "its config.json names no licence: add that of the training text before publishing"
+            "its config.json names no licence: add the training text's before publishing"
         )
     for line in differences:
         say(f"notice   {line}")

@@ -71,9 +71,8 @@ def import_model(
     check_empty(out)
     if exists(source / CONFIG) and "sha256" in read_json(source / CONFIG):  # of minitf
         ours, subwords, known = load_model(source)
-        given = ours.state(), ours.config.to_dict(), subwords, dtype, known
-        numbers = functools.partial(probe, ours)
-        save_model(out, *given, numbers, shortlist=read_shortlist(source))
+        more = {"probe": functools.partial(probe, ours), "shortlist": read_shortlist(source)}
+        save_model(out, ours.state(), ours.config.to_dict(), subwords, dtype, known, **more)
         return
     model = read_public(source, like)
     known = {"licence": model.notes["licence"]} if "licence" in model.notes else {}
@@ -92,8 +91,8 @@ def import_model(
     limits = {name: notes.get(name) for name in LINES}
     translator = Translator(network, model.subwords, **limits, placeholders=[])
     notes["placeholders"] = copied_placeholders(translator, str(notes.get("source_language", "")))
-    given = arrays, model.config.to_dict(), model.subwords, None, notes, lambda _: numbers
-    save_model(out, *given, shortlist=model.shortlist)
+    config, more = model.config.to_dict(), {"notes": notes, "shortlist": model.shortlist}
+    save_model(out, arrays, config, model.subwords, dtype=None, probe=lambda _: numbers, **more)
     notices = list(model.notices)
     if isinstance(model.subwords, PairedSubwords) and (tokens := model.subwords.languages()):
         tokens = some_of(tokens)

@@ -270,7 +270,7 @@ def _vocabulary_files(folder):
     """Return the vocabulary's file of the source, and of the target: often the same one.
 
     Of two, decoder.yml, which Marian writes beside each model, says which is which, or else their
-    names, which begin with src and trg, as those of Firefox's models.
+    names, which begin with src and trg, like those of Firefox's models.
     """
     for path in sorted(folder.glob("*decoder.yml")):
         text = path.read_text("utf-8", errors="replace")

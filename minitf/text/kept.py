@@ -82,7 +82,7 @@ KINDS = (
 )
 
 
-# Words, and what is usual at their edges; a full stop inside a word is none of that, as in x.org.
+# Words, and what is usual at their edges: no full stop inside a word, as in x.org.
 _PLAIN = r"(?:['\"]?[A-Za-z][A-Za-z'-]*[,.!?]*['\"]?(?: |$))*"
 
 
@@ -102,7 +102,7 @@ def protected_pattern(
     characters: those that the model can write; any other is kept, too, and a word with such a
     letter (default: each can be written). alone: the signs that it can write between two spaces
     (default: all of these).
-    Raises re.error for a pattern that is none.
+    Raises re.error for an own pattern that is not a regular expression.
     """
     kinds = [*own, *KINDS]
     if characters:

@@ -19,7 +19,7 @@ _ALIKE = (
     | dict(zip(range(0xFB00, 0xFB07), ("ff", "fi", "fl", "ffi", "ffl", "st", "st"), strict=True))
 )
 # Control characters, soft hyphens, marks of direction, byte-order marks and the like show nothing.
-# So do joiners, but for the scripts and the emoji that are written with them.
+# So do joiners, except in the scripts and the emoji that are written with them.
 _INVISIBLE = (
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"

@@ -77,7 +77,7 @@ class RunFolder:
     # Weights and their average --------------------------------------------------------------------
 
     def add_weights(self, names, step, arrays, count, write=True):
-        """Return the last `count` of the names and that of this step, whose weights are written.
+        """Write the weights of this step; return the last `count` of the names, its own included.
 
         names: of the files with the weights of earlier steps. arrays: {parameter: array}.
         """

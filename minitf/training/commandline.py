@@ -362,7 +362,7 @@ def log_next_steps(trainer, valid, resume):
     valid: the scores on the validation text, as in results.json. resume: what continues the run.
     BLEU says nothing if the lines of that text have fewer than the four tokens in a row that it
     counts. A perplexity above the size of the vocabulary is worse than guessing; a run whose
-    perplexity is also above that of its first updates, after the warm-up, has diverged.
+    perplexity is also higher than in its first updates, after the warm-up, has diverged.
     """
     settings, done, value = trainer.settings, trainer.step, valid["perplexity"]
     out, size = settings.out, trainer.config.vocabulary_size

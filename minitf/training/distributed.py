@@ -170,7 +170,7 @@ class Ranks:
         self._world.Allgatherv(mine[0], [block, lengths])
 
     def broadcast_array(self, array):
-        """Overwrite an array with that of rank 0."""
+        """Overwrite an array with rank 0's."""
         if self.size > 1:
             array[...] = to_device(self.broadcast(to_numpy(array)))
 

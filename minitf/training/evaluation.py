@@ -252,7 +252,7 @@ class Scores:
 class Validator:
     """Translates and scores texts of a dataset.
 
-    stop: a StopRequest; once a stop is asked for, Interrupted is raised in the middle of a text.
+    stop: a StopRequest; once a stop is requested, Interrupted is raised in the middle of a text.
     """
 
     def __init__(self, dataset, settings, stop):
@@ -282,7 +282,7 @@ class Validator:
 
     @contextlib.contextmanager
     def _progress(self, task):
-        """Give a function for `progress=`, which raises Interrupted once a stop is asked for."""
+        """Give a function for `progress=`, which raises Interrupted once a stop is requested."""
         with Progress(task) as bar:
 
             def progress(done, total):

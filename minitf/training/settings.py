@@ -213,7 +213,7 @@ RECIPES = {
         "set": ["dropout=0.0", "label_smoothing=0.05"],
     },
     # For a hundred thousand pairs, on one computer. Its rate has a peak of 2e-3 (learning_rate is
-    # a factor on the paper's schedule), nearly three times that of base: a smaller model bears
+    # a factor on the paper's schedule), nearly three times the peak of base: a smaller model bears
     # larger steps.
     "small-data": {
         "preset": "small",

@@ -153,7 +153,7 @@ class Updater:
         return loss, nll, norm, n_tokens
 
     def backward(self, batch, n_tokens, step):
-        """Add the gradient of a batch to that of the model, on all cores of this rank.
+        """Add the gradient of a batch to the model's, on all cores of this rank.
 
         n_tokens: the target tokens by which it is divided. step: of the dropout masks.
         Returns (loss, plain negative log-likelihood) as arrays.

@@ -29,7 +29,7 @@ _ENOUGH = 0.8  # of the sentences
 def copied_placeholders(translator: Translator, language: str = "") -> list[str]:
     """Return the words that a translator copies best in a few sentences; none if it copies none.
 
-    translator: one without placeholders, which reads the words themselves. language: that of its
+    translator: one without placeholders, which reads the words themselves. language: of its
     sources, such as "en"; without sentences in it, the words stand alone.
     """
     sentences, best, best_share = _SENTENCES.get(language, _ANY), [], _ENOUGH

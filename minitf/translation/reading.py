@@ -254,7 +254,7 @@ def in_small_letters(line: str, subwords: Vocabulary) -> str:
 
 
 def _small(sentence, subwords):
-    """Return a sentence in small letters; a quote before it is none."""
+    """Return a sentence in small letters, with a capital for its first one."""
     text = re.sub(_LETTERS, lambda match: _small_form(match[0], subwords), sentence)
     return re.sub(r"[^\W_]", lambda first: first[0].upper(), text, count=1)
 

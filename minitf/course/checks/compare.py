@@ -96,7 +96,7 @@ def on_paper(
     """Return the check of numbers found on paper; its message never has the right ones.
 
     names: of the numbers. right: a function of nothing that returns them. wrong: {a typical
-    mistake: the numbers that it gives}. within: half of the last digit that is asked for; 0 for
+    mistake: the numbers that it gives}. within: half of the last digit that is required; 0 for
     whole numbers.
     """
 
@@ -157,7 +157,7 @@ def gradients(name: str, out: object, inputs: Sequence[Tensor], gy: np.ndarray) 
 
 
 def as_array(name: str, found: object) -> np.ndarray:
-    """Return what came out as an array of NumPy; raise AssertionError if it is none."""
+    """Return what came out as an array of NumPy; raise AssertionError if it is not an array."""
     if isinstance(found, Tensor):
         return found.numpy()
     if isinstance(found, list | tuple):
