@@ -365,6 +365,6 @@ def fused_decoding(model, steps, shortlist=None):
         if decode.has_logits_of_modules(decoding):
             return decoding
     forms.say_once(
-        "decoding calls each layer (2-3 times slower): the fused decoder computes other numbers"
+        "decoding calls each layer, which is slower: the fused decoder computes other numbers"
     )
     return NotImplemented
