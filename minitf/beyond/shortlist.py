@@ -59,8 +59,8 @@ class Shortlist:
         """Return the ids for each row of source ids (B, S), ascending, then padding: (B, n)."""
         lists = list(map(self._ids, source))
         ids = np.full((len(lists), max(map(len, lists), default=0)), self.pad_id)
-        for row, found in zip(ids, lists, strict=True):
-            row[: len(found)] = found
+        for row, likely in zip(ids, lists, strict=True):
+            row[: len(likely)] = likely
         return ids
 
     def _ids(self, source):

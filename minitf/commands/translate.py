@@ -116,23 +116,23 @@ def _translate_batches(translator, source, options, write):
         for lines in batches:
             begin, end = end, end + sum(len(line.encode()) + 1 for line in lines)
             ranges = [(line, text_ranges(line)) for line in lines]
-            found = method(
+            per_text = method(
                 [line[start:stop] for line, texts in ranges for start, stop in texts],
                 progress=functools.partial(_show, bar, begin, end) if bar else None,
                 **({"first": n_texts} if options.sample else {}),
             )
-            left = iter(found)
+            left = iter(per_text)
             translations = [
                 joined(list(islice(left, len(texts))), options.nbest, _around(line, texts))
                 for line, texts in ranges
             ]
             if bar:
                 bar.wipe()
-            if number == 0 and not any(best[0].text for best in found):
+            if number == 0 and not any(best[0].text for best in per_text):
                 _tell_if_empty(translator, lines)
             write(rendered(lines, number, translations, options))
             lost.note(translations, number)
-            number, n_texts = number + len(lines), n_texts + len(found)
+            number, n_texts = number + len(lines), n_texts + len(per_text)
 
 
 def _around(line, ranges):

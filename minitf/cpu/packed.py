@@ -55,11 +55,11 @@ def product(x, panels, f):
     array([[0., 1., 2., 0., 0.],
            [3., 4., 5., 0., 0.]])
     """
-    given, (count, d, width) = len(x), panels.shape
+    n_rows, (count, d, width) = len(x), panels.shape
     if not _CUT:
         return _of_whole(x, panels[0])
     # A single row would use another program of OpenBLAS, which takes longer than this one for two.
-    if given == 1:
+    if n_rows == 1:
         x = x.repeat(2, 0)
     n = len(x)
     y = np.empty((n, count * width), dtype=x.dtype)
@@ -75,7 +75,7 @@ def product(x, panels, f):
         for start in range(0, n, few):
             start = min(start, n - 2)  # never a single row: the one before it is computed again
             np.matmul(x[start : start + few], panels, out=out[:, start : start + few])
-    return y[:given, :f]
+    return y[:n_rows, :f]
 
 
 def _of_whole(x, matrix):

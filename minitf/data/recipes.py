@@ -109,8 +109,8 @@ def _training(language, archives, folder, say):
     """Write the training texts one after the other."""
     for pattern, archive in zip(_TEXTS[language], archives, strict=True):
         names, counts = {pattern.format(side): side for side in ("en", language)}, {}
-        with members(archive, names) as found:
-            for name, lines in found:
+        with members(archive, names) as files:
+            for name, lines in files:
                 with open(folder / f"train.{names[name]}", "ab") as file:
                     counts[names[name]] = _append(lines, file)
         if len(set(counts.values())) > 1:
@@ -134,16 +134,16 @@ def _append(source, target):
 
 def _newstest2013(archives, folder, say):
     names = {f"dev/newstest2013.{language}": language for language in ("en", "de", "fr")}
-    with members(archives[0], names) as found:
-        for name, file in found:
+    with members(archives[0], names) as files:
+        for name, file in files:
             (folder / f"test.{names[name]}").write_bytes(file.read())
 
 
 def _newstest2014(language, archives, folder, say):
     stem = f"test-full/newstest2014-{language}en"
     names = {f"{stem}-src.en.sgm": "en", f"{stem}-ref.{language}.sgm": language}
-    with members(archives[0], names) as found:
-        for name, file in found:
+    with members(archives[0], names) as files:
+        for name, file in files:
             lines = segments(file.read().decode(errors="replace"))
             _write_lines(folder / f"test.{names[name]}", lines)
 
@@ -173,8 +173,8 @@ def _tatoeba(language, text, archives, folder, say):
     listed = _held_out(f"tatoeba-en-{language}")
     translations = {translation for _, translation in listed.values()}
     train, held_out = [], {}
-    with members(archives[0], [text]) as found:
-        _, file = next(found)
+    with members(archives[0], [text]) as files:
+        _, file = next(files)
         for line in file:
             pair = [field.strip() for field in line.decode(errors="replace").split("\t")[:2]]
             if len(pair) < 2 or not all(pair):
@@ -189,12 +189,12 @@ def _tatoeba(language, text, archives, folder, say):
     for split, n in Counter(split for split, _ in listed.values()).items():
         of_split = [sentence for sentence in listed if listed[sentence][0] == split]
         splits[split] = [held_out[sentence] for sentence in of_split if sentence in held_out]
-        found = len(splits[split])
-        if not found:
+        size = len(splits[split])
+        if not size:
             raise UserError(
                 f"{archives[0].name} has none of the {n:,} sentences of {folder.name}/{split}"
             )
-        sizes.append(f"{found:,} {split}" + (f" of {n:,}" if found < n else ""))
+        sizes.append(f"{size:,} {split}" + (f" of {n:,}" if size < n else ""))
     for split, pairs in splits.items():
         for i, side in enumerate(("en", language)):
             _write_lines(folder / f"{split}.{side}", [pair[i] for pair in pairs])
@@ -248,7 +248,7 @@ def members(path, names):
     again = "delete it, and it will be downloaded again; if it is your own, copy it again"
     missing = set(names)
 
-    def found():
+    def files():
         for name, file in _opened(Path(path), set(names)):
             missing.discard(name)
             yield name, gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
@@ -257,7 +257,7 @@ def members(path, names):
             raise UserError(f"{path} does not contain {listed}: {again}")
 
     try:
-        yield found()
+        yield files()
     except _DAMAGE as error:
         raise UserError(f"{path} is not a complete archive ({error}): {again}") from None
 

@@ -67,8 +67,8 @@ class Document:
             if pieces[-1] is None:
                 pieces[-1] = turns = unit.pieces(unit.text)
                 between += [(turns, i) for i in range(0, len(turns), 2) if has_letters(turns[i])]
-        found = translate([turns[i].strip() for turns, i in between])
-        for (turns, i), (best, *_) in zip(between, found, strict=True):
+        translations = translate([turns[i].strip() for turns, i in between])
+        for (turns, i), (best, *_) in zip(between, translations, strict=True):
             turns[i] = turns[i].replace(turns[i].strip(), best.text)
         return self.written(pieces)
 

@@ -25,8 +25,8 @@ def read_subtitles(document: str) -> tuple[str, list[Unit]]:
     spelling = Spelling(lambda raw: read(re.sub(r"(?<!\s)\s*\n\s*", " ", raw)), write, _in_lines)
     units = []
     for cue in _CUE.finditer(document):
-        found = _MARKS.finditer(document, *cue.span(1))
-        marks = [Mark(*each.span(), each.lastgroup) for each in found]
+        matches = _MARKS.finditer(document, *cue.span(1))
+        marks = [Mark(*each.span(), each.lastgroup) for each in matches]
         units += units_between(document, *cue.span(1), marks, spelling)
     return document, units
 

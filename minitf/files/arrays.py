@@ -175,10 +175,10 @@ def exists(path):
     return False
 
 
-def _check_shapes(path, found, wanted):
+def _check_shapes(path, shapes, wanted):
     """Raise UserError if names or shapes differ."""
     problems = []
-    for names, kind in ((wanted - found.keys(), "missing"), (found.keys() - wanted, "unknown")):
+    for names, kind in ((wanted - shapes.keys(), "missing"), (shapes.keys() - wanted, "unknown")):
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             problems.append(f"{kind}: " + ", ".join(sorted(names)[:5]) + more)
@@ -187,9 +187,9 @@ def _check_shapes(path, found, wanted):
             f"{path}: arrays {'; '.join(problems)}: use the settings that the file was made with"
         )
     for name, shape in wanted.items():
-        if found[name] != tuple(shape):
+        if shapes[name] != tuple(shape):
             raise UserError(
-                f"{path}: array {name!r} has shape {found[name]}, the model needs {tuple(shape)}: "
+                f"{path}: array {name!r} has shape {shapes[name]}, the model needs {tuple(shape)}: "
                 "use the settings that the file was made with"
             )
 
@@ -213,12 +213,12 @@ def average(
     for count, each in enumerate(checkpoints, 1):
         is_path = not isinstance(each, dict)
         arrays = load_arrays(each)[0] if is_path else each
-        found = {name: array.shape for name, array in arrays.items()}
+        present = {name: array.shape for name, array in arrays.items()}
         if count == 1:
-            shapes = found
-            sums = {name: np.zeros(shape) for name, shape in found.items()}
+            shapes = present
+            sums = {name: np.zeros(shape) for name, shape in present.items()}
             dtypes = {name: array.dtype for name, array in arrays.items()}
-        _check_shapes(each if is_path else f"checkpoint {count}", found, shapes)
+        _check_shapes(each if is_path else f"checkpoint {count}", present, shapes)
         for name in sums:
             sums[name] += arrays[name]
     return {name: (total / count).astype(dtypes[name]) for name, total in sums.items()}

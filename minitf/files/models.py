@@ -173,12 +173,12 @@ def stored_as(dtype: DTypeLike | None, name: str, array: np.ndarray) -> dict[str
 
 def _as_int8(matrix):
     """Return int8 numbers and float32 scales, whose product is nearly the matrix."""
-    found = []
+    candidates = []
     for axis in (1, 0, (0, 1)):
         scales = np.abs(matrix).max(axis, keepdims=True) / np.float32(127)
         q = np.rint(matrix / np.where(scales, scales, 1)).clip(-127, 127).astype(np.int8)
-        found.append((np.square(q * scales - matrix, dtype=np.float64).sum(), q, scales))
-    return min(found, key=lambda each: each[0])[1:]
+        candidates.append((np.square(q * scales - matrix, dtype=np.float64).sum(), q, scales))
+    return min(candidates, key=lambda each: each[0])[1:]
 
 
 def with_scales(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray | Scaled]:

@@ -78,13 +78,13 @@ class Parser:
                 raise ValueError(f"a word needs characters, and no spaces: {word!r}")
         parts = [_parts(words) for words in sentences]
         lines = [" ".join(map(self._readable, part)) for sentence in parts for part in sentence]
-        found = self._translator.translate(
+        translations = self._translator.translate(
             lines,
             Search(beam, alpha, max_extra, wellformed=False),
             progress=progress,
             allowed=self._allowed,
         )
-        hypotheses = iter(found)
+        hypotheses = iter(translations)
         trees = [[_tree(next(hypotheses)[0].text, part) for part in these] for these in parts]
         return list(map(_under_one_root, trees))
 

@@ -98,7 +98,7 @@ def firefox_models(say: Callable[[str], object] = print) -> dict[str, FirefoxMod
     finally:
         with contextlib.suppress(OSError):
             path.unlink()
-    found = {}
+    by_name = {}
     for pair, entries in pairs:
         models = []
         for entry in entries if isinstance(entries, list) else ():
@@ -106,11 +106,11 @@ def firefox_models(say: Callable[[str], object] = print) -> dict[str, FirefoxMod
             with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
                 models.append(_model(pair, entry, base))
         models.sort(key=lambda model: (model.rank, model.size), reverse=True)
-        found |= {f"firefox-{pair}": model for model in models[:1]}
-        found |= {model.name: model for model in models}
-    if not found:
+        by_name |= {f"firefox-{pair}": model for model in models[:1]}
+        by_name |= {model.name: model for model in models}
+    if not by_name:
         raise UserError(f"{address}: it has no model that can be used: try again later")
-    return found
+    return by_name
 
 
 def _model(pair, entry, base):

@@ -179,9 +179,9 @@ def _minitf_arrays(arrays, config, size):
     for side in ("encoder", "decoder"):  # an older file has the positions, too
         name = f"model.{side}.embed_positions.weight"
         if name in arrays:
-            found = arrays.pop(name)
-            expected = sinusoid(len(found), config.d_model, "halves")
-            if found.shape != expected.shape or not np.allclose(found, expected, atol=2e-3):
+            stored = arrays.pop(name)
+            expected = sinusoid(len(stored), config.d_model, "halves")
+            if stored.shape != expected.shape or not np.allclose(stored, expected, atol=2e-3):
                 raise UserError(
                     f"{name} is not the sinusoid: minitf cannot import learned positions"
                 )

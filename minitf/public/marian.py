@@ -65,10 +65,10 @@ def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
     rows = formats.rows_of(len(target), -1, target.index("<unk>"), -1, target.index("</s>"))
     names = [target[i] for i in rows[len(SPECIALS) :]]
     with in_file(path):
-        found = arrays_of_model(arrays, config, tables[1], "decoder_ff_logit_out_b", "marian")
+        weights = arrays_of_model(arrays, config, tables[1], "decoder_ff_logit_out_b", "marian")
     of_source = of_target = rows
     if not config.tie:
-        joined = _joined(config, found, rows, names, *pieces, tables)
+        joined = _joined(config, weights, rows, names, *pieces, tables)
         config, names, of_source, of_target = joined
         rows = list(range(len(names) + len(SPECIALS)))
     with in_file(folder):
@@ -82,7 +82,7 @@ def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
                 f"{folder} has {len(lists)} shortlists, lex*.bin: keep the model's only"
             )
         shortlist = _shortlist(lists[0], config, np.array(of_source), np.array(of_target))
-    return formats.PublicModel(config, found, rows, subwords, notes, shortlist=shortlist)
+    return formats.PublicModel(config, weights, rows, subwords, notes, shortlist=shortlist)
 
 
 def _shortlist(path, config, of_source, of_target):
@@ -109,12 +109,12 @@ def _shortlist(path, config, of_source, of_target):
     return arrays
 
 
-def _joined(config, found, rows, names, source, target, tables):
+def _joined(config, weights, rows, names, source, target, tables):
     """Return the Config and names of a model whose two vocabularies become one list of ids.
 
     Two lists follow: for each id its row in the table of the source, and in that of the target.
     First come the subwords of the target, then those that only the source has, which the model
-    never writes. A row that a table lacks is of zeros; the tables come into `found` in this order.
+    never writes. A row that a table lacks is of zeros; weights gets the tables in this order.
     tables: of the source, of the target, and of the output.
     """
     known = set(target)
@@ -125,8 +125,8 @@ def _joined(config, found, rows, names, source, target, tables):
     read = [*special, *(places.get(x, -1) for x in names)]
     parts = "embedding", "target_embedding", "output_embedding"
     for part, table, of_rows in zip(parts, tables, (read, rows, rows), strict=True):
-        found[f"{part}.weight"] = formats.in_rows(table, of_rows)
-    found["output_bias"] = formats.in_rows(found["output_bias"], rows)
+        weights[f"{part}.weight"] = formats.in_rows(table, of_rows)
+    weights["output_bias"] = formats.in_rows(weights["output_bias"], rows)
     never = *config.suppressed_ids, *range(len(rows) - len(only), len(rows))
     config = config.replace(vocabulary_size=len(rows), suppressed_ids=never)
     return config, names, read, rows

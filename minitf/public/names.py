@@ -95,16 +95,16 @@ def arrays_of_model(arrays, config, table, bias, maker):
             f"weights are {len(arrays)} arrays: copy both files from the same model"
         )
     output_bias = pop_checked(arrays, bias, (1, len(table)))[0]
-    found = {"embedding.weight": table, "output_bias": output_bias}
+    renamed = {"embedding.weight": table, "output_bias": output_bias}
     for names in names_of_layers(config):
         if maker == "hugging_face":
-            found[names.minitf] = pop_checked(arrays, names.hugging_face, names.shape[::-1]).T
+            renamed[names.minitf] = pop_checked(arrays, names.hugging_face, names.shape[::-1]).T
         else:
             shape = names.shape if len(names.shape) == 2 else (1, *names.shape)
-            found[names.minitf] = pop_checked(arrays, names.marian, shape).reshape(names.shape)
+            renamed[names.minitf] = pop_checked(arrays, names.marian, shape).reshape(names.shape)
     if arrays:
         raise UserError(f"unknown array {min(arrays)!r}: minitf cannot run this architecture")
-    return found
+    return renamed
 
 
 def pop_checked(arrays, name, shape):

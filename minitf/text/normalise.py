@@ -75,8 +75,8 @@ def without_entities(line: str) -> str:
     from html import unescape  # most lines have none
 
     def sign(entity):
-        found = unescape(entity[0])
-        return found if len(found) <= 2 else entity[0]  # of &nothing; it reads &not
+        letters = unescape(entity[0])
+        return letters if len(letters) <= 2 else entity[0]  # of &nothing; it reads &not
 
     return re.sub(_ENTITY, sign, line)
 

@@ -74,11 +74,11 @@ def parse(text: str) -> Iterator[Tree]:
         place, (tag, written, label) = token.start(), token.groups()
         start = start if labels else place
         if written:
-            found = [Leaf(tag, word) for word in written.split()]
-            if len(found) > 1 and _category(tag) in _PHRASES:
-                what = f"the bracket ({tag} has {len(found)} words"
+            leaves = [Leaf(tag, word) for word in written.split()]
+            if len(leaves) > 1 and _category(tag) in _PHRASES:
+                what = f"the bracket ({tag} has {len(leaves)} words"
                 raise wrong(place, f"{what}: give each its own, with its tag")
-            tree += found  # more than one by mistake: (NN Xpd TTD) occurs in CRAFT
+            tree += leaves  # more than one by mistake: (NN Xpd TTD) occurs in CRAFT
         elif label is not None:
             labels.append(label)
             tree.append(f"({label}")
