@@ -53,7 +53,7 @@ begin("07_training")
 rng = np.random.default_rng(1)  # random numbers for the checks below
 
 one_row = warmup.reversal(np.random.default_rng(0), 1)
-print(*(one_row.source[0] - 4), "-> ", *(one_row.target_out[0] - 4)[:-1])
+print(*(one_row.source[0] - 4)[:-1], "-> ", *(one_row.target_out[0] - 4)[:-1])
 
 # %% [markdown]
 # It is a small translation. The first output needs the last input, the second the last

@@ -35,10 +35,6 @@ MUTANTS = {
         "for _, parameter in self.named_parameters:\n            parameter.grad = parameter.grad",
     ),
     # The flat arrays
-    "parameters that are no views of the flat array": (
-        "p.data, p.grad, p._gradient_view = view,",
-        "p.data, p.grad, p._gradient_view = view.copy(),",
-    ),
     "gradients that do not arrive in the flat array": (
         "xp.copyto(self._gradient_view, gradient)",
         "xp.copyto(self._gradient_view, 0 * gradient)",
