@@ -46,7 +46,7 @@ MUTANTS = {
         "y = xp.concatenate(arrays[::-1], axis=axis)",
     ),
     "a shared parameter that is listed twice": (
-        "found[id(value)] = name, value",
-        "found[name] = name, value",
+        "seen[id(value)] = name, value",
+        "seen[name] = name, value",
     ),
 }
