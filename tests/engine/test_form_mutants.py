@@ -116,9 +116,9 @@ MUTANTS = {  # (the op whose rows and cases notice it, the file): (correct text,
     ],
     (optim.adam_update, "cpu/threads"): [("items[i::count]", "items[i :: count + 1]")],
     (decode.fastest_decoding, "cpu/packed"): [
-        ("[:given, :f]", "[:given, -f:]"),
+        ("[:n_rows, :f]", "[:n_rows, -f:]"),
         ("range(0, n, few)", "range(0, n - few, few)"),
-        ("y[:given", "y[:"),
+        ("y[:n_rows", "y[:"),
     ],
     (decode.fastest_decoding, "common/decoder"): [
         ("self.own[rows // self.width,", "self.own[np.arange(len(rows)) // self.width,"),
