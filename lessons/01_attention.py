@@ -397,9 +397,9 @@ for lead in (0, 1, 8):
 # is $w (1 - w)$. Lesson 02 derives it.
 #
 # But does the division not take slope away, too? Measured from the undivided score, a
-# slope is now $w (1 - w) / 8$, for a $d_k$ of 64. A query without a lead has 0.25 / 8 =
-# 0.03 in place of 0.25. One with a lead of 8 now leads by 1, and has 0.20 / 8 = 0.025
-# in place of 0.0003. Both are small, but alike, and a model that learns may take a
+# slope is now $w (1 - w) / 8$, for a $d_k$ of 64. A query without a lead has 0.0313 in
+# place of 0.25. One with a lead of 8 now leads by 1, and has 0.0246 in place of 0.0003.
+# Both are small, but alike, and a model that learns may take a
 # *step* 8 times as large. **But all queries share one step**: if it is large enough to
 # move the one with 0.0003, it is far too large for the one with 0.25; if it suits that,
 # the other stands still.

@@ -513,6 +513,8 @@ by_network = others_move(FeedForward(small, six).astype(np.float64)).max()
 by_attention = others_move(lambda x: fetching(x, x)).min()
 claim("the network: the others move by", by_network == 0, float(by_network))
 claim("attention: each of them by at least", by_attention > 1e-3, by_attention)
+in_matrices = 2 * 512 * 2048, 4 * 512 * 512
+print("numbers in the matrices of a layer: network, attention", in_matrices)
 
 # %% [markdown]
 # And the gradient? That of the matrices is known from lesson 02. The slope of ReLU is 1
@@ -926,6 +928,8 @@ more = movement["post-norm"][4] / movement["pre-norm"][4]
 claim(
     "with 12 layers post-norm moves further, by a factor of", more > 1.4, f"{more:.1f}"
 )
+for order, moves in movement.items():
+    print(f"{order} with 24 layers: {moves[-1]:.2f}")
 draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 
 # %% [markdown]

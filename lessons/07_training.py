@@ -250,6 +250,7 @@ grad_check(F.log_softmax, rng.standard_normal((2, 3, 4)))
 # %%
 of_dog = np.array([0.1 / 3, 0.1 / 3, 0.1 / 3, 0.9])
 print(f"q = {of_dog.round(3)}, and the loss is {-(of_dog * np.log(p)).sum():.2f}")
+print(f"smoothed by 0.05, the true word would get {1 - 0.05}")
 
 # %% [markdown]
 # The paper gives no formula; this one is from its program, tensor2tensor.
@@ -1062,7 +1063,7 @@ print(f"the largest measure: {(0.1**2 / 0.02 / (1 - 0.9**2 / 0.98)) ** 0.5:.1f}"
 #
 # Does it happen to real models? Our experiment translates English to German, from the
 # built-in toy corpus. A model of 2 + 2 layers, with $d_{model}$ 64 and no dropout, sees
-# 8,000 pairs for 600 updates, with four seeds. It is judged on 500 new sentences (the
+# 8,000 pairs for 600 updates, with four seeds. It is judged on new sentences (the
 # command: `python -m minitf.course.experiments.smoothing`). *BLEU* (lesson 08) counts
 # how many words, and runs of two to four words, a translation shares with a reference;
 # 100 is a perfect match.
@@ -1124,7 +1125,7 @@ draw(figures.bleu, "07_bleu.png", judged_after, perplexities, bleus)
 # ![Two panels over 600 updates: the perplexity with eps = 0.1 ends higher, 1.32 against 1.21, while its BLEU ends higher too, 89.2 against 84.8](figures/07_bleu.png)
 #
 # *What to see: the smoothed model loses on the left, where less is better, and wins on
-# the right. The means meet at 500 updates.*
+# the right. The means meet shortly before the end.*
 #
 # So the paper's sentence (section 5.4) holds here too, on a small scale. Single runs
 # spread widely, and the gain depends on where one stops: read its sign, not its size.

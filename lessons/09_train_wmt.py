@@ -642,7 +642,7 @@ draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups, limits)
 # right. The mean of many photographs is close to the lowest point.
 #
 # **State.** Take the mean of each parameter by itself: $w = (w_1 + \dots + w_n) / n$.
-# Beside 16,777,216, which is $2^{24}$, a 1 is lost in 32 bits. So the library adds in
+# Beside $2^{24}$ a 1 is lost in 32 bits. So the library adds in
 # 64:
 
 # %%
@@ -751,7 +751,7 @@ draw(figures.averages, "09_average.png", updates, alone, of_means, loss_before)
 # these errors partly cancel. But neighbours are off to the same side, and very old
 # checkpoints have learned too little. **Average checkpoints that are far enough apart
 # to differ, and near enough to be good.** Two trainings from other seeds lie in other
-# bowls: unit 7 of the one does what unit 90 of the other does, so a mean of both is far
+# bowls: unit 7 of the one does what unit 9 of the other does, so a mean of both is far
 # worse than either.
 #
 # One can also shake the ball less: by a smaller learning rate. So train once more, with
