@@ -16,16 +16,7 @@ import numpy as np
 
 from minitf.errors import UserError, in_file
 
-__all__ = [
-    "copy_into",
-    "is_finite",
-    "on_gpu",
-    "to_device",
-    "to_numpy",
-    "use",
-    "using",
-    "xp",
-]
+__all__ = ["copy_into", "is_finite", "on_gpu", "to_device", "to_numpy", "use", "using", "xp"]
 
 DType = np.dtype | type | str  # for type hints: anything that NumPy takes as a dtype
 FOLDERS = {"numpy": "cpu", "cupy": "gpu"}  # where a library has faster forms: see forms.py

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,8 +35,7 @@ class Hypothesis:
     score: float
 
 
-@dataclasses.dataclass(frozen=True)
-class BeamStep:
+class BeamStep(NamedTuple):
     """What one step of beam search did with a sentence: its 2*W best continuations, best first.
 
     parents: the text of the step before, 0 to W - 1, that each continuation continues.
@@ -473,10 +472,13 @@ class Decoding:
 
 @accelerated
 def fastest_decoding(
-    model: Transformer, shortlist: Callable[[np.ndarray], np.ndarray] | None = None
+    model: Transformer,
+    shortlist: Callable[[np.ndarray], np.ndarray] | None = None,
+    checked: bool = True,
 ) -> Decoding:
     """Return the fastest Decoding of a model that has the logits of its modules.
 
+    checked: False for a caller that compares them itself where a form computes.
     In a changed model the keys and values of earlier tokens may be outdated, as when a position is
     counted from the end of the text: the translation would be wrong, without an error. So they are
     kept only if `has_logits_of_modules` says that the logits stay the same. A module for which a

@@ -146,6 +146,12 @@ class Module:
                 raise UserError(
                     f"{name} is {arrays[name].dtype} in the weights, not float: {advice}"
                 )
+        # `_zeros` get memory here: together, because NumPy asks for large pages for a large array.
+        new = [p for p in parameters.values() if not getattr(p.data.flags, "writeable", True)]
+        sizes = [p.size for p in new]
+        parts = np.split(np.empty(sum(sizes), np.float32), np.cumsum(sizes, dtype=int)[:-1])
+        for parameter, part in zip(new, parts, strict=False):
+            parameter.data = part.reshape(parameter.shape)
         for name, parameter in parameters.items():
             copy_into(parameter.data, arrays[name])
         return self
@@ -210,6 +216,11 @@ def _tree(name, value, seen):
     return lines
 
 
+def _zeros(*shape):
+    """Return zeros that take no memory and cannot be changed; `load_state` replaces them."""
+    return np.broadcast_to(np.float32(0), shape)
+
+
 def _xavier(rng, n_in, n_out):
     """Draw a matrix that about keeps the variance of what passes through it, in both directions.
 
@@ -218,7 +229,7 @@ def _xavier(rng, n_in, n_out):
     Source: Glorot and Bengio 2010, eq. 16.
     """
     if rng is None:
-        return np.zeros((n_in, n_out), dtype=np.float32)
+        return _zeros(n_in, n_out)
     limit = (6 / (n_in + n_out)) ** 0.5
     return rng.uniform(-limit, limit, (n_in, n_out)).astype(np.float32)
 
@@ -244,11 +255,8 @@ class Embedding(Module):
     """
 
     def __init__(self, n: int, d_model: int, rng: np.random.Generator | None):
-        if rng is None:
-            table = np.zeros((n, d_model), dtype=np.float32)
-        else:
-            table = rng.normal(0, d_model**-0.5, (n, d_model)).astype(np.float32)
-        self.weight = Parameter(table, copy=False)
+        table = _zeros(n, d_model) if rng is None else rng.normal(0, d_model**-0.5, (n, d_model))
+        self.weight = Parameter(table.astype(np.float32, copy=False), copy=False)
 
     def __call__(self, ids: Ids) -> Tensor:
         return F.embedding(self.weight, ids)

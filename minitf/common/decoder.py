@@ -350,10 +350,10 @@ class FusedDecoder(decode.Scorer):
         self.states = {i: state[to_device(rows)] for i, state in self.states.items()}
 
 
-def fused_decoding(model, steps, shortlist=None):
+def fused_decoding(model, steps, shortlist=None, checked=True):
     """Return the FusedDecoding of a model with standard layers, with its present weights.
 
-    NotImplemented if the model has other layers, or if they compute other logits, which it says.
+    NotImplemented for other layers, and, if `checked`, for other logits than theirs, which it says.
     """
     if type(model) is not Transformer or not model.decoder.layers:
         return NotImplemented
@@ -362,7 +362,7 @@ def fused_decoding(model, steps, shortlist=None):
         return NotImplemented
     decoding = FusedDecoding(model, steps, shortlist)
     with forms.off():
-        if decode.has_logits_of_modules(decoding):
+        if not checked or decode.has_logits_of_modules(decoding):
             return decoding
     forms.say_once(
         "decoding calls each layer, which is slower: the fused decoder computes other numbers"

@@ -22,9 +22,9 @@ form_of(decode.continuations, "cpu")(beams.continuations)
 
 
 @form_of(decode.fastest_decoding)
-def fastest_decoding(model, shortlist=None):
+def fastest_decoding(model, shortlist=None, checked=True):
     """Return the FusedDecoding of a standard model."""
-    return fused_decoding(model, STEPS, shortlist)
+    return fused_decoding(model, STEPS, shortlist, checked)
 
 
 def _pack(affines, dtype):

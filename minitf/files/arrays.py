@@ -7,12 +7,12 @@ its size before memory is taken for an array, and nothing is unpickled.
 import contextlib
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from minitf.atomic import save_bytes
 from minitf.errors import UserError
@@ -26,12 +26,13 @@ DTYPES = {  # NumPy's names and those of the format, in the order of the arrays 
     **{"float32": "F32", "uint32": "U32", "int32": "I32"},
     **{"float16": "F16", "uint16": "U16", "int16": "I16", "int8": "I8", "uint8": "U8"},
 }
+NAMES = {kind: name for name, kind in DTYPES.items()} | {"BF16": "uint16"}  # NumPy lacks that type
 
 
 # Writing ------------------------------------------------------------------------------------------
 
 
-def save_arrays(path: str | Path, arrays: dict[str, ArrayLike], meta: dict) -> None:
+def save_arrays(path: str | Path, arrays: dict[str, np.ndarray], meta: dict) -> None:
     """Write named arrays and a dictionary of plain values to one .safetensors file.
 
     An existing file is replaced in one step; until then it is unchanged. Equal arrays and values
@@ -106,28 +107,26 @@ def load_arrays(
 
     Raises UserError, naming the file, if it is missing or damaged.
     """
-    from safetensors import deserialize, safe_open
+    from safetensors import safe_open
 
     with user_errors(path):
         with open(path, "rb") as file:
-            start = file.read(8)
-        if int.from_bytes(start, "little") > MAX_HEADER:
+            start = int.from_bytes(file.read(8), "little") + 8
+        if start > MAX_HEADER + 8:
             raise ValueError("its header is too long")
-        # Opening the file compares its header with its size; get_tensor takes the memory.
+        # Opening the file compares its header with its size, before memory is taken.
         with safe_open(path, framework="numpy") as file:
-            arrays, halves, metadata = {}, [], file.metadata() or {}
-            for name in file.keys():  # noqa: SIM118
-                if (kind := file.get_slice(name).get_dtype()) == "BF16":
-                    halves.append(name)
-                elif kind not in DTYPES.values():
+            content = np.memmap(path, np.uint8, "c").view(np.ndarray)
+            arrays, metadata = {}, file.metadata() or {}
+            for name in file.offset_keys():  # one begins where another ends
+                stored = file.get_slice(name)
+                kind, shape = stored.get_dtype(), stored.get_shape()
+                if kind not in NAMES:
                     raise UserError(f"{path}: array {name!r} is of type {kind}: convert it to F32")
-                else:
-                    arrays[name] = file.get_tensor(name)
-        if halves:  # NumPy lacks their type, and safe_open gives no bytes
-            stored = dict(deserialize(Path(path).read_bytes()))
-            for name in halves:
-                bits = np.frombuffer(stored[name]["data"], "<u2").reshape(stored[name]["shape"])
-                arrays[name] = from_bfloat16(bits)
+                dtype = np.dtype(NAMES[kind])
+                stop = start + math.prod(shape) * dtype.itemsize
+                array, start = content[start:stop].view(dtype).reshape(shape), stop
+                arrays[name] = from_bfloat16(array) if kind == "BF16" else array
         if KEY not in metadata:
             if checked:
                 raise UserError(f"{path}: not a checkpoint (it has arrays only): choose another")

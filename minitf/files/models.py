@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from minitf.atomic import save_bytes, save_text, sha256, writing
-from minitf.backend import is_finite
+from minitf.backend import DType, is_finite
 from minitf.errors import UserError
 from minitf.files.arrays import exists, file_content, load_arrays, user_errors
 from minitf.text import Vocabulary, load_subwords
@@ -100,7 +99,7 @@ def save_model(
     arrays: dict[str, np.ndarray],
     config: dict,
     subwords: Vocabulary,
-    dtype: DTypeLike | None = "float16",
+    dtype: DType | None = "float16",
     notes: dict | None = None,
     probe: Callable[[dict[str, np.ndarray]], object] | None = None,
     shortlist: dict[str, np.ndarray] | None = None,
@@ -144,7 +143,7 @@ def save_model(
                 path.unlink(missing_ok=True)
 
 
-def stored_as(dtype: DTypeLike | None, name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+def stored_as(dtype: DType | None, name: str, array: np.ndarray) -> dict[str, np.ndarray]:
     """Return an array as a model's file has it, by name: floating-point numbers as `dtype`.
 
     "int8" is for matrices: one becomes two arrays, `name` and `name_scale`, whose product it is.

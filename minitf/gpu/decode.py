@@ -25,12 +25,12 @@ NONE = (-1, -1)  # no token is ruled out
 
 
 @form_of(decode.fastest_decoding)
-def fastest_decoding(model, shortlist=None):
+def fastest_decoding(model, shortlist=None, checked=True):
     """Return the FusedDecoding of a standard model in float32, with keys and values of one size."""
     c = model.config
     if c.d_k != c.d_v or not has_kernels(*(p.data for p in model.parameters())):
         return NotImplemented
-    return fused_decoding(model, STEPS, shortlist)
+    return fused_decoding(model, STEPS, shortlist, checked)
 
 
 def _pack(affines, _):

@@ -13,7 +13,7 @@ from minitf.backend import to_device, to_numpy
 from minitf.beyond.shortlist import Shortlist
 from minitf.config import Config
 from minitf.cpu.threads import one_blas_thread
-from minitf.decode import continuations, logsumexp
+from minitf.decode import Decoding, continuations, fastest_decoding, logsumexp
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.files.models import CONFIG, SHORTLIST, check_notes, read_model, read_shortlist
@@ -102,6 +102,7 @@ def check_subwords(config: Config, count: int) -> None:
 # ReLU to a GELU, the weights fit the original layer as well, and it would translate badly without
 # an error. The probe would differ.
 _LENGTH = 8  # positions of the input, with one number for each
+_STEPS = 4  # first tokens whose logits are compared with those of the forms
 # Relative difference that is accepted. Weights rounded to float16 change the numbers by 0.001; a
 # GELU in place of the ReLU changes those of an untrained model by 0.07, of a trained one by 0.4.
 _TOLERANCE = 0.02
@@ -153,25 +154,38 @@ def some_logits(model: Transformer) -> tuple[np.ndarray, np.ndarray]:
         return ids, to_numpy(model(source, target).data)
 
 
-def forms_to_translate(model: Transformer, logits: np.ndarray | None = None) -> list[Callable]:
-    """Return the ops whose forms may translate with a model: see `forms.verified`.
+def verified_decoding(
+    model: Transformer, shortlist: Shortlist | None = None, logits: np.ndarray | None = None
+) -> tuple[list[Callable], Decoding]:
+    """Return the ops whose forms may translate with a model (`forms.verified`), and its Decoding.
 
-    logits: what its equations compute, as `load_and_probe` returns them.
+    Compared are the logits of some first tokens, and what a search makes of the last.
+    logits: of the equations, as `load_and_probe` has them.
     """
+    if logits is None:
+        _, logits = _logits_of_equations(model)
+    made, (_, source, texts) = [], made_up_texts(model.config)
+    ends = range(1, min(_STEPS, len(texts[0])) + 1)
+    if shortlist:
+        logits = np.take_along_axis(logits, shortlist(source)[:, None], axis=2)
 
     def numbers(logits=None):
-        with one_blas_thread(), np.errstate(all="ignore"):
+        with one_blas_thread(), np.errstate(all="ignore"), model.evaluating(), no_grad():
             if logits is None:
-                _, logits = some_logits(model)
-            last = to_device(logits[:, -1])  # of two texts
+                made.append(fastest_decoding(model, shortlist, checked=False))
+                scorer = made[-1].start(source, 1)
+                logits = [to_numpy(scorer(texts[:, :end])) for end in ends]
+            last = to_device(logits[-1])  # of two texts
             *_, totals = continuations(last, np.zeros((1, 2)), 4)
-            return [logits, logsumexp(last), totals]
+            return [*logits, logsumexp(last), totals]
 
-    expected = None
-    if logits is not None:
-        with forms.off():
-            expected = numbers(logits)
-    return forms.verified(numbers, expected)
+    with forms.off():
+        expected = numbers([logits[:, end - 1] for end in ends])
+    verified = forms.verified(numbers, expected)
+    if len(made) == 1:  # the first comparison said that all forms are right
+        return verified, made[0]
+    with forms.on(verified):
+        return verified, fastest_decoding(model, shortlist)
 
 
 def check_probe(model: Transformer, expected: object) -> np.ndarray | None:

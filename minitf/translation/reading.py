@@ -12,6 +12,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, cycle, islice, pairwise
+from typing import NamedTuple
 
 from minitf.errors import UserError
 from minitf.text import Vocabulary
@@ -42,8 +43,7 @@ _AS_IT_IS = "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO
 _WIDE = "[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]"
 
 
-@dataclasses.dataclass(frozen=True)
-class Translation:
+class Translation(NamedTuple):
     """One translation of a line: its text, ln P of it, and the score that ranked it.
 
     Both figures are sums over the parts, where a line was translated in parts. given_up: what is
@@ -56,8 +56,7 @@ class Translation:
     given_up: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A line before it is cut into parts, normalised, with a placeholder for each of its values.
 
     prefix: the ids of a language's token, or none. in_capitals: whether the line was written so.
@@ -147,8 +146,7 @@ def numbers_of(text: str) -> list[str]:
     return sorted(re.findall(rf"\d+|{_DASH}", text))
 
 
-@dataclasses.dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line as its parts.
 
     around: of a single sentence with values, what is copied before, between and after the parts.

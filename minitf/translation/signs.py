@@ -12,10 +12,10 @@ is greatest, if it is in the gap i of the source. Several signs keep their order
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,7 @@ _FAR = 1000  # nats
 _FIRST = 0xE000  # characters for private use stand for signs until a text is complete
 
 
-@dataclasses.dataclass(frozen=True)
-class Sign:
+class Sign(NamedTuple):
     """A sign in a sentence.
 
     gap: the number of words before it. before, after: what it touches there, "" if that is a space.

@@ -17,7 +17,7 @@ from minitf.beyond.shortlist import Shortlist
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import one_blas_thread
 from minitf.cpu.workers import over_cores
-from minitf.decode import Allowed, beam_search, fastest_decoding, greatest_lengths, greedy
+from minitf.decode import Allowed, beam_search, greatest_lengths, greedy
 from minitf.errors import UserError
 from minitf.functions import log_softmax
 from minitf.tensor import no_grad
@@ -26,7 +26,7 @@ from minitf.text.batches import pad_rows
 from minitf.text.kept import FIRST_WORD, PLACEHOLDERS
 from minitf.text.normalise import normalise
 from minitf.transformer import Transformer
-from minitf.translation.loading import forms_to_translate, load_and_probe, load_shortlist
+from minitf.translation.loading import load_and_probe, load_shortlist, verified_decoding
 from minitf.translation.reading import (
     Line,
     Text,
@@ -36,12 +36,7 @@ from minitf.translation.reading import (
     read_text,
 )
 from minitf.translation.wellformed import Wellformed
-from minitf.translation.writing import (
-    alike_quotes,
-    as_one_sentence,
-    joined,
-    restored,
-)
+from minitf.translation.writing import alike_quotes, as_one_sentence, joined, restored
 
 if TYPE_CHECKING:
     from minitf.page.explained import Explained
@@ -106,7 +101,7 @@ class Translator:
     notes: what is known about the model, by the names of `NOTES` (minitf/files/models.py).
     shortlist: the few ids that may be written for a sentence, which makes it faster to translate.
     `load` takes it from the folder of a model of Firefox.
-    logits: those of the model's equations, for `forms_to_translate`; by default it computes them.
+    logits: those of the model's equations, for `verified_decoding`; by default it computes them.
     """
 
     def __init__(
@@ -123,9 +118,7 @@ class Translator:
         logits: np.ndarray | None = None,
     ):
         self.model, self.subwords = model, subwords
-        self.forms = forms_to_translate(model, logits)
-        with forms.on(self.forms):
-            self.decoding = fastest_decoding(model, shortlist)
+        self.forms, self.decoding = verified_decoding(model, shortlist, logits)
         if model.config.positions == "learned":  # the end mark takes one of them
             max_subwords = max(1, min(max_subwords, model.config.max_length - 1))
         self.max_subwords = max_subwords
@@ -286,8 +279,7 @@ class Translator:
             pieces = self._translate_lines(again, decode_batch, search)
             for number, best in zip(lost, pieces, strict=True):
                 per_part[number] = best
-        left = iter(per_part)
-        translated = []
+        left, translated = iter(per_part), []
         for line in lines:
             of_parts = list(islice(left, len(line.parts)))
             if len(line.parts) > 1:

@@ -1,6 +1,5 @@
 """From the translations of the parts of a line to one that reads as if it had not been cut."""
 
-import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
@@ -78,7 +77,7 @@ def _without_stop(translation, source, values, reason):
         text = re.sub(_STOP, "", text)
     if mark and text[-1:] not in ",;:–—.!?…":
         text += mark[0]
-    return dataclasses.replace(translation, text=text, given_up=(*translation.given_up, reason))
+    return translation._replace(text=text, given_up=(*translation.given_up, reason))
 
 
 def _with_small_letter(translation, values, subwords):
@@ -96,7 +95,7 @@ def _with_small_letter(translation, values, subwords):
     n_capital, n_small = map(len, subwords.encode([word[0], small], side="target"))
     if n_small > n_capital:
         return translation
-    return dataclasses.replace(translation, text=small + text[word.end() :])
+    return translation._replace(text=small + text[word.end() :])
 
 
 def alike_quotes(text: str) -> str:
@@ -148,7 +147,7 @@ def restored(
         if wellformed:
             text = without_added_stop(text, source)
         text = insert_signs(text, part.signs, values)
-        distinct.setdefault(text, dataclasses.replace(each, text=text))
+        distinct.setdefault(text, each._replace(text=text))
     return list(distinct.values())
 
 
@@ -165,7 +164,7 @@ def joined(
     best = []
     for after, of_part in zip(between, translations, strict=True):
         before = "" if best else first
-        of_part = [dataclasses.replace(each, text=before + each.text + after) for each in of_part]
+        of_part = [each._replace(text=before + each.text + after) for each in of_part]
         best = _together(best, of_part, n, "".join if around else join) if best else of_part
     return best
 

@@ -24,7 +24,7 @@ from minitf.optim import Adam
 from minitf.tensor import Tensor
 from minitf.training.update import Updater
 from minitf.transformer import FeedForward, Transformer
-from minitf.translation.loading import forms_to_translate
+from minitf.translation.loading import verified_decoding
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 
@@ -123,31 +123,30 @@ except minitf.UserError as error:
 # What is compared ---------------------------------------------------------------------------------
 
 COMPARE = """
-from minitf import Config, Transformer, decode, forms
+from minitf import Config, Transformer
 from minitf.optim import Adam
 from minitf.training.update import Updater
-from minitf.translation.loading import forms_to_translate
+from minitf.translation.loading import verified_decoding
 model = Transformer(Config(30, n_layers=2, d_model=16, d_ff=32, n_heads=2))
 Updater(model, Adam(model.named_parameters())).verified_forms()
-with forms.on(forms_to_translate(model)):
-    decode.fastest_decoding(model)
+verified_decoding(model)
 """
 EDITS = [  # file, correct text, what somebody writes there, the forms that no longer agree
     (
         *("transformer", "return F.attention(", "return 0.5 * F.attention("),
-        {"multi_head_attention", "decoding"},
+        {"multi_head_attention", "fastest_decoding"},
     ),
     slow(
         *("transformer", "return norm(x + dropout(added))", "return norm(x - added)"),
-        {"add_and_norm", "decoding"},
+        {"add_and_norm", "fastest_decoding"},
     ),
     slow(
         *("functions", "* scale, mask)  # (..., T, S)", "* 2 * scale, mask)"),
-        {"attention", "multi_head_attention", "decoding"},
+        {"attention", "multi_head_attention", "fastest_decoding"},
     ),
     slow(
         *("functions", "y = xp.maximum(as_array(x), 0)", "y = 1 * as_array(x)"),
-        {"feed_forward_network", "decoding"},
+        {"feed_forward_network", "fastest_decoding"},
     ),
     ("functions", "u - mean_u - normal * mean_un)", "u - mean_u)", {"layer_norm", "add_and_norm"}),
     slow("nn", "self.bias, self.eps)", "self.bias, self.eps) * 2", {"add_and_norm"}),
@@ -204,7 +203,7 @@ def test_all_forms_agree(switches, rng, capsys):
     model, batch = Transformer(small_config(**switches)), random_batch(rng)
     adam = Adam(model.named_parameters())
     updater, before = Updater(model, adam, seed=3), adam.data.copy()
-    assert updater.verified_forms() == forms_to_translate(model) == list(forms.all_forms())
+    assert updater.verified_forms() == verified_decoding(model)[0] == list(forms.all_forms())
     assert not adam.gradients.any() or all(p.grad is None for p in model.parameters())
     assert np.array_equal(adam.data, before) and adam.step_count == 0 and model.training
     assert not capsys.readouterr().err
@@ -227,7 +226,7 @@ def test_a_kernel_that_fails_or_computes_wrong_is_left_out(monkeypatch, capsys):
     monkeypatch.setitem(
         forms._forms["cpu"], F.linear, lambda x, *more: good[F.linear](x, *more) * 1.01
     )
-    left = forms_to_translate(Transformer(small_config()))
+    left, _ = verified_decoding(Transformer(small_config()))
     assert set(good) - set(left) == {F.embedding, F.linear}
     said = [line.split()[1] for line in capsys.readouterr().err.splitlines()]
     assert sorted(said) == ["embedding", "linear"]
@@ -239,7 +238,7 @@ def test_a_model_whose_numbers_are_not_finite_has_nothing_to_compare():
     model = Transformer(small_config()).astype("float32")
     model.embedding.weight.data[...] = np.nan
     with pytest.raises(UserError, match="outputs NaN"):
-        forms_to_translate(model)
+        verified_decoding(model)
     assert Updater(model, Adam(model.named_parameters())).verified_forms()
 
 
