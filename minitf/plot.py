@@ -15,8 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["attention_maps", "curves", "join_pieces"]
-
 # For scripts other than those of DejaVu Sans, which matplotlib brings (Latin, Greek, Cyrillic,
 # Arabic, symbols): fonts of Linux, Windows and macOS. Missing ones are skipped. Fonts in colour are
 # left out, because matplotlib cannot draw them.

@@ -22,18 +22,6 @@ from minitf.text.encoding import Damage, not_text, refusal
 from minitf.text.trees import WITH_WORDS
 from minitf.text.vocabulary import LOST
 
-__all__ = [
-    "Corpus",
-    "Lines",
-    "Pairs",
-    "clean",
-    "data_folder",
-    "load",
-    "open_pairs",
-    "read_lines",
-    "read_pairs",
-]
-
 MAX_RATIO = 3.0  # longer side / shorter side; beyond it a pair is seldom a translation
 RATIO_FLOOR = 10  # subwords; shorter sides may differ by any ratio, as one word may mean six
 _MARK = b"\xef\xbb\xbf"  # the byte-order mark, in UTF-8

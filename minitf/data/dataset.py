@@ -19,8 +19,6 @@ from minitf.text import Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
 from minitf.text.vocabulary import join_cuts
 
-__all__ = ["Cursor", "Dataset", "UpdateBatches", "endings", "prepare", "read_corpus"]
-
 VALID_SENTENCES = 1000  # enough to show progress; translating more only delays training
 MAX_UNKNOWN = 0.5  # fraction of a text's ids that may be UNK
 FEW = 10_000  # pairs; from fewer a new model learns little

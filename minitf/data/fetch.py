@@ -15,8 +15,6 @@ from minitf.atomic import writing
 from minitf.cli import Progress, terminal_safe
 from minitf.errors import UserError
 
-__all__ = ["NoConnection", "NotAllowed", "NotFound", "Remote", "fetch"]
-
 TRIES = 5  # attempts in a row without a new byte
 WAIT = 2.0  # seconds before the second attempt; doubled before each further one
 TIMEOUT = 60  # seconds without a byte

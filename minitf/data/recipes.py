@@ -27,8 +27,6 @@ from minitf.data import read_table
 from minitf.data.fetch import NoConnection, Remote, fetch
 from minitf.errors import UserError
 
-__all__ = ["RECIPES", "make", "members", "segments"]
-
 _TEXTS = {  # the training texts of a language inside its archives, in their order
     "de": (
         "training/europarl-v7.de-en.{}",

@@ -24,8 +24,6 @@ from minitf.errors import UserError
 from minitf.text import UNK
 from minitf.text.batches import id_type
 
-__all__ = ["EncodedPairs", "Rows", "encode_lines", "encode_pairs", "in_memory"]
-
 _BLOCK = 20_000  # lines that are cut into subwords at a time
 _FORMAT = 3
 

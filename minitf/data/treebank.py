@@ -6,8 +6,6 @@ from minitf.cli import counted
 from minitf.errors import UserError
 from minitf.text.trees import WORD, Tree, beside_brackets, cleaned, linear, read_trees, words
 
-__all__ = ["articles", "as_pairs", "held_out", "symbols"]
-
 Article = list[Tree]  # the cleaned trees of one file
 
 

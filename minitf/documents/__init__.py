@@ -2,8 +2,6 @@
 
 import os
 
-__all__ = ["FORMATS", "format_of"]
-
 # The format of each ending of a file's name, by the names of `minitf.documents.reading.READERS`.
 FORMATS = {
     "htm": "html",

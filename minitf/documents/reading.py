@@ -16,8 +16,6 @@ from minitf.errors import UserError
 from minitf.text.encoding import BOMS, not_text, refusal
 from minitf.text.plain import has_letters
 
-__all__ = ["READERS", "Document", "read_document"]
-
 # The function of each format from a document to its units. It returns the document, too, because
 # an empty target of .po and .xliff first gets its source.
 READERS = {

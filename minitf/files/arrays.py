@@ -9,15 +9,13 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from minitf.atomic import save_bytes
 from minitf.errors import UserError
-
-__all__ = ["average", "load_arrays", "save_arrays"]
 
 KEY = "minitf"  # the only key of the metadata: safetensors would write several in random order
 MAX_HEADER = 1 << 23  # bytes, enough for 64,000 arrays; parsing a header takes 20 times its size
@@ -44,7 +42,9 @@ def save_arrays(path: str | Path, arrays: dict[str, np.ndarray], meta: dict) -> 
     save_bytes(path, *file_content(arrays, meta))
 
 
-def file_content(arrays, meta=None, form=None):
+def file_content(
+    arrays: dict[str, ArrayLike], meta: dict | None = None, form: str | None = None
+) -> list[bytes | np.ndarray]:
     """Return the parts of a file; without `meta` it contains only the arrays, and no sha256.
 
     form: the value of the key "format", which other programs look for.
@@ -86,7 +86,7 @@ def _as_stored(name, array):
     return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
-def digest(arrays, meta):
+def digest(arrays: dict[str, np.ndarray], meta: dict) -> str:
     """Return the sha256 of the dictionary and of each array's name, dtype, shape and bytes."""
     sha256 = hashlib.sha256(json.dumps(meta).encode())
     for name, array in sorted(arrays.items()):
@@ -137,13 +137,13 @@ def load_arrays(
         return arrays, stored["meta"]
 
 
-def from_bfloat16(bits):
+def from_bfloat16(bits: np.ndarray) -> np.ndarray:
     """Return the float32 numbers whose upper 16 bits are given; the lower ones are 0."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 @contextlib.contextmanager
-def user_errors(name):
+def user_errors(name: object) -> Iterator[None]:
     """Turn any error that a damaged file causes in this block into one line that begins `name`."""
     try:
         yield
@@ -163,7 +163,7 @@ def user_errors(name):
         ) from error
 
 
-def exists(path):
+def exists(path: str | Path) -> bool:
     """Return whether there is a file or folder. Raises UserError if the system does not tell.
 
     Path.exists raises an OSError then, and since Python 3.14 it says that there is none.

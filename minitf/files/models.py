@@ -20,20 +20,6 @@ from minitf.errors import UserError
 from minitf.files.arrays import exists, file_content, load_arrays, user_errors
 from minitf.text import Vocabulary, load_subwords
 
-__all__ = [
-    "NOTES",
-    "SavedModel",
-    "check_notes",
-    "exported_notes",
-    "kept_notes",
-    "read_model",
-    "read_notes",
-    "read_shortlist",
-    "save_model",
-    "stored_as",
-    "with_scales",
-]
-
 WEIGHTS = re.compile(r"model-[0-9a-f]{8}\.safetensors(\.tmp)?")
 SCALE = "_scale"  # follows a matrix's name; so compressed-tensors, and vLLM, name its scales
 CONFIG = "config.json"

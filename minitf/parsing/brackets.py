@@ -10,8 +10,6 @@ from minitf.errors import UserError
 from minitf.text import Subwords
 from minitf.text.vocabulary import SPACE_SIGN
 
-__all__ = ["Brackets"]
-
 # Brackets that open directly one after the other; at most 8 in the 21,000 trees of CRAFT, and at
 # most one more than there are words left.
 _MOST_OPENINGS = 10

@@ -30,8 +30,6 @@ from minitf.parsing.words import cut
 from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
 from minitf.text.vocabulary import printable
 
-__all__ = ["main"]
-
 DESCRIPTION = """\
 Write the constituency tree of each sentence: given in quotes, in a file, through
 a pipe or at a prompt. Each line is one sentence and gives one tree."""

@@ -16,8 +16,6 @@ from minitf.transformer import Transformer
 from minitf.translation import Search, Translator
 from minitf.translation.loading import load_model
 
-__all__ = ["Parser"]
-
 BEAM, ALPHA, MAX_EXTRA = 21, 0.3, 300  # section 6.3
 # Words of a part. On 132 long sentences that the bundled model has not learned from, F1 was 61.2 in
 # parts of at most 60 words, and 37.6 in one piece (examples/models/parse-en/README.md).

@@ -6,8 +6,6 @@ from pathlib import Path
 from minitf.plot import drawable, new_figure, save_figure, text_style, without_font
 from minitf.text.trees import Leaf, Tree
 
-__all__ = ["draw"]
-
 _CHARACTER, _LEVEL = 0.105, 0.48  # inches
 _GAP = 2  # characters between two words
 _LARGEST = 200  # inches, of a side; readers of PDF show no larger page

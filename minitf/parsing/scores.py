@@ -9,8 +9,6 @@ import numpy as np
 from minitf.cli import counted as number_of
 from minitf.text.trees import ROOT, Leaf, Tree, penn, words
 
-__all__ = ["Scores", "interval", "score", "spans"]
-
 # COLLINS.prm, the parameters with which parsers of the Penn Treebank are compared.
 _PUNCTUATION = {",", ":", "``", "''", "."}  # tags; those of brackets and hyphens are words
 _NO_CONSTITUENT = {"TOP", *_PUNCTUATION}

@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["cut"]
-
 # A line with one of these between spaces is cut already.
 _SIGNS = re.compile(r"(?<!\S)(?:[.,;:?!()\[\]{}\"“”]|``|''|n't|'s|-LRB-|-RRB-)(?!\S)")
 _FRONT = frozenset("\"“”‘'$£€([{")

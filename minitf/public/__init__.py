@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["model_folder", "public_name"]
-
 _OPUS = re.compile(r"(?:Helsinki-NLP/)?(opus-mt[-_][\w.-]+)", re.ASCII)
 _FIREFOX = re.compile(r"firefox-[\w-]+", re.ASCII)
 # The address of a model's page, as a browser has it.

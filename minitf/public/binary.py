@@ -12,8 +12,6 @@ import numpy as np
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 
-__all__ = ["files_of", "is_binary", "read_binary", "read_shortlist", "unpacked"]
-
 _MOST = 64  # how many times its own size a .gz may unpack to; a real one has about the same size
 _SHORTLIST = 0xF11A48D5013417F5  # how a file of likely translations of each subword begins
 _FLOAT, _INT8, _SCALED_INT8 = 0x0404, 0x0101, 0x4101

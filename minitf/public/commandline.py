@@ -12,8 +12,6 @@ from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model
 from minitf.public.remote import fetched
 
-__all__ = ["main"]
-
 _NAME = re.compile(r"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*", re.ASCII | re.IGNORECASE)  # of any owner
 
 _MORE = """\

@@ -23,8 +23,6 @@ from minitf.errors import UserError
 from minitf.files.arrays import user_errors
 from minitf.public.binary import unpacked
 
-__all__ = ["FirefoxModel", "fetched_firefox", "firefox_models", "site"]
-
 BUCKET = "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data"
 MIRROR = "MINITF_FIREFOX"  # the environment variable that names a mirror of the bucket
 INDEX = "db/models.json"

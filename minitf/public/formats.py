@@ -14,21 +14,6 @@ from minitf.files.arrays import user_errors
 from minitf.text import BOS, PAD, UNK, PairedSubwords, Vocabulary
 from minitf.text.vocabulary import read
 
-__all__ = [
-    "PublicModel",
-    "check_pulled",
-    "check_subwords",
-    "config_of",
-    "in_order",
-    "in_rows",
-    "is_opus",
-    "languages_of_name",
-    "notes_of_card",
-    "read_json",
-    "rows_of",
-    "two_models",
-]
-
 _POINTER = "version https://git-lfs"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
 _PAIR = re.compile(r"(?:^|[-/]|_tiny_)([a-z]{2,3})-([a-z]{2,3})$")

@@ -20,8 +20,6 @@ from minitf.text.vocabulary import SPECIALS
 from minitf.transformer import sinusoid
 from minitf.translation.loading import load_model
 
-__all__ = ["export_model", "read_hugging_face"]
-
 VOCABULARY = "vocab.json"
 WEIGHTS, TORCH_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 MODELS = (PairedSubwords.source_name, PairedSubwords.target_name)

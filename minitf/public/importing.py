@@ -24,8 +24,6 @@ from minitf.translation.languages import some_of
 from minitf.translation.loading import load_model, probe
 from minitf.translation.placeholders import copied_placeholders
 
-__all__ = ["import_model"]
-
 # Subwords: a longer line is rare in the text that the models were trained on. A shorter one stays
 # as it is, because the ends of sentences are known in few languages. Web pages have capitals, too.
 LINES = {"max_subwords": 200, "max_unsplit": 200, "reads_capitals": True}

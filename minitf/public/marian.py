@@ -18,8 +18,6 @@ from minitf.public.names import arrays_of_model, pop_checked
 from minitf.text import PairedSubwords
 from minitf.text.vocabulary import SPECIALS, processor
 
-__all__ = ["read_marian"]
-
 _SETTINGS = "special:model.yml"
 _NEEDED = {  # setting: (the values that minitf needs, what another one means); "" if it is missing
     "type": (("transformer", ""), "it is not a Transformer"),

@@ -13,8 +13,6 @@ import numpy as np
 from minitf.config import Config
 from minitf.errors import UserError
 
-__all__ = ["TABLES", "arrays_of_model", "names_of_layers", "pop_checked", "to_halves"]
-
 # Hugging Face's names of the embedding: a file contains one or more of them, all with equal values.
 TABLES = (
     "model.shared.weight",

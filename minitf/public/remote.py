@@ -18,8 +18,6 @@ from minitf.public.formats import languages_of_name
 from minitf.public.hugging_face import MODELS, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
 
-__all__ = ["PINNED", "fetched", "imported", "notes_of"]
-
 HUB = "https://huggingface.co"
 OPUS = "CC-BY 4.0 (https://creativecommons.org/licenses/by/4.0/)"
 SMALL = (CONFIG, VOCABULARY, *MODELS)

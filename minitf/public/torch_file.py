@@ -20,8 +20,6 @@ import numpy as np
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import from_bfloat16, user_errors
 
-__all__ = ["read_torch"]
-
 MAX_PICKLE = 1 << 22  # bytes, enough for 20,000 tensors; their numbers are elsewhere in the file
 _LEGACY = 0x1950A86A20F9469CFC6C  # the first pickle in files of before PyTorch 1.6
 _PROTOCOL = 1001  # the second

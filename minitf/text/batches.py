@@ -10,8 +10,6 @@ import numpy as np
 
 from minitf.text.vocabulary import BOS, EOS, PAD
 
-__all__ = ["Batch", "batch_of", "id_type", "make_batch", "pad_rows", "plan_batches"]
-
 
 @dataclass
 class Batch:

@@ -32,8 +32,6 @@ from minitf.data.toy.grammar import (
     pronoun,
 )
 
-__all__ = ["pairs", "splits"]
-
 MAX_WORDS = 16
 BE = VERB["sein"]
 PEOPLE = BE.subjects
