@@ -123,18 +123,6 @@ def test_the_strips_are_the_vectors(explained, path):
         assert np.abs(numbers[..., ::8] - explained.vectors[kind]).max() < 5e-3, kind
 
 
-PLAYED = """
-    stage.speed = 300;
-    goTo(0);
-    const times = [], labels = [at("play").textContent];
-    at("play").click();
-    labels.push(at("play").textContent);
-    while (stage.isPlaying) { times.push(stage.time); await frame(); }
-    labels.push(at("play").textContent);
-    return [times, labels, stage.time, stage.moments.length];
-"""
-
-
 def test_a_token_under_the_pointer_lights_up_everywhere(path):
     script = """
     openView("attention");

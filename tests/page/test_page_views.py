@@ -109,10 +109,6 @@ def test_what_is_said_about_a_head_is_true_of_its_matrix(path):
     assert found == [said for *_, said in DESCRIBED]
 
 
-def entropy(rows):
-    return -(rows * np.log2(np.where(rows > 0, rows, 1))).sum(axis=-1)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bars_of_a_token_are_its_weights(explained, path, kind):
     script = """
@@ -268,47 +264,6 @@ def test_the_sum_by_hand_is_softmax_times_v_of_the_model(toy, explained, path):
         numbers = [float(number) for number in re.findall(r"-?\d+\.\d+", lines[kind])]
         assert np.abs(np.array(numbers) - expected[kind][1, 2]).max() < 0.01, kind
         assert np.abs(expected[kind][1, 2]).max() > 0.1
-
-
-NAMED = {  # a token: what the views call it
-    "\u2581Hund": "Hund",
-    "hütte": "-hütte",
-    "\u2581": "\u2423",
-    ".": ".",
-    "8": "8",
-    "\u093f\u0930": "-\u093f\u0930",  # a vowel sign and a letter of Hindi
-    "\u2581\u0939\u093f": "\u0939\u093f",
-    "\u5eea": "\u5eea",
-    "喜欢": "喜欢",  # scripts without spaces between words: whether a word goes on is not known
-    "ます": "ます",
-    "カメラ": "カメラ",
-    "ー": "ー",
-    "\u0e1b\u0e23": "\u0e1b\u0e23",  # Thai
-    "\u0e34\u0e19": "\u0e34\u0e19",  # a vowel sign of Thai
-    "\u0ea5": "\u0ea5",  # Lao
-    "\u1781": "\u1781",  # Khmer
-    "\u1019": "\u1019",  # Myanmar
-    "\U00020bb7": "\U00020bb7",
-    "네요": "-네요",  # Korean has spaces
-}
-
-
-WIDE = ["\u2581WWWWWWWW", "\u2581机器翻译机器翻译机器", "\u2581Überraschungsmoment", "</s>"]
-WITHIN = """
-    // Shown are 4 tokens; of the picture, the texts that reach out of it.
-    const cut = (rows) => rows.slice(0, 4).map((row) => row.slice(0, 4));
-    Object.assign(shown, { source: GIVEN, target: GIVEN, isCut: false });
-    for (const kind of Object.keys(KINDS))
-      shown.weights[kind] = shown.weights[kind].map((heads) => heads.map(cut));
-    const outside = (picture) => {
-      const box = picture.getBoundingClientRect();
-      return [...picture.querySelectorAll("text")].filter((node) => {
-        const of = node.getBoundingClientRect();
-        return of.left < box.left || of.right > box.right || of.top < box.top
-          || of.bottom > box.bottom;
-      }).map((node) => node.textContent);
-    };
-"""
 
 
 ARABIC = ["\u2581\u0631\u0623\u0649", "\u2581\u062a\u0648\u0645", "\u2581\u0643\u0644\u0628\u0627"]
