@@ -167,10 +167,6 @@ def _config_and_tables(arrays, like):
 
 def _settings(arrays):
     """Return the settings, taken out of the arrays. Raises UserError for another architecture."""
-    if "Wpos" in arrays:
-        raise UserError("its positions are learned: minitf cannot run this architecture")
-    if any(array.dtype.kind != "f" for name, array in arrays.items() if name != _SETTINGS):
-        raise UserError("its weights are integers (int8): take the model that was not quantised")
     if _SETTINGS not in arrays:
         raise UserError("not a model of Marian: it has no settings")
     text = arrays.pop(_SETTINGS).tobytes().rstrip(b"\0").decode("utf-8", errors="replace")

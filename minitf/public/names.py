@@ -86,12 +86,6 @@ def arrays_of_model(arrays, config, table, bias, maker):
     the layers have, "hugging_face" or "marian". Raises UserError for an array that is missing,
     unknown or of another shape.
     """
-    # A damaged number of layers must not make a list of names that fills the memory.
-    if max(config.n_layers, config.n_decoder_layers) > len(arrays):
-        raise UserError(
-            f"its configuration has {config.n_layers} and {config.n_decoder_layers} layers, its "
-            f"weights are {len(arrays)} arrays: copy both files from the same model"
-        )
     output_bias = pop_checked(arrays, bias, (1, len(table)))[0]
     renamed = {"embedding.weight": table, "output_bias": output_bias}
     for names in names_of_layers(config):
