@@ -174,25 +174,6 @@ def exists(path: str | Path) -> bool:
     return False
 
 
-def _check_shapes(path, shapes, wanted):
-    """Raise UserError if names or shapes differ."""
-    problems = []
-    for names, kind in ((wanted - shapes.keys(), "missing"), (shapes.keys() - wanted, "unknown")):
-        if names:
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            problems.append(f"{kind}: " + ", ".join(sorted(names)[:5]) + more)
-    if problems:
-        raise UserError(
-            f"{path}: arrays {'; '.join(problems)}: use the settings that the file was made with"
-        )
-    for name, shape in wanted.items():
-        if shapes[name] != tuple(shape):
-            raise UserError(
-                f"{path}: array {name!r} has shape {shapes[name]}, the model needs {tuple(shape)}: "
-                "use the settings that the file was made with"
-            )
-
-
 # Averaging ----------------------------------------------------------------------------------------
 
 
@@ -208,16 +189,19 @@ def average(
     Raises UserError if names or shapes differ from those of the first checkpoint.
     Source: section 6.1 (the last 5 checkpoints of a base model, the last 20 of a big one).
     """
-    sums, dtypes, shapes, count = {}, {}, {}, 0
+    sums, dtypes, shapes, count = {}, {}, None, 0
     for count, each in enumerate(checkpoints, 1):
-        is_path = not isinstance(each, dict)
-        arrays = load_arrays(each)[0] if is_path else each
+        arrays = each if isinstance(each, dict) else load_arrays(each)[0]
         present = {name: array.shape for name, array in arrays.items()}
-        if count == 1:
+        if shapes is None:
             shapes = present
             sums = {name: np.zeros(shape) for name, shape in present.items()}
             dtypes = {name: array.dtype for name, array in arrays.items()}
-        _check_shapes(each if is_path else f"checkpoint {count}", present, shapes)
+        if present != shapes:
+            raise UserError(
+                f"checkpoint {count} of an average has other arrays than the first: give those of "
+                "one run"
+            )
         for name in sums:
             sums[name] += arrays[name]
     return {name: (total / count).astype(dtypes[name]) for name, total in sums.items()}

@@ -22,7 +22,6 @@ from saved_files import assert_same, message, weights_in
 
 from minitf.atomic import check_empty, filling, save_bytes, save_text, writing
 from minitf.errors import UserError
-from minitf.files import models
 from minitf.files.arrays import (
     DTYPES,
     KEY,
@@ -285,16 +284,9 @@ def test_average_leaves_the_arrays_that_it_is_given():
     assert [each["x"].tolist() for each in before] == [[1, 1], [2, 2]]
 
 
-@pytest.mark.parametrize(
-    "other, named",
-    [("x", ["'x'", "(3,)", "(2,)"]), ("y", ["missing: x", "unknown: y"])],
-)
-def test_average_refuses_other_arrays(tmp_path, other, named):
-    paths = [tmp_path / "a.safetensors", tmp_path / "b.safetensors"]
-    save_arrays(paths[0], {"x": np.zeros(2)}, {})
-    save_arrays(paths[1], {other: np.zeros(3)}, {})
-    text = message(average, paths)
-    assert all(part in text for part in [*named, "b.safetensors"])
+@pytest.mark.parametrize("other", [{"x": np.zeros(3)}, {"y": np.zeros(2)}])
+def test_average_refuses_other_arrays(other):
+    assert "checkpoint 2 of an average" in message(average, [{"x": np.zeros(2)}, other])
 
 
 # A model's folder ---------------------------------------------------------------------------------
@@ -323,13 +315,6 @@ def test_weights_that_are_not_finite_are_named(tmp_path, words):
     for value in (np.nan, np.inf, -np.inf):
         assert "'x'" in message(save_model, tmp_path, {"x": np.array([1, value])}, {}, words)
     assert read_model(tmp_path)[0]["x"].tolist() == [1, 1]
-    # By another program, say.
-    path = weights_in(tmp_path)
-    save_bytes(path, *file_content({"x": np.array([1, np.inf])}))
-    with pytest.MonkeyPatch.context() as patch:
-        hashes = json.loads((tmp_path / "config.json").read_bytes())["sha256"]
-        patch.setattr(models, "sha256", lambda changed: hashes[changed.name])
-        assert f"{path}: array 'x' contains NaN or infinity" in message(read_model, tmp_path)
 
 
 def test_weights_that_float16_cannot_hold_are_stored_as_they_are(tmp_path, words):
