@@ -270,7 +270,7 @@ def _learn_subwords(corpus, settings, log):
     lines = corpus.train.source + corpus.train.target
     log("subwords are learned from the training text")
     if corpus.cut or settings.subwords == "none":
-        return Words.train(lines, settings.vocabulary_size or None, log=log)
+        return Words.train(lines, settings.vocabulary_size or None)
     size = settings.vocabulary_size or vocabulary_size(len(corpus.train.source))
     return Subwords.train(lines, size, log=log, symbols=corpus.symbols)
 

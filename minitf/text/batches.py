@@ -132,11 +132,6 @@ def plan_batches(
     [[1], [2, 0], [3]]
     """
     source_lengths, target_lengths = np.asarray(source_lengths), np.asarray(target_lengths)
-    if source_lengths.shape != target_lengths.shape or source_lengths.ndim != 1:
-        raise ValueError(
-            f"source lengths have shape {source_lengths.shape}, target lengths "
-            f"{target_lengths.shape}: give two flat arrays of the same length"
-        )
     if not len(source_lengths):
         return []
     order = _by_length(source_lengths, target_lengths, rng)

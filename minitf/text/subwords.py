@@ -145,15 +145,12 @@ class Subwords(Vocabulary):
         """Return the content of each file that belongs to the vocabulary: here, of one."""
         return {self.file_name: self.model}
 
-    def encode(
-        self, lines: Iterable[str], threads: int = 0, side: str = "source"
-    ) -> list[list[int]]:
+    def encode(self, lines: Iterable[str], side: str = "source") -> list[list[int]]:
         """Return the ids of each line, without special ids; every string can be encoded.
 
-        threads: the number of SentencePiece's threads, 0 for one on each core. side: not used, as
-        both languages have the same subwords.
+        side: not used, as both languages have the same subwords.
         """
-        return _encoded(self._processor, [normalise(line) for line in lines], threads)
+        return _encoded(self._processor, [normalise(line) for line in lines])
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the subword of each id, as `Vocabulary.pieces`; a byte as its ASCII character."""
@@ -225,20 +222,18 @@ class PairedSubwords(Vocabulary):
         """Return the tokens, such as `>>deu<<`, that tell the model its target language."""
         return [piece for piece in self._ids if _LANGUAGE.fullmatch(piece)]
 
-    def encode(
-        self, lines: Iterable[str], threads: int = 0, side: str = "source"
-    ) -> list[list[int]]:
+    def encode(self, lines: Iterable[str], side: str = "source") -> list[list[int]]:
         """Return the ids of each line, without special ids; every string can be encoded.
 
-        A `>>deu<<` at the beginning of a source line is one token. threads: of SentencePiece,
-        0 for one on each core. side: the language of the lines, source or target.
+        A `>>deu<<` at the beginning of a source line is one token. side: the language of the lines,
+        source or target.
         """
         tokens, rests = [], []
         for line in lines:
             ids, rest = self.split_language(valid(line)) if side == "source" else ([], valid(line))
             tokens.append(ids)
             rests.append(normalise_opus(rest) if self.opus else rest)
-        cut = _encoded(self._processors[side], rests, threads, out_type=str)
+        cut = _encoded(self._processors[side], rests, out_type=str)
         return [
             ids + [self._ids.get(piece, UNK) for piece in pieces]
             for ids, pieces in zip(tokens, cut, strict=True)
@@ -263,11 +258,11 @@ class PairedSubwords(Vocabulary):
         return text.replace("\u2581", " ").strip(" ")
 
 
-def _encoded(one, lines, threads, **options):
+def _encoded(one, lines, **options):
     """Return what SentencePiece makes of each line; of few, without starting its threads."""
     if len(lines) < FEW:
         return [one.encode(line, **options) for line in lines]
-    return one.encode(lines, num_threads=threads or -1, **options)
+    return one.encode(lines, num_threads=-1, **options)
 
 
 def normalise_opus(line: str) -> str:

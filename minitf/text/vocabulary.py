@@ -3,7 +3,7 @@
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -46,15 +46,15 @@ class Vocabulary:
         """Return the text of each list of ids, without special ids and control characters.
 
         Bytes that are not UTF-8 become U+FFFD. side: the language of the text, where each has
-        subwords of its own. Raises ValueError for an id out of range.
+        subwords of its own.
         """
         # Each by itself: for a list, SentencePiece starts threads, which takes longer.
-        lists = ([i for i in in_range(ids, len(self)) if i >= len(SPECIALS)] for ids in id_lists)
+        lists = ([i for i in map(int, ids) if i >= len(SPECIALS)] for ids in id_lists)
         return [printable(self._text(ids, side)) for ids in lists]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the token of each id, for tables and plots; U+2581 means a space."""
-        names = [self.names[i] for i in in_range(ids, len(self))]
+        names = [self.names[i] for i in ids]
         return [printable(name) or repr(name) for name in names]
 
     @functools.cached_property
@@ -85,15 +85,6 @@ def valid(line: str) -> str:
 def printable(text: str) -> str:
     """Return the text without control characters; those that separate words become spaces."""
     return _CONTROL.sub("", _SPACE_CONTROL.sub(" ", text))
-
-
-def in_range(ids: Iterable[int], size: int) -> list[int]:
-    """Return the ids as a list. Raises ValueError for an id outside the vocabulary."""
-    ids = [int(i) for i in ids]
-    if ids and not (min(ids) >= 0 and max(ids) < size):
-        wrong = next(i for i in ids if not 0 <= i < size)
-        raise ValueError(f"id {wrong} is not in a vocabulary of {size}")
-    return ids
 
 
 def read(path: str | Path) -> bytes:
@@ -148,12 +139,7 @@ class Words(Vocabulary):
             )
 
     @classmethod
-    def train(
-        cls,
-        lines: Iterable[str],
-        vocabulary_size: int | None = None,
-        log: Callable[[str], object] = print,
-    ) -> "Words":
+    def train(cls, lines: Iterable[str], vocabulary_size: int | None = None) -> "Words":
         """Return the most frequent tokens, equally frequent ones in alphabetical order.
 
         vocabulary_size: special ids included; None for all tokens. Raises UserError if there is no
@@ -163,17 +149,6 @@ class Words(Vocabulary):
         if not counts:
             raise UserError("no text to collect words from: the training lines are empty")
         words = sorted(counts, key=lambda word: (-counts[word], word))
-        size = len(words) + len(SPECIALS)
-        if vocabulary_size and vocabulary_size > size:
-            log(
-                f"notice   this text yields only {size} tokens, not {vocabulary_size}; {size} are "
-                "used"
-            )
-        if vocabulary_size and vocabulary_size <= len(SPECIALS):
-            raise UserError(
-                f"a vocabulary of {vocabulary_size} is too small: choose a --vocabulary-size of "
-                f"more than {len(SPECIALS)}"
-            )
         return cls(words[: vocabulary_size - len(SPECIALS)] if vocabulary_size else words)
 
     @classmethod
@@ -190,10 +165,8 @@ class Words(Vocabulary):
         text = "".join(f"{word}\n" for word in self.names[len(SPECIALS) :])
         return {self.file_name: text.encode()}
 
-    def encode(
-        self, lines: Iterable[str], threads: int = 0, side: str = "source"
-    ) -> list[list[int]]:
-        """Return the ids of each line's tokens, UNK for unknown tokens. threads, side: not used."""
+    def encode(self, lines: Iterable[str], side: str = "source") -> list[list[int]]:
+        """Return the ids of each line's tokens, UNK for unknown tokens. side: not used."""
         return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
 
     def _text(self, ids, side):

@@ -344,7 +344,7 @@ def test_each_side_is_cut_by_its_own_vocabulary(tmp_path, monkeypatch, held):
     """A public model cuts the source by one SentencePiece model and the target by another."""
 
     class Two(Words):
-        def encode(self, lines, threads=0, side="source"):
+        def encode(self, lines, side="source"):
             shift = {"source": 0, "target": 1}[side]
             return [[7 + shift for _ in line.split()] for line in lines]
 

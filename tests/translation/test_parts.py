@@ -217,7 +217,7 @@ def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):
 def test_a_sign_is_placed_by_the_subwords_of_both_languages(echo, monkeypatch):
     sides, encode = [], echo.subwords.encode
 
-    def watch(lines, threads=0, side="source"):
+    def watch(lines, side="source"):
         sides.append(side)
         return encode(lines)
 
