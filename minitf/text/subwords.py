@@ -101,15 +101,10 @@ class Subwords(Vocabulary):
         def sample():  # called for each reading: SentencePiece makes a copy
             return map(normalise, islice(lines, 0, None, stride))
 
-        if not any(line.strip() and not _too_long(line) for line in sample()):
+        if not any(line.strip() for line in sample()):
             raise UserError(
-                "no text to learn subwords from: the training lines are empty, or have more than "
-                f"{LONGEST:,} bytes: give one sentence per line"
-            )
-        if longer := sum(map(_too_long, sample())):
-            log(
-                f"notice   {longer:,} line{'s' * (longer > 1)} of more than {LONGEST:,} bytes: no "
-                "subwords are learned from these; give one sentence per line"
+                "no text to learn subwords from: the training lines are empty: give one sentence "
+                "per line"
             )
         symbols = [SPACE_SIGN + symbol for symbol in symbols]
         if any(each in line for line in sample() for each in PLACEHOLDERS):
@@ -289,11 +284,6 @@ def load_subwords(directory: str | Path) -> Vocabulary:
         if path.exists():
             return kind.load(path)
     raise UserError(f"{directory} has no vocabulary: name the folder of a trained model")
-
-
-def _too_long(line):
-    """Return whether SentencePiece learns nothing from a line."""
-    return len(line) > LONGEST // 4 and len(line.encode()) > LONGEST
 
 
 def _train(lines, vocabulary_size, symbols):

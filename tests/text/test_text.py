@@ -135,12 +135,8 @@ def test_vocabulary_size_is_fitted_to_the_text():
 
 
 def test_odd_training_text():
-    said = []
-    subwords = Subwords.train(
-        [*LINES, "\udce9\udcff", "\x00", "a\u2581b", "x" * 200_000], 300, log=said.append
-    )
-    (notice,) = said
-    assert notice.startswith("notice   1 line of more than 100,000 bytes: no subwords are learned")
+    odd = ["\udce9\udcff", "\x00", "a\u2581b", "x" * 200_000]
+    subwords = Subwords.train([*LINES, *odd], 300, log=silent)
     assert subwords.decode(subwords.encode(["the cat"])) == ["the cat"]
 
 
