@@ -8,10 +8,8 @@ from minitf.text.trees import Leaf, Tree
 
 _CHARACTER, _LEVEL = 0.105, 0.48  # inches
 _GAP = 2  # characters between two words
-_LARGEST = 200  # inches, of a side; readers of PDF show no larger page
 _MOST_CHARACTERS = 40
 _DPI = 150
-_MOST_PIXELS = 40_000_000  # memory: a few times four bytes for each
 
 
 def draw(tree: Tree, path: str | Path) -> str:
@@ -19,19 +17,11 @@ def draw(tree: Tree, path: str | Path) -> str:
 
     Return the characters that no installed font has, which are boxes in the picture.
 
-    Raises ValueError for an unknown format, for a tree too large for a format other than .svg, and
-    for a file that cannot be written.
+    Raises ValueError for an unknown format, and for a file that cannot be written.
     """
     nodes, lines, width = _layout(tree)
     height = max(y for _, y, _, _ in nodes) + 1
     wide, high = max(2.0, width * _CHARACTER), max(1.5, height * _LEVEL)
-    suffix = Path(path).suffix.lower()
-    too_large = max(wide, high) > _LARGEST or wide * high * _DPI**2 > _MOST_PIXELS
-    if too_large and suffix != ".svg":  # which has no pixels, and no largest page
-        raise ValueError(
-            f"{path}: a tree of {height:,} levels over {width:,.0f} characters is too large for a "
-            f"{suffix} that can be read: use .svg, or a shorter sentence"
-        )
     figure = new_figure(wide, high, dpi=_DPI)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()

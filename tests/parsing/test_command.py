@@ -263,31 +263,6 @@ def test_a_picture_that_cannot_be_drawn_costs_no_tree(folder, capsys, monkeypatc
     assert err.endswith("tree.svg has boxes: no installed font has \u732b\n")
 
 
-def branching(n, levels):
-    """Return a tree of some levels over n words, each level around all later words."""
-    tree = []
-    for i in range(n):
-        tree += ["(NP"] * (i < levels) + [Leaf("XX", "protein")]
-    return tree + [")NP"] * levels
-
-
-@pytest.mark.parametrize(
-    ("n", "levels", "suffix"),
-    [
-        (220, 1, "pdf"),  # 208 inches wide
-        (200, 120, "png"),  # 189 by 58 inches: 245 million pixels
-        (1, 1000, "png"),  # 480 inches high
-    ],
-)
-def test_a_tree_that_could_not_be_read_is_refused(tmp_path, n, levels, suffix):
-    path = tmp_path / f"tree.{suffix}"
-    tree = [*["(NP"] * levels, Leaf("XX", "a"), *[")NP"] * levels] if n == 1 else None
-    message = rf"levels over [0-9,]+ characters is too large for a \.{suffix} .*: use \.svg, or a "
-    with pytest.raises(ValueError, match=message):
-        draw(tree or branching(n, levels), path)
-    assert not path.exists()
-
-
 def crosses(level, upright):
     """Return whether a level line and an upright one, each two points, cross; ends may meet."""
     (left, y), (right, _) = sorted(level)
