@@ -18,7 +18,7 @@ from minitf.common.layers import is_standard
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.page.explained import Explained
-from minitf.text import PairedSubwords, Subwords, Words
+from minitf.text import Subwords, Words
 from minitf.text.kept import PLACEHOLDERS
 from minitf.text.normalise import word_for_and
 from minitf.text.vocabulary import SPACE_SIGN, SPECIALS
@@ -47,7 +47,6 @@ FITTING = {
     "suppressed_ids": (),
     "decoder": "self-attention",
 }
-_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]  # in its vocabulary, after the special tokens
 _ADVICE = "write the page without --with-model"
 
 
@@ -269,19 +268,15 @@ def _check_fit(model, subwords):
     is_same = all(map(is_standard, model.modules()))
     if not is_same or len(forms.verified(logits)) < len(forms.all_forms()):
         raise UserError(f"the page translates only with an unchanged Transformer: {_ADVICE}")
-    if isinstance(subwords, PairedSubwords):
-        raise UserError(f"the page cannot translate with a public model: {_ADVICE}")
     if not isinstance(subwords, Subwords):
         raise UserError(
-            f"the page translates only with SentencePiece's subwords, not with words: {_ADVICE}"
+            "the page translates only with subwords that minitf has learned, not with words or a "
+            f"public model: {_ADVICE}"
         )
-    c: Config = model.config
-    pieces = subwords.names
-    first = pieces.index(_BYTES[0])
-    symbols = {piece.removeprefix(SPACE_SIGN) for piece in pieces[len(SPECIALS) : first]}
-    in_order = pieces[first : first + 256] == _BYTES
-    if len(pieces) != c.vocabulary_size or not in_order or not symbols <= set(PLACEHOLDERS):
+    symbols = subwords.names[len(SPECIALS) : subwords.names.index("<0x00>")]
+    if not {symbol.removeprefix(SPACE_SIGN) for symbol in symbols} <= set(PLACEHOLDERS):
         raise UserError(f"the page cannot use subwords with symbols, as a parser has: {_ADVICE}")
+    c: Config = model.config
     differing = [name for name, value in FITTING.items() if getattr(c, name) != value]
     if c.n_heads * c.d_k != c.d_model or c.d_v != c.d_k:
         differing.append("d_k or d_v")
