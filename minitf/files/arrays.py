@@ -43,7 +43,7 @@ def save_arrays(path: str | Path, arrays: dict[str, np.ndarray], meta: dict) -> 
 
 
 def file_content(
-    arrays: dict[str, ArrayLike], meta: dict | None = None, form: str | None = None
+    arrays: dict[str, np.ndarray], meta: dict | None = None, form: str | None = None
 ) -> list[bytes | np.ndarray]:
     """Return the parts of a file; without `meta` it contains only the arrays, and no sha256.
 
