@@ -13,8 +13,8 @@ from .markup import code, folded
 # What a statement does that only calls one of these.
 KINDS = {
     **dict.fromkeys(["claim", "same", "grad_check"], "checks"),
-    **dict.fromkeys(["print", "show"], "prints"),
-    **dict.fromkeys(["draw", "draw_page", "finish"], "draws"),
+    **dict.fromkeys(["print", "show", "finish"], "prints"),
+    **dict.fromkeys(["draw", "draw_page"], "draws"),
     "begin": "imports",
 }
 FOLDS = {
