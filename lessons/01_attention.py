@@ -121,8 +121,7 @@ draw(figure_1, "01_here.svg", here=attentions)
 # look at each other. The middle column is the* decoder, *which writes the German: in
 # its lower box, the German words look at each other; in the upper one they look at the
 # English words, as above, along the thick line.*
-
-# %% [markdown]
+#
 # ## How can a word look at other words?
 # English has one "bank", German has two: "Ufer" for the bank of a river, "Bank" for
 # the one with the money. To translate the "bank" in "bank by river", a model must look
@@ -241,8 +240,7 @@ claim("a small change of the query moves no weight by more than", moved < 0.02, 
 # %% [markdown]
 # The dict jumps from "bank" to nothing, the weights of attention move by 0.015 at most.
 # So which query is better can be learned (lesson 02).
-
-# %% [markdown]
+#
 # ## How is attention computed?
 # Four words mark what a paragraph does: **State** the equation of the paper; **Derive**
 # formulas from it, or the most naive program; **Equate** that with the library; **Use**
@@ -316,8 +314,7 @@ same("three lines of arrays = loops", by_arrays, attention_by_loops(Q, K, V))
 # The difference is about `1e-16`, which means $10^{-16}$, and nothing is wrong. A
 # computer keeps about 16 digits of a number and rounds after each addition, and the two
 # programs add in different orders.
-
-# %% [markdown]
+#
 # ## What does the library compute?
 # **Equate.** The library's functions compute what we have written. They return a
 # *Tensor*, an array that remembers how it was computed (lesson 02). `.numpy()` is the
@@ -353,8 +350,9 @@ same("F.softmax of 1000 and 999 = that of 1 and 0", careful, F.softmax(large - 9
 # **Derive.** How large are dot products? Let the numbers in $q$ and $k$ be independent,
 # with mean 0 and variance 1; the *variance* is the average squared distance from the
 # mean. Now $q · k$ is a sum of $d_k$ products. Each product $q_i k_i$ has mean 0, and
-# its mean square is that of $q_i$ times that of $k_i$, $1 · 1 = 1$. So each product has
-# the variance $1$, like its factors. Variances of independent numbers add:
+# its mean square is that of $q_i$ times that of $k_i$, as the two are independent:
+# $1 · 1 = 1$. With a mean of 0 the mean square is the variance. Variances of
+# independent numbers add:
 #
 # $$\text{var}(q \cdot k) = 1 + 1 + ... + 1 = d_k$$
 #
@@ -378,12 +376,12 @@ def slope_of_first(lead):
     return (weight_of_first(lead + 1e-6) - weight_of_first(lead)) / 1e-6
 
 
+slopes = []
 for lead in (0, 1, 8):
     w = weight_of_first(lead)
     slope_of_w = slope_of_first(lead)
-    of_divided = slope_of_first(lead / 8) / 8
-    print(f"a lead of {lead}: weight {w:.4f}, slope {slope_of_w:.4f}", end=", ")
-    print(f"all divided by 8 {of_divided:.4f}")
+    slopes.append((slope_of_w, slope_of_first(lead / 8) / 8))
+    print(f"a lead of {lead}: weight {w:.4f}, slope {slope_of_w:.4f}")
     # Equal to 5 digits: a step measures a slope no better.
     same("    the slope is w (1 - w)", slope_of_w, w * (1 - w), rtol=1e-5)
 
@@ -396,18 +394,25 @@ for lead in (0, 1, 8):
 # A weight near 0 has no slope either. One formula says both: the slope of a weight $w$
 # is $w (1 - w)$. Lesson 02 derives it.
 #
-# But does the division not take slope away, too? Measured from the undivided score, a
-# slope is now $w (1 - w) / 8$, for a $d_k$ of 64. A query without a lead has 0.0313 in
-# place of 0.25. One with a lead of 8 now leads by 1, and has 0.0246 in place of 0.0003.
-# Both are small, but alike, and a model that learns may take a
-# *step* 8 times as large. **But all queries share one step**: if it is large enough to
-# move the one with 0.0003, it is far too large for the one with 0.25; if it suits that,
-# the other stands still.
+# The division takes slope away, too: with it, raising $q · k$ by 1 raises the score by
+# 1/8 only. Compare the two queries, with a lead of 0 and of 8:
+
+# %%
+for lead, pair in zip((0, 1, 8), slopes, strict=True):
+    print("a lead of {}: slope {:.4f}, divided {:.4f}".format(lead, *pair))
+slope_ratios = np.array(slopes[0]) / slopes[2]
+print("the first slope / the last one: {:.0f} and {:.1f}".format(*slope_ratios))
+
+# %% [markdown]
+# Divided, all slopes are small. That is no harm: a model that learns may take a *step*
+# 8 times as large. **But all queries share one step**, and no step repairs a ratio of
+# 746. If it is large enough for the query with the slope 0.0003, it is far too large
+# for the one with 0.25; if it suits that one, the other stands still.
 #
 # So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. How
 # large is the largest of a query's 16 weights? And how many queries have nearly no
-# slope? Of each query we take the slope of its largest weight; less than a tenth of the
-# mean over all queries is "nearly no slope".
+# slope: less than a tenth of the mean over all queries, which the shared step must
+# suit?
 
 
 # %%
@@ -456,8 +461,7 @@ draw(figures.dot_products, "01_sqrt.png", sizes, undivided, divided)
 # at the paper's own $d_k$ of 64, 29% of the queries would have nearly no slope. Could
 # the model not learn smaller numbers by itself? It could, but learning needs slopes,
 # and the queries that need it most have none. The division is a good start for free.
-
-# %% [markdown]
+#
 # ## How is a position kept from looking?
 # The place of a word in its sentence is its *position*. Two kinds of positions must not
 # be looked at.
@@ -506,8 +510,8 @@ words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 # Rows with different numbers of keys do not fit into one matrix product. The library's
 # way gives the same: **a forbidden key gets the score minus infinity**. Then $e$ to
 # that power is exactly 0, and the other keys share the weight of 1 among them. If all
-# keys were forbidden, that would be 0 / 0, no number; so each position may at least
-# look at itself.
+# keys were forbidden, that would be 0 / 0, no number. It does not happen: a sentence
+# has a word, and the causal mask leaves each position itself.
 #
 # **Equate.** A word reaches the program as a number, its *id*; the id of padding is 0.
 # `padding_mask` makes the mask from the ids, `causal_mask` from the length; it is
@@ -536,8 +540,7 @@ draw(figures.masks, "01_masks.png", no_mask, padded, causal, names)
 # diagonal. The other weights of a row grow, so that it still sums to 1. The first word
 # can look at itself only: 1.00. The rows of padding are computed, and nobody uses
 # them.*
-
-# %% [markdown]
+#
 # ## Why minus infinity, and not zero afterwards?
 # It looks simpler to take the softmax as it is and then write 0 over the forbidden
 # weights.
@@ -547,8 +550,8 @@ draw(figures.masks, "01_masks.png", no_mask, padded, causal, names)
 # into the past through that sum.
 #
 # The test for a leak: change the last two positions, and see whether an earlier answer
-# moves. With the mask it must not, not even in the last digit: a change that cannot
-# matter changes nothing at all.
+# moves. With the mask it must not: a weight of exactly 0 adds exactly 0, so even the
+# last digit stays.
 
 
 # %%
@@ -579,8 +582,7 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # went to words of the future. Can one more line mend it? It can (exercise 3). But minus
 # infinity needs no second line, and it is safe where that line is not: if a forbidden
 # score is by far the largest, the allowed powers round to 0 before anything is mended.
-
-# %% [markdown]
+#
 # ## What does attention cost, and what does it buy?
 # A *layer* is one step of a model: $n$ vectors in, $n$ new vectors out. Before the
 # Transformer, two other kinds of layers read sentences.
@@ -606,8 +608,9 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # *Sequential operations* are steps that wait for each other: each needs the result of
 # the one before, so no machine can do them at the same time. The *path* is the number
 # of steps that a signal takes from the first word to the last. One convolution is
-# computed at once, but it reaches neighbours only: with a width of 3 the signal moves
-# by one word a layer, so $n - 1$ of them must be stacked, $n/k$ up to a factor.
+# computed at once, but it reaches neighbours only: with a width of $k$ a signal moves
+# by $(k - 1) / 2$ words a layer, so about $2n/k$ must be stacked. The table drops the
+# 2.
 #
 # The shorter the path, the easier it is to learn that one word depends on the other: at
 # each step the signal is changed, and so is the slope on its way back (lesson 02),
@@ -629,11 +632,12 @@ for n in (50, 512, 5_000):
 # For a sentence of 50 words, the scores and averages take a tenth of the recurrent
 # layer's multiplications; at $n = d$ they are even; for a text of 5,000 words they take
 # ten times as many. Lesson 03 adds attention's four learned matrices, of $n d^2$
-# multiplications each; a plain recurrent layer has two. So with them attention is never
-# the cheaper one: it is not multiplications that it saves.
+# multiplications each. Then it takes more than this plain recurrent layer, which has
+# two, but still less than the recurrent layers of the translators before it, for
+# sentences shorter than $2d$ words.
 #
-# What does it buy? In the recurrent layer the last word learns of the first in $n - 1$
-# steps, each of which waits for the one before. In attention every word looks
+# What else does it buy? In the recurrent layer the last word learns of the first in
+# $n - 1$ steps, each of which waits for the one before. In attention every word looks
 # at every other directly, and no word waits. **Attention has the shortest path, and
 # pays with $n^2$.**
 
@@ -890,8 +894,7 @@ finish(
 # from the paper's text; its table has the $\log_k(n)$ of convolutions whose gaps widen
 # from layer to layer. And it has a fourth row, attention to $r$ neighbours only, with
 # $r · n · d$ multiplications and a path of $n/r$: a compromise for long texts.
-
-# %% [markdown]
+#
 # ## Your turn
 # `python lessons/exercise.py 01` writes this part to `my_01_attention.py`: fill in the
 # bodies, and run that file. It says what is right, and where an answer goes wrong. It

@@ -49,11 +49,7 @@ def loss_of(query):
     return (miss * miss).sum()
 
 
-begun = Tensor([[0.0, 1.0]])
-loss_of(begun).backward()
-as_many = np.shape(begun.grad) == (1, 2)
-claim("the gradient has as many numbers as the query", as_many, "(1, 2)")
-queries = [begun.numpy()]
+queries = [np.array([[0.0, 1.0]])]
 gradients = []
 for _ in range(51):
     tensor = Tensor(queries[-1])  # an array that will remember what was done with it
@@ -204,8 +200,7 @@ print("walking back, q gets the gradient", gradient_of_q)
 
 # %% [markdown]
 # These are the two slopes that we found with a pencil.
-
-# %% [markdown]
+#
 # ## How does a program remember what it did?
 # A program can record the picture, with boxes, arrows and slopes, while it computes.
 #
@@ -218,8 +213,8 @@ print("walking back, q gets the gradient", gradient_of_q)
 #
 # A sum $u = a + b$ has the slope 1 for both: they get $gy$ and $gy$. A product
 # $u = a b$ has the slope $b$ for $a$, and the slope $a$ for $b$: they get $gy \, b$ and
-# $gy \, a$. So the node of a product must keep $a$ and $b$ until the walk back. That is
-# why training takes so much more memory than translating.
+# $gy \, a$. So the node of a product must keep $a$ and $b$ until the walk back. In
+# training nearly every array of a model waits for it, and takes memory so long.
 #
 # **Derive.** Here is an engine for single numbers. Each number, as soon as it is
 # computed, is appended to a list, the *tape*. A last line asks a product, 3 times 4,
@@ -556,8 +551,9 @@ same("B gets A^T gC", tensor_B.grad, gB)
 #
 # $$P = \text{softmax}(Z) \qquad Y = P V$$
 #
-# The two products and the division are known by now. The softmax turns a row of scores
-# into a row of weights. Let $z$ be a row of $Z$, and $p$ the same row of $P$:
+# $P$ holds the weights; lesson 03 needs the letter $W$. The two products and the
+# division are known by now. The softmax turns a row of scores into a row of weights.
+# Let $z$ be a row of $Z$, and $p$ the same row of $P$:
 #
 # $$p_i = e^{z_i} / s \qquad s = \sum_j e^{z_j}$$
 #
@@ -572,9 +568,10 @@ same("B gets A^T gC", tensor_B.grad, gB)
 # $$\frac{\partial p_i}{\partial z_j} =
 # \frac{\delta_{ij} e^{z_i} s - e^{z_i} e^{z_j}}{s^2}$$
 #
-# Divide by $s^2$, one $s$ for each factor, and each $e^{z_i} / s$ becomes a weight:
+# Divide each product by $s \cdot s$, and each $e^{z_i} / s$ becomes a weight:
 #
 # $$\frac{\partial p_i}{\partial z_j} =
+# \delta_{ij} \frac{e^{z_i}}{s} - \frac{e^{z_i}}{s} \frac{e^{z_j}}{s} =
 # \delta_{ij} \, p_i - p_i p_j = p_i (\delta_{ij} - p_j)$$
 #
 # A weight rises with its own score, with the slope $p_i (1 - p_i)$: the $w (1 - w)$ of
@@ -608,12 +605,13 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 # $$= p_j \left( gp_j - \sum_i gp_i p_i \right)$$
 #
 # Call $gp_j$ the *price* of key $j$: a unit of weight there adds $gp_j$ to $L$. Raise
-# the score of key $j$ until 0.01 of weight has moved to it. There it adds 0.01 times
-# $gp_j$ to $L$. It was taken from all keys, in proportion to their weights, and there
-# it had added 0.01 times the average price, $\sum_i gp_i p_i$. So $L$ changes by the
-# bracket: **the price of key $j$ minus the average price.** How much moves is in
-# proportion to $p_j$: the score of a key with a small weight learns slowly, and with
-# the weight 0 it learns nothing.
+# the score of key $j$ until its power has grown by 1%. Then its weight is
+# $1.01 \, p_j$, which adds $0.01 \, p_j \, gp_j$ to $L$. Now the sum of the weights is
+# too large, by
+# $0.01 \, p_j$. So the softmax makes *all* weights smaller by this share, which takes
+# $0.01 \, p_j$ times the average price, $\sum_i gp_i p_i$, from $L$. Together it is
+# $0.01 \, p_j$ times the bracket: **the price of key $j$ minus the average price.** The
+# score of a key with a small weight learns slowly, and with the weight 0 not at all.
 #
 # Let $gp = (1, -2, 3)$ arrive at our three weights. The average price is 1.6. Key 1 has
 # the price 1, which is less. So the gradient of its score is *negative*, -0.05,
@@ -634,10 +632,7 @@ same("which is gp times the Jacobian", tensor_z.grad, gp @ jacobian)
 
 # %% [markdown]
 # ### Then all four steps
-# Walk back from the last step to the first. Each uses a rule that is derived above;
-# $\odot$ multiplies number by number, as `*` does, and the sum is over each row. In
-# $S = Q K^T$ the right factor is $K^T$. It gets $Q^T \, gS$, and so $K$ gets the
-# transpose of this, $gS^T \, Q$.
+# Walk back from the last step to the first. Each uses a rule that is derived above:
 
 # %%
 draw(figures.attention, "02_attention.png")
@@ -654,6 +649,11 @@ draw(figures.attention, "02_attention.png")
 # | $P = \text{softmax}(Z)$ | $gZ = P \odot (gP - \sum gP \odot P)$ |
 # | $Z = S / \sqrt{d_k}$ | $gS = gZ / \sqrt{d_k}$ |
 # | $S = Q K^T$ | **$gQ = gS \, K$**, and **$gK = gS^T \, Q$** |
+#
+# Here $\odot$ multiplies number by number, as `*` does, and the sum is over each row.
+# In
+# $S = Q K^T$ the right factor is $K^T$. It gets $Q^T \, gS$, and so $K$ gets the
+# transpose of this, $gS^T \, Q$.
 #
 # In words: a value gets the gradients of the answers that it is part of, each times its
 # weight there ($P^T \, gY$). A query gets a sum of keys, each times the gradient of its
@@ -689,8 +689,8 @@ same("attention hands the keys gS^T Q", tensor_K.grad, gK)
 same("attention hands the values P^T gY", tensor_V.grad, gV)
 
 # %% [markdown]
-# A mask needs no rule of its own: a forbidden key has the weight 0, so its score gets
-# the gradient 0, by the formula above.
+# A mask needs no rule of its own: a forbidden key has the weight 0, and the weight
+# stands in front of the bracket. So its score gets the gradient 0.
 #
 # ### What moved the query?
 # Now we can read the first line that this lesson printed. The gradient of the query
@@ -702,6 +702,12 @@ miss = F.attention(queries[0], vectors, vectors).numpy() - wanted
 by_steps = attention_backward(queries[0], vectors, vectors, 2 * miss)[0]
 same("the query's first gradient, by our four steps", by_steps, gradients[0])
 print(f"{by_steps[0, 0] / 3:.1f} times river, {by_steps[0, 1] / 3:.1f} times money")
+first_p = F.attention_weights(queries[0], vectors).numpy()[0]
+first_gp = (2 * miss @ vectors.T)[0]
+bracket = first_gp - first_gp @ first_p
+print("        weight  price  minus average  product")
+for row in zip(("river", "by", "money"), first_p, first_gp, bracket, first_p * bracket):
+    print("{:5s}   {:6.2f} {:6.1f} {:14.1f} {:8.1f}".format(*row))
 
 # %% [markdown]
 # The multiple of "river" is negative, so $L$ falls if the query becomes more like it.
@@ -709,22 +715,21 @@ print(f"{by_steps[0, 0] / 3:.1f} times river, {by_steps[0, 1] / 3:.1f} times mon
 # that deserve more weight, and away from the others.**
 #
 # Why does the gradient *grow* at first, to (-8.8, 9.8) after two updates, although the
-# loss has fallen? Look at $p_j (gp_j - \text{average})$. The score of "river" is
-# multiplied by its weight, which was only 0.1. The score of "money" had a large weight
-# but a small bracket: the more weight "money" has, the nearer is the average to its own
-# $gp$. **A softmax that is too sure learns slowly, be it sure of the right key or of a
-# wrong one.** This is why lesson 01 divides by $\sqrt{d_k}$: it keeps the weights away
-# from 0 and 1.
-
-# %% [markdown]
+# loss has fallen? Divided by $\sqrt{2}$, the products of the table are the two
+# multiples; "by" is the vector (0, 0). "river" has a price far below the average, but a
+# weight of only 0.10 in front of it. "money" has a weight of 0.81, but a price near the
+# average: most of the average is its own. **A softmax that is too sure learns slowly,
+# be it sure of the right key or of a wrong one.** This is why lesson 01 divides by
+# $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
+#
 # ## How can a gradient check lie?
 # **State.** A gradient check compares the result of backward with central differences
 # of $L$. $L$ must be one number. If a program has many outputs, a simple check adds
 # them up and calls the sum $L$.
 #
 # **Derive.** The outputs of a softmax have the sum 1, whatever $x$ is. So their sum
-# does not move when $x$ moves: its gradient is 0, the sum of each column of the
-# Jacobian. And a backward that returns nothing but zeros passes the check perfectly.
+# does not move when $x$ moves: its gradient is 0, as each column of the Jacobian
+# sums to 0. And a backward that returns nothing but zeros passes the check perfectly.
 # Try the right softmax, and one that learns nothing:
 
 

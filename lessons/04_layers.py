@@ -65,16 +65,20 @@ claim("after three looks the words differ by at most", furthest < 0.01, furthest
 # ones and lies among them: the words move towards each other at each look.
 #
 # Is that so in a model, too? There the matrices $W^V$ and $W^O$ come between two
-# averages. In a new model they are random, and a random matrix prefers no direction: it
-# stretches what the words share about as much as what differs. So it cannot undo an
-# average (Dong et al. 2021).
+# averages. Write each word as the mean of all words plus its own difference. An average
+# keeps the mean, and makes the differences smaller. The matrices of a new model are
+# random, and make both longer or shorter by about the same factor. So the differences
+# stay small beside the mean (Dong et al. 2021).
 #
 # We try it with a sentence of 16 words, a table of random numbers with 16 rows and 32
 # columns. We send it through six attentions of lesson 03, as many as a Transformer has
-# layers, and measure after each how far the words are apart: the spread over the 16
-# words in a column, averaged over the columns, as a share of the spread of the whole
-# table. It is about 1 if all numbers are random, and 0 if all words are alike. Then we
-# do it again with six whole layers.
+# layers, and measure after each how far the words are apart:
+#
+# $$\text{apart} = \frac{\text{spread of a column, averaged over the columns}}
+# {\text{spread of the whole table}}$$
+#
+# It is about 1 if all numbers are random, and 0 if all words are alike. Then we do it
+# again with six whole layers.
 
 # %%
 small = Config(vocabulary_size=10, d_model=32, d_ff=128, n_heads=4, dropout=0.0)
@@ -127,8 +131,7 @@ draw(figures.alike, "04_alike.png", apart)
 # The second attention does most. An average of random vectors is shorter than they are,
 # so now the scores are small, all weights are nearly 1/16, and all words fetch nearly
 # the same. Which of the other parts of a layer slows the fall?
-
-# %% [markdown]
+#
 # ## What happens to a word inside a layer?
 # Take a word as a vector of four numbers, (0, 1, 2, 9). In each layer of the encoder
 # (the left tower of Figure 1) it passes through two *sub-layers*. The first is
@@ -175,8 +178,7 @@ draw(figure_1, "04_here.svg", here=["add & norm", "feed-forward"])
 # that goes round it is the residual connection: it carries the old vector to "Add".
 # "Norm" is layer norm. "N ×" means N such layers in a row. The paper does not draw
 # dropout.*
-
-# %% [markdown]
+#
 # ## What does layer norm look at?
 # The $D = d_{model}$ numbers in the vector of a position, or word, are its *features*.
 #
@@ -262,21 +264,32 @@ print("after: ", after.round(4))
 print("moved: ", (after - on_paper).round(3))
 
 # %% [markdown]
-# The last one, the 9 itself! Why?
+# The last one, the 9 itself! Why? Two moves of $x$ change nothing in $n$: to add one
+# number to all features, and to stretch all distances from the mean. To raise the
+# number that is farthest from the mean is mostly such a stretch. So **a gradient that
+# goes back through a layer norm must lose its part along these two moves.** The formula
+# will say that.
 #
-# **Derive.** Move one feature $x_j$ a little. It reaches each $n_i = (x_i - m) / s$ in
-# three ways. Each effect, per unit of the move of $x_j$:
+# **Derive.** Move one feature $x_j$ by a little $\varepsilon$. It reaches each
+# $n_i = (x_i - m) / s$ in three ways:
 #
-# 1. As itself, if $i = j$: $n_j$ changes by $1/s$.
-# 2. Through the mean. $m$ changes by $1/D$, so *every* $n_i$ changes by $-(1/D) / s$.
-# 3. Through the deviation. $s^2$ is the mean of $(x_i - m)^2$. $m$ moves, too, but
-#    the slope of $s^2$ in $m$ is $-2/D$ times the sum of the $x_i - m$, which is 0.
-#    So $s^2$ changes by $2 (x_j - m) / D$, and $s$ by $(x_j - m) / (s D)$, which is
-#    $n_j / D$. A change of $s$ by 1 changes $(x_i - m) / s$ by $-n_i / s$, so *every*
-#    $n_i$ changes by $-(n_i / s)(n_j / D)$.
+# 1. As itself, if $i = j$: $n_j$ changes by $\varepsilon / s$.
+# 2. Through the mean. $m$ changes by $\varepsilon / D$, so *every* $n_i$ changes by
+#    $-(\varepsilon / D) / s$.
+# 3. Through the deviation, and again *every* $n_i$:
+#    - $s^2$ is the mean of $(x_i - m)^2$, so it changes by
+#      $2 \varepsilon (x_j - m) / D$. That $m$ moves, too, adds nothing: the $x_i - m$
+#      sum to 0.
+#    - $s^2$ also changes by $2 s$ times the change of $s$. So $s$ changes by
+#      $\varepsilon (x_j - m) / (s D)$, which is $\varepsilon \, n_j / D$.
+#    - If $s$ changes by 1, $(x_i - m) / s$ changes by $-n_i / s$. So $n_i$ changes by
+#      $-(n_i / s)(\varepsilon \, n_j / D)$.
+#
+# For the 9, with $s = 3$, $D = 4$ and $\varepsilon = 0.12$:
 
 # %%
 n = on_paper
+print("s^2 changes by", 2 * 0.12 * (9 - 4) / 4, "and s by", round(0.12 * n[3] / 4, 3))
 as_itself = np.array([0.0, 0.0, 0.0, 0.12]) / 3  # s = 3
 through_mean = np.full(4, -0.12 / 4 / 3)  # D = 4
 through_deviation = -(n / 3) * (n[3] / 4) * 0.12
@@ -287,9 +300,7 @@ moves = as_itself + through_mean + through_deviation
 same("together = how they moved", moves, after - on_paper, rtol=0, atol=1e-3)
 
 # %% [markdown]
-# The third way takes most from the 9: raising the number that is farthest from the mean
-# mostly makes all distances larger, and layer norm removes that. Together, with the
-# $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
+# Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
 #
 # $$\frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( \delta_{ij} - \frac{1}{D}
 # - \frac{n_i n_j}{D} \Big)$$
@@ -302,24 +313,19 @@ same("together = how they moved", moves, after - on_paper, rtol=0, atol=1e-3)
 # Here $u n$ are the products $u_i n_i$, and $u_i$ is $gy_i \, \text{gain}_i$, as
 # $y_i = \text{gain}_i \, n_i + \text{bias}_i$.
 #
-# What does it mean? Two moves of $x$ change nothing in $n$: to add one number to all
-# features, and to stretch all distances from the mean. So the slope of the loss along
-# these two moves must be 0. That is what the formula does to the gradient:
-# $-\text{mean}(u)$ makes the first slope 0, and $-n \, \text{mean}(u n)$ the second. If
-# only the first result matters, $u = (2, 0, 0, 0)$:
+# Here are the two moves: $-\text{mean}(u)$ takes away the part along adding one number,
+# and $-n \, \text{mean}(u n)$ the part along stretching. If only the first result
+# matters, $u = (2, 0, 0, 0)$:
 
 # %%
 u_of_first = np.array([2.0, 0.0, 0.0, 0.0])
 without_mean_of_u = u_of_first - u_of_first.mean()
 left_of_both = without_mean_of_u - n * (u_of_first * n).mean()
-print(
-    "u without its mean:",
-    without_mean_of_u,
-    "  and without both:",
-    left_of_both.round(3),
-)
-claim("slope of adding a number", abs(left_of_both.sum()) < 1e-12, 0.0)
-claim("slope of stretching", abs((left_of_both * n).sum()) < 1e-12, 0.0)
+print("u without its mean:", without_mean_of_u, "  and both:", left_of_both.round(3))
+by_adding = left_of_both.sum()
+by_stretching = (left_of_both * n).sum()
+claim("slope of adding a number", abs(by_adding) < 1e-12, f"{by_adding:.0e}")
+claim("slope of stretching", abs(by_stretching) < 1e-12, f"{by_stretching:.0e}")
 
 # %% [markdown]
 # With three features, the formula can be drawn:
@@ -354,8 +360,8 @@ grad_check(F.layer_norm, X, gain, bias)
 
 # %% [markdown]
 # ## What is the feed-forward network for?
-# A head of attention writes a mix of values, and each value is made from one word. So,
-# with given weights, what it fetches from two words is a sum: something that the one
+# A head of attention writes a mix of values, and each value is made from one word. The
+# weights may depend on both words, but what is mixed cannot: something that the one
 # says plus something that the other says. Call an answer about two words *additive* if
 # it is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved.
 # Some questions have no additive answer.
@@ -443,14 +449,14 @@ print(f"mean square error of the best additive answer: {best_additive_error:.2f}
 
 
 # %%
-def learn(d_ff, network=two_maps):
+def learn(d_ff):
     generator = np.random.default_rng(d_ff)
     W_1 = Tensor(generator.standard_normal((16, d_ff)) / 4)
     b_1 = Tensor(np.zeros(d_ff))
     W_2 = Tensor(generator.standard_normal((d_ff, 1)) / d_ff**0.5)
     b_2 = Tensor(np.zeros(1))
     for _ in range(1500):
-        error = network(questions, W_1, b_1, W_2, b_2) - facts
+        error = two_maps(questions, W_1, b_1, W_2, b_2) - facts
         (error * error).mean().backward()
         for parameter in (W_1, b_1, W_2, b_2):
             parameter.data = parameter.data - 0.05 * parameter.grad
@@ -497,9 +503,8 @@ draw(figures.facts, "04_facts.png", sizes, errors, float(best_additive_error))
 
 # %%
 six = np.random.default_rng(6)
-other_word = (
-    sentence + 1.0 * (np.arange(16) == 5)[:, None]
-)  # another word at position 5
+other_word = sentence.copy()
+other_word[0, 5] += 1.0  # another word at position 5
 not_5 = np.arange(16) != 5
 
 
@@ -519,8 +524,7 @@ print("numbers in the matrices of a layer: network, attention", in_matrices)
 # %% [markdown]
 # And the gradient? That of the matrices is known from lesson 02. The slope of ReLU is 1
 # where $x > 0$, and 0 elsewhere: the gradient passes where the value did.
-
-# %% [markdown]
+#
 # ## What does dropout do?
 # A network that can remember 64 facts can also remember its training sentences, and
 # that is not what it is for. *Dropout* (section 5.4): while the model learns, each
@@ -560,8 +564,7 @@ claim("eval() switches it off: the result is x itself", drop(X) is X, "the same 
 # So a trained model can translate without dropout (`eval()` switches it off): what
 # follows gets about what it is used to. The gradient is $gy$ times the same mask,
 # divided by the same number.
-
-# %% [markdown]
+#
 # ## Why is x added to the output of a sub-layer?
 # **State.** The output of each sub-layer (section 3.1, and section 5.4 for dropout) is
 #
@@ -590,12 +593,17 @@ same("an encoder layer is two lines", as_in_library, two_lines(sentence))
 
 # %% [markdown]
 # Why $x + \ldots$? The usual answer, which we shall test, is the gradient. Write $f$
-# for a sub-layer, and suppose that each hands back less of the gradient than it gets.
-# Then after 16 layers, which are 32 sub-layers, almost nothing is left. In $x + f(x)$
-# the $x$ has the slope 1: a road on which nothing is lost.
+# for a sub-layer, and suppose that it hands back half of the gradient that it gets.
+# What is left after 16 layers, which are 32 sub-layers?
 #
-# But then each sub-layer hands back *more* than it gets, as $f$ adds its share, and the
-# gradient may explode instead. Which saves it, the road or the norm that follows?
+# | | a sub-layer hands back | after 32 |
+# |---|---|---|
+# | $f(x)$ | half | it vanishes |
+# | $x + f(x)$ | 1 for $x$, and what $f$ adds | it explodes |
+# | $\text{norm}(f(x))$ | ? | ? |
+# | $\text{norm}(x + f(x))$, the paper | ? | ? |
+#
+# So which saves the gradient, the $x$ or the norm?
 #
 # **Use.** We measure four ways to connect the sub-layers of 1 to 16 encoder layers,
 # before any training. A random gradient starts at the output. Its size, the root of the
@@ -689,8 +697,9 @@ claim(
 # $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. If $f$ halves the
 # vectors, $s$ is half as large. On its way back the gradient first meets the norm,
 # which doubles it, then $f$, which about halves it: a random matrix and its transpose
-# stretch about alike. In $x + f(x)$ it is the other way round: the sum makes vectors
-# and gradient larger, and the norm divides by a larger $s$.
+# stretch about alike. $x + f(x)$ makes vectors larger, by $\sqrt{2}$ if $f$ keeps their
+# size. Then $s$ is $\sqrt{2}$, and on its way back the gradient is divided by that,
+# before $x + f(x)$ makes it larger by as much.
 #
 # ### What is x for, then?
 # The first figure of this lesson showed that attentions make all words alike. Neither
@@ -714,10 +723,11 @@ claim(
 print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 
 # %% [markdown]
-# With $x$, 0.32 is left after six new layers; in the first figure it was 0.37, of one
-# random stack. It falls as well, because what each layer adds is more alike than the
-# words are; after 16 layers it is 0.01. $x$ slows the fall, and training can do the
-# rest ("Do words stay apart in a trained model?").
+# Six new layers leave 0.32 with $x$, and less than a billionth without it. The first
+# figure has 0.37, of one random stack. With $x$ it falls as well, because what each
+# layer adds is more alike than the words are: after 16 layers it is 0.01. So $x$ gives
+# training time: in a model that has learned, words stay apart, as the last part shows
+# ("Do words stay apart in a trained model?").
 #
 # The same holds on the way back. Take two words that have become alike. Each then looks
 # at both with the weights 1/2 and 1/2, so each output is half of the first value plus

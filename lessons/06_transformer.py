@@ -183,8 +183,7 @@ claim("steps 5, 10: memory and logits", ends == [(13, 64), (11, 1600)], ends)
 # The decoder remembers nothing between two tokens: each time it reads, from the start,
 # all that is written. The encoder need run only once a sentence. Our `write` runs it
 # every time; lesson 08 does it right.
-
-# %% [markdown]
+#
 # ## Why these parts?
 #
 # Three attentions, in two towers. What is each of them for?
@@ -237,18 +236,18 @@ claim("without the third, no teacher", "Lehrer" not in blind, "no Lehrer")
 # |---|---|
 # | the encoder's self-attention | no "the" has met its noun: three wrong articles |
 # | the decoder's self-attention | it repeats: it knows its newest token only |
-# | the source attention | fluent, about nothing: a *language model* is left |
+# | the source attention | fluent, about nothing: it only continues its own text |
 #
 # The first should have been **der** alte Lehrer, **das** neue Buch, **im** Garten; and
 # "liest" (reads) has become "hat gelesen" (has read), as "read" has not met its "-s".
-# The third is "Because our friendly He has no time?".
+# What the third wrote means "Because our friendly He has no time?". A program that
+# continues a text is called a *language model*.
 #
 # So this model uses all three. Some nonsense was to be expected, as the layers above
 # had never met such vectors; but each time it fails at what we said. That is no proof
 # that no model could do with fewer: many of today's are [only a
 # decoder](decoder_only.py).
-
-# %% [markdown]
+#
 # ## How do the pieces make a Transformer?
 #
 # Now build it. First by hand, in NumPy, for one sentence. Then compare it with the
@@ -392,9 +391,8 @@ same("with the probabilities of the library", same_probabilities, probabilities)
 # Everything between the ids of the English sentence and those of the German one is on
 # this page, except the numbers that training found.
 #
-# **Equate.** Is it the library's Transformer, but for rounding? All parameters are
-# drawn at random: a bias of 0 or a gain of 1, with which training begins, would hide
-# mistakes. `[None]` makes a batch of one sentence, `[0]` takes it out again.
+# **Equate.** Is it the library's Transformer, but for rounding? Both get the same
+# random numbers. `[None]` makes a batch of one sentence, `[0]` takes it out again.
 
 # %%
 config = Config(
@@ -424,8 +422,7 @@ same(
 # %% [markdown]
 # What comes out are logits, and not probabilities: the softmax at the top of figure 1
 # is left to whoever calls the model.
-
-# %% [markdown]
+#
 # ## How can it learn all positions at once without seeing the answer?
 #
 # Writing is slow: one run of the decoder for each token. To learn in this way, our
@@ -433,10 +430,10 @@ same(
 # decoder learns it in one run of 11 positions, all at once. This section says why that
 # is not cheating.
 #
-# **State.** A translation of $T$ tokens, $y_0 \ldots y_{T-1}$, of the source $x$ has
-# the probability
+# **State.** A translation $Y$ of $T$ tokens, $Y_0 \ldots Y_{T-1}$, of the source $X$
+# has the probability
 #
-# $$p(y_0 | x) \cdot p(y_1 | x, y_0) \cdots p(y_{T-1} | x, y_0 \ldots y_{T-2})$$
+# $$p(Y_0 | X) \cdot p(Y_1 | X, Y_0) \cdots p(Y_{T-1} | X, Y_0 \ldots Y_{T-2})$$
 #
 # where the last token is the end mark. Each token is predicted from those before it. So
 # while it learns, the decoder reads the target *shifted right* by one (section 3.1):
@@ -466,10 +463,11 @@ same(
 # $t$.** The later tokens of a longer run change nothing, and the longest run holds all
 # the shorter ones.
 #
-# Write for each layer which position reads which: a matrix with a 1 for each arrow, the
-# mask. Then the product of the masks says which input can reach which output. Here for
-# three layers and four positions, with the mask everywhere, and with one that is
-# missing.
+# Draw an arrow from each position to those that read it, for three layers and four
+# positions: once with the mask everywhere, and once with one that is missing. The mask
+# is a matrix with a 1 for each arrow. Row $t$, column $s$ of the product of the masks
+# counts the ways from input $s$ to output $t$: for each position between, an arrow to
+# it times an arrow from it.
 
 # %%
 up_to_own = np.tri(4, dtype=bool)  # row t: position t reads 0 to t
@@ -567,8 +565,7 @@ draw(figures.look, "06_source_attention.png", to_source, predicts, source_words,
 # So the noun reaches "das" in two ways: in the encoder, where "the" has met "book", and
 # here. The second way alone is not enough for this model: without the encoder's
 # self-attention it wrote "die neue Buch".
-
-# %% [markdown]
+#
 # ## Who may look at what, and does the padding matter?
 #
 # A *batch* holds several sentences in one array, so short ones are filled up with
@@ -650,16 +647,16 @@ for i in (0, 1):
 # %% [markdown]
 # Without the padding mask there is no error message, but a sentence changes with its
 # neighbours in the batch.
-
-# %% [markdown]
+#
 # ## How can the future leak in?
 # A model that sees the word that it must predict learns one thing: to copy it. Its loss
 # is wonderful. Then it is asked to translate, the word is not there yet, and it writes
 # nonsense. Such a *leak* is the most expensive mistake of all, because everything looks
 # better than it is. So keep a check at hand: change one word, and see which outputs
-# move. "Lehrer" is word 2 of our sentence; it is read at position 3, and predicted by
-# output 2. If it becomes "Mann" (man) at position 3, the outputs 0, 1 and 2 must not
-# move. Here is the trained model, and the same model without its causal mask.
+# move. Counted from 0, "Lehrer" is word 2 of our sentence, after "Der" and "alte". It
+# is read at position 3, and predicted by output 2. If it becomes "Mann" (man) at
+# position 3, the outputs 0, 1 and 2 must not move. Here is the trained model, and the
+# same model without its causal mask.
 
 
 # %%
@@ -692,8 +689,10 @@ claim("without it, each of them moves by at least", least > 0.1, least)
 # weight is an exact zero, and the same additions in the same order give the same
 # result. So even the smallest difference is a leak.
 #
-# This check changes what the decoder *reads*. If the mistake is in the batch, it looks
-# in the wrong place. So change the *text*, and let the program make the batch from it:
+# This check changes the array that the decoder *reads*. But what if the array is wrong:
+# say, if somebody forgot to shift it? Then "Lehrer" stands at position 2, where output
+# 2 must predict it. The mask is right, our check changes position 3, and notices
+# nothing. So change the *text*, and let the program make the array from it:
 # **change word $t$ of the text, and the outputs 0 to $t$ must not move.**
 #
 # **Derive.** Here are five ways to see the future. Each looks right at first sight:
@@ -751,8 +750,7 @@ claim("each of the five leaks moves by at least", least_of_five > 1e-4, least_of
 
 # %% [markdown]
 # The check finds all five.
-
-# %% [markdown]
+#
 # ## How good does a leak look?
 # The *loss* of a word is $-\ln p$, where $p$ is the probability that the model gave to
 # the right word: 0 if the model was sure of it, and the larger, the less it expected
@@ -791,9 +789,9 @@ print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 # - **Every leak makes the loss look better than a guess.** The decoder reads the start
 #   mark and five of the 6 words. So without a mask, or with a shifted one, it copies
 #   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. With the
-#   mask after the softmax it is on its way there, 0.64 after 400 updates: of the later
-#   words one number comes through for each head and query: how much of its weight they
-#   took. The last two leaks show all 6 words.
+#   mask after the softmax it is on its way there, 0.64 after 400 updates: no value of a
+#   later word comes through, but its weight does, as it is missing from the sum of the
+#   others. The last two leaks show all 6 words.
 # - **Every leak ruins the translation.** There the loss is far *above* that of a guess.
 #   Why worse than a guess? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of
@@ -822,8 +820,7 @@ draw(figures.leaks, "06_leaks.png", updates, losses, guess)
 # *What to see: the only honest curve is the one that stays at the upper dashed line.
 # Every fall below it is a leak. At the lower line one word of 6 is guessed and the
 # others are copied; the unshifted target hands over the last one, too.*
-
-# %% [markdown]
+#
 # ## How large is the model of the paper?
 #
 # Our small model and the paper's *base* model have the same form, and other sizes:

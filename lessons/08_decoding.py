@@ -232,8 +232,14 @@ same(
 # texts of four tokens, more than a trillion.
 #
 # *Beam search* (section 6.1) is a compromise. At each step it keeps not one beginning
-# but the best $k$ of them, the *beam*. The paper has $k = 4$. Five rules say how. Here
-# is the first; the next two sections have the others.
+# but the best $k$ of them, the *beam*. The paper has $k = 4$. It has five rules, and
+# this section and the next two take them one by one:
+#
+# 1. keep the best $k$ beginnings, by $\ln P$;
+# 2. compare finished texts by a score;
+# 3. at each step, look at the best $2 k$ candidates;
+# 4. an end mark counts only among the best $k$ of them;
+# 5. stop when $k$ texts are finished and none of the others can win.
 #
 # **Rule 1: keep the best $k$ beginnings, by $\ln P$.** For "Sleep well!" and $k = 2$:
 #
@@ -280,9 +286,8 @@ claim("a beam of 2 finds the best text", best_of_two == "Schlaf gut", best_of_tw
 # decoding. German splits the verb "anrufen" (to call): "er ruft ... an", and the second
 # part comes last. A beam of 2 finds it.
 #
-# A real text ends with the end mark: then it is *finished*, and leaves the beam. We
-# look at the best four candidates of each step (rule 3), and print those that are kept
-# or finished.
+# A real text ends with the end mark: then it is *finished*, and leaves the beam. Of the
+# best four candidates of each step, those that are kept or finished are:
 
 
 # %%
@@ -354,8 +359,7 @@ draw(figures.search, "08_tree.png", call, call_tree, tokens)
 # *What to see: at the step that is shown, greedy decoding would write the first word of
 # the list, and in the end "kalten" (cold) twice. The beam keeps the second one as well.
 # Press "Step" four times: one word later it is ahead.*
-
-# %% [markdown]
+#
 # ## Why do short texts win?
 # Somebody asks "Coffee?", and the model has this table:
 #
@@ -369,14 +373,14 @@ draw(figures.search, "08_tree.png", call, call_tree, tokens)
 #
 # **Rule 2: finished texts are compared by a score**, not by $\ln P$. Google's
 # translator (Wu et al. 2016, eq. 14) divided $\ln P$ by a *length penalty*, and the
-# paper took it over:
+# paper took it over. Despite its name, it helps long texts:
 #
 # $$\text{score}(Y) = \ln P(Y|X) / lp(Y), \quad
 # lp(Y) = \left(\frac{5 + |Y|}{6}\right)^\alpha$$
 #
 # $|Y|$ counts the tokens, *and the end mark*; a text of one token has $lp = 1$, and the
 # 5 softens the effect on short texts. $\ln P$ is negative, so a larger divisor brings a
-# score nearer to 0: better. So the penalty takes away a disadvantage of long texts.
+# score nearer to 0: better.
 #
 # With $\alpha = 0$ every text has $lp = 1$, and the score is $\ln P$. With $\alpha = 1$
 # long texts are ranked nearly by the mean $\ln P$ of a token. The paper has
@@ -413,34 +417,32 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # left. But each beginning can end in one way only, with the end mark. So of the best
 # $2 k$ candidates at most $k$ end, and at least $k$ can go on.
 #
-# **Rule 4: an end mark counts only among the best $k$.** A beam of 1 must be greedy
-# decoding, which ends only if the end mark is the likeliest of all. Take a model whose
-# first word is "Gute" (0.6) or the end (0.4), and "Nacht" (0.6) comes after "Gute";
-# search with $k = 1$. Then again the coffee, with $k = 2$:
+# **Rule 4: an end mark counts only among the best $k$.** The reason is greedy decoding:
+# it ends only if the end mark is the likeliest of all, and a beam of 1 must do the
+# same. In step 2 of the coffee nothing is lost by this rule:
 #
-# | $k$ | candidate | P | rank | ends | what becomes of it |
-# |---|---|---|---|---|---|
-# | 1 | Gute | 0.6 | 1 | no | kept |
-# | 1 | (end) | 0.4 | 2 | yes | dropped: an end below rank $k$ |
-# | 2 | Ja (end) | 0.312 | 1 | yes | finished |
-# | 2 | Nein (end) | 0.3 | 2 | yes | finished |
-# | 2 | Ja gern | 0.288 | 3 | no | kept: the ends above it have left the beam |
-# | 2 | Nein danke | 0.1 | 4 | no | kept |
+# | candidate | P | rank | what becomes of it |
+# |---|---|---|---|
+# | Ja (end) | 0.312 | 1 | finished |
+# | Nein (end) | 0.3 | 2 | finished |
+# | Ja gern | 0.288 | 3 | kept: the ends above it have left the beam |
+# | Nein danke | 0.1 | 4 | kept |
 #
-# So an empty text of 0.4 is dropped, although "Gute Nacht", which is found one step
-# later, has $0.6 · 0.6 = 0.36$. Greedy does the same: that is the price of rule 4.
+# But it has a price. Let a model begin with "Gute" (0.6) or end at once (0.4). With
+# $k = 1$ the end has rank 2, and is dropped. If "Nacht" (0.6) follows, the text has
+# $0.6 · 0.6 = 0.36$, less than the 0.4 of the empty one.
 #
-# **Rule 5: stop when $k$ texts are finished and none of the others can win.** After
-# step 2 of the coffee with $k = 2$, "Ja" and "Nein" are finished, "Ja" with the better
-# score, -0.9984, and "Ja gern" may still go on. How good can it become? Its $\ln P$ can
-# only fall. Its divisor grows, at most to that of the longest text allowed. Here that
-# has 51 tokens, because the source has 1: $lp = (5 + 51)/6 = 56/6$. So its score can
-# never exceed the *bound*
+# **Rule 5: stop when $k$ texts are finished and none of the others can win.** The best
+# that can happen to a text is that it loses no more of its $\ln P$, and gets the
+# largest divisor: that of the longest text allowed. After step 2 of the coffee with
+# $k = 2$, "Ja" and "Nein" are finished, "Ja" with the better score, -0.9984, and "Ja
+# gern" may still go on. The longest text has 51 tokens here, as the source has 1:
+# $lp = (5 + 51)/6 = 56/6$. So the score of "Ja gern" can never exceed the *bound*
 #
 #     -1.2448 / (56/6) = -0.1334         which is more than -0.9984: go on
 #
-# and the next step finds "Ja gern". The bound is generous, but each step lowers the
-# $\ln P$ of the texts that go on; after a few steps it is below the best score.
+# and the next step finds "Ja gern". The bound is generous, but $\ln P$ falls with each
+# step, and after a few the bound is below the best score.
 #
 # **Derive.** All five rules in one program, for the one best text of a sentence. A text
 # is a row of ids and its $\ln P$.
@@ -520,17 +522,17 @@ draw_page("08_page.html", toy_model(), call)
 #
 # A second translation is "die alte Frau liest die". All its n-grams are in the
 # reference, each share is 1, yet a word is missing. Therefore BLEU has a *brevity
-# penalty*: with $h = 5$ tokens in the translation and $r = 6$ in the reference it is
+# penalty*: with $c = 5$ tokens in the translation and $r = 6$ in the reference it is
 # $e^{1 - 6/5} = e^{-0.2}$. That is 0.8187: BLEU 81.87.
 #
 # **State.** One sentence may share no four words in a row with its reference. Then
 # $p_4 = 0$, and so is BLEU. So it is computed over a test set: the counts of all
 # sentences are added up first.
 #
-# $$\text{BLEU} = 100 \cdot \min(1, e^{1 - r/h}) \cdot (p_1 p_2 p_3 p_4)^{1/4}$$
+# $$\text{BLEU} = 100 \cdot \min(1, e^{1 - r/c}) \cdot (p_1 p_2 p_3 p_4)^{1/4}$$
 #
 # $p_n$ is the share of the translations' n-grams that their references have too,
-# clipped sentence by sentence; $h$ and $r$ are the tokens of all translations and of
+# clipped sentence by sentence; $c$ and $r$ are the tokens of all translations and of
 # all references. Surplus n-grams of a text that is too long lower the shares.
 #
 # **Derive.** Count as you would by hand: look for each n-gram in the reference, and
@@ -662,7 +664,7 @@ with forms.on():
 
 greedy_length = 100 * greedy_counts[:, 8].sum() / greedy_counts[:, 9].sum()
 
-# Row by row: how often each of the 1,000 sentences is drawn.
+# Row by row: how often each of the 1,000 sentences is drawn; it counts as often.
 n = len(english)
 draws = rng.multinomial(n, [1 / n] * n, size=500)  # (500, 1000)
 greedy_again = bleu_of(draws @ greedy_counts)  # (500,)
@@ -708,26 +710,27 @@ draw(figures.gains, "08_alpha.png", gains_of_beams, gains)
 # the dots are right of the line, but only the interval of $\alpha$ 1 is clear of it, by
 # a little.*
 #
-# The three intervals overlap, but they swing together: where a draw is kind to
-# $\alpha$ 0 it is kind to $\alpha$ 1. On the same draws $\alpha$ 1 wins by 0.85, from
-# 0.44 to 1.30.
+# The three intervals overlap. Yet $\alpha$ 1 is better than $\alpha$ 0: both are
+# measured on the same draws, and where simple sentences are drawn, both are high. In a
+# draw $\alpha$ 1 wins by 0.44 to 1.30, on the whole set by 0.85.
 #
 # The beam helps less than one hopes. Without the penalty it gains nothing: it finds
 # more probable texts, and they are too short; a wider beam finds more of these. They
 # have 96.6% of the references' length, greedy's 99.9%, and BLEU punishes what is
 # missing. With $\alpha = 1$ they have 97.9%.
-
-# %% [markdown]
+#
 # ## Why does a better search help so little?
 # Because a better *score* is not a better *translation*. If a translation is wrong, who
-# is to blame? If the model gives the reference a better score than the text that was
-# found, the search missed something: a *search error*. If the found text has the better
-# score, even a perfect search would not have written the reference, for the model
-# prefers a wrong text: a *model error*. "Wrong" means here: not the reference, word for
-# word, which in this small grammar is fair.
+# is to blame? Ask the model for the score of the reference, too:
 #
-# To tell the two apart, we need the score of the reference. The model reads it as in
-# training, all tokens at once, and we add up $\ln P$ of its tokens.
+# | better score | a perfect search | who is to blame |
+# |---|---|---|
+# | the reference | would not have written this text | a *search error* |
+# | the text that was found | would not have written the reference | a *model error* |
+#
+# "Wrong" means here: not the reference, word for word, which in this small grammar is
+# fair. For the score of the reference the model reads it as in training, all tokens at
+# once, and we add up $\ln P$ of its tokens.
 
 
 # %%
@@ -802,13 +805,17 @@ claim(
 )
 
 # %% [markdown]
-# On these 300 the beam gains no BLEU: its gain was within the noise. Greedy has 194 of
-# them wrong. **The search is to blame for 14, the model for 180.** So decoding can go
-# wrong although the model is right, but that is rare. With a beam of 8 the reference
-# reveals no search error, and 192 are left wrong. Of the 14, 6 became right. The other
-# 8 became model errors: a better search found another wrong text, which the model likes
-# even more. And 4 sentences that greedy had right, by looking no further, are wrong
-# now.
+# On these 300 the beam gains no BLEU: its gain was within the noise.
+#
+# | wrong translations | search errors | model errors |
+# |---|---|---|
+# | greedy: 194 | 14 | 180 |
+# | a beam of 8: 192 | 0 | 192 |
+#
+# **The search is rarely to blame.** A beam of 8 removes all 14 errors of the search,
+# and only 6 of these sentences become right. In the other 8 a better search found
+# another wrong text, which the model likes even more. And 4 sentences that greedy had
+# right, by looking no further, are wrong now.
 #
 # Of all 1,000 sentences a beam of 4 repairs 32 and breaks 15. Here are three that it
 # breaks, with both scores. "ihn" for "ihm" is the wrong case of "him"; "Tom hat Paul"
@@ -837,8 +844,7 @@ print(f"and breaks {len(fooled)}")
 # %% [markdown]
 # A search can only find what the model prefers. If the model prefers a wrong text, no
 # search will mend that: it takes a better model, and that takes training.
-
-# %% [markdown]
+#
 # ## Must every token be read again at each step?
 # Our loops call the model with the text so far: 1 token, then 2, then 3. At step $t$
 # the decoder reads $t$ positions and uses only the last.
@@ -906,9 +912,9 @@ same(
 # %% [markdown]
 # **Use.** What does the cache save? Count the multiplications of one decoder layer of
 # the paper's base model ($d = d_{model} = 512$), for a source of 37 tokens. The linear
-# maps of a position take $14 d^2$: 4 of self-attention, 2 of the source attention and 8
-# of the network. Without a cache, all $t$ positions are computed at step $t$. With it,
-# one is.
+# maps of a position take $14 d^2$: 4 of self-attention, 2 of the source attention,
+# whose keys and values come from the source, and 8 of the network. Without a cache, all
+# $t$ positions are computed at step $t$. With it, one is.
 
 
 # %%
@@ -1460,8 +1466,7 @@ finish(
 # Then the German order differs: "gestern" looks at the last word, "yesterday", and the
 # framed cell is "gelesen", which looks back at "read". Nobody taught the model which
 # word belongs to which.*
-
-# %% [markdown]
+#
 # ## Your turn
 # `python lessons/exercise.py 08` writes this part to `my_08_decoding.py`; fill in the
 # bodies and run it. It imports `np` and `Hypothesis`.

@@ -1,13 +1,13 @@
 # %% [markdown]
 """# The collapse at a high first rate
 
-    python lessons/collapse.py
-
 After lesson 07. There, one update at the full rate makes the positions of a post-norm
 model much more alike, and moves of the same sizes with random signs hardly do. What
 works together in such an update? And does a warm-up help because it waits, or because
 it moves? The trainings are those of lesson 07: 6 + 6 layers, the peak rate 0.008, rows
 of digits to be reversed. They take about a minute; nothing here is from the paper.
+
+    python lessons/collapse.py
 
 Let the *wish* of a position be the way that its vector at the encoder's output should
 move: minus the gradient of the loss there. The mean of the wishes of all positions is

@@ -1,11 +1,11 @@
 # %% [markdown]
 """# Only a decoder
 
-    python lessons/decoder_only.py
-
 After lesson 08. GPT, and the models behind chat programs, are one tower: no source, no
 attention to a source. This page leaves half of the Transformer out, trains what remains
 on English sentences, letter by letter, and lets it write.
+
+    python lessons/decoder_only.py
 """
 
 # %% [markdown]

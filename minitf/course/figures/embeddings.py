@@ -26,7 +26,7 @@ def hands(encodings, positions, chosen, path):
             framed = position in (positions[0], positions[-1])  # the two to compare
             _dial(axes, sine, cosine, framed)
             if i == chosen[0]:
-                axes.set_title(f"position {position}", fontsize=SMALL)
+                axes.set_title(f"at {position}", fontsize=SMALL)
         per_round = 2 * pi * 10000 ** (2 * i / encodings.shape[1])
         row[0].set_ylabel(
             f"hand {i}:\na round in\n{per_round:.3g} positions", fontsize=SMALL, rotation=0,
@@ -78,12 +78,10 @@ def bases(curves_by_base, path):
     curves_by_base: {base: (distances, dot products)}.
     """
     notes = {}
-    for base, (distances, dots) in curves_by_base.items():
+    for distances, dots in curves_by_base.values():
         low = dots.argmin()
         farthest = f"{float(f'{distances[low]:.2g}'):,.0f}"
-        notes[f"base {base:,}:\nabout {farthest}"] = (
-            distances[low], dots[low], distances[low] / 2, dots[low] - 75
-        )  # fmt: skip
+        notes[farthest] = (distances[low], dots[low], distances[low] / 2, dots[low] - 60)
     lines(
         {f"base {base:,}": curve for base, curve in curves_by_base.items()}, path,
         "distance of two positions", "how alike their sinusoids are\n(dot product)",

@@ -49,8 +49,8 @@ def two_means(n, without_mean, left, path):
         axes.plot(*np.transpose([tip + part, tip + arrives]), ":", color="#999999", linewidth=1.5)
     axes.plot(*tip, "o", color="black", markersize=7, zorder=4)
     texts = {
-        "n: the vector\nafter the norm": (0.45 * tip, (10, 0), "black"),
-        "the gradient u that arrives\nat n, without its mean": (tip + arrives, (10, 0), COLOURS[4]),
+        "n: the vector\nafter the norm": (0.1 * tip, (10, 0), "black"),
+        "the gradient u that arrives\nat n, without its mean": (tip + arrives, (10, -2), COLOURS[4]),
         "part along n: lost": (tip + 0.6 * lost, (-10, 0), COLOURS[1]),
         "part along the circle:\npasses back": (tip + stays, (10, 0), COLOURS[0]),
         "the norm puts\nevery vector\non this circle": ((-1.5, 1.3), (-6, 0), "#666666"),
@@ -60,7 +60,7 @@ def two_means(n, without_mean, left, path):
             text, point, right, textcoords="offset points", fontsize=FONT, color=colour,
             va="center", ha="left" if right[0] > 0 else "right",
         )  # fmt: skip
-    axes.set(xlim=(-3.1, 4.1), ylim=(-0.1, 2.95), aspect="equal")
+    axes.set(xlim=(-3.1, 4.1), ylim=(-0.2, 3.2), aspect="equal")
     save_figure(figure, path)
 
 

@@ -20,7 +20,7 @@ def smoothing(leads, curves, best_lead, entropy, path):
         {PLAIN: (leads, plain), SMOOTH: (leads, smoothed)}, path,
         x="lead of the true word's logit", y="loss (14 words)", marks=False,
         title="The smoothed loss has a lowest point",
-        notes={lowest: (best_lead, entropy, best_lead + 1, entropy + 0.45)},
+        notes={lowest: (best_lead, entropy, best_lead + 1, entropy + 0.9)},
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def loss(plain, smoothed, goal, answers, path):
     answers: {update: what the smoothed model wrote then}.
     """
     updates = np.arange(10, 10 * len(plain) + 1, 10)
-    notes = {f"the goal, the entropy of q: {goal:.3f}": (60, goal, 5, 0.1)}
+    notes = {f"the goal, the\nentropy of q: {goal:.3f}": (60, goal, 0, -0.05)}
     for update, answer in answers.items():
         height = smoothed[update // 10 - 1]
         notes[f"after {update} it writes  {answer}"] = (update, height, update + 30, height + 0.35)

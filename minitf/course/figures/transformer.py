@@ -106,7 +106,7 @@ def leaks(updates, losses, guess, path):
     lines(
         {honest.get(name, name): (updates, values) for name, values in losses.items()}, path,
         "updates", "training loss", "On random text, a loss below the guess is a leak",
-        marks=False, limits=(-0.1, 3.2),
+        marks=False, limits=(-0.1, 4.3),
         levels={
             f"ln 16 = {guess:.2f}": guess,
             f"(ln 16) / 6 = {guess / 6:.2f}": (guess / 6, "left"),
