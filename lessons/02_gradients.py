@@ -706,8 +706,9 @@ first_p = F.attention_weights(queries[0], vectors).numpy()[0]
 first_gp = (2 * miss @ vectors.T)[0]
 bracket = first_gp - first_gp @ first_p
 print("        weight  price  minus average  product")
-for row in zip(("river", "by", "money"), first_p, first_gp, bracket, first_p * bracket):
-    print("{:5s}   {:6.2f} {:6.1f} {:14.1f} {:8.1f}".format(*row))
+for i, key in enumerate(("river", "by", "money")):
+    print(f"{key:5s}   {first_p[i]:6.2f} {first_gp[i]:6.1f}", end=" ")
+    print(f"{bracket[i]:14.1f} {first_p[i] * bracket[i]:8.1f}")
 
 # %% [markdown]
 # The multiple of "river" is negative, so $L$ falls if the query becomes more like it.

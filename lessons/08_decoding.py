@@ -49,7 +49,7 @@ from minitf.check import claim, same
 from minitf.course.architecture import figure_1
 from minitf.course.checks import decoding as checks
 from minitf.course.figures import decoding as figures
-from minitf.course.lesson import begin, draw, draw_page, finish, kept, show, toy_model
+from minitf.course.lesson import begin, draw, finish, kept, show, toy_model
 from minitf.data import toy
 from minitf.decode import Decoding, Hypothesis, beam_search, greedy, length_penalty
 from minitf.tensor import Tensor
@@ -358,7 +358,7 @@ draw(figures.search, "08_tree.png", call, call_tree, tokens)
 #
 # *What to see: at the step that is shown, greedy decoding would write the first word of
 # the list, and in the end "kalten" (cold) twice. The beam keeps the second one as well.
-# Press "Step" four times: one word later it is ahead.*
+# Press "Step" four times: one word later it is ahead. Then type a sentence of your own.*
 #
 # ## Why do short texts win?
 # Somebody asks "Coffee?", and the model has this table:
@@ -488,15 +488,6 @@ same(
     numbers(best_texts(exact, source[:5])),
     numbers([beam_by_lists(exact, ids) for ids in read[:5]]),
 )
-
-# %% [markdown]
-# Would you like to watch the search yourself? The next cell writes a page with the
-# finished model (so its numbers differ from the figure's) and "He is calling us.",
-# 08_page.html, beside the figures. Open it in a browser and look under "Beam"; then
-# translate a sentence of your own.
-
-# %%
-draw_page("08_page.html", toy_model(), call)
 
 # %% [markdown]
 # ## How is a translation judged?

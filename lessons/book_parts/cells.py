@@ -14,7 +14,7 @@ from .markup import code, folded
 KINDS = {
     **dict.fromkeys(["claim", "same", "grad_check"], "checks"),
     **dict.fromkeys(["print", "show", "finish"], "prints"),
-    **dict.fromkeys(["draw", "draw_page"], "draws"),
+    "draw": "draws",
     "begin": "imports",
 }
 FOLDS = {
@@ -57,13 +57,8 @@ def prepare(figures):
         path = Path(figures, file_name).with_suffix(".svg")
         picture(*arguments, path=path, **options)
 
-    def draw_page(file_name, translator, line):
-        lesson._run.figures = Path(figures)
-        lesson_page(file_name, translator, line)
-
-    lesson_page = lesson.draw_page
     check._report = report
-    lesson.show, lesson.draw, lesson.draw_page = show, draw, draw_page
+    lesson.show, lesson.draw = show, draw
 """
 
 

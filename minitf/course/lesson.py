@@ -22,7 +22,6 @@ from minitf import check as checking
 from minitf.backend import use
 from minitf.check import COLUMNS, proved
 from minitf.cli import OptionParser, drop_unwritten, piped
-from minitf.commands import picture
 from minitf.course.answering import is_empty
 from minitf.course.checks.compare import explained
 from minitf.errors import UserError
@@ -145,15 +144,6 @@ def _save_in_few_colours(path):
     with Image.open(path) as image:
         small = image.convert("RGB").quantize(COLOURS, method=Image.Quantize.MEDIANCUT)
     small.save(path, optimize=True)
-
-
-def draw_page(file_name, translator, line):
-    """Write a page, into --figures, in which a toy model translates a line, and what is typed."""
-    path = _run.figures / file_name
-    with _one_line_errors():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        picture.draw_page(translator, line, path, _found("toy-model/config.json").parent)
-    print(f"    page   {path}, {path.stat().st_size / 1e6:.1f} MB: open it in a browser")
 
 
 def _found(name, advice="run the lesson in a clone, or install again"):

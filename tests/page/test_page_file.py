@@ -17,7 +17,6 @@ from paths import EXAMPLES, ROOT
 
 from minitf.commands import picture
 from minitf.commands.translate import main
-from minitf.course import lesson
 from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.page import writer
@@ -287,15 +286,3 @@ def test_a_page_of_a_model_of_ones_own_has_no_names_of_the_trainer(toy, tmp_path
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert json.loads(parsed(text)["data"])["languages"] == ["", ""]
     assert "Model: mine; see its folder for whose it is." in text and "trained on own" not in text
-
-
-def test_a_lesson_writes_a_page_with_its_model(toy, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(lesson._run, "figures", tmp_path / "slides")
-    lesson.draw_page("page.html", toy, "Tom saw a dog.")
-    path = tmp_path / "slides" / "page.html"
-    text = path.read_text(encoding="utf-8")
-    found = parsed(text)
-    assert found["line"] == "Tom saw a dog." and "sentences that come with minitf" in text
-    assert json.loads(found["data"])["languages"] == ["en", "de"]
-    assert unpacked(found["high"])
-    assert capsys.readouterr().out == f"    page   {path}, 0.9 MB: open it in a browser\n"

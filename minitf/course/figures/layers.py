@@ -50,7 +50,7 @@ def two_means(n, without_mean, left, path):
     axes.plot(*tip, "o", color="black", markersize=7, zorder=4)
     texts = {
         "n: the vector\nafter the norm": (0.1 * tip, (10, 0), "black"),
-        "the gradient u that arrives\nat n, without its mean": (tip + arrives, (10, -2), COLOURS[4]),
+        "the gradient u that arrives\nat n, without its mean": (tip + arrives, (9, 0), COLOURS[4]),
         "part along n: lost": (tip + 0.6 * lost, (-10, 0), COLOURS[1]),
         "part along the circle:\npasses back": (tip + stays, (10, 0), COLOURS[0]),
         "the norm puts\nevery vector\non this circle": ((-1.5, 1.3), (-6, 0), "#666666"),
