@@ -678,8 +678,7 @@ claim(
 #
 # An exact 0 has a meaning only where a lesson *changes* something and then claims that
 # the result moved by exactly 0. Then the change cannot matter.
-
-# %% [markdown]
+#
 # ### ★ What does the library's code look like?
 # First two more checks: of its softmax along another axis, and of large scores.
 
@@ -894,7 +893,8 @@ finish(
 # from the paper's text; its table has the $\log_k(n)$ of convolutions whose gaps widen
 # from layer to layer. And it has a fourth row, attention to $r$ neighbours only, with
 # $r · n · d$ multiplications and a path of $n/r$: a compromise for long texts.
-#
+
+# %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 01` writes this part to `my_01_attention.py`: fill in the
 # bodies, and run that file. It says what is right, and where an answer goes wrong. It

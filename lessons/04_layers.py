@@ -789,8 +789,7 @@ claim(
 # ## More on layers
 # Nothing below is needed for the next lesson. Of the questions, the two with a ★ are
 # worth everybody's click.
-
-# %% [markdown]
+#
 # ### Is the library's layer made of these parts?
 # Here is its feed-forward network beside equation 2, position by position. Its
 # matrices are filled with random numbers: a bias of 0, as when training begins, would
@@ -954,8 +953,7 @@ draw(figures.order_of_norm, "04_norm_order.png", stack_depths, movement)
 # post-norm**, and for smaller ones the deeper the model is. Random moves are not
 # updates: lesson 07 trains post-norm with and without its *warm-up*, and pre-norm
 # without. Very deep models are mostly pre-norm.
-
-# %% [markdown]
+#
 # ### What does the library's layer norm look like, and what can it not see?
 # No step in the direction (1, 1, ..., 1), or in that of $n$, can change the loss (but
 # for eps).
@@ -1079,8 +1077,7 @@ for line in ("The old mother was not at home on Sunday.", "The dog bites the man
 # New layers bring the words of both sentences nearer to each other. The trained ones
 # move those of the first sentence apart, and those of the second only a little nearer.
 # Two sentences and two layers are a small sample.
-
-# %% [markdown]
+#
 # ### How are the coins of dropout tossed?
 # A training run that is stopped and resumed should give the same model. So a mask is a
 # function of four numbers: the seed of the run, the update (step), the number of the

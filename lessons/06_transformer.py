@@ -749,8 +749,6 @@ least_of_five = min(most_moved[mistake] for mistake in five)
 claim("each of the five leaks moves by at least", least_of_five > 1e-4, least_of_five)
 
 # %% [markdown]
-# The check finds all five.
-#
 # ## How good does a leak look?
 # The *loss* of a word is $-\ln p$, where $p$ is the probability that the model gave to
 # the right word: 0 if the model was sure of it, and the larger, the less it expected

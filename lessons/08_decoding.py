@@ -358,7 +358,7 @@ draw(figures.search, "08_tree.png", call, call_tree, tokens)
 #
 # *What to see: at the step that is shown, greedy decoding would write the first word of
 # the list, and in the end "kalten" (cold) twice. The beam keeps the second one as well.
-# Press "Step" four times: one word later it is ahead. Then type a sentence of your own.*
+# Press "Step" four times: one word later it is ahead. Then type your own.*
 #
 # ## Why do short texts win?
 # Somebody asks "Coffee?", and the model has this table:
@@ -1230,8 +1230,7 @@ draw(
 # if the model makes mistakes, and by little if it makes hardly any. Our checkpoint
 # gains +0.60 on the test sentences. Had we picked the peak after looking, this lesson
 # would tell a better story, and a wrong one.
-
-# %% [markdown]
+#
 # ### Why do texts grow with alpha, and do wider beams raise BLEU?
 # What $\alpha$ does to the lengths can be derived. A longer text $Y$ beats a shorter
 # $Z$ if
@@ -1256,8 +1255,7 @@ claim(
 # is gone: BLEU 73.03 with a beam of 4, 73.14 with greedy. It was within the noise. With
 # nearly all of the real models that Koehn and Knowles measured in 2017 ("Six Challenges
 # for Neural Machine Translation"), BLEU even fell from some width on.
-
-# %% [markdown]
+#
 # ### ★ How does a model use its caches, and what do they cost?
 # The decoder's attention layers ask a cache, if they are given one, for keys and
 # values, and give it the newest position (or the source). Beam search has to do one
@@ -1373,8 +1371,7 @@ print(f"    all linear maps of one token: {6 * 14 * d**2 / 1e6:.1f} million")
 # token 3,584. In long texts, the part that the cache cannot save is the larger one. Nor
 # can it save the logits: each token needs 512 times 37,000 products, 18.9 million,
 # nearly as many as all its linear maps, 22.0 million.
-
-# %% [markdown]
+#
 # ### Where does the model look when it writes?
 # The decoder's second attention (section 3.2.3) asks the source. In "dass er das Buch
 # gelesen hat" the verb "gelesen" comes near the end, and in English before the book:
@@ -1457,7 +1454,8 @@ finish(
 # Then the German order differs: "gestern" looks at the last word, "yesterday", and the
 # framed cell is "gelesen", which looks back at "read". Nobody taught the model which
 # word belongs to which.*
-#
+
+# %% [markdown]
 # ## Your turn
 # `python lessons/exercise.py 08` writes this part to `my_08_decoding.py`; fill in the
 # bodies and run it. It imports `np` and `Hypothesis`.
