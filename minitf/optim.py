@@ -86,7 +86,6 @@ class Flat:
     """Parameters as views of one flat array, and their gradients as views of a second one.
 
     named_parameters: pairs (name, parameter).
-    data: of the Flat of another model with the same parameters, which share their values then.
     So one operation on `data` changes all parameters, and their gradients arrive in `gradients`;
     present ones are dropped. This lasts until a parameter gets another array, as in a copy of the
     model: write into the array that it has, or make a new Flat.
@@ -94,18 +93,14 @@ class Flat:
     one or a repeated name, and for different dtypes.
     """
 
-    def __init__(
-        self, named_parameters: Iterable[tuple[str, Parameter]], data: np.ndarray | None = None
-    ):
+    def __init__(self, named_parameters: Iterable[tuple[str, Parameter]]):
         self.named_parameters = _checked(named_parameters)
         parameters = [p for _, p in self.named_parameters]
         size, dtype = sum(p.size for p in parameters), parameters[0].dtype
-        self.data = xp.empty(size, dtype) if data is None else data
-        self.gradients = xp.zeros(size, self.data.dtype)
+        self.data, self.gradients = xp.empty(size, dtype), xp.zeros(size, dtype)
         self._views = list(zip(self.views(self.data), self.views(self.gradients), strict=True))
         for p, (view, gradient_view) in zip(parameters, self._views, strict=True):
-            if data is None:
-                view[...] = p.data
+            view[...] = p.data
             p.data, p.grad, p._gradient_view = view, None, gradient_view
 
     def views(self, array: np.ndarray) -> list[np.ndarray]:

@@ -10,11 +10,12 @@ import math
 import numpy as np
 
 from minitf import loss
-from minitf.cpu.sums import column_sums, row_sums
+from minitf.cpu.sums import blocks, column_sums, row_sums
 from minitf.forms import form_of
 from minitf.tensor import is_recording, no_grad, record
 
 CHUNK_ROWS = 512  # rows of logits held in memory at once; with fewer, products get slower
+CHUNK = 1 << 23  # logits of as many rows, if these are fewer; but of at least 256
 
 
 @form_of(loss.projected_cross_entropy)
@@ -29,11 +30,12 @@ def projected_cross_entropy(
         return NotImplemented  # q may not be larger for the true id: see `loss_and_gradient`
     flat = math.prod(shape[:-1]), shape[-1]
     hidden = x_data.reshape(flat)[rows]  # (N, D)
-    g_hidden, g_weight = np.empty_like(hidden), None
+    g_hidden, g_weight = np.empty_like(hidden), np.zeros_like(w) if is_recording() else None
     g_bias = None if b is None else np.zeros_like(b)
     total = total_nll = np.zeros((), dtype=dtype)
-    for start in range(0, max(1, len(hidden)), CHUNK_ROWS):  # at least once: gradients may be 0
-        chunk = slice(start, start + CHUNK_ROWS)
+    size = min(CHUNK_ROWS, max(256, CHUNK // len(w)))
+    for start in range(0, len(hidden), size):
+        chunk = slice(start, start + size)
         chunk_hidden = hidden[chunk]
         logits = np.matmul(chunk_hidden, w.T)  # (n, V)
         if b is not None:
@@ -43,10 +45,8 @@ def projected_cross_entropy(
         if is_recording():
             # `logits` now contains their gradient p - q.
             np.matmul(logits, w, out=g_hidden[chunk])
-            if g_weight is None:
-                g_weight = np.matmul(logits.T, chunk_hidden)  # (V, D)
-            else:
-                g_weight += np.matmul(logits.T, chunk_hidden)
+            for block in blocks(w.shape, 1 << 20):  # without another array as large as w
+                g_weight[block] += logits.T[block] @ chunk_hidden
             if b is not None:
                 g_bias += column_sums(logits)
 

@@ -26,14 +26,7 @@ from minitf.training.distributed import Ranks, launched
 from minitf.training.evaluation import Scores, paper_bleu, score_files
 from minitf.training.log import RunLog, versions
 from minitf.training.planning import check_model, plan
-from minitf.training.settings import (
-    Settings,
-    check,
-    model_changes,
-    parse,
-    resumed,
-    stored_settings,
-)
+from minitf.training.settings import Settings, check, model_changes, parse, resumed, stored_settings
 from minitf.training.signals import Interrupted, stop_on_signals
 from minitf.training.trainer import Trainer
 from minitf.transformer import Transformer

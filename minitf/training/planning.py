@@ -157,10 +157,10 @@ def _memory(trainer):
         predicted.append(large + slope * (total - more))
     if on_gpu():
         return max(predicted)
-    # The gradients of the replicas are allocated, but take memory only in the first update. When
-    # files are written, no batch is in memory, but about 20 bytes a parameter: copies of the
-    # weights and of Adam's m and v, and the average of weights in float64.
-    return parameters * n + max(*predicted, 5 * parameters)
+    # The flat gradients are allocated, but take memory only in the first update. When files are
+    # written, no batch is in memory, but about 20 bytes a parameter: copies of the weights and of
+    # Adam's m and v, and the average of weights in float64.
+    return parameters + max(*predicted, 5 * parameters)
 
 
 def _seconds(trainer, typical, work):

@@ -17,7 +17,7 @@ from minitf.cpu.machine import instruction_sets
 from minitf.cpu.sums import slice_bounds
 from minitf.cpu.threads import libraries, one_blas_thread, use_pool
 from minitf.errors import UserError
-from minitf.optim import Flat, adam_update, clip_gradient, gradient_norm
+from minitf.optim import adam_update, clip_gradient, gradient_norm
 from minitf.text.batches import Batch
 from minitf.training.distributed import Ranks
 from minitf.translation.loading import made_up_texts
@@ -86,11 +86,12 @@ class Updater:
         self.optimizer, self.dataset, self.ranks = optimizer, dataset, ranks or Ranks()
         self.seed, self.clip = seed, clip
         n = 1 if on_gpu() else replicas or self.ranks.cores()
-        self.models, self.flats = [model], [optimizer]
-        for _ in range(n - 1):
-            replica = build()
-            self.models.append(replica)
-            self.flats.append(Flat(replica.named_parameters(), optimizer.data))
+        self.models = [model, *(build() for _ in range(n - 1))]
+        # Of each weight, the parameters of all replicas, which share its values.
+        self.weights = list(zip(*(each.parameters() for each in self.models), strict=True))
+        for mine, *others in self.weights:
+            for parameter in others:
+                parameter.data = mine.data
         self.pool = ThreadPoolExecutor(n) if n > 1 else None
         self.machine = _machine() | {
             "replicas": n,
@@ -176,19 +177,22 @@ class Updater:
             with threads_for(2 * tokens * config.d_model * config.d_ff):  # in every layer
                 return compute(self.models[0], batch)
         parts = [batch.rows(*bounds) for bounds in slice_bounds(rows, n)]
-        flats = self.flats[:n]
-        for flat in flats[1:]:
-            flat.zero_grad()
-        with one_blas_thread():
-            figures = list(self.pool.map(forms.in_threads(compute), self.models, parts))
-        mine, *others = [flat.gather_gradients() for flat in flats]
 
         def add(core):
-            own = slice(*slice_bounds(mine.size, n)[core])
-            for theirs in others:  # always in this order: sums of floats depend on it
-                mine[own] += theirs[own]
+            for mine, *others in self.weights:
+                own = slice(*slice_bounds(mine.size, n)[core])
+                # Always in this order: sums of floats depend on it.
+                for theirs in (each.grad for each in others if each.grad is not None):
+                    mine.grad.reshape(-1)[own] += theirs.reshape(-1)[own]
 
-        list(self.pool.map(add, range(n)))
+        try:
+            with one_blas_thread():
+                figures = list(self.pool.map(forms.in_threads(compute), self.models, parts))
+            self.optimizer.gather_gradients()  # with zeros where there is none
+            list(self.pool.map(add, range(n)))
+        finally:
+            for replica in self.models[1:]:  # so that the next forward pass has their memory
+                replica.zero_grad()
         return tuple(sum(column) for column in zip(*figures, strict=True))
 
     # The checks -----------------------------------------------------------------------------------

@@ -775,7 +775,7 @@ TILES = {
             "LARGE": 1,
             "HAS_FAST_EXP2": True,
         },
-        "cpu.loss": {"CHUNK_ROWS": 3},
+        "cpu.loss": {"CHUNK_ROWS": 3, "CHUNK": 1},
         "cpu.threads": {"_FEW": 1},
         "cpu.decode": {"_CACHED": 80},
         "common.decoder": {"_GROW_BY": 2},
