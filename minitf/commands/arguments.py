@@ -88,13 +88,105 @@ class StoreOnce(argparse.Action):
 
 
 class ListModels(argparse.Action):
-    """Prints the models and ends the program, as --help does. const: the bundled model."""
+    """Prints the models and ends the program, as --help does."""
 
     def __call__(self, parser, namespace, value, option_string=None):
         from minitf.commands.models import print_models  # lazily: it looks into folders
 
-        print_models(self.const)
+        print_models(parser.get_default("model"))
         parser.exit()
+
+
+# Each option in its group of the help text: the arguments of argparse's add_argument.
+# fmt: off
+OPTIONS = {
+    "text": {
+        "text": {"nargs": "*", "metavar": "TEXT",
+            "help": "text to translate, in quotes (default: read it from a pipe or the keyboard)"},
+        "--input": {"metavar": "FILE", "action": StoreOnce,
+            "help": "read the text from this file"},
+        "--format-in": {"choices": ("plain", *FORMATS), "action": StoreOnce,
+            "help": "the format of the text, such as md, html or srt (default: that of the ending "
+            "of --input); plain: lines of text, whatever the ending"},
+        "--paragraphs": {"action": "store_true",
+            "help": "join the lines of each paragraph first: for text whose sentences run over "
+            "several lines"},
+        "--keep": {"action": "append", "default": [], "metavar": "PATTERN",
+            "help": "do not translate what this regular expression matches, such as '[A-Z]{3,}'; "
+            "may be repeated (numbers, addresses, tags and the like are kept in any case)"},
+    },
+    "output": {
+        "--output": {"metavar": "FILE", "action": StoreOnce,
+            "help": "write to this file when everything is translated (default: print the lines "
+            "as they are translated, of a file up to 500 at a time)"},
+        "--format": {"choices": ("text", "json"), "default": "text",
+            "help": "plain text (default), or a JSON object per line"},
+        "--scores": {"action": "store_true",
+            "help": "write the score before each translation"},
+        "--nbest": {"type": number(int, 1, 1000), "default": 1, "metavar": "N",
+            "help": "write the N best translations of each line"},
+    },
+    "model": {
+        "--model": {"metavar": "DIR",
+            "help": "folder of a trained model, or the name of a public one such as "
+            "firefox-en-fr, which is downloaded once (default of examples/translate.py: its "
+            "English-German model)"},
+        "--list-models": {"action": ListModels, "nargs": 0,
+            "help": "list the names for --model: of the models here, and of Firefox's, by one "
+            "download"},
+        "--beam": {"type": number(int, 1, 1000), "metavar": "N",
+            "help": "compare N unfinished translations at a time; a larger N is slower; 1 is "
+            "greedy decoding (default: 4, or the N of --nbest if that is greater)"},
+        "--alpha": {"type": number(float, 0, 10), "default": 0.6, "metavar": "A",
+            "help": "length penalty: a greater one favours longer translations (default: 0.6)"},
+        "--like": {"choices": ("paper", "marian"), "default": "paper",
+            "help": "search as the paper does (default), or as Marian, which trained many public "
+            "models"},
+        "--max-extra": {"type": number(int, 0, 10_000), "default": 50, "metavar": "N",
+            "help": "limit a translation to N subwords (words or parts of words) more than its "
+            "source (default: 50)"},
+        "--shortlist": {"action": "store_true",
+            "help": "write only subwords that the model's shortlist has for those of the source: "
+            "faster, and some translations differ (models of Firefox have one)"},
+        "--backend": {"choices": ("numpy", "cupy"),
+            "help": "compute on the CPU (numpy) or on the GPU (cupy)"},
+    },
+    "sampling, for variety": {
+        "--sample": {"action": "store_true",
+            "help": "draw each token at random, by its probability, instead of searching for the "
+            "best translation"},
+        "--temperature": {"type": number(float, 0, 100), "metavar": "T",
+            "help": "1 (default) keeps the model's probabilities; lower favours likely tokens, "
+            "higher evens them out"},
+        "--top-k": {"type": number(int, 1, 10**6), "metavar": "K",
+            "help": "draw only among the K most likely tokens (default: all)"},
+        "--top-p": {"type": number(float, 0.001, 1), "metavar": "P",
+            "help": "draw only among the most likely tokens whose probabilities add up to P "
+            "(default: all)"},
+        "--seed": {"type": number(int, 0, 2**63), "metavar": "N",
+            "help": "seed of the random draws: the same seed gives the same text (default: 0)"},
+    },
+    "picture of the attention": {
+        "--attention": {"metavar": "FILE", "action": StoreOnce,
+            "help": "draw which words the model looks at in the first sentence: a .png, .pdf or "
+            ".svg file, or another format that Matplotlib writes; or, as .html, a page that shows "
+            "how it is translated, for a browser"},
+        "--with-model": {"action": "store_true",
+            "help": "put the model into the .html page, which then translates what is typed "
+            "there, without minitf and without internet"},
+        "--attention-kind": {"choices": ("source", "encoder", "decoder"),
+            "help": "draw the attention of the output to the source (default), or the "
+            "self-attention of the encoder or the decoder"},
+        "--attention-subwords": {"action": "store_true",
+            "help": "label the picture with the model's own subwords, not with words"},
+        "--layer": {"type": number(int, 1, 1000), "metavar": "N",
+            "help": "draw this layer; 1 is the lowest (default: the last)"},
+    },
+    "help": {
+        "--help": {"action": "help", "help": "show this text (also -h)"},
+    },
+}
+# fmt: on
 
 
 def parse(arguments=None, model=None):
@@ -102,7 +194,19 @@ def parse(arguments=None, model=None):
 
     model: the folder of the model that is used without --model.
     """
-    parser = _parser(model)
+    parser = OptionParser(
+        prog=USAGE,
+        usage=f"{USAGE} [OPTIONS] [TEXT ...]",
+        description=DESCRIPTION,
+        epilog=MORE.replace("translate.py", USAGE),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
+    for title, options in OPTIONS.items():
+        group = parser.add_argument_group(title)
+        for name, option in options.items():
+            group.add_argument(name, **option)
+    parser.set_defaults(model=model)
     options = parse_text(parser, sys.argv[1:] if arguments is None else list(arguments))
     _check(parser, options)
     return options
@@ -134,8 +238,10 @@ def _check(parser, options):
     is_page = picture.lower().endswith(PAGES)
     is_chosen = options.attention_kind or options.layer or options.attention_subwords
     files = {os.path.realpath(path) for path in (options.input, options.output) if path}
-    name = options.format_in or ""
-    options.format_in = FORMATS.get(name) if name else format_of(options.input or "")
+    if options.format_in:
+        options.format_in = FORMATS.get(options.format_in)  # None for "plain"
+    elif options.input:
+        options.format_in = format_of(options.input)
     for_lines = {
         "--paragraphs": options.paragraphs,
         "--nbest": options.nbest > 1,
@@ -189,125 +295,3 @@ def _check(parser, options):
         if is_made:
             parser.error(message)
     options.beam = options.beam or max(4, options.nbest)
-
-
-def _parser(model):
-    parser = OptionParser(
-        prog=USAGE,
-        usage=f"{USAGE} [OPTIONS] [TEXT ...]",
-        description=DESCRIPTION,
-        epilog=MORE.replace("translate.py", USAGE),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=False,
-    )
-    _add_text(parser)
-    _add_search(parser, model)
-    _add_picture(parser)
-    add = parser.add_argument_group("help").add_argument
-    add("--help", action="help", help="show this text (also -h)")
-    return parser
-
-
-def _add_text(parser):
-    add = parser.add_argument_group("text").add_argument
-    text = "text to translate, in quotes (default: read it from a pipe or the keyboard)"
-    add("text", nargs="*", metavar="TEXT", help=text)
-    add("--input", metavar="FILE", action=StoreOnce, help="read the text from this file")
-    formats = (
-        "the format of the text, such as md, html or srt (default: that of the ending of --input); "
-        "plain: lines of text, whatever the ending"
-    )
-    add("--format-in", choices=("plain", *FORMATS), action=StoreOnce, help=formats)
-    paragraphs = (
-        "join the lines of each paragraph first: for text whose sentences run over several lines"
-    )
-    add("--paragraphs", action="store_true", help=paragraphs)
-    keep = (
-        "do not translate what this regular expression matches, such as '[A-Z]{3,}'; may be "
-        "repeated (numbers, addresses, tags and the like are kept in any case)"
-    )
-    add("--keep", action="append", default=[], metavar="PATTERN", help=keep)
-    add = parser.add_argument_group("output").add_argument
-    output = (
-        "write to this file when everything is translated (default: print the lines as they are "
-        "translated, of a file up to 500 at a time)"
-    )
-    add("--output", metavar="FILE", action=StoreOnce, help=output)
-    form = "plain text (default), or a JSON object per line"
-    add("--format", choices=("text", "json"), default="text", help=form)
-    add("--scores", action="store_true", help="write the score before each translation")
-    nbest = "write the N best translations of each line"
-    add("--nbest", type=number(int, 1, 1000), default=1, metavar="N", help=nbest)
-
-
-def _add_search(parser, model):
-    add = parser.add_argument_group("model").add_argument
-    folder = (
-        "folder of a trained model, or the name of a public one such as firefox-en-fr, which is "
-        "downloaded once (default of examples/translate.py: its English-German model)"
-    )
-    add("--model", metavar="DIR", default=model, help=folder)
-    names = "list the names for --model: of the models here, and of Firefox's, by one download"
-    add("--list-models", action=ListModels, nargs=0, const=model, help=names)
-    beam = (
-        "compare N unfinished translations at a time; a larger N is slower; 1 is greedy decoding "
-        "(default: 4, or the N of --nbest if that is greater)"
-    )
-    add("--beam", type=number(int, 1, 1000), metavar="N", help=beam)
-    alpha = "length penalty: a greater one favours longer translations (default: 0.6)"
-    add("--alpha", type=number(float, 0, 10), default=0.6, metavar="A", help=alpha)
-    like = "search as the paper does (default), or as Marian, which trained many public models"
-    add("--like", choices=("paper", "marian"), default="paper", help=like)
-    extra = (
-        "limit a translation to N subwords (words or parts of words) more than its source "
-        "(default: 50)"
-    )
-    add("--max-extra", type=number(int, 0, 10_000), default=50, metavar="N", help=extra)
-    shortlist = (
-        "write only subwords that the model's shortlist has for those of the source: faster, and "
-        "some translations differ (models of Firefox have one)"
-    )
-    add("--shortlist", action="store_true", help=shortlist)
-    backend = "compute on the CPU (numpy) or on the GPU (cupy)"
-    add("--backend", choices=("numpy", "cupy"), help=backend)
-    add = parser.add_argument_group("sampling, for variety").add_argument
-    sample = (
-        "draw each token at random, by its probability, instead of searching for the best "
-        "translation"
-    )
-    add("--sample", action="store_true", help=sample)
-    temperature = (
-        "1 (default) keeps the model's probabilities; lower favours likely tokens, higher evens "
-        "them out"
-    )
-    add("--temperature", type=number(float, 0, 100), metavar="T", help=temperature)
-    top_k = "draw only among the K most likely tokens (default: all)"
-    add("--top-k", type=number(int, 1, 10**6), metavar="K", help=top_k)
-    top_p = "draw only among the most likely tokens whose probabilities add up to P (default: all)"
-    add("--top-p", type=number(float, 0.001, 1), metavar="P", help=top_p)
-    seed = "seed of the random draws: the same seed gives the same text (default: 0)"
-    add("--seed", type=number(int, 0, 2**63), metavar="N", help=seed)
-
-
-def _add_picture(parser):
-    add = parser.add_argument_group("picture of the attention").add_argument
-    attention = (
-        "draw which words the model looks at in the first sentence: a .png, .pdf or .svg file, or "
-        "another format that Matplotlib writes; or, as .html, a page that shows how it is "
-        "translated, for a browser"
-    )
-    add("--attention", metavar="FILE", action=StoreOnce, help=attention)
-    with_model = (
-        "put the model into the .html page, which then translates what is typed there, without "
-        "minitf and without internet"
-    )
-    add("--with-model", action="store_true", help=with_model)
-    kind = (
-        "draw the attention of the output to the source (default), or the self-attention of the "
-        "encoder or the decoder"
-    )
-    add("--attention-kind", choices=("source", "encoder", "decoder"), help=kind)
-    subwords = "label the picture with the model's own subwords, not with words"
-    add("--attention-subwords", action="store_true", help=subwords)
-    layer = "draw this layer; 1 is the lowest (default: the last)"
-    add("--layer", type=number(int, 1, 1000), metavar="N", help=layer)

@@ -39,7 +39,13 @@ def opened_input(options):
     """Yield the Source that the options name; of a document, without any lines."""
     is_document = bool(getattr(options, "format_in", None))
     if options.text:
-        _hint(options.text)
+        for text in options.text:  # what the user may have meant
+            if os.path.isfile(text):
+                say(terminal_safe(f"{text} is also a file: --input {text} reads it"))
+        n, words = len(options.text), [text for text in options.text if len(text.split()) == 1]
+        ends = [text.endswith((".", "?", "!")) for text in options.text[:-1]]
+        if n > 1 and len(words) == n and not any(ends):
+            say(f"{n} single words, each taken as a line: put a sentence in quotes")
         # A line feed at the end of an argument begins no other line.
         lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
         lines = [_stripped(valid(line)) for line in lines]
@@ -59,17 +65,6 @@ def opened_input(options):
         raise UserError("standard input is closed: give TEXT or --input FILE")
     else:
         yield _source_of(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer), "", is_document)
-
-
-def _hint(arguments):
-    """Say what the user may have meant, if the arguments look like a file's name or a sentence."""
-    for text in arguments:
-        if os.path.isfile(text):
-            say(terminal_safe(f"{text} is also a file: --input {text} reads it"))
-    is_word = [len(text.split()) == 1 for text in arguments]
-    ends = [text.endswith((".", "?", "!")) for text in arguments[:-1]]
-    if len(arguments) > 1 and all(is_word) and not any(ends):
-        say(f"{len(arguments)} single words, each taken as a line: put a sentence in quotes")
 
 
 def _source_of(file, path, is_document):

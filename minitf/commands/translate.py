@@ -63,39 +63,42 @@ def translate(options, bundled=None):
         if source.typed:
             unit = "an empty line ends a paragraph" if options.paragraphs else None
             greet(options.model, translator.notes, unit)
+        search = Search(
+            options.beam, options.alpha, options.max_extra, options.nbest, like=options.like
+        )
+        method = functools.partial(
+            translator.sample if options.sample else translator.translate,
+            search=search,
+            keep=options.keep,
+            **options.sampling,
+        )
         if document:
-            _translate_document(translator, document, options, write)
+            _translate_document(document, translator, method, options.model, write)
         else:
-            _translate_batches(translator, source, options, write)
+            _translate_batches(source, translator, method, options, write)
 
 
-def _method(translator, options):
-    """Return how a translator translates with the options: a function of lines."""
-    search = Search(
-        options.beam, options.alpha, options.max_extra, options.nbest, like=options.like
-    )
-    method = translator.sample if options.sample else translator.translate
-    return functools.partial(method, search=search, keep=options.keep, **options.sampling)
-
-
-def _translate_document(translator, document, options, write):
-    """Write a Document with its texts translated."""
-    subwords, lost = translator.subwords, LostText()
-    if isinstance(subwords, PairedSubwords) and subwords.languages():
+def _translate_document(document, translator, method, name, write):
+    """Write a Document with its texts translated. name: of the model."""
+    if isinstance(translator.subwords, PairedSubwords) and translator.subwords.languages():
         raise UserError(
-            f"{options.model} needs the target language in each line, which a document has not: "
+            f"{name} needs the target language in each line, which a document has not: "
             "choose a model with one target language"
         )
     total = sum(len(unit.text) for unit in document.units)
-    with lost, Progress("text translated", total) as bar:
-        progress = functools.partial(_show, bar, 0, total)
-        method = functools.partial(_method(translator, options), progress=progress)
-        write(document.translated(method, lost.note))
+    with LostText() as lost, Progress("text translated", total) as bar:
+
+        def show(done, parts):
+            bar.update_to(total * done // parts)
+
+        write(document.translated(functools.partial(method, progress=show), lost.note))
 
 
-def _translate_batches(translator, source, options, write):
-    """Write the translations of a Source, a batch of lines at a time."""
-    method = _method(translator, options)
+def _translate_batches(source, translator, method, options, write):
+    """Write the translations of a Source, a batch of lines at a time.
+
+    method: `Translator.translate` or `sample`, with the options.
+    """
     lost = LostText("paragraph" if options.paragraphs else "line")
     batches = lost.checked(source.batches)
     if options.paragraphs:
@@ -115,10 +118,14 @@ def _translate_batches(translator, source, options, write):
     with lost, bar or contextlib.nullcontext():
         for lines in batches:
             begin, end = end, end + sum(len(line.encode()) + 1 for line in lines)
+
+            def show(done, parts, begin=begin, end=end):
+                bar.update_to(begin + (end - begin) * done // parts)
+
             ranges = [(line, text_ranges(line)) for line in lines]
             per_text = method(
                 [line[start:stop] for line, texts in ranges for start, stop in texts],
-                progress=functools.partial(_show, bar, begin, end) if bar else None,
+                progress=show if bar else None,
                 **({"first": n_texts} if options.sample else {}),
             )
             left = iter(per_text)
@@ -128,8 +135,11 @@ def _translate_batches(translator, source, options, write):
             ]
             if bar:
                 bar.wipe()
-            if number == 0 and not any(best[0].text for best in per_text):
-                _tell_if_empty(translator, lines)
+            is_empty = number == 0 and not any(best[0].text for best in per_text)
+            if is_empty and any(map(translator.parts, lines)):  # a model writes nothing at first
+                updates = translator.notes.get("step")
+                so_far = f": it has had {updates} updates" if updates else ""
+                say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
             write(rendered(lines, number, translations, options))
             lost.note(translations, number)
             number, n_texts = number + len(lines), n_texts + len(per_text)
@@ -142,16 +152,3 @@ def _around(line, ranges):
         "\t".join(printable(valid(each)) for each in line[start:stop].split("\t"))
         for start, stop in islice(edges, None, None, 2)
     ]
-
-
-def _show(bar, before, after, done, parts):
-    """Move the bar: of a batch that lies between two places of a text, in bytes."""
-    bar.update_to(before + (after - before) * done // parts)
-
-
-def _tell_if_empty(translator, lines):
-    """Say so if no line with text has a translation: a model writes none at first."""
-    if any(map(translator.parts, lines)):
-        updates = translator.notes.get("step")
-        so_far = f": it has had {updates} updates" if updates else ""
-        say(f"{PROGRAM}: the model writes nothing. It may need more training{so_far}")
