@@ -115,13 +115,7 @@ def probe(model: Transformer, arrays: dict[str, np.ndarray] | None = None) -> li
     arrays: weights by name, used in place of the model's own.
     """
     with _replaced_weights(model, arrays) if arrays else contextlib.nullcontext():
-        return _chosen(*_logits_of_equations(model))
-
-
-def _logits_of_equations(model):
-    # bfloat16 would change the numbers of a deep model by 0.02
-    with forms.off(), one_blas_thread(), np.errstate(all="ignore"):
-        return some_logits(model)
+        return _chosen(*some_logits(model))
 
 
 def _chosen(ids, logits):
@@ -148,9 +142,11 @@ def made_up_texts(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def some_logits(model: Transformer) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of a fixed input, and a model's logits (2, length, V) for it."""
+    """Return the ids of a fixed input, and a model's logits (2, length, V), by the equations."""
     ids, source, target = made_up_texts(model.config)
-    with model.evaluating(), no_grad():
+    quiet = np.errstate(all="ignore")
+    # A form in bfloat16 would change the logits of a deep model by 0.02.
+    with forms.off(), one_blas_thread(), quiet, model.evaluating(), no_grad():
         return ids, to_numpy(model(source, target).data)
 
 
@@ -163,7 +159,7 @@ def verified_decoding(
     logits: of the equations, as `load_and_probe` has them.
     """
     if logits is None:
-        _, logits = _logits_of_equations(model)
+        _, logits = some_logits(model)
     made, (_, source, texts) = [], made_up_texts(model.config)
     ends = range(1, min(_STEPS, len(texts[0])) + 1)
     if shortlist:
@@ -198,7 +194,7 @@ def check_probe(model: Transformer, expected: object) -> np.ndarray | None:
     numbers = isinstance(expected, list) and 0 < len(expected) <= _LENGTH
     if not numbers or not all(type(x) in (int, float) and abs(x) < 1e30 for x in expected):
         raise UserError(f'damaged (entry "probe": {reprlib.repr(expected)}): copy the model again')
-    ids, logits = _logits_of_equations(model)
+    ids, logits = some_logits(model)
     computed, tolerance = _chosen(ids, logits) or [], _TOLERANCE * math.hypot(*expected)
     if len(computed) != len(expected) or math.dist(computed, expected) > tolerance:
         raise UserError(

@@ -131,6 +131,7 @@ class Translator:
         self.placeholders = list(placeholders)
         self.as_text = not is_cut if as_text is None else as_text
         self.notes = notes or {}
+        self._wellformed = Wellformed(subwords)
 
     @classmethod
     def load(
@@ -198,6 +199,10 @@ class Translator:
         lines: Iterable[str],
         search: Search | None = None,
         *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
         first: int = 0,
         keep: Iterable[str] = (),
         progress: Callable[[int, int], object] | None = None,
@@ -205,29 +210,20 @@ class Translator:
     ) -> list[list[Translation]]:
         """Draw one translation of each line, token by token; return the same types as `translate`.
 
-        changes: fields of a Search, of which beam and n_best do not matter; and temperature, top_k,
-        top_p, seed (see sampling.sample). first: the number of the first line, where a text comes
-        in several calls. A translation depends on the line, its number and the seed, and not on the
-        other lines. keep, progress: as for `translate`.
+        temperature, top_k, top_p, seed: see sampling.sample. first: the number of the first line,
+        where a text comes in several calls. A translation depends on the line, its number and the
+        seed, and not on the other lines. changes: fields of a Search, of which beam and n_best do
+        not matter. keep, progress: as for `translate`.
         """
         from minitf.beyond.sampling import sample  # lazily: most translations are searched for
 
+        search = dataclasses.replace(search or Search(), **changes | {"beam": 1, "n_best": 1})
+
         def decode_batch(source, parts, rules):
             rows = [(first + line, *numbers) for line, *numbers in (part.place for part in parts)]
-            hypotheses = sample(
-                self.decoding,
-                source,
-                max_extra=search.max_extra,
-                alpha=search.alpha,
-                rows=rows,
-                allowed=rules,
-                **changes,
-            )
-            return [[best] for best in hypotheses]
+            draws = temperature, top_k, top_p, seed, search.max_extra, search.alpha, rows, rules
+            return [[best] for best in sample(self.decoding, source, *draws)]
 
-        names = {each.name for each in dataclasses.fields(Search)} & changes.keys()
-        fields = {name: changes.pop(name) for name in names}
-        search = dataclasses.replace(search or Search(), **fields | {"beam": 1, "n_best": 1})
         read = self._read(_listed(lines), keep)
         return self._translate_lines(read, decode_batch, search, progress)
 
@@ -259,10 +255,6 @@ class Translator:
             [*part.prefix, *(next(encoded) if part.ids is None else part.ids)][: self.max_subwords]
             for part in parts
         ]
-
-    @functools.cached_property
-    def _wellformed(self):
-        return Wellformed(self.subwords)
 
     def _translate_lines(self, lines, decode_batch, search, progress=None):
         """Return the best translations of each Line: those of its parts, as one text.
@@ -309,7 +301,8 @@ class Translator:
                 # No value can be missing in a translation of a part without any: the best will do.
                 is_any = part.values or search.n_best > 1
                 best = self._as_texts(best if is_any else best[:1])
-                texts.append(self._restored(part, best, search.wellformed))
+                ln_p = functools.partial(self._log_probabilities, part.prefix)
+                texts.append(restored(part, best, self.placeholders, search.wellformed, ln_p))
             return texts
 
         batches, done = _batches(list(map(len, ids)), search.beam, search.batch_tokens), 0
@@ -338,10 +331,6 @@ class Translator:
             Translation(alike_quotes(text.strip()), each.log_probability, each.score)
             for text, each in zip(texts, hypotheses, strict=True)
         ]
-
-    def _restored(self, part, translations, wellformed):
-        ln_p = functools.partial(self._log_probabilities, part.prefix)
-        return restored(part, translations, self.placeholders, wellformed, ln_p)
 
     def _log_probabilities(self, prefix, pairs):
         """Return ln P of each target, (n,), given its source. prefix: the first ids of each."""
@@ -407,7 +396,9 @@ class Translator:
             beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
             weights, logits, vectors = watched_pass(self.model, source, beginning)
             written = self._as_texts([best])
-            shown = first.copied() or self._restored(first, written, False) or written
+            ln_p = functools.partial(self._log_probabilities, first.prefix)
+            whole = restored(first, written, self.placeholders, False, ln_p)
+            shown = first.copied() or whole or written
         beam_steps = steps[0] if steps else []
         seen = sorted({i for step in beam_steps for i in step.tokens})
         return Explained(
