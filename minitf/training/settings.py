@@ -18,15 +18,18 @@ from minitf.optim import warmup_rate
 from minitf.translation import Search
 
 
-def setting(default, *, help, minimum=0, maximum=10**12, choices=(), files=False, fixed=False):
+def setting(
+    default, *, help, minimum=0, maximum=10**12, choices=(), files=False, folder=False, resume="may"
+):
     """Return a field of Settings, a row of the table.
 
-    default: None if the size of the text or the backend decides. minimum, maximum: of a number.
-    choices: all values that there are. files: whether the value is two files. fixed: whether it
-    cannot be changed by --resume, because the weights depend on it.
+    default: None if the size of the text or the backend decides. help: its line of --help.
+    minimum, maximum: of a number. choices: all values that there are. files: whether the value is
+    two files. folder: whether it is a folder. resume: whether --resume "may" change it, or "cannot"
+    because the weights depend on it, or "always" does: it is of a session, not of the run.
     """
-    facts = {"limits": (minimum, maximum), "choices": choices, "files": files, "fixed": fixed}
-    return dataclasses.field(default=default, metadata={**facts, "help": help})
+    facts = {"limits": (minimum, maximum), "choices": choices, "files": files, "folder": folder}
+    return dataclasses.field(default=default, metadata=facts | {"resume": resume, "help": help})
 
 
 @dataclasses.dataclass
@@ -45,22 +48,22 @@ class Settings:
         help="your validation text, two files as for --train, kept out of training")
     add: list[str] | None = setting(None, files=True,
         help="more pairs to train on, in two files; no subwords are learned from them")
-    vocabulary_size: int = setting(0, fixed=True,
+    vocabulary_size: int = setting(0, resume="cannot",
         help="subwords of both languages together (default: 15 times the root of the number of "
         "pairs, between 1000 and 32000; with --subwords none, all tokens)")
-    subwords: str = setting("sentencepiece", choices=("sentencepiece", "none"), fixed=True,
+    subwords: str = setting("sentencepiece", choices=("sentencepiece", "none"), resume="cannot",
         help="how the text is cut: sentencepiece, or none if it is already cut (words, or BPE with "
         "@@)")
-    max_length: int = setting(250, minimum=1, maximum=10**9, fixed=True,
+    max_length: int = setting(250, minimum=1, maximum=10**9, resume="cannot",
         help="leave out pairs in which either side has more subwords than this")
 
     # The model
-    preset: str = setting("tiny", fixed=True,
+    preset: str = setting("tiny", resume="cannot",
         help=f"size of the model: {', '.join(PRESETS)}")
-    set: list[str] = setting((), fixed=True,
+    set: list[str] = setting((), resume="cannot",
         help="change one setting of the model, e.g. --set d_model=128 --set norm=pre; may be "
         "repeated")
-    start_from: str | None = setting(None, fixed=True,
+    start_from: str | None = setting(None, folder=True, resume="cannot",
         help="fine-tune: start with the weights and subwords of the model in this folder, or of a "
         "public one such as opus-mt-en-de, which is downloaded once")
 
@@ -113,16 +116,16 @@ class Settings:
         help="limit a translation to N subwords more than its source")
 
     # The session, and the machine
-    out: str = setting("runs/latest",
+    out: str = setting("runs/latest", folder=True, resume="always",
         help="folder for the model, its checkpoints, log.jsonl and curves.png; translate.py "
         "--model reads it")
-    resume: bool = setting(False,
+    resume: bool = setting(False, resume="always",
         help="continue from the last checkpoint in --out; settings that are given again change, "
         "others stay")
-    plan: bool = setting(False,
+    plan: bool = setting(False, resume="always",
         help="train nothing: measure slices (some rows) of batches, and estimate the memory and "
         "the time of the run")
-    seed: int = setting(0, maximum=2**63 - 1, fixed=True,
+    seed: int = setting(0, maximum=2**63 - 1, resume="cannot",
         help="seed of the weights, the data order and dropout (default 0)")
     replicas: int = setting(0, maximum=256,
         help="copies of the model that share each batch, one thread each, in every process "
@@ -163,18 +166,28 @@ def _checked(field, value):
 # Types --------------------------------------------------------------------------------------------
 
 
-# How a value becomes one of this type, which a checkpoint can store, and what the type is called.
-# The value is a text of the command line, or of a Python program, such as a Path or an np.int64.
+# How a value becomes one of this type, which a checkpoint can store; what the type is called; and
+# how an option is declared that has one. A value is a text of the command line, or of a Python
+# program, such as a Path or an np.int64.
 TYPES = {
-    bool: (lambda value: {"true": True, "false": False}[str(value).lower()], "true or false"),
-    int: (whole, "a whole number"),
-    float: (float, "a number"),
-    str: (os.fspath, "a name"),
-    tuple: (
+    bool: (
+        lambda value: {"true": True, "false": False}[str(value).lower()],
+        "true or false",
+        {"action": "store_true"},
+    ),
+    int: (whole, "a whole number", {"metavar": "N"}),
+    float: (float, "a number", {"metavar": "N"}),
+    str: (os.fspath, "a name", {"metavar": "NAME"}),
+    tuple: (  # of a Config only
         lambda text: tuple(map(whole, text.split(","))) if text else (),
         "a list of whole numbers such as 1,5",
+        {},
     ),
-    list: (lambda values: [os.fspath(value) for value in values], "a list of texts"),
+    list: (
+        lambda values: [os.fspath(value) for value in values],
+        "a list of texts",
+        {"action": "append", "metavar": "KEY=VALUE"},
+    ),
 }
 
 
@@ -186,7 +199,7 @@ def kind_of(field):
 
 def convert(name, value, kind):
     """Return a value as one of this type, a key of TYPES. Raises UserError, which has the name."""
-    reader, called = TYPES[kind]
+    reader, called, _ = TYPES[kind]
     try:
         return reader(value)
     except (TypeError, ValueError, KeyError, OverflowError):
@@ -241,7 +254,6 @@ RECIPES = {
     },
 }
 
-_OF_A_SESSION = ("out", "resume", "plan")  # settings that are not those of the checkpoint
 # The fields of Config that follow from the text.
 _NOT_SET = ("vocabulary_size", "pad_id", "unk_id", "bos_id", "eos_id")
 
@@ -263,7 +275,13 @@ def parse(arguments, program=None):
         argument_default=argparse.SUPPRESS,
     )
     for field in dataclasses.fields(Settings):
-        _add_option(parser, field)
+        facts, (*_, option) = field.metadata, TYPES[kind_of(field)]
+        if facts["files"]:
+            option = {"nargs": 2, "type": _one_of_two, "metavar": ("SOURCE", "TARGET")}
+        elif facts["folder"]:
+            option = {"metavar": "DIR"}
+        help = facts["help"] + (f" (default {field.default})" if field.default else "")
+        parser.add_argument(flag(field.name), help=help.replace("%", "%%"), **option)
     parser.add_argument(
         "--recipe",
         choices=sorted(RECIPES),
@@ -309,24 +327,6 @@ def _as_options(values):
         for name, value in values.items()
         for item in (value if name == "set" else [value])
     )
-
-
-def _add_option(parser, field):
-    """Add the option of a setting; Settings converts and checks its value."""
-    help, kind = field.metadata["help"].replace("%", "%%"), kind_of(field)
-    if field.default:
-        help += f" (default {field.default})"
-    if field.metadata["files"]:
-        how = {"nargs": 2, "type": _one_of_two, "metavar": ("SOURCE", "TARGET")}
-    elif kind is bool:
-        how = {"action": "store_true"}
-    elif kind is list:
-        how = {"action": "append", "metavar": "KEY=VALUE"}
-    elif kind is str:
-        how = {"metavar": "DIR" if field.name in ("out", "start_from") else "NAME"}
-    else:
-        how = {"metavar": "N"}
-    parser.add_argument(flag(field.name), help=help, **how)
 
 
 def _one_of_two(value):
@@ -400,10 +400,11 @@ def resumed(settings, chosen, before):
     They are those of the checkpoint, `before`, replaced by the chosen ones.
     Raises UserError for a change of what the weights depend on.
     """
-    for field in dataclasses.fields(Settings):
-        name, old, new = field.name, getattr(before, field.name), getattr(settings, field.name)
+    rule = {field.name: field.metadata["resume"] for field in dataclasses.fields(Settings)}
+    for name in rule:
+        old, new = getattr(before, name), getattr(settings, name)
         same = set(new) <= set(old) if name == "set" else new == old
-        if field.metadata["fixed"] and name in chosen and not same:
+        if rule[name] == "cannot" and name in chosen and not same:
             had = _as_options({name: old}) if old else "none"
             raise UserError(
                 f"--resume cannot change {flag(name)} (the run has {had}): leave it out, or begin "
@@ -411,15 +412,14 @@ def resumed(settings, chosen, before):
             )
     # A corpus takes the place of the files; the pairs of --add are added to it as well.
     files = {"train": None, "valid": None} if "corpus" in chosen else {}
-    changed = {*chosen, *_OF_A_SESSION} - {"set"}  # what --set has is in the run
-    merged = dataclasses.replace(
-        before, **files | {name: getattr(settings, name) for name in changed}
-    )
+    given = {*chosen} - {"set"}  # what --set has is in the run
+    new = [name for name in rule if name in given or rule[name] == "always"]
+    merged = dataclasses.replace(before, **files | {name: getattr(settings, name) for name in new})
     check(dataclasses.replace(merged, resume=False))
     changes = {
         flag(name): (old, new)
         for name, new in vars(merged).items()
-        if (old := getattr(before, name)) != new and name not in _OF_A_SESSION
+        if (old := getattr(before, name)) != new and rule[name] != "always"
     }
     return merged, changes
 

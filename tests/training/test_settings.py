@@ -222,7 +222,8 @@ def test_resuming_cannot_change_what_the_weights_depend_on(given):
 def test_the_manual_says_what_resuming_cannot_change():
     text = Path(__file__).parents[2].joinpath("examples", "README.md").read_text(encoding="utf-8")
     (sentence,) = re.findall(r"(?s)on which the weights depend:(.*?)\.\n", text)
-    fixed = [flag(f.name) for f in dataclasses.fields(Settings) if f.metadata["fixed"]]
+    fields = dataclasses.fields(Settings)
+    fixed = [flag(f.name) for f in fields if f.metadata["resume"] == "cannot"]
     assert re.findall("--[a-z-]+", sentence) == [*fixed, "--recipe", "--quick"]
 
 
