@@ -15,10 +15,10 @@ from minitf.errors import UserError
 from minitf.text.vocabulary import valid
 from minitf.translation.reading import join
 
-LINES = 500  # lines that are sorted by length and translated together, at most
-BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete
-CHUNK = 1 << 16  # bytes that are read at once
-PAUSE = 0.05  # seconds between two looks at a pipe that is empty
+BATCH_LINES = 500  # lines that are sorted by length and translated together, at most
+BATCH_BYTES = 1 << 20  # bytes; a batch of lines that is as large is complete
+CHUNK_BYTES = 1 << 16  # bytes that are read at once
+POLL_SECONDS = 0.05  # seconds between two looks at a pipe that is empty
 
 
 class Source(NamedTuple):
@@ -49,7 +49,9 @@ def opened_input(options):
         # A line feed at the end of an argument begins no other line.
         lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
         lines = [_stripped(valid(line)) for line in lines]
-        yield Source(lines[start : start + LINES] for start in range(0, len(lines), LINES))
+        yield Source(
+            lines[start : start + BATCH_LINES] for start in range(0, len(lines), BATCH_LINES)
+        )
     elif options.input not in (None, "-"):
         try:
             # Unbuffered: a read returns the bytes that have come, and does not wait for more.
@@ -121,7 +123,7 @@ def read_batches(file, name="the input"):
             for left, line in enumerate(chunk, 1 - len(chunk)):
                 lines.append(line)
                 size += len(line)
-                if len(lines) == LINES or size >= BYTES or (is_pipe and not left):
+                if len(lines) == BATCH_LINES or size >= BATCH_BYTES or (is_pipe and not left):
                     yield lines
                     lines, size = [], 0
     except Exception:
@@ -140,8 +142,8 @@ def _chunks(file, name):
     from minitf.text.encoding import as_utf8
 
     def read():
-        while (data := file.read(CHUNK)) is None:  # a pipe that does not wait, and is empty
-            time.sleep(PAUSE)
+        while (data := file.read(CHUNK_BYTES)) is None:  # a pipe that does not wait, and is empty
+            time.sleep(POLL_SECONDS)
         return data
 
     begun, has_feeds = [], False  # the slices of a line whose end has not come yet
@@ -220,8 +222,8 @@ _AND = re.compile(r"(und|oder|bzw|bis|and|or|to)\b")
 def joined_paragraphs(batches):
     """Yield, for each list of lines, the paragraphs that end in it; an empty line stays a line.
 
-    A word that is hyphenated at the end of a line is joined. A paragraph of BYTES characters is
-    cut at the end of a line.
+    A word that is hyphenated at the end of a line is joined. A paragraph of BATCH_BYTES characters
+    is cut at the end of a line.
     """
     begun, length = [], 0
     for lines in batches:
@@ -230,7 +232,7 @@ def joined_paragraphs(batches):
             if line:
                 begun.append(line)
                 length += len(line)
-            if begun and (not line or length >= BYTES):
+            if begun and (not line or length >= BATCH_BYTES):
                 paragraphs.append(join(_without_hyphens(begun)))
                 begun, length = [], 0
             if not line:

@@ -137,7 +137,7 @@ class LostText:
     def note(self, translations, before):
         """Note what the translations of some units lack; before: how many units came before."""
         for number, (best, *_) in enumerate(translations, before + 1):
-            for problem in best.given_up:
+            for problem in best.problems:
                 self._add(self.unit, number, problem)
 
     def _add(self, unit, number, problem):

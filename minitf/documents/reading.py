@@ -59,7 +59,7 @@ class Document:
         """
         pieces, between, texts = [], [], [unit.text for unit in self.units]
         for unit, best in zip(self.units, translate(texts), strict=True):
-            if best[0].given_up:
+            if best[0].problems:
                 note([best], self.text.count("\n", 0, unit.start))
             pieces.append(unit.pieces_of(best[0].text))
             if pieces[-1] is None:

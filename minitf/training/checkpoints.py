@@ -24,7 +24,6 @@ import numpy as np
 from minitf.atomic import check_empty, locked, writing
 from minitf.errors import UserError
 from minitf.files.arrays import average, exists, load_arrays, save_arrays
-from minitf.files.models import CONFIG
 from minitf.text import load_subwords
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -45,10 +44,6 @@ class RunFolder:
     def checkpoint(self):
         """The path of the checkpoint, or of the one that will be written."""
         return self.path / CHECKPOINT
-
-    def has_model(self):
-        """Return whether there is a model to translate with."""
-        return exists(self.path / CONFIG)
 
     @contextlib.contextmanager
     def locked(self):
@@ -76,7 +71,7 @@ class RunFolder:
 
     # Weights and their average --------------------------------------------------------------------
 
-    def add_weights(self, names, step, arrays, count, write=True):
+    def save_weights(self, names, step, arrays, count, write=True):
         """Write the weights of this step; return the last `count` of the names, its own included.
 
         names: of the files with the weights of earlier steps. arrays: {parameter: array}.
@@ -105,7 +100,7 @@ class RunFolder:
         """Return the step after which weights were written."""
         return int(STEP_WEIGHTS.fullmatch(name)[1])
 
-    def forget_weights(self, names):
+    def delete_old_weights(self, names):
         """Delete all weights but these: those of older steps, and what a killed run left behind."""
         with writing(self.path):
             for path in self.path.iterdir():

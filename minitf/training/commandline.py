@@ -37,7 +37,7 @@ __all__ = ["build", "main", "train"]
 
 RESULTS = "results.json"
 PAPER_CORPORA = ("wmt14-en-de", "wmt14-en-fr")
-NO_MODEL = 1.0  # BLEU on the validation text; a model with less cannot translate
+MIN_BLEU = 1.0  # BLEU on the validation text; a model with less cannot translate
 EXIT_NO_MODEL = 3  # the exit code of a run that ended early, with a model that cannot translate
 
 
@@ -286,23 +286,23 @@ def _better_model(trainer):
         Translator.load, folder, trainer.settings.max_length, trainer.make_model
     )
     translator = load()
-    value, score = trainer.validator.measure(translator)
+    perplexity, score = trainer.validator.measure(translator)
     valid = {
-        "averaged": {"perplexity": value, "bleu": score.score},
+        "averaged": {"perplexity": perplexity, "bleu": score.score},
         "signature": score.signature,
         "reference_length": score.reference_length,
     }
     averaged = read_notes(folder).get("averaged")
     line = f"average  of the last {counted(averaged, 'checkpoint')}"
-    line += f": perplexity {value:.3f}  BLEU {score.score:.2f}"
+    line += f": perplexity {perplexity:.3f}  BLEU {score.score:.2f}"
     validations = [
         entry for entry in log.history if "valid_bleu" in entry and entry["step"] == trainer.step
     ]
     kept = valid["averaged"]
     if validations and averaged != 1:
-        value, bleu = validations[-1]["valid_perplexity"], validations[-1]["valid_bleu"]
-        valid["last"] = {"perplexity": value, "bleu": bleu}
-        line += f"; the last one alone: perplexity {value:.3f}  BLEU {bleu:.2f}"
+        perplexity, bleu = validations[-1]["valid_perplexity"], validations[-1]["valid_bleu"]
+        valid["last"] = {"perplexity": perplexity, "bleu": bleu}
+        line += f"; the last one alone: perplexity {perplexity:.3f}  BLEU {bleu:.2f}"
         kept = max(valid["averaged"], valid["last"], key=by_quality)
     log.say(line)
     if kept is not valid["averaged"]:
@@ -357,20 +357,20 @@ def log_next_steps(trainer, valid, resume):
     counts. A perplexity above the size of the vocabulary is worse than guessing; a run whose
     perplexity is also higher than in its first updates, after the warm-up, has diverged.
     """
-    settings, done, value = trainer.settings, trainer.step, valid["perplexity"]
+    settings, done, perplexity = trainer.settings, trainer.step, valid["perplexity"]
     out, size = settings.out, trainer.config.vocabulary_size
     usage = f"python -m minitf translate --model {quoted(out)}"
     if trainer.make_model is not Transformer:
         usage = f"Translator.load({out!r}, model=...)"
     trainer.log.say(f"model    in {out}: {usage}")
     first = [entry["perplexity"] for entry in trainer.log.history if "perplexity" in entry][:1]
-    if done > settings.warmup_steps and value > max([size, *first]):
+    if done > settings.warmup_steps and perplexity > max([size, *first]):
         trainer.log.say(
-            f"notice   training has diverged: a perplexity of {value:.3g} on the validation text "
-            f"is worse than guessing among {size:,} subwords: begin again, with a --learning-rate "
-            f"lower than {settings.learning_rate:g}"
+            f"notice   training has diverged: a perplexity of {perplexity:.3g} on the validation "
+            f"text is worse than guessing among {size:,} subwords: begin again, with a "
+            f"--learning-rate lower than {settings.learning_rate:g}"
         )
-    elif valid["bleu"] >= NO_MODEL:
+    elif valid["bleu"] >= MIN_BLEU:
         return 0
     elif valid["reference_length"] < 4 * len(trainer.dataset.valid.target):
         trainer.log.say(
@@ -422,7 +422,7 @@ def _run(arguments, typed, model, ranks):
         print(score_files(*arguments[1:]))
         return 0
     ranks.join()
-    ranks.keep_to_cores()
+    ranks.limit_threads()
     settings, chosen = parse(arguments, typed)
     command, resume = f"{typed} {quoted(*arguments)}", f"--resume --out {quoted(settings.out)}"
     return _session(settings, chosen, ranks, model, command, resume)[1]

@@ -27,7 +27,7 @@ from minitf.gpu import launch
 
 # Environment variables with a process's rank and the number of ranks: of Open MPI, of MPICH and
 # its relatives, and of Slurm.
-_STARTERS = (
+_LAUNCHERS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
@@ -39,7 +39,7 @@ _FLUSH_TIME = 0.3  # seconds in which mpirun forwards our output before we abort
 
 def launched():
     """Return (rank, size) as set by mpirun or srun, (0, 1) if neither started this process."""
-    for names in _STARTERS:
+    for names in _LAUNCHERS:
         if all(os.environ.get(name, "").isdecimal() for name in names):
             rank, size = (int(os.environ[name]) for name in names)
             return rank, size
@@ -104,7 +104,7 @@ class Ranks:
         """Return how many threads this rank may use; ranks on the same cores share them."""
         return max(1, cpu_cores() // self._sharing)
 
-    def keep_to_cores(self):
+    def limit_threads(self):
         """Limit BLAS to those threads; on its own it ignores the CPU quota of a container."""
         for library in libraries.select(user_api="blas").lib_controllers:
             library.set_num_threads(min(library.get_num_threads(), self.cores()))

@@ -241,11 +241,12 @@ class Scores:
     best_perplexity: float = math.inf
     bad_validations: int = 0
 
-    def add(self, step, value, score):
+    def add(self, step, perplexity, bleu):
         """Add the perplexity and the BLEU of the validation after this step."""
-        better = score > self.best or value < self.best_perplexity
+        better = bleu > self.best or perplexity < self.best_perplexity
         self.bad_validations = 0 if better else self.bad_validations + 1
-        self.best, self.best_perplexity = max(score, self.best), min(value, self.best_perplexity)
+        self.best = max(bleu, self.best)
+        self.best_perplexity = min(perplexity, self.best_perplexity)
         self.validated = step
 
 

@@ -13,7 +13,7 @@ from minitf import __version__
 from minitf.atomic import save_text
 from minitf.files.arrays import exists, user_errors
 
-LINES = "log.jsonl"
+LOG = "log.jsonl"
 CURVES = "curves.png"
 
 
@@ -34,10 +34,10 @@ class RunLog:
         self._write, self._drawn = write or _print, time.monotonic()
         self._is_stored = self.folder is not None
         if self.folder and after is not None:
-            with user_errors(self.folder / LINES):
+            with user_errors(self.folder / LOG):
                 entries = read_history(self.folder)
             self.history = [entry for entry in entries if entry["step"] <= after]
-            save_text(self.folder / LINES, "".join(map(_as_line, self.history)))
+            save_text(self.folder / LOG, "".join(map(_as_line, self.history)))
 
     def say(self, text):
         """Print a line that is not an entry of the log."""
@@ -56,12 +56,12 @@ class RunLog:
         self.history.append(entry)
         try:
             if self._is_stored:
-                with open(self.folder / LINES, "a", encoding="utf-8") as file:
+                with open(self.folder / LOG, "a", encoding="utf-8") as file:
                     file.write(_as_line(entry))
         except OSError as error:
             self._is_stored = False
             self.say(
-                f"notice   {self.folder / LINES}: entries from here on are missing "
+                f"notice   {self.folder / LOG}: entries from here on are missing "
                 f"({error.strerror}); training continues"
             )
         self.say(step_line(entry))
@@ -87,7 +87,7 @@ def _print(text):
 def read_history(folder):
     """Return the entries of log.jsonl, without lines that a killed run left unfinished."""
     entries = []
-    path = Path(folder) / LINES
+    path = Path(folder) / LOG
     if exists(path):
         for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
             try:

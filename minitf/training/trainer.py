@@ -14,7 +14,8 @@ from minitf.config import Config
 from minitf.cpu.machine import keep_memory
 from minitf.data.dataset import Cursor, Dataset, UpdateBatches
 from minitf.errors import UserError
-from minitf.files.models import kept_notes, save_model
+from minitf.files.arrays import exists
+from minitf.files.models import CONFIG, kept_notes, save_model
 from minitf.optim import Adam
 from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks
@@ -28,7 +29,7 @@ from minitf.translation import Translator
 from minitf.translation.loading import check_probe, probe
 
 REDRAW_AFTER = 60  # seconds between two drawings of the curves
-SIGN_AFTER = 30  # seconds without a line, after which one shows that the run is alive
+STATUS_AFTER = 30  # seconds without a line, after which one shows that the run is alive
 
 
 class Trainer:
@@ -150,7 +151,7 @@ class Trainer:
         """Update until a limit is reached or a stop is agreed on; return the limit, if any."""
         self._validate_if_due()  # if the last session was stopped in the middle of a validation
         self.clock.next_lap()
-        self._next_sign = 0.0  # the first update is shown at once
+        self._next_status = 0.0  # the first update is shown at once
         with Progress("updates", self.settings.steps) as self.log.bar:
             while not (limit := self._agree()) and not self.stop.agreed:
                 self.update()
@@ -216,8 +217,8 @@ class Trainer:
         if due or self.step == settings.steps:
             self._log_updates()
             return
-        if time.monotonic() >= self._next_sign:
-            self._next_sign = time.monotonic() + SIGN_AFTER
+        if time.monotonic() >= self._next_status:
+            self._next_status = time.monotonic() + STATUS_AFTER
             self.updater.fetch_figures()  # on a GPU this waits, so not after every update
             if not self.log.bar.possible:
                 self.log.say(step_line(self._entry()))
@@ -229,7 +230,7 @@ class Trainer:
         self.log.step(self._entry())
         self.updater.unlogged.clear()
         self.clock.next_lap()
-        self._next_sign = time.monotonic() + SIGN_AFTER
+        self._next_status = time.monotonic() + STATUS_AFTER
 
     def _entry(self):
         """Return the average figures of the updates since the last entry of the log."""
@@ -273,11 +274,11 @@ class Trainer:
         if measured is None:
             self.stop.agreed = True
             return
-        value, score = measured
-        self.log.step({"step": self.step, "valid_perplexity": value, "valid_bleu": score})
+        perplexity, bleu = measured
+        self.log.step({"step": self.step, "valid_perplexity": perplexity, "valid_bleu": bleu})
         due = self.step % self.settings.valid_every == 0
         if due:
-            self.scores.add(self.step, value, score)
+            self.scores.add(self.step, perplexity, bleu)
         self.save(due)
 
     def _measure(self):
@@ -288,10 +289,10 @@ class Trainer:
         translator = Translator(self.model, subwords, length, length, capitals, placeholders)
         try:
             with self.model.evaluating():
-                value, score = self.validator.measure(translator)
+                perplexity, bleu = self.validator.measure(translator)
         except Interrupted:
             return None
-        return value, score.score
+        return perplexity, bleu.score
 
     # Checkpoints ----------------------------------------------------------------------------------
 
@@ -311,14 +312,14 @@ class Trainer:
         if self.settings.cooldown and self.step > first:
             # The weights improve so quickly that those from before it would spoil an average.
             names = [name for name in names if self.folder.step_of(name) > first]
-        names = self.folder.add_weights(names, self.step, state, count, keep)
-        if model or not self.folder.has_model():
+        names = self.folder.save_weights(names, self.step, state, count, keep)
+        if model or not exists(self.folder.path / CONFIG):
             names, averaged = self.folder.average(names, state)
             self.save_model(averaged, len(names))
         if keep:
             self.weights = names
         self._write_checkpoint()
-        self.folder.forget_weights(self.weights)
+        self.folder.delete_old_weights(self.weights)
 
     def save_model(self, arrays, count):
         """Write the model for translate.py; `arrays` are the average of `count` sets of weights."""

@@ -22,8 +22,8 @@ from minitf.text.batches import Batch
 from minitf.training.distributed import Ranks
 from minitf.translation.loading import made_up_texts
 
-_TINY = 1e8  # operations of a matrix product: about a millisecond on one core
-_WORTH_IT = 1 << 16  # numbers in the activations of a replica; for fewer, a thread costs too much
+_SMALL_PRODUCT = 1e8  # operations of a matrix product: about a millisecond on one core
+_MIN_ACTIVATIONS = 1 << 16  # numbers of a replica; for fewer, a thread costs too much
 
 
 def shares(sizes, count):
@@ -57,7 +57,7 @@ def threads_for(operations):
     of the cores, they wait some milliseconds until the scheduler runs them: ten to thirty times as
     long as a tiny product takes; on idle cores a second thread saves a fifth of a step at most.
     """
-    return one_blas_thread() if operations < _TINY else contextlib.nullcontext()
+    return one_blas_thread() if operations < _SMALL_PRODUCT else contextlib.nullcontext()
 
 
 class Updater:
@@ -99,7 +99,7 @@ class Updater:
             "forms": "on" if forms.all_forms() else "off",
         }
         self.finite = True  # on a GPU a flag, which makes all updates after a wrong one no-ops
-        self.loss, self.unlogged, self._unread = math.nan, [], []
+        self.loss, self.unlogged, self._pending = math.nan, [], []
 
     def update(self, batches, rate):
         """Change the weights once, with this learning rate. batches: an UpdateBatches.
@@ -111,7 +111,7 @@ class Updater:
         """
         step = self.optimizer.step_count
         figures = loss, _, norm, _ = self.gradient(batches, step)
-        self._unread.append((step, batches, figures))
+        self._pending.append((step, batches, figures))
         if self.is_asynchronous():
             self.finite &= xp.isfinite(loss) & xp.isfinite(norm)
         else:
@@ -162,7 +162,7 @@ class Updater:
         rows, width = batch.target_in.shape
         config = self.models[0].config
         # Each replica has to be worth its thread.
-        n = max(1, min(len(self.models), rows * width * config.d_model // _WORTH_IT, rows))
+        n = max(1, min(len(self.models), rows * width * config.d_model // _MIN_ACTIVATIONS, rows))
 
         def compute(model, part):
             if not model.training:
@@ -244,9 +244,9 @@ class Updater:
 
         The UserError names the first weight, loss or gradient that is not finite.
         """
-        if not self._unread:
+        if not self._pending:
             return
-        unread, self._unread = self._unread, []
+        unread, self._pending = self._pending, []
         # One transfer for all of them: on a GPU, each one waits.
         table = to_numpy(xp.stack([xp.stack(figures[:3]) for _, _, figures in unread])).tolist()
         for (step, batches, (*_, n_tokens)), row in zip(unread, table, strict=True):

@@ -115,10 +115,10 @@ def probe(model: Transformer, arrays: dict[str, np.ndarray] | None = None) -> li
     arrays: weights by name, used in place of the model's own.
     """
     with _replaced_weights(model, arrays) if arrays else contextlib.nullcontext():
-        return _chosen(*some_logits(model))
+        return _numbers_of(*some_logits(model))
 
 
-def _chosen(ids, logits):
+def _numbers_of(ids, logits):
     """Return one logit of each position, rounded, or None if one of them is not finite."""
     positions = np.arange(len(ids))
     chosen = logits[positions % 2, positions, ids].astype(np.float64)
@@ -195,7 +195,7 @@ def check_probe(model: Transformer, expected: object) -> np.ndarray | None:
     if not numbers or not all(type(x) in (int, float) and abs(x) < 1e30 for x in expected):
         raise UserError(f'damaged (entry "probe": {reprlib.repr(expected)}): copy the model again')
     ids, logits = some_logits(model)
-    computed, tolerance = _chosen(ids, logits) or [], _TOLERANCE * math.hypot(*expected)
+    computed, tolerance = _numbers_of(ids, logits) or [], _TOLERANCE * math.hypot(*expected)
     if len(computed) != len(expected) or math.dist(computed, expected) > tolerance:
         raise UserError(
             "the model computes other numbers than when it was saved: give its own code to "

@@ -46,14 +46,14 @@ _WIDE = "[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]"
 class Translation(NamedTuple):
     """One translation of a line: its text, ln P of it, and the score that ranked it.
 
-    Both figures are sums over the parts, where a line was translated in parts. given_up: what is
+    Both figures are sums over the parts, where a line was translated in parts. problems: what is
     lost in it, for its reader, such as "a sentence is too long for the model".
     """
 
     text: str
     log_probability: float
     score: float
-    given_up: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 class Text(NamedTuple):

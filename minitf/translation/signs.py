@@ -30,8 +30,8 @@ JOINT = r"[^\w\s()\[\]{}*~\\\U000f0000-\U0010ffff]"  # a sign that neither opens
 _STOPS = tuple(".,:;!?")
 _ENDED = r"[^\W_]$|[.,:;!?]$"  # a word, or a word and its stop
 _WORD = r"(\W*)(.*?)(\W*)"  # between its punctuation
-_FAR = 1000  # nats
-_FIRST = 0xE000  # characters for private use stand for signs until a text is complete
+_PENALTY = 1000  # nats
+_FIRST_SIGN = 0xE000  # characters for private use stand for signs until a text is complete
 
 
 class Sign(NamedTuple):
@@ -144,7 +144,7 @@ def place_signs(
         scores[inside] = np.reshape(log_probabilities(pairs), (len(inside), n + 1))
     for sign, row in zip(signs, scores, strict=True):
         if sign.before in _STOPS:  # it touches one here as well, if there is another
-            row[1:] -= _FAR * np.array([not word.endswith(sign.before) for word in words])
+            row[1:] -= _PENALTY * np.array([not word.endswith(sign.before) for word in words])
     return with_signs(target, signs, gaps_of(signs, n_source, scores))
 
 
@@ -160,16 +160,16 @@ def gaps_of(signs: Sequence[Sign], n_source: int, scores: np.ndarray) -> list[in
     gaps = np.arange(n + 1)
     for sign, row in zip(signs, scores, strict=True):
         if sign.gap in (0, n_source):
-            row -= _FAR * (gaps != (0 if sign.gap == 0 else n))
+            row -= _PENALTY * (gaps != (0 if sign.gap == 0 else n))
         else:  # what touches a word needs one there
-            row -= _FAR * ((gaps == 0) * sign.is_behind + (gaps == n) * sign.is_in_front)
+            row -= _PENALTY * ((gaps == 0) * sign.is_behind + (gaps == n) * sign.is_in_front)
     best, came_from = scores[0], []
     for (first, second), row in zip(pairwise(signs), scores[1:], strict=True):
         if first.gap == second.gap:
             before = gaps
         else:  # the best of the gaps before each; nothing is before the first
             before = np.array([np.argmax(best[: max(1, gap)]) for gap in gaps])
-            row = row - _FAR * (gaps == 0)
+            row = row - _PENALTY * (gaps == 0)
         came_from.append(before)
         best = row + best[before]
     chosen = [int(np.argmax(best))]
@@ -194,7 +194,7 @@ def with_signs(text: str, signs: Sequence[Sign], gaps: Sequence[int]) -> str:
     alone = [[] for _ in range(len(words) + 1)]
     spaces = [" "] * len(words)
     for number, (sign, gap) in enumerate(zip(signs, gaps, strict=True)):
-        character = chr(_FIRST + number)
+        character = chr(_FIRST_SIGN + number)
         if gap and sign.is_behind:
             place = 6 if sign.before in _STOPS else 4
             words[gap - 1][place] += character if sign.before else f" {character}"
@@ -215,7 +215,7 @@ def insert_signs(text: str, signs: Sequence[Sign], values: Mapping[str, str]) ->
 
     values: {placeholder: value}, put back at once: a value may have the character of a sign.
     """
-    texts = {**values, **{chr(_FIRST + number): sign.text for number, sign in enumerate(signs)}}
+    texts = {**values, **{chr(_FIRST_SIGN + n): sign.text for n, sign in enumerate(signs)}}
     patterns = [rf" ?{re.escape(each)} ?" for each in values if re.fullmatch(JOINT, values[each])]
     pattern = "|".join([*patterns, *map(re.escape, texts)]) or "(?!)"
     return re.sub(pattern, lambda match: texts[match[0].strip()], text)

@@ -36,14 +36,14 @@ from minitf.translation.reading import (
     read_text,
 )
 from minitf.translation.wellformed import Wellformed
-from minitf.translation.writing import alike_quotes, as_one_sentence, joined, restored
+from minitf.translation.writing import as_one_sentence, joined, restored, with_uniform_quotes
 
 if TYPE_CHECKING:
     from minitf.page.explained import Explained
 
 _MAX_SUBWORDS = 100  # subwords; for a model whose notes do not say
-_ON_GPU = 8  # a GPU decodes this many times the tokens that a core decodes side by side
-_SCORED = 32  # places of a sign are looked at side by side
+_GPU_FACTOR = 8  # a GPU decodes this many times the tokens that a core decodes side by side
+_SCORED_AT_ONCE = 32  # places of a sign are looked at side by side
 _SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: slices}
 
 
@@ -328,7 +328,7 @@ class Translator:
         """Return hypotheses as Translations, with their texts in place of ids."""
         texts = self.subwords.decode([hypothesis.ids for hypothesis in hypotheses])
         return [
-            Translation(alike_quotes(text.strip()), each.log_probability, each.score)
+            Translation(with_uniform_quotes(text.strip()), each.log_probability, each.score)
             for text, each in zip(texts, hypotheses, strict=True)
         ]
 
@@ -336,8 +336,8 @@ class Translator:
         """Return ln P of each target, (n,), given its source. prefix: the first ids of each."""
         size, config, totals = len(self.subwords), self.model.config, []
         limit = config.max_length - 1 if config.positions == "learned" else None
-        for start in range(0, len(pairs), _SCORED):
-            sources, targets = zip(*pairs[start : start + _SCORED], strict=True)
+        for start in range(0, len(pairs), _SCORED_AT_ONCE):
+            sources, targets = zip(*pairs[start : start + _SCORED_AT_ONCE], strict=True)
             read = [[*prefix, *ids][:limit] for ids in self.subwords.encode(sources)]
             ids = [each[:limit] for each in self.subwords.encode(targets, side="target")]
             written = pad_rows(ids, size, last=EOS)
@@ -436,7 +436,7 @@ def _batches(lengths, beam, batch_tokens):
     The longest come first: memory runs out at once or never. A GPU takes large batches, uncut.
     """
     if on_gpu():
-        batch_tokens *= _ON_GPU
+        batch_tokens *= _GPU_FACTOR
     limit = max(1, batch_tokens // beam)
     order = np.argsort([-length for length in lengths], kind="stable").tolist()
     batches, start = [], 0

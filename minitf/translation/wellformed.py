@@ -38,7 +38,7 @@ class Wellformed:
         names = subwords.names
         spelled = [_BYTE.fullmatch(name) if name[:3] == "<0x" else None for name in names]
         self._byte = np.array([int(match[1], 16) if match else -1 for match in spelled])
-        self._high = np.flatnonzero(self._byte >= 0x80)  # the ids of bytes beyond ASCII
+        self._non_ascii = np.flatnonzero(self._byte >= 0x80)  # the ids of bytes beyond ASCII
         names = [  # of the ASCII characters without a subword of their own: often a digit
             chr(byte) if 0 <= byte < 0x80 else name
             for byte, name in zip(self._byte.tolist(), names, strict=True)
@@ -50,9 +50,9 @@ class Wellformed:
         # Each of Words begins a word.
         in_words = not isinstance(subwords, Words)
         self._begins_capital = np.array([in_words and name[:1].isupper() for name in names])
-        anything = self._after(b"", _LONGEST_CHARACTER)
+        anything = self._may_follow(b"", _LONGEST_CHARACTER)
         # What usually may follow, (2, V): other subwords, and those that end in a small letter.
-        self._usual = np.array([anything, anything & ~self._begins_capital])
+        self._may_usually_follow = np.array([anything, anything & ~self._begins_capital])
 
     def allowed(self, source: np.ndarray) -> Allowed:
         """Return what may be written for each row of source ids (B, S)."""
@@ -61,11 +61,11 @@ class Wellformed:
 
     def _allowed(self, source, no_capitals, texts, rows, left):
         in_word = (self._ends_small[texts[:, -1]] & no_capitals[rows]).astype(int)
-        allowed = to_device(self._usual)[to_device(in_word)]
+        allowed = to_device(self._may_usually_follow)[to_device(in_word)]
         others = {}  # the masks of the few texts after which something else may follow
         for i in np.flatnonzero((self._byte[texts[:, -1]] >= 0x80) | (left < _LONGEST_CHARACTER)):
             begun = _unfinished(self._byte[texts[i, 1 - _LONGEST_CHARACTER :]])
-            others[i] = self._after(begun, min(left[i], _LONGEST_CHARACTER))
+            others[i] = self._may_follow(begun, min(left[i], _LONGEST_CHARACTER))
             if in_word[i]:
                 others[i] &= ~self._begins_capital
         for i, size in _repeated(texts):
@@ -73,7 +73,7 @@ class Wellformed:
             if not 0x80 <= self._byte[first] < 0xC0 and self._too_often(
                 texts[i], size, source[rows[i]]
             ):
-                others.setdefault(i, self._usual[in_word[i]].copy())
+                others.setdefault(i, self._may_usually_follow[in_word[i]].copy())
                 others[i][first] = False
         if others:
             allowed[to_device(np.array(list(others)))] = to_device(np.array(list(others.values())))
@@ -81,14 +81,14 @@ class Wellformed:
 
     # Bytes ----------------------------------------------------------------------------------------
 
-    def _after(self, begun, left):
+    def _may_follow(self, begun, left):
         """Return whether each token may follow the bytes `begun` of a character: bool (V,).
 
         left: the number of tokens that may still follow, this one included.
         """
         mask = (self._byte < 0x80) & (not begun)
-        missing = [_missing(begun + bytes([byte])) for byte in self._byte[self._high].tolist()]
-        mask[self._high] = [n is not None and n < left for n in missing]
+        missing = [_missing(begun + bytes([byte])) for byte in self._byte[self._non_ascii].tolist()]
+        mask[self._non_ascii] = [n is not None and n < left for n in missing]
         return mask
 
     # Loops ----------------------------------------------------------------------------------------

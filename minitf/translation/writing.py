@@ -10,7 +10,7 @@ from minitf.translation.signs import JOINT, insert_signs, place_signs
 
 CUT = "a sentence is too long for the model, and was translated in parts"
 
-AROUND = "a value was lost, so its sentence was translated in parts around it"
+LOST_VALUE = "a value was lost, so its sentence was translated in parts around it"
 
 _END = r"[.!?…。！？](?:[\"'”’»)\]」』]|\[\^?\w+\])*\s*$"  # a footnote may follow
 _STOP = r"(?<!\.)[.。]$"  # a full stop, and no ellipsis
@@ -55,9 +55,9 @@ def as_one_sentence(
     A part that a model has translated as a sentence begins with a capital letter and ends with a
     full stop. Where the source has no end of a sentence between two parts, the first letter becomes
     small, and the full stop the mark of the source, such as its comma. A value stays as it is. Why
-    a sentence has parts is noted in `given_up`.
+    a sentence has parts is noted in `problems`.
     """
-    reason, is_begun, rewritten = AROUND if line.around else CUT, False, []
+    reason, is_begun, rewritten = LOST_VALUE if line.around else CUT, False, []
     for part, best in zip(line.parts, translations, strict=True):
         source = part.source
         is_label = source.endswith(":") and part.signs  # **Note:** we sing
@@ -77,7 +77,7 @@ def _without_stop(translation, source, values, reason):
         text = re.sub(_STOP, "", text)
     if mark and text[-1:] not in ",;:–—.!?…":
         text += mark[0]
-    return translation._replace(text=text, given_up=(*translation.given_up, reason))
+    return translation._replace(text=text, problems=(*translation.problems, reason))
 
 
 def _with_small_letter(translation, values, subwords):
@@ -98,10 +98,10 @@ def _with_small_letter(translation, values, subwords):
     return translation._replace(text=small + text[word.end() :])
 
 
-def alike_quotes(text: str) -> str:
+def with_uniform_quotes(text: str) -> str:
     """Return a text whose double quotes are of one kind: straight ones if some are straight.
 
-    >>> alike_quotes('„Kein!" sagte sie.'), alike_quotes("„Nein!“")
+    >>> with_uniform_quotes('„Kein!" sagte sie.'), with_uniform_quotes("„Nein!“")
     ('"Kein!" sagte sie.', '„Nein!“')
     """
     return re.sub(_KINDS, '"', text) if '"' in text else text
@@ -165,11 +165,11 @@ def joined(
     for after, of_part in zip(between, translations, strict=True):
         before = "" if best else first
         of_part = [each._replace(text=before + each.text + after) for each in of_part]
-        best = _together(best, of_part, n, "".join if around else join) if best else of_part
+        best = _combined(best, of_part, n, "".join if around else join) if best else of_part
     return best
 
 
-def _together(first, second, n, glue):
+def _combined(first, second, n, glue):
     """Return the n best translations of two parts together, the best first.
 
     Scores are added. A pair of the i-th best of one part and the j-th best of the other is behind
@@ -181,7 +181,7 @@ def _together(first, second, n, glue):
             glue([t.text for t in pair if t.text]),
             sum(t.log_probability for t in pair),
             sum(t.score for t in pair),
-            tuple(dict.fromkeys(note for t in pair for note in t.given_up)),
+            tuple(dict.fromkeys(note for t in pair for note in t.problems)),
         )
         for pair in pairs
     )

@@ -77,7 +77,7 @@ def plain_updates(trainer, model, n):
 )
 def test_updates_are_those_of_a_plain_loop(folder, monkeypatch, replicas, more):
     """Over three and a half epochs; some updates take batches of two of them."""
-    monkeypatch.setattr(update, "_WORTH_IT", 1)
+    monkeypatch.setattr(update, "_MIN_ACTIVATIONS", 1)
     # At small rates the last bits of a sum, which depend on how a batch is cut, stay small.
     trainer = build(*more.split(), "--replicas", str(replicas), "--learning-rate", "0.02")
     model = Transformer(trainer.config, trainer.settings.seed)

@@ -65,7 +65,7 @@ def test_a_variant_is_trained_and_used(folder):
 
 
 def test_a_variant_is_resumed_bit_for_bit(folder, monkeypatch):
-    monkeypatch.setattr(update, "_WORTH_IT", 1)  # on two replicas
+    monkeypatch.setattr(update, "_MIN_ACTIVATIONS", 1)  # on two replicas
     assert trained("whole", "--replicas", "2") is not None
     with monkeypatch.context() as patch:
         at_step(patch, 6, terminate)

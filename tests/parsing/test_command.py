@@ -236,7 +236,7 @@ def test_the_bar_counts_sentences_and_not_their_parts(folder, capsys, monkeypatc
     code, _, _ = run(capsys, "--model", folder, "--score", tmp_path / GOLD)
     assert (code, shown) == (0, [1, 2])
     shown.clear()
-    monkeypatch.setattr(reading, "LINES", 2)
+    monkeypatch.setattr(reading, "BATCH_LINES", 2)
     code, _, _ = run(capsys, "--model", folder, "a", "b", "c", "d")
     assert (code, shown) == (0, [1, 2, 3, 4])
 

@@ -105,7 +105,7 @@ def refuse_to_write(*arguments):
 
 
 def main(wish, arguments):
-    update._WORTH_IT = 1  # else batches this small would not be cut over threads
+    update._MIN_ACTIVATIONS = 1  # else batches this small would not be cut over threads
     RunLog.draw = lambda self, seconds=0: None
     os.fsync = lambda handle: None
     if launched()[0]:

@@ -20,7 +20,7 @@ from minitf.training.settings import parse
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """The tests may themselves run in a Slurm job."""
-    for name in sum(distributed._STARTERS, ()):
+    for name in sum(distributed._LAUNCHERS, ()):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -101,7 +101,7 @@ def test_alone_nothing_is_sent():
     assert "mpi4py" not in sys.modules
 
 
-@pytest.mark.parametrize("names", distributed._STARTERS, ids="-".join)
+@pytest.mark.parametrize("names", distributed._LAUNCHERS, ids="-".join)
 def test_rank_and_size_come_from_the_environment(monkeypatch, names):
     assert launched() == (0, 1)
     monkeypatch.setenv(names[0], "3")

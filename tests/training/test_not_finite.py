@@ -228,7 +228,7 @@ def waiting(action):
 )
 def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch, library, waits):
     """Only the equation of Adam reads the flag, once per update; its form passes it to the GPU."""
-    monkeypatch.setattr("minitf.training.update._WORTH_IT", 1)
+    monkeypatch.setattr("minitf.training.update._MIN_ACTIVATIONS", 1)
     with backend.using(library), forms.on():
         tiny = ("--batch-tokens", "10", "--set", "d_model=4")
         trainer = build("--accumulate", "2", "--clip", "0.5", "--replicas", "2", *tiny)
@@ -242,7 +242,7 @@ def test_between_two_log_lines_nothing_waits_for_the_device(folder, monkeypatch,
         saved = []
         monkeypatch.setattr(
             trainer.folder,
-            "add_weights",
+            "save_weights",
             lambda *arguments: saved.append(len(trainer.updater.unlogged)) or 1 / 0,
         )
         with pytest.raises(ZeroDivisionError):

@@ -47,7 +47,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("replicas, accumulate", [slow(1, 1), slow(2, 1), (2, 2)])
 def test_a_resumed_run_is_bit_exact(folder, monkeypatch, replicas, accumulate):
-    monkeypatch.setattr(update, "_WORTH_IT", 1)  # else batches this small would not be cut
+    monkeypatch.setattr(update, "_MIN_ACTIVATIONS", 1)  # else batches this small would not be cut
     shape = [
         "--replicas",
         str(replicas),
@@ -626,7 +626,7 @@ def test_the_newest_weights_are_averaged_without_their_file(tmp_path):
     states = [{"x": rng.standard_normal(5).astype(np.float32)} for _ in range(3)]
     names = []
     for step, state in enumerate(states, 1):
-        names = run_folder.add_weights(names, step, state, 2)
+        names = run_folder.save_weights(names, step, state, 2)
     assert names == ["weights-00000002.safetensors", "weights-00000003.safetensors"]
     mean = {"x": ((states[1]["x"].astype(float) + states[2]["x"]) / 2).astype(np.float32)}
     (tmp_path / names[1]).write_bytes(b"never read")
@@ -641,7 +641,7 @@ def test_an_average_begins_again_after_weights_that_cannot_be_read(tmp_path, dam
     run_folder = RunFolder(tmp_path, said.append)
     states = [{"x": np.full(5, step, np.float32)} for step in (1, 2, 6)]
     for step, state in enumerate(states, 1):
-        names = run_folder.add_weights(names, step, state, 3)
+        names = run_folder.save_weights(names, step, state, 3)
     path = tmp_path / names[1]
     path.unlink()
     if damage == "of another model":

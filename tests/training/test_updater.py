@@ -23,7 +23,7 @@ from minitf.transformer import Transformer
 
 RATES = {"dropout": 0.2, "attention_dropout": 0.3, "feed_forward_dropout": 0.1}
 ROWS = 7
-WORTH_IT = update._WORTH_IT
+WORTH_IT = update._MIN_ACTIVATIONS
 switches = pytest.mark.parametrize(
     "changes", [SWITCHES["paper"], SWITCHES["all"]], ids=["paper", "all"]
 )
@@ -31,7 +31,7 @@ switches = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def small_batches_are_cut_too(monkeypatch):
-    monkeypatch.setattr(update, "_WORTH_IT", 1)
+    monkeypatch.setattr(update, "_MIN_ACTIVATIONS", 1)
 
 
 def build(dtype="float64", **changes):
@@ -173,7 +173,7 @@ def test_the_slices_are_the_rows_of_the_batch(rng, monkeypatch):
     assert sorted(rows) == sorted(tuple(map(np.ndarray.tolist, row)) for row in whole_rows)
     size = batch.target_in.size * cores.models[0].config.d_model
     for worth_it, n in ((size // 2, 2), (size, 1), (size + 1, 1)):
-        monkeypatch.setattr(update, "_WORTH_IT", worth_it)
+        monkeypatch.setattr(update, "_MIN_ACTIVATIONS", worth_it)
         parts.clear()
         gradient(cores, batch)
         assert len(parts) == n, "small batches are not worth a thread"
@@ -262,7 +262,7 @@ def two_threads():
 @pytest.mark.parametrize(("count", "tiny", "threads"), [(1, 1e8, {1}), (1, 0, {2}), (3, 0, {1})])
 def test_tiny_products_have_one_thread(rng, monkeypatch, two_threads, count, tiny, threads):
     """So have those of several replicas; large products of an uncut batch have all."""
-    monkeypatch.setattr(update, "_TINY", tiny)
+    monkeypatch.setattr(update, "_SMALL_PRODUCT", tiny)
     seen = []
     forward = Transformer.loss
     monkeypatch.setattr(
@@ -278,5 +278,5 @@ def test_tiny_products_have_one_thread(rng, monkeypatch, two_threads, count, tin
 def test_blas_keeps_to_the_cores_of_a_container(two_threads, cores, threads):
     ranks = Ranks()
     ranks.cores = lambda: cores
-    ranks.keep_to_cores()
+    ranks.limit_threads()
     assert blas_threads() == threads

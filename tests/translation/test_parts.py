@@ -10,7 +10,7 @@ from minitf.text.kept import PLACEHOLDERS
 from minitf.translation import Translation, Translator
 from minitf.translation.placeholders import copied_placeholders
 from minitf.translation.reading import Line, Part, Text, read_text
-from minitf.translation.writing import AROUND, joined, restored
+from minitf.translation.writing import LOST_VALUE, joined, restored
 
 PART = Part((0, 0), ("Call ", "030 1234567", " at ", "17:45", "!"))
 
@@ -115,7 +115,7 @@ def test_each_part_gets_its_own_values():
 def test_what_is_given_up_in_any_part_is_told_once():
     notes = [("one",), ("one", "two"), ("three",)]
     found = [[Translation("Ja.", -1.0, -1.0, each)] for each in notes]
-    assert joined(found, 1)[0].given_up == ("one", "two", "three")
+    assert joined(found, 1)[0].problems == ("one", "two", "three")
 
 
 def test_what_is_around_the_parts_of_a_sentence_brings_its_spaces():
@@ -197,7 +197,7 @@ def test_every_value_arrives(echo, line):
 
 def test_a_sentence_that_was_cut_around_its_values_says_so(echo):
     kept, lost = echo.translate(["call 1,1 now.", "call 1,1 or 2,2 now."], beam=2)
-    assert (kept[0].given_up, lost[0].given_up) == ((), (AROUND,))
+    assert (kept[0].problems, lost[0].problems) == ((), (LOST_VALUE,))
 
 
 def test_with_a_value_all_of_the_beam_is_looked_at(echo, monkeypatch):

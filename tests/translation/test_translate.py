@@ -80,7 +80,7 @@ def test_lines_in_are_lines_out(run, n, length):
 def test_lines_of_a_file_come_out_in_order(run, tmp_path):
     """More lines than one batch: each translation is that of its own line."""
     words = ["the dog", "a bird", "ein Vogel", "we sing", "old house", ""]
-    lines = [words[i * i % 6] for i in range(reading.LINES + 40)]
+    lines = [words[i * i % 6] for i in range(reading.BATCH_LINES + 40)]
     (tmp_path / "in.txt").write_bytes("\r\n".join(lines).encode())
     code, out, err = run(*QUICK, "--input", tmp_path / "in.txt")
     assert (code, err) == (0, "")
@@ -132,9 +132,9 @@ def test_reads_of_any_size_give_the_same_lines(monkeypatch):
             return super().read(rng.randrange(1, 9)) if rng.random() < 0.99 else None
 
     rng = random.Random(3)
-    monkeypatch.setattr(reading, "LINES", 7)
-    monkeypatch.setattr(reading, "BYTES", 50)
-    monkeypatch.setattr(reading, "PAUSE", 0.001)
+    monkeypatch.setattr(reading, "BATCH_LINES", 7)
+    monkeypatch.setattr(reading, "BATCH_BYTES", 50)
+    monkeypatch.setattr(reading, "POLL_SECONDS", 0.001)
     content = b"\n".join(rng.randbytes(rng.randrange(20)).replace(b"\n", b"") for _ in range(200))
     batches = list(reading.read_batches(Trickle(content)))
     assert [line for batch in batches for line in batch] == content.split(b"\n")
@@ -221,7 +221,7 @@ def test_a_word_that_is_hyphenated_at_the_end_of_a_line_is_joined(run, lines, jo
 
 def test_endless_paragraph_is_cut_at_the_end_of_a_line(run, monkeypatch):
     """A text without any empty line is not kept in memory."""
-    monkeypatch.setattr(reading, "BYTES", 30)
+    monkeypatch.setattr(reading, "BATCH_BYTES", 30)
     lines = ["the dog saw a bird."] * 5
     code, out, err = run("--paragraphs", "--format", "json", *QUICK, *lines)
     assert (code, err) == (0, "")
@@ -252,7 +252,7 @@ def test_sampled_lines_depend_on_the_seed_and_their_number(run, monkeypatch):
     lines = ["the dog", "a bird", "the dog", "", "we sing\tthe dog"] * 3
     text, settings, texts = "\n".join(lines).encode(), ["--sample", "--max-extra", "5"], {}
     for size, seed in ((500, "1"), (4, "1"), (500, "2")):
-        monkeypatch.setattr(reading, "LINES", size)
+        monkeypatch.setattr(reading, "BATCH_LINES", size)
         draw = [*settings, "--top-k", "99", "--temperature", "0.9", "--seed", seed]
         code, out, err = run(*draw, stdin=text)
         assert (code, err) == (0, "")
@@ -264,7 +264,7 @@ def test_sampled_lines_depend_on_the_seed_and_their_number(run, monkeypatch):
 
 
 def test_n_best_lines_have_the_number_of_their_line(run, monkeypatch):
-    monkeypatch.setattr(reading, "LINES", 2)
+    monkeypatch.setattr(reading, "BATCH_LINES", 2)
     code, out, err = run("--nbest", "3", "--max-extra", "3", "the dog", "", "a bird")
     assert (code, err) == (0, "")
     rows = [line.split(" ||| ") for line in lines_of(out)]

@@ -242,7 +242,7 @@ def test_a_text_in_another_encoding_is_refused_with_the_command_that_converts_it
     run, tmp_path, content
 ):
     path = tmp_path / "a text"
-    path.write_bytes(b"the dog\n" * (reading.LINES if content[-1] == 0xE9 else 0) + content)
+    path.write_bytes(b"the dog\n" * (reading.BATCH_LINES if content[-1] == 0xE9 else 0) + content)
     assert is_refused(run(*QUICK, "--input", path), ENCODED[content])
     assert is_refused(run(*QUICK, stdin=content), ENCODED[content])
 

@@ -16,7 +16,13 @@ from minitf.files.models import save_model
 from minitf.text import EOS, Subwords, Words
 from minitf.translation import Search, Translation, Translator
 from minitf.translation.reading import Line, Part, in_small_letters
-from minitf.translation.writing import CUT, as_one_sentence, joined, restored, without_added_stop
+from minitf.translation.writing import (
+    CUT,
+    as_one_sentence,
+    joined,
+    restored,
+    without_added_stop,
+)
 
 ADDED = [
     ("Save", "Sparen.", "Sparen"),
@@ -213,7 +219,7 @@ def test_the_parts_of_a_sentence_read_as_one(parts, sources, expected):
     read = [part_of(around=[source]) for source in sources.split("|")]
     found = as_one(parts.split("|"), read, Pieces("Aber", "aber", "Flughafen"))
     assert "|".join(best.text for best in found) == expected
-    cut = [best.given_up == (CUT,) for best in found]
+    cut = [best.problems == (CUT,) for best in found]
     assert cut == [*(not s.endswith((".", '."')) for s in sources.split("|")[:-1]), False]
 
 
