@@ -23,7 +23,7 @@ def folder_of(model, bundled):
         return folder
     choices = [
         f"{near} ({languages})" if languages else near
-        for near, languages in _translators(_beside(bundled))
+        for near, languages in (_translators(Path(bundled).parent) if bundled else ())
     ]
     choices += [
         "the folder of a model that the trainer wrote",
@@ -36,7 +36,9 @@ def print_models(bundled):
     """Print a line for each model: those here, and those that Mozilla's index has for Firefox."""
     from minitf.public.firefox import firefox_models  # lazily: it loads what downloads
 
-    lines = [(*each, "bundled") for each in _translators(_beside(bundled))]
+    lines = []
+    if bundled:
+        lines = [(*each, "bundled") for each in _translators(Path(bundled).parent)]
     downloaded = data_folder() / "models"
     for folder, languages in _translators(downloaded):
         name = Path(folder).name.replace("--", "/").removeprefix("Helsinki-NLP/")
@@ -58,13 +60,9 @@ def print_models(bundled):
     say("There are also opus-mt-fr-en and the like: https://huggingface.co/Helsinki-NLP has them.")
 
 
-def _beside(bundled):
-    return Path(bundled).parent if bundled else None
-
-
 def _translators(folder):
     """Yield the path and the languages of each translator in a folder of models."""
-    for path in sorted(folder.glob("*/config.json")) if folder else ():
+    for path in sorted(folder.glob("*/config.json")):
         with contextlib.suppress(UserError, ValueError):
             notes = read_notes(path.parent)
             if not is_parser(notes):

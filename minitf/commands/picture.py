@@ -44,7 +44,12 @@ def drawing(batches, translator, options):
             if seen == 2:
                 say(f"{PROGRAM}: {options.attention} shows the first line of the text only")
                 continue
-            _draw(translator, line, options)
+            path = options.attention
+            search = Search(options.beam, options.alpha, options.max_extra, like=options.like)
+            if path.lower().endswith(PAGES):
+                draw_page(translator, line, path, options.model, search, options.with_model)
+            else:
+                _draw_maps(translator, line, options, search)
             if len(parts) > 1:
                 say(
                     f"{PROGRAM}: the line is translated in parts; {options.attention} shows the "
@@ -53,15 +58,6 @@ def drawing(batches, translator, options):
         yield lines
     if not seen:
         raise UserError("--attention: there is no text to draw a picture of: give a sentence")
-
-
-def _draw(translator, line, options):
-    search = Search(options.beam, options.alpha, options.max_extra, like=options.like)
-    if options.attention.lower().endswith(PAGES):
-        folder, with_model = options.model, options.with_model
-        draw_page(translator, line, options.attention, folder, search, model=with_model)
-    else:
-        _draw_maps(translator, line, options, search)
 
 
 def draw_page(translator, sentence, path, folder, search=None, model=True):
