@@ -208,6 +208,10 @@ def parse(arguments=None, model=None):
             group.add_argument(name, **option)
     parser.set_defaults(model=model)
     options = parse_text(parser, sys.argv[1:] if arguments is None else list(arguments))
+    if options.format_in:
+        options.format_in = FORMATS.get(options.format_in)  # None for "plain"
+    elif options.input:
+        options.format_in = format_of(options.input)
     _check(parser, options)
     return options
 
@@ -238,10 +242,6 @@ def _check(parser, options):
     is_page = picture.lower().endswith(PAGES)
     is_chosen = options.attention_kind or options.layer or options.attention_subwords
     files = {os.path.realpath(path) for path in (options.input, options.output) if path}
-    if options.format_in:
-        options.format_in = FORMATS.get(options.format_in)  # None for "plain"
-    elif options.input:
-        options.format_in = format_of(options.input)
     for_lines = {
         "--paragraphs": options.paragraphs,
         "--nbest": options.nbest > 1,

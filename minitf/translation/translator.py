@@ -131,7 +131,6 @@ class Translator:
         self.placeholders = list(placeholders)
         self.as_text = not is_cut if as_text is None else as_text
         self.notes = notes or {}
-        self._wellformed = Wellformed(subwords)
 
     @classmethod
     def load(
@@ -255,6 +254,10 @@ class Translator:
             [*part.prefix, *(next(encoded) if part.ids is None else part.ids)][: self.max_subwords]
             for part in parts
         ]
+
+    @functools.cached_property
+    def _wellformed(self):
+        return Wellformed(self.subwords)
 
     def _translate_lines(self, lines, decode_batch, search, progress=None):
         """Return the best translations of each Line: those of its parts, as one text.
