@@ -1292,8 +1292,6 @@ for distance in (1, 10, 20, 50):
 of_neighbours = [loss_of_last_5(i, distance=1) for i in updates]
 gain_of_neighbours = np.mean(alone) - np.mean(of_neighbours)
 gain_of_10_apart = np.mean(alone) - np.mean(of_means)
-print(f"gain over 16 points: 10 apart {gain_of_10_apart:.3f}, ", end="")
-print(f"neighbours {gain_of_neighbours:.3f}")
 claim(
     "neighbours gain less than a third",
     gain_of_neighbours < gain_of_10_apart / 3,
