@@ -100,25 +100,6 @@ def test_one_english_sentence_has_one_german_sentence_and_there_are_many(sample)
     assert 5_000**2 / (10_000 - len(translations)) > 200_000
 
 
-def test_sentences_are_well_formed(sample):
-    capitals = {"Tag", "Abend", "Montag", "Sonntag", "Uhr", "Zeit", "Hause", "Schule"}
-    capitals |= {*grammar.NAMES}
-    for noun in NOUNS.values():
-        plural = noun.german_plural
-        capitals |= {noun.german, noun.oblique, plural, plural + "n"}
-    for source, target in zip(*sample[0], strict=True):
-        for line in (source, target):
-            assert re.fullmatch(r"[A-Z][A-Za-zäöüß]*(,? [A-Za-zÄÖÜäöüß']+)*[.?]", line), line
-            assert len(line.split()) <= 16
-        assert source[-1] == target[-1]
-        for word in re.findall(r"\w+", target)[1:]:
-            # Der junge Junge; jeden Morgen, morgen
-            if word.lower() not in ("junge", "jungen", "morgen"):
-                assert word[0].isupper() == (word.capitalize() in capitals), (word, target)
-        clauses = len(re.findall(r", (?:weil|dass|ob|aber) |^Weil .*, ", target))
-        assert clauses == len(re.findall(r"\b(?:because|that|whether|but)\b", source.lower()))
-
-
 def held_out_pattern():
     """Return what finds HELD_OUT in a text: "red bag", "the bag is red", "how many hats"."""
     between = "|".join(

@@ -230,19 +230,6 @@ def test_a_save_that_ends_early_keeps_the_old_file(error, raised, said, saved, a
     assert os.listdir(saved.parent) == [saved.name]
 
 
-def test_a_write_that_fails_half_way_keeps_the_old_file(saved, arrays):
-    resource = pytest.importorskip("resource")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
-    try:
-        text = message(save_arrays, saved, {"new": np.zeros((1 << 20,))}, {})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert str(saved) in text and "large" in text
-    assert_same(load_arrays(saved)[0], arrays)
-    assert os.listdir(saved.parent) == [saved.name]
-
-
 def test_a_checkpoint_is_not_copied_to_be_saved(tmp_path):
     """A checkpoint is three times as large as its model."""
     arrays = {f"{i}": np.ones(1 << 20, np.float32) for i in range(16)}
@@ -490,17 +477,6 @@ def test_missing_file_folder_and_other_files(tmp_path):
 # Damaged and hostile files ------------------------------------------------------------------------
 
 
-def test_a_flipped_bit_is_noticed(saved_file, arrays):
-    """Safetensors has no checksum, so save_arrays adds a sha256."""
-    intact = saved_file.read_bytes()
-    data = intact.index(arrays["encoder.weight"].tobytes())
-    for position in (data, data + 9, intact.index(b"encoder.bias"), intact.index(b'"step') + 9):
-        changed = bytearray(intact)
-        changed[position] ^= 16
-        saved_file.write_bytes(changed)
-        assert str(saved_file) in message(load_arrays, saved_file)
-
-
 @pytest.mark.parametrize(
     "before, after",
     [("[5,7]", "[7,5]"), ('"F64"', '"I64"'), ('"x"', '"y"'), (r"\"step\": 12", r"\"step\": 13")],
@@ -516,22 +492,13 @@ def test_a_changed_header_is_noticed(tmp_path, before, after):
     "header",
     [
         {"w": entry([10**12])},
-        {"w": entry([5 * 10**8])},
-        {"w": entry([10**9], size=4 * 10**9)},
-        {"w": entry([2**40, 2**40])},
-        {"w": entry([0, 2**62], size=0)},
         {"w": entry([0, 2**62, 2**62], size=0)},
-        {"w": entry([-4])},
-        {"w": entry([1] * 200 + [4])},
-        {"w": entry(dtype="F64")},
         {"w": entry(dtype="nonsense")},
         {"w": entry(), "v": entry()},
-        {"w": entry(size=15)},
         b'{"w": ' + b"[" * 9000,
         {"w": entry([1] * 4_000_000 + [4])},
         {f"w{i}": entry([0], size=0) for i in range(200_000)},
         {"__metadata__": {"minitf": "x" * MAX_HEADER}},
-        {"__metadata__": {"minitf": "[" * 9000}},
         {"__metadata__": {"minitf": "[1]"}},
         {"__metadata__": {"minitf": '{"sha256": "", "meta": 5}'}},
     ],
@@ -559,11 +526,10 @@ def test_a_long_header_takes_little_memory(tmp_path):
     assert resident() - before < 40 * MAX_HEADER
 
 
-@pytest.mark.parametrize("dtype, size", [("BOOL", 1), ("C64", 8), ("F8_E4M3", 1)])
-def test_types_that_are_not_supported_are_named(tmp_path, dtype, size):
+def test_types_that_are_not_supported_are_named(tmp_path):
     path = tmp_path / "a.safetensors"
-    write_safetensors(path, {"w": entry(dtype=dtype, size=4 * size)}, bytes(4 * size))
-    assert f"array 'w' is of type {dtype}: convert it to F32" in message(load_arrays, path)
+    write_safetensors(path, {"w": entry(dtype="BOOL", size=4)}, bytes(4))
+    assert "array 'w' is of type BOOL: convert it to F32" in message(load_arrays, path)
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(6000, marks=pytest.mark.slow)])

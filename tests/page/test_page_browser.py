@@ -127,28 +127,6 @@ def test_a_walk_through_the_page(translator, tmp_path, with_model, beam, width):
     assert report_of(path, WALK, f"--window-size={width},900") == ([], [])
 
 
-def test_the_model_in_the_page_attends_as_python_does(translator, tmp_path):
-    """Also by the queries and keys that it shows, for the last row: nothing is hidden from it."""
-    path = tmp_path / "page.html"
-    explained = translator.explain("The old woman gave the child a red book.")
-    write_page(path, explained, model=translator.model, subwords=translator.subwords)
-    script = """
-    const byHand = {};
-    for (const kind of Object.keys(KINDS)) {
-      const { queries, keys } = shown.inner[kind][0], K = shown.inner.d_k;
-      const part = (vector) => vector.slice(0, K);
-      byHand[kind] = softmax(keys.map((key) =>
-        dot(part(queries.at(-1)), part(key)) / Math.sqrt(K)));
-    }
-    return [shown.weights, byHand];
-    """
-    (weights, by_hand), messages = report_of(path, READY + script)
-    assert messages == []
-    for kind, expected in explained.weights.items():
-        assert np.abs(np.array(weights[kind]) - expected).max() < 1e-3, kind
-        assert np.abs(np.array(by_hand[kind]) - expected[0, 0, -1]).max() < 1e-3, kind
-
-
 def named(token):
     """Return what the views call a subword."""
     return f"-{token}" if token[0].isalpha() else token.lstrip("▁") or "␣"

@@ -154,26 +154,18 @@ def test_the_scores_are_of_the_right_sentences_and_the_right_way_round(
     ("arguments", "said"),
     [
         (["a"], "no model: name the folder of a parser with --model DIR"),
-        (["--model", "nowhere", "a"], "nowhere: no such folder"),
         (["--model", "", "a"], ". is not the folder of a trained model"),
         (["--model", EXAMPLES / "models" / "en-de", "a"], "does not write trees"),
-        (["--model", "HERE", "--input", "nothing.txt"], "nothing.txt: cannot be read"),
         (["--model", "HERE", "--input", "x.txt", "a"], "choose one of them"),
-        (["a", "--modle", "HERE"], "unknown option --modle: did you mean --model?"),
-        (["-hello"], "unknown option -hello: put -- before text"),
-        (["a", "--model", "HERE", "--output", "x", "--output", "y"], "--output is given twice"),
-        (["--model", "HERE", "--beam", "0", "a"], "--beam"),
         (["--model", "HERE", "--score", "no.tree"], "no.tree: cannot be read (No such file"),
         (["--model", "HERE", "--score", "empty.tree"], "there are no trees with words in empty"),
         (["--model", "HERE", "--score", "x.tree", "--pretty"], "leave out --draw and --pretty"),
         (["a", "--model", "HERE", "--score", "x.tree"], "leave the other text out"),
-        (["--model", "HERE", "--score", GOLD, "--output", ""], "--output needs the name of a file"),
         (["--model", "HERE", "--score", GOLD, "--output", "no/x"], "its folder does not exist"),
         (["--model", "HERE", "--score", GOLD, "--output", GOLD], "would replace another file"),
         (["a", "--model", "HERE", "--draw", "x.svg", "--output", "./x.svg"], "would replace"),
         (["--model", "HERE", "--draw", "x.svg", "--input", "./x.svg"], "--draw would replace"),
         (["--model", "HERE", "--draw", "x.gif2", "a"], "unknown picture format 'x.gif2'"),
-        (["--model", "HERE", "--draw", "", "a"], "--draw needs the name of a file"),
         (["--model", "HERE", "--draw", "x.png", ""], "there is no text"),
     ],
 )
@@ -205,21 +197,6 @@ def test_scores_that_cannot_be_printed_cost_no_trees(folder, tmp_path):
     assert found.returncode == 2 and said.count("\n") == 1
     assert "standard output: cannot be written" in said
     assert (tmp_path / "trees.txt").read_text().count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "said"),
-    [
-        (KeyboardInterrupt, 130, "stopped: nothing was written to "),
-        (MemoryError, 2, "out of memory: give less text"),
-    ],
-)
-def test_what_ends_the_parsing_is_told(folder, capsys, monkeypatch, tmp_path, error, code, said):
-    monkeypatch.setattr(Parser, "parse", mock.Mock(side_effect=error))
-    given = ["--model", folder, "--output", tmp_path / "out.txt", "the cat"]
-    found, out, err = run(capsys, *given)
-    assert (found, out, err.count("\n")) == (code, "", 1)
-    assert said in err and not (tmp_path / "out.txt").exists()
 
 
 def test_the_bar_counts_sentences_and_not_their_parts(folder, capsys, monkeypatch, tmp_path):
