@@ -75,11 +75,10 @@ class Pairs(NamedTuple):
 class Corpus:
     """The texts to train, validate and test a model.
 
-    tests: the first is the main one. cut: the text is already cut into tokens, words or subwords,
-    separated by spaces (class `Words`). tokenized: the references have spaces around punctuation,
-    so BLEU is computed without tokenising them again. added: pairs that follow the training text;
-    no subwords are learned from them. symbols: words of the targets that are a subword each, such
-    as the brackets of trees.
+    tests: the first is the main one. tokenized: the references have spaces around punctuation, so
+    BLEU is computed without tokenising them again. added: pairs that follow the training text; no
+    subwords are learned from them. symbols: words of the targets that are a subword each, such as
+    the brackets of trees.
     """
 
     name: str
@@ -88,7 +87,6 @@ class Corpus:
     train: Pairs
     valid: Pairs
     tests: dict[str, Pairs]
-    cut: bool = False
     tokenized: bool = False
     added: Pairs = field(default_factory=lambda: Pairs([], []))
     symbols: tuple[str, ...] = ()

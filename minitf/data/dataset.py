@@ -150,7 +150,6 @@ def read_corpus(settings, notes=(), log=print):
         )
     else:
         train, valid = corpora.open_pairs(*settings.train), corpora.read_pairs(*settings.valid)
-        cut = settings.subwords == "none"
         languages = [
             ending[1:] if re.fullmatch(r"\.[a-z]{2}", ending) else side
             for ending, side in zip(endings(settings.train), ("source", "target"), strict=True)
@@ -162,7 +161,8 @@ def read_corpus(settings, notes=(), log=print):
             elif languages != learned:
                 ours, model = " to ".join(languages), " to ".join(learned)
                 log(f"notice   --train is {ours}, the model {model}: better choose one of {ours}")
-        corpus = corpora.Corpus("own", *languages, train, valid, {}, cut=cut, tokenized=cut)
+        tokenized = settings.subwords == "none"
+        corpus = corpora.Corpus("own", *languages, train, valid, {}, tokenized)
     if not settings.add:
         return corpus
     streamed = isinstance(corpus.train.source, corpora.Lines)
@@ -183,7 +183,7 @@ def prepare(settings, corpus, log, subwords=None):
     if subwords is None:
         subwords = _learn_subwords(corpus, settings, log)
     elif settings.train and isinstance(subwords, Words):  # of --start-from: the text is cut, too
-        corpus = dataclasses.replace(corpus, cut=True, tokenized=True)
+        corpus = dataclasses.replace(corpus, tokenized=True)
     pairs = corpus.train
     if n_added := len(corpus.added.source):
         log(f"added    {counted(n_added, 'pair')} from {settings.add[0]}")
@@ -269,7 +269,7 @@ def _omissions(counts):
 def _learn_subwords(corpus, settings, log):
     lines = corpus.train.source + corpus.train.target
     log("subwords are learned from the training text")
-    if corpus.cut or settings.subwords == "none":
+    if settings.subwords == "none":
         return Words.train(lines, settings.vocabulary_size or None)
     size = settings.vocabulary_size or vocabulary_size(len(corpus.train.source))
     return Subwords.train(lines, size, log=log, symbols=corpus.symbols)

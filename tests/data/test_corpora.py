@@ -82,7 +82,7 @@ def test_a_text_from_a_pipe_cannot_be_streamed(tmp_path):
 
 def test_a_corpus_is_found_by_name(data):
     corpus = corpora.load("tatoeba-en-de")
-    assert (corpus.source_language, corpus.target_language, corpus.cut) == ("en", "de", False)
+    assert (corpus.source_language, corpus.target_language) == ("en", "de")
     assert corpus.train == (
         ["train en 0", "train en 1", "train en 2"],
         ["train de 0", "train de 1", "train de 2"],

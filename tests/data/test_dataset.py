@@ -314,14 +314,13 @@ def test_references_are_joined_where_the_text_came_cut():
 
 
 def test_the_vocabulary_size():
-    corpus = own((["a b c d e f"] * 9, ["a b c"] * 9), cut=True)
+    corpus = own((["a b c d e f"] * 9, ["a b c"] * 9))
     assert len(made(corpus).subwords) == 10  # all words, and the four special ids
     assert len(made(corpus, vocabulary_size=7).subwords) == 7
-    raw = own((["a b c d e f"] * 9, ["a b c"] * 9))
     log = []
-    made(raw, log=log.append, subwords=None)
+    made(corpus, log=log.append, subwords=None)
     assert isinstance(
-        prepare(Settings(subwords="sentencepiece"), raw, log.append).subwords, Subwords
+        prepare(Settings(subwords="sentencepiece"), corpus, log.append).subwords, Subwords
     )
     assert any("subwords, not 1000; " in line for line in log)
 
@@ -331,7 +330,7 @@ def test_reading_what_the_user_named(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     files = [str(tmp_path / "s"), str(tmp_path / "t")]
     corpus = read_corpus(Settings(train=files, valid=files, subwords="none"))
-    assert corpus.train == (["a b@@ c"], ["d"]) and corpus.cut and corpus.tokenized
+    assert corpus.train == (["a b@@ c"], ["d"]) and corpus.tokenized
     assert not read_corpus(Settings(train=files, valid=files)).tokenized
     with pytest.raises(UserError, match="--train needs --valid"):
         read_corpus(Settings(train=files))
@@ -368,7 +367,7 @@ def test_a_text_for_a_model_of_words_is_cut_already(tmp_path):
     settings = Settings(train=[str(path)] * 2, valid=[str(path)] * 2)
     words = Words.train(["the cat , a dog ."])
     corpus = prepare(settings, read_corpus(settings), print, words).corpus
-    assert corpus.cut and corpus.tokenized
+    assert corpus.tokenized
 
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress, lzma.compress, utf_16, zstandard])
