@@ -44,13 +44,13 @@ def save_bytes(path: str | Path, *parts) -> None:
 
     Raises UserError if the disk refuses.
     """
-    with replacing(path) as file:
+    with atomic_file(path) as file:
         for part in parts:
             file.write(part)
 
 
 @contextlib.contextmanager
-def replacing(path, buffering=-1):
+def atomic_file(path, buffering=-1):
     """Give a block a new file, which takes the name `path` at the end of the block.
 
     If the block fails, the old file is unchanged and the new one is removed.
@@ -112,7 +112,7 @@ def check_empty(folder):
 
 
 @contextlib.contextmanager
-def filling(folder):
+def atomic_folder(folder):
     """Give a new folder beside `folder`, to be filled by a block, and rename it afterwards.
 
     If the block fails, it is deleted. If there is a folder of the final name by then, that stays.

@@ -86,12 +86,12 @@ def grad_check(
             return weights * _call(fn, [*arrays[:i], x, *arrays[i + 1 :]])[0].numpy()
 
         compare = _comparison(weighted, x, gradient, unit, step, rtol, atol, rng)
-        moves = _moves(gradient, unit, rng)
-        slopes = [compare(move) for move in moves]
+        directions = _directions(gradient, unit, rng)
+        slopes = [compare(direction) for direction in directions]
         if not all(slope.right for slope in slopes):
             others = [arrays[j] for j in floats if j != i]
             raise AssertionError(
-                subject + _mistake(compare, moves, slopes, gradient, weights, others)
+                subject + _mistake(compare, directions, slopes, gradient, weights, others)
             )
         worst = max(worst, *(slope.error for slope in slopes))
         if note := _note(subject, slopes, gradient, step):
@@ -253,7 +253,7 @@ def _units(inputs):
     return [unit or smallest for unit in units]
 
 
-def _moves(gradient, unit, rng):
+def _directions(gradient, unit, rng):
     """Return the directions to compare along, as arrays like the input.
 
     Each element of a small input; of a large one a sample, evenly from the smallest nonzero
@@ -267,15 +267,15 @@ def _moves(gradient, unit, rng):
             between = np.linspace(SMALLEST, by_size.size - 1, SAMPLED - SMALLEST).astype(int)
             by_size = by_size[[*range(SMALLEST), *between]]
         elements = np.sort(by_size)
-    moves = [np.zeros(gradient.shape) for _ in elements]
-    for move, k in zip(moves, elements, strict=True):
-        move.flat[k] = unit
+    directions = [np.zeros(gradient.shape) for _ in elements]
+    for direction, k in zip(directions, elements, strict=True):
+        direction.flat[k] = unit
     if small:
-        return moves
+        return directions
     # Elements with a small gradient move further, or those with a large one would hide them.
     usual = np.median(sizes[sizes > 0]) if sizes.any() else 1.0
     further = np.clip(usual / np.maximum(sizes, usual / 30), 1 / 30, 30)
-    return [*moves, unit * further * _random_signs(rng, gradient.shape)]
+    return [*directions, unit * further * _random_signs(rng, gradient.shape)]
 
 
 def _random_signs(rng, shape):
@@ -357,12 +357,12 @@ def _note(subject, slopes, gradient, step):
 # What is wrong with a gradient --------------------------------------------------------------------
 
 
-def _mistake(compare, moves, slopes, gradient, weights, others):
+def _mistake(compare, directions, slopes, gradient, weights, others):
     """Return the end of a message: the element with the largest error, and the likely cause.
 
     weights: of the outputs. others: the other inputs.
     """
-    checked = list(zip(moves, slopes, strict=True))
+    checked = list(zip(directions, slopes, strict=True))
     if gradient.size > SMALL:
         v = _suspect(compare, checked.pop()[0])
         checked.append((v, compare(v)))

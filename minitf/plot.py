@@ -148,7 +148,7 @@ def join_pieces(weights, target_tokens, source_tokens, words: bool = False):
 
     A word attends as its subwords do on average, and receives the sum of their weights, so the sum
     of a row does not change. U+2581 begins a word, as in SentencePiece; if no token contains it,
-    each token is a word unless @@ marks a cut. A punctuation mark is a separate word, and so is a
+    each token is a word unless @@ marks a split. A punctuation mark is a separate word, and so is a
     Chinese character. Words are returned without these marks, and the start and end marks of a
     sentence as "(start)" and "(end)".
 

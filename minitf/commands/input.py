@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from minitf.cli import is_terminal, quoted, say, terminal_safe
 from minitf.errors import UserError
-from minitf.text.vocabulary import valid
+from minitf.text.vocabulary import valid_unicode
 from minitf.translation.reading import join
 
 BATCH_LINES = 500  # lines that are sorted by length and translated together, at most
@@ -48,7 +48,7 @@ def opened_input(options):
             say(f"{n} single words, each taken as a line: put a sentence in quotes")
         # A line feed at the end of an argument begins no other line.
         lines = [line for text in options.text for line in text.removesuffix("\n").split("\n")]
-        lines = [_stripped(valid(line)) for line in lines]
+        lines = [_stripped(valid_unicode(line)) for line in lines]
         yield Source(
             lines[start : start + BATCH_LINES] for start in range(0, len(lines), BATCH_LINES)
         )

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from minitf.atomic import HINTS, replacing
+from minitf.atomic import HINTS, atomic_file
 from minitf.cli import say
 from minitf.commands.arguments import PROGRAM
 from minitf.errors import UserError
@@ -53,7 +53,7 @@ def opened_output(path, input_file):
     path = os.path.realpath(path)  # a link stays a link
     try:
         # Unbuffered: a full disk refuses a write, and does not refuse the rest of it in close().
-        with replacing(path, buffering=0) as file:
+        with atomic_file(path, buffering=0) as file:
             yield lambda text: _write(file, path, text)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped: nothing was written to {path}") from None

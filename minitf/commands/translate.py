@@ -15,7 +15,7 @@ from minitf.errors import UserError
 from minitf.files.arrays import exists
 from minitf.text import PairedSubwords
 from minitf.text.plain import text_ranges
-from minitf.text.vocabulary import printable, valid
+from minitf.text.vocabulary import printable, valid_unicode
 from minitf.translation.languages import is_parser
 from minitf.translation.translator import Search, Translator
 from minitf.translation.writing import joined
@@ -149,6 +149,6 @@ def _around(line, ranges):
     """Return what is before, between and after some ranges of a line, as it may be printed."""
     edges = pairwise([0, *chain(*ranges), len(line)])
     return [
-        "\t".join(printable(valid(each)) for each in line[start:stop].split("\t"))
+        "\t".join(printable(valid_unicode(each)) for each in line[start:stop].split("\t"))
         for start, stop in islice(edges, None, None, 2)
     ]

@@ -1,4 +1,4 @@
-"""Corpora, built-in or fetched: read, cleaned, cut into subwords and grouped into batches."""
+"""Corpora, built-in or fetched: read, cleaned, split into subwords and grouped into batches."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ from minitf.data.rows import EncodedPairs, encode_lines, encode_pairs, in_memory
 from minitf.errors import UserError
 from minitf.text import Subwords, Vocabulary, Words, plan_batches
 from minitf.text.batches import batch_of
-from minitf.text.vocabulary import join_cuts
+from minitf.text.vocabulary import join_bpe
 
 VALID_SENTENCES = 1000  # enough to show progress; translating more only delays training
 MAX_UNKNOWN = 0.5  # fraction of a text's ids that may be UNK
@@ -35,7 +35,7 @@ class Dataset:
 
     Measured with 36 million pairs on the disk, the size of en-fr, without the pages of the file,
     which the system takes back when it needs the memory: 0.6 GB between batches; at
-    most 1.6 GB while an epoch is planned, 44 bytes a pair. Cutting a text takes 0.3 GB for any
+    most 1.6 GB while an epoch is planned, 44 bytes a pair. Encoding a text takes 0.3 GB for any
     number of pairs; learning the subwords at most 2 GB, of which the process keeps 1.2 GB. The
     maximum is less than 3 GB.
     """
@@ -78,7 +78,7 @@ class Dataset:
 
     def references(self, lines):
         """Return the reference translations, with words joined if the text came in subwords."""
-        return [join_cuts(line) for line in lines] if isinstance(self.subwords, Words) else lines
+        return [join_bpe(line) for line in lines] if isinstance(self.subwords, Words) else lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +170,7 @@ def read_corpus(settings, notes=(), log=print):
 
 
 def prepare(settings, corpus, log, subwords=None):
-    """Cut the training text into subwords and clean it; return the Dataset.
+    """Split the training text into subwords and clean it; return the Dataset.
 
     subwords: those of a trained model; without them they are learned here, from the training text
     without added pairs. If the text does not fit into memory, its ids are written to files, once.
@@ -182,7 +182,7 @@ def prepare(settings, corpus, log, subwords=None):
     _warn_about_files(settings, corpus, log)
     if subwords is None:
         subwords = _learn_subwords(corpus, settings, log)
-    elif settings.train and isinstance(subwords, Words):  # of --start-from: the text is cut, too
+    elif settings.train and isinstance(subwords, Words):  # of --start-from
         corpus = dataclasses.replace(corpus, tokenized=True)
     pairs = corpus.train
     if n_added := len(corpus.added.source):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import unescape
 
-from minitf.atomic import filling
+from minitf.atomic import atomic_folder
 from minitf.cli import counted
 from minitf.data import read_table
 from minitf.data.fetch import NoConnection, Remote, fetch
@@ -83,7 +83,7 @@ def make(folders, data, say=print):
             f"into {data / 'downloads'}"
         ) from None
     for folder in folders:
-        with filling(data / folder) as temporary:
+        with atomic_folder(data / folder) as temporary:
             recipe = RECIPES[folder]
             recipe.build([archives[remote] for remote in recipe.remotes], temporary, say)
         say(f"made     {data / folder}")
@@ -177,7 +177,7 @@ def _tatoeba(language, text, archives, folder, say):
             pair = [field.strip() for field in line.decode(errors="replace").split("\t")[:2]]
             if len(pair) < 2 or not all(pair):
                 continue
-            sentence, translated = map(hashed, pair)
+            sentence, translated = map(sentence_hash, pair)
             if sentence in listed:
                 if translated == listed[sentence][1]:
                     held_out.setdefault(sentence, pair)
@@ -216,10 +216,10 @@ def _held_out(corpus):
     return sentences
 
 
-def hashed(sentence):
+def sentence_hash(sentence):
     """Return ten digits that stand for a sentence; capitals and punctuation make no difference.
 
-    >>> hashed("Where is the station?") == hashed("where is the station")
+    >>> sentence_hash("Where is the station?") == sentence_hash("where is the station")
     True
     """
     letters = "".join(filter(str.isalnum, sentence.casefold()))

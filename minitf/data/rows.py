@@ -1,6 +1,6 @@
 """The ids of all lines of a text, in one flat array: in memory, or in a file.
 
-A text that is too long for the memory is cut into subwords once; then its ids are mapped, and a
+A text that is too long for the memory is split into subwords once; then its ids are mapped, and a
 pair costs a few bytes of memory. The folder of such a text contains
 
     ids.bin       the ids of one pair after the other, each source before its target, so that a
@@ -17,14 +17,14 @@ from itertools import chain, islice
 
 import numpy as np
 
-from minitf.atomic import filling
+from minitf.atomic import atomic_folder
 from minitf.cli import Progress
 from minitf.data import corpora
 from minitf.errors import UserError
 from minitf.text import UNK
 from minitf.text.batches import id_type
 
-_BLOCK = 20_000  # lines that are cut into subwords at a time
+_BLOCK = 20_000  # lines that are encoded at a time
 _FORMAT = 3
 
 
@@ -121,7 +121,7 @@ class EncodedPairs:
 
 
 def encode_pairs(name, pairs, subwords, max_length, log=print):
-    """Cut the pairs into subwords, leave out those that `corpora.clean` rejects.
+    """Split the pairs into subwords, leave out those that `corpora.clean` rejects.
 
     name: of the folder, together with a hash of all arguments, so that the same pairs are encoded
     once. pairs: of Lines. Raises UserError if the folder cannot be written.
@@ -129,7 +129,7 @@ def encode_pairs(name, pairs, subwords, max_length, log=print):
     key = _key(pairs, subwords, max_length)[:16]
     folder = corpora.data_folder() / "encoded" / f"{name}-{key}"
     if not folder.exists():
-        with filling(folder) as temporary:
+        with atomic_folder(folder) as temporary:
             _write(temporary, pairs, subwords, max_length)
     log(f"encoded  {folder}: delete it when no run needs it any more")
     return EncodedPairs.load(folder, id_type(len(subwords)))
@@ -146,7 +146,7 @@ def _key(pairs, subwords, max_length):
 
 def _write(folder, pairs, subwords, max_length):
     with open(folder / "ids.bin", "wb") as file:
-        lengths, counts, unknown = _cut(pairs, subwords, max_length, file.write)
+        lengths, counts, unknown = _encode(pairs, subwords, max_length, file.write)
         file.flush()
         os.fsync(file.fileno())
     np.save(folder / "lengths.npy", lengths)
@@ -156,11 +156,11 @@ def _write(folder, pairs, subwords, max_length):
 def in_memory(pairs, subwords, max_length):
     """Return the EncodedPairs of a text that fits into the memory."""
     blocks = []
-    lengths, counts, unknown = _cut(pairs, subwords, max_length, blocks.append)
+    lengths, counts, unknown = _encode(pairs, subwords, max_length, blocks.append)
     return EncodedPairs(np.concatenate(blocks), lengths, counts, unknown)
 
 
-def _cut(pairs, subwords, max_length, keep):
+def _encode(pairs, subwords, max_length, keep):
     """Call `keep` with the ids of a block of pairs after the other.
 
     Return their lengths (2, n), how many pairs were kept and left out, and how many ids are UNK.
@@ -169,7 +169,7 @@ def _cut(pairs, subwords, max_length, keep):
     dtype = np.uint16 if max_length < (1 << 16) - 1 else np.uint32
     rows, done = zip(*pairs, strict=True), 0
     lengths, counts, unknown = [np.zeros((2, 0), dtype)], Counter(), 0
-    with Progress("pairs cut into subwords", len(pairs.source)) as progress:
+    with Progress("pairs split into subwords", len(pairs.source)) as progress:
         while block := list(islice(rows, _BLOCK)):
             texts = zip(*block, strict=True)
             sources = encode_lines(subwords, next(texts), "source")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from minitf.cli import counted
 from minitf.errors import UserError
-from minitf.text.trees import WORD, Tree, beside_brackets, cleaned, linear, read_trees, words
+from minitf.text.trees import WORD, Tree, cleaned, escape_bracket, linear, read_trees, words
 
 Article = list[Tree]  # the cleaned trees of one file
 
@@ -32,7 +32,7 @@ def as_pairs(trees: list[Tree], with_words: bool) -> tuple[list[str], list[str]]
     >>> as_pairs([["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"]], with_words=False)
     (['the cat'], ['(NP XX XX )NP'])
     """
-    sentences = [map(beside_brackets, words(tree)) if with_words else words(tree) for tree in trees]
+    sentences = [map(escape_bracket, words(tree)) if with_words else words(tree) for tree in trees]
     return list(map(" ".join, sentences)), [" ".join(linear(tree, with_words)) for tree in trees]
 
 

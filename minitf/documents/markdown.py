@@ -4,13 +4,13 @@ import html
 import re
 
 from minitf.documents.tagged import attribute_units, html_units
-from minitf.documents.units import Kind, Mark, Spelling, Unit, characters_of, units_between
+from minitf.documents.units import Escaping, Kind, Mark, Unit, characters_of, units_between
 from minitf.errors import UserError
 
 # What the grammars do not know; the names of the groups are the kinds of the marks. A list of
 # definitions, an alert, a container and a footnote keep their lines.
 _MORE = re.compile(
-    r"(?P<between>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*"  # ::: note
+    r"(?P<separator>^[ \t>]*(?::::.*|!!! .*|\[!\w+\].*|:(?=\s)|\[\^[^\]\n]+\]:)[\s>]*"  # ::: note
     r"|<br\s*/?>|(?<=\s)[|·•/→](?=\s))"  # <br>, and what separates links
     r"|(?P<word>\w*(?:\\_\w*)+|\\&"  # snake\_case
     r"|(?<!\\)\{[#.:{%][^{}]*\}+"  # {#section}
@@ -36,7 +36,7 @@ def _read(raw):
     return _ESCAPED.sub(r"\1", html.unescape(re.sub(r"(?<!\s)\s*\n[\s>]*", " ", raw)))
 
 
-def _spelling(raw, more=""):
+def _escaping(raw, more=""):
     """Return how a text is spelled: emphasis is escaped if it has none, and what it has escaped."""
     signs = {*"*_`"} - {*raw} | {*re.findall(r"\\([*_`\[\]$~<>{}|\\])", raw), *more}
     signs = "|".join([r"<(?=[A-Za-z/!?])", *map(re.escape, sorted(signs))])
@@ -44,7 +44,7 @@ def _spelling(raw, more=""):
     def write(text):
         return re.sub(signs, r"\\\g<0>", re.sub(r"&(?=#?\w+;)", "&amp;", text))
 
-    return Spelling(_read, write, _begin)
+    return Escaping(_read, write, _begin)
 
 
 def _begin(text, replaced):
@@ -97,7 +97,7 @@ def _text_units(document, node, inside, places, labels):
         elif child.type in _WORDS:
             marks.append(Mark(begin, end, Kind.WORD))
         elif child.type == "hard_line_break":
-            marks.append(Mark(begin, _GAP.match(document, end).end(), Kind.BETWEEN))
+            marks.append(Mark(begin, _GAP.match(document, end).end(), Kind.SEPARATOR))
         elif child.type in ("emphasis_delimiter", "html_tag"):
             marks.append(Mark(begin, end))
             units += attribute_units(document, begin, end)
@@ -108,12 +108,12 @@ def _text_units(document, node, inside, places, labels):
         Mark(start + each.start(), start + each.end(), each.lastgroup)
         for each in _MORE.finditer(document[start:stop])
     ]
-    spelling = _spelling(document[start:stop], "|" * (node.type == "pipe_table_cell"))
-    return units + units_between(document, start, stop, marks, spelling)
+    escaping = _escaping(document[start:stop], "|" * (node.type == "pipe_table_cell"))
+    return units + units_between(document, start, stop, marks, escaping)
 
 
 def _title_units(document, start, stop):
-    return units_between(document, start, stop, [], _spelling(document[start:stop], "\"'"))
+    return units_between(document, start, stop, [], _escaping(document[start:stop], "\"'"))
 
 
 def _link_marks(document, link, start, stop, labels):

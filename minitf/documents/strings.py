@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Container
 
-from minitf.documents.units import Kind, Mark, Spelling, Unit, edited, units_between
+from minitf.documents.units import Escaping, Kind, Mark, Unit, edited, units_between
 from minitf.errors import UserError
 
 _BRACES = r"\{[^{}]*+\}"
@@ -13,10 +13,10 @@ for _ in range(3):  # in balance, four deep
 # What is not text in a string of a program; the names of the groups are the kinds of the marks.
 _IN_STRINGS = re.compile(
     r"(?P<markup>(?:<|&lt;|\\u003c)/?[A-Za-z][^<>]*?(?:>|&gt;|\\u003e))"
-    r"|(?P<between>(?:\\[nrt])+)|\\."
+    r"|(?P<separator>(?:\\[nrt])+)|\\."
     rf"|(?P<word>[$%@#]?{_BRACES}|\$t\([^()]*\)|%\(\w+\)[a-z]|%\d+\$[\w.]*[a-z@]|%\w\w+%"
     r"|(?<![\w&])#(?!\w))"
-    r"|(?P<counted>(?<![\d%])%[-+0#]*[\d*]*(?:\.[\d*]+)?(?:hh|h|ll|l|z|j)?[diouxXeEfgGcsp@])"
+    r"|(?P<positional>(?<![\d%])%[-+0#]*[\d*]*(?:\.[\d*]+)?(?:hh|h|ll|l|z|j)?[diouxXeEfgGcsp@])"
 )
 # The cases of {count, plural, one {# file} other {# files}} are texts of their own.
 _CHOICE = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
@@ -33,14 +33,14 @@ def marks_in(document: str, start: int, stop: int, kinds: Container[str]) -> lis
     ]
 
 
-def _string_units(document, start, stop, spelling):
+def _string_units(document, start, stop, escaping):
     """Return the units of a string, whose range has no quotation marks; a line break parts them."""
-    marks = marks_in(document, start, stop, (Kind.BETWEEN, Kind.MARKUP, Kind.COUNTED, Kind.WORD))
-    units = units_between(document, start, stop, marks, spelling)
+    marks = marks_in(document, start, stop, list(Kind))
+    units = units_between(document, start, stop, marks, escaping)
     for mark in marks:
         if choice := _CHOICE.match(document, mark.start, mark.stop):
             for case in _CASE.finditer(document, choice.end(), mark.stop - 1):
-                units += _string_units(document, case.start(1) + 1, case.end(1) - 1, spelling)
+                units += _string_units(document, case.start(1) + 1, case.end(1) - 1, escaping)
     return units
 
 
@@ -59,7 +59,7 @@ def read_json(document: str) -> tuple[str, list[Unit]]:
         raise UserError(f"{place}: this is not valid JSON ({error.msg}): correct it") from None
     except RecursionError:
         raise UserError("this JSON is nested too deeply: give its parts one by one") from None
-    spelling = Spelling(
+    escaping = Escaping(
         lambda raw: json.loads(f'"{raw}"'),
         lambda text: json.dumps(text, ensure_ascii=document.isascii())[1:-1],
     )
@@ -67,7 +67,7 @@ def read_json(document: str) -> tuple[str, list[Unit]]:
     # In valid JSON quotes begin and end strings, and a colon follows keys alone.
     for match in re.finditer(rf"({_QUOTED})(\s*:)?", document):
         if not match[2]:
-            units += _string_units(document, match.start(1) + 1, match.end(1) - 1, spelling)
+            units += _string_units(document, match.start(1) + 1, match.end(1) - 1, escaping)
     return document, units
 
 
@@ -99,11 +99,11 @@ def read_po(document: str) -> tuple[str, list[Unit]]:
             edits += _filled(document, place, message, end)
             place = message.end()
     document, ranges = edited(document, edits)
-    spelling = Spelling(  # line ends and tabs are not part of a text
+    escaping = Escaping(  # line ends and tabs are not part of a text
         lambda raw: re.sub(r"\\(.)", r"\1", raw),
         lambda text: re.sub(r'["\\]', r"\\\g<0>", text),
     )
-    return document, [unit for each in ranges for unit in _string_units(document, *each, spelling)]
+    return document, [unit for each in ranges for unit in _string_units(document, *each, escaping)]
 
 
 def _filled(document, start, message, end):

@@ -4,7 +4,7 @@ import html
 import re
 import textwrap
 
-from minitf.documents.units import Mark, Spelling, Unit, units_between
+from minitf.documents.units import Escaping, Mark, Unit, units_between
 from minitf.errors import UserError
 
 # The next cue begins without an empty line, too: with its time, or with its number before that.
@@ -12,7 +12,7 @@ _TIME = r"(?:[^\S\n]*\d+[^\S\n]*\n)?[^\n]*-->"
 _CUE = re.compile(rf"^[^\n]*-->[^\n]*\n((?:(?!{_TIME})[^\n]*\S[^\n]*(?:\n|\Z))+)", re.MULTILINE)
 # What a second person says begins with a dash on a line of its own, or with a name in a tag.
 _MARKS = re.compile(
-    r"(?P<between>(?:^|\n)\s*[-–—]\s*|\n(?=\s*<v[. ]))|(?P<markup><[^<>\n]*>|\{\\[^{}\n]*\})", re.M
+    r"(?m)(?P<separator>(?:^|\n)\s*[-–—]\s*|\n(?=\s*<v[. ]))|(?P<markup><[^<>\n]*>|\{\\[^{}\n]*\})"
 )
 
 
@@ -22,12 +22,12 @@ def read_subtitles(document: str) -> tuple[str, list[Unit]]:
         raise UserError("no line has a time such as 00:01 --> 00:03: these are not subtitles")
     is_vtt = document.startswith("WEBVTT")
     read, write = (html.unescape, _escaped) if is_vtt else (str, str)
-    spelling = Spelling(lambda raw: read(re.sub(r"(?<!\s)\s*\n\s*", " ", raw)), write, _in_lines)
+    escaping = Escaping(lambda raw: read(re.sub(r"(?<!\s)\s*\n\s*", " ", raw)), write, _in_lines)
     units = []
     for cue in _CUE.finditer(document):
         matches = _MARKS.finditer(document, *cue.span(1))
         marks = [Mark(*each.span(), each.lastgroup) for each in matches]
-        units += units_between(document, *cue.span(1), marks, spelling)
+        units += units_between(document, *cue.span(1), marks, escaping)
     return document, units
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from minitf.documents.strings import marks_in
-from minitf.documents.units import Kind, Mark, Spelling, Unit, characters_of, edited, units_between
+from minitf.documents.units import Escaping, Kind, Mark, Unit, characters_of, edited, units_between
 from minitf.errors import UserError
 
 # The elements of HTML inside a sentence; any other one separates two texts.
@@ -62,9 +62,9 @@ def _unescaped(raw):
     return re.sub(r"\s+", " ", html.unescape(raw))
 
 
-_TEXT = Spelling(_unescaped, _escaped)
-_IN_QUOTES = {quote: Spelling(_unescaped, partial(_escaped, quote=quote)) for quote in "\"'"}
-_BARE = Spelling(_unescaped, partial(_escaped, quote='"'), lambda text, _: f'"{text}"')
+_TEXT = Escaping(_unescaped, _escaped)
+_IN_QUOTES = {quote: Escaping(_unescaped, partial(_escaped, quote=quote)) for quote in "\"'"}
+_BARE = Escaping(_unescaped, partial(_escaped, quote='"'), lambda text, _: f'"{text}"')
 
 
 def _marks(document, events, inline, codes):
@@ -83,13 +83,13 @@ def _marks(document, events, inline, codes):
                 tags.append(event)
         if hidden is None and event.kind not in ("text", "[", "]") and event.start < event.stop:
             is_inside = event.kind == "other" or event.start in inline
-            kind = Kind.COUNTED if event.name in _ALONE else Kind.MARKUP
-            marks.append(Mark(event.start, event.stop, kind if is_inside else Kind.BETWEEN))
+            kind = Kind.POSITIONAL if event.name in _ALONE else Kind.MARKUP
+            marks.append(Mark(event.start, event.stop, kind if is_inside else Kind.SEPARATOR))
         if hidden and (event.name == hidden.name or event is events[-1]):
             depth += {"open": 1, "close": -1}.get(event.kind, 0)
             if not depth or event is events[-1]:
-                kind = Kind.WORD if _INLINE.fullmatch(hidden.name) else Kind.COUNTED
-                kind = kind if hidden.start in inline else Kind.BETWEEN
+                kind = Kind.WORD if _INLINE.fullmatch(hidden.name) else Kind.POSITIONAL
+                kind = kind if hidden.start in inline else Kind.SEPARATOR
                 marks.append(Mark(hidden.start, event.stop, kind))
                 hidden, depth = None, 0
     return marks, tags
@@ -136,7 +136,7 @@ def read_html(document: str) -> tuple[str, list[Unit]]:
     return document, html_units(document, 0, len(document))
 
 
-def html_units(document: str, start: int, stop: int, spelling: Spelling = _TEXT) -> list[Unit]:
+def html_units(document: str, start: int, stop: int, escaping: Escaping = _TEXT) -> list[Unit]:
     """Return the units of a range of a document that is HTML."""
     parts = [(start + place, *rest) for place, *rest in _Tags(document[start:stop]).parts]
     events = _events(parts, stop)
@@ -146,8 +146,8 @@ def html_units(document: str, start: int, stop: int, spelling: Spelling = _TEXT)
         if event.kind == "text":
             marks += marks_in(document, event.start, event.stop, (Kind.WORD,))
             bars = _BAR.finditer(document, event.start, event.stop)
-            marks += [Mark(*bar.span(), Kind.BETWEEN) for bar in bars]
-    units = units_between(document, start, stop, marks, spelling)
+            marks += [Mark(*bar.span(), Kind.SEPARATOR) for bar in bars]
+    units = units_between(document, start, stop, marks, escaping)
     for tag in tags:
         units += attribute_units(document, tag.start, tag.stop)
     return units
@@ -159,11 +159,11 @@ def attribute_units(document: str, start: int, stop: int) -> list[Unit]:
     for match in _ATTRIBUTE.finditer(document, start, stop):
         if match[1].lower() in _VISIBLE or (is_about and match[1].lower() == "content"):
             begin, end = match.span(2)
-            spelling = _IN_QUOTES.get(document[begin], _BARE)
-            if spelling is not _BARE:
+            escaping = _IN_QUOTES.get(document[begin], _BARE)
+            if escaping is not _BARE:
                 begin, end = begin + 1, end - 1
             marks = marks_in(document, begin, end, (Kind.WORD,))
-            units += units_between(document, begin, end, marks, spelling)
+            units += units_between(document, begin, end, marks, escaping)
     return units
 
 
@@ -179,7 +179,7 @@ def _from_android(raw):
 
 # The quotation marks around a text, and a string that is a reference to another one.
 _IN_ANDROID = re.compile(r"(?P<markup>(?<!\\)\")|(?P<word>(?<=>)[@?][\w:.+]*/[\w.]+(?=<))")
-_ANDROID = Spelling(
+_ANDROID = Escaping(
     _from_android,
     lambda text: re.sub(r"[\\'\"]", r"\\\g<0>", _escaped(text)),
     lambda text, _: re.sub("^[@?]", r"\\\g<0>", text),  # so a reference begins
@@ -248,18 +248,18 @@ def _xml_events(document):
 def _xml_units(document, events, root):
     marks, tags = _marks(document, events, _inline(document, events), _CODE_IN_XML)
     marks += [Mark(*match.span(), Kind.WORD) for match in re.finditer(_ENTITY, document)]
-    spelling, kinds, units = _TEXT, (Kind.MARKUP, Kind.WORD, Kind.COUNTED), []
+    escaping, kinds, units = _TEXT, (Kind.MARKUP, Kind.WORD, Kind.POSITIONAL), []
     if root == "resources":
-        spelling, kinds = _ANDROID, (*kinds, Kind.BETWEEN)
+        escaping, kinds = _ANDROID, (*kinds, Kind.SEPARATOR)
         marks += [Mark(*each.span(), each.lastgroup) for each in _IN_ANDROID.finditer(document)]
     for event in events:
         if event.kind == "text":
             marks += marks_in(document, event.start, event.stop, kinds)
     for data in (tag for tag in tags if tag.kind == "["):
         stop = document.index("]]>", data.stop)
-        marks.append(Mark(data.start, stop + len("]]>"), Kind.BETWEEN))
-        units += html_units(document, data.stop, stop, spelling)
-    return units_between(document, 0, len(document), marks, spelling) + units
+        marks.append(Mark(data.start, stop + len("]]>"), Kind.SEPARATOR))
+        units += html_units(document, data.stop, stop, escaping)
+    return units_between(document, 0, len(document), marks, escaping) + units
 
 
 def _inline(document, events):

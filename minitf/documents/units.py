@@ -20,9 +20,9 @@ from minitf.text.plain import has_letters
 class Kind(StrEnum):
     """What a mark is for the text around it."""
 
-    BETWEEN = "between"  # it separates two texts: a tag <p>
-    MARKUP = "markup"  # it opens or closes something: <b>, **. At the edge of a text it is cut off
-    COUNTED = "counted"  # it stands for a word, and such words keep their order: %s
+    SEPARATOR = "separator"  # it separates two texts: a tag <p>
+    MARKUP = "markup"  # it opens or closes something: <b>, **. At the edge of a text it is left out
+    POSITIONAL = "positional"  # it stands for a word, and such words keep their order: %s
     WORD = "word"  # it stands for a word, and may move, but across no markup: {name}, `code`
 
 
@@ -35,17 +35,17 @@ class Mark(NamedTuple):
     text: str | None = None
 
 
-class Spelling(NamedTuple):
-    """How a format spells a text.
+class Escaping(NamedTuple):
+    """How a format escapes a text.
 
-    read: from the document to what a person reads, as &eacute; to é. write: back, with what must be
-    escaped. complete(text, replaced): finally, of all of a text, with its markup; replaced: what
-    the document had there.
+    unescape: from the document to what a person reads, as &eacute; to é. escape: back.
+    finish(text, replaced): finally, of all of a text, with its markup; replaced: what the document
+    had there.
     """
 
-    read: Callable[[str], str] = str
-    write: Callable[[str], str] = str
-    complete: Callable[[str, str], str] = lambda text, replaced: text
+    unescape: Callable[[str], str] = str
+    escape: Callable[[str], str] = str
+    finish: Callable[[str, str], str] = lambda text, replaced: text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Unit:
     stop: int
     text: str
     marks: dict[str, Mark]
-    spelling: Spelling
+    escaping: Escaping
 
     def pieces(self, text: str) -> list[str | Mark]:
         """Return texts and marks alternately: a text, a mark, a text, ..."""
@@ -95,7 +95,7 @@ def _between_markup(pieces):
 
 
 def units_between(
-    document: str, start: int, stop: int, marks: Iterable[Mark], spelling: Spelling
+    document: str, start: int, stop: int, marks: Iterable[Mark], escaping: Escaping
 ) -> list[Unit]:
     """Return the units of a range of a document: its texts between the marks that separate them.
 
@@ -103,22 +103,22 @@ def units_between(
     """
     units, inside, place, begin = [], [], start, start
     marks = sorted(marks, key=lambda mark: (mark.start, -mark.stop))
-    for mark in [*marks, Mark(stop, stop, Kind.BETWEEN)]:
+    for mark in [*marks, Mark(stop, stop, Kind.SEPARATOR)]:
         if mark.start < place:
             continue
         place = mark.stop
-        if mark.kind != Kind.BETWEEN:
+        if mark.kind != Kind.SEPARATOR:
             markup = mark.start, Kind.MARKUP, None
             if inside and inside[-1][1:] == markup == (mark.start, *mark[2:]):
                 mark = inside.pop()._replace(stop=mark.stop)
             inside.append(mark)
             continue
-        units += _unit(document, begin, mark.start, inside, spelling)
+        units += _unit(document, begin, mark.start, inside, escaping)
         begin, inside = mark.stop, []
     return units
 
 
-def _unit(document, start, stop, marks, spelling):
+def _unit(document, start, stop, marks, escaping):
     """Return the unit of a range in a list, or none, without spaces and markup at its edges."""
     while True:
         start = re.compile(r"\s*").match(document, start, stop).end()
@@ -135,9 +135,9 @@ def _unit(document, start, stop, marks, spelling):
         those = signs if mark.kind == Kind.MARKUP else words
         character = next(each for each in those if each not in raw)
         by_character[character] = mark
-        text, place = text + spelling.read(document[place : mark.start]) + character, mark.stop
-    text += spelling.read(document[place:stop])
-    return [Unit(start, stop, text, by_character, spelling)] if has_letters(text) else []
+        text, place = text + escaping.unescape(document[place : mark.start]) + character, mark.stop
+    text += escaping.unescape(document[place:stop])
+    return [Unit(start, stop, text, by_character, escaping)] if has_letters(text) else []
 
 
 def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]]) -> str:
@@ -153,7 +153,7 @@ def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]])
             unit, pieces = todo.pop()
             text = "".join(pieces_written(unit, pieces))
             replaced = document[unit.start : unit.stop]
-            parts += [document[start : unit.start], unit.spelling.complete(text, replaced)]
+            parts += [document[start : unit.start], unit.escaping.finish(text, replaced)]
             start = unit.stop
         return "".join([*parts, document[start:stop]])
 
@@ -163,7 +163,7 @@ def splice(document: str, translations: Sequence[tuple[Unit, list[str | Mark]]])
             for mark in sorted(piece for piece in pieces if isinstance(piece, Mark))
         }
         for piece in pieces:
-            yield marks[piece] if isinstance(piece, Mark) else unit.spelling.write(piece)
+            yield marks[piece] if isinstance(piece, Mark) else unit.escaping.escape(piece)
 
     return written(0, len(document))
 

@@ -60,7 +60,7 @@ NOTES = {
 }
 
 
-class Scaled:
+class Int8Matrix:
     """An int8 matrix and its scales; NumPy multiplies them where it needs an array, as float32."""
 
     def __init__(self, numbers: np.ndarray, scales: np.ndarray):
@@ -74,7 +74,7 @@ class Scaled:
 class SavedModel(NamedTuple):
     """The content of a model's folder."""
 
-    arrays: dict[str, np.ndarray | Scaled]
+    arrays: dict[str, np.ndarray | Int8Matrix]
     config: dict
     subwords: Vocabulary
     notes: dict
@@ -150,13 +150,13 @@ def stored_as(dtype: DType | None, name: str, array: np.ndarray) -> dict[str, np
     is_int8 = np.dtype(dtype) == np.int8
     with np.errstate(over="ignore", invalid="ignore"):
         if is_int8 and array.ndim == 2 and array.size:
-            numbers, scales = _as_int8(array.astype(np.float32))
+            numbers, scales = _quantised(array.astype(np.float32))
             return {name: numbers, name + SCALE: scales} if is_finite(scales) else {name: array}
         small = array.astype("float32" if is_int8 else dtype)
     return {name: small if is_finite(small) else array}
 
 
-def _as_int8(matrix):
+def _quantised(matrix):
     """Return int8 numbers and float32 scales, whose product is nearly the matrix."""
     candidates = []
     for axis in (1, 0, (0, 1)):
@@ -166,14 +166,14 @@ def _as_int8(matrix):
     return min(candidates, key=lambda each: each[0])[1:]
 
 
-def with_scales(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray | Scaled]:
+def with_scales(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray | Int8Matrix]:
     """Return a file's arrays, int8 ones with their scales; ValueError if these do not fit."""
     arrays = dict(arrays)
     for name in [name for name, array in arrays.items() if array.dtype == np.int8]:
         numbers, scales = arrays[name], arrays.pop(name + SCALE, None)
         if scales is None or np.broadcast_shapes(numbers.shape, scales.shape) != numbers.shape:
             raise ValueError(f"{name + SCALE!r} is missing or of another shape")
-        arrays[name] = Scaled(numbers, scales)
+        arrays[name] = Int8Matrix(numbers, scales)
     return arrays
 
 

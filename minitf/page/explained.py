@@ -30,10 +30,10 @@ class Explained:
     weights: for "encoder" (L, H, S, S), "decoder" (L, H, T, T) and "source" (L, H, T, S), who
     attends to whom. The decoder's row t decides on target token t and has read those before it. Of
     an SSRU: (L, 1, T, T), how much of its state each token is.
-    vectors: some numbers of each token's vectors: see watched_pass.
+    vectors: some numbers of each token's vectors: see recorded_pass.
     steps: for each target token the five most probable tokens and their P, most probable first.
     beam: the steps of beam search; none for greedy decoding. names: of the ids in them.
-    parts: into how many parts the line was cut; only the first is explained.
+    parts: into how many parts the line was split; only the first is explained.
     width, alpha, max_extra: of the search, as in beam_search; greedy decoding has the width 1.
     limit: the greatest length of the translation, with its end mark.
     decoder: of the Config.
@@ -72,7 +72,7 @@ class Explained:
         }[kind]
 
 
-class _Watched:
+class _Recorded:
     """A layer that remembers its last input and output."""
 
     def __init__(self, layer):
@@ -83,7 +83,7 @@ class _Watched:
         return self.output
 
 
-def watched_pass(
+def recorded_pass(
     model: Transformer, source: Ids, target: Ids
 ) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, np.ndarray]]:
     """Return the weights of all attentions in one pass, the logits (T, V), and parts of vectors.
@@ -107,8 +107,8 @@ def watched_pass(
             for attention in every:
                 attention.keep_weights = True
             for stack in stacks.values():
-                stack.layers = [_Watched(layer) for layer in stack.layers]
-            model.source_positions = embedded = _Watched(positions)
+                stack.layers = [_Recorded(layer) for layer in stack.layers]
+            model.source_positions = embedded = _Recorded(positions)
             logits = model(source, target).numpy()[0]
             weights = {
                 kind: np.stack([attention.weights[0] for attention in each])

@@ -21,7 +21,7 @@ from minitf.page.explained import Explained
 from minitf.text import Subwords, Words
 from minitf.text.kept import PLACEHOLDERS
 from minitf.text.normalise import word_for_and
-from minitf.text.vocabulary import SPACE_SIGN, SPECIALS
+from minitf.text.vocabulary import SPACE_SYMBOL, SPECIALS
 from minitf.transformer import Transformer
 
 HERE = Path(__file__).parent
@@ -75,7 +75,7 @@ def page(
     model, subwords: what the page translates with what is typed there, its weights as float16;
     without them it only shows this line. It searches as this line was searched.
     max_subwords, max_unsplit, reads_capitals: of the Translator: the subwords that it reads at
-    once, those of a line that is never cut, and whether it reads a line in capitals as it is.
+    once, those of a line that is never split, and whether it reads a line in capitals as it is.
     languages: the codes of source and target, such as "en" and "de".
     origin: a sentence about the model: who made it, and its licence.
     hint, examples: what the model can translate: a sentence about it, and lines to choose from.
@@ -274,7 +274,7 @@ def _check_fit(model, subwords):
             f"public model: {_ADVICE}"
         )
     symbols = subwords.names[len(SPECIALS) : subwords.names.index("<0x00>")]
-    if not {symbol.removeprefix(SPACE_SIGN) for symbol in symbols} <= set(PLACEHOLDERS):
+    if not {symbol.removeprefix(SPACE_SYMBOL) for symbol in symbols} <= set(PLACEHOLDERS):
         raise UserError(f"the page cannot use subwords with symbols, as a parser has: {_ADVICE}")
     c: Config = model.config
     differing = [name for name, value in FITTING.items() if getattr(c, name) != value]

@@ -8,7 +8,7 @@ import numpy as np
 
 from minitf.errors import UserError
 from minitf.text import Subwords
-from minitf.text.vocabulary import SPACE_SIGN
+from minitf.text.vocabulary import SPACE_SYMBOL
 
 # Brackets that open directly one after the other; at most 8 in the 21,000 trees of CRAFT, and at
 # most one more than there are words left.
@@ -52,7 +52,7 @@ class Brackets:
         self, subwords: Subwords, sentences: Sequence[Sequence[Sequence[int]]], end_id: int
     ):
         pieces = subwords.pieces(range(len(subwords)))
-        ids = {piece[1:]: i for i, piece in enumerate(pieces) if piece[0] == SPACE_SIGN}
+        ids = {piece[1:]: i for i, piece in enumerate(pieces) if piece[0] == SPACE_SYMBOL}
         opening = [name for name in ids if name[:1] == "(" and name[1:] and f"){name[1:]}" in ids]
         if not opening:
             raise UserError("this model does not write trees: name the folder of a parser")

@@ -26,16 +26,16 @@ from minitf.errors import UserError
 from minitf.parsing.parser import ALPHA, BEAM, Parser
 from minitf.parsing.picture import draw
 from minitf.parsing.scores import Scores, interval, score
-from minitf.parsing.words import cut
-from minitf.text.trees import cleaned, penn, plain, pretty, read_trees, words
+from minitf.parsing.words import tokenise
+from minitf.text.trees import cleaned, penn, pretty, read_trees, unescape_brackets, words
 from minitf.text.vocabulary import printable
 
 DESCRIPTION = """\
 Write the constituency tree of each sentence: given in quotes, in a file, through
 a pipe or at a prompt. Each line is one sentence and gives one tree."""
 MORE = """\
-The words of a tree are those of the line: signs at the edges of words are cut
-off, as in the Penn Treebank, unless some in the line are cut off already.
+The words of a tree are those of the line: punctuation at the edges of words is
+split off, as in the Penn Treebank, unless the line is tokenised already.
 Brackets in words are written -LRB- and -RRB-. A model writes no parts of speech,
 so each word is tagged XX. An empty line stays empty. Put -- before a sentence
 that starts with a dash.
@@ -135,7 +135,7 @@ def _parse(options):
             greet(options.model, {})
         for lines in lost.checked(source.batches):
             # The words as in the trees that a parser learns from: ( for -LRB-.
-            sentences = [list(map(plain, cut(printable(line)))) for line in lines]
+            sentences = [list(map(unescape_brackets, tokenise(printable(line)))) for line in lines]
 
             def show(done, parts, before=n_parsed, lines=lines):
                 bar.update_to(before + len(lines) * done // parts)

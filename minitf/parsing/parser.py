@@ -10,8 +10,8 @@ from typing import Self
 from minitf.errors import UserError
 from minitf.parsing.brackets import Brackets
 from minitf.text import EOS, Subwords
-from minitf.text.trees import ROOT, WITH_WORDS, WORD, Tree, beside_brackets, from_linear, is_bracket
-from minitf.text.vocabulary import printable, valid
+from minitf.text.trees import ROOT, WITH_WORDS, WORD, Tree, escape_bracket, from_linear, is_bracket
+from minitf.text.vocabulary import printable, valid_unicode
 from minitf.transformer import Transformer
 from minitf.translation import Search, Translator
 from minitf.translation.loading import load_model
@@ -20,8 +20,8 @@ BEAM, ALPHA, MAX_EXTRA = 21, 0.3, 300  # section 6.3
 # Words of a part. On 132 long sentences that the bundled model has not learned from, F1 was 61.2 in
 # parts of at most 60 words, and 37.6 in one piece (examples/models/parse-en/README.md).
 _MOST_WORDS = 60
-# Signs after which a sentence is cut, the best first. Without the colon and the comma: 58.4.
-_CUTS = {".", "?", "!", ";"}, {":"}, {","}
+# Punctuation after which a sentence is split, the best first. Without colon and comma: 58.4.
+_SPLIT_AFTER = {".", "?", "!", ";"}, {":"}, {","}
 _MOST_CHARACTERS = 60  # of a word that the model reads
 
 
@@ -69,7 +69,7 @@ class Parser:
         if any(isinstance(words, str) for words in sentences):
             raise TypeError(
                 "parse() takes a list of sentences, each a list of words: "
-                "minitf.parsing.words.cut makes one of a text"
+                "minitf.parsing.words.tokenise makes one of a text"
             )
         for word in chain.from_iterable(sentences):
             if word.split() != [word]:
@@ -96,23 +96,23 @@ class Parser:
 
     def _readable(self, word):
         """Return the characters of a word that the model reads: at least one, at most 60."""
-        word = "".join(printable(valid(word[:_MOST_CHARACTERS])).split()) or "?"
+        word = "".join(printable(valid_unicode(word[:_MOST_CHARACTERS])).split()) or "?"
         if not self.with_words:
             return word
         subwords = self._translator.subwords
         (normalised,) = subwords.decode(subwords.encode([word]))  # which may contain a space
-        return beside_brackets("".join(normalised.split()) or "?")
+        return escape_bracket("".join(normalised.split()) or "?")
 
 
 def _parts(words):
-    """Cut a long sentence, each part after the best sign in its second half if there is one."""
+    """Split a long sentence, each part after the best punctuation in its second half, if any."""
     parts = []
     while len(words) > _MOST_WORDS:
         half = range(_MOST_WORDS // 2, _MOST_WORDS)
-        ends = (max((i for i in half if words[i] in signs), default=None) for signs in _CUTS)
-        cut = next((end + 1 for end in ends if end is not None), _MOST_WORDS)
-        parts.append(words[:cut])
-        words = words[cut:]
+        ends = (max((i for i in half if words[i] in signs), default=None) for signs in _SPLIT_AFTER)
+        split = next((end + 1 for end in ends if end is not None), _MOST_WORDS)
+        parts.append(words[:split])
+        words = words[split:]
     return [*parts, words] if words else parts
 
 

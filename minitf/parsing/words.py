@@ -1,8 +1,8 @@
-"""A line of text to the words of a treebank: signs are cut off at the edges of words."""
+"""Tokenisation as in a treebank: punctuation is split off at the edges of words."""
 
 import re
 
-# A line with one of these between spaces is cut already.
+# A line with one of these between spaces is tokenised already.
 _SIGNS = re.compile(r"(?<!\S)(?:[.,;:?!()\[\]{}\"“”]|``|''|n't|'s|-LRB-|-RRB-)(?!\S)")
 _FRONT = frozenset("\"“”‘'$£€([{")
 _BACK = frozenset("\"“”’',;:?!%)]}")
@@ -19,30 +19,30 @@ _ABBREVIATION = re.compile(r"[^\W\d_]\.[^\W\d_]\.$")
 _LONGEST = 1000  # characters; a longer word stays as it is
 
 
-def cut(line: str) -> list[str]:
-    """Return the words of a line: those between spaces, with the signs at their edges cut off.
+def tokenise(line: str) -> list[str]:
+    """Return the tokens of a line: what is between spaces, without the punctuation at its edges.
 
     The Penn Treebank's rules, as far as they concern edges: ( " , ; % and others, n't and 's, and
     the full stop that ends the line. These stay: a bracket that belongs to a word, as in f(x), what
-    the Penn Treebank cuts inside words (cannot, gonna), dashes, and quotation marks such as « ».
-    A line in which any such sign is between spaces already is cut at spaces only.
+    the Penn Treebank splits inside words (cannot, gonna), dashes, and quotation marks such as « ».
+    A line in which any of these is between spaces already is split at spaces only.
 
-    >>> cut('He said, "The cat doesn\\'t sleep (much)."')
+    >>> tokenise('He said, "The cat doesn\\'t sleep (much)."')
     ['He', 'said', ',', '"', 'The', 'cat', 'does', "n't", 'sleep', '(', 'much', ')', '.', '"']
-    >>> cut("Mr. Smith lives in the U.S.")
+    >>> tokenise("Mr. Smith lives in the U.S.")
     ['Mr.', 'Smith', 'lives', 'in', 'the', 'U.S.']
-    >>> cut("It costs 3.5.")
+    >>> tokenise("It costs 3.5.")
     ['It', 'costs', '3.5', '.']
     """
     parts = line.split()
     if _SIGNS.search(line):
         return parts
-    return [word for i, part in enumerate(parts, 1) for word in _cut(part, i == len(parts))]
+    return [word for i, part in enumerate(parts, 1) for word in _split_edges(part, i == len(parts))]
 
 
-def _cut(word, is_last):
-    """Return a word with its signs; is_last: in its line."""
-    front, back = [], []  # back: the last sign first
+def _split_edges(word, is_last):
+    """Return a word and the punctuation at its edges, as tokens; is_last: in its line."""
+    front, back = [], []  # back: the last one first
     while 1 < len(word) <= _LONGEST:
         first, last = word[0], word[-1]
         is_enclosed = len(word) > 2 and last == _PAIRS.get(first) and word.count(first) == 1
@@ -51,7 +51,7 @@ def _cut(word, is_last):
             back.append("." * dots)
             word = word[:-dots]
         elif is_last and 1 <= dots <= 2 and not _ABBREVIATION.search(word):
-            is_last = False  # of several full stops, one is cut off
+            is_last = False  # of several full stops, one is split off
             back.append(last)
             word = word[:-1]
         elif last in _BACK and not _has_other(last, _OPENED, word):
@@ -60,7 +60,7 @@ def _cut(word, is_last):
         elif first in _FRONT and not _has_other(first, _PAIRS, word):
             front.append(first)
             word = word[1:]
-        elif is_enclosed:  # (left), [8]: cut at both ends, but not the brackets of f(x)
+        elif is_enclosed:  # (left), [8]: split at both ends, but not the brackets of f(x)
             front.append(first)
             back.append(last)
             word = word[1:-1]

@@ -40,6 +40,6 @@ def model_folder(model: str | Path, say: Callable[[str], object] = print) -> str
     name = public_name(str(model))
     if os.path.exists(model) or not name:
         return model
-    from minitf.public.remote import imported  # lazily: most translations need no network
+    from minitf.public.remote import download_and_convert  # lazily: most need no network
 
-    return imported(name, say)
+    return download_and_convert(name, say)

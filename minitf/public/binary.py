@@ -29,7 +29,7 @@ def files_of(folder: Path, ending: str) -> list[Path]:
     return [files[name] for name in sorted(files)]
 
 
-def unpacked(path: Path) -> bytes:
+def decompressed(path: Path) -> bytes:
     """Return the content of a file, a .gz decompressed. Raises UserError for a damaged one.
 
     The first bytes tell, not the name: browsers unpack what they download, and keep the name.
@@ -53,7 +53,7 @@ def read_binary(path: Path) -> dict[str, np.ndarray]:
     shapes (32 bits an axis), the length of a gap, the gap, and the numbers of all arrays.
     Raises UserError for a damaged file, a shortlist, and numbers of another type.
     """
-    content = unpacked(path)
+    content = decompressed(path)
     with user_errors(path):
         version, count = struct.unpack_from("<2Q", content)
         if version == _SHORTLIST:
@@ -70,10 +70,10 @@ def read_binary(path: Path) -> dict[str, np.ndarray]:
         start = shapes_end + 8 + gap
         if start + sum(sizes) != len(content):
             raise ValueError("its arrays are longer or shorter than the file")
-        names = [name.rstrip(b"\0").decode() for name in _pieces(content, at, lengths)]
-        shapes = _pieces(content, names_end, [4 * n for n in axes])
+        names = [name.rstrip(b"\0").decode() for name in _slices(content, at, lengths)]
+        shapes = _slices(content, names_end, [4 * n for n in axes])
         shapes = [np.frombuffer(shape, "<i4").tolist() for shape in shapes]
-        arrays, data = {}, _pieces(content, start, sizes)
+        arrays, data = {}, _slices(content, start, sizes)
         for name, kind, shape, numbers in zip(names, kinds, shapes, data, strict=True):
             if not name.endswith("_QuantMultA"):  # for activations as int8, which minitf has not
                 arrays[name] = _array(name, kind, shape, numbers)
@@ -88,7 +88,7 @@ def read_shortlist(path: Path, size: int) -> tuple[int, np.ndarray, np.ndarray]:
     and of the candidates, of 32 bits.
     size: of the vocabulary in which the candidates are. Raises UserError for a damaged file.
     """
-    content = unpacked(path)
+    content = decompressed(path)
     with user_errors(path):
         kind, _, first, _, n_starts, n_candidates = struct.unpack_from("<6Q", content)
         if kind != _SHORTLIST:
@@ -104,8 +104,8 @@ def read_shortlist(path: Path, size: int) -> tuple[int, np.ndarray, np.ndarray]:
         return first, starts.astype(np.int64), candidates.astype(np.int64)
 
 
-def _pieces(content, start, sizes):
-    """Return consecutive pieces of these sizes, the first of which begins at `start`."""
+def _slices(content, start, sizes):
+    """Return consecutive slices of these sizes, the first of which begins at `start`."""
     ends = itertools.accumulate(sizes, initial=start)
     return [content[begin:end] for begin, end in itertools.pairwise(ends)]
 

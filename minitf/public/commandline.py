@@ -10,7 +10,7 @@ from minitf.files.arrays import exists
 from minitf.public import public_name
 from minitf.public.hugging_face import export_model
 from minitf.public.importing import import_model
-from minitf.public.remote import fetched
+from minitf.public.remote import download
 
 _NAME = re.compile(r"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*", re.ASCII | re.IGNORECASE)  # of any owner
 
@@ -46,7 +46,7 @@ def _run(options):
         if not name:  # it may be a mistyped folder
             name = options.model
             print(f"there is no folder {name} here: looking for a model of this name")
-        source, notes = fetched(name)
+        source, notes = download(name)
     import_model(source, options.out, options.keep, options.like, notes)
     print(f"made     {options.out}: give this folder to translate.py --model")
 

@@ -21,7 +21,7 @@ from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
 from minitf.files.arrays import user_errors
-from minitf.public.binary import unpacked
+from minitf.public.binary import decompressed
 
 BUCKET = "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data"
 MIRROR = "MINITF_FIREFOX"  # the environment variable that names a mirror of the bucket
@@ -83,7 +83,7 @@ def firefox_models(say: Callable[[str], object] = print) -> dict[str, FirefoxMod
         with user_errors(address):
             if os.path.getsize(path) > _MOST_INDEX:
                 raise ValueError("it is too large")
-            index = json.loads(unpacked(path))
+            index = json.loads(decompressed(path))
             base = index["baseUrl"].rstrip("/") if mirror == BUCKET else mirror
             if mirror == BUCKET and not base.startswith("https://"):
                 raise ValueError("its files are not at https://")
@@ -129,7 +129,7 @@ def _model(pair, entry, base):
     return FirefoxModel(name, *pair.split("-", 1), rank, size, sha256, addresses)
 
 
-def fetched_firefox(name: str, say: Callable[[str], object] = print) -> tuple[Path, dict]:
+def download_firefox(name: str, say: Callable[[str], object] = print) -> tuple[Path, dict]:
     """Return the folder with a model's files, and notes for its card; download what is missing.
 
     Licence and size are said first; a damaged file is deleted. Raises UserError for all failures.
@@ -162,7 +162,7 @@ def fetched_firefox(name: str, say: Callable[[str], object] = print) -> tuple[Pa
 def _check(path, address, sha256):
     """Delete a file that cannot be unpacked, or has another digest. Raises UserError."""
     try:
-        digest = hashlib.sha256(unpacked(path)).hexdigest()
+        digest = hashlib.sha256(decompressed(path)).hexdigest()
         reason = f"sha256 {digest}, not {sha256}" if sha256 not in ("", digest) else ""
     except UserError as error:
         reason = error.__cause__ or error

@@ -12,7 +12,7 @@ from minitf.config import Config
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.text import BOS, PAD, UNK, PairedSubwords, Vocabulary
-from minitf.text.vocabulary import read
+from minitf.text.vocabulary import read_bytes
 
 _POINTER = "version https://git-lfs"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish"}
@@ -111,21 +111,21 @@ def check_subwords(pieces: Collection[str], size: int, path: Path) -> None:
         raise UserError(f"{path}: lacks <unk>: copy the model again")
 
 
-def two_models(folder: Path) -> list[bytes]:
+def sentencepiece_models(folder: Path) -> list[bytes]:
     """Return the contents of source.spm and target.spm. Raises UserError if one is missing."""
     contents = []
     for name in (PairedSubwords.source_name, PairedSubwords.target_name):
         if not (folder / name).exists():
             raise UserError(
-                f"{folder} has no {name}: minitf cannot read models whose text is cut by other "
-                "programs than SentencePiece"
+                f"{folder} has no {name}: minitf cannot read models whose text is split by "
+                "other programs than SentencePiece"
             )
         with in_file(folder / name):
-            contents.append(read(folder / name))
+            contents.append(read_bytes(folder / name))
     return contents
 
 
-def check_pulled(*paths: Path) -> None:
+def refuse_lfs_pointers(*paths: Path) -> None:
     """Raise UserError for a file that git, without git-lfs, has replaced by a pointer to it."""
     for path in paths:
         if _beginning(path).startswith(_POINTER):
@@ -147,7 +147,7 @@ def read_json(path: Path) -> dict:
 # What is known about a model ----------------------------------------------------------------------
 
 
-def notes_of_card(folder: Path) -> dict[str, str]:
+def licence_of_card(folder: Path) -> dict[str, str]:
     """Return {"licence": as the card of a folder names it, or LICENSE in its first line}, or {}."""
     if found := _LICENCE.search(_beginning(folder / "README.md")):
         value = found[1].strip()

@@ -81,7 +81,7 @@ def read_hugging_face(folder: Path, like: str = "marian") -> formats.PublicModel
     if not weights:
         raise UserError(f"{folder} has neither {WEIGHTS} nor {TORCH_WEIGHTS}: add one of them")
     path, size = weights[0], config.vocabulary_size
-    formats.check_pulled(path, *(folder / name for name in (VOCABULARY, *MODELS)))
+    formats.refuse_lfs_pointers(path, *(folder / name for name in (VOCABULARY, *MODELS)))
     pieces = formats.in_order(formats.read_json(folder / VOCABULARY), size, folder / VOCABULARY)
     unk = pieces.index("<unk>")
     special = {pad, unk, start, eos}
@@ -92,14 +92,14 @@ def read_hugging_face(folder: Path, like: str = "marian") -> formats.PublicModel
     config = config.replace(vocabulary_size=len(rows))
     arrays = read_torch(path) if path.name == TORCH_WEIGHTS else load_arrays(path, checked=False)[0]
     with in_file(path):
-        notices = _forget_stray_output(arrays)
+        notices = _drop_stray_output(arrays)
         arrays = _minitf_arrays(arrays, config, size)
     if isinstance(subwords, PairedSubwords) and not subwords.opus and not how:
         notices.append(
             "punctuation is not normalised, as neither name nor card says that this is a model of "
             "OPUS-MT: if it is one, put its README.md into the folder, and convert it again"
         )
-    notes = formats.notes_of_card(folder) | exported_notes(exported)
+    notes = formats.licence_of_card(folder) | exported_notes(exported)
     return formats.PublicModel(config, arrays, rows, subwords, notes, tuple(notices))
 
 
@@ -140,7 +140,7 @@ def _entry(settings, name, kind, default=None):
 
 def _subwords(folder, pieces, how):
     """Return the vocabulary; one that minitf exported becomes one file again."""
-    models = formats.two_models(folder)
+    models = formats.sentencepiece_models(folder)
     if models[0] == models[1]:
         with contextlib.suppress(UserError):
             one = Subwords(models[0])
@@ -150,8 +150,8 @@ def _subwords(folder, pieces, how):
         return PairedSubwords(*models, pieces, how == "opus" if how else formats.is_opus(folder))
 
 
-def _forget_stray_output(arrays):
-    """Forget an output matrix that differs from the table; return a notice of it in a list.
+def _drop_stray_output(arrays):
+    """Drop an output matrix that differs from the table; return a notice of it in a list.
 
     Models whose output is not the table are refused. So such a matrix is a leftover of their
     conversion, as in the first tc-big models: transformers up to 4.29 replaced it by the table,

@@ -161,7 +161,7 @@ def _weights_of_marian(folder):
 def _reordered(model, dtype):
     """Return the arrays as they are stored, the table's rows in the order of minitf's ids.
 
-    Each array of the file is forgotten as soon as it is copied, which halves the memory.
+    Each array of the file is released as soon as it is copied, which halves the memory.
     """
     arrays = {}
     for name in list(model.arrays):

@@ -13,7 +13,7 @@ from minitf.beyond.shortlist import Shortlist
 from minitf.errors import UserError, in_file
 from minitf.files.arrays import user_errors
 from minitf.public import formats
-from minitf.public.binary import files_of, is_binary, read_binary, read_shortlist, unpacked
+from minitf.public.binary import decompressed, files_of, is_binary, read_binary, read_shortlist
 from minitf.public.names import arrays_of_model, pop_checked
 from minitf.text import PairedSubwords
 from minitf.text.vocabulary import SPECIALS, processor
@@ -50,7 +50,7 @@ def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
     """
     folder = path.parent
     lists = [each for each in files_of(folder, ".bin") if each.name.startswith("lex")]
-    formats.check_pulled(path, *lists, *files_of(folder, ".spm"), *folder.glob("*vocab.yml"))
+    formats.refuse_lfs_pointers(path, *lists, *files_of(folder, ".spm"), *folder.glob("*vocab.yml"))
     arrays = read_binary(path) if is_binary(path) else read_npz(path)
     with in_file(path):
         config, tables = _config_and_tables(arrays, like)
@@ -66,13 +66,13 @@ def read_marian(path: Path, like: str = "marian") -> formats.PublicModel:
         weights = arrays_of_model(arrays, config, tables[1], "decoder_ff_logit_out_b", "marian")
     of_source = of_target = rows
     if not config.tie:
-        joined = _joined(config, weights, rows, names, *pieces, tables)
+        joined = _merged_vocabularies(config, weights, rows, names, *pieces, tables)
         config, names, of_source, of_target = joined
         rows = list(range(len(names) + len(SPECIALS)))
     with in_file(folder):
         subwords = subwords_of(names)
     config = config.replace(vocabulary_size=len(rows))
-    notes = formats.languages_of_name(path.name) | formats.notes_of_card(folder)
+    notes = formats.languages_of_name(path.name) | formats.licence_of_card(folder)
     shortlist = None
     if lists:
         if len(lists) > 1:
@@ -107,7 +107,7 @@ def _shortlist(path, config, of_source, of_target):
     return arrays
 
 
-def _joined(config, weights, rows, names, source, target, tables):
+def _merged_vocabularies(config, weights, rows, names, source, target, tables):
     """Return the Config and names of a model whose two vocabularies become one list of ids.
 
     Two lists follow: for each id its row in the table of the source, and in that of the target.
@@ -242,7 +242,7 @@ def _vocabulary(folder, sizes):
     paths, contents, pieces = _vocabulary_files(folder), [], []
     for path, size in zip(paths, sizes, strict=True):
         if ".spm" in path.suffixes:  # Marian can read it itself; its ids are the model's
-            contents.append(unpacked(path))
+            contents.append(decompressed(path))
             with user_errors(path), in_file(path):  # a subword may be no UTF-8
                 one = processor(contents[-1])
                 pieces.append(one.id_to_piece(list(range(one.get_piece_size()))))
@@ -256,7 +256,7 @@ def _vocabulary(folder, sizes):
             pieces.append(formats.in_order(ids, size, path))
     if contents:
         return pieces, lambda rest: PairedSubwords(*contents, rest, opus=False)
-    models = formats.two_models(folder)
+    models = formats.sentencepiece_models(folder)
     return pieces, lambda rest: PairedSubwords(*models, rest)
 
 

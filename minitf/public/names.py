@@ -100,7 +100,7 @@ def arrays_of_model(arrays, config, table, bias, maker):
 
 
 def pop_checked(arrays, name, shape):
-    """Return an array and forget it. Raises UserError if it is missing or of another shape."""
+    """Remove an array and return it. Raises UserError if it is missing or of another shape."""
     if name not in arrays:
         raise UserError(f"its weights lack {name!r}: another architecture, or a damaged file")
     array = arrays.pop(name)

@@ -7,13 +7,13 @@ proxy is used if the environment names one (`https_proxy`), as by any program wi
 from collections.abc import Callable
 from pathlib import Path
 
-from minitf.atomic import filling
+from minitf.atomic import atomic_folder
 from minitf.data import read_table
 from minitf.data.corpora import data_folder
 from minitf.data.fetch import NoConnection, NotAllowed, NotFound, Remote, fetch
 from minitf.errors import UserError
 from minitf.files.models import CONFIG
-from minitf.public.firefox import fetched_firefox, site
+from minitf.public.firefox import download_firefox, site
 from minitf.public.formats import languages_of_name
 from minitf.public.hugging_face import MODELS, TORCH_WEIGHTS, VOCABULARY, WEIGHTS
 from minitf.public.importing import import_model
@@ -27,15 +27,15 @@ CARD = "README.md"
 PINNED = {name: pinned for name, *pinned in read_table(Path(__file__).parent, "pinned.txt")}
 
 
-def imported(name: str, say: Callable[[str], object] = print) -> Path:
+def download_and_convert(name: str, say: Callable[[str], object] = print) -> Path:
     """Return the folder of a public model in minitf's format; download and convert it once.
 
     Raises UserError if it cannot be had.
     """
     out = data_folder() / "models" / name.replace("/", "--")
     if not out.is_dir():
-        source, notes = fetched(name, say)
-        with filling(out) as folder:
+        source, notes = download(name, say)
+        with atomic_folder(out) as folder:
             import_model(source, folder, "float16" if "/" in name else "int8", notes=notes, say=say)
         say(f"made     {out}")
     return out
@@ -49,7 +49,7 @@ def notes_of(name: str) -> dict:
     return notes | languages_of_name(name)
 
 
-def fetched(name: str, say: Callable[[str], object] = print) -> tuple[Path, dict]:
+def download(name: str, say: Callable[[str], object] = print) -> tuple[Path, dict]:
     """Return the folder with a model's files, and notes for its card; download what is missing.
 
     name: as `owner/model`; without an owner, one of Firefox's. Licence and size are said first.
@@ -57,7 +57,7 @@ def fetched(name: str, say: Callable[[str], object] = print) -> tuple[Path, dict
     then with the files and the folder to put them into.
     """
     if "/" not in name:
-        return fetched_firefox(name, say)
+        return download_firefox(name, say)
     commit, sha256 = PINNED.get(name, ("main", "-"))
     folder = data_folder() / "downloads" / "public" / name.replace("/", "--")
     base = site("HF_ENDPOINT", HUB)

@@ -17,7 +17,7 @@ class Batch:
 
     source: (B, S)   target_in: (B, T), begins with BOS   target_out: (B, T), ends with EOS
     All are int32, padded with PAD.
-    first_row: the index of the first row in the batch that this one was cut from.
+    first_row: the index of the first row in the batch that this one is a part of.
     """
 
     source: np.ndarray

@@ -15,14 +15,14 @@ from minitf.text.vocabulary import (
     BOS,
     EOS,
     PAD,
-    SPACE_SIGN,
+    SPACE_SYMBOL,
     SPECIALS,
     UNK,
     Vocabulary,
     Words,
     processor,
-    read,
-    valid,
+    read_bytes,
+    valid_unicode,
 )
 
 LONGEST = 100_000  # bytes; SentencePiece learns nothing from longer lines
@@ -45,9 +45,9 @@ _SPACES = re.compile("  +")
 class Subwords(Vocabulary):
     """One vocabulary of subwords for all languages, by SentencePiece's byte-pair encoding.
 
-    Text is normalised before anything is learned from it and before it is cut, so that a pasted
-    line is cut as a typed one: `decode(encode(lines))` are the normalised lines (see `normalise`),
-    with a space for U+2581, SentencePiece's sign for one. Unknown characters are spelled in bytes.
+    Text is normalised before anything is learned or encoded, so that a pasted line has the ids of a
+    typed one: `decode(encode(lines))` are the normalised lines (see `normalise`), with a space for
+    U+2581, SentencePiece's symbol for one. Unknown characters are spelled in bytes.
     Source: Sennrich et al. 2016; Kudo and Richardson 2018.
 
     >>> subwords = Subwords.train(["the cat sat", "the hat"], 280, log=lambda notice: None)
@@ -106,9 +106,9 @@ class Subwords(Vocabulary):
                 "no text to learn subwords from: the training lines are empty: give one sentence "
                 "per line"
             )
-        symbols = [SPACE_SIGN + symbol for symbol in symbols]
+        symbols = [SPACE_SYMBOL + symbol for symbol in symbols]
         if any(each in line for line in sample() for each in PLACEHOLDERS):
-            symbols += [before + each for each in PLACEHOLDERS for before in ("", SPACE_SIGN)]
+            symbols += [before + each for each in PLACEHOLDERS for before in ("", SPACE_SYMBOL)]
         try:
             return cls(_train(sample(), vocabulary_size, symbols))
         except RuntimeError as error:
@@ -134,7 +134,7 @@ class Subwords(Vocabulary):
     def load(cls, path: str | Path) -> "Subwords":
         """Return the subwords in a file. Raises UserError for a missing or damaged file."""
         with in_file(path):
-            return cls(read(path))
+            return cls(read_bytes(path))
 
     def contents(self) -> dict[str, bytes]:
         """Return the content of each file that belongs to the vocabulary: here, of one."""
@@ -159,8 +159,8 @@ class Subwords(Vocabulary):
 class PairedSubwords(Vocabulary):
     """Subwords of a source language and of a target language, in one list that gives the ids.
 
-    Public models have them: the text is cut by `source.spm` or `target.spm`, and a subword's id is
-    its place in the list. A subword that is not in the list is UNK.
+    Public models have them: `source.spm` or `target.spm` splits the text, and a subword's id is its
+    place in the list. A subword that is not in the list is UNK.
 
     source, target: the content of both SentencePiece files. pieces: the subwords with the ids
     4, 5, ... opus: whether lines are normalised as in `normalise_opus` first.
@@ -189,7 +189,7 @@ class PairedSubwords(Vocabulary):
         path, contents = Path(path), {}
         for name in (cls.file_name, cls.source_name, cls.target_name):
             with in_file(path.with_name(name)):
-                contents[name] = read(path.with_name(name))
+                contents[name] = read_bytes(path.with_name(name))
         with in_file(path):
             try:
                 settings = json.loads(contents[cls.file_name])
@@ -224,14 +224,14 @@ class PairedSubwords(Vocabulary):
         source or target.
         """
         tokens, rests = [], []
-        for line in lines:
-            ids, rest = self.split_language(valid(line)) if side == "source" else ([], valid(line))
+        for line in map(valid_unicode, lines):
+            ids, rest = self.split_language(line) if side == "source" else ([], line)
             tokens.append(ids)
             rests.append(normalise_opus(rest) if self.opus else rest)
-        cut = _encoded(self._processors[side], rests, out_type=str)
+        split = _encoded(self._processors[side], rests, out_type=str)
         return [
             ids + [self._ids.get(piece, UNK) for piece in pieces]
-            for ids, pieces in zip(tokens, cut, strict=True)
+            for ids, pieces in zip(tokens, split, strict=True)
         ]
 
     def language_of(self, line: str) -> str:
@@ -247,8 +247,7 @@ class PairedSubwords(Vocabulary):
         return [self._ids[match[1]]], line[match.end() :]
 
     def _text(self, ids, side):
-        # A subword that only the other side's model knows comes back as it is, with its sign of a
-        # space.
+        # A subword that only the other side's model knows comes back as it is, with its U+2581.
         text = self._processors[side].decode([self.names[i] for i in ids])
         return text.replace("\u2581", " ").strip(" ")
 

@@ -154,7 +154,7 @@ def _without_root(tree):
 def linear(tree: Tree, with_words: bool = False) -> list[str]:
     """Return the tree as the tokens that a decoder writes: brackets with labels, and XX for words.
 
-    with_words: the words themselves instead of XX, as `beside_brackets` writes them.
+    with_words: the words themselves instead of XX, as `escape_bracket` writes them.
     Source: Vinyals et al. 2015, section 2.2, who also give closing brackets their label.
 
     >>> linear(["(NP", Leaf("DT", "the"), Leaf("NN", "cat"), ")NP"])
@@ -164,7 +164,7 @@ def linear(tree: Tree, with_words: bool = False) -> list[str]:
     """
 
     def token(leaf):
-        return beside_brackets(plain(leaf.word)) if with_words else WORD
+        return escape_bracket(unescape_brackets(leaf.word)) if with_words else WORD
 
     return [token(item) if isinstance(item, Leaf) else item for item in tree]
 
@@ -178,10 +178,10 @@ def is_bracket(token: str) -> bool:
     return token[:1] in _ESCAPED and len(token) > 1
 
 
-def beside_brackets(word: str) -> str:
+def escape_bracket(word: str) -> str:
     """Return a word that cannot be taken for a bracket of the tree.
 
-    >>> beside_brackets("("), beside_brackets("(S"), beside_brackets(")b(c")
+    >>> escape_bracket("("), escape_bracket("(S"), escape_bracket(")b(c")
     ('(', '-LRB-S', '-RRB-b(c')
     """
     return _escaped(word[0]) + word[1:] if is_bracket(word) else word
@@ -213,14 +213,14 @@ def from_linear(tokens: Sequence[str], words: Sequence[str]) -> Tree:
 
 
 def words(tree: Tree) -> list[str]:
-    """Return the words of a tree, as `plain` writes them."""
-    return [plain(item.word) for item in tree if isinstance(item, Leaf)]
+    """Return the words of a tree, as `unescape_brackets` writes them."""
+    return [unescape_brackets(item.word) for item in tree if isinstance(item, Leaf)]
 
 
-def plain(word: str) -> str:
+def unescape_brackets(word: str) -> str:
     """Return a word of a treebank with ( and ) for -LRB- and -RRB-.
 
-    >>> plain("-LRB-"), plain("f-LRB-x-RRB-")
+    >>> unescape_brackets("-LRB-"), unescape_brackets("f-LRB-x-RRB-")
     ('(', 'f(x)')
     """
     return _ESCAPE.sub(lambda escaped: _PLAIN[escaped[0]], word)

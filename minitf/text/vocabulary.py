@@ -1,4 +1,4 @@
-"""What all vocabularies share, SentencePiece, and Words: for text that is already cut."""
+"""What all vocabularies share, SentencePiece, and Words: for text that is already tokenised."""
 
 import functools
 import re
@@ -12,7 +12,7 @@ from minitf.errors import UserError, in_file
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
-SPACE_SIGN = "\N{LOWER ONE EIGHTH BLOCK}"  # what SentencePiece writes for a space
+SPACE_SYMBOL = "\N{LOWER ONE EIGHTH BLOCK}"  # what SentencePiece writes for a space
 
 LOST = re.compile("[\0\ufffd]")  # in a line of which some bytes are lost
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -67,9 +67,9 @@ class Vocabulary:
         return frozenset(text + text.upper() + text.lower())
 
     @functools.cached_property
-    def signs_alone(self) -> frozenset[str]:
-        """The signs with a token of their own after a space; others are seldom alone in a text."""
-        after_space = (name[1:] for name in self.names if name[:1] == SPACE_SIGN)
+    def lone_symbols(self) -> frozenset[str]:
+        """The symbols with a token of their own after a space; others rarely stand alone."""
+        after_space = (name[1:] for name in self.names if name[:1] == SPACE_SYMBOL)
         return frozenset("".join(name for name in after_space if not any(map(str.isalnum, name))))
 
     def split_language(self, line: str) -> tuple[list[int], str]:
@@ -77,7 +77,7 @@ class Vocabulary:
         return [], line
 
 
-def valid(line: str) -> str:
+def valid_unicode(line: str) -> str:
     """Return the line as valid Unicode: each lone surrogate becomes U+FFFD."""
     return _SURROGATE.sub("\ufffd", line)
 
@@ -87,7 +87,7 @@ def printable(text: str) -> str:
     return _CONTROL.sub("", _SPACE_CONTROL.sub(" ", text))
 
 
-def read(path: str | Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file. Raises UserError, without the path, if it cannot be read."""
     try:
         return Path(path).read_bytes()
@@ -113,7 +113,7 @@ def processor(model: bytes):
 
 
 class Words(Vocabulary):
-    """A vocabulary for text that is already cut; `@@` at the end of a token marks a cut word.
+    """A vocabulary for text that is already tokenised; a token ends in `@@` inside a split word.
 
     >>> words = Words.train(["ein klei@@ nes haus", "ein haus"])
     >>> words.encode(["ein haus klei@@ nes", "kein haus"])
@@ -145,7 +145,7 @@ class Words(Vocabulary):
         vocabulary_size: special ids included; None for all tokens. Raises UserError if there is no
         text.
         """
-        counts = Counter(chain.from_iterable(valid(line).split() for line in lines))
+        counts = Counter(chain.from_iterable(valid_unicode(line).split() for line in lines))
         if not counts:
             raise UserError("no text to collect words from: the training lines are empty")
         words = sorted(counts, key=lambda word: (-counts[word], word))
@@ -156,7 +156,7 @@ class Words(Vocabulary):
         """Return the words in a file. Raises UserError for a missing or damaged file."""
         try:
             with in_file(path):
-                return cls(read(path).decode("utf-8").removesuffix("\n").split("\n"))
+                return cls(read_bytes(path).decode("utf-8").removesuffix("\n").split("\n"))
         except UnicodeDecodeError:
             raise UserError(f"{path}: not UTF-8: copy the file again") from None
 
@@ -167,16 +167,17 @@ class Words(Vocabulary):
 
     def encode(self, lines: Iterable[str], side: str = "source") -> list[list[int]]:
         """Return the ids of each line's tokens, UNK for unknown tokens. side: not used."""
-        return [[self._ids.get(word, UNK) for word in valid(line).split()] for line in lines]
+        lines = map(valid_unicode, lines)
+        return [[self._ids.get(word, UNK) for word in line.split()] for line in lines]
 
     def _text(self, ids, side):
-        return join_cuts(" ".join(self.names[i] for i in ids))
+        return join_bpe(" ".join(self.names[i] for i in ids))
 
 
-def join_cuts(line: str) -> str:
-    """Return a line with the words joined that `@@` marks as cut.
+def join_bpe(line: str) -> str:
+    """Return a line with the words joined that `@@` marks as split.
 
-    >>> join_cuts("klei@@ nes haus")
+    >>> join_bpe("klei@@ nes haus")
     'kleines haus'
     """
     return re.sub("@@( |$)", "", line)

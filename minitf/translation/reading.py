@@ -198,7 +198,7 @@ def _pattern(own, subwords):
             re.compile(f"(?:{each})")  # as it will be read: (?i) would hold for all kinds
         except re.error as error:
             raise UserError(f"{each!r} is not a regular expression: {error}") from None
-    return protected_pattern((_STAND_INS, *own), subwords.characters, subwords.signs_alone)
+    return protected_pattern((_STAND_INS, *own), subwords.characters, subwords.lone_symbols)
 
 
 # From a text to its parts -------------------------------------------------------------------------

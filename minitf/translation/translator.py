@@ -384,7 +384,7 @@ class Translator:
         changes: as for `translate`. Of a line of several parts, the first is used.
         Raises UserError for a line without text, and for a model that outputs NaN.
         """
-        from minitf.page.explained import Explained, likely_next, watched_pass  # few are explained
+        from minitf.page.explained import Explained, likely_next, recorded_pass  # few are explained
 
         search = dataclasses.replace(search or Search(), n_best=1, **changes)
         (read,) = self._read([line])
@@ -397,7 +397,7 @@ class Translator:
             # Of learned positions, none is left for an end mark at the limit.
             ids = [*best.ids, EOS][: c.max_length if c.positions == "learned" else None]
             beginning = pad_rows([ids[:-1]], len(self.subwords), first=BOS)
-            weights, logits, vectors = watched_pass(self.model, source, beginning)
+            weights, logits, vectors = recorded_pass(self.model, source, beginning)
             written = self._as_texts([best])
             ln_p = functools.partial(self._log_probabilities, first.prefix)
             whole = restored(first, written, self.placeholders, False, ln_p)

@@ -8,7 +8,7 @@ import numpy as np
 from minitf.backend import to_device
 from minitf.decode import Allowed
 from minitf.text import Vocabulary, Words
-from minitf.text.vocabulary import SPACE_SIGN, SPECIALS
+from minitf.text.vocabulary import SPACE_SYMBOL, SPECIALS
 
 REPEATS = 3  # of a unit, directly one after the other
 LONGEST_UNIT = 8  # tokens
@@ -43,7 +43,7 @@ class Wellformed:
             chr(byte) if 0 <= byte < 0x80 else name
             for byte, name in zip(self._byte.tolist(), names, strict=True)
         ]
-        signs = [name.strip(SPACE_SIGN) for name in names]
+        signs = [name.strip(SPACE_SYMBOL) for name in names]
         self._is_digit = np.array(list(map(str.isdigit, signs)))
         self._is_between = np.array([sign in _BETWEEN_DIGITS for sign in signs])
         self._ends_small = np.array([name[-1:].islower() for name in names])

@@ -202,7 +202,7 @@ def held_out(folder, **splits):
     """Write a list of sentences that are kept apart, as the ones of the package are."""
     lines = []
     for split, pairs in splits.items():
-        lines += [f"# {split}", *(" ".join(map(recipes.hashed, pair)) for pair in pairs)]
+        lines += [f"# {split}", *(" ".join(map(recipes.sentence_hash, pair)) for pair in pairs)]
     (folder / "tatoeba-en-de.txt").write_text("".join(f"{line}\n" for line in lines))
 
 

@@ -20,7 +20,7 @@ from paths import ROOT
 from safetensors.numpy import load_file, save_file
 from saved_files import assert_same, message, weights_in
 
-from minitf.atomic import check_empty, filling, save_bytes, save_text, writing
+from minitf.atomic import atomic_folder, check_empty, save_bytes, save_text, writing
 from minitf.errors import UserError
 from minitf.files.arrays import (
     DTYPES,
@@ -408,13 +408,13 @@ def test_a_folder_is_filled_completely_or_not_at_all(tmp_path):
     folder, unfinished = tmp_path / "new", tmp_path / "new.tmp"
     unfinished.mkdir()
     (unfinished / "a").write_text("of a killed process")
-    with pytest.raises(ZeroDivisionError), filling(folder) as temporary:
+    with pytest.raises(ZeroDivisionError), atomic_folder(folder) as temporary:
         assert not any(temporary.iterdir())
         (temporary / "b").write_text("half")
         1 / 0  # noqa: B018
     assert not any(tmp_path.iterdir())
     for text in ("first", "second"):  # which comes too late
-        with filling(folder) as temporary:
+        with atomic_folder(folder) as temporary:
             (temporary / "a").write_text(text)
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"a": "first"}
     assert not unfinished.exists()
@@ -423,10 +423,10 @@ def test_a_folder_is_filled_completely_or_not_at_all(tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such lock")
 def test_two_processes_do_not_fill_one_folder(tmp_path):
     def fill():
-        with filling(tmp_path / "new"):
+        with atomic_folder(tmp_path / "new"):
             pass
 
-    with filling(tmp_path / "new") as temporary:
+    with atomic_folder(tmp_path / "new") as temporary:
         (temporary / "mine").write_text("")
         assert "another process is writing to" in message(fill)
     assert os.listdir(tmp_path / "new") == ["mine"]

@@ -18,7 +18,7 @@ from minitf.config import Config
 from minitf.decode import Decoding, beam_search, greedy
 from minitf.page.writer import _weights_of, page
 from minitf.text.normalise import normalise, with_and
-from minitf.text.vocabulary import valid
+from minitf.text.vocabulary import valid_unicode
 from minitf.transformer import Transformer
 from minitf.translation.reading import in_small_letters
 from minitf.translation.translator import Translator
@@ -61,7 +61,7 @@ def run_engine(folder, translator, lines, width=1, search=(), **options):
 def test_subwords_are_those_of_sentencepiece(translator, tmp_path):
     rng = random.Random(0)
     raw = [*ODD.values(), *(random_line(rng) for _ in range(300))]
-    lines = [valid(line.decode(errors="surrogateescape")) for line in raw]
+    lines = [valid_unicode(line.decode(errors="surrogateescape")) for line in raw]
     found = run_engine(tmp_path, translator, lines, ids_only=True)
     assert [each["ids"] for each in found] == translator.subwords.encode(lines)
 

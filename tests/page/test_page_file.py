@@ -20,7 +20,7 @@ from minitf.commands.translate import main
 from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.page import writer
-from minitf.page.explained import watched_pass
+from minitf.page.explained import recorded_pass
 from minitf.page.writer import page
 from minitf.text import BOS, PairedSubwords, Subwords, Words
 from minitf.transformer import MultiHeadAttention, Transformer, sinusoid
@@ -225,7 +225,7 @@ def test_the_weights_that_a_reader_keeps_stay_as_they_were(toy):
     kept, other = model.encoder.layers[0].self_attention, model.encoder.layers[1].self_attention
     kept.keep_weights, kept.weights = True, "of another sentence"
     ids = np.array([[BOS, 9, 8]])
-    weights, _, _ = watched_pass(model, ids, ids)
+    weights, _, _ = recorded_pass(model, ids, ids)
     assert weights["encoder"].shape[2:] == (3, 3)
     assert (kept.keep_weights, kept.weights) == (True, "of another sentence")
     assert not other.keep_weights and not hasattr(other, "weights")

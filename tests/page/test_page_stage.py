@@ -12,7 +12,7 @@ from paths import ROOT
 
 from minitf import transformer
 from minitf.files.models import read_notes
-from minitf.page.explained import watched_pass
+from minitf.page.explained import recorded_pass
 from minitf.page.writer import write_page
 from minitf.text import BOS
 from minitf.translation.translator import Translator
@@ -254,7 +254,7 @@ def probabilities(model, source, target, hidden=()):
         return np.isin(np.arange(ids.shape[-1]), hidden, invert=True)[None, None, None]
 
     with mock.patch.object(transformer, "padding_mask", padding_mask):
-        weights, logits, _ = watched_pass(
+        weights, logits, _ = recorded_pass(
             model, np.array([source]), np.array([[BOS, *target[:-1]]])
         )
     p = np.exp(logits - logits.max(axis=-1, keepdims=True))

@@ -9,7 +9,7 @@ from page_browser import CHROMIUM, report_of
 from paths import ROOT
 
 from minitf.decode import length_penalty
-from minitf.page.explained import watched_pass
+from minitf.page.explained import recorded_pass
 from minitf.page.writer import write_page
 from minitf.text import BOS
 from minitf.translation.translator import Translator
@@ -240,7 +240,7 @@ def heads_of(toy, explained):
         attention.attend = attend
     try:
         source, target = [explained.source_ids], [[BOS, *explained.target_ids[:-1]]]
-        weights, _, _ = watched_pass(model, np.array(source), np.array(target))
+        weights, _, _ = recorded_pass(model, np.array(source), np.array(target))
     finally:
         for attention in layers.values():
             del attention.attend

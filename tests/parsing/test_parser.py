@@ -228,7 +228,7 @@ def test_what_cannot_be_parsed_is_refused(subwords):
     for word in ("", "a b", " a", "a\u2009"):
         with pytest.raises(ValueError, match="needs characters, and no spaces"):
             parser.parse([["a", word]])
-    with pytest.raises(TypeError, match=r"each a list of words: minitf\.parsing\.words\.cut"):
+    with pytest.raises(TypeError, match=r"each a list of words: minitf\.parsing\.words\.tokenise"):
         parser.parse(["Mice die."])
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitf.data import corpora
-from minitf.parsing.words import cut
+from minitf.parsing.words import tokenise
 
 
 @pytest.mark.parametrize(
@@ -40,24 +40,24 @@ from minitf.parsing.words import cut
     ],
 )
 def test_signs_at_the_edges(line, words):
-    assert " ".join(cut(line)) == words
+    assert " ".join(tokenise(line)) == words
 
 
 def test_a_line_that_is_cut_already_stays_as_it_is():
     line = "It 's 5' of Fig. (3) , isn't it ."
-    assert cut(line) == line.split()
+    assert tokenise(line) == line.split()
 
 
 def test_a_word_of_thousands_of_signs_stays_as_it_is():
     n = 200_000
-    assert cut("(" * n + "x!") == ["(" * n + "x!"]
-    assert cut("." * 990 + "!!") == ["." * 990, "!", "!"]
+    assert tokenise("(" * n + "x!") == ["(" * n + "x!"]
+    assert tokenise("." * 990 + "!!") == ["." * 990, "!", "!"]
 
 
 @given(st.text())
 def test_no_character_is_lost(line):
-    assert "".join(cut(line)) == "".join(line.split())
-    assert all(cut(line)) and not any(word.split() != [word] for word in cut(line))
+    assert "".join(tokenise(line)) == "".join(line.split())
+    assert all(tokenise(line)) and not any(word.split() != [word] for word in tokenise(line))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def treebank():
 @pytest.mark.slow
 def test_every_sentence_of_a_treebank_stays_as_it_is(treebank):
     assert len(treebank) == 2780
-    assert [" ".join(cut(line)) for line in treebank] == treebank
+    assert [" ".join(tokenise(line)) for line in treebank] == treebank
 
 
 @pytest.mark.slow
@@ -81,4 +81,4 @@ def test_sentences_of_a_treebank_are_cut_as_there_when_they_are_written_as_usual
     lines = [line for line in lines if not re.search(r"(?<!\S)\.(?= \S)", line)]
     as_usual = [re.sub(r"(?<=[(\[]) | (?=[%),.;?!\]])", "", line) for line in lines]
     assert len(lines) > 1_000
-    assert [" ".join(cut(line)) for line in as_usual] == lines
+    assert [" ".join(tokenise(line)) for line in as_usual] == lines

@@ -40,11 +40,11 @@ def server(monkeypatch):
 
 def test_a_name_becomes_a_model_once(server, tmp_path):
     said = []
-    folder = remote.imported(NAME, said.append)
+    folder = remote.download_and_convert(NAME, said.append)
     assert said[0] == f"model    {NAME}: about 300 MB; licence: {remote.OPUS}"
     n = len(server.requests)
     assert server.requests[0][0] == f"/{NAME}/resolve/0123abcd/config.json"
-    assert remote.imported(NAME, said.append) == folder and len(server.requests) == n
+    assert remote.download_and_convert(NAME, said.append) == folder and len(server.requests) == n
     notes = read_notes(folder)
     assert notes["licence"] == remote.OPUS and notes["source"].endswith("/tree/0123abcd")
     assert (notes["source_language"], notes["target_language"]) == ("en", "de")
@@ -52,7 +52,7 @@ def test_a_name_becomes_a_model_once(server, tmp_path):
 
 def test_the_licence_of_the_card_is_kept(server):
     server.files["README.md"] = b"---\nlicense: apache-2.0\n---\n"
-    assert read_notes(remote.imported(NAME, quiet))["licence"] == "apache-2.0"
+    assert read_notes(remote.download_and_convert(NAME, quiet))["licence"] == "apache-2.0"
 
 
 def test_translate_takes_the_name(server, capsys):
@@ -101,7 +101,7 @@ def test_older_models_have_their_weights_in_another_file(server, tmp_path):
     server.files["pytorch_model.bin"] = (PUBLIC / "legacy.bin").read_bytes()
     assert commandline.main(["somebody/a-model", str(tmp_path / "out")]) == 0
     n = len(server.requests)
-    remote.fetched("somebody/a-model", quiet)
+    remote.download("somebody/a-model", quiet)
     assert {path for path, _ in server.requests[n:]} <= {"/somebody/a-model/resolve/main/README.md"}
 
 
@@ -117,7 +117,7 @@ def test_older_models_have_their_weights_in_another_file(server, tmp_path):
     ],
 )
 def test_the_address_of_a_page_names_a_model(monkeypatch, given, name):
-    monkeypatch.setattr(remote, "imported", lambda name, say: f"folder of {name}")
+    monkeypatch.setattr(remote, "download_and_convert", lambda name, say: f"folder of {name}")
     assert model_folder(given) == (f"folder of {name}" if name else given)
 
 
