@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 
 import pytest
@@ -32,24 +31,26 @@ def path(monkeypatch):
 def test_it_runs_on_the_stand_in_from_end_to_end(forms_are, parts, tmp_path):
     """As the program that a person starts; with small sizes."""
     path = os.pathsep.join(map(str, (ROOT, SUPPORT, SUPPORT / "stand_in")))
+    out = tmp_path / "gpu"
     done = subprocess.run(
-        [sys.executable, gpu_check.__file__, *parts, "--small", "--out", str(tmp_path / "gpu")],
+        [sys.executable, gpu_check.__file__, *parts, "--small", "--out", "gpu"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": path, "MINITF_FORMS": forms_are},
         capture_output=True,
         text=True,
         check=False,
     )
+    results = json.loads((out / "results.json").read_text())
+    found, log = results["parts"], (out / "log.txt").read_text(encoding="utf-8")
+    assert done.returncode == 0, log[-3000:] + done.stderr[-1000:]
+    assert results["device"] == "stand-in"
     for part in parts:
-        found = json.loads((tmp_path / "gpu" / f"{part}.json").read_text())
-        printed = done.stdout[-3000:] + done.stderr[-1000:]
-        if "rows" in found and importlib.util.find_spec("torch") is None:
-            assert (
-                list(found["rows"][0]["contenders"]) == ["minitf"] and "torch" in found["missing"]
-            )
-        else:
-            assert found["passed"], printed
-    assert json.loads((tmp_path / "gpu" / "machine.json").read_text())["device"] == "stand-in"
+        assert found[part] and all(each["code"] == 0 for each in found[part].values())
+        assert all(f"--- {part} {name}" in log for name in found[part])
+        if part in ("small", "decoding"):
+            (row,) = json.loads((out / f"gpu-{part}.json").read_text())["rows"]
+            torch = {"torch"} if importlib.util.find_spec("torch") else set()
+            assert row["contenders"].keys() == {"minitf"} | torch
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
@@ -59,9 +60,14 @@ def test_without_a_gpu_one_line_says_so(tmp_path, capsys):
     assert not (tmp_path / "gpu").exists()
 
 
-def test_the_comment_at_the_top_says_how_long_all_parts_take():
-    total = sum(seconds for seconds, _ in gpu_check.PARTS.values())
-    assert f"in at most {total} seconds" in gpu_check.__doc__.replace("\n", " ")
+def test_the_comment_at_the_top_says_how_long_the_parts_take():
+    minutes = [seconds / 60 for seconds in gpu_check.SECONDS.values()]
+    first, last = sum(minutes[:5]), sum(minutes[5:])
+    said = (
+        f"at most {first + last:.0f} minutes: the first five {first:.0f}, the last two {last:.0f}"
+    )
+    assert said in gpu_check.__doc__
+    assert all(f"\n    {part} " in gpu_check.__doc__ for part in gpu_check.SECONDS)
 
 
 def test_a_part_that_is_not_there(capsys):
@@ -70,22 +76,16 @@ def test_a_part_that_is_not_there(capsys):
     assert ended.value.code == 2 and "there is no part 'third'" in capsys.readouterr().err
 
 
-def test_the_files_with_gpu_tests_are_found():
+def test_the_files_with_gpu_tests_are_found(tmp_path):
     """All of them; and none that needs a package which a GPU machine may lack."""
-    found = {
-        path.name for path in (ROOT / "tests").rglob("test_*.py") if gpu_check._has_gpu_tests(path)
-    }
-    assert {
-        "test_kernels.py",
-        "test_products.py",
-        "test_parity.py",
-        "test_learning.py",
-        "test_forms.py",
-        "test_fused_step.py",
-    } <= found
-    assert {"test_decode.py", "test_dropout.py", "test_optim.py", "test_loss.py"} <= found
-    for name in found - {Path(__file__).name}:
-        text = next((ROOT / "tests").rglob(name)).read_text(encoding="utf-8")
+    found = gpu_check._programs("tests", tmp_path, tmp_path, small=False)
+    assert {"test_kernels", "test_products", "test_parity", "test_learning", "test_forms"} <= set(
+        found
+    )
+    assert {"test_fused_step", "test_ssru", "test_decoder", "test_translator_on_gpu"} <= set(found)
+    assert {"test_decode", "test_dropout", "test_optim", "test_loss"} <= set(found)
+    for name in found.keys() - {Path(__file__).stem}:
+        text = next((ROOT / "tests").rglob(f"{name}.py")).read_text(encoding="utf-8")
         assert "import hypothesis" not in text and "from threadpoolctl" not in text, name
 
 
@@ -93,6 +93,7 @@ LATE = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 open(sys.argv[1], "w").write(str(child.pid))
+print("begun")
 time.sleep(60)
 """
 
@@ -101,33 +102,37 @@ time.sleep(60)
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="no groups of processes on this system")
 def test_the_parts_one_after_the_other(monkeypatch, tmp_path, capsys):
     """One fails, one is late and is ended with what it had started, and then one passes."""
-    out = tmp_path / "out"
+    out, pid = tmp_path / "out", tmp_path / "pid"
+    python = [sys.executable, "-c"]
+    commands = {
+        "fails": [*python, "print('no such kernel'); exit(3)"],
+        "late": [*python, LATE, str(pid)],
+        "good": [*python, "print('this'); print('is good')"],
+        "missing": [str(tmp_path / "no such program")],
+    }
 
-    def fails(options, note):
-        note({"rows": [1]})
-        noted = json.loads((out / "fails.json").read_text())
-        assert noted["rows"] == [1] and not noted["passed"] and noted["seconds"] >= 0
-        raise RuntimeError("no such kernel")
+    def programs(part, *_):
+        if part == "good":  # what is known by then
+            found = json.loads((out / "results.json").read_text())["parts"]
+            assert found["fails"]["fails"]["code"] == 3 and found["late"]["late"]["code"] is None
+        return {part: commands[part]}
 
-    def late(options, note):
-        program = [sys.executable, "-c", LATE, str(out / "pid")]
-        return {"passed": gpu_check._run(program, options.deadline)[0] == 0}
-
-    def good(options, note):
-        program = [sys.executable, "-c", "print('this is good')"]
-        return {"passed": gpu_check._run(program, options.deadline)[0] == 0}
-
-    parts = {"fails": (1, fails), "late": (2, late), "good": (9, good)}
-    monkeypatch.setattr(gpu_check, "PARTS", parts)
+    monkeypatch.setattr(gpu_check, "SECONDS", {"fails": 1, "late": 2, "good": 9, "missing": 1})
+    monkeypatch.setattr(gpu_check, "_programs", programs)
     monkeypatch.setattr(backend, "use", lambda name: None)
-    monkeypatch.setattr(gpu_check, "described", lambda options: {"device": "none"})
+    monkeypatch.setattr(gpu_check, "_device", lambda: "none")
     monkeypatch.setattr(gpu_check.signal, "signal", lambda *_: None)
     assert gpu_check.main(["--out", str(out)]) == 1
-    assert capsys.readouterr().out.endswith("fails: FAILED\nlate: FAILED\ngood: passed\n")
-    report = json.loads((out / "fails.json").read_text())
-    assert "no such kernel" in report["error"] and report["rows"] == [1]
-    assert "this is good" in (out / "good.log").read_text()
-    assert has_ended(int((out / "pid").read_text()))
+    found = json.loads((out / "results.json").read_text())["parts"]
+    last = {part: found[part][part]["last"] for part in commands}
+    assert (
+        last.pop("missing").startswith("[Errno 2]") and found["missing"]["missing"]["code"] == 127
+    )
+    assert last == {"fails": "no such kernel", "late": "begun", "good": "is good"}
+    assert "this\nis good" in (out / "log.txt").read_text()
+    assert has_ended(int(pid.read_text()))
+    capsys.readouterr()
+    monkeypatch.undo()
 
 
 def has_ended(pid):
@@ -165,48 +170,24 @@ def test_a_program_that_is_stopped_ends_what_it_has_started(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_program_that_takes_too_long_is_reported_with_what_it_printed(tmp_path, capsys):
-    program = "import time\nprint('begun')\ntime.sleep(60)\n"
-    command = [sys.executable, "-c", program]
-    code, output, _ = gpu_check._run(command, time.perf_counter() + 2)
-    assert code is None and output == "begun\n"
-    assert output in capsys.readouterr().out, "the log has it, too"
+def test_the_first_test_that_failed_runs_once_more(tmp_path):
+    """Alone, and so that an error of a kernel comes up where it was started."""
+    (tmp_path / "test_some.py").write_text("""
+import os
+import pytest
 
-
-def test_failures_are_found_in_what_pytest_printed():
-    printed = """\
-tests/a.py::test_x[1] PASSED                          [ 10%]
-tests/a.py::test_y[as it is] FAILED                   [ 20%]
-tests/b.py::test_z[a]
-some words PASSED
-tests/b.py::test_z[b] ERROR
-FAILED tests/a.py::test_y[as it is] - ValueError
-"""
-    passed, failed = gpu_check._of_pytest(printed)
-    assert failed == ["tests/a.py::test_y[as it is]", "tests/b.py::test_z[b]"]
-    assert passed == ["tests/a.py::test_x[1]"]
-
-
-def test_what_fails_runs_once_more_alone(monkeypatch, tmp_path):
-    runs = []
-
-    def run(command, deadline, **environment):
-        name = command[-1]
-        runs.append((name, environment))
-        if name == "a.py::x":
-            return 1, "E   illegal access", 1.0
-        if "::" in name:
-            return 0, "", 1.0
-        if name.endswith("test_kernels.py"):
-            return 1, "a.py::x FAILED\na.py::y FAILED\na.py::z PASSED\n", 2.0
-        return 5, "", 0.1
-
-    monkeypatch.setattr(gpu_check, "_run", run)
-    options = types.SimpleNamespace(small=False, deadline=time.perf_counter() + 9)
-    found = gpu_check.run_tests(options, lambda found: None)
-    assert not found["passed"] and found["files"]["test_kernels"]["failed"] == 2
-    assert found["alone"] == {"a.py::x": "E   illegal access", "a.py::y": "passes"}
-    assert runs[-1][1] == {"CUDA_LAUNCH_BLOCKING": "1"} and not runs[0][1]
+pytestmark = pytest.mark.gpu
+def test_a(): pass
+def test_b(): assert not os.environ.get("CUDA_LAUNCH_BLOCKING", "some kernel")
+def test_c(): assert False
+""")
+    tests = gpu_check._programs("tests", tmp_path, tmp_path, small=True)["test_products"]
+    command = [*tests[:-1], "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)]
+    found = gpu_check._run(command, time.perf_counter() + 60)
+    assert found["code"] == 1 and "1 passed" in found["last"]
+    first, again = found["printed"].split("test session starts")[1:]
+    assert "assert not 'some kernel'" in first and "test_c FAILED" in first
+    assert "assert not '1'" in again and "test_c" not in again
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the program in its place is a shell script")
@@ -221,22 +202,6 @@ shift
 """)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    options = types.SimpleNamespace(deadline=time.perf_counter() + 9)
-    found = gpu_check.sanitize(options, None)
-    assert not found["passed"] and found["code"] == 99 and found["tests"] == 1
-    assert "Invalid __global__ read" in found["errors"]
-
-
-@pytest.mark.slow
-def test_translations_of_both_sides(monkeypatch, tmp_path):
-    """The part `course` calls translate.py as a user would; here both times on the CPU."""
-    run = gpu_check._run
-    monkeypatch.setattr(
-        gpu_check,
-        "_run",
-        lambda command, deadline: run(
-            [w.replace("cupy", "numpy") for w in command[:4]] + command[4:], deadline
-        ),
-    )
-    found = gpu_check._translations(tmp_path, 400, time.perf_counter() + 300)
-    assert found["passed"] and found["same"] == found["lines"] == 400 and found["ln_p_apart"] == 0
+    (command,) = gpu_check._programs("sanitizer", tmp_path, tmp_path, small=False).values()
+    found = gpu_check._run(command, time.perf_counter() + 9)
+    assert found["code"] == 99 and "Invalid __global__ read" in found["printed"]
