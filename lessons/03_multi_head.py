@@ -373,17 +373,17 @@ claim("1, 2, 4 and 8 heads cost the same", right, f"4 · 24² = {4 * 24**2} para
 # Lesson 01 counted only the scores and averages of attention, $2 T^2 d_{model}$, as
 # Table 1 of the paper does. The four matrices add $4 T d_{model}^2$. With them,
 # attention multiplies more often than the plain recurrent layer of lesson 01, which
-# takes $2 T d_{model}^2$. But nobody translated with that one. The paper's rival in
-# Table 2, GNMT, uses the *LSTM*, with four times as many matrices: $8 T d_{model}^2$.
+# takes $2 T d_{model}^2$. But translators used a larger one. GNMT, the paper's rival in
+# Table 2, has the *LSTM*, with four times as many matrices: $8 T d_{model}^2$.
 # **Attention multiplies less often than an LSTM while $T < 2 d_{model}$**, in the base
-# model up to 1,024 words. And no position waits, and the path is short.
+# model below 1,024 words. And no position waits, and the path is short.
 
 # %%
 lengths = np.array([1, 12, 24, 48])
 with_matrices = np.array([multiplications(T, layer_of_h) for T in lengths])
 ratio = with_matrices / (8 * lengths * 24**2)
 same("attention / LSTM = 1/2 + T / (4 d_model)", ratio, 1 / 2 + lengths / (4 * 24))
-print(f"with d_model 512, even at T = {2 * 512:,}")
+print(f"with d_model 512 they are even at T = {2 * 512:,}")
 
 # %% [markdown]
 # ## What can several heads do that one cannot?

@@ -529,10 +529,10 @@ draw(figures.rare, "07_rare.png", losses_of_rules, untrained)
 # frequent one are already too large: it ends far from its goal. Adam has learned them
 # all.*
 #
-# **The division by $\sqrt{v}$ gives a rare word's row moves as large as a frequent
-# one's.** On the digits of the first section, which are all equally frequent, descent
-# with momentum comes as far ("Is Adam better than descent on the digits, and how small
-# do its moves become?").
+# **The division by $\sqrt{v}$ gives a rare word's row nearly the moves of a frequent
+# one's**, although many batches lack the word. On the digits of the first section,
+# which are all equally frequent, descent with momentum comes as far ("Is Adam better
+# than descent on the digits, and how small do its moves become?").
 
 # %% [markdown]
 # ## How large is the learning rate?
@@ -689,8 +689,8 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_seeds, levels)
 
 # %% [markdown]
 # ## What does a high first rate do?
-# It makes all positions alike. This section measures how. Whether the training fails
-# because of that, we do not know.
+# It makes all positions nearly alike. This section measures how. Whether the training
+# fails because of that, we do not know.
 #
 # Take the peak rate 0.008. With the warm-up all three seeds came near the goal; begun
 # at once, none did. We look at the vectors that the encoder gives out, one for each
