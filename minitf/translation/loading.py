@@ -1,4 +1,4 @@
-"""From a model's folder to a Transformer with its weights; one whose code changed is refused."""
+"""Load a model's folder as a Transformer with its weights; refuse one whose code has changed."""
 
 import contextlib
 import math

@@ -37,7 +37,7 @@ _STAND_INS = r"[\U000f0000-\U0010ffff](?:[^\w\s]*[\U000f0000-\U0010ffff])*"
 # inside the bytes of one.
 _ENDS = r"[,;:–—)]\s+|[，、；：]\s*", r"\s+", r"(?s:.)"
 _LETTERS = r"[^\W\d_]+"
-# Words whose small letters would have as few subwords.
+# Words that would have as few subwords in lower case.
 _AS_IT_IS = "I|USA|UK|EU|UN|UNO|NATO|NASA|FBI|CIA|IBM|UFO|DNA|IQ|HIV|AIDS|UNESCO|UNICEF|CEO"
 # The characters of Chinese and Japanese, which have no spaces between sentences or words.
 _WIDE = "[\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uff00-\uffef]"
@@ -100,8 +100,8 @@ class Part:
         """Return the text with its values."""
         return with_placeholders(self.texts, self.values)
 
-    def read(self, placeholders: Sequence[str]) -> str:
-        """Return the text with placeholders."""
+    def input(self, placeholders: Sequence[str]) -> str:
+        """Return what the model reads: the text with placeholders in the place of values."""
         return with_placeholders(self.texts, cycle(placeholders or PLACEHOLDERS))
 
     def copied(self) -> list[Translation]:
@@ -109,7 +109,7 @@ class Part:
         is_copied = self.values and not has_letters(self.texts)
         return [Translation(self.source, 0.0, 0.0)] if is_copied else []
 
-    def again(self) -> Line:
+    def fallback(self) -> Line:
         """Return what is read after all translations have lost a value, a number or a dash.
 
         First its numbers and dashes are values, too; then the texts between values are parts.
@@ -241,8 +241,8 @@ def in_small_letters(line: str, subwords: Vocabulary) -> str:
     """Return a line IN CAPITALS as it would be written otherwise, any other as it is.
 
     A model that has read few words in capitals cuts them into many subwords, and makes nonsense of
-    them. So a line is taken for one in capitals if it has no small letter, and fewer subwords when
-    written small. Each word is written in the way that has the fewest subwords: the, Tom, Straße
+    them. So a line is taken for one in capitals if it has no lower-case letter, and fewer subwords
+    in lower case. Each word is written in the way that has the fewest subwords: the, Tom, Straße
     for STRASSE, TV. The first of a sentence begins with a capital letter.
     """
     if not line.isupper():
@@ -252,7 +252,7 @@ def in_small_letters(line: str, subwords: Vocabulary) -> str:
 
 
 def _small(sentence, subwords):
-    """Return a sentence in small letters, with a capital for its first one."""
+    """Return a sentence in lower case, with a capital for its first letter."""
     text = re.sub(_LETTERS, lambda match: _small_form(match[0], subwords), sentence)
     return re.sub(r"[^\W_]", lambda first: first[0].upper(), text, count=1)
 
@@ -266,7 +266,7 @@ def _small_form(word, subwords):
     forms = [low, word[0] + low[1:], sharp, word[0] + sharp[1:], word]
     counts = list(map(len, subwords.encode(forms)))
     least = min(counts)
-    # What is no subword in any form, and no shorter in small letters, is an abbreviation.
+    # What is no subword in any form, and no shorter in lower case, is an abbreviation.
     return word if counts[-1] == least > 1 else forms[counts.index(least)]
 
 

@@ -90,7 +90,7 @@ class Translator:
     max_unsplit: a line of more subwords is translated sentence by sentence, because a model that
     learned from single sentences tends to drop some of several (default: a sixth of max_subwords).
     `load` takes it from the notes that the import of a public model has written.
-    reads_capitals: whether a line IN CAPITALS is read as it is. Else it is read in small letters,
+    reads_capitals: whether a line IN CAPITALS is read as it is. Else it is read in lower case,
     and its translation is written in capitals (see `in_small_letters`), except by `explain` and
     `attention`, which show what the model does. `load` takes it from the notes: a public model
     reads them, one of minitf's trainer does not.
@@ -235,7 +235,7 @@ class Translator:
         return [Line.from_text(i, *read) for i, read in enumerate(zip(texts, cut, strict=True))]
 
     def _text(self, line, keep):
-        """Return a line as a Text; one IN CAPITALS is written small."""
+        """Return a line as a Text; one IN CAPITALS is put in lower case."""
         text, values = line, ()
         if self.as_text and (self.placeholders or max(line, default="") >= chr(FIRST_WORD)):
             language = self.notes.get("source_language", "")
@@ -248,7 +248,7 @@ class Translator:
 
     def _ids(self, parts):
         """Return what the model reads of each part: those with values have placeholders."""
-        new = [part.read(self.placeholders) for part in parts if part.ids is None]
+        new = [part.input(self.placeholders) for part in parts if part.ids is None]
         encoded = iter(self.subwords.encode(new) if new else [])
         return [
             [*part.prefix, *(next(encoded) if part.ids is None else part.ids)][: self.max_subwords]
@@ -263,14 +263,14 @@ class Translator:
         """Return the best translations of each Line: those of its parts, as one text.
 
         A part in whose translations a value, a number or a dash is missing is read in another way
-        (see `Part.again`).
+        (see `Part.fallback`).
         decode_batch(source, parts, rules): returns the hypotheses of each row of a batch. rules:
         what may be written for it, None for anything.
         """
         parts = [part for line in lines for part in line.parts]
         per_part = self._translate_parts(parts, decode_batch, search, progress)
         if lost := [number for number, best in enumerate(per_part) if not best]:
-            again = [parts[number].again() for number in lost]
+            again = [parts[number].fallback() for number in lost]
             pieces = self._translate_lines(again, decode_batch, search)
             for number, best in zip(lost, pieces, strict=True):
                 per_part[number] = best

@@ -28,8 +28,8 @@ class Wellformed:
       than the source repeats one. A digit may follow itself as often as in the source, whatever
       separates the digits (10,000 and 10000), or six times if the source has no digits (a
       million).
-    - Inside a word no subword that begins with a capital follows a small letter, unless the source
-      has such a word (PhD). It is a sign of a lost subword: "aM" for "an ATM".
+    - Inside a word no subword that begins with a capital follows a lower-case letter, unless the
+      source has such a word (PhD). It is a sign of a lost subword: "aM" for "an ATM".
 
     subwords: those of the model that writes; its bytes are called <0x00> to <0xFF>.
     """
@@ -51,7 +51,7 @@ class Wellformed:
         in_words = not isinstance(subwords, Words)
         self._begins_capital = np.array([in_words and name[:1].isupper() for name in names])
         anything = self._may_follow(b"", _LONGEST_CHARACTER)
-        # What usually may follow, (2, V): other subwords, and those that end in a small letter.
+        # What usually may follow, (2, V): other subwords, and those that end in lower case.
         self._may_usually_follow = np.array([anything, anything & ~self._begins_capital])
 
     def allowed(self, source: np.ndarray) -> Allowed:

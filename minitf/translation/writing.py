@@ -81,9 +81,9 @@ def _without_stop(translation, source, values, reason):
 
 
 def _with_small_letter(translation, values, subwords):
-    """Return a Translation that begins with a small letter, unless its first word has a capital.
+    """Return a Translation that begins in lower case, unless its first word keeps its capital.
 
-    A name, or a noun in German, takes more subwords in small letters: the model has not read it so.
+    A name, or a noun in German, takes more subwords in lower case: the model has not read it so.
     """
     text = translation.text
     word = re.match(_WORD, text)
@@ -124,7 +124,7 @@ def restored(
     if len(values) < len(part.values):
         return []
     source, numbers, distinct = part.source.rstrip(), numbers_of("".join(part.texts)), {}
-    read, unused = part.read(placeholders), next(iter(placeholders[len(values) :]), "")
+    read, unused = part.input(placeholders), next(iter(placeholders[len(values) :]), "")
     joints = {each for each, value in values.items() if re.fullmatch(JOINT, value)}
     forms = [
         rf"(?<=\w ){re.escape(each)}(?= \w)" if each in joints else re.escape(each)

@@ -76,18 +76,18 @@ def test_a_translation_has_the_numbers_and_the_dashes_of_its_source(source, writ
 
 
 def test_a_number_that_was_lost_becomes_a_value():
-    (part,) = Part((0, 0), ("At 5pm or ", "1,5", " - no. 12")).again().parts
+    (part,) = Part((0, 0), ("At 5pm or ", "1,5", " - no. 12")).fallback().parts
     assert part.values == ("5pm", "1,5", "12")
     assert [sign.text for sign in part.signs] == ["-"] and part.texts[-1] == ""
 
 
 def test_a_sign_that_joins_two_words_is_read_as_a_word():
     part = Part((0, 0), ("her", "/", "his and ", "1,5", ""))
-    assert part.read(PLACEHOLDERS) == "her ① his and ②"
+    assert part.input(PLACEHOLDERS) == "her ① his and ②"
     for written, expected in (("② ihr ① sein", "1,5 ihr/sein"), ("② ihr sein ①", None)):
         found = restored(part, said(written), PLACEHOLDERS)
         assert [each.text for each in found] == [expected] * (expected is not None)
-    assert part.again().around == ("", "/", " 1,5")
+    assert part.fallback().around == ("", "/", " 1,5")
 
 
 def test_more_values_than_placeholders_are_translated_around():
@@ -96,7 +96,7 @@ def test_more_values_than_placeholders_are_translated_around():
 
 
 def test_around_its_values_a_part_is_whole_again():
-    line = PART.again()
+    line = PART.fallback()
     assert line.around == ("", " 030 1234567 ", " 17:45!")
     assert [part.pieces for part in line.parts] == [("Call",), ("at",)]
     assert [part.place for part in line.parts] == [(0, 0, 0), (0, 0, 1)]
@@ -107,7 +107,7 @@ def test_each_part_gets_its_own_values():
     line = Line.from_text(4, Text("", ("a", "b", "c"), prefix=[7]), cut)
     first, second, plain = line.parts
     assert first == Part((4, 0), ("Call ", "a", " now."), [7])
-    assert second.values == ("b", "c") and second.read(PLACEHOLDERS) == "Or ① or ②."
+    assert second.values == ("b", "c") and second.input(PLACEHOLDERS) == "Or ① or ②."
     assert plain == Part((4, 2), ("So it is.",), prefix=[7])
     assert (first.ids, second.ids, plain.ids) == (None, None, [6, 5])  # one is not read yet
 
@@ -142,7 +142,7 @@ WORD, OTHER, SIGN = "\U000f0000", "\U000f0001", "\U00100000"
 def test_a_character_for_private_use_is_a_value(echo, line, read, values):
     found, kept = read_text(line, echo.subwords, [])
     (part,) = Line.from_text(0, Text(found, kept), [(found, [])]).parts
-    assert (part.read(PLACEHOLDERS), list(part.values)) == (read, values)
+    assert (part.input(PLACEHOLDERS), list(part.values)) == (read, values)
 
 
 def test_characters_for_private_use_arrive(echo):

@@ -88,8 +88,8 @@ def test_around_lost_values_the_signs_are_in_their_piece():
     values = ("(", ")", "5%", "<", ">", "6%", "*", "*", "%")
     line = "①yes② ③ is ④so⑤ and ⑥ ⑦no⑧ one ①"
     (part,) = Line.from_text(0, Text(line, values), [(line, [])]).parts
-    assert part.values == ("5%", "6%") and part.read(PLACEHOLDERS) == "yes ① is so and ② no one"
+    assert part.values == ("5%", "6%") and part.input(PLACEHOLDERS) == "yes ① is so and ② no one"
     found = [
-        (each.source, "".join(sign.text for sign in each.signs)) for each in part.again().parts
+        (each.source, "".join(sign.text for sign in each.signs)) for each in part.fallback().parts
     ]
     assert found == [("yes", "()"), ("is so and", "<>"), ("no one", "**%")]
