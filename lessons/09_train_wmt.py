@@ -43,7 +43,8 @@ from minitf.text import Subwords, make_batch, plan_batches
 from minitf.text.normalise import normalise
 from minitf.training import main
 from minitf.training.evaluation import bleu, split_compounds
-from minitf.training.settings import fill_in, parse
+from minitf.training.planning import fill_in
+from minitf.training.settings import parse
 from minitf.training.update import Updater
 from minitf.transformer import Transformer
 

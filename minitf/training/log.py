@@ -37,7 +37,9 @@ class RunLog:
             with user_errors(self.folder / LOG):
                 entries = read_history(self.folder)
             self.history = [entry for entry in entries if entry["step"] <= after]
-            save_text(self.folder / LOG, "".join(map(_as_line, self.history)))
+            save_text(
+                self.folder / LOG, "".join(json.dumps(entry) + "\n" for entry in self.history)
+            )
 
     def say(self, text):
         """Print a line that is not an entry of the log."""
@@ -57,7 +59,7 @@ class RunLog:
         try:
             if self._is_stored:
                 with open(self.folder / LOG, "a", encoding="utf-8") as file:
-                    file.write(_as_line(entry))
+                    file.write(json.dumps(entry) + "\n")
         except OSError as error:
             self._is_stored = False
             self.say(
@@ -97,10 +99,6 @@ def read_history(folder):
                 continue
             entries.append(entry)
     return entries
-
-
-def _as_line(entry):
-    return json.dumps(entry) + "\n"
 
 
 def step_line(entry):

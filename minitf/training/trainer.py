@@ -21,7 +21,8 @@ from minitf.training.checkpoints import RunFolder
 from minitf.training.distributed import Ranks
 from minitf.training.evaluation import Scores, Validator
 from minitf.training.log import Clock, RunLog, step_line
-from minitf.training.settings import Settings, cooldown_start, fill_in, learning_rate
+from minitf.training.planning import cooldown_start, fill_in, learning_rate
+from minitf.training.settings import Settings
 from minitf.training.signals import Interrupted, StopRequest
 from minitf.training.update import Updater, shares
 from minitf.transformer import Transformer
@@ -103,7 +104,7 @@ class Trainer:
         self.clock.start(self.step)
         try:
             with forms.on(self.updater.verified_forms()):
-                self._check_same_weights()
+                self.ranks.check_same(self.optimizer.data, f"weights after step {self.step:,}")
                 if self.step < self.settings.steps:
                     self.log.say(
                         "trial    running the largest batches first, to find out whether they "
@@ -124,10 +125,6 @@ class Trainer:
             trained = self.step > self.clock.first_step
             self.log.say(f"stopped  {limit}{'' if trained else ': no update was left to do'}")
         return not self.stop.agreed
-
-    def _check_same_weights(self):
-        """Raise UserError unless all ranks have the same weights, as they should at any step."""
-        self.ranks.check_same(self.optimizer.data, f"weights after step {self.step:,}")
 
     def _try_largest_batches(self):
         """Compute the largest batches before the first update: memory runs out now or never."""
@@ -303,7 +300,7 @@ class Trainer:
         present model, if there is one, because to average large ones takes longer than an update.
         """
         self.updater.fetch_figures()
-        self._check_same_weights()
+        self.ranks.check_same(self.optimizer.data, f"weights after step {self.step:,}")
         if self.ranks.rank:
             return
         state = self.model.state()

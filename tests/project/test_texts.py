@@ -16,7 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from minitf.__main__ import OVERVIEW
 from minitf.config import Config
-from minitf.training.settings import fill_in, model_changes, parse
+from minitf.training.planning import fill_in
+from minitf.training.settings import model_changes, parse
 
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 PAGES = [

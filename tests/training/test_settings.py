@@ -12,18 +12,8 @@ import pytest
 from minitf.config import Config
 from minitf.errors import UserError
 from minitf.optim import warmup_rate
-from minitf.training.planning import check_model
-from minitf.training.settings import (
-    RECIPES,
-    Settings,
-    cooldown_start,
-    fill_in,
-    flag,
-    learning_rate,
-    model_changes,
-    parse,
-    resumed,
-)
+from minitf.training.planning import check_model, cooldown_start, fill_in, learning_rate
+from minitf.training.settings import RECIPES, Settings, flag, model_changes, parse, resumed
 
 OTHERS = {
     "corpus": "multi30k",
