@@ -44,7 +44,10 @@ MUTANTS = {
         "slice(start, stop), self.first_row + start",
         "slice(start, stop), self.first_row",
     ),
-    "replicas of which only the first counts": ("mine[own] += theirs[own]", "pass"),
+    "replicas of which only the first counts": (
+        "mine.grad.reshape(-1)[own] += theirs.reshape(-1)[own]",
+        "pass",
+    ),
     "batches of an update with the same masks": ("step * len(sizes) + i)", "step * len(sizes))"),
     "ranks that all take the first rows": (
         "edges = share * len(sizes), (share + 1) * len(sizes)",
