@@ -123,7 +123,7 @@ def decode_with(
     c, limits = decoding.model.config, greatest_lengths(decoding.model, source, max_extra)
     texts = np.full((len(source), 1), c.bos_id)
     with decoding.model.evaluating(), no_grad():
-        scorer = decoding.start(source, 1)
+        scorer = decoding.start(source)
         never = c.pad_id, c.bos_id
         return write_texts(texts, scorer, choose, limits, never, c.eos_id, alpha, allowed)
 
@@ -140,16 +140,16 @@ class Scorer(Protocol):
     def __call__(self, texts: np.ndarray) -> np.ndarray:
         """Return the logits (R, V) of the tokens after texts, ids (R, t).
 
-        They may be changed by the caller. A scorer may have a cache. So the first call is for texts
-        of one token, and each later one for the same texts, or those of `select`, with one token
-        more.
+        They may be changed by the caller. A scorer may have a cache. So the first call is for one
+        text of each sentence, of one token, and each later one for the same texts, or those of
+        `select`, with one token more.
         """
 
-    def select(self, rows: np.ndarray) -> None:
-        """Continue with these texts only, in this order.
+    def select(self, rows: np.ndarray, width: int = 1) -> None:
+        """Continue with these texts only, in this order: `width` of each sentence that is left.
 
-        The sentences stay in their order; of each, all its texts continue or none. A row may occur
-        several times: one text then continues as several.
+        The sentences stay in their order. A row may occur several times: one text then continues as
+        several.
         """
 
 
@@ -286,7 +286,7 @@ def beam_search(
     traced = steps is not None
     searches = [_Search(limit, beam, alpha, n_best, c.eos_id, traced, like) for limit in limits]
     with decoding.model.evaluating(), no_grad():
-        scorer = decoding.start(source, beam)
+        scorer = decoding.start(source)
         _search_together(searches, scorer, beam, allowed, pad_id=c.pad_id, start_id=c.bos_id)
     if steps is not None:
         steps += [search.steps for search in searches]
@@ -308,17 +308,21 @@ def _search_together(searches, scorer, beam, allowed, pad_id, start_id):
     """
     going, rows = searches, np.arange(len(searches))
     limits = np.array([search.limit for search in searches])
-    texts = np.full((len(going) * beam, 1), start_id)
-    totals = np.full((len(going), beam), -np.inf)  # ln P of each text so far
-    totals[:, 0] = 0  # at first all texts of a sentence are equal: only one of them counts
+    texts = np.full((len(going), 1), start_id)
+    totals = np.zeros((len(going), 1))  # ln P of each text so far: at first there is one
     while going:
-        logits, sentences = scorer(texts), np.repeat(rows, beam)  # the row in `source` of each text
+        width = totals.shape[1]
+        logits, sentences = scorer(texts), np.repeat(rows, width)  # each text's row in `source`
         left = limits[sentences] - (texts.shape[1] - 1)
         ruled_out = _ruled_out(scorer, (pad_id, start_id), allowed, texts, sentences, left)
         tokens, continued, totals = continuations(logits, totals, 2 * beam, *ruled_out)
         if scorer.ids is not None:
             tokens = scorer.ids[rows[:, None], tokens]
-        parents = np.arange(len(going))[:, None] * beam + continued  # (B, 2*W)
+        if (missing := 2 * beam - tokens.shape[1]) > 0:  # fewer tokens than continuations
+            more, fills = ((0, 0), (0, missing)), (start_id, 0, -np.inf)
+            arrays = zip((tokens, continued, totals), fills, strict=True)
+            tokens, continued, totals = (np.pad(x, more, constant_values=y) for x, y in arrays)
+        parents = np.arange(len(going))[:, None] * width + continued  # (B, 2*W)
         longer = np.concatenate([texts[parents], tokens[:, :, None]], axis=2)  # (B, 2*W, t + 1)
         places = [
             search.advance(longer[i], totals[i], continued[i]) for i, search in enumerate(going)
@@ -330,7 +334,7 @@ def _search_together(searches, scorer, beam, allowed, pad_id, start_id):
             alive = np.array(alive)[:, None]  # (B, 1): their sentences
             texts = longer[alive, kept].reshape(-1, longer.shape[2])
             totals = totals[alive, kept]
-            scorer.select(parents[alive, kept].ravel())
+            scorer.select(parents[alive, kept].ravel(), beam)
 
 
 class _Search:
@@ -465,9 +469,9 @@ class Decoding:
     cached: bool = True
     shortlist: Callable[[np.ndarray], np.ndarray] | None = None
 
-    def start(self, source: Ids, width: int) -> Scorer:
-        """Return the Scorer of `width` texts for each sentence of source ids (B, S)."""
-        return TokenScorer(self, source, width)
+    def start(self, source: Ids) -> Scorer:
+        """Return the Scorer of one text for each sentence of source ids (B, S)."""
+        return TokenScorer(self, source)
 
 
 @accelerated
@@ -509,7 +513,7 @@ def has_logits_of_modules(decoding: Decoding) -> bool:
         refuse_infinite(logsumexp(expected))
         expected = to_numpy(expected)
         try:
-            scorer = decoding.start(ids[None], 1)
+            scorer = decoding.start(ids[None])
             for t in range(length):
                 logits = to_numpy(scorer(texts[:, : t + 1]))
         except MemoryError:
@@ -522,20 +526,17 @@ def has_logits_of_modules(decoding: Decoding) -> bool:
 
 
 class TokenScorer(Scorer):
-    """The Scorer that calls the model's modules: the R = B * width texts are rows of one batch.
+    """The Scorer that calls the model's modules: the R texts are rows of one batch.
 
     caches: for each layer a pair, for self-attention and for attention to the source; None if
     nothing is cached, or if the model has no layers to cache.
     """
 
-    def __init__(self, decoding: Decoding, source: Ids, width: int):
+    def __init__(self, decoding: Decoding, source: Ids):
         self.model = model = decoding.model
-        memory, mask = model.encode(source)
-        rows = np.repeat(np.arange(len(source)), width)
-        self.memory, self.mask = memory[to_device(rows)], mask[rows]
+        self.memory, self.mask = model.encode(source)
         if decoding.shortlist:
-            self.ids = decoding.shortlist(source)
-            self.columns = self.ids[rows]
+            self.ids = self.columns = decoding.shortlist(source)
         parts = getattr(model, "decoder", None) if decoding.cached else None
         layers = getattr(parts, "layers", None)
         self.caches = layers and [(Cache(grows=True), Cache(grows=False)) for _ in layers]
@@ -552,7 +553,7 @@ class TokenScorer(Scorer):
             return logits
         return of_columns(logits, self.columns)
 
-    def select(self, rows: np.ndarray) -> None:
+    def select(self, rows: np.ndarray, width: int = 1) -> None:
         """Continue with these texts only, as Scorer says."""
         if self.ids is not None:
             self.columns = self.columns[rows]

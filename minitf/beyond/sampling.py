@@ -93,7 +93,7 @@ class _Rereading(Scorer):
             )
         return logits
 
-    def select(self, rows):
+    def select(self, rows, width=1):
         """Do nothing: there is no cache."""
 
 

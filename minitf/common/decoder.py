@@ -97,44 +97,26 @@ def _side_by_side(arrays):
 
 
 def _layer_of(layer, norm):
-    """Return the weights of one decoder layer, by name."""
-    own, source = layer.self_attention, layer.source_attention
-    if isinstance(own, SSRU):
-        own_input, own_output = Affine(own.value, own.forget), None
-    else:
-        own_input = Affine(own.query, own.key, own.value)  # all queries, keys, values
-        own_output = Affine(own.output)
-    return types.SimpleNamespace(
-        own_input=own_input,
-        own_output=own_output,  # None for an SSRU
-        self_norm=norm(layer.self_residual.norm),
-        source_query=Affine(source.query),
-        source_key_value=Affine(source.key, source.value),
-        source_output=Affine(source.output),
-        source_norm=norm(layer.source_residual.norm),
-        **_network_of(layer, norm),
+    """Return the weights of a layer of the decoder or of the encoder, by name."""
+    own, source = layer.self_attention, getattr(layer, "source_attention", None)
+    network, is_ssru = layer.feed_forward, isinstance(own, SSRU)
+    # All queries, keys and values side by side; of an SSRU, all values and gates.
+    inputs = (own.value, own.forget) if is_ssru else (own.query, own.key, own.value)
+    parts = types.SimpleNamespace(
+        own_input=Affine(*inputs),
+        own_output=None if is_ssru else Affine(own.output),
+        self_norm=norm((layer.self_residual if source else layer.attention_residual).norm),
+        inner=Affine(network.inner),
+        activation=network.activation,  # the name of a function in minitf.functions
+        outer=Affine(network.outer),
+        feed_forward_norm=norm(layer.feed_forward_residual.norm),
     )
-
-
-def _encoder_layer_of(layer, norm):
-    """Return the weights of one encoder layer, by name."""
-    own = layer.self_attention
-    return types.SimpleNamespace(
-        own_input=Affine(own.query, own.key, own.value),
-        own_output=Affine(own.output),
-        self_norm=norm(layer.attention_residual.norm),
-        **_network_of(layer, norm),
-    )
-
-
-def _network_of(layer, norm):
-    network = layer.feed_forward
-    return {
-        "inner": Affine(network.inner),
-        "activation": network.activation,  # the name of a function in minitf.functions
-        "outer": Affine(network.outer),
-        "feed_forward_norm": norm(layer.feed_forward_residual.norm),
-    }
+    if source:
+        parts.source_query = Affine(source.query)
+        parts.source_key_value = Affine(source.key, source.value)
+        parts.source_output = Affine(source.output)
+        parts.source_norm = norm(layer.source_residual.norm)
+    return parts
 
 
 def _affines(layers):
@@ -164,7 +146,7 @@ class FusedDecoding(decode.Decoding):
             self.vocabulary = Affine(output)
             more = [self.vocabulary]
         elif steps.encodes and all(map(is_standard, model.encoder.modules())):
-            self.encoder = [_encoder_layer_of(layer, steps.norm) for layer in model.encoder.layers]
+            self.encoder = [_layer_of(layer, steps.norm) for layer in model.encoder.layers]
             self.encoder_norm = steps.norm(model.encoder.norm) if model.encoder.norm else None
             more = _affines(self.encoder)
         steps.pack([*_affines(self.layers), *more], self.embedding.dtype)
@@ -205,11 +187,11 @@ class FusedDecoding(decode.Decoding):
         y += x
         return y
 
-    def start(self, source, width):
+    def start(self, source):
         """Return a FusedDecoder, or the modules' Scorer if a sentence has nothing to attend to."""
         if (source == self.model.config.pad_id).all(axis=1).any():
-            return super().start(source, width)
-        return FusedDecoder(self, source, width)
+            return super().start(source)
+        return FusedDecoder(self, source)
 
 
 class Layout:
@@ -221,15 +203,14 @@ class Layout:
     length, capacity: the number of cache indices in use, and of all cache indices.
     """
 
-    def __init__(self, sentences, width):
-        self.width, self.length, self.capacity = width, 0, 0
-        self.own = np.zeros((sentences, width, 0), dtype=bool)
-        self.newest = np.eye(width, dtype=bool)
+    def __init__(self, sentences):
+        self.width, self.length, self.capacity = 1, 0, 0
+        self.own = np.zeros((sentences, 1, 0), dtype=bool)
 
     def add_newest(self):
         """Give the newest token of each beam the next cache index."""
         start, self.length = self.length, self.length + self.width
-        self.own[:, :, start : self.length] = self.newest
+        self.own[:, :, start : self.length] = np.eye(self.width, dtype=bool)
 
     def grow(self):
         """Drop the tokens that no beam contains any more, and make space for new ones.
@@ -253,10 +234,11 @@ class Layout:
         larger[:, :, : kept.shape[1]] = array[tuple(map(to_device, index))]
         return larger
 
-    def select(self, rows):
-        """Keep these rows of the texts; of each sentence all or none."""
+    def select(self, rows, width):
+        """Keep these rows of the texts: `width` of each sentence."""
         self.own = self.own[rows // self.width, rows % self.width]
-        self.own = self.own.reshape(len(rows) // self.width, self.width, self.capacity)
+        self.own = self.own.reshape(len(rows) // width, width, self.capacity)
+        self.width = width
 
 
 class FusedDecoder(decode.Scorer):
@@ -267,12 +249,12 @@ class FusedDecoder(decode.Scorer):
     states: of each layer that is an SSRU, {number of the layer: its state (R, D)}.
     """
 
-    def __init__(self, decoding, source, width):
-        self.decoding, self.steps, self.width = decoding, decoding.steps, width
+    def __init__(self, decoding, source):
+        self.decoding, self.steps = decoding, decoding.steps
         memory, mask = decoding.encode(source)
         batch, length, d = memory.shape
         rows, config = memory.reshape(batch * length, d), decoding.model.config
-        self.layout, self.caches, self.source_caches = Layout(batch, width), [], []
+        self.layout, self.caches, self.source_caches = Layout(batch), [], []
         self.states = {}
         for layer in decoding.layers:
             keys_and_values = layer.source_key_value(rows).reshape(batch, length, -1)
@@ -297,7 +279,7 @@ class FusedDecoder(decode.Scorer):
             own_mask = self.steps.mask(self._with_newest(), x.dtype)
         if source_mask is not None:
             batch, _, length = source_mask.shape
-            source_mask = xp.broadcast_to(source_mask, (batch, self.width, length))
+            source_mask = xp.broadcast_to(source_mask, (batch, self.layout.width, length))
         for i, layer in enumerate(self.decoding.layers):
             x = self._layer(x, layer, i, own_mask, source_mask)
         if self.decoding.norm:
@@ -306,7 +288,7 @@ class FusedDecoder(decode.Scorer):
 
     def _with_newest(self):
         """Make space for the newest tokens, and return whose each token of the caches is."""
-        if self.layout.length == self.layout.capacity:
+        if self.layout.length + self.layout.width > self.layout.capacity:
             kept = self.layout.grow()
             for cache in self.caches:  # one at a time, so that few are there twice
                 cache[:] = [self.layout.moved(array, kept) for array in cache]
@@ -316,7 +298,7 @@ class FusedDecoder(decode.Scorer):
     def _layer(self, x, layer, i, own_mask, source_mask):
         """Apply decoder layer i to x (R, D), and add its keys and values to the cache."""
         before, after = self.decoding.before, self.decoding.after
-        attend, newest = self.steps.attend, self.layout.length - self.width
+        attend, newest = self.steps.attend, self.layout.length - self.layout.width
         y = layer.own_input(before(x, layer.self_norm))
         if layer.own_output is None:
             y = self._recur(y, i)
@@ -335,9 +317,9 @@ class FusedDecoder(decode.Scorer):
         state = self.states[i] = values + gates * (self.states.get(i, 0) - values)
         return xp.maximum(state, 0)
 
-    def select(self, rows):
+    def select(self, rows, width=1):
         """Keep these rows of the texts, in this order."""
-        sentences = rows[:: self.width] // self.width
+        sentences = rows[::width] // self.layout.width
         if len(sentences) < len(self.layout.own):
             kept = to_device(sentences)
             for cache in (*self.caches, *self.source_caches):
@@ -346,7 +328,7 @@ class FusedDecoder(decode.Scorer):
                 self.source_mask = self.source_mask[kept]
             if self.ids is not None:
                 self.output.select(sentences)
-        self.layout.select(rows)
+        self.layout.select(rows, width)
         self.states = {i: state[to_device(rows)] for i, state in self.states.items()}
 
 

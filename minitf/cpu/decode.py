@@ -16,7 +16,8 @@ from minitf.common.decoder import Steps, fused_decoding
 from minitf.cpu.packed import in_panels, product
 from minitf.forms import form_of
 
-_CACHED = 1 << 17  # logits whose exponentials fit the processor's cache
+_CACHED = 1 << 16  # logits whose exponentials fit the processor's cache
+_HUGE = 60  # e^60 times the size of a vocabulary is a number of float32, and so is e^-60
 
 form_of(decode.continuations, "cpu")(beams.continuations)
 
@@ -89,11 +90,7 @@ def _in_heads(x, config):
 
 def _mask(allowed, dtype):
     """Return the terms to add to the scores: 0 for what may be seen, else -infinity."""
-    if allowed.all():
-        return None
-    terms = np.full(allowed.shape, -np.inf, dtype)
-    terms[allowed] = 0
-    return terms
+    return None if allowed.all() else np.where(allowed, 0, -np.inf).astype(dtype)
 
 
 def _attend(x, cache, mask, write_at):
@@ -141,15 +138,16 @@ STEPS = Steps(
 def logsumexp(logits):
     """Return the logsumexp of each row, computed for as many rows at a time as fit the cache.
 
+    Of logits that are not huge, no sum overflows or vanishes: so nothing is subtracted from them.
     The sum of a row is its dot product with ones. In one product of all rows with ones, its
     rounding would depend on the other rows.
     """
+    greatest = logits.max(axis=-1, keepdims=True)
+    shifts = np.where(abs(greatest) < _HUGE, 0, greatest)
     sums, size = np.empty(len(logits)), logits.shape[-1]
     n_rows, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
     for start in range(0, len(logits), n_rows):
         rows = slice(start, start + n_rows)
-        greatest = logits[rows].max(axis=-1, keepdims=True)
-        terms = logits[rows] - greatest
-        np.exp(terms, out=terms)
-        sums[rows] = np.log(np.vecdot(terms, ones)) + greatest[:, 0]
-    return sums
+        terms = np.exp(logits[rows] - shifts[rows] if shifts.any() else logits[rows])
+        sums[rows] = np.vecdot(terms, ones)
+    return np.log(sums) + shifts[:, 0]

@@ -169,7 +169,7 @@ def verified_decoding(
         with one_blas_thread(), np.errstate(all="ignore"), model.evaluating(), no_grad():
             if logits is None:
                 made.append(fastest_decoding(model, shortlist, checked=False))
-                scorer = made[-1].start(source, 1)
+                scorer = made[-1].start(source)
                 logits = [to_numpy(scorer(texts[:, :end])) for end in ends]
             last = to_device(logits[-1])  # of two texts
             *_, totals = continuations(last, np.zeros((1, 2)), 4)

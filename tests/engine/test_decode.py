@@ -226,8 +226,9 @@ def test_nothing_is_projected_twice(rng):
     source = random_batch(rng, rows=3).source
     likely_end(model, by=-50)
     beam_search(decoding, source, beam=4, max_extra=1)
-    assert seen["source"] == [(12, source.shape[1])]
-    assert seen["self"][0] == (12, 1)  # the newest word of each of the 4 beams
+    assert seen["source"] == [(3, source.shape[1])]
+    # Of each sentence the start mark, and then the newest word of each of its 4 texts.
+    assert seen["self"][:2] == [(3, 1), (12, 1)]
     assert {words for _, words in seen["self"]} == {1}
     assert len(seen["self"]) == source.shape[1] - 1 + 1
 

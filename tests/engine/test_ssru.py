@@ -38,7 +38,7 @@ def assert_decoded_as_the_whole(model, decoding, rng, tolerance):
     batch = random_batch(rng, rows=4)
     with model.evaluating(), no_grad():
         whole = to_numpy(model(batch.source, batch.target_in).data)
-        scorer, rows = decoding.start(batch.source, 1), np.arange(4)
+        scorer, rows = decoding.start(batch.source), np.arange(4)
         for t in range(batch.target_in.shape[1]):
             found = to_numpy(scorer(batch.target_in[rows, : t + 1]))
             assert np.abs(found - whole[rows, t]).max() < tolerance * np.abs(whole).max()

@@ -168,10 +168,10 @@ def test_a_plain_model_is_decoded_with_one_kernel_for_an_attention(launched, cha
         if changed:
             model.decoder.layers[1].self_attention.attend = lambda queries, *_: queries * 0.0
         with forms.on(), no_grad():
-            scorer = decode.fastest_decoding(model).start(np.array([[4, 5, 2], [6, 2, 0]]), 2)
+            scorer = decode.fastest_decoding(model).start(np.array([[4, 5, 2], [6, 2, 0]]))
         if not changed:
             launched.clear()
-            scorer(np.full((4, 1), 1))
+            scorer(np.full((2, 1), 1))
             used = {"attention_step", "bias_relu_dropout", "add_norm"}
             assert launched == used
     assert isinstance(scorer, decode.TokenScorer if changed else FusedDecoder)
