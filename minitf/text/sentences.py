@@ -73,7 +73,6 @@ _RULES = (
     (r"\.\.\.|…|\. \. \.", r"\s+I\b", True),
     (r"[\[(](?:\.\.\.|…)", r"[\])]", True),
     (r"[!?]", rf"[\"'”’“»«]\s+(?:I|[A-Z]\w+) (?:{_SPEECH})\b", True),
-    (r"[!?…]|\.\.", "", False),
     (rf"\b(?:{_TITLES})\.", "", True),
     (r"\b(?:etc|usw|usf|Ph\.D|LL\.[BM]|\d+ ?(?:B\.C|A\.D|C\.E))\.", _NO_SMALL, False),
     # "At 5 p.m. Tom left", and no sentence before the time.

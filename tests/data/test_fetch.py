@@ -1,7 +1,6 @@
 """Downloads: whatever a server does, the file is complete and right, or one line says why not."""
 
 import hashlib
-import shutil
 import ssl
 import sys
 import urllib.error
@@ -209,32 +208,3 @@ def test_no_room(path):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert len(server.requests) == 1  # another try would not help
-
-
-def test_any_mixture_of_mishaps_ends_well(tmp_path):
-    """A hundred replies that are cut, refused, or other bytes than requested: the file is right."""
-    rng = np.random.default_rng(0)
-
-    def answer(handler):
-        draw = rng.random()
-        if draw < 0.2:
-            handler.send_response(503)
-            handler.end_headers()
-        elif draw < 0.3:
-            handler.connection.close()
-        else:
-            at_most = None if draw < 0.5 else int(rng.integers(2500))
-            reply(handler, CONTENT, ranges=draw < 0.9, at_most=at_most)
-
-    with serving(answer) as server:
-        for i in range(25):
-            path = tmp_path / str(i) / "file"
-            for _ in range(40):
-                try:
-                    fetch(known(server.url), path, lambda line: None)
-                    break
-                except UserError as error:
-                    assert "5 times in a row" in str(error)
-            assert path.read_bytes() == CONTENT
-            shutil.rmtree(path.parent)
-    assert len(server.requests) > 75

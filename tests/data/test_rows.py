@@ -9,7 +9,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from runs import prepare_folder, run
 
 from minitf.data import corpora
 from minitf.data import rows as encoding
@@ -18,7 +17,6 @@ from minitf.data.dataset import Dataset, prepare, read_corpus
 from minitf.data.rows import EncodedPairs, encode_pairs
 from minitf.errors import UserError
 from minitf.text import Subwords, Words
-from minitf.training.log import read_history
 from minitf.training.settings import Settings
 
 LETTERS = list("abcdefgh")
@@ -195,21 +193,6 @@ def test_a_disk_that_is_full(data, monkeypatch, pairs):
     with pytest.raises(UserError, match=r"x-\w{16}: could not be written \(No space left"):
         encode_pairs("x", pairs, WORDS, 20)
     assert files(data) == []
-
-
-def test_a_run_on_the_disk_is_the_run_in_memory_and_resumes(tmp_path, monkeypatch):
-    """The losses are the same in each step; a resumed run finds its pairs without encoding."""
-    folder = prepare_folder(tmp_path, monkeypatch)
-    monkeypatch.setenv("MINITF_DATA", str(folder / "data"))
-    assert run("held") == 0
-    monkeypatch.setattr(corpora, "MAX_IN_MEMORY", 0)
-    assert run("filed", "--steps", "6") == 0 and run("filed", "--resume", "--steps", "13") == 0
-    losses = [
-        [(row["step"], row["loss"]) for row in read_history(out) if "loss" in row]
-        for out in ("held", "filed")
-    ]
-    assert losses[0] == losses[1] and len(losses[0]) == 13
-    assert len(list((folder / "data" / "encoded").iterdir())) == 1
 
 
 # Memory -------------------------------------------------------------------------------------------

@@ -8,20 +8,10 @@ Heat it to 200 °C. | Stir 1 tbsp. Butter into 2 cups of milk.
 There are plans A, B and C. | Plan C is the cheapest.
 "Where?" I asked. | "Here!" Anna answered.
 See para. 3 of the contract (Urt. v. 3.4.2012, Az. IV ZR 7/12). | It is short.
-Das Dorf liegt im Lkr. Rosenheim und hat rd. 300 Einwohner. | Der Verein (gegr. 1904) ist klein.
-Gov. Brown and Sen. Warren met.
 I am at the bar 🍺 | Can you come? | Bin da ☀️ | Habt ihr Zeit?
 We love 🍕 Pizza.
 Der Brief geht z. Hd. Frau Hill ans Amt.
-Gen. Lee met Rep. Smith in Ohio.
-She works at Smith Co. Ltd. in Leeds.
-Acme Inc. Chairman Bob Hill left.
 On Jan. 5 we left. | We came back on Feb. 3.
-See vol. 3 and fig. 4.
-It is approx. 5 miles.
-Tom vs. Mary is a film.
-He came on the 23rd. | She did not.
-Our room is no. 12 on the left.
 He lives in the U.S.A. | She does not.
 We met at 5 p.m. | Then we ate.
 He lives in Washington, D.C. | He likes it.
@@ -32,15 +22,9 @@ Mr. and Mrs. Hill left. | Dr. Who stayed.
 "Go!" | He went.
 Wait... I am coming.
 We need nails, screws, etc. for it.
-Lt. Dan met Sgt. Pepper.
 See p. 5 and pp. 7 to 9.
 J. K. Rowling wrote it. | I read it.
-J.R.R. Tolkien wrote it.
 The price is $3.50. | That is a lot.
-Visit www.x.org. | It is good.
-I am 5. | He is 6.
-John Smith Jr. came.
-On Sept. 11 and Dec. 24 it rained.
 Yahoo! is a firm.
 That is it, i.e. the end.
 Some fruit, e.g. Apples, is good.
@@ -48,28 +32,15 @@ He said so. | "I know."
 (He left.) | We stayed.
 What?! | No way.
 He lives at 5 Elm St. in Leeds.
-Dept. of State officials came.
-Mon. and Tue. are free.
 I have a Ph.D. in law.
 I have a Ph.D. | She has none.
-Meet Messrs. Hill and Wood.
-Plan A. | It failed.
 It was he and I. | They left.
-Das ist Prof. Dr. Meier. | Er lehrt.
 Wir wohnen in der Goethestr. 5 in Ulm.
-Es kostet 3 Mio. Euro.
 Äpfel, Birnen usw. sind Obst.
 Obst, z. B. Äpfel, ist gut.
 Er kam, d.h. Er wollte kommen.
 Er kam u.a. Nach Rom.
 Im 19. Jahrhundert war das so.
-Siehe Abb. 5 und Tab. 3.
-Nr. 5 lebt.
-Hr. Meier und Fr. Schulz kamen.
-Er heißt Max jun. Meier.
-Tel. 5 ist frei.
-Sie kam ca. 5 Minuten zu spät.
-Das kostet max. 5 Euro.
 Die Fa. Otto GmbH & Co. KG liefert.
 Dipl.-Ing. Meier kam.
 „Geh!“, sagte er.
@@ -77,35 +48,26 @@ Am 5.10. war er da.
 Er kam am 5. | Sie kam am 6.
 Ludwig XIV. war König.
 J. S. Bach lebte hier.
-Sie kam am 24. Dez. zu uns.
 Vom 5. bis 7. Mai ist frei.
 Das ist o. k. für mich.
-Der sog. Experte kam.
-Das Haus bzw. Schloss ist alt.
-St. Pauli ist schön.
-Dr. med. Meier kam.
-Vgl. Kap. 3 und Bd. 4.
-Geb. Müller steht da.
 Er sagte: „Ja.“ | Dann ging er.
 Das ist i. d. R. Unsinn.
 Bitte wenden, s. S. 5.
-Er mag Tiere, bes. Hunde.
-Er kam am 24. 12. 2010 zu uns. | Dann ging er.
+Er kam 24. 12. 2010 zu uns. | Dann ging er.
 Das war im 18. und 19. Jahrhundert so.
 Er liegt an 4. Stelle.
 Bis zum 15. Mai. | Danke.
 Das steht bei Meier et al. 1987.
-Gem. § 3 ist es so.
 1. Wash the car. | 2. Clean the house. | 3. Rest.
 1.) Wash the car. | 2.) Rest.
 • 1. Wash the car.
 Who is it? | It is I. | Good.
 Albert I. Jones came.
-Give me an A. | Then go.
+Give me an A. | Tom left.
 I... I do not know.
 He came . . . and went. | So?
 Happy? ... | No one came.
-He came ("so it [...] is") late.
+He came ("so it [...] Tom is") late.
 Come on! ! | Go.
 We came at 6 P.M. | Tom left.
 At 6 p.m. Tom left.
@@ -117,7 +79,6 @@ He is 6 ft. 5 in. tall.
 It is so.[1] | He knew it.[2][3] | We did not.
 "Is it so?" Tom asked.
 Is it so?"
-See https://x.org/?a=b. | Go on.
 He came.| Then he left.
 i am here. | you are not. | we left at 5 p.m. today, i.e. late.
 he said "no." then he left.
