@@ -5,7 +5,9 @@ Letters: L layers, H heads, T target length, S source length, V vocabulary.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from itertools import chain
 
 import numpy as np
 
@@ -93,38 +95,29 @@ def recorded_pass(
     the source tokens. "source": (1 + L, S, N), as they enter the first layer of the encoder and as
     they leave each; "target": the same for the decoder, (1 + L, T, N).
     """
+    # A copy, whose layers are replaced by ones that record; it shares the weights.
+    model = copy.deepcopy(model, {id(weights): weights for weights in model.parameters()})
     stacks = {"source": model.encoder, "target": model.decoder}
-    layers, positions = [stack.layers for stack in stacks.values()], model.source_positions
     attentions = {
         "encoder": [layer.self_attention for layer in model.encoder.layers],
         "decoder": [layer.self_attention for layer in model.decoder.layers],
         "source": [layer.source_attention for layer in model.decoder.layers],
     }
-    every = [attention for each in attentions.values() for attention in each]
-    before = [dict(vars(attention)) for attention in every]  # a reader may keep weights as well
+    for attention in chain.from_iterable(attentions.values()):
+        attention.keep_weights = True
     with model.evaluating(), no_grad():
-        try:
-            for attention in every:
-                attention.keep_weights = True
-            for stack in stacks.values():
-                stack.layers = [_Recorded(layer) for layer in stack.layers]
-            model.source_positions = embedded = _Recorded(positions)
-            logits = model(source, target).numpy()[0]
-            weights = {
-                kind: np.stack([attention.weights[0] for attention in each])
-                for kind, each in attentions.items()
-            }
-            seen = {
-                side: [stack.layers[0].input, *(layer.output for layer in stack.layers)]
-                for side, stack in stacks.items()
-            }
-        finally:
-            model.source_positions = positions
-            for stack, its in zip(stacks.values(), layers, strict=True):
-                stack.layers = its
-            for attention, attributes in zip(every, before, strict=True):
-                vars(attention).clear()
-                vars(attention).update(attributes)
+        for stack in stacks.values():
+            stack.layers = [_Recorded(layer) for layer in stack.layers]
+        model.source_positions = embedded = _Recorded(model.source_positions)
+        logits = model(source, target).numpy()[0]
+    weights = {
+        kind: np.stack([attention.weights[0] for attention in each])
+        for kind, each in attentions.items()
+    }
+    seen = {
+        side: [stack.layers[0].input, *(layer.output for layer in stack.layers)]
+        for side, stack in stacks.items()
+    }
     some = np.arange(_SHOWN) * model.config.d_model // _SHOWN
     vectors = {side: np.stack([x.numpy()[0][:, some] for x in each]) for side, each in seen.items()}
     return weights, logits, {"embeddings": embedded.input.numpy()[0][:, some]} | vectors

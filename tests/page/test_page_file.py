@@ -20,9 +20,8 @@ from minitf.commands.translate import main
 from minitf.errors import UserError
 from minitf.files.models import read_notes
 from minitf.page import writer
-from minitf.page.explained import recorded_pass
 from minitf.page.writer import page
-from minitf.text import BOS, PairedSubwords, Subwords, Words
+from minitf.text import PairedSubwords, Subwords, Words
 from minitf.transformer import MultiHeadAttention, Transformer, sinusoid
 from minitf.translation.translator import Translator
 
@@ -218,17 +217,6 @@ def test_the_line_that_a_beam_saves_is_one(folder):
     translator = Translator.load(folder)
     greedy, beam = (translator.translate([line], beam=width)[0][0].text for width in (1, 4))
     assert greedy != beam
-
-
-def test_the_weights_that_a_reader_keeps_stay_as_they_were(toy):
-    model = copy.deepcopy(toy.model)
-    kept, other = model.encoder.layers[0].self_attention, model.encoder.layers[1].self_attention
-    kept.keep_weights, kept.weights = True, "of another sentence"
-    ids = np.array([[BOS, 9, 8]])
-    weights, _, _ = recorded_pass(model, ids, ids)
-    assert weights["encoder"].shape[2:] == (3, 3)
-    assert (kept.keep_weights, kept.weights) == (True, "of another sentence")
-    assert not other.keep_weights and not hasattr(other, "weights")
 
 
 def test_subwords_with_symbols_are_refused(explained, toy):

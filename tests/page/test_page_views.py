@@ -298,14 +298,3 @@ def test_a_language_that_is_written_from_right_to_left(path, codes):
     assert f"\u2068{ARABIC[1][1:]}\u2069 attends to \u2068" in found["said"]
 
 
-def test_a_typed_line_is_read_as_python_reads_it(toy, path):
-    """Without what cannot be seen, such as U+FEFF, and with one space for any kind of space."""
-    lines = ["\ufeffTom saw a dog.", "Tom saw a dog.\ufeff", "\u3000\x1c Tom \x85saw\x00 a dog. "]
-    script = """
-    const sources = [];
-    for (const line of GIVEN) sources.push((await translate(line, { width: 1 })).source);
-    return sources;
-    """
-    expected = toy.explain("Tom saw a dog.", beam=1).source
-    assert asked(path, script, lines) == [expected] * 3
-    assert [toy.explain(line, beam=1).source for line in lines] == [expected] * 3
