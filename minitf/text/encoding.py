@@ -22,9 +22,7 @@ _FILES = {  # the first bytes of files that are not plain text
     rb"\x1f\x8b|BZh[1-9]1AY|\xfd7zXZ\0|\x28\xb5\x2f\xfd": "a compressed file",
     rb"\{\\rtf": "an RTF file",
 }
-_ASCII = bytes(range(0x80))
-_WINDOWS = bytes(range(0x80, 0xA0))  # characters of cp1252, no characters of Latin-1
-_NO_WINDOWS = b"\x81\x8d\x8f\x90\x9d"  # but these are none
+_NOT_CP1252 = b"\0\x81\x8d\x8f\x90\x9d"  # all other bytes are text in it, as those of Latin-1 are
 
 
 def not_text(start: bytes) -> str:
@@ -83,32 +81,20 @@ class Damage:
         return self.lost > max(self.well, self.lines // 100)
 
 
-def likely_encoding(data: bytes) -> str:
-    """Return the encoding that bytes are in which are not UTF-8, "" if nothing tells.
-
-    >>> likely_encoding("“Grüße”".encode("cp1252")), likely_encoding("Grüße".encode("latin1"))
-    ('cp1252', 'latin1')
-    >>> likely_encoding("Grüße".encode("utf-16-le")), likely_encoding(bytes(range(256)))
-    ('', '')
-    """
-    high = set(data.translate(None, _ASCII))
-    if 0 in data or high.intersection(_NO_WINDOWS):
-        return ""
-    return "cp1252" if high.intersection(_WINDOWS) else "latin1"
-
-
 def refusal(name: str, data: bytes, file: str | os.PathLike = "") -> str:
     """Return why a text is refused, and the command that converts it.
 
     data: its bytes, or some of them. file: the name of the file, "" for a pipe.
+
+    >>> refusal("a.txt", "Grüße".encode("utf-16-le"))
+    'a.txt is not text, or in an unknown encoding: save it as plain text, in UTF-8'
     """
-    encoding = likely_encoding(data)
-    if not encoding:
+    if any(byte in data for byte in _NOT_CP1252):
         return f"{name} is not text, or in an unknown encoding: save it as plain text, in UTF-8"
-    problem = f"{name} is not UTF-8 but probably {encoding}"
+    problem = f"{name} is not UTF-8 but probably cp1252"
     if os.name == "nt":  # which has no iconv
         return f"{problem}: save it in UTF-8 (in Notepad: Save as, Encoding)"
-    command = f"iconv -f {encoding} -t utf-8"
+    command = "iconv -f cp1252 -t utf-8"
     if file:
         return f"{problem}: {command} {file} > NEW_FILE"
     return f"{problem}: pipe it through {command}"

@@ -64,7 +64,7 @@ def test_the_format_is_that_of_the_ending_or_of_the_option(run, tmp_path):
         ("a.po", '# c\nmsgid "a"\nmsgstr ""\n\nmsgstr "b"\n', "line 5: this is not a message"),
         ("a.po", 'msgid "a" b"\nmsgstr ""\n', "line 1: this"),
         ("a.srt", "Hello.\n", "these are not subtitles"),
-        ("a.json", b'"\xe4"', "a.json is not UTF-8 but probably latin1: iconv"),
+        ("a.json", b'"\xe4"', "a.json is not UTF-8 but probably cp1252: iconv"),
         ("a.md", b"PK\x03\x04\xff", "is a Word, LibreOffice or zip file"),
     ],
 )

@@ -296,5 +296,3 @@ def test_a_language_that_is_written_from_right_to_left(path, codes):
         assert len(lefts) >= 2 and lefts == sorted(lefts, reverse=True)
     assert found["names"] == ["<s>", *(token[1:] for token in ARABIC)]
     assert f"\u2068{ARABIC[1][1:]}\u2069 attends to \u2068" in found["said"]
-
-

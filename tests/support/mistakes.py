@@ -32,7 +32,7 @@ TRAINER = {
     "--learning-rate 0": "--learning-rate must be at least 1e-12, not 0",
     f"{TEXTS} --add train.en valid.de": "train.en has 60 lines but valid.de has 5",
     f"{TEXTS} --add nowhere.en train.de": "nowhere.en cannot be read",
-    "--train latin1.txt latin1.txt --valid valid.en valid.de": "iconv -f latin1 -t utf-8",
+    "--train latin1.txt latin1.txt --valid valid.en valid.de": "iconv -f cp1252 -t utf-8",
     f"{TEXTS} --add train.en": "--add: expected 2 arguments",
     "--train train.en --resume": "--train: expected 2 arguments",
     "--seed 99999999999999999999": "--seed must be at most 9223372036854775807",
@@ -131,7 +131,7 @@ TRANSLATE = {
     "--input letter.docx": (
         "letter.docx is a Word, LibreOffice or zip file: save it as plain text, in UTF-8"
     ),
-    "--input latin1.txt": "is not UTF-8 but probably latin1: iconv -f latin1 -t utf-8",
+    "--input latin1.txt": "is not UTF-8 but probably cp1252: iconv -f cp1252 -t utf-8",
     "--input bytes": "is not text, or in an unknown encoding: save it as plain text, in UTF-8",
     "--input train.en --output ./train.en": (
         "the text would be replaced by its translation: give --output another name"

@@ -229,7 +229,7 @@ def test_forgotten_quotes_get_a_hint(run):
 
 
 ENCODED = {  # the bytes of a text that is refused: what the message says
-    "Grüße".encode("latin-1"): "not UTF-8 but probably latin1: ",
+    "Grüße".encode("latin-1"): "not UTF-8 but probably cp1252: ",
     "“Grüße”".encode("cp1252"): "iconv -f cp1252 -t utf-8",
     "the dog\na bird\n".encode("utf-16-le"): "is not text, or in an unknown encoding",
     bytes(range(256)): "is not text, or in an unknown encoding: save it as plain text, in UTF-8",
