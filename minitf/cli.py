@@ -48,7 +48,7 @@ def whole(number):
 
 
 class OptionParser(argparse.ArgumentParser):
-    """Tells a mistake in one line, in plain words, as a UserError."""
+    """Reports a mistake in one line, in plain words, as a UserError."""
 
     def __init__(self, **options):
         super().__init__(allow_abbrev=False, **options)
@@ -152,7 +152,7 @@ def drop_unwritten():
 
 @contextlib.contextmanager
 def signals_as_exceptions():
-    """Let SIGTERM and SIGHUP raise SystemExit, or they would leave half a file."""
+    """Turn SIGTERM and SIGHUP into SystemExit; else they would leave half a file."""
     received = []
 
     def end(number, frame):

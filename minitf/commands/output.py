@@ -126,7 +126,7 @@ def _json(line, translations):
 
 
 class LostText:
-    """What was lost in a text: said in one line at the end, with the numbers of the lines."""
+    """Collects what was lost in a text, and reports it in one line at the end, by line numbers."""
 
     MOST = 5  # numbers that are named; an endless pipe may have endlessly many
 

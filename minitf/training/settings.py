@@ -191,7 +191,7 @@ TYPES = {
 
 
 def kind_of(field):
-    """Return the type of a field without `| None` and without what it contains: bool, list ..."""
+    """Return the type of a field: int for `int | None`, list for `list[str]`."""
     hint = field.type.__args__[0] if isinstance(field.type, types.UnionType) else field.type
     return typing.get_origin(hint) or hint
 
@@ -329,7 +329,7 @@ def _as_options(values):
 
 
 def _one_of_two(value):
-    """Return a value of an option with two: in Python 3.14, the next option may come as one."""
+    """Return one of an option's two values; in Python 3.14 the next option may arrive as one."""
     if value.startswith("-"):
         raise argparse.ArgumentTypeError("expected 2 arguments")
     return value

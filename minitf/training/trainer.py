@@ -175,7 +175,7 @@ class Trainer:
         return limit
 
     def _limit_reached(self):
-        """Return which of its limits the run has reached, or None."""
+        """Return the limit that the run has reached, or None."""
         settings = self.settings
         if self.step >= settings.steps:
             return f"all steps are done ({settings.steps:,})"
@@ -249,7 +249,7 @@ class Trainer:
     # Validation -----------------------------------------------------------------------------------
 
     def _validate_if_due(self):
-        """Validate or save if this step is one after which that is done."""
+        """Validate or save if that is due after this step."""
         settings = self.settings
         if self.step % settings.valid_every == 0 and self.scores.validated < self.step:
             self.validate()

@@ -1,4 +1,4 @@
-"""Lines of text to the parts that a model reads at once, and the translations of each.
+"""Cut lines of text into the parts that a model reads at once.
 
 A line is cut into its sentences, because a model that learned from single sentences leaves some out
 where several follow each other; and a sentence that is too long into slices, because it reads a
@@ -105,12 +105,12 @@ class Part:
         return with_placeholders(self.texts, cycle(placeholders or PLACEHOLDERS))
 
     def copied(self) -> list[Translation]:
-        """Return the text as its own translation if no letter is around its values, else none."""
+        """Return the text as its own translation if it has no letter beside its values, or none."""
         is_copied = self.values and not has_letters(self.texts)
         return [Translation(self.source, 0.0, 0.0)] if is_copied else []
 
     def fallback(self) -> Line:
-        """Return what is read after all translations have lost a value, a number or a dash.
+        """Return what to read when every translation has lost a value, a number or a dash.
 
         First its numbers and dashes are values, too; then the texts between values are parts.
         """
@@ -138,7 +138,7 @@ class Part:
 
 
 def numbers_of(text: str) -> list[str]:
-    """Return the numbers and the dashes of a text, which are those of its translation.
+    """Return the numbers and dashes of a text; its translation must have the same ones.
 
     >>> numbers_of("It's 5pm - no. 12"), numbers_of("the 12th - at 5")
     (['-', '12', '5'], ['-', '12', '5'])
@@ -225,7 +225,7 @@ def cut_texts(
 
 
 def join(texts: Sequence[str]) -> str:
-    """Return some texts as one, with a space between two of them where their script has spaces.
+    """Join texts, with a space between two of them where their script has spaces.
 
     >>> join(["Der Hund.", "Er schläft."]), join(["我喜欢它。", "他也喜欢。", "OK."])
     ('Der Hund. Er schläft.', '我喜欢它。他也喜欢。 OK.')
@@ -238,7 +238,7 @@ def join(texts: Sequence[str]) -> str:
 
 
 def in_small_letters(line: str, subwords: Vocabulary) -> str:
-    """Return a line IN CAPITALS as it would be written otherwise, any other as it is.
+    """Return a line IN CAPITALS as it is usually written, and any other line unchanged.
 
     A model that has read few words in capitals cuts them into many subwords, and makes nonsense of
     them. So a line is taken for one in capitals if it has no lower-case letter, and fewer subwords
@@ -258,7 +258,7 @@ def _small(sentence, subwords):
 
 
 def _small_form(word, subwords):
-    """Return a word in capitals as it is probably written."""
+    """Return a word in capitals as it is probably written otherwise."""
     if re.fullmatch(_AS_IT_IS, word):
         return word
     low = word.lower()

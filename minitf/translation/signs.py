@@ -110,7 +110,7 @@ def without_signs(
 
 
 def with_extra_word(text: str, gap: int, word: str) -> str:
-    """Return a text with an extra word after so many others.
+    """Return a text with an extra word after its first `gap` words.
 
     >>> with_extra_word("Das ist so.", 1, "①")
     'Das ① ist so.'
@@ -149,7 +149,7 @@ def place_signs(
 
 
 def gaps_of(signs: Sequence[Sign], n_source: int, scores: np.ndarray) -> list[int]:
-    """Return the gap of each sign in a translation: the best ones in the order of the source.
+    """Return the best gap of each sign in a translation; signs keep the order of the source.
 
     n_source: the number of words of the source. scores (K, n + 1): of each of K signs in each gap
     of n words. What is before all words of the source is before those of the translation, and the

@@ -49,7 +49,7 @@ _SLICES = {32: 2, 256: 4}  # {rows of a batch (sentences times beams) or more: s
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """How a translation is searched for: the options of `beam_search`, and of the Translator.
+    """The options of a search for translations: of `beam_search`, and of the Translator.
 
     A beam of 1 is greedy decoding. alpha: of the length penalty. max_extra: the most tokens of a
     translation beyond those of its source. n_best: of each line, at most. like: "paper", or
@@ -227,7 +227,7 @@ class Translator:
         return self._translate_lines(read, decode_batch, search, progress)
 
     def _read(self, lines, keep=()):
-        """Return each line as a Line."""
+        """Cut each line into the parts that the model reads: a Line."""
         texts = [self._text(line, keep) for line in lines]
         limit = max(1, self.max_subwords - max((len(text.prefix) for text in texts), default=0))
         strings = [text.text for text in texts]
@@ -434,7 +434,7 @@ def _listed(lines):
 
 
 def _batches(lengths, beam, batch_tokens):
-    """Return lists of row numbers to be decoded together: rows of about equal length.
+    """Group rows of about equal length, to be decoded together; return the numbers of each group.
 
     The longest come first: memory runs out at once or never. A GPU takes large batches, uncut.
     """

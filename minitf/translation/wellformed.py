@@ -94,7 +94,7 @@ class Wellformed:
     # Loops ----------------------------------------------------------------------------------------
 
     def _too_often(self, text, size, source):
-        """Return whether a text may not go on with the unit of `size` tokens that it repeats."""
+        """Return whether a text must not repeat its last `size` tokens once more."""
         source, limit = source[source >= len(SPECIALS)], REPEATS
         if self._is_digit[text[-size:]].all():
             text, source = (ids[~self._is_between[ids]] for ids in (text, source))

@@ -1,4 +1,4 @@
-"""From the translations of the parts of a line to one that reads as if it had not been cut."""
+"""Join the translations of a line's parts, so that they read as if it had not been cut."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def is_unfinished(source: str) -> bool:
 
 
 def without_added_stop(text: str, source: str) -> str:
-    """Return a translation without the full stop that its source has not.
+    """Return a translation without a full stop that its source lacks.
 
     A model that learned from sentences ends a heading, an item or a cell of a table as one. A
     question mark stays: many people who ask leave it out. So does what ends a longer text, which is
@@ -99,7 +99,7 @@ def _with_small_letter(translation, values, subwords):
 
 
 def with_uniform_quotes(text: str) -> str:
-    """Return a text whose double quotes are of one kind: straight ones if some are straight.
+    """Return a text with one kind of double quotes: straight ones if some are straight.
 
     >>> with_uniform_quotes('„Kein!" sagte sie.'), with_uniform_quotes("„Nein!“")
     ('"Kein!" sagte sie.', '„Nein!“')
@@ -154,7 +154,7 @@ def restored(
 def joined(
     translations: Sequence[list[Translation]], n: int, around: Sequence[str] = ()
 ) -> list[Translation]:
-    """Return the n best translations of a line, made of those of its parts.
+    """Return the n best translations of a line, joined from those of its parts.
 
     around: what is copied before, between and after them; without it, they are joined as sentences.
     """
