@@ -78,14 +78,10 @@ def empty_operand(shape):
 def matmul(x, y, out=None):
     """Return the product of matrices or batches: (..., m, k) @ (..., k, n) -> (..., m, n).
 
+    x, y: of float32, or rounded, with the same axes in front: nothing is broadcast.
     The product is written to `out` if it is given, and rounded if that is of 16-bit integers.
     """
-    if not _by_cublas(x, y):
-        return xp.matmul(x, y) if out is None else xp.matmul(x, y, out=out)
     shape = (*x.shape[:-1], y.shape[-1])
-    if y.ndim == 2 < x.ndim:
-        # All axes in front become rows of one product.
-        x = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     if out is None:
         out = xp.empty(shape, dtype=xp.float32)
     if out.flags.c_contiguous:
@@ -104,7 +100,7 @@ def product_with(y):
     rows takes the host longer than the GPU.
     """
     precision = _chosen["precision"]
-    if precision == "bfloat16" or y.dtype != xp.float32 or not has_kernels(y) or not y.size:
+    if precision == "bfloat16" or not y.size:
         return lambda x: matmul(x, y)
     (k, n), layout, tf32 = y.shape, _layout(y), precision == "tf32"
 
@@ -121,19 +117,7 @@ def product_with(y):
 
 def add_product(x, y, out):
     """Add the product of two matrices to `out`."""
-    if _by_cublas(x, y):
-        _multiply(x, y, out, add=True)
-    else:
-        out += x @ y
-
-
-def _by_cublas(x, y):
-    """Return whether cuBLAS takes these operands: float32 or rounded, without broadcasting.
-
-    Their `char` is "f" or "H". A comparison with xp.float32 takes five times as long.
-    """
-    fit = y.ndim == 2 or x.shape[:-2] == y.shape[:-2]
-    return fit and x.dtype.char in "fH" and y.dtype.char in "fH" and has_kernels()
+    _multiply(x, y, out, add=True)
 
 
 def _multiply(x, y, out, add=False):

@@ -15,7 +15,7 @@ BUDGET = {
     "minitf/data/**/*.py": 2_113,
     "minitf/documents/*.py": 984,
     "minitf/files/*.py": 497,
-    "minitf/gpu/*.py": 2_149,
+    "minitf/gpu/*.py": 2_133,
     "minitf/page/*.py": 434,
     "minitf/parsing/*.py": 727,
     "minitf/public/*.py": 1_845,
