@@ -293,11 +293,11 @@ class Translator:
             for number, part in enumerate(parts)
             if not translations[number] and len(part.values) <= len(self.placeholders)
         ]
-        ids = self._ids([parts[number] for number in read])
+        ids = dict(zip(read, self._ids([parts[number] for number in read]), strict=True))
 
-        def translate_batch(rows):
-            source = pad_rows([ids[i] for i in rows], len(self.subwords), last=EOS)
-            batch = [parts[read[i]] for i in rows]
+        def translate_batch(numbers):
+            source = pad_rows([ids[number] for number in numbers], len(self.subwords), last=EOS)
+            batch = [parts[number] for number in numbers]
             rules = self._wellformed.allowed(source) if search.wellformed else None
             texts = []
             for part, best in zip(batch, decode_batch(source, batch, rules), strict=True):
@@ -308,13 +308,13 @@ class Translator:
                 texts.append(restored(part, best, self.placeholders, search.wellformed, ln_p))
             return texts
 
-        batches, done = _batches(list(map(len, ids)), search.beam, search.batch_tokens), 0
+        batches, done = _batches(ids, search.beam, search.batch_tokens), 0
         with one_blas_thread(), forms.on(self.forms), self.model.evaluating():
             results = over_cores(translate_batch, batches)
-            for rows, per_part in zip(batches, results, strict=True):
-                for i, best in zip(rows, per_part, strict=True):
-                    translations[read[i]] = best
-                done += len(rows)
+            for numbers, per_part in zip(batches, results, strict=True):
+                for number, best in zip(numbers, per_part, strict=True):
+                    translations[number] = best
+                done += len(numbers)
                 if progress:
                     progress(done, len(read))
         return translations
@@ -433,18 +433,19 @@ def _listed(lines):
     return list(lines)
 
 
-def _batches(lengths, beam, batch_tokens):
-    """Group rows of about equal length, to be decoded together; return the numbers of each group.
+def _batches(ids, beam, batch_tokens):
+    """Group parts of about equal length, to be decoded together; return the numbers of each group.
 
-    The longest come first: memory runs out at once or never. A GPU takes large batches, uncut.
+    ids: {number of a part: its ids}. The longest come first: memory runs out at once or never. A
+    GPU takes large batches, uncut.
     """
     if on_gpu():
         batch_tokens *= _GPU_FACTOR
     limit = max(1, batch_tokens // beam)
-    order = np.argsort([-length for length in lengths], kind="stable").tolist()
+    order = sorted(ids, key=lambda number: -len(ids[number]))
     batches, start = [], 0
     while start < len(order):
-        stop = start + max(1, limit // (lengths[order[start]] + 1))
+        stop = start + max(1, limit // (len(ids[order[start]]) + 1))
         rows = order[start:stop]
         batches += [rows] if on_gpu() else slices(rows, beam)
         start = stop
