@@ -198,10 +198,8 @@ def average(
             sums = {name: np.zeros(shape) for name, shape in present.items()}
             dtypes = {name: array.dtype for name, array in arrays.items()}
         if present != shapes:
-            raise UserError(
-                f"checkpoint {count} of an average has other arrays than the first: give those of "
-                "one run"
-            )
+            name = f"checkpoint {count}" if isinstance(each, dict) else each
+            raise UserError(f"{name} has other arrays than the first: average those of one run")
         for name in sums:
             sums[name] += arrays[name]
     return {name: (total / count).astype(dtypes[name]) for name, total in sums.items()}

@@ -228,7 +228,7 @@ def test_average_leaves_the_arrays_that_it_is_given():
 
 @pytest.mark.parametrize("other", [{"x": np.zeros(3)}, {"y": np.zeros(2)}])
 def test_average_refuses_other_arrays(other):
-    assert "checkpoint 2 of an average" in message(average, [{"x": np.zeros(2)}, other])
+    assert "checkpoint 2 has other arrays" in message(average, [{"x": np.zeros(2)}, other])
 
 
 # A model's folder ---------------------------------------------------------------------------------
