@@ -26,8 +26,8 @@ import numpy as np
 from minitf.atomic import save_text
 from minitf.cli import OptionParser, exit_code
 from minitf.data import corpora
-from minitf.text.kept import PLACEHOLDERS, protected_pattern, split_protected
 from minitf.text.normalise import normalise
+from minitf.text.protected import PLACEHOLDERS, protected_pattern, split_protected
 
 __all__ = ["added_pairs", "numbered", "protected_pair", "trained_pairs"]
 

@@ -13,8 +13,8 @@ from enum import StrEnum
 from itertools import accumulate, count
 from typing import NamedTuple
 
-from minitf.text.kept import FIRST_SIGN, FIRST_WORD
 from minitf.text.plain import has_letters
+from minitf.text.protected import FIRST_SIGN, FIRST_WORD
 
 
 class Kind(StrEnum):

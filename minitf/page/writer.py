@@ -19,8 +19,8 @@ from minitf.config import Config
 from minitf.errors import UserError
 from minitf.page.explained import Explained
 from minitf.text import Subwords, Words
-from minitf.text.kept import PLACEHOLDERS
 from minitf.text.normalise import word_for_and
+from minitf.text.protected import PLACEHOLDERS
 from minitf.text.vocabulary import SPACE_SYMBOL, SPECIALS
 from minitf.transformer import Transformer
 

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 
 from minitf.errors import UserError, in_file
-from minitf.text.kept import PLACEHOLDERS
 from minitf.text.normalise import normalise
+from minitf.text.protected import PLACEHOLDERS
 from minitf.text.vocabulary import (
     BOS,
     EOS,

@@ -1,10 +1,10 @@
 """Which words a model copies: those can stand for what must not be translated.
 
-A model of minitf's trainer can learn placeholders (`minitf.text.kept`). For another one, such as a
-public one, words are tried, and noted in its folder.
+A model of minitf's trainer can learn placeholders (`minitf.text.protected`). For another one, such
+as a public one, words are tried, and noted in its folder.
 """
 
-from minitf.text.kept import PLACEHOLDERS
+from minitf.text.protected import PLACEHOLDERS
 from minitf.translation.translator import Translator
 
 # Numbers that mean nothing, and names that nobody has.

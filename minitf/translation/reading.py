@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 from minitf.errors import UserError
 from minitf.text import Vocabulary
-from minitf.text.kept import (
+from minitf.text.normalise import normalise, with_and, without_entities, word_for_and
+from minitf.text.plain import has_letters
+from minitf.text.protected import (
     PLACEHOLDERS,
     has_no_values,
     protected_pattern,
     split_protected,
     with_placeholders,
 )
-from minitf.text.normalise import normalise, with_and, without_entities, word_for_and
-from minitf.text.plain import has_letters
 from minitf.text.sentences import sentences
 from minitf.translation.signs import Sign, is_sign, without_signs
 
@@ -178,7 +178,7 @@ def read_text(
 ) -> tuple[str, list[str]]:
     """Return a line as a model reads it, with a placeholder for each value, and the values.
 
-    Values are what `minitf.text.kept` finds, and characters that stand for something else.
+    Values are what `minitf.text.protected` finds, and characters that stand for something else.
     keep: a person's own patterns. language: of the line. Raises UserError for no pattern.
     """
     text = normalise(without_entities(line))

@@ -23,8 +23,8 @@ from minitf.functions import log_softmax
 from minitf.tensor import no_grad
 from minitf.text import BOS, EOS, PAD, Vocabulary, Words
 from minitf.text.batches import pad_rows
-from minitf.text.kept import FIRST_WORD, PLACEHOLDERS
 from minitf.text.normalise import normalise
+from minitf.text.protected import FIRST_WORD, PLACEHOLDERS
 from minitf.transformer import Transformer
 from minitf.translation.loading import load_and_probe, load_shortlist, verified_decoding
 from minitf.translation.reading import (
@@ -171,8 +171,8 @@ class Translator:
         A line without any text gives one empty translation, and equal lines are translated once.
         changes: fields of a Search, as in translate(lines, beam=1, n_best=1).
         keep: regular expressions; what they match is not translated, as numbers, addresses, tags
-        and the other kinds of `minitf.text.kept` are not. Characters of the two planes for private
-        use stand for words (from U+F0000) and signs (from U+100000): each comes out once.
+        and the other kinds of `minitf.text.protected` are not. Characters of the two planes for
+        private use stand for words (from U+F0000) and signs (from U+100000): each comes out once.
         progress: called with the number of parts done and of all parts.
         allowed: called with some lines, it returns what may be written for them, row by row. A line
         that is translated in several parts occurs once for each.

@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "examples" / "models"))
 import prepare
 
 from minitf.data import corpora
-from minitf.text.kept import PLACEHOLDERS
+from minitf.text.protected import PLACEHOLDERS
 
 PAIRS = [
     ("Tom has 3 cats.", "Tom hat 3 Katzen."),

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from minitf.errors import UserError
-from minitf.text.kept import PLACEHOLDERS
+from minitf.text.protected import PLACEHOLDERS
 from minitf.translation import Translation, Translator
 from minitf.translation.placeholders import copied_placeholders
 from minitf.translation.reading import Line, Part, Text, read_text

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minitf.text.kept import PLACEHOLDERS, protected_pattern, split_protected
+from minitf.text.protected import PLACEHOLDERS, protected_pattern, split_protected
 from minitf.translation.reading import Line, Text
 from minitf.translation.signs import (
     Sign,

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from minitf.text import kept
-from minitf.text.kept import has_no_values, protected_pattern, split_protected
+from minitf.text import protected
+from minitf.text.protected import has_no_values, protected_pattern, split_protected
 
 PATTERN = protected_pattern()
 # A sentence of each kind, in which what is between two | is kept.
@@ -74,9 +74,9 @@ Ich mag |Dvořák|, |日本語| und Käse.
 
 
 def test_each_pattern_finds_its_examples():
-    source = inspect.getsource(kept).partition("KINDS = (")[2].partition("\n)")[0]
+    source = inspect.getsource(protected).partition("KINDS = (")[2].partition("\n)")[0]
     examples = re.findall(r"\",  # (.+)", source)
-    for kind, found in zip(kept.KINDS, examples, strict=True):
+    for kind, found in zip(protected.KINDS, examples, strict=True):
         assert all(re.search(kind, example) for example in found.split(", ")), found
 
 

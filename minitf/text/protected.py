@@ -1,4 +1,4 @@
-"""What must not be translated in a sentence: numbers, dates, addresses, tags, codes, signs.
+"""What must not be translated in a sentence: numbers, dates, addresses, tags, codes, symbols.
 
 Each is a *value*. It leaves its sentence before a model reads it, and comes back at its place. A
 model learns to copy placeholders from pairs in which both sides have the same values
@@ -39,7 +39,7 @@ _TERM = rf"(?:{_ANY_NUMBER}|{_KEY}\b)"
 # Tried in this order at each place of a sentence, each with examples; a heading says what fails
 # without it.
 KINDS = (
-    # What stands between a pair of signs: code, tags, gaps to be filled, formulas, notes. A model
+    # What stands between a pair of symbols: code, tags, gaps to be filled, formulas, notes. A model
     # would translate the words inside.
     r"`[^`]+`|\{\{[^{}]*\}\}",  # `a + b`, {{ user }}
     r"[$%]?\{[^{}\s]*\}|\{[%#][^{}]*\}",  # ${price}, {% if x %}
@@ -49,7 +49,7 @@ KINDS = (
     r"(?:\[(?:\^\w+|\d{1,3})\])+",  # [1][2], [^3]
     r"\[/\w+\]|\[\w+(?:=[^\[\]]*)?\](?=[\w\[])",  # [/b], [size=5]big
     r"(?:\]\([^()\s]*(?: \"[^\"]*\")?\))+|(?<=\w)\(\w{1,2}\)",  # ](a.md "b"), dog(s)
-    # An address has signs between its letters that no word has; one wrong letter is another one.
+    # An address has characters inside that no word has; one wrong letter is another one.
     rf"\b(?:\w+://|(?:mailto|tel):|www\.){_REST}",  # https://x.org/a, www.x.org
     r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",  # anna@x.org
     rf"(?<![\w@.-])(?:[\w-]+\.)+(?:{_ENDINGS})\b(?:/{_REST}|(?::\d+)+)?(?![\w@])",  # main.py:45
@@ -67,7 +67,7 @@ KINDS = (
     r"(?<![\w.,/-])(?:\+\d{1,3}[ /-]?)?(?:\(\d+\)[ /-]?\d+|\d+[ /-]\d{2,})"
     r"(?:[ /-]\d{2,})*(?![\w-])",  # 030 12345, +49 (30) 12345
     r"(?<![\w.])\d{1,2}\. \d{1,2}\. ?\d{2,4}\b",  # 24. 12. 2010
-    # Numbers that have a sign beside them or between them, which would join, and letters for them.
+    # Numbers that have a symbol beside or between them, which would join, and letters for them.
     rf"(?<![\w.,']){_NAME}(?: {_SIGN}+ {_NAME})+(?!\w)",  # x = 5
     rf"(?<![\w.,]){_TERM}(?: ?{_SIGN}+ ?{_TERM})+(?: ?=)?(?!\w)|\b\w+ ?\+ ?{_KEY}\b",  # 1+1, Ctrl+C
     rf"(?<![\w.,])(?<!{_SIGN})(?:(?:(?<!\S){_SIGN}+ |{_SIGN}+)[-+\u2013]?{_ANY_NUMBER}"
@@ -87,7 +87,7 @@ _PLAIN = r"(?:['\"]?[A-Za-z][A-Za-z'-]*[,.!?]*['\"]?(?: |$))*"
 
 
 def has_no_values(text: str) -> bool:
-    """Return whether a text has nothing that is kept, at first sight: most have words alone.
+    """Return whether a text has nothing to protect, at first sight: most have words alone.
 
     For these nobody has to wait until the pattern of all KINDS is compiled.
     """
@@ -97,10 +97,10 @@ def has_no_values(text: str) -> bool:
 def protected_pattern(
     own: Iterable[str] = (), characters: Collection[str] = (), alone: Collection[str] | None = None
 ) -> re.Pattern:
-    """Return a pattern of everything that is kept: of a person's own patterns, and of KINDS.
+    """Return a pattern of all that is protected: of a person's own patterns, and of KINDS.
 
-    characters: those that the model can write; any other is kept, too, and a word with such a
-    letter (default: each can be written). alone: the signs that it can write between two spaces
+    characters: those that the model can write; any other is protected, too, and a word with such a
+    letter (default: each can be written). alone: the symbols that it can write between two spaces
     (default: all of these).
     Raises re.error for an own pattern that is not a regular expression.
     """
@@ -110,7 +110,7 @@ def protected_pattern(
         known, lone = (re.escape("".join(sorted(each))) for each in both)
         kinds.append(rf"(?<![^\W\d_])[^\W\d_]*(?={_ALNUM})[^{known}](?:[^\s!-~]|\w)*")
         kinds.append(rf"(?<!\S)(?![-{lone}]+ )[^\w\s]+(?= )|(?<= )[\"'](?= )")
-        # A bracket, or other signs, with the hyphens of an arrow.
+        # A bracket, or other symbols, with the hyphens of an arrow.
         kinds.append(rf"(?![{known}])[()\[\]{{}}]")
         kinds.append(rf"(?:(?<!\S)-+)?(?:(?!{_ALNUM})[^\s()\[\]{{}}{known}])+(?:-+(?!\S))?")
     return re.compile("|".join(f"(?:{kind})" for kind in kinds))
