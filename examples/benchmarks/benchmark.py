@@ -1,9 +1,9 @@
-"""Measure minitf against PyTorch and CTranslate2 on this machine, and print a table.
+"""Measure minitf against PyTorch, CTranslate2 and Marian on this machine, and print a table.
 
     python examples/benchmarks/benchmark.py --python PATH --json benchmark.json
     python examples/benchmarks/benchmark.py --earlier CHECKOUT --rivals
 
-PATH is an interpreter in which the rivals are installed (pip install torch ctranslate2
+PATH is an interpreter in which the rivals are installed (pip install torch ctranslate2 pymarian
 sentencepiece); a rival that is not installed is skipped. CHECKOUT is a folder with an earlier
 commit (git worktree add), to see whether anything has become slower.
 
@@ -43,6 +43,9 @@ LOSS, GRADIENT, PROBABILITY = 1e-5, 1e-8, 1e-4
 # H200, the losses were 2.6e-7 and 1.9e-5 apart, and the gradients 2.8e-4 and 4.0e-3, about as much
 # as rounding can change one operand (4.9e-4 and 3.9e-3). A wrong backward would be off by far more.
 APART = {"float32": (1e-5, 1e-5), "tf32": (1e-5, 1e-3), "bfloat16": (2e-4, 1e-2)}
+# Marian's start mark is a constant: after an update, which changes the loss by 2e-3, it differs by
+# 5e-6, and the gradient by a part of one row.
+APART["marian"] = 3e-5, 3e-3
 # The fraction of translations that must be equal: two may differ in probability by rounding only.
 SENTENCES = 0.9
 LONG = 0.1  # seconds; shorter work is repeated until a measurement takes as long
@@ -52,6 +55,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 from benchmarks import report, rows  # noqa: E402
 from benchmarks.protocol import ON_GPU, Missing, Worker, cores  # noqa: E402
 from minitf.cli import number  # noqa: E402
+from minitf.data.corpora import data_folder  # noqa: E402
 
 
 def main(arguments=None):
@@ -64,6 +68,8 @@ def main(arguments=None):
     print("\n".join(report.head(found)), flush=True)
     found["rows"] = []
     for row in options.rows:
+        if row.kind == "translate" and "marian" not in contest.names(row):
+            continue  # there is no model
         found["rows"].append(contest.measure(row))
         print("\n".join(report.lines_of(found["rows"][-1])), flush=True)
         if options.json:  # after each row, or an error would lose an hour of measuring
@@ -72,9 +78,9 @@ def main(arguments=None):
 
 
 def _options(arguments):
-    parser = argparse.ArgumentParser(description="Measure minitf against PyTorch and CTranslate2.")
+    parser = argparse.ArgumentParser(description="Measure minitf against its rivals.")
     add = parser.add_argument
-    beginnings = "train, greedy, beam, opus, start-up, file, import, gpu"
+    beginnings = "train, greedy, beam, marian, start-up, file, gpu"
     default = [name for name in rows.ROWS if not name.startswith("gpu")]
     said = f"rows, or beginnings of their names: {beginnings} (default: all but gpu)"
     add("--rows", nargs="+", default=default, metavar="NAME", help=said)
@@ -201,9 +207,10 @@ class Contest:
         """Write the files that all contenders of a row start from, and return their common task."""
         task = row.task | {"threads": self.options.threads, "folder": str(folder)}
         task["weights"] = str(folder / "weights.npz")
-        if "model" in task or "lines" in task:
-            with self.worker("minitf") as worker:
-                worker.call(**task, job="draw" if "model" in task else "bundled")
+        task["trained"] = str(data_folder() / "marian" / task.get("corpus", ""))
+        for name, job in task.get("first", {}).items():
+            with self.worker(name) as worker:
+                worker.call(**task, job=job)
         return task | {"job": row.kind}
 
     def _task(self, name, row, shared):
@@ -294,10 +301,13 @@ def compare(kind, task, ours, theirs):
 
     if kind == "decode":
         return _sentences(*both())
+    if kind == "translate":
+        return _texts(*both())
     exact = {"model": task["model"] | {"dropout": 0.0}}
-    if "precision" in task:
-        loss, gradient = APART[task["precision"]]
-        apart = _losses(*(losses[:1] for losses in both(**exact)), loss)
+    if precision := task.get("precision", task.get("like")):
+        loss, gradient = APART[precision]
+        losses = both(**exact)  # on a GPU rounding soon moves the weights apart
+        apart = _losses(*(each[: 3 if "like" in task else 1] for each in losses), loss)
         return {"loss": apart, "gradient": _lengths(*paths, gradient)}
     exact["pairs"] = min(task["pairs"], 8)
     loss = _losses(*both(**exact, dtype="float64", padded=True))
@@ -307,10 +317,13 @@ def compare(kind, task, ours, theirs):
 
 def compare_texts(ours, theirs):
     """Return the fraction of equal lines of two files. Raises Differs."""
-    left, right = (path.read_text(encoding="utf-8").splitlines() for path in (ours, theirs))
-    if len(left) != len(right):
-        raise Differs(f"one file has {len(left)} lines, the other {len(right)}")
-    return {"same translations": _enough(sum(map(str.__eq__, left, right)) / len(left))}
+    return _texts(*(path.read_text(encoding="utf-8").splitlines() for path in (ours, theirs)))
+
+
+def _texts(ours, theirs):
+    if len(ours) != len(theirs):
+        raise Differs(f"one has {len(ours)} lines, the other {len(theirs)}")
+    return {"same translations": _enough(sum(map(str.__eq__, ours, theirs)) / len(ours))}
 
 
 def _enough(fraction):

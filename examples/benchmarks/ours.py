@@ -5,11 +5,13 @@ import json
 import os
 import platform
 import shutil
+import tempfile
 import timeit
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import sentencepiece
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from benchmarks import work
@@ -17,10 +19,12 @@ from benchmarks.protocol import ON_GPU, cores, serve
 from minitf import Config, Transformer, __version__, backend, forms
 from minitf.cpu.machine import keep_memory
 from minitf.cpu.workers import over_cores
-from minitf.data import toy
+from minitf.data import corpora, toy
 from minitf.data.dataset import UpdateBatches
 from minitf.gpu.matmul import use_precision
 from minitf.optim import Adam
+from minitf.public.importing import import_model
+from minitf.public.names import names_of_layers
 from minitf.text import Batch
 from minitf.training.update import Updater
 from minitf.translation.translator import Search, Translator, slices
@@ -50,7 +54,10 @@ def about(task):
 def draw(task):
     """Write the weights that all contenders start from."""
     model = Transformer(Config(**task["model"]))
-    np.savez(task["weights"], **work.weights(model.state(), "beam" in task))
+    arrays = work.weights(model.state(), "beam" in task)
+    np.savez(task["weights"], **arrays)
+    if "like" in task:
+        np.savez(Path(task["folder"], "marian.npz"), **named_by_marian(model.config, arrays))
 
 
 def model_of(task):
@@ -75,6 +82,37 @@ def bundled(task):
     shutil.copy(BUNDLED / "subwords.model", folder)
     config = json.dumps(dataclasses.asdict(model.config))
     (folder / "config.json").write_text(config, encoding="utf-8")
+
+
+def named_by_marian(config, arrays):
+    """Return the arrays of a model with Marian's names, in Marian's shapes."""
+    names = {each.minitf: each.marian for each in names_of_layers(config)}
+    names |= {"embedding.weight": "Wemb", "output_bias": "decoder_ff_logit_out_b"}
+    return {names[name]: np.atleast_2d(array) for name, array in arrays.items()}
+
+
+def corpus(task):
+    """Write a corpus with its subwords into the folder `trained`, and some lines to translate.
+
+    Marian has the end mark first, and no start mark.
+    """
+    found, folder = corpora.load(task["corpus"]), Path(task["trained"])
+    lines = next(iter(found.tests.values())).source[: task["lines"]]
+    Path(task["folder"], work.INPUT).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if (folder / "vocab.spm").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / "train.source", folder / "train.target"]
+    for path, texts in zip(paths, found.train, strict=True):
+        path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=",".join(map(str, paths)),
+        model_prefix=str(folder / "vocab"),
+        vocab_size=task["model"]["vocabulary_size"],
+        character_coverage=1.0,
+        eos_id=0, unk_id=1, bos_id=-1, pad_id=-1, minloglevel=2,
+    )  # fmt: skip
+    (folder / "vocab.model").rename(folder / "vocab.spm")
 
 
 # Training -----------------------------------------------------------------------------------------
@@ -116,7 +154,10 @@ def check_training(task):
     training = Training(task)
     training.updater.gradient(training.next(), training.steps)
     named = training.model.named_parameters()
-    np.savez(task["out"], **{name: backend.to_numpy(p.grad) for name, p in named})
+    gradients = {name: backend.to_numpy(p.grad) for name, p in named}
+    if "like" in task:
+        gradients["embedding.weight"][work.BOS] = 0  # Marian's start mark is a constant
+    np.savez(task["out"], **gradients)
     return [float(training.step()) for _ in range(3)]
 
 
@@ -142,6 +183,21 @@ def decoder(task):
 
     decode.forks = min(cores(), len(batches)) - 1
     return decode
+
+
+def translating(task):
+    """Return a function that translates lines with a model that Marian trained."""
+    keep_memory()
+    with tempfile.TemporaryDirectory() as folder:
+        import_model(task["trained"], f"{folder}/model", "float32", say=lambda line: None)
+        translator = Translator.load(f"{folder}/model")
+    search = {"beam": task["beam"], "alpha": task["alpha"]}
+    search |= {"like": "marian" if task["beam"] > 1 else "paper"}
+    translate = work.translating(
+        task, lambda lines: [best.text for best, *_ in translator.translate(lines, **search)]
+    )
+    translate.forks = 0 if task["alone"] else cores() - 1
+    return translate
 
 
 # The processor ------------------------------------------------------------------------------------
@@ -197,6 +253,9 @@ JOBS = {
     "check train": check_training,
     "decode": decoder,
     "check decode": lambda task: decoder(task)(),
+    "corpus": corpus,
+    "translate": translating,
+    "check translate": lambda task: translating(task)(),
 }
 
 if __name__ == "__main__":

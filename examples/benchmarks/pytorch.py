@@ -1,8 +1,7 @@
 """PyTorch eager as a good practitioner writes it: fused projections, attention and Adam.
 
-Greedy decoding and beam search have a cache, and do all bookkeeping in whole batches; only a beam
-that ends is looked at alone.
-Only the names of the weights are those of minitf; nothing is imported from minitf.
+Beam search has a cache, and does all bookkeeping in whole batches; only a beam that ends is looked
+at alone. Only the names of the weights are those of minitf; nothing is imported from minitf.
 """
 
 import os
@@ -20,11 +19,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks import work
-
-
-def about(task):
-    """Return versions and threads, for the head of the table."""
-    return {"PyTorch": torch.__version__, "threads": torch.get_num_threads()}
 
 
 class Attention(nn.Module):
@@ -230,25 +224,6 @@ class Cache:
             growing[:, :, :, :length] = growing[:, :, :, :length].index_select(1, rows)
 
 
-def greedy(model, source, task):
-    """Write the most probable word until every sentence has ended; returns (ids, ln P) of each."""
-    length = task["length"]
-    cache = Cache(model, source, 1, length)
-    words = torch.full((len(source),), work.BOS)
-    written, totals = torch.full((len(source), length), work.EOS), torch.zeros(len(source))
-    ended = torch.zeros(len(source), dtype=torch.bool)
-    for t in range(length):
-        best, words = cache.scores(words, t).max(dim=-1)
-        totals += best.masked_fill(ended, 0)
-        words = words.masked_fill(ended, work.EOS)
-        written[:, t] = words
-        ended |= words == work.EOS
-        if ended.all():
-            break
-    ids = [row[: [*row, work.EOS].index(work.EOS)] for row in written.tolist()]
-    return list(zip(ids, totals.tolist(), strict=True))
-
-
 def beam_search(model, source, task):
     """Return (ids, ln P) of the best hypothesis of each sentence."""
     length, width, count = task["length"], task["beam"], len(source)
@@ -338,17 +313,16 @@ def decoder(task):
     """Return a function that decodes the sentences of the task, giving (ids, ln P) of each."""
     model = model_of(task).eval()
     source = torch.from_numpy(work.sentences(task)).long().to(device(task))
-    search = greedy if task["beam"] == 1 else beam_search
 
     def decode():
         with torch.inference_mode(), torch.device(device(task)):
-            return search(model, source, task)
+            return beam_search(model, source, task)
 
     return decode
 
 
 JOBS = {
-    "about": about,
+    "about": lambda task: {"PyTorch": torch.__version__, "threads": torch.get_num_threads()},
     "train": lambda task: Training(task).step,
     "check train": check_training,
     "decode": decoder,

@@ -21,7 +21,7 @@ MISSED = 0.05  # the probability that an interval does not contain the median
 # The widest instruction set decides how fast matrices are multiplied.
 WIDEST = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2", "sve": "SVE", "asimd": "NEON"}
 # Their versions are stated.
-PROGRAMS = ("minitf", "earlier", "NumPy", "matrix products", "PyTorch", "CTranslate2")
+PROGRAMS = ("minitf", "earlier", "NumPy", "matrix products", "PyTorch", "CTranslate2", "Marian")
 
 
 # Figures ------------------------------------------------------------------------------------------
@@ -80,23 +80,15 @@ def median_interval(values):
 def head(report):
     """Return the lines above the rows: the machine, the versions, how to read the figures."""
     lines = [
-        f"{kind(report)}, {report['cores']} cores, {report['system']}, Python {report['python']}",
-        _machine(report["machine"]),
-        ", ".join(_versions([report])),
-        f"commit {report['commit']}, {report['date']}",
+        f"{kind(report)}; {report['system']}; Python {report['python']}",
+        *_circumstances([report]),
+        "ratio: time of a contender / time of minitf (above 1: minitf is faster), in brackets its "
+        "95% interval; memory: the peak of the process",
     ]
     if (report["load"] or 0) > 0.5 * report["cores"]:
         lines.append(f"the machine is busy (load {report['load']:.1f}): ratios are unreliable")
-    for name, reason in report["missing"].items():
-        lines.append(f"skipped: {rows.CONTENDERS[name].title}: {reason}")
-    k = rank(report["pairs"])
-    interval = f"[its 95% interval: the {k}. smallest and the {k}. largest of them]" if k else ""
-    return [
-        *lines,
-        f"time: the median of {report['pairs']} runs; memory: the peak of the process",
-        "ratio: time of a contender / time of minitf (above 1: minitf is faster), the median of "
-        f"{report['pairs']} pairs {interval}",
-    ]
+    missing = report["missing"].items()
+    return lines + [f"skipped: {rows.CONTENDERS[name].title}: {why}" for name, why in missing]
 
 
 def lines_of(result):
@@ -144,7 +136,7 @@ def tables(arguments, folder=Path()):
     parser.add_argument("reports", nargs="+", metavar="REPORT", help="a file that --json wrote")
     said = "rows, or beginnings of their names (default: all)"
     parser.add_argument("--rows", nargs="+", default=[""], metavar="NAME", help=said)
-    default = ["torch", "torch-kept", "ctranslate2"]
+    default = ["torch", "torch-kept", "ctranslate2", "marian"]
     said = f"the columns besides minitf (default: {' '.join(default)})"
     parser.add_argument("--contenders", nargs="+", default=default, metavar="NAME", help=said)
     parser.add_argument("--memory", action="store_true", help="peak memory instead of times")
@@ -173,16 +165,8 @@ def _table(name, reports, options):
     chosen.sort(key=lambda row: order.get(row, order["start-up"] - 1))
     present = {other for row in chosen for result in results[row] for other in result["contenders"]}
     names = [other for other in ("minitf", *options.contenders) if other in present]
-    circumstances = [
-        f"{reports[0]['cores']} cores",
-        ", ".join(_versions(reports)),
-        f"commit {_all(found['commit'] for found in reports)}",
-        _all(found["date"][:10] for found in reports),
-        f"medians of {_all(str(found['pairs']) for found in reports)} pairs",
-        _machine(reports[0]["machine"]),
-    ]
     lines = [
-        f"**{name}**: {'; '.join(circumstances)}",
+        f"**{name}**: {'; '.join(_circumstances(reports))}",
         "",
         f"| work | {' | '.join(rows.CONTENDERS[other].title for other in names)} |",
         "|---" * (len(names) + 1) + "|",
@@ -201,6 +185,23 @@ def _cell(results, name, memory):
     return ", ".join(time(each["median"]) if name == "minitf" else ratio(each) for each in found)
 
 
+def _circumstances(reports):
+    """Return what is said about the machine, the programs and the runs of reports."""
+    machine = reports[0]["machine"]
+    products = [f"{flops / 1e9:.0f}" for flops in machine["products"].values()]
+    return [
+        f"{reports[0]['cores']} cores",
+        ", ".join(_versions(reports)),
+        f"commit {_all(found['commit'] for found in reports)}",
+        _all(found["date"][:10] for found in reports),
+        f"medians of {_all(str(found['pairs']) for found in reports)} pairs",
+        f"family {machine['family']}, model {machine['model']}, "
+        f"{machine['additions'] / 1e6:.0f} million additions a second in Python, "
+        f"copies {machine['copy'] / 1e9:.0f} GB/s on one thread, products "
+        f"{' and '.join(products)} GFLOP/s on {' and '.join(machine['products'])} threads",
+    ]
+
+
 def _versions(reports):
     """Return the versions of all programs in reports: ["NumPy 2.4.6", ...]."""
     versions = {}
@@ -214,17 +215,6 @@ def _versions(reports):
 
 def _all(texts):
     return " and ".join(dict.fromkeys(texts))
-
-
-def _machine(machine):
-    """Return the model and the speed of a processor as text."""
-    products = [f"{flops / 1e9:.0f}" for flops in machine["products"].values()]
-    return (
-        f"family {machine['family']}, model {machine['model']}, "
-        f"{machine['additions'] / 1e6:.0f} million additions a second in Python, "
-        f"copies {machine['copy'] / 1e9:.0f} GB/s on one thread, products "
-        f"{' and '.join(products)} GFLOP/s on {' and '.join(machine['products'])} threads"
-    )
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ CONTENDERS = {
     "torch": Contender("PyTorch eager", "pytorch"),
     "torch-kept": Contender("PyTorch eager, memory kept", "pytorch", KEPT),
     "ctranslate2": Contender("CTranslate2 float32", "with_ctranslate2"),
+    "marian": Contender("Marian", "with_marian"),
 }
 RIVALS = [name for name in CONTENDERS if name not in ("minitf", "earlier")]
 EAGER = ("torch", "torch-kept")
@@ -40,7 +41,8 @@ class Row:
 
     kind: the job of the workers. task: their arguments. contenders: those besides minitf. The title
     is a template, which the task fills in. The programs of a task are the arguments of Python for
-    each contender.
+    each contender. `first` names the jobs that make the files which all of them start from, and who
+    does them.
     """
 
     name: str
@@ -60,32 +62,52 @@ TINY, SMALL, BASE = (
     _model(3, 256, 1024, 4, 8000),
     _model(6, 512, 2048, 8, 37000),
 )
-# The sizes and switches of opus-mt-en-de, as CTranslate2 computes them.
-OPUS = _model(6, 512, 2048, 8, 58101) | {
-    "attention_bias": True,
-    "activation": "swish",
-    "output_bias": True,
-    "sinusoid_layout": "halves",
-    "eps": 1e-5,
-}
+DRAW = {"minitf": "draw"}
 QUICK = _model(1, 16, 32, 2, 50)
+# What Marian's Transformer has and the paper's has not.
+MARIAN = {"attention_bias": True, "output_bias": True}
+MARIAN |= {"sinusoid_layout": "halves", "sinusoid_base": "t2t"}
+# After so many updates of 64 pairs, the translations end.
+TOY = {"corpus": "toy", "updates": 2000, "rate": 0.003, "model": TINY | {"vocabulary_size": 600}}
+MULTI30K = {"corpus": "multi30k", "updates": 800, "rate": 0.001, "model": SMALL}
+TRAINED = {"first": {"minitf": "corpus", "marian": "trained"}, "alpha": 0.6}
 
 
 def _training(name, title, model, pairs, length, **more):
     title = f"training step, {title}, {{pairs}} pairs of {{length}} tokens"
-    task = {"model": model, "pairs": pairs, "length": length, **more}
+    task = {"model": model, "pairs": pairs, "length": length, "first": DRAW, **more}
     return Row(f"train-{name}", title, "train", task, EAGER)
 
 
 def _decoding(name, title, model, length, most, contenders):
-    """Yield greedy search and beam search, for one sentence and for several: most {beam: pairs}."""
+    """Yield greedy search and beam search, for one sentence and for several: most {beam: pairs}.
+
+    contenders: for beam search; PyTorch was left behind in both, and has only the latter.
+    """
     for how, beam in (("greedy", 1), ("beam", 4)):
         for pairs in (1, most[beam]):
-            task = {"model": model, "pairs": pairs, "source": 20, "length": length}
+            task = {"model": model, "pairs": pairs, "source": 20, "length": length, "first": DRAW}
             row = name.format(how=how, pairs=pairs)
             search = "greedy" if beam == 1 else "beam 4"
             words = f"{search}, {title}, batch {{pairs}}, {{source}} to {{length}} tokens"
-            yield Row(row, words, "decode", task | {"beam": beam, "alpha": 0.6}, contenders)
+            rivals = contenders if beam > 1 else ("ctranslate2",)
+            yield Row(row, words, "decode", task | {"beam": beam, "alpha": 0.6}, rivals)
+
+
+def _against_marian():
+    """Yield the training steps with Marian's Transformer, and translations by models of Marian."""
+    for row in (row for row in _steps() if "padded" not in row.task):
+        task = row.task | {"model": row.task["model"] | MARIAN, "like": "marian"}
+        names = {"name": f"marian-{row.name}", "title": f"{row.title}, as Marian"}
+        yield dataclasses.replace(row, **names, task=task, contenders=("marian",))
+    for name, trained in {"tiny": TOY, "small": MULTI30K}.items():
+        for how, beam in {"greedy": 1, "beam": 4}.items():
+            for lines, way in {20: " one by one", 1000: ""}.items():
+                task = trained | TRAINED | {"lines": lines, "beam": beam, "alone": lines == 20}
+                search = how if beam == 1 else "beam 4"
+                title = f"{search}, {name}, trained by Marian, {lines:,} sentences{way}"
+                row = f"marian-{how}-{name}-{lines}"
+                yield Row(row, title, "translate", task, ("marian",))
 
 
 def _commands():
@@ -100,10 +122,8 @@ def _commands():
     ours = ["examples/translate.py", "--input", f"{{folder}}/{INPUT}", "--output", "{output}"]
     programs = {"minitf": ours, "ctranslate2": theirs}
     title = "translate.py with a file of {lines:,} lines, beam 4, in a new process"
-    task = {"programs": programs, "lines": 1000}
+    task = {"programs": programs, "lines": 1000, "first": {"minitf": "bundled"}}
     yield Row("file-1000", title, "command", task, ("ctranslate2",))
-    programs = {"minitf": ["-c", "import minitf"], "torch": ["-c", "import torch"]}
-    yield Row("import", "import, in a new process", "command", {"programs": programs}, ("torch",))
 
 
 def _on_gpu():
@@ -121,16 +141,19 @@ def _on_gpu():
     yield dataclasses.replace(row, task=row.task | {"precision": "float32"})
 
 
-def _rows():
+def _steps():
     yield _training("tiny", "tiny", TINY, 32, 12)
     yield _training("small", "small", SMALL, 64, 24)
     yield _training("small-padded", "small, 12 to 24 real tokens", SMALL, 64, 24, padded=True)
     yield _training("base", "base", BASE, 64, 32)
+
+
+def _rows():
+    yield from _steps()
     rivals = *EAGER, "ctranslate2"
     yield from _decoding("{how}-small-{pairs}", "small", SMALL, 24, {1: 64, 4: 32}, rivals)
     yield from _decoding("{how}-base-{pairs}", "base", BASE, 32, {1: 32, 4: 32}, rivals)
-    rivals = ("ctranslate2",)
-    yield from _decoding("opus-{how}-{pairs}", "opus-mt-en-de", OPUS, 32, {1: 32, 4: 32}, rivals)
+    yield from _against_marian()
     yield from _commands()
     yield from _on_gpu()
 
@@ -155,7 +178,9 @@ def chosen(names):
 def quick(row):
     """Return the same row in tiny sizes."""
     task = dict(row.task)
-    if "model" in task:
+    if "corpus" in task:  # a model must be trained, or its translations do not end
+        task |= TOY
+    elif "model" in task:
         task["model"] = task["model"] | QUICK
     small = {"pairs": 4, "source": 5, "length": 8, "lines": 4}
     if "precision" in task:  # a simulator of a GPU takes seconds for each pair

@@ -24,17 +24,10 @@ from pathlib import Path
 
 import numpy as np
 from ctranslate2.specs import TransformerSpec
-from ctranslate2.specs.common_spec import Activation
 
 from benchmarks import work
 
 Translator = functools.partial(ctranslate2.Translator, compute_type="float32")
-SPECIAL = ["<blank>", "<unk>", "<s>", "</s>"]  # in the order of minitf's ids
-
-
-def about(task):
-    """Return versions, for the head of the table."""
-    return {"CTranslate2": ctranslate2.__version__}
 
 
 def converted(task):
@@ -46,21 +39,16 @@ def converted(task):
     if folder.exists():
         return str(folder)
     c = task["model"]
-    activation = {"relu": Activation.RELU, "swish": Activation.SWISH}[c.get("activation", "relu")]
     layers = c["n_layers"], c.get("n_decoder_layers") or c["n_layers"]
     pre_norm = c.get("norm") == "pre"
-    spec = TransformerSpec.from_config(
-        layers, c["n_heads"], pre_norm=pre_norm, activation=activation
-    )
+    spec = TransformerSpec.from_config(layers, c["n_heads"], pre_norm=pre_norm)
     with np.load(task["weights"]) as arrays:
         w = dict(arrays)
-    encodings = work.sinusoid(1024, c["d_model"], layout=c.get("sinusoid_layout", "interleaved"))
+    encodings = work.sinusoid(1024, c["d_model"])
     spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = w["embedding.weight"]
     for side in (spec.encoder, spec.decoder):
         side.position_encodings.encodings = encodings
     spec.decoder.projection.weight = w["embedding.weight"]
-    if "output_bias" in w:
-        spec.decoder.projection.bias = w["output_bias"]
     for side, first in (("encoder", "attention_residual"), ("decoder", "self_residual")):
         for i, layer in enumerate(getattr(spec, side).layer):
             part = {name.removeprefix(f"{side}.layers.{i}."): array for name, array in w.items()}
@@ -75,10 +63,9 @@ def converted(task):
             _norm(layer.ffn.layer_norm, part, "feed_forward_residual")
         if pre_norm:
             _norm(getattr(spec, side).layer_norm, w, side)
-    words = SPECIAL + [str(i) for i in range(len(SPECIAL), c["vocabulary_size"])]
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
-    spec.config.layer_norm_epsilon = c.get("eps", work.NORM_EPS)
+    for register in (spec.register_source_vocabulary, spec.register_target_vocabulary):
+        register(work.words(c["vocabulary_size"]))
+    spec.config.layer_norm_epsilon = work.NORM_EPS
     spec.validate()
     spec.optimize(quantization="float32")
     folder.mkdir()
@@ -89,8 +76,6 @@ def converted(task):
 def _attention(spec, part, name, residual, groups):
     for linear, group in zip(spec.linear, [*groups, ("output",)], strict=True):
         linear.weight = np.concatenate([part[f"{name}.{key}.weight"].T for key in group])
-        if f"{name}.output.bias" in part:
-            linear.bias = np.concatenate([part[f"{name}.{key}.bias"] for key in group])
     _norm(spec.layer_norm, part, residual)
 
 
@@ -136,7 +121,7 @@ def translate_file(folder, write, beam=4, alpha=0.6, batch=64):
     pieces = SentencePieceProcessor(model_file=str(folder / "subwords.model"))
     translator = Translator(model, inter_threads=cores(), intra_threads=1)
     lines = (folder / work.INPUT).read_text(encoding="utf-8").splitlines()
-    source = [[*map(str, ids), SPECIAL[-1]] for ids in pieces.encode(lines)]
+    source = [[*map(str, ids), work.SPECIAL[-1]] for ids in pieces.encode(lines)]
     found = translator.translate_batch(
         source, max_batch_size=batch, beam_size=beam, length_penalty=alpha, disable_unk=True
     )
@@ -152,7 +137,7 @@ def _seconds(decode):
 
 
 JOBS = {
-    "about": about,
+    "about": lambda task: {"CTranslate2": ctranslate2.__version__},
     "decode": decoder,
     "check decode": lambda task: decoder(task)(),
 }

@@ -36,7 +36,7 @@ def benchmark(*arguments, without=()):
 @pytest.fixture
 def no_rivals(tmp_path):
     """Return a folder that hides the rivals from Python."""
-    for name in ("torch", "ctranslate2"):
+    for name in ("torch", "ctranslate2", "pymarian"):
         path = tmp_path / "hidden" / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"raise ImportError('no {name} here')\n", encoding="utf-8")
@@ -99,10 +99,13 @@ class Contender:
         ("decode", [[[5, 6], -1.0], [[7], -2.0]], [], None),
         ("decode", [[[5, 6], -1.0], [[8], -2.0]], [], "only 50% of the translations are the same"),
         ("decode", [[[5, 6], -1.0], [[7], -2.1]], [], "ln P of a translation differs"),
+        ("translate", ["x", "y"], [], None),
+        ("translate", ["x", "z"], [], "only 50% of the translations are the same"),
     ],
 )
 def test_what_differs_is_not_timed(kind, answer, gradient, complaint, tmp_path):
-    right = [[[5, 6], -1.0], [[7], -2.0]] if kind == "decode" else [4.0, 3.0, 2.0]
+    right = {"decode": [[[5, 6], -1.0], [[7], -2.0]], "translate": ["x", "y"]}
+    right = right.get(kind, [4.0, 3.0, 2.0])
     both = Contender(right, np.array([1.0, 0.0])), Contender(answer, np.array(gradient))
     said = (
         pytest.raises(program.Differs, match=complaint) if complaint else contextlib.nullcontext()
@@ -113,12 +116,16 @@ def test_what_differs_is_not_timed(kind, answer, gradient, complaint, tmp_path):
 
 @pytest.mark.parametrize(("loss", "gradient"), [(0, 0), (1, 0), (0, 1)])
 def test_on_a_gpu_products_may_be_rounded(loss, gradient, tmp_path):
-    """The loss, and the length of the gradient, may be apart by as much as the precision allows."""
+    """The loss, and the length of the gradient, may be apart by as much as the precision allows.
+
+    As Marian computes, so may the losses of all steps.
+    """
     for precision, (loss_apart, gradient_apart) in program.APART.items():
-        task = {"model": MODEL, "pairs": 4, "folder": tmp_path, "precision": precision}
+        task = {"model": MODEL, "pairs": 4, "folder": tmp_path}
+        task["like" if precision == "marian" else "precision"] = precision
         ours = Contender([4.0, 3.0], np.array([3.0, 4.0]))
         for share in (0.9, 1.1):
-            losses = [4 + 4 * loss * share * loss_apart, 2.0]
+            losses = [4 + 4 * loss * share * loss_apart, 3.0 if precision == "marian" else 2.0]
             gradients = np.array([5 + 5 * gradient * share * gradient_apart, 0.0])
             passes = share < 1 or loss == gradient == 0
             said = contextlib.nullcontext() if passes else pytest.raises(program.Differs)
@@ -252,13 +259,14 @@ def test_a_command_is_measured_with_its_start():
 
 @pytest.mark.slow
 def test_quick_form_without_rivals(tmp_path, no_rivals):
-    chosen = [row for row in rows.ROWS if not row.startswith(("opus", "greedy-b", "gpu"))]
+    others = "greedy-b", "marian-greedy", "marian-beam", "gpu"  # without Marian there is no model
+    chosen = [row for row in rows.ROWS if not row.startswith(others)]
     done = benchmark("--rows", *chosen, "--json", tmp_path / "out.json", without=no_rivals)
     assert done.returncode == 0, done.stderr
     assert "PyTorch is not installed" in done.stdout
     found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert [row["row"] for row in found["rows"]] == chosen
-    assert set(found["missing"]) == {"torch", "torch-kept", "ctranslate2"}
+    assert set(found["missing"]) == {"torch", "torch-kept", "ctranslate2", "marian"}
     assert found["machine"]["additions"] > 0 and "1" in found["machine"]["products"]
     assert "openblas" in found["versions"]["minitf"]["matrix products"].lower()
     for row in found["rows"]:
@@ -274,7 +282,7 @@ def test_an_earlier_checkout_runs_its_own_code(tmp_path):
         shutil.copytree(EXAMPLES.parent / folder, tmp_path / folder)
     with open(tmp_path / "minitf" / "__init__.py", "a", encoding="utf-8") as init:
         init.write('__version__ = "earlier"\n')
-    chosen = ["train-tiny", "beam-small-32", "file-1000", "import"]
+    chosen = ["train-tiny", "beam-small-32", "file-1000", "start-up"]
     more = ["--rivals", "--earlier", tmp_path, "--json", tmp_path / "out.json"]
     done = benchmark("--rows", *chosen, *more)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -288,13 +296,25 @@ def test_an_earlier_checkout_runs_its_own_code(tmp_path):
 @pytest.mark.slow
 def test_quick_form_with_pytorch(tmp_path):
     pytest.importorskip("torch")
-    chosen = ["train-tiny", "train-small-padded", "greedy-small-64", "beam-small-32"]
+    chosen = ["train-tiny", "train-small-padded", "beam-small-1", "beam-small-32"]
     arguments = ["--json", tmp_path / "out.json", "--threads", 1]
     done = benchmark("--rows", *chosen, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     for row in json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["rows"]:
         assert not {"torch", "torch-kept"} & row["skipped"].keys()
         assert "torch" in row["equal"] and "torch" in row["contenders"]
+
+
+@pytest.mark.slow
+def test_quick_form_with_marian(tmp_path, monkeypatch):
+    """Marian makes the same updates, and minitf translates as it does with the model it trains."""
+    pytest.importorskip("pymarian")
+    monkeypatch.setenv("MINITF_DATA", str(tmp_path))
+    chosen = ["marian-train-tiny", "marian-greedy-tiny-1000", "marian-beam-tiny-20"]
+    done = benchmark("--rows", *chosen, "--rivals", "marian", "--json", tmp_path / "out.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for row in json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))["rows"]:
+        assert row["contenders"].keys() == {"minitf", "marian"} and "marian" in row["equal"]
 
 
 @pytest.mark.parametrize(
