@@ -1,8 +1,8 @@
 """Files and folders that survive a crash: each is written completely or not at all.
 
-Whatever is called X is written as X.tmp beside it, flushed to the disk, and only then renamed. A
-process that is killed at any moment leaves the old X or the new one, and perhaps an X.tmp, which
-the next writer overwrites.
+A file X is written as X.tmp beside it, flushed to the disk, and only then renamed. A process that
+is killed at any moment leaves the old X or the new one, and perhaps an X.tmp, which the next writer
+overwrites.
 """
 
 import contextlib

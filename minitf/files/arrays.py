@@ -1,7 +1,7 @@
 """Named arrays and a dictionary of plain values in one .safetensors file.
 
-A damaged or hostile file ends in one line: a sha256 covers its content, its header is compared with
-its size before memory is taken for an array, and nothing is unpickled.
+A damaged or hostile file is refused in one line: a sha256 covers its content, its header is
+compared with its size before memory is allocated for an array, and nothing is unpickled.
 """
 
 import contextlib

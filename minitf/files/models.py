@@ -1,7 +1,8 @@
 """A trained model in a folder: weights, subwords, and config.json with their hashes.
 
 The file of the weights has a part of its hash in its name, such as model-1fb2a501.safetensors, and
-config.json names it. So new weights lie beside the old ones, and renaming config.json decides.
+config.json names it. So new weights are written beside the old ones, and renaming config.json
+switches to them.
 """
 
 import hashlib

@@ -32,7 +32,7 @@ def files_of(folder: Path, ending: str) -> list[Path]:
 def decompressed(path: Path) -> bytes:
     """Return the content of a file, a .gz decompressed. Raises UserError for a damaged one.
 
-    The first bytes tell, not the name: browsers unpack what they download, and keep the name.
+    Its first bytes decide, not its name: browsers decompress what they download, and keep the name.
     """
     with user_errors(path), open(path, "rb") as packed:
         if packed.peek(2)[:2] != b"\x1f\x8b":
@@ -41,7 +41,7 @@ def decompressed(path: Path) -> bytes:
         with gzip.open(packed) as file:
             content = file.read(most + 1)
         if len(content) > most:
-            raise ValueError(f"it unpacks to more than {_MOST} times its size")
+            raise ValueError(f"it decompresses to more than {_MOST} times its size")
         return content
 
 
@@ -115,7 +115,7 @@ def _array(name, kind, shape, numbers):
 
         w = int8 / m    with m the float32 that follows the numbers
 
-    A matrix of int8 lies transposed, under its untransposed shape, unless it is an embedding.
+    A matrix of int8 is stored transposed, under its untransposed shape, unless it is an embedding.
     """
     if kind not in (_FLOAT, _INT8, _SCALED_INT8):
         raise ValueError(f"array {name!r} is of type {kind:#x}, not float32 or int8")

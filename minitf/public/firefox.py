@@ -100,7 +100,7 @@ def firefox_models(say: Callable[[str], object] = print) -> dict[str, FirefoxMod
     for pair, entries in pairs:
         models = []
         for entry in entries if isinstance(entries, list) else ():
-            # What lacks something that is needed is no model; the others are not worse for it.
+            # Skip an entry that lacks something: the others can be used.
             with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
                 models.append(_model(pair, entry, base))
         models.sort(key=lambda model: (model.rank, model.size), reverse=True)

@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8, UTF-16 by its mark; other encodings are recognised, to be refused."""
+"""Decoding: UTF-8, or UTF-16 by its byte-order mark; other encodings are refused."""
 
 import codecs
 import os

@@ -27,7 +27,7 @@ def has_letters(texts: Iterable[str]) -> bool:
 def text_ranges(line: str) -> list[tuple[int, int]]:
     """Return the start and the stop of each text of a line: tabs separate texts, as lines do.
 
-    What has no letter is no text. A line in which nothing is to be seen becomes empty.
+    What has no letter is not a text. A line in which nothing is visible becomes empty.
 
     >>> text_ranges("  - Wash the car "), text_ranges("> 2. Go\\t12\\tNow"), text_ranges("12:30")
     ([(4, 16)], [(5, 7), (11, 14)], [])

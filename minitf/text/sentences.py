@@ -1,4 +1,4 @@
-"""Where a sentence ends: the patterns for English and German, and what ends none."""
+"""Sentence boundaries: patterns for English and German."""
 
 import functools
 import re
@@ -8,7 +8,7 @@ from itertools import pairwise
 # single sentence needs none of them.
 # Quotes, brackets, the number of a footnote, and the mark for one.
 _CLOSING = r"(?:[\"'”’“‘»«)\]①-⑧]|\[\d+\])*"
-# Words that begin many sentences, and are no names.
+# Words that begin many sentences, and are not names.
 _STARTERS = (
     r"A(?!\.)|After|All|Also|Although|An|And|Another|Any|Are|As|At|Because|Before|Both|But|By|Can|Could|"
     "Did|Do|Does|Don|Each|Even|Every|Everybody|Everyone|Everything|Few|For|From|Had|Has|Have|He|"
@@ -26,7 +26,7 @@ _STARTERS = (
     "Soll|Sonst|Später|Trotzdem|Um|Und|Uns|Unser|Unsere|Viele|Vielen|Vielleicht|Von|Vor|Wann|War|"
     "Waren|Warum|Weil|Welche|Wem|Wen|Wenn|Wer|Wie|Wieso|Wir|Wird|Wo|Zu|Zuerst|Zum|Zur"
 )
-# A full stop after one of these ends no sentence.
+# A full stop after one of these does not end a sentence.
 _TITLES = (
     "Mr|Mrs|Ms|Messrs|Dr|Prof|Mt|Gov|Sen|Rep|Gen|Lt|Sgt|Cpl|Pvt|Capt|Cmdr|Adm|Col|Maj|Rev|Hon|"
     "Pres|Supt|Dipl|Ing|Hr|Hrn|Fr|Frl|Fa|Nr|Abb|Kap|Anm|approx|Approx|vs|bzw|Bzw|ca|Ca|Cf|cf|vgl|"

@@ -295,7 +295,7 @@ def test_a_lying_header_takes_no_memory(tmp_path):
 def test_a_file_that_unpacks_without_end(tmp_path):
     path = tmp_path / "model.bin.gz"
     path.write_bytes(gzip.compress(bytes(10**7)))
-    assert "unpacks to more than 64 times its size" in message(read_binary, path)
+    assert "decompresses to more than 64 times its size" in message(read_binary, path)
 
 
 # Real models, and the engine that is made for them ------------------------------------------------
