@@ -6,25 +6,25 @@ from paths import ROOT
 # The most lines of Python, docstrings and comments included, in the files that a pattern finds.
 # Anyone may lower a row; a commit that raises one names the user who needs it.
 BUDGET = {
-    "minitf/*.py": 5_084,
+    "minitf/*.py": 5_080,
     "minitf/beyond/*.py": 443,
     "minitf/commands/*.py": 1_086,
     "minitf/course/**/*.py": 6_494,
     "minitf/common/*.py": 476,
     "minitf/cpu/*.py": 1_434,
-    "minitf/data/**/*.py": 2_113,
+    "minitf/data/**/*.py": 2_111,
     "minitf/documents/*.py": 984,
-    "minitf/files/*.py": 497,
+    "minitf/files/*.py": 492,
     "minitf/gpu/*.py": 2_133,
-    "minitf/page/*.py": 434,
+    "minitf/page/*.py": 427,
     "minitf/parsing/*.py": 727,
     "minitf/public/*.py": 1_845,
-    "minitf/text/*.py": 1_512,
+    "minitf/text/*.py": 1_497,
     "minitf/training/*.py": 2_727,
     "minitf/translation/*.py": 1_660,
     "examples/**/*.py": 4_500,
     "lessons/*.py": 14_645,
-    "tests/**/*.py": 37_881,
+    "tests/**/*.py": 37_600,
 }
 
 
