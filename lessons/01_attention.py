@@ -61,7 +61,8 @@ claim("the last German word is the verb", last_word == "lesen", last_word)
 # each word of the *source*, the sentence to translate, a *weight*. The weights are
 # numbers from 0 to 1, and they sum to 1: they say how the model divides its attention
 # among the words. We can read them out of it. The model has several attentions side by
-# side, called *heads* (lesson 03); here is one that is quick to understand.
+# side, called *heads* (lesson 03); here is one that is quick to understand. A row is
+# named after the word that is written next.
 
 # %%
 # The model reads pieces of words (lesson 05). join_pieces joins them.
@@ -219,9 +220,9 @@ draw(
 #
 # In a model these are three different vectors, made from the word's one vector by three
 # learned matrices (lesson 03). So a word may look for one thing, be found by another,
-# and give a third. Before the model above writes "lesen", the query that it makes of
-# "Buch", its newest word, may say "next I need the verb", the key of "read" may say "I
-# am a verb", and its value "the act of reading".
+# and give a third. The query of the row "lesen", above, is made of "Buch", the word
+# written before it. It may say "next I need the verb", the key of "read" may say "I am
+# a verb", and its value "the act of reading".
 #
 # The names come from looking up. A Python `dict` compares a query with each key by
 # `==`, and returns the one value whose key is equal. Attention is a soft dict: every
@@ -242,9 +243,9 @@ claim("a small change of the query moves no weight by more than", moved < 0.02, 
 # So which query is better can be learned (lesson 02).
 #
 # ## How is attention computed?
-# Four words mark what a paragraph does: **State** the equation of the paper; **Derive**
-# formulas from it, or the most naive program; **Equate** that with the library; **Use**
-# it in a small experiment.
+# Four words mark what a paragraph does. **State**: the paper's equation. **Derive**:
+# where it comes from, or a slow program that is quickly believed. **Equate**: the
+# library gives the same. **Use**: a small experiment.
 #
 # **State.** Let $n$ queries be the rows of a matrix $Q$, and $m$ keys and values the
 # rows of $K$ and $V$. Queries and keys have the length $d_k$, values the length $d_v$.
@@ -394,8 +395,9 @@ for lead in (0, 1, 8):
 # A weight near 0 has no slope either. One formula says both: the slope of a weight $w$
 # is $w (1 - w)$. Lesson 02 derives it.
 #
-# The division takes slope away, too: with it, raising $q · k$ by 1 raises the score by
-# 1/8 only. Compare the two queries, with a lead of 0 and of 8:
+# What a model changes is $q · k$. With the division, raising $q · k$ by 1 raises the
+# score by 1/8 only. So the division makes a lead of 8 a lead of 1, and multiplies each
+# slope by 1/8:
 
 # %%
 for lead, pair in zip((0, 1, 8), slopes, strict=True):
@@ -404,15 +406,15 @@ slope_ratios = np.array(slopes[0]) / slopes[2]
 print("the first slope / the last one: {:.0f} and {:.1f}".format(*slope_ratios))
 
 # %% [markdown]
-# Divided, all slopes are small. That is no harm: a model that learns may take a *step*
-# 8 times as large. **But all queries share one step**, and no step repairs a ratio of
-# 746. If it is large enough for the query with the slope 0.0003, it is far too large
-# for the one with 0.25; if it suits that one, the other stands still.
+# Divided, all slopes are small. That is no harm: a model learns in *steps* (lesson 02),
+# and may take 8 times larger ones. **But all queries share one step**, and no step
+# repairs a ratio of 746. If it is large enough for the query with the slope 0.0003, it
+# is far too large for the one with 0.25; if it suits that one, the other stands still.
 #
-# So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. How
-# large is the largest of a query's 16 weights? And how many queries have nearly no
-# slope: less than a tenth of the mean over all queries, which the shared step must
-# suit?
+# So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. Of each
+# query take the largest weight $w$, and its slope $w (1 - w)$. The shared step must
+# suit the average slope. A query with less than a tenth of the average has *nearly no
+# slope*. How many have?
 
 
 # %%
@@ -579,9 +581,9 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 
 # %% [markdown]
 # The last number is the first cell of the left map above. The rest of that row's weight
-# went to words of the future. Can one more line mend it? It can (exercise 3). But minus
-# infinity needs no second line, and it is safe where that line is not: if a forbidden
-# score is by far the largest, the allowed powers round to 0 before anything is mended.
+# went to words of the future. One could divide each row by its sum again (exercise 3).
+# But if a forbidden score is by far the largest, the allowed weights have rounded to 0
+# by then, and nothing is left to divide.
 #
 # ## What does attention cost, and what does it buy?
 # A *layer* is one step of a model: $n$ vectors in, $n$ new vectors out. Before the
@@ -612,9 +614,8 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # by $(k - 1) / 2$ words a layer, so about $2n/k$ must be stacked. The table drops the
 # 2.
 #
-# The shorter the path, the easier it is to learn that one word depends on the other: at
-# each step the signal is changed, and so is the slope on its way back (lesson 02),
-# until little may be left.
+# The shorter the path, the easier it is to learn that one word depends on the other:
+# each step changes the signal, until little of it may be left.
 #
 # **Use.** Let $d$ be 512, as in the paper, and let the text grow.
 
@@ -631,10 +632,7 @@ for n in (50, 512, 5_000):
 # %% [markdown]
 # For a sentence of 50 words, the scores and averages take a tenth of the recurrent
 # layer's multiplications; at $n = d$ they are even; for a text of 5,000 words they take
-# ten times as many. Lesson 03 adds attention's four learned matrices, of $n d^2$
-# multiplications each. Then it takes more than this plain recurrent layer, which has
-# two, but still less than the recurrent layers of the translators before it, for
-# sentences shorter than $2d$ words.
+# ten times as many. Learned matrices come on top: lesson 03 makes the complete bill.
 #
 # What else does it buy? In the recurrent layer the last word learns of the first in
 # $n - 1$ steps, each of which waits for the one before. In attention every word looks

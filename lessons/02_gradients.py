@@ -162,6 +162,9 @@ draw(figures.two_paths, "02_graph.png")
 # $$\frac{dL}{dp} = \frac{dL}{du} \cdot \frac{\partial u}{\partial p} +
 # \frac{\partial L}{\partial p} = 3 \cdot 1 + 7 = 10$$
 #
+# Here $\partial L / \partial p$ belongs to the box $L = u \cdot p$: with $u$ held
+# at 7, the slope for $p$ is 7.
+#
 # And for an $x$ that acts on $L$ through $u$ and through $v$:
 #
 # $$\frac{dL}{dx} = \frac{dL}{du} \cdot \frac{\partial u}{\partial x} +
@@ -214,7 +217,7 @@ print("walking back, q gets the gradient", gradient_of_q)
 # A sum $u = a + b$ has the slope 1 for both: they get $gy$ and $gy$. A product
 # $u = a b$ has the slope $b$ for $a$, and the slope $a$ for $b$: they get $gy \, b$ and
 # $gy \, a$. So the node of a product must keep $a$ and $b$ until the walk back. In
-# training nearly every array of a model waits for it, and takes memory so long.
+# training nearly every array of a model must be kept until the walk back reaches it.
 #
 # **Derive.** Here is an engine for single numbers. Each number, as soon as it is
 # computed, is appended to a list, the *tape*. A last line asks a product, 3 times 4,
@@ -419,8 +422,8 @@ same("Tensor.backward walks users first: a gets 8", a.grad, users_first)
 #
 # This is called a *central difference*. It needs no rule at all, but two runs of the
 # program for each number; the walk finds all slopes at once. The library's `grad_check`
-# compares any function's gradient with central differences; the last section shows how
-# it makes one number, $L$, of an array. Two formulas that use each rule:
+# compares any function's gradient with central differences. Here it checks two formulas
+# that together use every rule of the table:
 
 # %%
 numbers = rng.uniform(0.5, 2, (2, 3))
@@ -604,20 +607,24 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 #
 # $$= p_j \left( gp_j - \sum_i gp_i p_i \right)$$
 #
-# Call $gp_j$ the *price* of key $j$: a unit of weight there adds $gp_j$ to $L$. Raise
-# the score of key $j$ until its power has grown by 1%. Then its weight is
-# $1.01 \, p_j$, which adds $0.01 \, p_j \, gp_j$ to $L$. Now the sum of the weights is
-# too large, by
-# $0.01 \, p_j$. So the softmax makes *all* weights smaller by this share, which takes
-# $0.01 \, p_j$ times the average price, $\sum_i gp_i p_i$, from $L$. Together it is
-# $0.01 \, p_j$ times the bracket: **the price of key $j$ minus the average price.** The
-# score of a key with a small weight learns slowly, and with the weight 0 not at all.
+# Call $gp_j$ the *price* of key $j$: a unit of weight there adds $gp_j$ to $L$. Then
+# the bracket is **the price of key $j$ minus the average price**.
 #
 # Let $gp = (1, -2, 3)$ arrive at our three weights. The average price is 1.6. Key 1 has
 # the price 1, which is less. So the gradient of its score is *negative*, -0.05,
 # although its $gp$ is positive: $L$ falls when this key takes weight from the others.
 # Key 2 is the cheapest: its score gets -0.88, so training raises it. Key 3 costs more
 # than the average, and has a large weight: its score gets 0.93, and falls.
+#
+# Why minus the average? Follow one score:
+#
+# 1. Raise $z_j$ by 0.01. Its power $e^{z_j}$ grows by 1%.
+# 2. The weight of key $j$ would grow by $0.01 \, p_j$, which adds
+#    $0.01 \, p_j \, gp_j$ to $L$.
+# 3. Now the weights sum to $1 + 0.01 \, p_j$. So the softmax makes *all* of them smaller
+#    by this share, which takes $0.01 \, p_j$ times the average price from $L$.
+# 4. Divide by the 0.01: $p_j$ times the bracket. So the score of a key with a small
+#    weight learns slowly, and with the weight 0 not at all.
 
 # %%
 gp = np.array([1.0, -2.0, 3.0])
@@ -705,7 +712,7 @@ print(f"{by_steps[0, 0] / 3:.1f} times river, {by_steps[0, 1] / 3:.1f} times mon
 first_p = F.attention_weights(queries[0], vectors).numpy()[0]
 first_gp = (2 * miss @ vectors.T)[0]
 bracket = first_gp - first_gp @ first_p
-print("        weight  price  minus average  product")
+print("        weight  price  minus average  product (divided by sqrt(2): the multiple)")
 for i, key in enumerate(("river", "by", "money")):
     print(f"{key:5s}   {first_p[i]:6.2f} {first_gp[i]:6.1f}", end=" ")
     print(f"{bracket[i]:14.1f} {first_p[i] * bracket[i]:8.1f}")
@@ -716,10 +723,10 @@ for i, key in enumerate(("river", "by", "money")):
 # that deserve more weight, and away from the others.**
 #
 # Why does the gradient *grow* at first, to (-8.8, 9.8) after two updates, although the
-# loss has fallen? Divided by $\sqrt{2}$, the products of the table are the two
-# multiples; "by" is the vector (0, 0). "river" has a price far below the average, but a
-# weight of only 0.10 in front of it. "money" has a weight of 0.81, but a price near the
-# average: most of the average is its own. **A softmax that is too sure learns slowly,
+# loss has fallen? At first "river" has only the weight 0.10 in front of its large
+# bracket, so the product is small. "money" has the weight 0.81, but a price near the
+# average, most of which is its own. Two updates later the weight of "river" is 0.25,
+# and its product is larger. **A softmax that is too sure learns slowly,
 # be it sure of the right key or of a wrong one.** This is why lesson 01 divides by
 # $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
 #

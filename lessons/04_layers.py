@@ -65,10 +65,11 @@ claim("after three looks the words differ by at most", furthest < 0.01, furthest
 # ones and lies among them: the words move towards each other at each look.
 #
 # Is that so in a model, too? There the matrices $W^V$ and $W^O$ come between two
-# averages. Write each word as the mean of all words plus its own difference. An average
-# keeps the mean, and makes the differences smaller. The matrices of a new model are
-# random, and make both longer or shorter by about the same factor. So the differences
-# stay small beside the mean (Dong et al. 2021).
+# averages. Write each word as a part that all share, their mean, plus its own
+# difference. Weights that sum to 1 hand the shared part on unchanged, but differences
+# partly cancel. The matrices of a new model are random, and make both longer or shorter
+# by about the same factor. So with each look the differences are a smaller share (Dong
+# et al. 2021).
 #
 # We try it with a sentence of 16 words, a table of random numbers with 16 rows and 32
 # columns. We send it through six attentions of lesson 03, as many as a Transformer has
@@ -264,58 +265,55 @@ print("after: ", after.round(4))
 print("moved: ", (after - on_paper).round(3))
 
 # %% [markdown]
-# The last one, the 9 itself! Why? Two moves of $x$ change nothing in $n$: to add one
-# number to all features, and to stretch all distances from the mean. To raise the
-# number that is farthest from the mean is mostly such a stretch. So **a gradient that
-# goes back through a layer norm must lose its part along these two moves.** The formula
-# will say that.
+# The last one, the 9 itself! Why?
 #
-# **Derive.** Move one feature $x_j$ by a little $\varepsilon$. It reaches each
-# $n_i = (x_i - m) / s$ in three ways:
+# **Derive.** Cut the move of $x$ into three parts, and ask what each does to
+# $n = (x - m) / s$:
 #
-# 1. As itself, if $i = j$: $n_j$ changes by $\varepsilon / s$.
-# 2. Through the mean. $m$ changes by $\varepsilon / D$, so *every* $n_i$ changes by
-#    $-(\varepsilon / D) / s$.
-# 3. Through the deviation, and again *every* $n_i$:
-#    - $s^2$ is the mean of $(x_i - m)^2$, so it changes by
-#      $2 \varepsilon (x_j - m) / D$. That $m$ moves, too, adds nothing: the $x_i - m$
-#      sum to 0.
-#    - $s^2$ also changes by $2 s$ times the change of $s$. So $s$ changes by
-#      $\varepsilon (x_j - m) / (s D)$, which is $\varepsilon \, n_j / D$.
-#    - If $s$ changes by 1, $(x_i - m) / s$ changes by $-n_i / s$. So $n_i$ changes by
-#      $-(n_i / s)(\varepsilon \, n_j / D)$.
+# 1. *Adding one number to all features* moves $m$ by as much. So $n$ stays.
+# 2. *Stretching all distances from the mean*, a move in proportion to $n$, makes $s$
+#    larger by the same factor. So $n$ stays.
+# 3. *What is left* has the sum 0, and so have its products with $n$. Then $m$ stays. So
+#    does $s$, if the move is small: $s^2$ is the mean of $(x_i - m)^2$, and changes by
+#    twice the mean of $x_i - m$ times the move. Only $x$ moves: **$n$ moves by what is
+#    left, divided by $s$.**
 #
-# For the 9, with $s = 3$, $D = 4$ and $\varepsilon = 0.12$:
+# For the 9 the move is (0, 0, 0, 0.12). Its first part is its mean. Its second part is
+# $n$ times the mean of the products of the move and $n$, as those of $n$ and $n$ have
+# the mean 1.
 
 # %%
 n = on_paper
-print("s^2 changes by", 2 * 0.12 * (9 - 4) / 4, "and s by", round(0.12 * n[3] / 4, 3))
-as_itself = np.array([0.0, 0.0, 0.0, 0.12]) / 3  # s = 3
-through_mean = np.full(4, -0.12 / 4 / 3)  # D = 4
-through_deviation = -(n / 3) * (n[3] / 4) * 0.12
-print("as itself:            ", as_itself.round(3))
-print("through the mean:     ", through_mean.round(3))
-print("through the deviation:", through_deviation.round(3))
-moves = as_itself + through_mean + through_deviation
-same("together = how they moved", moves, after - on_paper, rtol=0, atol=1e-3)
+move = np.array([0.0, 0.0, 0.0, 0.12])
+adding = np.full(4, move.mean())
+stretching = n * (move * n).mean()
+left = move - adding - stretching
+print("adding one number:", adding)
+print("stretching:       ", stretching.round(3))
+print("what is left:     ", left.round(3), "  / 3:", (left / 3).round(3))
+same("what is left, / s, = how n moved", left / 3, after - on_paper, rtol=0, atol=1e-3)
 
 # %% [markdown]
-# Together, with the $\delta_{ij}$ of lesson 02, which is 1 if $i = j$, and else 0:
+# To raise the number that is farthest from the mean is mostly a stretch. For a move
+# $v$:
 #
-# $$\frac{\partial n_i}{\partial x_j} = \frac{1}{s} \Big( \delta_{ij} - \frac{1}{D}
-# - \frac{n_i n_j}{D} \Big)$$
+# $$n \text{ moves by } (v - \text{mean}(v) - n \, \text{mean}(v n)) / s$$
 #
-# Let the gradient $u$ arrive at $n$. The gradient of $x_j$ adds up what its change does
-# to all $n_i$, each times $u_i$. A sum that is divided by $D$ is a mean, so
+# Now back. Let the gradient $u$ arrive at $n$. The loss moves by the sum of the
+# products of $u$ and the move of $n$. In it
+# $\sum u \, \text{mean}(v)$ equals $\sum v \, \text{mean}(u)$, and
+# $\sum u n \, \text{mean}(v n)$ equals $\sum v n \, \text{mean}(u n)$: $u$ and $v$
+# change places. So the sum is that of the products of $v$ and
 #
 # $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
+#
+# and this is the gradient of $x$. **It has lost the same two parts.**
 #
 # Here $u n$ are the products $u_i n_i$, and $u_i$ is $gy_i \, \text{gain}_i$, as
 # $y_i = \text{gain}_i \, n_i + \text{bias}_i$.
 #
-# Here are the two moves: $-\text{mean}(u)$ takes away the part along adding one number,
-# and $-n \, \text{mean}(u n)$ the part along stretching. If only the first result
-# matters, $u = (2, 0, 0, 0)$:
+# So the slope of the loss along the first two moves is 0, as it must be: they change
+# nothing in $n$. If only the first result matters, $u = (2, 0, 0, 0)$:
 
 # %%
 u_of_first = np.array([2.0, 0.0, 0.0, 0.0])
@@ -360,11 +358,11 @@ grad_check(F.layer_norm, X, gain, bias)
 
 # %% [markdown]
 # ## What is the feed-forward network for?
-# A head of attention writes a mix of values, and each value is made from one word. The
-# weights may depend on both words, but what is mixed cannot: something that the one
-# says plus something that the other says. Call an answer about two words *additive* if
-# it is such a sum, $f(a) + g(b)$, with any functions $f$ and $g$, straight or curved.
-# Some questions have no additive answer.
+# A head of attention writes a mix of values, and each value is made from one word. With
+# fixed weights it hands over $f(a) + g(b)$, a part from each of two words. Its weights
+# do depend on the words, but they only choose how much of each. Call such a sum
+# *additive*, with any functions $f$ and $g$, straight or curved. Some questions have no
+# additive answer.
 #
 # Here is the smallest. Do a subject and its verb disagree? Attention has put into one
 # feature whether the subject is plural, 1 or 0, and into a second one whether the verb
@@ -598,10 +596,9 @@ same("an encoder layer is two lines", as_in_library, two_lines(sentence))
 #
 # | | a sub-layer hands back | after 32 |
 # |---|---|---|
-# | $f(x)$ | half | it vanishes |
-# | $x + f(x)$ | 1 for $x$, and what $f$ adds | it explodes |
-# | $\text{norm}(f(x))$ | ? | ? |
-# | $\text{norm}(x + f(x))$, the paper | ? | ? |
+# | $f(x)$ | half | $0.5^{32}$: it vanishes |
+# | $x + f(x)$ | all for $x$, and half for $f$ | up to $1.5^{32}$: it explodes |
+# | $\text{norm}(x + f(x))$, the paper | as above, and the norm? | ? |
 #
 # So which saves the gradient, the $x$ or the norm?
 #
@@ -694,12 +691,14 @@ claim(
 
 # %% [markdown]
 # **The norm keeps the size of the gradient**, even without $x$: see
-# $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. If $f$ halves the
-# vectors, $s$ is half as large. On its way back the gradient first meets the norm,
-# which doubles it, then $f$, which about halves it: a random matrix and its transpose
-# stretch about alike. $x + f(x)$ makes vectors larger, by $\sqrt{2}$ if $f$ keeps their
-# size. Then $s$ is $\sqrt{2}$, and on its way back the gradient is divided by that,
-# before $x + f(x)$ makes it larger by as much.
+# $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. On its way back the
+# gradient meets the norm first, then the sub-layer, which changes its size about as it
+# changed the vectors, since a random matrix and its transpose stretch about alike:
+#
+# | | $s$ | the norm, back | the sub-layer, back |
+# |---|---|---|---|
+# | $f$ halves the vectors: $\text{norm}(f(x))$ | 1/2 | times 2 | times 1/2 |
+# | $f$ keeps their size: $\text{norm}(x + f(x))$ | $\sqrt{2}$ | times $1/\sqrt{2}$ | times $\sqrt{2}$ |
 #
 # ### What is x for, then?
 # The first figure of this lesson showed that attentions make all words alike. Neither
@@ -725,9 +724,9 @@ print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 # %% [markdown]
 # Six new layers leave 0.32 with $x$, and less than a billionth without it. The first
 # figure has 0.37, of one random stack. With $x$ it falls as well, because what each
-# layer adds is more alike than the words are: after 16 layers it is 0.01. So $x$ gives
-# training time: in a model that has learned, words stay apart, as the last part shows
-# ("Do words stay apart in a trained model?").
+# layer adds is more alike than the words are: after 16 layers it is 0.01. So at the
+# start $x$ only slows the fall, which is enough for training to begin. In a trained
+# model words stay apart, as the last part shows.
 #
 # The same holds on the way back. Take two words that have become alike. Each then looks
 # at both with the weights 1/2 and 1/2, so each output is half of the first value plus
