@@ -611,8 +611,7 @@ claim("and the weights of the first word sum to", row_sums[0] < 0.9, row_sums[0]
 # the one before, so no machine can do them at the same time. The *path* is the number
 # of steps that a signal takes from the first word to the last. One convolution is
 # computed at once, but it reaches neighbours only: with a width of $k$ a signal moves
-# by $(k - 1) / 2$ words a layer, so about $2n/k$ must be stacked. The table drops the
-# 2.
+# by $(k - 1) / 2$ words a layer. So about $2n/k$ are stacked; the table drops the 2.
 #
 # The shorter the path, the easier it is to learn that one word depends on the other:
 # each step changes the signal, until little of it may be left.

@@ -621,8 +621,8 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 # 1. Raise $z_j$ by 0.01. Its power $e^{z_j}$ grows by 1%.
 # 2. The weight of key $j$ would grow by $0.01 \, p_j$, which adds
 #    $0.01 \, p_j \, gp_j$ to $L$.
-# 3. Now the weights sum to $1 + 0.01 \, p_j$. So the softmax makes *all* of them smaller
-#    by this share, which takes $0.01 \, p_j$ times the average price from $L$.
+# 3. Now the weights sum to $1 + 0.01 \, p_j$. So the softmax makes *all* of them
+#    smaller by this share, which takes $0.01 \, p_j$ times the average price from $L$.
 # 4. Divide by the 0.01: $p_j$ times the bracket. So the score of a key with a small
 #    weight learns slowly, and with the weight 0 not at all.
 
@@ -712,7 +712,7 @@ print(f"{by_steps[0, 0] / 3:.1f} times river, {by_steps[0, 1] / 3:.1f} times mon
 first_p = F.attention_weights(queries[0], vectors).numpy()[0]
 first_gp = (2 * miss @ vectors.T)[0]
 bracket = first_gp - first_gp @ first_p
-print("        weight  price  minus average  product (divided by sqrt(2): the multiple)")
+print("        weight  price  minus average  product (the multiple times sqrt(2))")
 for i, key in enumerate(("river", "by", "money")):
     print(f"{key:5s}   {first_p[i]:6.2f} {first_gp[i]:6.1f}", end=" ")
     print(f"{bracket[i]:14.1f} {first_p[i] * bracket[i]:8.1f}")

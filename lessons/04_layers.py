@@ -695,10 +695,10 @@ claim(
 # gradient meets the norm first, then the sub-layer, which changes its size about as it
 # changed the vectors, since a random matrix and its transpose stretch about alike:
 #
-# | | $s$ | the norm, back | the sub-layer, back |
+# | | $s$ | back: the norm | then the rest |
 # |---|---|---|---|
-# | $f$ halves the vectors: $\text{norm}(f(x))$ | 1/2 | times 2 | times 1/2 |
-# | $f$ keeps their size: $\text{norm}(x + f(x))$ | $\sqrt{2}$ | times $1/\sqrt{2}$ | times $\sqrt{2}$ |
+# | $\text{norm}(f(x))$, $f$ halves vectors | 1/2 | times 2 | times 1/2 |
+# | $\text{norm}(x + f(x))$, $f$ keeps size | 1.4 | times 1/1.4 | times 1.4 |
 #
 # ### What is x for, then?
 # The first figure of this lesson showed that attentions make all words alike. Neither

@@ -465,9 +465,8 @@ same(
 #
 # Draw an arrow from each position to those that read it, for three layers and four
 # positions: once with the mask everywhere, and once with one that is missing. The mask
-# is a matrix with a 1 for each arrow. Row $t$, column $s$ of the product of the masks
-# counts the ways from input $s$ to output $t$: for each position between, an arrow to
-# it times an arrow from it.
+# is a matrix with a True for each arrow. In the product of the three masks row $t$,
+# column $s$ is True if some path of arrows leads from input $s$ to output $t$.
 
 # %%
 up_to_own = np.tri(4, dtype=bool)  # row t: position t reads 0 to t
@@ -621,12 +620,11 @@ draw(figures.masks, "06_masks.png", of_source, up_to_now[0, 0], in_source, in_ta
 # Why does the padding of the target need no mask? It is on the *right*: it is later
 # than every token, and the causal mask hides it already.
 #
-# Why do the masks that the program prints have axes of size 1? The scores have four
-# axes: $(B, H, T, S)$, that is sentence, head, position that asks, position that
-# answers. In the picture, all rows of a padding mask are equal, and so are all heads:
-# one row for each sentence is enough, $(B, 1, 1, S)$, here (2, 1, 1, 13). The triangle
-# is the same for all sentences and all heads: $(1, 1, T, T)$, here (1, 1, 11, 11).
-# NumPy repeats an axis of size 1 as often as needed (*broadcasting*).
+# Why do the masks that the program prints have axes of size 1? The scores have the axes
+# $(B, H, T, S)$. All rows and heads of a padding mask are equal, so one row for each
+# sentence is enough: $(B, 1, 1, S)$, here (2, 1, 1, 13). The triangle is the same for
+# all sentences and heads: $(1, 1, T, T)$, here (1, 1, 11, 11). NumPy repeats an axis of
+# size 1 as often as needed (*broadcasting*).
 #
 # **Equate.** The program by hand knows no padding: it gets each sentence alone. A batch
 # must give what its sentences give alone.
@@ -690,9 +688,16 @@ claim("without it, each of them moves by at least", least > 0.1, least)
 # result. So even the smallest difference is a leak.
 #
 # This check changes the array that the decoder *reads*. But what if the array is wrong:
-# say, if somebody forgot to shift it? Then "Lehrer" stands at position 2, where output
-# 2 must predict it. The mask is right, our check changes position 3, and notices
-# nothing. So change the *text*, and let the program make the array from it:
+# say, if somebody forgot to shift it?
+#
+# | $t$ | 0 | 1 | 2 | 3 |
+# |---|---|---|---|---|
+# | position $t$ reads, not shifted | Der | alte | Lehrer | liest |
+# | output $t$ must predict | Der | alte | Lehrer | liest |
+#
+# Each position reads its own answer. Our check changes position 3, the first three
+# outputs stand still, and nothing is noticed. So change the *text*, and let the program
+# make the array from it:
 # **change word $t$ of the text, and the outputs 0 to $t$ must not move.**
 #
 # **Derive.** Here are five ways to see the future. Each looks right at first sight:
@@ -701,14 +706,14 @@ claim("without it, each of them moves by at least", least > 0.1, least)
 # |---|---|---|
 # | no causal mask | the mask is not passed on | every position sees all |
 # | mask shifted by one | `np.tri(T, k=1)`, one diagonal more | $t$ sees $t + 1$ |
-# | mask after the softmax | `softmax(scores) * mask` | its sum is over all keys |
+# | mask after the softmax | `softmax(scores) * mask` | the softmax has divided by a sum over the later keys, too |
 # | target not shifted | the decoder gets the target as it is | $t$ reads word $t$ |
-# | target in the source | a line of the English file holds both texts | by the memory |
+# | target in the source | a line of the English file holds both texts | the encoder reads the answer: it is in the memory |
 #
 # Try the check on small new models and random text. Each sentence has 6 words, and each
-# word is drawn from 16, whatever the others are (ids 4 to 19). `pair_of` makes from
-# sources and targets what the two towers read: the sources, and the start mark with all
-# targets but the last, unless the mistake says otherwise.
+# word is drawn from 16, whatever the others are (ids 4 to 19). `pair_of` makes what the
+# two towers read: the source, and the target shifted right, unless the mistake says
+# otherwise.
 
 
 # %%
@@ -787,9 +792,10 @@ print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 # - **Every leak makes the loss look better than a guess.** The decoder reads the start
 #   mark and five of the 6 words. So without a mask, or with a shifted one, it copies
 #   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. With the
-#   mask after the softmax it is on its way there, 0.64 after 400 updates: no value of a
-#   later word comes through, but its weight does, as it is missing from the sum of the
-#   others. The last two leaks show all 6 words.
+#   mask after the softmax it is on its way there, 0.64 after 400 updates: no *value* of
+#   a later word comes through, but the weights that are left sum to less than 1, and
+#   what is missing tells how well the later words fitted. The last two leaks show all 6
+#   words.
 # - **Every leak ruins the translation.** There the loss is far *above* that of a guess.
 #   Why worse than a guess? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of
@@ -908,10 +914,10 @@ draw(figures.parameters, "06_parameters.png", millions)
 # is two matrices of $d_{model} \cdot 4 d_{model}$ numbers, together $8 d_{model}^2$; an
 # attention has $4 d_{model}^2$. And $12 \cdot 8$ is more than $18 \cdot 4$.*
 #
-# The table is larger than all attentions. Together they are 63.0 million numbers, and
-# with 4 bytes each 252 MB. The paper says 65 million. The only number in the formulas
-# that it does not give exactly is $V$, and with about 41,000 rows the table adds the
-# missing two million.
+# The table is a hair larger than all attentions together. All four bars sum to 63.0
+# million numbers, with 4 bytes each 252 MB. The paper says 65 million. The only number
+# in the formulas that it does not give exactly is $V$, and with about 41,000 rows the
+# table adds the missing two million.
 
 # %%
 megabytes = 4 * on_paper / 1e6
