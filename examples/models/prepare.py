@@ -348,11 +348,11 @@ def _translated_name(kind, rng):
     return f"{english} {family}", f"{german} {family}"
 
 
-def trained_pairs(pairs):
+def trained_pairs(pairs, times: int = PHRASES):
     """Return the pairs of the corpus and of the phrase lists, from which subwords are learned."""
     pairs = [protected_pair(*map(normalise, pair)) for pair in pairs]
     pairs = [pair for pair in pairs if all(pair)]
-    return pairs + PHRASES * phrases()
+    return pairs + times * phrases()
 
 
 def phrases():
@@ -413,7 +413,7 @@ def _plain(word):
 def _run(options):
     english_first = options.direction == "en-de"
     corpus = corpora.load("tatoeba-en-de")
-    real = trained_pairs(list(zip(*corpus.train, strict=True)))
+    real = trained_pairs(list(zip(*corpus.train, strict=True)), options.phrases)
     added = added_pairs([pair for pair in real if all(pair)], options.seed, not english_first)
     texts = {"train": real, "added": added}
     texts = {
@@ -448,6 +448,8 @@ def _options(arguments):
     parser.add_argument("--out", required=True, help="the folder to write to")
     parser.add_argument("--mono", help="sentences of the target language")
     parser.add_argument("--back", help="their translations into the source language, line by line")
+    said = f"times that each phrase is repeated (default: {PHRASES}; 0: without them)"
+    parser.add_argument("--phrases", type=int, default=PHRASES, help=said)
     parser.add_argument("--seed", type=int, default=0, help="another seed makes other pairs")
     options = parser.parse_args(arguments)
     if (options.mono is None) != (options.back is None):
