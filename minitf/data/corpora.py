@@ -135,28 +135,16 @@ def load(name: str, say=print) -> Corpus:
     if name not in _CORPORA:
         raise UserError(f"unknown corpus {name!r}: choose from {', '.join(NAMES)}")
     layout, data = _CORPORA[name], data_folder()
-    _complete(layout, data, say)
+    _make_missing(map(os.path.dirname, (layout.train, layout.valid, layout.test)), data, say)
     train, valid = layout.files(layout.train, data), layout.files(layout.valid, data)
     tests = {layout.test_name: read_pairs(*layout.files(layout.test, data))}
     languages = layout.source_language, layout.target_language
     return Corpus(name, *languages, open_pairs(*train), read_pairs(*valid), tests)
 
 
-def _complete(layout, data, say):
-    """Make each folder that is missing."""
-    incomplete = []
-    for stem in (layout.train, layout.valid, layout.test):
-        folder = stem.rpartition("/")[0]
-        missing = [path.name for path in layout.files(stem, data) if not path.exists()]
-        if missing and (data / folder).is_dir():
-            raise UserError(
-                f"{data / folder} lacks {' and '.join(missing)}: move this folder away, and it "
-                "will be made again"
-            )
-        if missing:
-            incomplete.append(folder)
-    if incomplete:
-        recipes.make(incomplete, data, say)
+def _make_missing(folders, data, say):
+    if missing := [folder for folder in folders if not (data / folder).is_dir()]:
+        recipes.make(missing, data, say)
 
 
 def _craft(name, data, with_words, say):
@@ -165,16 +153,14 @@ def _craft(name, data, with_words, say):
     Validated on articles that are held out of the training text, so `dev` decides nothing.
     """
     folder = data / "craft"
-    if missing := [f"craft/{split}" for split in ("train", "dev") if not (folder / split).is_dir()]:
-        recipes.make(missing, data, say)
+    _make_missing(("craft/train", "craft/dev"), data, say)
     train, valid = treebank.held_out(treebank.articles(folder / "train"), least=_LEAST_HELD_OUT)
     parts = train, valid, treebank.articles(folder / "dev")
     splits = [list(chain.from_iterable(articles)) for articles in parts]
     train, valid, dev = (Pairs(*treebank.as_pairs(trees, with_words)) for trees in splits)
-    corpus = Corpus(name, "en", "trees", train, valid, {"dev": dev}, tokenized=True)
-    corpus.target_language = WITH_WORDS if with_words else "trees"
-    corpus.symbols = tuple(treebank.symbols(splits[0], with_words))
-    return corpus
+    target = WITH_WORDS if with_words else "trees"
+    symbols = tuple(treebank.symbols(splits[0], with_words))
+    return Corpus(name, "en", target, train, valid, {"dev": dev}, tokenized=True, symbols=symbols)
 
 
 def data_folder() -> Path:
