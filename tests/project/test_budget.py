@@ -12,7 +12,7 @@ BUDGET = {
     "minitf/course/**/*.py": 6_494,
     "minitf/common/*.py": 476,
     "minitf/cpu/*.py": 1_434,
-    "minitf/data/**/*.py": 2_111,
+    "minitf/data/**/*.py": 2_097,
     "minitf/documents/*.py": 984,
     "minitf/files/*.py": 492,
     "minitf/gpu/*.py": 2_133,
