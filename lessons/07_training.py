@@ -148,14 +148,17 @@ claim(
 )
 
 # %% [markdown]
-# Of the new rows, 99.8% are right to the last token: it has learned the rule. Each
-# token was chosen after the right beginning of its row. Where every choice is right,
-# the model writes the same row by itself.
+# Of the new rows, 99.8% are right to the last token: it has learned the rule. We gave
+# it the right digits so far and asked for the next. If all its answers are right, it
+# would have written the same row alone.
 #
-# Each update asked three questions. How wrong is the model on this batch
-# (`model.loss`, the mean over its target tokens, without the padding)? Which way should
-# each number move (`loss.backward`, lesson 02)? And how far (`optimizer.step`)? The
-# rest of this lesson answers the first and the last.
+# Each update asked three questions. This lesson answers the first and the last.
+#
+# | question | answered by |
+# |---|---|
+# | How wrong is the model on this batch? | `model.loss`, a mean over target tokens |
+# | Which way should each number move? | `loss.backward` (lesson 02) |
+# | How far? | `optimizer.step` |
 
 # %%
 draw(figure_1, "07_here.svg", here=["loss", "update"])
@@ -269,7 +272,8 @@ print(f"smoothed by 0.05, the true word would get {1 - 0.05}")
 # $\epsilon = 0.05$, so most of its probabilities were about 0.95. At the goal the loss
 # is $-\sum_j q_j \ln q_j$, which is called the *entropy* of $q$.
 #
-# No $p$ gives a smaller loss, because $\ln u$ is at most $u - 1$. Put $u = p_j / q_j$:
+# No $p$ gives a smaller loss. The line $u - 1$ touches $\ln u$ at $u = 1$ as its
+# tangent, and $\ln$ bends down. So $\ln u$ is at most $u - 1$. Put $u = p_j / q_j$:
 #
 # $$\text{loss} - \text{entropy} = -\sum_j q_j \ln \frac{p_j}{q_j}$$
 #
@@ -368,11 +372,9 @@ draw(figures.loss, "07_loss.png", unsmoothed_means, means, entropy, answers)
 # entropy of $q$, not with 0**. This goal depends on the vocabulary: with the paper's
 # 37,000 subwords it is 1.38.
 #
-# And a model comes near the entropy of $q$ only where the next token is certain, as
-# here. Say that after the same words "cat" follows as often as "dog". The mean gradient
-# is then $p$ minus the average of the two $q$, so that average is the best $p$. For
-# *the, cat, sleeps, dog* it is $(0.033, 0.467, 0.033, 0.467)$. With it the mean loss is
-# 0.94, where each $q$ alone could reach 0.43.
+# In real text the next word is often not certain. Then the loss stays higher: if "cat"
+# and "dog" follow equally often, the best $p$ is the average of their two $q$, where
+# the mean gradient is 0, and the mean loss is 0.94 instead of 0.43.
 
 # %%
 average = (of_dog + of_dog[[0, 3, 2, 1]]) / 2  # the q of "cat": the same, exchanged
@@ -481,15 +483,17 @@ same("the program gives the table", on_paper, table, rtol=0.01)
 # So a move of Adam is **the rate times a measure of how much the gradients agree**,
 # mostly between -1 and 1.
 #
-# Does it matter that small gradients get full moves? Let frequencies differ, as in a
-# language. There are 16 words, and each has one translation. Half of the text is the
-# first word, a quarter the second, an eighth the third; the last two, with one in
-# 32,768 each, are rare. The model is a table: each word has a row, the logits of the
-# translations. The gradient of a row is $p - q$ times the share of its word in the
-# batch: small for a rare word, and 0 if the batch does not have it. Batches of 25,000
-# words are drawn at random; 47% of them lack the rarest. Its small gradients are why
-# descent needs rates as large as 100 here. Both get the momentum $m$, so that only the
-# division by $\sqrt{v}$ differs.
+# Does it matter that small gradients get full moves? We compare two rules that differ
+# in one thing: with and without the division by $\sqrt{v}$. Both have the momentum $m$.
+#
+# Let frequencies differ, as in a language. There are 16 words, each with one
+# translation. Half of the text is the first word, a quarter the second, an eighth the
+# third, and so on to the last two, one in 32,768 each. The model is a table: each word
+# has a row, the logits of the translations.
+#
+# The gradient of a row is $p - q$ times the share of its word in the batch. It is
+# 16,384 times smaller for the rarest word than for the first, on average over batches.
+# With gradients so small, descent needs rates as large as 100.
 
 # %%
 show(left_to_learn)
@@ -503,7 +507,8 @@ untrained = left_to_learn(words, 0.0, divide=False)[0]
 print("above its goal, after 100 updates    most frequent word   rarest word")
 for name, left in losses_of_rules.items():
     print(f"{name:36s} {left[0]:18.2f} {left[-1]:13.2f}")
-print(f"untrained: {untrained:.2f}; the rarest word is one in {1 / words[-1]:,.0f}")
+print(f"untrained: {untrained:.2f}; the rarest word is one in {1 / words[-1]:,.0f},")
+print(f"{words[0] / words[-1]:,.0f} times rarer than the first", end="; ")
 print(f"batches of {25_000:,} words without it: {(1 - words[-1]) ** 25_000:.0%}")
 slower, faster, by_adam = losses_of_rules.values()
 claim("Adam learns every word", by_adam.max() < 0.01, f"at most {by_adam.max():.3f}")
@@ -638,11 +643,10 @@ claim(
 )
 
 # %% [markdown]
-# Two losses to compare with: the goal, 0.582, and that of a model that knows **the
-# frequencies of the tokens and nothing else**. It gives the same answer at each
-# position of every row, and can do no better than the average of all $q$, as for "cat"
-# and "dog" above. Its loss is the entropy of that average. Look in the figure, for each
-# schedule, for the rate at which it is best, and for where it turns bad.
+# There are two losses to compare with. The first is the goal, 0.582. The second is the
+# loss of a model that ignores its input and always answers with **the frequencies of
+# the tokens**: 2.46. Its $p$ is the average of all $q$, as for "cat" and "dog" above.
+# Look in the figure, for each schedule, for its best rate, and for where it turns bad.
 
 # %%
 many = warmup.reversal(np.random.default_rng(3), 20_000).target_out
@@ -792,53 +796,25 @@ claim(
 # Moves of the same sizes with random signs hardly do it. So **it is not the size of the
 # moves alone: they work together**.
 #
-# How? Take one output, a sum of four inputs times four weights, at two positions. At A
-# the inputs are $(1, 1, 1, -1)$, at B $(1, 1, -1, 1)$: the first two are common to
-# both, the other two tell A from B. Call what a position asks for its *wish*: a
-# gradient of 1 asks the output for less, of -1 for more. The gradient of a weight is
-# the sum over the positions of its input times the gradient of the output there (lesson
-# 02). Adam's first update moves each weight by the rate, 0.008, against its sign.
+# Why together? Our reading: in a new model all positions first ask for the same thing,
+# the frequencies of the tokens. So they push the same weights the same way. Adam makes
+# each push a full move, 0.008, and an output with 32 inputs of size 1 moves by up to
+# $32 · 0.008 = 0.256$. Pushes with unrelated signs would move it by about
+# $\sqrt{32} · 0.008 = 0.045$.
 #
-# | the wishes | gradients of the weights | output at A moves by | at B by |
-# |---|---|---|---|
-# | A and B ask for less | 2, 2, 0, 0 | -0.016 | -0.016 |
-# | A asks for less, B for more | 0, 0, 2, -2 | -0.016 | 0.016 |
-#
-# If both ask for less, the two common weights fall by 0.008 each, and both outputs fall
-# by 0.016. If A asks for less and B for more, the common weights get 1 - 1 = 0 and
-# stay; the other two move. So with two positions a difference counts as much as a
-# common wish.
-
-# %%
-inputs = np.array([[1, 1, 1, -1], [1, 1, -1, 1]])  # (positions A and B, inputs)
-for wishes, asked in (("both less", [1, 1]), ("less, more", [1, -1])):
-    of_weights = asked @ inputs  # asked: the gradients of the output at A and at B
-    moved = inputs @ (-0.008 * np.sign(of_weights))
-    print(f"{wishes:10s} weights get {of_weights}, outputs move {moved}")
-print(f"32 inputs: up to {32 * 0.008:.3f} together,", end=" ")
-print(f"about {np.sqrt(32) * 0.008:.3f} with random signs")
-print(f"(11, 1) and (11, -1) by their length: {2 / np.hypot(11, 1):.2f} apart")
-
-# %% [markdown]
-# With 100 positions it counts for less. A common wish adds 100 to the gradient of the
-# common weights; what each position wants for itself has random signs, and adds about
-# $\sqrt{100} = 10$. So the common wish decides the sign, Adam moves all such weights by
-# the full 0.008, and every position moves along. With 32 such inputs that is
-# $32 · 0.008 = 0.256$.
-#
-# Why should 100 positions share a wish? In a new model they do: the mean of all wishes
-# is about two thirds as long as a single one. We think that all ask for the frequencies
-# of the tokens, the first thing to learn. [The collapse at a high first
-# rate](collapse.py) measures this and each further step.
-#
-# And why does a common move make them alike? The vectors (1, 1) and (1, -1) differ
-# by 2. Shifted by 10 they are (11, 1) and (11, -1), and when a norm has divided them by
-# their length, about 11, they differ by 0.18. The encoder has twelve norms.
+# All vectors move by the same large amount, and a norm then hides what differed. The
+# vectors (1, 1) and (1, -1) differ by 2. Shifted by 10 they are (11, 1) and (11, -1).
+# When the norm has divided them by their length, about 11, they differ by 0.18. The
+# encoder has twelve norms. [The collapse at a high first rate](collapse.py) tests this
+# reading.
 #
 # Later the positions come apart again: after 600 updates of the first seed they are at
 # 0.67, and still the loss is 2.42. So being alike cannot be all that is wrong.
 
 # %%
+print(f"32 inputs: up to {32 * 0.008:.3f} together,", end=" ")
+print(f"about {np.sqrt(32) * 0.008:.3f} with unrelated signs")
+print(f"(11, 1) and (11, -1) by their length: {2 / np.hypot(11, 1):.2f} apart")
 later = kept("shared_gradient")  # one number for each 50 updates
 print(f"update 600: loss {later['loss'][-1]:.2f}, apart {later['apart'][-1][-1]:.2f}")
 

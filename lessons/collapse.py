@@ -11,9 +11,11 @@ of digits to be reversed. They take about a minute; nothing here is from the pap
 
 Let the *wish* of a position be the way that its vector at the encoder's output should
 move: minus the gradient of the loss there. The mean of the wishes of all positions is
-their *common wish*; what is left of each is its *private wish*. Lesson 07 shows by four
-weights what both do: what all positions ask for adds up in the gradient of a weight,
-what each asks for itself mostly cancels.
+their *common wish*; what is left of each is its *private wish*. Take a weight whose
+input is 1 at 100 positions. Its gradient is the sum of what the positions ask for. If
+all ask for 1, the common wish adds 100. What each asks for itself, 1 or -1 at random,
+mostly cancels: it adds about the root of 100, which is 10. So the common wish decides
+the sign, and Adam moves the weight by the full rate.
 """
 
 # %%
