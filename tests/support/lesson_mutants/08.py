@@ -65,10 +65,6 @@ MUTANTS = {
         "key=lambda hypothesis: -hypothesis.score)",
         "key=lambda hypothesis: -hypothesis.log_probability)",
     ),
-    "a beam that begins with the same text several times": (
-        "totals = np.full((len(going), beam), -np.inf)",
-        "totals = np.full((len(going), beam), 0.0)",
-    ),
     "continuations of the wrong beam": (
         "best % size, best // size, np",
         "best % size, best % width, np",
