@@ -706,9 +706,9 @@ claim("without it, each of them moves by at least", least > 0.1, least)
 # |---|---|---|
 # | no causal mask | the mask is not passed on | every position sees all |
 # | mask shifted by one | `np.tri(T, k=1)`, one diagonal more | $t$ sees $t + 1$ |
-# | mask after the softmax | `softmax(scores) * mask` | the softmax has divided by a sum over the later keys, too |
+# | mask after the softmax | `softmax(scores) * mask` | the softmax sums over later keys |
 # | target not shifted | the decoder gets the target as it is | $t$ reads word $t$ |
-# | target in the source | a line of the English file holds both texts | the encoder reads the answer: it is in the memory |
+# | target in the source | an English line holds both texts | it is in the memory |
 #
 # Try the check on small new models and random text. Each sentence has 6 words, and each
 # word is drawn from 16, whatever the others are (ids 4 to 19). `pair_of` makes what the
