@@ -44,8 +44,8 @@ LOSS, GRADIENT, PROBABILITY = 1e-5, 1e-8, 1e-4
 # as rounding can change one operand (4.9e-4 and 3.9e-3). A wrong backward would be off by far more.
 APART = {"float32": (1e-5, 1e-5), "tf32": (1e-5, 1e-3), "bfloat16": (2e-4, 1e-2)}
 # Marian's start mark is a constant: after an update, which changes the loss by 2e-3, it differs by
-# 5e-6, and the gradient by a part of one row.
-APART["marian"] = 3e-5, 3e-3
+# 5e-6. The length that Marian prints is 0.4% too small for small, and 2.3% for base.
+APART["marian"] = 3e-5, 5e-2
 # The fraction of translations that must be equal: two may differ in probability by rounding only.
 SENTENCES = 0.9
 LONG = 0.1  # seconds; shorter work is repeated until a measurement takes as long
