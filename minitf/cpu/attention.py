@@ -123,8 +123,8 @@ def _attend_in_rows(q, k, v, limit, keep, factor):
             g_weights *= 1 / math.sqrt(q.shape[-1])
             g_scores = g_weights  # computed in the same array
             np.matmul(g_scores, k[keys], out=g_query[tile])
-            _add_product(swap(g_scores), q[tile], g_key[keys], first)
-            _add_product(swap(used), gy[tile], g_value[keys], first)
+            add_product(swap(g_scores), q[tile], g_key[keys], first)
+            add_product(swap(used), gy[tile], g_value[keys], first)
 
     return y, backward
 
@@ -155,7 +155,7 @@ def _attention_weights(query, key, limit):
     return weights
 
 
-def _add_product(x, y, out, first):
+def add_product(x, y, out, first):
     """Write the product x y to `out` if it is the first, otherwise add it."""
     if first:
         np.matmul(x, y, out=out)

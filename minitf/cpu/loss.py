@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from minitf import loss
+from minitf.cpu.attention import add_product
 from minitf.cpu.sums import blocks, column_sums, row_sums
 from minitf.forms import form_of
 from minitf.tensor import is_recording, no_grad, record
@@ -30,11 +31,11 @@ def projected_cross_entropy(
         return NotImplemented  # q may not be larger for the true id: see `loss_and_gradient`
     flat = math.prod(shape[:-1]), shape[-1]
     hidden = x_data.reshape(flat)[rows]  # (N, D)
-    g_hidden, g_weight = np.empty_like(hidden), np.zeros_like(w) if is_recording() else None
+    g_hidden, g_weight = np.empty_like(hidden), np.empty_like(w) if is_recording() else None
     g_bias = None if b is None else np.zeros_like(b)
     total = total_nll = np.zeros((), dtype=dtype)
     size = min(CHUNK_ROWS, max(256, CHUNK // len(w)))
-    for start in range(0, len(hidden), size):
+    for start in range(0, max(1, len(hidden)), size):  # at least once: gradients may be 0
         chunk = slice(start, start + size)
         chunk_hidden = hidden[chunk]
         logits = np.matmul(chunk_hidden, w.T)  # (n, V)
@@ -46,7 +47,7 @@ def projected_cross_entropy(
             # `logits` now contains their gradient p - q.
             np.matmul(logits, w, out=g_hidden[chunk])
             for block in blocks(w.shape, 1 << 20):  # without another array as large as w
-                g_weight[block] += logits.T[block] @ chunk_hidden
+                add_product(logits.T[block], chunk_hidden, g_weight[block], start == 0)
             if b is not None:
                 g_bias += column_sums(logits)
 
