@@ -261,11 +261,7 @@ draw(figures.distance, "05_distance.png", of_PE)
 # ## What can a model read from the hands?
 # **State.** Section 3.5: for any fixed offset $k$, $PE(pos+k)$ is a linear function of
 # $PE(pos)$, the same at every $pos$. The authors expected that a model would therefore
-# learn to look $k$ words away. Why? A head has one matrix $W^Q$ for all positions. Let
-# it turn each $PE(pos)$ into $PE(pos - 1)$, and let $W^K$ be the identity, so that the
-# keys are the positions themselves. Then each word asks for the position before its
-# own. And $PE(pos - 1)$ is most like itself, as the last section said. So each word
-# looks at the word before.
+# learn to look $k$ words away.
 #
 # **Derive.** By the rules for the sine and the cosine of a sum, a hand shows at
 # $p + k$ (with $p$ for $pos$)
@@ -316,14 +312,18 @@ def turn(k):
 same("PE(pos + 7) = PE(pos), turned by one matrix", PE[7:], PE[:93] @ turn(7))
 
 # %% [markdown]
-# **Use.** Build that head, as wide as the model: $d_k = 64$. Its queries are the
-# positions, turned one step back, its keys the positions as they are. The dot product
-# with the right key is 32, with the next best 30.9: a lead of 1.1. Divided by
-# $\sqrt{d_k} = 8$, that makes the right weight only 14% larger than the next best. But
-# only the direction of the query is fixed, not its length. So we multiply the matrix,
-# say by 16, as training could. Then the lead is 1.1 · 16 / 8 = 2.2, and the right
-# weight is $e^{2.2}$, or 9, times the next best. There are two of these, one on each
-# side, so it is about 9/11:
+# **Use.** So a head can look back: let $W^Q$ be this matrix for one step back, and
+# $W^K$ the identity, so that the keys are the positions themselves. Then each word asks
+# for the position before its own, and $PE(pos - 1)$ is most like itself, as the last
+# section said.
+#
+# Build that head, as wide as the model: $d_k = 64$. The dot product with the right key
+# is 32, with the next best 30.9: a lead of 1.1. Divided by $\sqrt{d_k} = 8$, that makes
+# the right weight only 14% larger than the next best. But only the direction of the
+# query is fixed, not its length. So we multiply the matrix, say by 16, as training
+# could. Then the lead is 1.1 · 16 / 8 = 2.2, and the right weight is $e^{2.2}$, or 9,
+# times the next best. There are two next best keys, one on each side, so the right
+# weight is about 9/11:
 
 
 # %%
@@ -377,11 +377,12 @@ claim("in 'man bites dog', the man does", the_man, other_biter.round(2))
 # %% [markdown]
 # ## How does a word become a vector?
 # A text is first cut into *subwords*: a frequent word remains in one piece, a rare one
-# is cut into several (lesson 09). The list of all $V$ subwords is the *vocabulary*, and
-# the number of a subword in it is its *id*. Each occurrence of a subword in a text is
-# called a *token*. Positions count tokens, so from here on "the word before" is the
-# token before. Below is a sentence in the subwords of the small model that comes with
-# the course. "Bites", which never occurred in its texts, is three tokens.
+# is cut into several (lesson 09). The list of all subwords is the *vocabulary*, and the
+# number of a subword in it is its *id*. In this lesson $V$ is the size of the
+# vocabulary, and no longer the values of attention. Each occurrence of a subword in a
+# text is called a *token*. Positions count tokens, so from here on "the word before" is
+# the token before. Below is a sentence in the subwords of the small model that comes
+# with the course. "Bites", which never occurred in its texts, is three tokens.
 
 # %%
 subwords = toy_model().subwords
@@ -402,9 +403,9 @@ for piece, i in zip(pieces, ids, strict=True):
 # $$(0, 1, 0) \begin{pmatrix} 5 & 6 \\ 7 & 8 \\ 9 & 4 \end{pmatrix} = (7, 8)$$
 #
 # So looking up is a matrix product (without the multiplications with 0), and lesson 03
-# has its gradient. With a row of onehot for each token,
+# has its gradient. Let $O$ have a one-hot row for each token. Then
 #
-# $$y = \text{onehot} \cdot E, \qquad gE = \text{onehot}^T \cdot gy$$
+# $$y = O E, \qquad gE = O^T gy$$
 #
 # In words: row $v$ of $gE$ is the sum of the $gy$ of all tokens whose id is $v$, 0 if
 # there is none.
@@ -413,7 +414,7 @@ for piece, i in zip(pieces, ids, strict=True):
 few = np.array([4, 2, 4, 4, 1])  # five tokens; the id 4 comes three times
 E = rng.standard_normal((6, 3))  # a vocabulary of 6, d_model 3
 gy = rng.standard_normal((5, 3))  # a gradient for each token
-one_hot = np.zeros((5, 6))
+one_hot = np.zeros((5, 6))  # O
 for token, i in enumerate(few):
     one_hot[token, i] = 1
 
@@ -422,7 +423,7 @@ table = Parameter(E)
 looked_up = F.embedding(table, few)
 same("F.embedding = one-hot matrix times table", looked_up, one_hot @ E)
 looked_up.backward(gy)
-same("the table's gradient is onehot^T gy", table.grad, one_hot.T @ gy)
+same("the table's gradient is O^T gy", table.grad, one_hot.T @ gy)
 
 # %% [markdown]
 # ## What does a row come to hold?
@@ -550,13 +551,15 @@ print(f"the factor of the paper's model is sqrt(512) = {sqrt(512):.1f}")
 # be small, or the logits are too large. At the bottom they must be large, or the
 # position drowns the word. The factor serves both.
 #
-# **Derive, at the top.** There, a row of $E$ meets the vector that leaves the last
-# layer. A layer ends with a norm (lesson 04), so at first the numbers of this vector
-# have variance 1. Its dot product with the row, a logit, is a sum of $d_{model}$
-# products of such a number and one of $E$. So, as in lesson 01, the logit's variance is
-# $d_{model}$ times that of the numbers in $E$. The logits should begin small: were they
-# large, a new model would be sure of one subword, and nearly always of a wrong one. So
-# `Embedding` draws the numbers of $E$ with variance $1/d_{model}$:
+# **Derive, at the top.** There, a row of $E$ meets the last vector, $h$. A layer ends
+# with a norm (lesson 04), so at first $\text{Var}(h_i) = 1$. The logit is their dot
+# product, $\sum_i h_i E_i$. As in lesson 01 the variances of the products add up:
+#
+# $$\text{Var}(\text{logit}) = d_{model} \text{Var}(E)$$
+#
+# The logits should begin small: were they large, a new model would be sure of one
+# subword, and nearly always of a wrong one. For variance 1 we need
+# $\text{Var}(E) = 1/d_{model}$, and so `Embedding` draws them:
 
 # %%
 rows = Embedding(8000, 512, rng).weight.numpy()  # d_model 512, 8,000 subwords
@@ -583,18 +586,21 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # %% [markdown]
 # **What adding costs.** A word and its position now share the same numbers, of about
 # equal size. Does the head that read the news still find the word before? No. It finds
-# its own word. Here are its scores, on average over the words of a new model with
-# $d_{model}$ 64:
+# its own word.
 #
-# | score of a word with | word meets word | position meets position | together |
+# The head turns the whole sum, word and position. The turned position fits the place
+# before best, but only by 32 to 30.9. The word, hardly changed by the small turn, fits
+# *itself* with about 62, and any other word with about 0. So a word's own place wins,
+# 93 to 32, on average over the words of a new model with $d_{model}$ 64:
+#
+# | score with | word meets word | position meets position | together |
 # |---|---|---|---|
-# | itself | 62 | 30.9 | 93, give or take 16 |
-# | the word before | 0, give or take 8 | 32 | 32, give or take 12 |
+# | its own place | 62 | 30.9 | 93 |
+# | the place before | 0 | 32 | 32 |
 #
-# Neighbouring positions differ by little: the right one leads by 1.1 only. But at its
-# own place a word also meets itself. There its dot product would be 64. The turn by one
-# step leaves the share 30.9/32 of it, as of that of a position: 62. Two different words
-# add nothing but chance, and so do a word and a position.
+# Why 62? Not turned, a word with itself has 64 on average, its squared length. A pair
+# of columns, turned by $\omega$, keeps the share $\cos(\omega)$ of it. On average
+# over the 32 pairs that share is 30.9/32, for a word as for a position.
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -618,11 +624,11 @@ at_itself = (scores.argmax(axis=1) == np.arange(20)).sum()
 claim("built by hand, of 20 words look at themselves", at_itself == 20, at_itself)
 
 # %% [markdown]
-# A head that learns does better. Trained on such sums (in "How does a head learn to
-# find the word before?"), it finds a third of the words before in new words, and six in
-# ten in the words of the trained model; a guess finds 5%. And a model is larger: with
-# the paper's 512 numbers the same training finds 85% in new words. Head 1 of lesson 03,
-# in a trained translator, does look at the word before.
+# A *trained* head separates the two better ("How does a head learn to find the word
+# before?"). With random word vectors it picks the right place for a third of the
+# positions, with those of the trained model for 60%; guessing gives 5%. With random
+# vectors of 512 numbers instead of 64 it is 85%. Head 1 of lesson 03, in a trained
+# translator, often looks at the word before.
 
 # %% [markdown]
 # ## What did we learn?
@@ -648,10 +654,9 @@ claim("built by hand, of 20 words look at themselves", at_itself == 20, at_itsel
 #
 # ### ★ How does a head learn to find the word before?
 # Gradient descent makes the weight on the word before grow, in 32 times 20 sums of a
-# word, drawn at random, and its position. What it makes small is the mean of $-\ln$ of
-# that weight: 0 if the weight is 1, and the larger the smaller it is (lesson 07). It
-# learns from random rows, from the trained ones, and from the trained ones all turned
-# by one random rotation.
+# word, drawn at random, and its position. It lowers the mean of $-\ln$ of that weight,
+# which is 0 where the weight is 1 (lesson 07). The rows of the words are random ones,
+# the trained ones, or the trained ones all turned by one random rotation.
 
 
 # %%
@@ -720,7 +725,7 @@ grad_check(F.embedding, E, few)
 layer = Embedding(6, 3, rng).astype(np.float64)  # holds its table as a Parameter
 same("Embedding looks up its own table", layer(few), one_hot @ layer.weight.numpy())
 layer(few).backward(gy)
-same("and its gradient is onehot^T gy", layer.weight.grad, one_hot.T @ gy)
+same("and its gradient is O^T gy", layer.weight.grad, one_hot.T @ gy)
 
 # %% [markdown]
 # Why `add.at`? NumPy's `g[ids] += gy` is a trap. If an id comes three times, NumPy
