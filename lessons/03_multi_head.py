@@ -198,13 +198,13 @@ claim("a Module finds each Parameter once", kinds == 4 * [Parameter], len(kinds)
 # ## What is multi-head attention, exactly?
 # **State.** Let $h$ heads look at the same time, each through linear maps of its own,
 # and let one more linear map put together what they found. Its matrix is called $W^O$;
-# the $O$ is part of the name, for "output", and no power. From here on $x$ is a matrix,
-# with a row for each position. These positions ask; those of the *memory* $m$, a matrix
-# as well, answer. In *self-attention*, $x$ is its own memory.
+# the $O$ is part of the name, for "output", and no power. Let $X$ be a matrix with a
+# row for each position that asks, and the *memory* $M$ a matrix with a row for each
+# position that answers. In *self-attention*, $X$ is its own memory.
 #
-# $$\text{head}_i = \text{Attention}(x W_i^Q, \; m W_i^K, \; m W_i^V)$$
+# $$\text{head}_i = \text{Attention}(X W_i^Q, \; M W_i^K, \; M W_i^V)$$
 #
-# $$\text{MultiHead}(x, m)$$
+# $$\text{MultiHead}(X, M)$$
 #
 # $$= \text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$$
 #
@@ -290,7 +290,7 @@ for s in range(2):
 
 # %% [markdown]
 # ## How are the heads cut apart?
-# The library has no loop over the heads. One product $x W^Q$ makes the queries of all
+# The library has no loop over the heads. One product $X W^Q$ makes the queries of all
 # heads, $(T, h \cdot d_k)$, for the $T$ positions. They are cut into heads,
 # $(h, T, d_k)$, and one call of `attention` serves all of them, as if they were a batch
 # (lesson 01).
@@ -389,12 +389,14 @@ print(f"with d_model 512 they are even at T = {2 * 512:,}")
 # ## What can several heads do that one cannot?
 # Look at several places, as the first section said. How much is that worth?
 #
-# **Use.** Watch a training. Each of 12 positions has three blocks of 4 random numbers,
-# with mean 0 and variance 1, and twelve more numbers that say which position it is. It
-# is to give out one block of each of three places: before it, after it, and the very
-# first. So the answer at position 5 is
+# **Use.** Watch a training. Each of 12 positions has three blocks, A, B and C, of 4
+# random numbers with mean 0 and variance 1; twelve more say which position it is.
+# Each must collect block A of its left neighbour, block B of its right neighbour, and
+# block C of position 0. Here is what position 5 wants:
 #
-#     (first block of 4, second block of 6, third block of 0)
+#     position        0              4          5          6
+#     it has       A0 B0 C0   ...  A4 B4 C4   A5 B5 C5   A6 B6 C6   ...
+#     wanted at 5  A4 B6 C0
 #
 # A layer that always answers 0 has the mean squared error 1.
 
@@ -443,54 +445,53 @@ draw(figures.learning, "03_heads.png", learning, 20)
 # 1/3. Three places need three heads.*
 #
 # **State.** Where does 2/3 come from? One head has one set of weights. Let $a_1$, $a_2$
-# and $a_3$ be those on the place before, the place after and the first place. Look at a
-# number of the *first* block, which is wanted from the place before. With the weights
-# the head fetches
+# and $a_3$ be those on the left neighbour, the right neighbour and position 0. Look at
+# a number $c$ of block A at the left neighbour, and at $c'$ and $c''$, the same column
+# at the other two places. Wanted is $c$; the other two are noise. The head fetches
 #
 # $$s = a_1 c + a_2 c' + a_3 c''$$
 #
-# where $c$ is the number that is wanted, and $c'$ and $c''$ are those of the same
-# column at the other two places: noise. How far off is the best guess of $c$?
+# How far off is the best guess of $c$?
 #
-# - With all weight on the place before, $s = c$, and the error is 0. But then nothing
-#   is known of the second and third block: their errors are 1 and 1.
+# - With all weight on the left neighbour, $s = c$, and the error is 0. But then nothing
+#   is known of blocks B and C: their errors are 1 and 1.
 # - With three weights of 1/3, the guess $s$ is wrong by $(2c - c' - c'') / 3$. Products
 #   of two different numbers have the mean 0, so the mean square of this is
 #   $(4 + 1 + 1) / 9 = 2/3$. It is the same for the other two blocks.
 #
 # Both sum to 2. Do other weights, too?
-
-# %%
-# (times, places, blocks): of one column of each block, the numbers at the three places
-columns = np.random.default_rng(3).standard_normal((100_000, 3, 3))
-wanted_numbers = columns.diagonal(axis1=1, axis2=2)  # block 1 of place 1, ...
-for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
-    s = a @ columns  # (100000, 3): what the head hands over
-    multiples = (s * wanted_numbers).sum(axis=0) / (s * s).sum(axis=0)  # the best
-    of_three = ((wanted_numbers - multiples * s) ** 2).mean(axis=0)
-    print(f"{a}: errors {of_three.round(2)}")
-    claim("    they sum to", abs(of_three.sum() - 2) < 0.02, round(of_three.sum(), 2))
-
-# %% [markdown]
-# **Derive.** Guess $c$ by a multiple of what was fetched, $f \cdot s$. With
-# $r = a_1^2 + a_2^2 + a_3^2$, the mean of $(c - f s)^2$ is
+#
+# **Derive.** What follows the head may rescale: guess $c$ by $f s$ with the best $f$.
+# With $r = a_1^2 + a_2^2 + a_3^2$, the mean of $(c - f s)^2$ is
 #
 # $$1 - 2 f a_1 + f^2 r$$
 #
 # because the mean of $c^2$ is 1, that of $c s$ is $a_1$, and that of $s^2$ is $r$. The
 # slope in $f$, $-2 a_1 + 2 f r$, is 0 at $f = a_1 / r$, which leaves $1 - a_1^2 / r$.
-# For the second block the second place is wanted, which leaves $1 - a_2^2 / r$; for the
-# third $1 - a_3^2 / r$. The three errors sum to
+# Likewise block B leaves $1 - a_2^2 / r$, and block C $1 - a_3^2 / r$. They sum to
 #
 # $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{r} = 3 - 1 = 2$$
 #
 # *whatever the weights are*, as long as they do not depend on the blocks. Here they
 # hardly do: with the 4 in each position's place, the scores depend almost only on the
-# positions. So a head takes 1 from the sum, which is 3 without any head.
-#
-# Each further head takes at most 1 more: mixed until their weights are perpendicular,
-# its sum and the others do not disturb each other ("Why can no weights of several heads
-# beat the bound?"). So the mean of the three errors is $1 - h/3$ or more.
+# positions. The program tries three sets of weights:
+
+# %%
+# (times, places, blocks): of one column of each block, the numbers at the three places
+columns = np.random.default_rng(3).standard_normal((100_000, 3, 3))
+wanted_numbers = columns.diagonal(axis1=1, axis2=2)  # A of place 1, B of place 2, ...
+for a in ([1.0, 0.0, 0.0], [0.8, 0.15, 0.05], [0.5, 0.3, 0.2]):
+    s = a @ columns  # (100000, 3): what the head hands over
+    f = (s * wanted_numbers).sum(axis=0) / (s * s).sum(axis=0)  # the best of each block
+    of_three = ((wanted_numbers - f * s) ** 2).mean(axis=0)
+    print(f"{a}: errors {of_three.round(2)}")
+    claim("    they sum to", abs(of_three.sum() - 2) < 0.02, round(of_three.sum(), 2))
+
+# %% [markdown]
+# So one head takes 1 from the sum, which is 3 without any head. Can a second head take
+# more than 1? No ("Why can no weights of several heads beat the bound?" proves it). So
+# with $h$ heads at least $3 - h$ of the error is left, on average $1 - h/3$ for each
+# block.
 #
 # The one head was wide enough for all three blocks. What it lacked is not room but a
 # second set of weights, and that is a second head.
@@ -505,7 +506,7 @@ print("BLEU:   24.9  25.5  25.8  25.8  25.4")
 
 # %% [markdown]
 # One head is worst, 0.9 below the best. With 32 heads the score falls again. A likely
-# reason: a score is $x W^Q (W^K)^T m^T$, so a head compares two words through the one
+# reason: a score is $X W^Q (W^K)^T M^T$, so a head compares two words through the one
 # matrix $W^Q (W^K)^T$. It has 512 rows and columns, but a query has only
 # $512 / 32 = 16$ numbers: so it can ask about 16 independent things and no more. From 8
 # to 16 heads it is best.
@@ -537,12 +538,10 @@ draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 # %% [markdown]
 # ![The attention weights of three heads on the sentence "The old teacher sees the new book." Head 1 looks at the word before: "old" at "The", "the" at "sees", "new" at "the", "book" at "new". Head 2: "The" and "old" look at "teacher", "the" and "new" at "book". Head 3: the full stop and the end mark look at "sees".](figures/03_translator.png)
 #
-# *What to see: the framed cells. Head 1 looks at the word before in four rows, "old",
-# "the", "new" and "book": there training has found a head like the one that we made
-# with a pencil. Its other rows are not like that: "teacher" looks at several words,
-# "sees" most of all at itself. Heads are seldom as tidy as their names. Head 2 leads
-# from article and adjective to their noun, head 3 from the end of the sentence to its
-# verb.*
+# *What to see: the framed cells. Head 1 looks at the word before in four rows of nine,
+# "old", "the", "new" and "book"; the other five do something else. In the four,
+# training has found a head like the one that we made with a pencil. Head 2 leads from
+# article and adjective to their noun, head 3 from the end of the sentence to its verb.*
 #
 # [All heads of the toy model, on the stage](toy-page.html#encoder-1&heads)
 #
@@ -550,8 +549,8 @@ draw(figures.heads_of_a_sentence, "03_translator.png", weights_of_heads, words)
 # its lines; then look for heads with the same habits as those above.*
 #
 # One sentence could be chance. So here are the same cells, chosen in the picture above,
-# with seven other nouns. Each claim is a mean over the framed cells of one head, for
-# head 1 in four of its nine rows. It says nothing of the others.
+# with seven other nouns. Each claim is a mean over the framed cells of one head, and
+# says nothing of its other rows.
 
 # %%
 nouns = ["man", "woman", "child", "girl", "dog", "cat", "house"]
@@ -572,7 +571,7 @@ claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
 # - One attention gives an average; two heads give two averages, side by side.
 # - Linear maps make queries, keys and values, so a word may look for what it is not. A
 #   map's $W$ gets the sum of the gradients of all positions.
-# - Parameters are found by their names; a shared one adds up its gradients.
+# - A Module finds every Parameter inside it, once, and gives it a name.
 # - MultiHead is $\text{Concat}(\text{head}_1, \ldots, \text{head}_h) \, W^O$, with
 #   $d_k = d_v = d_{model} / h$. Heads are cut by reshape, then transpose.
 # - $h$ heads cost as much as one: $4 d_{model}^2$ parameters.
@@ -585,9 +584,9 @@ claim("head 3 from the end to the verb", to_verb > 0.6, f"{to_verb:.2f}")
 # worth everybody's click.
 #
 # ### Is a matrix that is used twice given both gradients?
-# Yes: `backward` adds up what each use sends (lesson 02). `last` below is rows S M S,
-# where S is the shared matrix and M the one in the middle. By the rule for products the
-# second S has the gradient (rows S M)^T g, and the first one rows^T (g S^T M^T).
+# Yes: `backward` adds up what each use sends (lesson 02). `last` below is rows A B A,
+# where A is the shared matrix and B the one in the middle. By the rule for products the
+# second A has the gradient (rows A B)^T g, and the first one rows^T (g A^T B^T).
 
 # %%
 fresh = np.random.default_rng(2)

@@ -27,7 +27,7 @@ def learning(errors, step, path):
 def heads_of_a_sentence(weights, words, path):
     """Draw what three heads look at; weights: (heads, words, words)."""
     panels = {
-        "head 1: the word before": Panel(weights[0], words, words, WORD_BEFORE),
+        "head 1: often the word before": Panel(weights[0], words, words, WORD_BEFORE),
         "head 2: its noun": Panel(weights[1], words, words, NOUN),
         "head 3: the verb": Panel(weights[2], words, words, VERB),
     }
