@@ -142,12 +142,12 @@ def logsumexp(logits):
     The sum of a row is its dot product with ones. In one product of all rows with ones, its
     rounding would depend on the other rows.
     """
-    greatest = logits.max(axis=-1, keepdims=True)
-    shifts = np.where(abs(greatest) < _HUGE, 0, greatest)
     sums, size = np.empty(len(logits)), logits.shape[-1]
     n_rows, ones = max(1, _CACHED // size), np.ones(size, dtype=logits.dtype)
     for start in range(0, len(logits), n_rows):
-        rows = slice(start, start + n_rows)
-        terms = np.exp(logits[rows] - shifts[rows] if shifts.any() else logits[rows])
-        sums[rows] = np.vecdot(terms, ones)
-    return np.log(sums) + shifts[:, 0]
+        rows = logits[start : start + n_rows]
+        greatest = rows.max(axis=-1)
+        shifts = np.where(abs(greatest) < _HUGE, 0, greatest)
+        terms = np.exp(rows - shifts[:, None] if shifts.any() else rows)
+        sums[start : start + n_rows] = np.log(np.vecdot(terms, ones)) + shifts
+    return sums

@@ -21,6 +21,7 @@ _FOR_SMALL = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 _CUT = threads.kernels() in _FOR_SMALL  # whether matrices are cut
 _LARGE = 1 << 21  # bytes of a matrix by which two threads multiply
 _FEW = 10**6  # multiplications; below this, OpenBLAS does not copy the matrix
+_SLICES = 3  # of the rows of a product, at most
 
 
 def in_panels(matrices, shapes, dtype):
@@ -65,9 +66,9 @@ def product(x, panels, f):
     y = np.empty((n, count * width), dtype=x.dtype)
     out = y.reshape(n, count, width).swapaxes(0, 1)  # (F/64, N, 64)
     # Of one product, a multiple of four: OpenBLAS computes four rows at a time, and takes as long
-    # for those that are left over.
+    # for those that are left over. To read a panel for many slices takes longer than its copy.
     most = max(4, _FEW // (d * width) // 4 * 4)
-    if n <= most:
+    if n <= most or n > _SLICES * most:
         np.matmul(x, panels, out=out)
     else:
         slices = -(-n // most)

@@ -213,7 +213,7 @@ def test_a_decoder_of_two_dtypes_is_refused():
 
 
 def test_a_sentence_has_the_same_bits_alone_and_among_others(rng):
-    """No product, sum or maximum of a row depends on other rows.
+    """Of few features, no product, sum or maximum of a row depends on other rows.
 
     With OpenBLAS's kernels for AVX-512, that is. Those for older processors compute rows in groups,
     and sum the rows that are left over in another order.
