@@ -706,7 +706,7 @@ claim("without it, each of them moves by at least", least > 0.1, least)
 # |---|---|---|
 # | no causal mask | the mask is not passed on | every position sees all |
 # | mask shifted by one | `np.tri(T, k=1)`, one diagonal more | $t$ sees $t + 1$ |
-# | mask after the softmax | `softmax(scores) * mask` | the softmax sums over later keys |
+# | mask after the softmax | `softmax(scores) * mask` | its sum has later keys |
 # | target not shifted | the decoder gets the target as it is | $t$ reads word $t$ |
 # | target in the source | an English line holds both texts | it is in the memory |
 #

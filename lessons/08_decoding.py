@@ -715,7 +715,7 @@ draw(figures.gains, "08_alpha.png", gains_of_beams, gains)
 #
 # | the model scores higher | so | name |
 # |---|---|---|
-# | the reference | the search missed a text that the model likes more | *search error* |
+# | the reference | the search missed a text that it likes more | *search error* |
 # | the wrong text | the model itself prefers the wrong text | *model error* |
 #
 # "Wrong" means here: not the reference, word for word, which in this small grammar is
