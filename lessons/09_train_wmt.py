@@ -7,9 +7,10 @@ section 5.1, section 5.2 and section 6.1). WMT is a yearly contest of translatio
 systems: the pairs are its texts of 2014, and the score is that of its test of the same
 year, *newstest2014*: 3,003 sentences of news.
 
-We build each station of that way and check it. At the end one command runs all of them
-on a toy text, in a minute or two, and its translations reach 93.9 BLEU there. Nobody
-has run the full training with this library yet.
+We build each station of that way and check it. The goal is one command that runs them
+all, `python -m minitf train`. At the end you type it for a toy text, and in a minute or
+two its translations reach 93.9 BLEU there. Nobody has run the full training with this
+library yet.
 
 One question returns, for GPUs, for losses and for scores: *divided by what?* Divide by
 the wrong thing, and the number misleads.
@@ -415,10 +416,11 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 # on average, are filled up to its length: about 29 / 136 of the places hold tokens.
 #
 # *Why is a quarter left when 16,000 pairs are sorted?* Look at the middle: the targets
-# have three lengths, and the sources of each run from short to long. Of 4.5 million
-# pairs, 61,334 have a target of 37 tokens. Sorted by their sources, they fill batches
-# with sources of nearly one length. **The more pairs there are to choose from, the
-# better they match.**
+# have three lengths. For each length the sources run from short to long, and then jump
+# back to short (the two jumps), so one rectangle holds short and long sources. Of 4.5
+# million pairs, 61,334 have a target of 37 tokens. Sorted by their sources, they fill
+# batches with sources of nearly one length. **The more pairs there are to choose from,
+# the better they match.**
 
 # %% [markdown]
 # ## What does the training cost?
@@ -431,12 +433,17 @@ draw(figures.padding, "09_padding.png", padding, pictured)
 #
 # $$6 \cdot P \cdot t$$
 #
-# operations. The base model has $P = 63$ million. An update of the paper has about
-# 25,000 source *and* 25,000 target tokens, but a weight sees only one kind. The
-# encoder's weights see the source tokens, and so do those that make keys and values of
-# them in source attention; all others see the target tokens. So $t = 25000$. The update
-# took about 0.4 seconds on 8 GPUs, NVIDIA's P100. So how much did one of them do in a
-# second?
+# operations. The base model has $P = 63$ million.
+#
+# An update of the paper has about 25,000 source *and* 25,000 target tokens. Encoder
+# weights meet only the source tokens, decoder weights only the target tokens. The
+# weights for the keys and values of source attention are an exception: they are in the
+# decoder and meet the source tokens, but these are as many. So each weight meets
+# 25,000: $t = 25000$.
+#
+# The update took about 0.4 seconds on 8 GPUs, NVIDIA's P100. So how much did one GPU do
+# in a second? A P100's peak is 9.5 TFLOPS: 9.5e12 operations a second. That an update
+# has 9.5e12 operations as well is chance.
 
 # %%
 base = Transformer(Config.preset("base", 37_000), initialise=False)
@@ -448,7 +455,7 @@ print(f"parameters with 37,000 subwords: {P / 1e6:.1f} million (lesson 06)")
 claim("operations of an update", abs(operations - 9.5e12) < 1e11, f"{operations:.2e}")
 claim("of each GPU in a second", abs(speed - 3e12) < 1e11, f"{speed:.2e}")
 share_of_peak = 100 * speed / 9.5e12
-claim("share of a P100's peak, 9.5e12", share_of_peak < 40, f"{share_of_peak:.0f}%")
+claim("share of a P100's peak, 9.5 TFLOPS", share_of_peak < 40, f"{share_of_peak:.0f}%")
 print(f"all updates: {100_000 * operations:.1e} operations")
 # Both measured, see examples/benchmarks/README.md. The core is rounded.
 of_core = 1e11
@@ -466,10 +473,9 @@ for name, a_second in {
 
 # %% [markdown]
 # What have we learned that the paper does not say? **How much one of its GPUs did for
-# these tokens: 3.0e12 operations a second, 31% of its peak of 9.5e12.** It is by chance
-# that one update has 9.5e12 operations, too. All 100,000 updates have 9.5e17, and Table
-# 2 has 3.3e18: it counts 12 hours of 8 GPUs as if they had worked at their peak all the
-# time.
+# these tokens: 3.0e12 operations a second, 31% of its peak.** All 100,000 updates have
+# 9.5e17 operations, and Table 2 has 3.3e18: it counts 12 hours of 8 GPUs as if they had
+# worked at their peak all the time.
 
 # %%
 by_time = 12 * 3600 * 8 * 9.5e12
@@ -551,14 +557,11 @@ same("two halves, added = the batch", from_first + from_second, on_one_gpu)
 # The adding is not free. A gradient has 63 million numbers of 4 bytes: 252 MB on each
 # GPU. In every update, every GPU needs the sum of all eight.
 #
-# How many bytes must a GPU send? Cut the gradient into 8 slices, and let each GPU add
-# up one of them. It sends 7 slices of its own gradient to the GPUs that add these, and
-# then its sum to the same 7. That makes 14 slices of $4P/8$ bytes. With $n$ GPUs it is
-#
-# $$2 (n - 1) \cdot \frac{4 P}{n} = \left(1 - \frac{1}{n}\right) 8 P$$
-#
-# bytes: **less than $8P$, however many GPUs there are.** Say that a GPU sends 1.25 GB a
-# second, and computes 3.0e12 operations a second, as above:
+# How many bytes must a GPU send? Cut the gradient into 8 slices. Each GPU is
+# responsible for one slice. First it sends the other 7 slices to their owners (7
+# sends). When it has added up its own slice, it sends the sum to the 7 others (7 more).
+# That makes 14 slices of $4P/8$ bytes. Say that a GPU sends 1.25 GB a second, and
+# computes 3.0e12 operations a second, as above:
 
 # %%
 n_gpus = np.array([1, 2, 4, 8, 16, 32, 64, 128])
@@ -577,59 +580,13 @@ print(f"{computing:,.0f} / {of_eight:.0f} = {computing / of_eight:.1f}")
 # then sends for 353: together 753. So eight GPUs are 4.2 times as fast as one.
 #
 # Here sending begins when computing ends. Real programs send the first gradients while
-# they compute the next; then only the longer of the two counts, at best. We go on with
-# the simple case.
+# they compute the next; then only the longer of the two counts, at best.
 #
-# For how many tokens does computing take as long as sending? Let a GPU do $F$
-# operations and send $B$ bytes a second. For $t$ tokens it computes for $6 P t / F$
-# seconds. To send $8 P$ bytes takes $8 P / B$ seconds. The two are equal for
-#
-# $$t^* = \frac{8 P / B}{6 P / F} = \frac{4}{3} \cdot \frac{F}{B}$$
-#
-# tokens, here 3,152. $P$ is gone! A model with twice as many weights computes twice as
-# long, and sends twice as long. With $n$ GPUs an update takes as long as to compute
-# this many tokens:
-#
-# $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^*$$
-#
-# For one GPU that is 25,000, and for very many nearly $t^*$. As long as each still has
-# many more tokens than $t^*$, twice as many GPUs are nearly twice as fast. **With fewer
-# than $(1 - 1/n) t^*$ tokens each, they send for longer than they compute.**
-#
-# The paper does not name its links. So take three that one can buy.
-
-# %%
-links = {
-    "12 GB/s, in one machine": 12e9,  # if it could hold so many GPUs
-    "1.25 GB/s, a network": 1.25e9,  # 10 gigabits a second for each GPU
-    "0.125 GB/s, a slow network": 0.125e9,
-}
-limits = {name: 4 / 3 * speed / a_second for name, a_second in links.items()}
-speed_ups = {}
-for name in links:
-    time_in_tokens = 25_000 / n_gpus + (1 - 1 / n_gpus) * limits[name]
-    speed_ups[name] = 25_000 / time_in_tokens
-    ceiling = f"25,000 / t* = {25_000 / limits[name]:.1f}"
-    print(f"{name:26s}  t* = {limits[name]:6,.0f} tokens, {ceiling}")
-by_8 = [speed_ups[name][3] for name in links]
-claim("8 GPUs by 12 GB/s: times as fast as one", by_8[0] > 7, f"{by_8[0]:.1f}")
-claim("by 1.25 GB/s", abs(by_8[1] - computing / of_eight) < 0.1, f"{by_8[1]:.1f}")
-claim("by 0.125 GB/s: slower than one GPU", by_8[2] < 1, f"{by_8[2]:.1f}")
-draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups, limits)
-
-# %% [markdown]
-# ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as straight lines. With 12 GB/s, 8 GPUs are 7.3 times as fast as one; with 1.25 GB/s, 4.2 times, and the curve becomes flat; with 0.125 GB/s any number above one is slower than one. Arrows point at where two of the curves cross half of the ideal.](figures/09_ranks.png)
-#
-# *What to see: each curve bends away from the ideal. At its arrow sending takes as long
-# as computing: twice the ideal time, so half of the ideal.*
-#
-# The paper's eight GPUs had 25,000 / 8 tokens each. Over the first link that is ten
-# times $t^*$, and they would be 7.3 times as fast as one. Over the second it is about
-# $t^*$, and they would be 4.2 times as fast.
-#
-# **With very many GPUs the speed-up tends to $25000 / t^*$**: over the second link to
-# 7.9, where its curve becomes flat. Over the third, $t^*$ is more than 25,000: there
-# sending alone takes eight GPUs longer than one GPU needs for everything.
+# More GPUs shorten the computing, but not the sending. So twice as many are nearly
+# twice as fast only **as long as each still has enough tokens** ("How do GPUs add their
+# gradients, and how many help?"). A larger model changes nothing: with twice as many
+# weights a GPU computes for twice as long and sends for twice as long. The size of the
+# model cancels.
 #
 # Now the run ends. Which of its models do we keep?
 
@@ -747,7 +704,7 @@ draw(figures.averages, "09_average.png", updates, alone, of_means, loss_before)
 # checkpoints have learned too little. **Average checkpoints that are far enough apart
 # to differ, and near enough to be good.** Two trainings from other seeds lie in other
 # bowls: unit 7 of the one does what unit 9 of the other does, so a mean of both is far
-# worse than either.
+# worse than either, unless their units are put in one order (Ainsworth et al. 2023).
 #
 # One can also shake the ball less: by a smaller learning rate. So train once more, with
 # a rate that falls in a straight line to a fifth, and do both with three orders of the
@@ -989,8 +946,8 @@ print(f"ln 4.92 = {np.log(4.92):.2f}; in 10% more tokens {np.log(4.92) / 1.1:.2f
 
 # %% [markdown]
 # ## More on training at scale
-# No exercise needs what follows. Of the questions, the two with a ★ are worth
-# everybody's click.
+# Exercise 4 needs "How do GPUs add their gradients, and how many help?". Of the
+# questions, the two with a ★ are worth everybody's click.
 #
 # ### What is lost when a text is cut and put together again?
 # One text can be typed or pasted in many ways: with two spaces, with curly quotes, with
@@ -1203,7 +1160,7 @@ of_ranks = gradients_of_ranks(noisy_model, noisy_adam, update, 3, seed=3, step=7
 same("Ranks: three, added = the two batches", sum(of_ranks), from_long + from_short)
 
 # %% [markdown]
-# ### ★ How do the GPUs add their gradients?
+# ### ★ How do GPUs add their gradients, and how many help?
 # A gradient has as many numbers as the model has parameters: $P = 63$ million for the
 # base model. With 4 bytes each that is 252 MB, on each of 8 GPUs. If all sent it to the
 # first, its link would have to take in 7 times 252 MB, and send as much back.
@@ -1280,6 +1237,67 @@ claim(
     largest_difference == 0,
     largest_difference,
 )
+
+# %% [markdown]
+# *How many GPUs help?* Measure sending in the same unit as computing, in tokens. Over a
+# link of 1.25 GB a second, sending $8P$ bytes takes as long as computing 3,152 tokens;
+# call this number $t^*$. With 8 GPUs each computes 25,000 / 8 = 3,125 tokens, and sends
+# 7/8 of $8P$ bytes, worth 2,758 more: together 5,883. One GPU alone computes 25,000,
+# and 25,000 / 5,883 = 4.2.
+#
+# With $n$ GPUs, each sends $2 (n - 1)$ slices of $4P/n$ bytes, which is
+# $(1 - 1/n) \, 8P$: **less than $8P$, however many GPUs there are.** So in tokens an
+# update takes
+#
+# $$\frac{25000}{n} + \left(1 - \frac{1}{n}\right) t^*$$
+#
+# Where does $t^*$ come from? Let a GPU do $F$ operations and send $B$ bytes a second.
+# It computes $t$ tokens in $6 P t / F$ seconds, and sends $8 P$ bytes in $8 P / B$. The
+# two are equal for
+#
+# $$t^* = \frac{8 P / B}{6 P / F} = \frac{4}{3} \cdot \frac{F}{B}$$
+#
+# tokens: $P$ is gone. As long as each GPU still has many more tokens than $t^*$, twice
+# as many GPUs are nearly twice as fast. **With fewer than $(1 - 1/n) t^*$ tokens each,
+# they send for longer than they compute.**
+#
+# The paper does not name its links. So take three that one can buy.
+
+# %%
+links = {
+    "12 GB/s, in one machine": 12e9,  # if it could hold so many GPUs
+    "1.25 GB/s, a network": 1.25e9,  # 10 gigabits a second for each GPU
+    "0.125 GB/s, a slow network": 0.125e9,
+}
+limits = {name: 4 / 3 * speed / a_second for name, a_second in links.items()}
+in_tokens = 7 / 8 * limits["1.25 GB/s, a network"]
+print(f"8 GPUs: 3,125 + {in_tokens:,.0f} = {3125 + in_tokens:,.0f} tokens", end="; ")
+print(f"25,000 / {3125 + in_tokens:,.0f} = {25_000 / (3125 + in_tokens):.1f}")
+speed_ups = {}
+for name in links:
+    time_in_tokens = 25_000 / n_gpus + (1 - 1 / n_gpus) * limits[name]
+    speed_ups[name] = 25_000 / time_in_tokens
+    ceiling = f"25,000 / t* = {25_000 / limits[name]:.1f}"
+    print(f"{name:26s}  t* = {limits[name]:6,.0f} tokens, {ceiling}")
+by_8 = [speed_ups[name][3] for name in links]
+claim("8 GPUs by 12 GB/s: times as fast as one", by_8[0] > 7, f"{by_8[0]:.1f}")
+claim("by 1.25 GB/s", abs(by_8[1] - computing / of_eight) < 0.1, f"{by_8[1]:.1f}")
+claim("by 0.125 GB/s: slower than one GPU", by_8[2] < 1, f"{by_8[2]:.1f}")
+draw(figures.speed_ups, "09_ranks.png", n_gpus, speed_ups, limits)
+
+# %% [markdown]
+# ![Speed-up over the number of GPUs, 1 to 128, on logarithmic axes, with the ideal and half of it as straight lines. With 12 GB/s, 8 GPUs are 7.3 times as fast as one; with 1.25 GB/s, 4.2 times, and the curve becomes flat; with 0.125 GB/s any number above one is slower than one. Arrows point at where two of the curves cross half of the ideal.](figures/09_ranks.png)
+#
+# *What to see: each curve bends away from the ideal. At its arrow sending takes as long
+# as computing: twice the ideal time, so half of the ideal.*
+#
+# The paper's eight GPUs had 25,000 / 8 tokens each. Over the first link that is ten
+# times $t^*$, and they would be 7.3 times as fast as one. Over the second it is about
+# $t^*$, and they would be 4.2 times as fast.
+#
+# **With very many GPUs the speed-up tends to $25000 / t^*$**: over the second link to
+# 7.9, where its curve becomes flat. Over the third, $t^*$ is more than 25,000: there
+# sending alone takes eight GPUs longer than one GPU needs for everything.
 
 # %% [markdown]
 # ### How far apart should checkpoints be, and how much does a smaller rate help?
@@ -1467,8 +1485,8 @@ def slowest_link(n, tokens, operations_a_second):
     operations for each parameter and token, and 4 bytes for each number that is sent.
     Use the exact bytes of n GPUs, not those of many.
 
-    Hint: "Do twice as many GPUs train twice as fast?" has the exact bytes, and sets the
-    seconds of both equal for many GPUs.
+    Hint: "How do GPUs add their gradients, and how many help?" has the exact bytes, and
+    sets the seconds of both equal for many GPUs.
     """
     ...
 
