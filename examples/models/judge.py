@@ -1,13 +1,21 @@
-"""Measure a translation model for its card, on the test of its corpus.
+"""Measure a translation model for its card.
 
-    python examples/models/judge.py examples/models/en-de
+    python examples/models/judge.py score examples/models/en-de
+    python examples/models/judge.py values examples/models/en-de
 
-prints BLEU and chrF of the whole test and of its harder lines (judged/harder.txt), each with a 95%
-interval: the sentences are resampled a thousand times. (`sacrebleu --paired-bs` says how likely a
-difference between two models is by chance alone.)
+`score` prints BLEU and chrF of the whole test of its corpus and of its harder lines
+(judged/harder.txt), each with a 95% interval: the sentences are resampled a thousand times.
+(`sacrebleu --paired-bs` says how likely a difference between two models is by chance alone.)
+
+`values` puts a hundred random values of each kind, which must not be translated, into ten
+sentences, and prints how many arrive unchanged.
 """
 
 import argparse
+import csv
+import random
+import re
+import string
 import sys
 from pathlib import Path
 
@@ -75,11 +83,75 @@ def languages_of(folder):
     return found
 
 
+# Of each kind of value some forms, in which δ stands for a digit, and ω for a word.
+VALUES = {
+    "number of five to sixteen digits": ("1δδδδ", "9δδδδδδ", "2" + 11 * "δ", "4" + 15 * "δ"),
+    "number with points or commas": ("1.δδδ", "9δ,δδδ", "5δδ.δδδ.δδδ", "8,δδδ,δδδ"),
+    "decimal number": ("δ.δδ", "1δ,δδ", "3δδ.δδ"),
+    "date, dd.mm.yyyy": ("1δ.0δ.19δδ", "2δ.12.20δδ"),
+    "date, yyyy-mm-dd": ("19δδ-0δ-1δ", "20δδ-11-2δ"),
+    "date, m/d/yyyy": ("5/1δ/20δδ", "12/2δ/19δδ"),
+    "time": ("δ:1δ", "1δ:0δ", "1δ:4δ"),
+    "amount in dollars": ("$δ.δδ", "$1δδ.δδ", "$7δδδ.δδ"),
+    "amount in euros": ("δ,δδ €", "2δ,δδ €", "9δδ,δδ €"),
+    "percentage": ("δ%", "4δ%", "1δ.δ%"),
+    "IP address": ("1δ.2δ.3δ.1δδ", "192.168.δ.1δ"),
+    "e-mail address": ("ω@ω.com", "ω.ω@ω.de", "ω_ω@ω.ω.org", "ω+ω@ω.co.uk"),
+    "URL": ("https://www.ω.com/ω", "https://ω.de/ω?ω=δδδ", "https://ω.org/ω/ω.html"),
+    "address without https": ("www.ω.net", "www.ω.example"),
+    "telephone number": ("03δ 1δδδδδδ", "+49 3δ 2δδδδδδ", "5δδ-4δδδ"),
+    "handle or hashtag": ("@ω", "#ω"),
+    "file name": ("ω.pdf", "ω_ω.docx", "ω-ω.py", "ω.jpg"),
+    "path": ("/ω/ω", "C:\\ω\\ω.txt", "~/ω/ω.py"),
+    "version": ("vδ.1δ.δ", "1δ.δ.2δ"),
+    "code": ("AB-4δδ", "QXR-1δδδδδ"),
+    "tag": ("<ω>", "</ω>", '<a href="ω">', "<br/>"),
+    "entity of an angle bracket": ("&lt;", "&gt;"),
+    "placeholder": ("{ω}", "%s", "%d", "%(ω)s", "${ω}", "{{ ω }}"),
+    "emoji": ("\U0001f600", "\U0001f60d", "\U0001f632", "\U0001f64f"),
+}
+
+
+def _filled(form, rng):
+    """Return a form with random digits and words."""
+
+    def filled(sign):
+        if sign[0] == "δ":
+            return rng.choice(string.digits)
+        return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(3, 9)))
+
+    return re.sub("[δω]", filled, form)
+
+
+def values(folder):
+    """Print how many of a hundred random values of each kind arrive, in ten sentences."""
+    translator, language = Translator.load(folder), languages_of(folder)[0]
+    rows = csv.DictReader(corpora.read_lines(JUDGED / "frames.tsv"), delimiter="\t")
+    frames = [row[language] for row in rows]
+    print("| kind | example | arrived, of 100 |\n|---|---|---|")
+    for name, forms in VALUES.items():
+        rng = random.Random(name)
+        drawn = [_filled(rng.choice(forms), rng) for _ in range(100)]
+        lines = [frames[i % len(frames)].format(value) for i, value in enumerate(drawn)]
+        # Spaces at the ends of a line are those of its translation, too.
+        found = [best.text.strip() for best, *_ in translator.translate(lines)]
+        arrived = sum(value in text for value, text in zip(drawn, found, strict=True))
+        print(f"| {name} | `{drawn[0]}` | {arrived} |", flush=True)
+
+
 def main():
     """Run the command line; return its exit code."""
     parser = OptionParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = {each.__name__: each for each in (score, values)}
+    parser.add_argument("command", choices=commands)
     parser.add_argument("folder", help="of a model")
-    return exit_code("judge.py", lambda: score(parser.parse_args().folder))
+
+    def run():
+        options = parser.parse_args()
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # on every system
+        commands[options.command](options.folder)
+
+    return exit_code("judge.py", run)
 
 
 if __name__ == "__main__":
