@@ -407,9 +407,10 @@ print("the first slope / the last one: {:.0f} and {:.1f}".format(*slope_ratios))
 
 # %% [markdown]
 # Divided, all slopes are small. That is no harm: a model learns in *steps* (lesson 02),
-# and may take 8 times larger ones. **But all queries share one step**, and no step
-# repairs a ratio of 746. If it is large enough for the query with the slope 0.0003, it
-# is far too large for the one with 0.25; if it suits that one, the other stands still.
+# and may take 8 times larger ones. **But it has one step size for everything.**
+# Undivided, the slopes of these queries differ by a factor of 746. A step that moves
+# the slow query throws the quick one far past its goal; a step that suits the quick one
+# leaves the slow one where it is. Divided, they differ by 1.3, and one step suits both.
 #
 # So look at many queries: 2000 random ones, with 16 keys, for four sizes $d_k$. Of each
 # query take the largest weight $w$, and its slope $w (1 - w)$. The shared step must
@@ -469,9 +470,9 @@ draw(figures.dot_products, "01_sqrt.png", sizes, undivided, divided)
 # be looked at.
 #
 # - **Padding.** Many sentences go through at once, as a *batch*: one array, (7, 3, 4)
-#   for seven sentences of three words, and attention runs in each separately. Short
-#   ones are filled up at the end with a word that means nothing, the *padding*. Nobody
-#   may look at it.
+#   for seven sentences of three words of four numbers, and attention runs in each
+#   separately. Short ones are filled up at the end with a word that means nothing, the
+#   *padding*. Nobody may look at it.
 # - **The future.** When a model writes, the future does not exist yet. But when it
 #   learns, the finished text is there, and the model predicts all its words in one
 #   pass, at position $t$ the word at $t + 1$. If it could see that word, it would copy
@@ -517,9 +518,9 @@ words_by_loops = masked_weights_by_loops(X, X, sees_words_only)
 #
 # **Equate.** A word reaches the program as a number, its *id*; the id of padding is 0.
 # `padding_mask` makes the mask from the ids, `causal_mask` from the length; it is
-# *causal*, as no effect comes before its cause. The library puts two axes in front of a
-# mask, one for the sentences of a batch and one for heads that work side by side
-# (lesson 03). So [0, 0] picks the mask of one sentence, (queries, keys).
+# *causal*, as no effect comes before its cause. A mask of the library has the axes
+# (sentences, heads, queries, keys), as heads work side by side (lesson 03). [0, 0]
+# takes the first sentence and the first head, and leaves (queries, keys).
 
 # %%
 ids = np.array([[11, 12, 13, 14, 0, 0]])  # one sentence: four words, two of padding

@@ -157,13 +157,11 @@ draw(figures.two_paths, "02_graph.png")
 # Two kinds of slopes are in it. The slope *on an arrow* says what the input does to the
 # box if the other inputs of that box stay as they are. It is a *partial derivative*,
 # written with $\partial$. The gradient, with $d$, says what a number does to $L$ in
-# all ways. For our $p$, the way through $u$ and the direct way:
+# all ways. Hold $u$ at 7: then the box $L = u \cdot p$ alone has the slope 7 for $p$,
+# which is $\partial L / \partial p$. With $u$ moving, too, the whole slope is
 #
 # $$\frac{dL}{dp} = \frac{dL}{du} \cdot \frac{\partial u}{\partial p} +
 # \frac{\partial L}{\partial p} = 3 \cdot 1 + 7 = 10$$
-#
-# Here $\partial L / \partial p$ belongs to the box $L = u \cdot p$: with $u$ held
-# at 7, the slope for $p$ is 7.
 #
 # And for an $x$ that acts on $L$ through $u$ and through $v$:
 #
@@ -202,8 +200,6 @@ print("walking back, p gets the gradient", gradient_of_p)
 print("walking back, q gets the gradient", gradient_of_q)
 
 # %% [markdown]
-# These are the two slopes that we found with a pencil.
-#
 # ## How does a program remember what it did?
 # A program can record the picture, with boxes, arrows and slopes, while it computes.
 #
@@ -622,7 +618,8 @@ draw(figures.jacobian, "02_jacobian.png", jacobian, z, p)
 # 2. The weight of key $j$ would grow by $0.01 \, p_j$, which adds
 #    $0.01 \, p_j \, gp_j$ to $L$.
 # 3. Now the weights sum to $1 + 0.01 \, p_j$. So the softmax makes *all* of them
-#    smaller by this share, which takes $0.01 \, p_j$ times the average price from $L$.
+#    smaller by this share. Together they add $\sum_i gp_i p_i$ to $L$, the average
+#    price; so $L$ loses $0.01 \, p_j$ times that.
 # 4. Divide by the 0.01: $p_j$ times the bracket. So the score of a key with a small
 #    weight learns slowly, and with the weight 0 not at all.
 
@@ -712,10 +709,10 @@ print(f"{by_steps[0, 0] / 3:.1f} times river, {by_steps[0, 1] / 3:.1f} times mon
 first_p = F.attention_weights(queries[0], vectors).numpy()[0]
 first_gp = (2 * miss @ vectors.T)[0]
 bracket = first_gp - first_gp @ first_p
-print("        weight  price  minus average  product (the multiple times sqrt(2))")
+print("        weight  price  minus average  product / sqrt(2)")
 for i, key in enumerate(("river", "by", "money")):
     print(f"{key:5s}   {first_p[i]:6.2f} {first_gp[i]:6.1f}", end=" ")
-    print(f"{bracket[i]:14.1f} {first_p[i] * bracket[i]:8.1f}")
+    print(f"{bracket[i]:14.1f} {first_p[i] * bracket[i] / 2**0.5:8.1f}")
 
 # %% [markdown]
 # The multiple of "river" is negative, so $L$ falls if the query becomes more like it.
@@ -724,10 +721,11 @@ for i, key in enumerate(("river", "by", "money")):
 #
 # Why does the gradient *grow* at first, to (-8.8, 9.8) after two updates, although the
 # loss has fallen? At first "river" has only the weight 0.10 in front of its large
-# bracket, so the product is small. "money" has the weight 0.81, but a price near the
-# average, most of which is its own. Two updates later the weight of "river" is 0.25,
-# and its product is larger. **A softmax that is too sure learns slowly,
-# be it sure of the right key or of a wrong one.** This is why lesson 01 divides by
+# bracket, so the product is small. "money" has nearly all the weight, 0.81: so the
+# average is mostly its own price, and its bracket is small. Two updates later the
+# weight of "river" is 0.25, and its product is larger. **A softmax that is too sure
+# learns slowly, be it sure of the right key or of a wrong one.** This is why lesson 01
+# divides by
 # $\sqrt{d_k}$: it keeps the weights away from 0 and 1.
 #
 # ## How can a gradient check lie?

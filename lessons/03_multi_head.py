@@ -466,15 +466,18 @@ draw(figures.learning, "03_heads.png", learning, 20)
 #
 # $$1 - 2 f a_1 + f^2 r$$
 #
-# because the mean of $c^2$ is 1, that of $c s$ is $a_1$, and that of $s^2$ is $r$. The
-# slope in $f$, $-2 a_1 + 2 f r$, is 0 at $f = a_1 / r$, which leaves $1 - a_1^2 / r$.
-# Likewise block B leaves $1 - a_2^2 / r$, and block C $1 - a_3^2 / r$. They sum to
+# Multiply out to see that. $c^2$ has the mean 1. $c s$ is $a_1 c^2$ and products of
+# different numbers, which have the mean 0: together $a_1$. For the same reason $s^2$
+# has the mean $r$. The slope in $f$, $-2 a_1 + 2 f r$, is 0 at $f = a_1 / r$, which
+# leaves $1 - a_1^2 / r$. Likewise block B leaves $1 - a_2^2 / r$, and block C
+# $1 - a_3^2 / r$. They sum to
 #
 # $$3 - \frac{a_1^2 + a_2^2 + a_3^2}{r} = 3 - 1 = 2$$
 #
-# *whatever the weights are*, as long as they do not depend on the blocks. Here they
-# hardly do: with the 4 in each position's place, the scores depend almost only on the
-# positions. The program tries three sets of weights:
+# *whatever the weights are*, as long as they are fixed: if $a_1$ changed with $c$, the
+# mean of $a_1 c^2$ would not be $a_1$. Here they hardly change: with the 4 in each
+# position's place, the scores depend almost only on the positions. The program tries
+# three sets of weights:
 
 # %%
 # (times, places, blocks): of one column of each block, the numbers at the three places
@@ -506,10 +509,9 @@ print("BLEU:   24.9  25.5  25.8  25.8  25.4")
 
 # %% [markdown]
 # One head is worst, 0.9 below the best. With 32 heads the score falls again. A likely
-# reason: a score is $X W^Q (W^K)^T M^T$, so a head compares two words through the one
-# matrix $W^Q (W^K)^T$. It has 512 rows and columns, but a query has only
-# $512 / 32 = 16$ numbers: so it can ask about 16 independent things and no more. From 8
-# to 16 heads it is best.
+# reason: with 32 heads a query has $512 / 32 = 16$ numbers. Whatever a word contains,
+# the head asks with 16 sums of it: about 16 independent things and no more. From 8 to
+# 16 heads it is best.
 
 # %% [markdown]
 # ## What do heads look at in a sentence?

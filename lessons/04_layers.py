@@ -299,15 +299,19 @@ same("what is left, / s, = how n moved", left / 3, after - on_paper, rtol=0, ato
 #
 # $$n \text{ moves by } (v - \text{mean}(v) - n \, \text{mean}(v n)) / s$$
 #
-# Now back. Let the gradient $u$ arrive at $n$. The loss moves by the sum of the
-# products of $u$ and the move of $n$. In it
-# $\sum u \, \text{mean}(v)$ equals $\sum v \, \text{mean}(u)$, and
-# $\sum u n \, \text{mean}(v n)$ equals $\sum v n \, \text{mean}(u n)$: $u$ and $v$
-# change places. So the sum is that of the products of $v$ and
+# Now back. Let the gradient $u$ arrive at $n$. The loss moves by the sum of all $u_i$
+# times the move of $n_i$. Multiply out, with $D$ features:
+#
+# $$\frac{1}{s} \Big( \sum u_i v_i - \frac{(\sum u_i)(\sum v_j)}{D}
+# - \frac{(\sum u_i n_i)(\sum v_j n_j)}{D} \Big)$$
+#
+# Each of the three terms stays the same if $u$ and $v$ change places. So it is also the
+# sum of all $v_i$ times $(u_i - \text{mean}(u) - n_i \, \text{mean}(u n)) / s$. And
+# what multiplies the move of $x_i$ is the gradient of $x_i$:
 #
 # $$gx = (u - \text{mean}(u) - n \, \text{mean}(u n)) / s$$
 #
-# and this is the gradient of $x$. **It has lost the same two parts.**
+# **It has lost the same two parts.**
 #
 # Here $u n$ are the products $u_i n_i$, and $u_i$ is $gy_i \, \text{gain}_i$, as
 # $y_i = \text{gain}_i \, n_i + \text{bias}_i$.
@@ -358,11 +362,11 @@ grad_check(F.layer_norm, X, gain, bias)
 
 # %% [markdown]
 # ## What is the feed-forward network for?
-# A head of attention writes a mix of values, and each value is made from one word. With
-# fixed weights it hands over $f(a) + g(b)$, a part from each of two words. Its weights
-# do depend on the words, but they only choose how much of each. Call such a sum
-# *additive*, with any functions $f$ and $g$, straight or curved. Some questions have no
-# additive answer.
+# A head of attention writes a mix of values, and each value is made from one word.
+# Suppose for now that its weights are fixed. Then it hands over $f(a) + g(b)$, a part
+# from each of two words. Call such a sum *additive*, with any functions $f$ and $g$,
+# straight or curved. Real weights do depend on the words, but they only choose how much
+# of each is taken, not what. Some questions have no additive answer.
 #
 # Here is the smallest. Do a subject and its verb disagree? Attention has put into one
 # feature whether the subject is plural, 1 or 0, and into a second one whether the verb
@@ -413,9 +417,7 @@ def two_maps(x, W_1, b_1, W_2, b_2):
 different = two_maps(pairs, detectors, np.zeros(2), writes, np.array([-1.0]))
 for pair, answer in zip(pairs, different.numpy(), strict=True):
     print(f"{pair} -> {answer}")
-same(
-    "two units tell whether two words differ", different, [[-1.0], [1.0], [1.0], [-1.0]]
-)
+same("two units tell if words differ", different, [[-1.0], [1.0], [1.0], [-1.0]])
 
 # %% [markdown]
 # ### Can it remember?
@@ -591,13 +593,13 @@ same("an encoder layer is two lines", as_in_library, two_lines(sentence))
 
 # %% [markdown]
 # Why $x + \ldots$? The usual answer, which we shall test, is the gradient. Write $f$
-# for a sub-layer, and suppose that it hands back half of the gradient that it gets.
+# for a sub-layer, and suppose that it hands back less of the gradient than it gets.
 # What is left after 16 layers, which are 32 sub-layers?
 #
 # | | a sub-layer hands back | after 32 |
 # |---|---|---|
-# | $f(x)$ | half | $0.5^{32}$: it vanishes |
-# | $x + f(x)$ | all for $x$, and half for $f$ | up to $1.5^{32}$: it explodes |
+# | $f(x)$ | half, say | it vanishes |
+# | $x + f(x)$ | all for $x$, and more for $f$ | it explodes |
 # | $\text{norm}(x + f(x))$, the paper | as above, and the norm? | ? |
 #
 # So which saves the gradient, the $x$ or the norm?
@@ -677,28 +679,24 @@ draw(figures.residual, "04_residual.png", depths, arriving)
 
 # %%
 lost = arriving["f(x)"][-1]
-claim(
-    "16 layers of f(x): share of the gradient that arrives", lost < 1e-3, f"{lost:.0e}"
-)
+claim("16 layers of f(x): share that arrives", lost < 1e-3, f"{lost:.0e}")
 exploded = arriving["x + f(x)"][-1]
-claim(
-    "16 layers of x + f(x): it grows by a factor of", exploded > 1e3, f"{exploded:.0e}"
-)
+claim("16 layers of x + f(x): it is multiplied by", exploded > 1e3, f"{exploded:.0e}")
 arrived = arriving["norm(x + f(x)), the paper"][-1]
-claim(
-    "16 layers as in the paper: share that arrives", 0.1 < arrived < 3, f"{arrived:.1f}"
-)
+claim("16 layers of the paper: share that arrives", 0.1 < arrived < 3, f"{arrived:.1f}")
 
 # %% [markdown]
 # **The norm keeps the size of the gradient**, even without $x$: see
 # $\text{norm}(f(x))$. Its formula says why: $gx$ is divided by $s$. On its way back the
 # gradient meets the norm first, then the sub-layer, which changes its size about as it
-# changed the vectors, since a random matrix and its transpose stretch about alike:
+# changed the vectors, since a random matrix and its transpose stretch about alike. If
+# $x$ and $f(x)$ have the size 1 and are unrelated, their sum has the size $\sqrt{2}$,
+# about 1.4:
 #
 # | | $s$ | back: the norm | then the rest |
 # |---|---|---|---|
 # | $\text{norm}(f(x))$, $f$ halves vectors | 1/2 | times 2 | times 1/2 |
-# | $\text{norm}(x + f(x))$, $f$ keeps size | 1.4 | times 1/1.4 | times 1.4 |
+# | $\text{norm}(x + f(x))$, $f$ keeps the size | 1.4 | times 1/1.4 | times 1.4 |
 #
 # ### What is x for, then?
 # The first figure of this lesson showed that attentions make all words alike. Neither
@@ -716,9 +714,7 @@ def words_apart(n_layers, connect, seed):
 (apart_alone,) = medians_over([6], words_apart, norm_of_f)
 claim("norm(f(x)): the words are apart by", apart_alone < 1e-9, f"{apart_alone:.0e}")
 apart_with_x, after_16 = medians_over([6, 16], words_apart, as_in_the_paper)
-claim(
-    "norm(x + f(x)): the words are apart by", apart_with_x > 0.1, f"{apart_with_x:.2f}"
-)
+claim("norm(x + f(x)): they are apart by", apart_with_x > 0.1, f"{apart_with_x:.2f}")
 print(f"norm(x + f(x)), 16 layers: the words are apart by {after_16:.2f}")
 
 # %% [markdown]

@@ -510,9 +510,8 @@ print(f"    by chance {by_chance:.0f}")
 # All three uses are *tied*: they share one matrix.
 #
 # **Use.** Tying saves two of three tables. With the paper's vocabulary of 37,000
-# subwords and $d_{model}$ 512, a table has 18.9 million numbers. Without tying, the
-# base model would have 101 million parameters in place of 63, by our count in lesson
-# 06; the paper says 65.
+# subwords and $d_{model}$ 512, a table has 18.9 million numbers. Without tying there
+# would be two more of them, in a model of about 63 million (counted in lesson 06).
 
 # %%
 V = 37_000
@@ -591,16 +590,16 @@ print(f"a row times sqrt(512): {row_length * sqrt(512):.1f}; PE: {PE_length:.1f}
 # The head turns the whole sum, word and position. The turned position fits the place
 # before best, but only by 32 to 30.9. The word, hardly changed by the small turn, fits
 # *itself* with about 62, and any other word with about 0. So a word's own place wins,
-# 93 to 32, on average over the words of a new model with $d_{model}$ 64:
+# 93 to 32, on average over the words of a new model with $d_{model}$ 64.
+#
+# Why 62? Not turned, a word with itself has 64 on average, its squared length. A pair
+# of columns, turned by $\omega$, keeps the share $\cos(\omega)$ of it. On average
+# over the 32 pairs that share is 30.9/32, for a word as for a position.
 #
 # | score with | word meets word | position meets position | together |
 # |---|---|---|---|
 # | its own place | 62 | 30.9 | 93 |
 # | the place before | 0 | 32 | 32 |
-#
-# Why 62? Not turned, a word with itself has 64 on average, its squared length. A pair
-# of columns, turned by $\omega$, keeps the share $\cos(\omega)$ of it. On average
-# over the 32 pairs that share is 30.9/32, for a word as for a position.
 
 # %%
 embed = Embedding(len(subwords), 64, rng).astype(np.float64)
@@ -624,11 +623,18 @@ at_itself = (scores.argmax(axis=1) == np.arange(20)).sum()
 claim("built by hand, of 20 words look at themselves", at_itself == 20, at_itself)
 
 # %% [markdown]
-# A *trained* head separates the two better ("How does a head learn to find the word
-# before?"). With random word vectors it picks the right place for a third of the
-# positions, with those of the trained model for 60%; guessing gives 5%. With random
-# vectors of 512 numbers instead of 64 it is 85%. Head 1 of lesson 03, in a trained
-# translator, often looks at the word before.
+# Can training do better than our hand? Yes: positions fill only few of the 64
+# directions, as the slow hands hardly move. A matrix that reads those, and ignores the
+# others, keeps the positions and loses most of the word ("How does a head learn to find
+# the word before?"). So often the best key is the word before:
+#
+# | head | words | |
+# |---|---|---|
+# | a guess | | 5% |
+# | built by hand | random, 64 numbers | never |
+# | trained | random, 64 numbers | a third |
+# | trained | those of the trained model | 60% |
+# | trained | random, 512 numbers | 85% |
 
 # %% [markdown]
 # ## What did we learn?

@@ -433,7 +433,7 @@ same(
 # **State.** A translation $Y$ of $T$ tokens, $Y_0 \ldots Y_{T-1}$, of the source $X$
 # has the probability
 #
-# $$p(Y_0 | X) \cdot p(Y_1 | X, Y_0) \cdots p(Y_{T-1} | X, Y_0 \ldots Y_{T-2})$$
+# $$P(Y_0 | X) \cdot P(Y_1 | X, Y_0) \cdots P(Y_{T-1} | X, Y_0 \ldots Y_{T-2})$$
 #
 # where the last token is the end mark. Each token is predicted from those before it. So
 # while it learns, the decoder reads the target *shifted right* by one (section 3.1):
@@ -465,8 +465,10 @@ same(
 #
 # Draw an arrow from each position to those that read it, for three layers and four
 # positions: once with the mask everywhere, and once with one that is missing. The mask
-# is a matrix with a True for each arrow. In the product of the three masks row $t$,
-# column $s$ is True if some path of arrows leads from input $s$ to output $t$.
+# is a matrix with a True for each arrow. Multiply two masks, with "or" for the sum: row
+# $t$, column $s$ asks for a position $r$ between, with an arrow from $s$ to $r$ in one
+# layer and from $r$ to $t$ in the next. So the product of all three says which input
+# $s$ has a path to output $t$.
 
 # %%
 up_to_own = np.tri(4, dtype=bool)  # row t: position t reads 0 to t
@@ -763,11 +765,10 @@ claim("each of the five leaks moves by at least", least_of_five > 1e-4, least_of
 # remembered. So an honest model cannot do better than to give each of the 16 words the
 # probability 1/16: its loss is $-\ln(1/16) = \ln 16 = 2.77$.
 #
-# How good is it as a translator? Give the decoder the start mark and the words before
-# word $t$, and nothing after them, and the source without the target. Then take
-# $-\ln p$ of word $t$. That is all that a translator ever has, so we call this loss
-# *translating*. `python -m minitf.course.experiments.leaks` trained the models, in a
-# minute or two.
+# How good is it as a translator? A translator has the source and the words written so
+# far, and nothing else. So give the model these alone, take $-\ln p$ of word $t$, and
+# call the mean *translating*. `python -m minitf.course.experiments.leaks` trained the
+# models, in a minute or two.
 
 
 # %%
@@ -792,10 +793,10 @@ print(f"    the loss of a right word with the probability 0.001: {sure:.1f}")
 # - **Every leak makes the loss look better than a guess.** The decoder reads the start
 #   mark and five of the 6 words. So without a mask, or with a shifted one, it copies
 #   five and must guess the last: the loss is near a sixth of 2.77, or 0.46. With the
-#   mask after the softmax it is on its way there, 0.64 after 400 updates: no *value* of
-#   a later word comes through, but the weights that are left sum to less than 1, and
-#   what is missing tells how well the later words fitted. The last two leaks show all 6
-#   words.
+#   mask after the softmax it is on its way there, 0.64 after 400 updates: the softmax
+#   has shared its weight with the later words, too. The better they fit the query, the
+#   less is left for the permitted ones, and from that the model learns to guess them.
+#   The last two leaks show all 6 words.
 # - **Every leak ruins the translation.** There the loss is far *above* that of a guess.
 #   Why worse than a guess? The model has learned to be sure. Now it is sure of
 #   something wrong, and the right word gets next to nothing: with a probability of

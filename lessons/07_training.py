@@ -263,10 +263,10 @@ print(f"smoothed by 0.05, the true word would get {1 - 0.05}")
 # **Derive.** The gradient, again in two steps.
 #
 # 1. The loss is a sum of terms $-q_w \ln p_w$. The term of the word $w$ is $q_w$ times
-#    a cross-entropy whose true word is $w$. So its gradient is $q_w$ times the
-#    difference of $p$ and the row with a single 1, at $w$.
-# 2. Add up over $w$. The $q_w$ sum to 1, so the copies of $p$ give $p$, and the rows
-#    with a single 1, times their $q_w$, give $q$. Once more the gradient is $p - q$.
+#    a cross-entropy whose true word is $w$. So its gradient is $q_w (p - 1_w)$, where
+#    $1_w$ is the row with a single 1, at $w$.
+# 2. Add up over $w$: $\sum_w q_w (p - 1_w) = p \sum_w q_w - \sum_w q_w 1_w$. The $q_w$
+#    sum to 1, so the gradient is once more $p - q$.
 #
 # It is 0 where $p = q$: **that is the goal**. The model of lesson 06 was trained with
 # $\epsilon = 0.05$, so most of its probabilities were about 0.95. At the goal the loss
@@ -644,8 +644,9 @@ claim(
 
 # %% [markdown]
 # There are two losses to compare with. The first is the goal, 0.582. The second is the
-# loss of a model that ignores its input and always answers with **the frequencies of
-# the tokens**: 2.46. Its $p$ is the average of all $q$, as for "cat" and "dog" above.
+# loss of a model that ignores its input. At best it answers with each token as often as
+# it occurs, with **the frequencies of the tokens**: 2.46, the entropy of these
+# frequencies, smoothed.
 # Look in the figure, for each schedule, for its best rate, and for where it turns bad.
 
 # %%
@@ -699,8 +700,8 @@ draw(figures.warmup, "07_warmup.png", warmup.PEAKS, of_seeds, levels)
 # Take the peak rate 0.008. With the warm-up all three seeds came near the goal; begun
 # at once, none did. We look at the vectors that the encoder gives out, one for each
 # token of 64 rows (a *position*; padding does not count). How far are they from the
-# mean of them all, as a share of their length? 1 tells that they have nothing in
-# common, 0 that all are the same: then nothing of the rows can be read from them.
+# mean of them all, as a share of their length? It is 1 if the mean is 0, so that they
+# share no part, and 0 if all are the same: then nothing of the rows can be read.
 
 
 # %%
@@ -796,13 +797,14 @@ claim(
 # Moves of the same sizes with random signs hardly do it. So **it is not the size of the
 # moves alone: they work together**.
 #
-# Why together? Our reading: in a new model all positions first ask for the same thing,
-# the frequencies of the tokens. So they push the same weights the same way. Adam makes
-# each push a full move, 0.008, and an output with 32 inputs of size 1 moves by up to
-# $32 · 0.008 = 0.256$. Pushes with unrelated signs would move it by about
-# $\sqrt{32} · 0.008 = 0.045$.
+# Why together? Our reading: a new model knows nothing, so at every position the loss
+# asks for the same change, more of the frequent tokens. So all positions give a weight
+# the same sign. An output is a sum of 32 inputs, here of size 1, and Adam moves each
+# weight by 0.008: together up to $32 · 0.008 = 0.256$, at every position the same.
+# Unrelated signs would give about $\sqrt{32} · 0.008 = 0.045$.
 #
-# All vectors move by the same large amount, and a norm then hides what differed. The
+# After that each vector is a large common part and a small part of its own. The norm
+# makes the whole the size 1 again, and the part of its own shrinks with it. The
 # vectors (1, 1) and (1, -1) differ by 2. Shifted by 10 they are (11, 1) and (11, -1).
 # When the norm has divided them by their length, about 11, they differ by 0.18. The
 # encoder has twelve norms. [The collapse at a high first rate](collapse.py) tests this

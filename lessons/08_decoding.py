@@ -281,8 +281,8 @@ claim("a beam of 2 finds the best text", best_of_two == "Schlaf gut", best_of_tw
 # decoding. German splits the verb "anrufen" (to call): "er ruft ... an", and the second
 # part comes last. A beam of 2 finds it.
 #
-# A real text ends with the end mark: then it is *finished*, and leaves the beam. Of the
-# best four candidates of each step, those that are kept or finished are:
+# A real text ends with the end mark: then it is *finished*, and leaves the beam. We
+# look at four candidates a step, $2 k$ (rule 3 says why); those kept or finished are:
 
 
 # %%
@@ -413,10 +413,12 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # $2 k$ candidates at most $k$ end, and at least $k$ can go on.
 #
 # **Rule 4: an end mark counts only among the best $k$.** Let a model begin with "Gute"
-# (0.6) or end at once (0.4), and let $k = 1$. Greedy decoding writes "Gute", and a beam
-# of 1 must do the same. But of the two candidates one is an end: if it counted, the
-# search would have a finished text, the empty one. So it is dropped. In step 2 of the
-# coffee the rule drops nothing:
+# (0.6) or end at once (0.4). Greedy decoding writes "Gute", then "Nacht" (0.6), with
+# $P = 0.6 · 0.6 = 0.36$. A beam of 1 should do the same. But if the end of step 1
+# counted, the empty text, with 0.4, would be finished, and win. So with $k = 1$ an end
+# of rank 2 is dropped. That has a price: the empty text was the more probable one.
+#
+# In step 2 of the coffee, with $k = 2$, the rule drops nothing:
 #
 # | candidate | P | rank | what becomes of it |
 # |---|---|---|---|
@@ -425,13 +427,11 @@ same("the two scores on paper", np.round(scores_by_hand, 4), [-0.9984, -0.9336])
 # | Ja gern | 0.288 | 3 | kept: the ends above it have left the beam |
 # | Nein danke | 0.1 | 4 | kept |
 #
-# But it has a price. If "Nacht" (0.6) follows "Gute", the text has $0.6 · 0.6 = 0.36$,
-# less than the 0.4 of the empty one.
-#
-# **Rule 5: stop when $k$ texts are finished and none of the others can win.** An
-# unfinished text can only lose $\ln P$, never gain. So its score can never be better
-# than its $\ln P$ *now*, divided by the largest penalty that any text can have. If even
-# this *bound* is below the best finished score, stop.
+# **Rule 5: stop when $k$ texts are finished and none of the others can win.** What is
+# the best that can happen to an unfinished text? All its further tokens have $P = 1$,
+# so its $\ln P$ stays as it is *now*. And it grows to the greatest length, so it is
+# divided by the largest penalty. That quotient is a *bound*. If even the bound is below
+# the best finished score, stop.
 #
 # After step 2 of the coffee, with $k = 2$ and $\alpha = 1$, "Ja" and "Nein" are
 # finished, "Ja" with the better score, -0.9984. "Ja gern" may still go on, with a
@@ -700,9 +700,9 @@ draw(figures.gains, "08_alpha.png", gains_of_beams, gains)
 # the dots are right of the line, but only the interval of $\alpha$ 1 is clear of it, by
 # a little.*
 #
-# Intervals that overlap are no tie. A draw of simple sentences raises both scores, so
-# compare them *within* each draw: in 95% of the draws $\alpha$ 1 is ahead of $\alpha$ 0
-# by 0.44 to 1.30, and on the whole set by 0.85.
+# The intervals overlap. Are $\alpha$ 0 and 1 equal, then? No: a draw of simple
+# sentences raises both scores, so compare them *within* each draw: in 95% of the draws
+# $\alpha$ 1 is ahead of $\alpha$ 0 by 0.44 to 1.30, and on the whole set by 0.85.
 #
 # The beam helps less than one hopes. Without the penalty it gains nothing: it finds
 # more probable texts, and they are too short; a wider beam finds more of these. They

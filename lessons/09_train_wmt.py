@@ -584,9 +584,8 @@ print(f"{computing:,.0f} / {of_eight:.0f} = {computing / of_eight:.1f}")
 #
 # More GPUs shorten the computing, but not the sending. So twice as many are nearly
 # twice as fast only **as long as each still has enough tokens** ("How do GPUs add their
-# gradients, and how many help?"). A larger model changes nothing: with twice as many
-# weights a GPU computes for twice as long and sends for twice as long. The size of the
-# model cancels.
+# gradients, and how many help?"). The factor does not depend on the size of the
+# model, which cancels: twice as many weights double the computing and the sending.
 #
 # Now the run ends. Which of its models do we keep?
 
@@ -702,9 +701,7 @@ draw(figures.averages, "09_average.png", updates, alone, of_means, loss_before)
 # yet it is better than the best. Each is off to a side of its own, and in the mean
 # these errors partly cancel. But neighbours are off to the same side, and very old
 # checkpoints have learned too little. **Average checkpoints that are far enough apart
-# to differ, and near enough to be good.** Two trainings from other seeds lie in other
-# bowls: unit 7 of the one does what unit 9 of the other does, so a mean of both is far
-# worse than either, unless their units are put in one order (Ainsworth et al. 2023).
+# to differ, and near enough to be good.**
 #
 # One can also shake the ball less: by a smaller learning rate. So train once more, with
 # a rate that falls in a straight line to a fifth, and do both with three orders of the
@@ -736,10 +733,9 @@ claim(
 )
 
 # %% [markdown]
-# In each row the mean of checkpoints, the falling rate and both together are well below
-# the first number. Which of the three is best changes from row to row. Each removes the
-# noise, and then there is little left for the other. **A mean can remove only the noise
-# that a fallen rate has not removed.**
+# There are two ways to get rid of the shaking: to average, or to shake less at the end.
+# Either alone removes most of it, and both together are hardly better than one. **A
+# mean can remove only the noise that a fallen rate has not removed.**
 #
 # And the paper's five checkpoints?
 
@@ -883,8 +879,8 @@ claim("BLEU of unseen sentences, above 80", quick_bleu > 80, f"{quick_bleu:.1f}"
 #
 # | printed | small run | paper's run | alarming |
 # |---|---|---|---|
-# | loss at step 1 | $\ln 500 + 1/2 = 6.7$ | $\ln 37000 + 1/2 = 11.0$ | far from it |
-# | loss later | 0.61, above 0.51 | above 1.38 | any below |
+# | loss at step 1 | $\ln 500 + 1/2 = 6.7$ | $\ln 37000 + 1/2 = 11.0$ | far from that |
+# | loss later | 0.61, above 0.51 | above 1.38 | below 0.51, 1.38 |
 # | validation perplexity | 1.13 | about 4.9 | near 1, but BLEU near 0 |
 # | test BLEU | 93.9 | about 26.7 (27.3 by the paper's script) | |
 #
