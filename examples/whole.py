@@ -778,13 +778,14 @@ def load(folder):
         h=saved["n_heads"],
     )
     model = PreNormTransformer(c)
-    parameters = model.parameters()
-    for name, array in load_file(folder / "model.safetensors").items():
-        for old, new in NAMES.items():
-            name = name.replace(old, new)
-        x = parameters.pop(name)
-        x.data = array.astype(np.float32)
-    assert not parameters, f"not in the file: {list(parameters)}"
+    arrays = load_file(next(folder.glob("*.safetensors")))
+    for old, new in NAMES.items():
+        arrays = {name.replace(old, new): array for name, array in arrays.items()}
+    for name, x in model.parameters().items():
+        # A matrix W is stored as whole numbers q from -127 to 127, one byte each, with a scale s
+        # for each row or column: W_ij = q_ij s_i, or q_ij s_j. A vector is stored as it is.
+        x.data = arrays.pop(name) * arrays.pop(name + "_scale", 1)
+    assert not arrays, f"not in the model: {list(arrays)}"
     return model, SentencePieceProcessor(model_file=str(folder / "subwords.model"))
 
 

@@ -17,14 +17,15 @@
 
 // Weights -----------------------------------------------------------------------------------------
 
-// Return the model: config, pieces and named arrays. low, high: the two bytes of all their numbers.
+// Return the model: config, pieces and named arrays. low: a byte of each of their numbers; high: the
+// other byte of those that are float16.
 function loadModel(head, low, high) {
-  const numbers = fromFloat16(low, high), weights = {};
-  let start = 0;
-  for (const [name, shape] of head.arrays) {
-    const size = shape.reduce((a, b) => a * b);
-    weights[name] = numbers.subarray(start, start + size);
-    start += size;
+  const weights = {};
+  let start = 0, halves = 0;
+  for (const [name, shape, run, scales] of head.arrays) {
+    const size = shape.reduce((a, b) => a * b), bytes = low.subarray(start, start += size);
+    weights[name] = scales ? fromInt8(bytes, run, scales)
+      : fromFloat16(bytes, high.subarray(halves, halves += size));
   }
   const ids = new Map(head.pieces.map((piece, id) => [piece, id]));
   const longestPiece = Math.max(...head.pieces.map((piece) => piece.length));
@@ -45,6 +46,15 @@ function fromFloat16(low, high) {
     bits[i] = ((high[i] & 0x80) << 24) | ((high[i] & 0x7f) << 21) | (low[i] << 13);
     numbers[i] *= 2 ** 112;
   }
+  return numbers;
+}
+
+// Return int8 numbers times their scales, as float32; each scale is for `run` numbers, in turn.
+function fromInt8(bytes, run, scales) {
+  const whole = new Int8Array(bytes.buffer, bytes.byteOffset, bytes.length);
+  const numbers = new Float32Array(whole.length);
+  for (let i = 0, k = 0; i < whole.length; k = (k + 1) % scales.length)
+    for (const stop = i + run; i < stop; i++) numbers[i] = whole[i] * scales[k];
   return numbers;
 }
 

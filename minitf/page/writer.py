@@ -17,6 +17,7 @@ from minitf.atomic import save_text
 from minitf.common.layers import is_standard
 from minitf.config import Config
 from minitf.errors import UserError
+from minitf.files.models import stored_as
 from minitf.page.explained import Explained
 from minitf.text import Subwords, Words
 from minitf.text.normalise import word_for_and
@@ -72,8 +73,8 @@ def page(
 
     It needs no other file and makes no request: its policy allows the one script that it contains,
     by its sha256, and nothing else.
-    model, subwords: what the page translates with what is typed there, its weights as float16;
-    without them it only shows this line. It searches as this line was searched.
+    model, subwords: what the page translates with what is typed there; without them it only shows
+    this line. It searches as this line was searched.
     max_subwords, max_unsplit, reads_capitals: of the Translator: the subwords that it reads at
     once, those of a line that is never split, and whether it reads a line in capitals as it is.
     languages: the codes of source and target, such as "en" and "de".
@@ -94,7 +95,9 @@ def page(
     style = _source("page.css")
     more = {"hint": hint, "examples": list(examples), "turning": turning}
     if model is not None:
+        _check_fit(model, subwords)
         more["ids"] = [explained.source_ids, explained.target_ids]
+    head, templates = ("", "") if model is None else _head_and_weights(model, subwords)
     fields = {
         "title": html.escape(f"{explained.line} → {explained.translation}"),
         "line": html.escape(explained.line),
@@ -104,8 +107,8 @@ def page(
         "origin": html.escape(origin),
         "note": html.escape(_note(explained, n_shown)),
         "data": _json(_data(explained, n_shown, weights, limits, languages) | more),
-        "head": "" if model is None else _head(model, subwords),
-        "weights": "" if model is None else _weights_of(model),
+        "head": head,
+        "weights": templates,
         "style": style,
         "style_hash": _sha256(style),
         "script": script,
@@ -219,42 +222,39 @@ def _data(explained, n_shown, weights, limits, languages):
     }
 
 
-def _head(model, subwords):
-    """Return the element that says what the model is."""
-    _check_fit(model, subwords)
-    head = {
-        "config": model.config.to_dict(),
-        "arrays": [[name, array.shape] for name, array in model.state().items()],
-        "pieces": subwords.names,
-    }
-    return f'<script type="application/json" id="head">{_json(head)}</script>\n'
+def _head_and_weights(model, subwords):
+    """Return what minitf/page/engine.js reads: a head, which says what the model is, and weights.
 
-
-def _weights_of(model):
-    """Return the elements with the model's weights, as minitf/page/engine.js reads them.
-
-    Matrices are stored column after column. The low bytes of the numbers look random, so only the
-    high ones are deflated. A browser reads a template three times as fast as a script.
+    Matrices are stored column after column, as int8 if it holds them: the head has their scales,
+    and how many numbers in a row each is for. All else is float16, of which the high bytes are
+    deflated; the low ones look random. A browser reads a template three times as fast as a script.
     """
-    with np.errstate(over="ignore"):
-        halves = {name: array.astype("<f2") for name, array in model.state().items()}
-    if not all(np.isfinite(half).all() for half in halves.values()):
-        raise UserError(f"a weight of this model is NaN or too large for float16: {_ADVICE}")
-    # The embedding of a token stays in one piece: a row is also a column of E^T, for the output.
-    columns = [half if name == "embedding.weight" else half.T for name, half in halves.items()]
-    numbers = np.concatenate([array.ravel() for array in columns])
-    low, high = numbers.view(np.uint8).reshape(-1, 2).T
-    return (
-        f'<template id="low">{base64.b64encode(low.tobytes()).decode()}</template>\n'
-        f'<template id="high">{_packed(high)}</template>\n'
+    arrays, low, high = [], [], []
+    for name, array in model.state().items():
+        # The embedding of a token stays in one piece: a row is also a column of E^T.
+        stored = [array, *stored_as("int8", name, array).values()]
+        weights, q, *scales = stored if name == "embedding.weight" else [x.T for x in stored]
+        arrays.append([name, array.shape])
+        if scales and np.allclose(q * scales[0], weights, rtol=1e-6, atol=0):
+            arrays[-1] += [q.shape[1] if scales[0].shape[1] == 1 else 1, scales[0].ravel().tolist()]
+            low.append(q.tobytes())
+        else:
+            if np.abs(weights).max() > np.finfo("float16").max:
+                raise UserError(f"a weight of this model is too large for float16: {_ADVICE}")
+            halves = weights.astype("<f2").tobytes()
+            low.append(halves[::2])
+            high.append(halves[1::2])
+    head = {"config": model.config.to_dict(), "arrays": arrays, "pieces": subwords.names}
+    return f'<script type="application/json" id="head">{_json(head)}</script>\n', (
+        f'<template id="low">{base64.b64encode(b"".join(low)).decode()}</template>\n'
+        f'<template id="high">{_packed(*high)}</template>\n'
     )
 
 
 def _packed(*arrays):
     """Return bytes, or those of arrays, one after another, deflated, in base64."""
-    packer = zlib.compressobj(9, wbits=-15)  # what DecompressionStream calls deflate-raw
-    packed = b"".join(packer.compress(bytes(array)) for array in arrays)
-    return base64.b64encode(packed + packer.flush()).decode()
+    data = b"".join(map(bytes, arrays))
+    return base64.b64encode(zlib.compress(data, 9, wbits=-15)).decode()  # -15: deflate-raw
 
 
 def _check_fit(model, subwords):

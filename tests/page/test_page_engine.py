@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from paths import EXAMPLES, PACKAGE, ROOT, SUPPORT
 
 from minitf.config import Config
 from minitf.decode import Decoding, beam_search, greedy
-from minitf.page.writer import _weights_of, page
+from minitf.files.models import stored_as, with_scales
+from minitf.page.writer import _head_and_weights, page
 from minitf.text.normalise import normalise, with_and
 from minitf.text.vocabulary import valid_unicode
 from minitf.transformer import Transformer
@@ -193,9 +195,12 @@ def test_the_searches_of_small_models_are_those_of_python():
         for parameter in model.parameters():
             parameter.data += rng.normal(0, 0.3, parameter.shape).astype(np.float32)
         state = likely_end(model, by=-1.0 if seed == 2 else 1.0).state()
-        arrays = {name: array.astype(np.float16) for name, array in state.items()}
         if seed == 2:
-            arrays["embedding.weight"][4:] = 0  # tokens with equal logits
+            state["embedding.weight"][4:] = 0  # tokens with equal logits
+        kind, stored = "int8" if seed == 1 else "float16", {}
+        for name, array in state.items():
+            stored |= stored_as(kind, name, array.astype(np.float16))
+        arrays = with_scales(stored)
         model.load_state(arrays).astype("float64").eval()
         cases = []
         for length, width, alpha, max_extra in itertools.product(
@@ -210,17 +215,11 @@ def test_the_searches_of_small_models_are_those_of_python():
             else:
                 (best,) = greedy(decoding, source, max_extra, alpha)
             expected.append((best.ids, best.score, len(steps[0]) if width else 0))
-        requests.append(
-            {
-                "head": {
-                    "config": config.to_dict(),
-                    "pieces": list("abcdefghi"),
-                    "arrays": [(name, array.shape) for name, array in arrays.items()],
-                },
-                **dict(re.findall(r'id="(\w+)">(.*?)<', _weights_of(model))),
-                "cases": cases,
-            }
-        )
+        elements = "".join(_head_and_weights(model, SimpleNamespace(names=list("abcdefghi"))))
+        found = dict(re.findall(r'id="(\w+)">(.*?)<', elements))
+        requests.append(found | {"head": json.loads(found["head"]), "cases": cases})
+        int8 = [name for name, _, *scales in requests[-1]["head"]["arrays"] if scales]
+        assert int8 == [name for name, array in stored.items() if array.dtype == np.int8]
     command = ["node", "-e", PROGRAM, PACKAGE / "page" / "engine.js"]
     given = json.dumps(requests)
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
