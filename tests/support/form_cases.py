@@ -777,7 +777,7 @@ TILES = {
         },
         "cpu.loss": {"CHUNK_ROWS": 3, "CHUNK": 1},
         "cpu.threads": {"_FEW": 1},
-        "cpu.decode": {"_CACHED": 80},
+        "cpu.decode": {"_CACHED": 80, "_HUGE": 1},
         "common.decoder": {"_GROW_BY": 2},
         "common.beams": {"_BLOCK": 4},
         "cpu.packed": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True, "_LARGE": 1},
