@@ -780,7 +780,7 @@ TILES = {
         "cpu.decode": {"_CACHED": 80, "_HUGE": 1},
         "common.decoder": {"_GROW_BY": 2},
         "common.beams": {"_BLOCK": 4},
-        "cpu.packed": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True, "_LARGE": 1},
+        "cpu.packed": {"_FEW": 1 << 12, "_WIDTH": 16, "_CUT": True, "_LARGE": 1, "_SLICES": 2},
         "gpu.loss": {"CHUNK_ROWS": 10, "ROW_THREADS": 256},
         "gpu.functions": {"CACHED": 4 * B * T * D},  # the target is in the cache, the source not
         **{f"gpu.{name}": {"STRIPE": 2} for name in ("fused", "kernels", "warps")},
