@@ -28,7 +28,7 @@ def marked(word, after_consonant, after_vowel):
 
 
 def pair(who, does, kind, what, where):
-    """Return a sentence in both languages: only the order of the words differs."""
+    """Return a sentence in both languages: other order, particles, and no articles."""
     english = f"{who} {does} the {kind} {what} {where}."
     subject, thing = marked(WHO[who], "은", "는"), marked(WHAT[what], "을", "를")
     return english, f"{subject} {WHERE[where]} {KIND[kind]} {thing} {DOES[does]}."
