@@ -2,6 +2,7 @@
 
 import json
 import re
+import types
 
 import numpy as np
 import pytest
@@ -233,11 +234,11 @@ def heads_of(toy, explained):
     }
     for kind, attention in layers.items():
 
-        def attend(queries, keys, values, mask, positions, kind=kind, attention=attention):
+        def attend(self, queries, keys, values, mask, positions, kind=kind):
             found[kind] = values.numpy()[0]
-            return type(attention).attend(attention, queries, keys, values, mask, positions)
+            return type(self).attend(self, queries, keys, values, mask, positions)
 
-        attention.attend = attend
+        attention.attend = types.MethodType(attend, attention)  # a copy's is bound to the copy
     try:
         source, target = [explained.source_ids], [[BOS, *explained.target_ids[:-1]]]
         weights, _, _ = recorded_pass(model, np.array(source), np.array(target))
